@@ -23,7 +23,7 @@ function(tidings_link_layers target)
   endforeach()
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include
                              ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(${target} PRIVATE PkgConfig::JANSSON Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_libraries(${target} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()
 
 set(TIDINGS_LAYERS base json wire uri store worker match access catalog dialect request handler delivery protocol core

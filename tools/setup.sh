@@ -43,11 +43,11 @@ need_packages() {
 }
 
 # What building needs.
-build_packages='cmake ninja-build gcc libc6-dev pkg-config|pkgconf libjansson-dev
+build_packages='cmake ninja-build gcc libc6-dev pkg-config|pkgconf
     libpcre2-dev liburing-dev libwslay-dev libsqlite3-dev libssl-dev
     libcurl4-openssl-dev|libcurl4-gnutls-dev shared-mime-info'
 # What the tests need besides (npm is asked for separately: it may come from elsewhere).
-test_packages='g++ libcmocka-dev clang clang-tidy clang-format libclang-rt-14-dev
+test_packages='g++ libcmocka-dev libjansson-dev clang clang-tidy clang-format libclang-rt-14-dev
     libhttp-parser-dev libuv1-dev openssl scdoc procps iproute2 curl zsh fish chromium'
 
 # build_preset PRESET [WORD…]: configures when that was never done, or when presets or packages

@@ -145,8 +145,8 @@ struct tidings_range {
 /* "0.1.0". */
 TIDINGS_API const char *tidings_version(void);
 
-/* Replace the allocator used by everything the library allocates itself (jansson keeps its own).
- * Call before any other function; not thread-safe. `realloc(NULL, n)` must allocate. */
+/* Replace the allocator used by everything the library allocates itself. Call before any
+ * other function; not thread-safe. `realloc(NULL, n)` must allocate. */
 TIDINGS_API void tidings_set_allocator(void *(*alloc)(size_t), void *(*resize)(void *, size_t),
                                        void (*release)(void *));
 

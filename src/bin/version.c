@@ -63,7 +63,6 @@ static int version_run(struct cli *cli)
         printf("{\"version\":\"%s\",\"protocol\":[", tidings_version());
         put_revisions("\"", ",");
         putchar(']');
-        put_library("server", "jansson");
         put_library("websocket", websocket);
         put_library("tls", tls);
         put_library("client", client);
@@ -72,8 +71,7 @@ static int version_run(struct cli *cli)
     } else {
         printf("tidings %s\n  protocol  ", tidings_version());
         put_revisions("", ", ");
-        printf("\n  server    jansson\n");
-        printf("  websocket %s\n",
+        printf("\n  websocket %s\n",
                websocket ? websocket : "not available (wslay cannot be loaded)");
         printf("  TLS       %s\n", tls ? tls : "not available (OpenSSL 3 cannot be loaded)");
         printf("  client    %s\n", client ? client : "not available (libcurl cannot be loaded)");
@@ -87,7 +85,7 @@ const struct command command_version = {
     .name = "version",
     .help = "print version and features",
     .about = "Print the version, the libraries at hand, and what servers can be confined by.\n\n"
-             "--json prints an object: version, protocol, server, websocket, tls, client; null "
+             "--json prints an object: version, protocol, websocket, tls, client; null "
              "for a library\nthat is not there; sandbox: landlock (its version; 0: none), seccomp, "
              "reason.\n",
     .run = version_run,

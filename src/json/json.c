@@ -1,92 +1,66 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON values over jansson: a `struct json *` is a jansson value under another name.
- *
- * jansson keeps the values; the text is read by json/parse.c. The values' allocations are jansson's
- * (its allocator is global to the process) and are not counted among ours.
+ * Reading JSON values: types, members, elements, equality, and the references to a document.
  */
 #include "json/json.h"
 
-#include <jansson.h>
-
-#include "json/parse.h"
-
-static json_t *unwrap(const struct json *v)
-{
-    /* jansson takes non-const pointers even to read; nothing here writes through them. */
-    return (json_t *)(uintptr_t)v;
-}
-
-static struct json *wrap(json_t *v)
-{
-    return (struct json *)(void *)v;
-}
-
-int jv_parse(struct tidings_str text, unsigned max_depth, struct json **ret_root,
-             struct tidings_error *err)
-{
-    json_t *root = NULL;
-    int rc = parse_text(text, max_depth, &root, err);
-    if (rc == 0) {
-        *ret_root = wrap(root);
-    }
-    return rc;
-}
+#include "json/value.h"
 
 struct json *jv_ref(struct json *v)
 {
-    return wrap(json_incref(unwrap(v)));
+    if (v) {
+        atomic_fetch_add_explicit(&value_document(v)->refs, 1, memory_order_relaxed);
+    }
+    return v;
 }
 
 void jv_unref(struct json *v)
 {
-    json_decref(unwrap(v));
+    struct value_document *d = v ? value_document(v) : NULL;
+    if (d && (atomic_load_explicit(&d->refs, memory_order_acquire) == 1 ||
+              atomic_fetch_sub_explicit(&d->refs, 1, memory_order_acq_rel) == 1)) {
+        value_free(d);
+    }
 }
 
 enum jv_type jv_type(const struct json *v)
 {
-    static const enum jv_type types[] = {
-        [JSON_OBJECT] = JV_OBJECT, [JSON_ARRAY] = JV_ARRAY, [JSON_STRING] = JV_STRING,
-        [JSON_INTEGER] = JV_INT,   [JSON_REAL] = JV_REAL,   [JSON_TRUE] = JV_TRUE,
-        [JSON_FALSE] = JV_FALSE,   [JSON_NULL] = JV_NULL,
-    };
-    return v ? types[json_typeof(unwrap(v))] : JV_NULL;
+    return v ? value_type(v) : JV_NULL;
 }
 
 bool jv_is(const struct json *v, enum jv_type type)
 {
-    return v && jv_type(v) == type;
+    return v && value_type(v) == type;
 }
 
-struct json *jv_get(const struct json *v, const char *key)
+bool jv_is_number(const struct json *v)
 {
-    return wrap(json_object_get(unwrap(v), key));
+    return jv_is(v, JV_INT) || jv_is(v, JV_REAL);
+}
+
+bool jv_is_bool(const struct json *v)
+{
+    return jv_is(v, JV_TRUE) || jv_is(v, JV_FALSE);
 }
 
 struct json *jv_get_str(const struct json *v, struct tidings_str key)
 {
-    if (!jv_is(v, JV_OBJECT)) {
-        return NULL;
-    }
-    return (struct json *)json_object_getn((const json_t *)v, key.ptr, key.len);
+    return jv_is(v, JV_OBJECT) ? value_find(v, key) : NULL;
 }
 
 struct tidings_str jv_str(const struct json *v)
 {
-    if (!jv_is(v, JV_STRING)) {
-        return tidings_strn("", 0);
-    }
-    return tidings_strn(json_string_value(unwrap(v)), json_string_length(unwrap(v)));
+    return jv_is(v, JV_STRING) ? value_text(v) : tidings_strn("", 0);
 }
 
 int64_t jv_int(const struct json *v)
 {
-    return json_integer_value(unwrap(v));
+    return jv_is(v, JV_INT) ? v->whole : 0;
 }
 
 double jv_real(const struct json *v)
 {
-    return json_number_value(unwrap(v));
+    return jv_is(v, JV_REAL) ? v->real : (double)jv_int(v);
 }
 
 bool jv_is_true(const struct json *v)
@@ -96,27 +70,70 @@ bool jv_is_true(const struct json *v)
 
 size_t jv_count(const struct json *v)
 {
-    return jv_is(v, JV_OBJECT) ? json_object_size(unwrap(v)) : json_array_size(unwrap(v));
+    return jv_is(v, JV_ARRAY) || jv_is(v, JV_OBJECT) ? v->len : 0;
 }
 
 struct json *jv_at(const struct json *v, size_t index)
 {
-    return wrap(json_array_get(unwrap(v), index));
+    return jv_is(v, JV_ARRAY) && index < v->len ? &v->items[index] : NULL;
+}
+
+static bool equal_members(const struct json *a, const struct json *b)
+{
+    for (size_t i = 0; i < a->len; i++) {
+        const struct json *other = value_find(b, value_text(&a->items[2 * i]));
+        if (!other || !jv_equal(&a->items[2 * i + 1], other)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool equal_elements(const struct json *a, const struct json *b)
+{
+    for (size_t i = 0; i < a->len; i++) {
+        if (!jv_equal(&a->items[i], &b->items[i])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 bool jv_equal(const struct json *a, const struct json *b)
 {
-    return json_equal(unwrap(a), unwrap(b)) == 1;
+    if (!a || !b || value_type(a) != value_type(b)) {
+        return false;
+    }
+    switch (value_type(a)) {
+    case JV_NULL:
+    case JV_FALSE:
+    case JV_TRUE:
+        return true;
+    case JV_INT:
+        return a->whole == b->whole;
+    case JV_REAL:
+        return a->real == b->real;
+    case JV_STRING:
+        return tidings_str_eq(value_text(a), value_text(b));
+    case JV_ARRAY:
+        return a->len == b->len && equal_elements(a, b);
+    case JV_OBJECT:
+        return a->len == b->len && equal_members(a, b);
+    }
+    return false;
 }
 
 void *jv_next(struct json *object, void *position, struct tidings_str *ret_key,
               struct json **ret_value)
 {
-    json_t *o = unwrap(object);
-    void *next = position ? json_object_iter_next(o, position) : json_object_iter(o);
-    if (next) {
-        *ret_key = tidings_strn(json_object_iter_key(next), json_object_iter_key_len(next));
-        *ret_value = wrap(json_object_iter_value(next));
+    if (!jv_is(object, JV_OBJECT)) {
+        return NULL;
     }
-    return next;
+    struct json *key = position ? (struct json *)position + 2 : object->items;
+    if (key == object->items + 2 * (size_t)object->len) {
+        return NULL;
+    }
+    *ret_key = value_text(key);
+    *ret_value = key + 1;
+    return key;
 }

@@ -1,53 +1,53 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON values read from strangers. The only folder that names the parser library (jansson).
+ * JSON values: parsing a text, and reading what came out.
  *
- * Parsing is strict: UTF-8, no duplicate keys, no trailing text, integers within 64 bits, nesting
- * at most `max_depth`. Strings may hold U+0000 (as \u0000); accessors give length-counted slices.
- * Names begin with jv_ and, for writing (json/write.h), jw_: jansson owns json_.
- * A `struct json` is borrowed from its document: valid until jv_unref of the root.
+ * Parsing is strict, RFC 8259 to the letter and narrower where it leaves room: UTF-8 without a byte
+ * order mark, objects whose keys are all different and hold no U+0000, integers (a number without
+ * fraction and exponent) of 64 bits, other numbers within the range of a double, every \u escape a
+ * character or half of a pair that is complete, no text after the value, nesting at most
+ * `max_depth` (and 512). Strings may hold U+0000 (as \u0000); accessors give length-counted slices.
+ *
+ * A document is a few blocks of memory that never change and are freed together (json/value.h). A
+ * `struct json` is borrowed from its document: valid until the last reference is given back, of
+ * whichever of its values that is. Any thread may read it.
  */
 #ifndef JSON_JSON_H
 #define JSON_JSON_H
 
-#include <tidings/types.h>
-
-struct json; /* a value inside a document, or a document's root */
+#include "json/type.h"
 
 #define JSON_MAX_DEPTH 64u
 
-/* Parse one text. TIDINGS_E_PARSE with "line 1 column 8: …"; TIDINGS_E_LIMIT when too deep. The
+/* Parse one text. TIDINGS_E_PARSE with "line 1 column 8: …", counted in characters, which never
+ * echoes the text; TIDINGS_E_LIMIT when too deep, or of more than a gigabyte; TIDINGS_E_NOMEM. The
  * root carries one reference. */
 int jv_parse(struct tidings_str text, unsigned max_depth, struct json **ret_root,
              struct tidings_error *err);
+/* A reference to any value keeps its whole document. NULL is fine for both. */
 struct json *jv_ref(struct json *v);
-void jv_unref(struct json *v); /* NULL is fine */
-
-enum jv_type {
-    JV_NULL,
-    JV_FALSE,
-    JV_TRUE,
-    JV_INT,
-    JV_REAL,
-    JV_STRING,
-    JV_ARRAY,
-    JV_OBJECT,
-};
+void jv_unref(struct json *v);
 
 enum jv_type jv_type(const struct json *v);          /* NULL pointer: JV_NULL */
 bool jv_is(const struct json *v, enum jv_type type); /* false for a NULL pointer */
 /* Member of an object: NULL when absent or when `v` is not an object (or NULL). */
-struct json *jv_get(const struct json *v, const char *key);
 struct json *jv_get_str(const struct json *v, struct tidings_str key);
-struct tidings_str jv_str(const struct json *v); /* empty unless a string */
+static inline struct json *jv_get(const struct json *v, const char *key)
+{
+    return jv_get_str(v, tidings_str(key));
+}
+struct tidings_str jv_str(const struct json *v); /* terminated; empty unless a string */
 int64_t jv_int(const struct json *v);            /* 0 unless an integer */
 double jv_real(const struct json *v);            /* any number; else 0 */
 bool jv_is_true(const struct json *v);
+bool jv_is_bool(const struct json *v);
+bool jv_is_number(const struct json *v);
 size_t jv_count(const struct json *v); /* elements or members; 0 otherwise */
 struct json *jv_at(const struct json *v, size_t index);
 /* The same value; members in any order, 1 and 1.0 are different. */
 bool jv_equal(const struct json *a, const struct json *b);
-/* Iterate members: start with NULL; returns an opaque position or NULL at the end. */
+/* Iterate members in their order: start with NULL; returns an opaque position or NULL at the end.
+ */
 void *jv_next(struct json *object, void *position, struct tidings_str *ret_key,
               struct json **ret_value);
 

@@ -1,125 +1,93 @@
 /* SPDX-License-Identifier: MIT
  *
- * Merge patches over jansson's values. Both directions walk two objects side by side; everything
- * that is not an object, arrays included, is taken or left whole (RFC 7396 §2).
+ * Merge patches of JSON values, applied and made. Both directions walk two objects side by side;
+ * everything that is not an object, arrays included, is taken or left whole (RFC 7396 §2). The
+ * result is a document of its own that shares nothing with what it was made from.
  */
 #include "json/merge_patch.h"
 
-#include <jansson.h>
+#include "json/build.h"
 
-static json_t *unwrap(const struct json *v)
-{
-    return (json_t *)(uintptr_t)v;
-}
-
-/* Takes `value` also on failure. */
-static bool put(json_t *object, const char *key, size_t len, json_t *value)
-{
-    return value && json_object_setn_new_nocheck(object, key, len, value) == 0;
-}
-
-static json_t *apply(json_t *target, json_t *patch);
+static bool apply(struct build *b, const struct json *target, const struct json *patch);
 
 /* The members of `target` that the patch leaves or changes. */
-static bool apply_to_members(json_t *result, json_t *target, json_t *patch)
+static bool apply_to_members(struct build *b, const struct json *target, const struct json *patch)
 {
-    const char *key;
-    size_t len;
-    json_t *value;
-    json_object_keylen_foreach(target, key, len, value)
-    {
-        json_t *change = json_object_getn(patch, key, len);
-        if (change && json_is_null(change)) {
-            continue;
-        }
-        if (!put(result, key, len, change ? apply(value, change) : json_incref(value))) {
-            return false;
+    bool ok = true;
+    for (struct json *m = value_first(target); ok && m; m = value_next(target, m)) {
+        const struct json *change = value_find(patch, value_text(m));
+        if (!change) {
+            ok = build_key(b, value_text(m)) && build_copy(b, m + 1);
+        } else if (!jv_is(change, JV_NULL)) {
+            ok = build_key(b, value_text(m)) && apply(b, m + 1, change);
         }
     }
-    return true;
+    return ok;
 }
 
-static bool add_members(json_t *result, json_t *target, json_t *patch)
+static bool add_members(struct build *b, const struct json *target, const struct json *patch)
 {
-    const char *key;
-    size_t len;
-    json_t *change;
-    json_object_keylen_foreach(patch, key, len, change)
-    {
-        if (json_is_null(change) || json_object_getn(target, key, len)) {
-            continue;
-        }
-        if (!put(result, key, len, apply(NULL, change))) {
-            return false;
+    bool ok = true;
+    for (struct json *m = value_first(patch); ok && m; m = value_next(patch, m)) {
+        if (!jv_is(m + 1, JV_NULL) && !jv_get_str(target, value_text(m))) {
+            ok = build_key(b, value_text(m)) && apply(b, NULL, m + 1);
         }
     }
-    return true;
+    return ok;
 }
 
-static json_t *apply(json_t *target, json_t *patch)
+static bool apply(struct build *b, const struct json *target, const struct json *patch)
 {
-    if (!json_is_object(patch)) {
-        return json_incref(patch);
+    if (!jv_is(patch, JV_OBJECT)) {
+        return build_copy(b, patch);
     }
-    json_t *members = json_is_object(target) ? target : NULL;
-    json_t *result = json_object();
-    if (!result || !apply_to_members(result, members, patch) ||
-        !add_members(result, members, patch)) {
-        json_decref(result);
-        return NULL;
-    }
-    return result;
+    return build_begin(b, JV_OBJECT) && apply_to_members(b, target, patch) &&
+           add_members(b, target, patch) && build_end(b);
 }
 
 struct json *merge_apply(struct json *target, struct json *patch)
 {
-    return (struct json *)(void *)apply(unwrap(target), unwrap(patch));
+    struct build b;
+    if (build_init(&b, BUILD_FIRST_VALUES, BUILD_FIRST_TEXT) == 0) {
+        (void)apply(&b, target, patch);
+    }
+    return build_finish(&b);
 }
 
 /* Is there a null that would be read as "remove" when `v` stands in a patch? */
-static bool has_null_member(const json_t *v)
+static bool has_null_member(const struct json *v)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)v, key, value)
-    {
-        if (json_is_null(value) || has_null_member(value)) {
+    for (struct json *m = value_first(v); m; m = value_next(v, m)) {
+        if (jv_is(m + 1, JV_NULL) || has_null_member(m + 1)) {
             return true;
         }
     }
     return false;
 }
 
-static int diff(json_t *from, json_t *to, json_t **ret);
+static int diff(struct build *b, const struct json *from, const struct json *to);
 
-static int diff_member(json_t *patch, json_t *from, const char *key, size_t len, json_t *value)
+static int diff_member(struct build *b, const struct json *from, const struct json *m)
 {
-    json_t *before = json_object_getn(from, key, len);
-    if (before && json_equal(before, value)) {
+    const struct json *before = value_find(from, value_text(m));
+    if (before && jv_equal(before, m + 1)) {
         return 1;
     }
-    json_t *change = NULL;
-    int rc = json_is_null(value) ? 0 : diff(before, value, &change);
-    if (rc <= 0) {
-        return rc;
+    if (jv_is(m + 1, JV_NULL)) {
+        return 0;
     }
-    return put(patch, key, len, change) ? 1 : TIDINGS_E_NOMEM;
+    return build_key(b, value_text(m)) ? diff(b, before, m + 1) : TIDINGS_E_NOMEM;
 }
 
-static int diff_objects(json_t *patch, json_t *from, json_t *to)
+static int diff_members(struct build *b, const struct json *from, const struct json *to)
 {
-    const char *key;
-    size_t len;
-    json_t *value;
-    json_object_keylen_foreach(from, key, len, value)
-    {
-        if (!json_object_getn(to, key, len) && !put(patch, key, len, json_null())) {
+    for (struct json *m = value_first(from); m; m = value_next(from, m)) {
+        if (!value_find(to, value_text(m)) && !(build_key(b, value_text(m)) && build_null(b))) {
             return TIDINGS_E_NOMEM;
         }
     }
-    json_object_keylen_foreach(to, key, len, value)
-    {
-        int rc = diff_member(patch, from, key, len, value);
+    for (struct json *m = value_first(to); m; m = value_next(to, m)) {
+        int rc = diff_member(b, from, m);
         if (rc <= 0) {
             return rc;
         }
@@ -127,31 +95,24 @@ static int diff_objects(json_t *patch, json_t *from, json_t *to)
     return 1;
 }
 
-static int diff(json_t *from, json_t *to, json_t **ret)
+static int diff(struct build *b, const struct json *from, const struct json *to)
 {
-    if (!json_is_object(to) || !json_is_object(from)) {
-        if (has_null_member(to)) {
-            return 0;
-        }
-        *ret = json_incref(to);
-        return 1;
+    if (!jv_is(to, JV_OBJECT) || !jv_is(from, JV_OBJECT)) {
+        return has_null_member(to) ? 0 : build_copy(b, to) ? 1 : TIDINGS_E_NOMEM;
     }
-    json_t *patch = json_object();
-    int rc = patch ? diff_objects(patch, from, to) : TIDINGS_E_NOMEM;
-    if (rc <= 0) {
-        json_decref(patch);
-        return rc;
-    }
-    *ret = patch;
-    return 1;
+    int rc = build_begin(b, JV_OBJECT) ? diff_members(b, from, to) : TIDINGS_E_NOMEM;
+    return rc <= 0 ? rc : build_end(b) ? 1 : TIDINGS_E_NOMEM;
 }
 
 int merge_diff(struct json *from, struct json *to, struct json **ret_patch)
 {
-    json_t *patch = NULL;
-    int rc = diff(unwrap(from), unwrap(to), &patch);
+    struct build b;
+    int rc = build_init(&b, BUILD_FIRST_VALUES, BUILD_FIRST_TEXT);
+    rc = rc == 0 ? diff(&b, from, to) : rc;
     if (rc == 1) {
-        *ret_patch = (struct json *)(void *)patch;
+        *ret_patch = build_finish(&b);
+    } else {
+        build_discard(&b);
     }
     return rc;
 }

@@ -5,8 +5,8 @@
  * What a merge patch cannot say: that a member of an object *is* null (null means "remove"). Where
  * `b` holds such a member, outside arrays, merge_diff says so and the caller sends `b` whole.
  *
- * Values are never changed: results share the parts that stay as they are. Recursion goes as deep
- * as the values do, which the parser bounds.
+ * Values are never changed: a result is a document of its own, with copies of the parts that stay
+ * as they are. Recursion goes as deep as the values do, which the parser bounds.
  */
 #ifndef JSON_MERGE_PATCH_H
 #define JSON_MERGE_PATCH_H

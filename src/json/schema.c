@@ -45,7 +45,7 @@ int schema_compile(struct json *schema, const struct schema_options *options,
     s->nodes_end = &s->nodes;
     s->limits = with_defaults(options);
     struct compiler c = {.s = s, .options = options, .err = err};
-    int rc = document_add(&c, STR_EMPTY, (json_t *)schema, &s->root);
+    int rc = document_add(&c, STR_EMPTY, (struct json *)schema, &s->root);
     if (rc == 0) {
         rc = schema_resolve(&c);
     }
@@ -70,7 +70,7 @@ void schema_destroy(struct json_schema *s)
         regex_destroy(p->regex);
     }
     for (struct document *d = s->documents; d; d = d->next) {
-        json_decref(d->value);
+        jv_unref(d->value);
     }
     arena_deinit(&s->arena);
     mem_free(s);

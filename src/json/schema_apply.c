@@ -111,10 +111,10 @@ bool check_if(struct eval *e, const struct at *at, const struct rule *rule)
 bool check_dependent_schemas(struct eval *e, const struct at *at, const struct rule *rule)
 {
     bool ok = true;
-    for (size_t i = 0; ok && json_is_object(at->instance) && i < rule->n_branches; i++) {
+    for (size_t i = 0; ok && jv_is(at->instance, JV_OBJECT) && i < rule->n_branches; i++) {
         const struct branch *b = &rule->branches[i];
         ok = eval_spend(e, at, rule, COST_MEMBER + COST_BYTES(b->key.len));
-        if (ok && json_object_getn(at->instance, b->key.ptr, b->key.len)) {
+        if (ok && jv_get_str(at->instance, b->key)) {
             ok = eval_here(e, at, b->node, at->marks);
         }
     }

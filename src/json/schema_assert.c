@@ -9,34 +9,35 @@
 #include "base/mem.h"
 #include "json/schema_eval.h"
 
-static const char *type_name(const json_t *v)
+static const char *type_name(const struct json *v)
 {
     static const char *const names[] = {
-        [JSON_OBJECT] = "an object",   [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
-        [JSON_INTEGER] = "an integer", [JSON_REAL] = "a number",  [JSON_TRUE] = "a boolean",
-        [JSON_FALSE] = "a boolean",    [JSON_NULL] = "null",
+        [JV_OBJECT] = "an object", [JV_ARRAY] = "an array", [JV_STRING] = "a string",
+        [JV_INT] = "an integer",   [JV_REAL] = "a number",  [JV_TRUE] = "a boolean",
+        [JV_FALSE] = "a boolean",  [JV_NULL] = "null",
     };
-    return names[json_typeof(v)];
+    return names[jv_type(v)];
 }
 
 bool check_type(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    unsigned type = (unsigned)json_typeof(at->instance);
+    unsigned type = (unsigned)jv_type(at->instance);
     if (rule->bound >> type & 1) {
         return true;
     }
-    if (type == JSON_REAL && rule->bound >> JSON_INTEGER & 1 && value_is_integer(at->instance)) {
+    if (type == JV_REAL && rule->bound >> JV_INT & 1 && value_is_integer(at->instance)) {
         return true;
     }
-    if (json_is_string(rule->value)) {
-        return eval_fail(e, at, rule, "%s given, type '%s' expected", type_name(at->instance),
-                         json_string_value(rule->value));
+    if (jv_is(rule->value, JV_STRING)) {
+        return eval_fail(e, at, rule, "%s given, type '%.*s' expected", type_name(at->instance),
+                         STR_ARG(jv_str(rule->value)));
     }
     return eval_fail(e, at, rule, "%s given, which is none of the expected types",
                      type_name(at->instance));
 }
 
-static bool is_equal(struct eval *e, const struct at *at, const struct rule *rule, json_t *other)
+static bool is_equal(struct eval *e, const struct at *at, const struct rule *rule,
+                     struct json *other)
 {
     bool equal = value_equal(at->instance, other, &e->steps);
     return eval_spend(e, at, rule, 1) && equal; /* which ends it when none are left */
@@ -50,32 +51,31 @@ bool check_const(struct eval *e, const struct at *at, const struct rule *rule)
 
 bool check_enum(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    for (size_t i = 0; !e->is_over && i < json_array_size(rule->value); i++) {
-        if (is_equal(e, at, rule, json_array_get(rule->value, i))) {
+    for (size_t i = 0; !e->is_over && i < value_elements(rule->value); i++) {
+        if (is_equal(e, at, rule, jv_at(rule->value, i))) {
             return true;
         }
     }
     return eval_fail(e, at, rule, "the value is none of the %zu allowed ones",
-                     json_array_size(rule->value));
+                     value_elements(rule->value));
 }
 
 bool check_multiple_of(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    if (!json_is_number(at->instance)) {
+    if (!jv_is_number(at->instance)) {
         return true;
     }
-    bool is_easy = json_is_integer(at->instance) && json_is_integer(rule->value);
+    bool is_easy = jv_is(at->instance, JV_INT) && jv_is(rule->value, JV_INT);
     if (!eval_spend(e, at, rule, is_easy ? COST_VALUE : COST_MULTIPLE)) {
         return false;
     }
     return value_is_multiple(at->instance, rule->value) ||
-           eval_fail(e, at, rule, "the number is not a multiple of %.17g",
-                     json_number_value(rule->value));
+           eval_fail(e, at, rule, "the number is not a multiple of %.17g", jv_real(rule->value));
 }
 
 bool check_range(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    if (!json_is_number(at->instance)) {
+    if (!jv_is_number(at->instance)) {
         return true;
     }
     int order = value_compare(at->instance, rule->value);
@@ -86,12 +86,11 @@ bool check_range(struct eval *e, const struct at *at, const struct rule *rule)
     }
     const char *relation =
         is_max ? (may_equal ? "at most" : "less than") : (may_equal ? "at least" : "more than");
-    if (json_is_integer(rule->value)) {
-        return eval_fail(e, at, rule, "the number must be %s %" JSON_INTEGER_FORMAT, relation,
-                         json_integer_value(rule->value));
+    if (jv_is(rule->value, JV_INT)) {
+        return eval_fail(e, at, rule, "the number must be %s %" PRId64, relation,
+                         jv_int(rule->value));
     }
-    return eval_fail(e, at, rule, "the number must be %s %.17g", relation,
-                     json_real_value(rule->value));
+    return eval_fail(e, at, rule, "the number must be %s %.17g", relation, jv_real(rule->value));
 }
 
 /* `count` of something against a bound that is a least or a most. */
@@ -109,62 +108,62 @@ static bool check_count(struct eval *e, const struct at *at, const struct rule *
 
 bool check_length(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    if (!json_is_string(at->instance)) {
+    if (!jv_is(at->instance, JV_STRING)) {
         return true;
     }
     /* A character is one to four bytes: most are not worth counting. */
-    size_t bytes = json_string_length(at->instance);
+    size_t bytes = jv_str(at->instance).len;
     bool is_max = rule->keyword == KW_MAX_LENGTH;
     if (is_max ? bytes <= rule->bound : bytes / 4 >= rule->bound) {
         return true;
     }
     return eval_spend(e, at, rule, COST_BYTES(bytes)) &&
-           check_count(e, at, rule, value_code_points(value_str(at->instance)), "characters");
+           check_count(e, at, rule, value_code_points(jv_str(at->instance)), "characters");
 }
 
 bool check_items_count(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    return !json_is_array(at->instance) ||
-           check_count(e, at, rule, json_array_size(at->instance), "elements");
+    return !jv_is(at->instance, JV_ARRAY) ||
+           check_count(e, at, rule, value_elements(at->instance), "elements");
 }
 
 bool check_properties_count(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    return !json_is_object(at->instance) ||
-           check_count(e, at, rule, json_object_size(at->instance), "properties");
+    return !jv_is(at->instance, JV_OBJECT) ||
+           check_count(e, at, rule, value_members(at->instance), "properties");
 }
 
 bool check_pattern(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    return !json_is_string(at->instance) ||
-           eval_search(e, at, rule, rule->regex, value_str(at->instance)) ||
-           eval_fail(e, at, rule, "the string does not match the pattern '%s'",
-                     json_string_value(rule->value));
+    return !jv_is(at->instance, JV_STRING) ||
+           eval_search(e, at, rule, rule->regex, jv_str(at->instance)) ||
+           eval_fail(e, at, rule, "the string does not match the pattern '%.*s'",
+                     STR_ARG(jv_str(rule->value)));
 }
 
 bool check_format(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    if (!json_is_string(at->instance)) {
+    if (!jv_is(at->instance, JV_STRING)) {
         return true;
     }
-    bool is_regex = strcmp(json_string_value(rule->value), "regex") == 0;
+    bool is_regex = str_eq(jv_str(rule->value), STR("regex"));
     uint64_t cost = is_regex ? COST_REGEX : 0;
-    return eval_spend(e, at, rule, cost + COST_FORMAT * (1 + json_string_length(at->instance))) &&
-           (schema_format_check(value_str(rule->value), value_str(at->instance)) ||
-            eval_fail(e, at, rule, "the string is not of the format '%s'",
-                      json_string_value(rule->value)));
+    return eval_spend(e, at, rule, cost + COST_FORMAT * (1 + jv_str(at->instance).len)) &&
+           (schema_format_check(jv_str(rule->value), jv_str(at->instance)) ||
+            eval_fail(e, at, rule, "the string is not of the format '%.*s'",
+                      STR_ARG(jv_str(rule->value))));
 }
 
 /* Are all the names there? */
 static bool check_names(struct eval *e, const struct at *at, const struct rule *rule,
-                        const json_t *names)
+                        const struct json *names)
 {
-    for (size_t i = 0; i < json_array_size(names); i++) {
-        struct tidings_str name = value_str(json_array_get(names, i));
+    for (size_t i = 0; i < value_elements(names); i++) {
+        struct tidings_str name = jv_str(jv_at(names, i));
         if (!eval_spend(e, at, rule, COST_MEMBER + COST_BYTES(name.len))) {
             return false;
         }
-        if (!json_object_getn(at->instance, name.ptr, name.len)) {
+        if (!jv_get_str(at->instance, name)) {
             return eval_fail(e, at, rule, "property '%.*s' is missing", STR_ARG(name));
         }
     }
@@ -173,18 +172,18 @@ static bool check_names(struct eval *e, const struct at *at, const struct rule *
 
 bool check_required(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    return !json_is_object(at->instance) || check_names(e, at, rule, rule->value);
+    return !jv_is(at->instance, JV_OBJECT) || check_names(e, at, rule, rule->value);
 }
 
 bool check_dependent_required(struct eval *e, const struct at *at, const struct rule *rule)
 {
     bool ok = true;
-    for (void *m = json_is_object(at->instance) ? json_object_iter(rule->value) : NULL; ok && m;
-         m = json_object_iter_next(rule->value, m)) {
-        size_t len = json_object_iter_key_len(m);
+    for (struct json *m = jv_is(at->instance, JV_OBJECT) ? value_first(rule->value) : NULL; ok && m;
+         m = value_next(rule->value, m)) {
+        size_t len = value_text(m).len;
         ok = eval_spend(e, at, rule, COST_MEMBER + COST_BYTES(len));
-        if (ok && json_object_getn(at->instance, json_object_iter_key(m), len)) {
-            ok = check_names(e, at, rule, json_object_iter_value(m));
+        if (ok && jv_get_str(at->instance, value_text(m))) {
+            ok = check_names(e, at, rule, m + 1);
         }
     }
     return ok;
@@ -202,14 +201,14 @@ static int by_hash(const void *a, const void *b)
 }
 
 /* Elements of the same hash lie side by side: compare each with those before it. */
-static bool has_twins(struct eval *e, const json_t *array, const struct hashed *sorted,
+static bool has_twins(struct eval *e, const struct json *array, const struct hashed *sorted,
                       size_t twin[2])
 {
-    size_t count = json_array_size(array);
+    size_t count = value_elements(array);
     for (size_t i = 1; i < count; i++) {
         for (size_t k = i; k-- > 0 && sorted[k].hash == sorted[i].hash && e->steps > 0;) {
-            if (value_equal(json_array_get(array, sorted[k].index),
-                            json_array_get(array, sorted[i].index), &e->steps)) {
+            if (value_equal(jv_at(array, sorted[k].index), jv_at(array, sorted[i].index),
+                            &e->steps)) {
                 twin[0] = sorted[k].index;
                 twin[1] = sorted[i].index;
                 return true;
@@ -221,8 +220,8 @@ static bool has_twins(struct eval *e, const json_t *array, const struct hashed *
 
 bool check_unique_items(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    size_t count = json_array_size(at->instance), twin[2] = {0, 0};
-    if (!json_is_true(rule->value) || count < 2) {
+    size_t count = value_elements(at->instance), twin[2] = {0, 0};
+    if (!jv_is_true(rule->value) || count < 2) {
         return true;
     }
     if (!eval_spend(e, at, rule, COST_ELEMENT * count)) {
@@ -233,7 +232,7 @@ bool check_unique_items(struct eval *e, const struct at *at, const struct rule *
         return eval_stop(e, at, rule, "out of memory");
     }
     for (size_t i = 0; i < count; i++) {
-        sorted[i].hash = value_hash(json_array_get(at->instance, i), &e->steps);
+        sorted[i].hash = value_hash(jv_at(at->instance, i), &e->steps);
         sorted[i].index = i;
     }
     qsort(sorted, count, sizeof(*sorted), by_hash);

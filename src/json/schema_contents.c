@@ -9,7 +9,7 @@
 bool check_prefix_items(struct eval *e, const struct at *at, const struct rule *rule)
 {
     bool ok = true;
-    size_t count = json_array_size(at->instance);
+    size_t count = value_elements(at->instance);
     for (size_t i = 0; ok && i < count && i < rule->n_branches; i++) {
         ok = eval_element(e, at, rule->branches[i].node, i);
         marks_set(at->marks, i);
@@ -21,7 +21,7 @@ bool check_items(struct eval *e, const struct at *at, const struct rule *rule)
 {
     const struct rule *prefix = eval_sibling(at->node, KW_PREFIX_ITEMS);
     bool ok = true;
-    for (size_t i = prefix ? prefix->n_branches : 0; ok && i < json_array_size(at->instance); i++) {
+    for (size_t i = prefix ? prefix->n_branches : 0; ok && i < value_elements(at->instance); i++) {
         ok = eval_element(e, at, rule->branches[0].node, i);
         marks_set(at->marks, i);
     }
@@ -34,11 +34,11 @@ bool check_contains(struct eval *e, const struct at *at, const struct rule *rule
     const struct rule *most = eval_sibling(at->node, KW_MAX_CONTAINS);
     uint64_t min = least ? least->bound : 1, max = most ? most->bound : UINT64_MAX;
     uint64_t found = 0;
-    if (!json_is_array(at->instance)) {
+    if (!jv_is(at->instance, JV_ARRAY)) {
         return true;
     }
     e->quiet++;
-    for (size_t i = 0; !e->is_over && i < json_array_size(at->instance); i++) {
+    for (size_t i = 0; !e->is_over && i < value_elements(at->instance); i++) {
         if (!at->marks && !most && found >= min) {
             break;
         }
@@ -63,13 +63,13 @@ bool check_contains(struct eval *e, const struct at *at, const struct rule *rule
 /* Of a schema that is just `false`, say which value is one too many. */
 static bool is_refusal(const struct rule *rule)
 {
-    return json_is_false(rule->branches[0].node->value);
+    return jv_is(rule->branches[0].node->value, JV_FALSE);
 }
 
 bool check_unevaluated_items(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    bool ok = eval_spend(e, at, rule, COST_TRIVIAL * json_array_size(at->instance));
-    for (size_t i = 0; ok && i < json_array_size(at->instance); i++) {
+    bool ok = eval_spend(e, at, rule, COST_TRIVIAL * value_elements(at->instance));
+    for (size_t i = 0; ok && i < value_elements(at->instance); i++) {
         if (marks_has(at->marks, i)) {
             continue;
         }
@@ -98,25 +98,21 @@ static const struct branch *find_branch(const struct rule *rule, struct tidings_
     return NULL;
 }
 
-static struct tidings_str key_of(void *member)
-{
-    return tidings_strn(json_object_iter_key(member), json_object_iter_key_len(member));
-}
-
 /* Going on to a member, and looking for its name. */
-static bool spend_member(struct eval *e, const struct at *at, const struct rule *rule, void *member)
+static bool spend_member(struct eval *e, const struct at *at, const struct rule *rule,
+                         struct json *member)
 {
-    return eval_spend(e, at, rule, COST_MEMBER + COST_BYTES(key_of(member).len));
+    return eval_spend(e, at, rule, COST_MEMBER + COST_BYTES(value_text(member).len));
 }
 
 bool check_properties(struct eval *e, const struct at *at, const struct rule *rule)
 {
     bool ok = true;
     size_t i = 0;
-    for (void *m = json_object_iter(at->instance); ok && m;
-         m = json_object_iter_next(at->instance, m), i++) {
+    for (struct json *m = value_first(at->instance); ok && m;
+         m = value_next(at->instance, m), i++) {
         ok = spend_member(e, at, rule, m);
-        const struct branch *b = ok ? find_branch(rule, key_of(m)) : NULL;
+        const struct branch *b = ok ? find_branch(rule, value_text(m)) : NULL;
         if (b) {
             ok = eval_member(e, at, b->node, m);
             marks_set(at->marks, i);
@@ -129,10 +125,10 @@ bool check_pattern_properties(struct eval *e, const struct at *at, const struct 
 {
     bool ok = true;
     size_t i = 0;
-    for (void *m = json_object_iter(at->instance); ok && m;
-         m = json_object_iter_next(at->instance, m), i++) {
+    for (struct json *m = value_first(at->instance); ok && m;
+         m = value_next(at->instance, m), i++) {
         for (size_t k = 0; ok && k < rule->n_branches; k++) {
-            if (eval_search(e, at, rule, rule->branches[k].regex, key_of(m))) {
+            if (eval_search(e, at, rule, rule->branches[k].regex, value_text(m))) {
                 ok = eval_member(e, at, rule->branches[k].node, m);
                 marks_set(at->marks, i);
             }
@@ -158,10 +154,10 @@ static bool is_additional(struct eval *e, const struct at *at, const struct rule
 
 /* The i-th member, which nothing named: refused, or judged by the schema for such. */
 static bool judge_leftover(struct eval *e, const struct at *at, const struct rule *rule,
-                           void *member, size_t i)
+                           struct json *member, size_t i)
 {
     bool ok = is_refusal(rule) ? eval_fail(e, at, rule, "property '%.*s' is not allowed",
-                                           STR_ARG(key_of(member)))
+                                           STR_ARG(value_text(member)))
                                : eval_member(e, at, rule->branches[0].node, member);
     marks_set(at->marks, i);
     return ok;
@@ -172,9 +168,9 @@ bool check_additional_properties(struct eval *e, const struct at *at, const stru
     const struct rule *patterns = eval_sibling(at->node, KW_PATTERN_PROPERTIES);
     bool ok = true;
     size_t i = 0;
-    for (void *m = json_object_iter(at->instance); ok && m;
-         m = json_object_iter_next(at->instance, m), i++) {
-        if (!spend_member(e, at, rule, m) || !is_additional(e, at, patterns, key_of(m))) {
+    for (struct json *m = value_first(at->instance); ok && m;
+         m = value_next(at->instance, m), i++) {
+        if (!spend_member(e, at, rule, m) || !is_additional(e, at, patterns, value_text(m))) {
             ok = !e->is_over;
             continue;
         }
@@ -185,10 +181,10 @@ bool check_additional_properties(struct eval *e, const struct at *at, const stru
 
 bool check_unevaluated_properties(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    bool ok = eval_spend(e, at, rule, COST_TRIVIAL * json_object_size(at->instance));
+    bool ok = eval_spend(e, at, rule, COST_TRIVIAL * value_members(at->instance));
     size_t i = 0;
-    for (void *m = ok ? json_object_iter(at->instance) : NULL; ok && m;
-         m = json_object_iter_next(at->instance, m), i++) {
+    for (struct json *m = ok ? value_first(at->instance) : NULL; ok && m;
+         m = value_next(at->instance, m), i++) {
         if (marks_has(at->marks, i)) {
             continue;
         }
@@ -200,18 +196,8 @@ bool check_unevaluated_properties(struct eval *e, const struct at *at, const str
 bool check_property_names(struct eval *e, const struct at *at, const struct rule *rule)
 {
     bool ok = true;
-    for (void *m = json_object_iter(at->instance); ok && m;
-         m = json_object_iter_next(at->instance, m)) {
-        struct tidings_str key = key_of(m);
-        if (!spend_member(e, at, rule, m)) {
-            return false;
-        }
-        json_t *name = json_stringn(key.ptr, key.len);
-        if (!name) {
-            return eval_stop(e, at, rule, "out of memory");
-        }
-        ok = eval_name(e, at, rule->branches[0].node, name);
-        json_decref(name);
+    for (struct json *m = value_first(at->instance); ok && m; m = value_next(at->instance, m)) {
+        ok = spend_member(e, at, rule, m) && eval_name(e, at, rule->branches[0].node, m);
     }
     return ok;
 }

@@ -7,33 +7,33 @@
 
 #define DRAFT "https://json-schema.org/draft/2020-12/"
 
-int document_add(struct compiler *c, struct tidings_str uri, json_t *value, struct node **ret)
+int document_add(struct compiler *c, struct tidings_str uri, struct json *value, struct node **ret)
 {
     struct document *d = arena_alloc(&c->s->arena, sizeof(*d));
     struct tidings_str name = arena_dup(&c->s->arena, uri);
     if (!d || !name.ptr) {
         return schema_no_memory(c);
     }
-    *d = (struct document){.next = c->s->documents, .uri = name, .value = json_incref(value)};
+    *d = (struct document){.next = c->s->documents, .uri = name, .value = jv_ref(value)};
     c->s->documents = d;
     return schema_index(c, d, ret);
 }
 
 /* The value of a document that is not part of the schema yet, with a reference; NULL and 0 when
  * there is none. */
-static int read_document(struct compiler *c, struct tidings_str uri, json_t **ret)
+static int read_document(struct compiler *c, struct tidings_str uri, struct json **ret)
 {
     const struct schema_options *o = c->options;
     for (size_t i = 0; o && i < o->n_documents; i++) {
         if (str_eq(o->documents[i].uri, uri)) {
-            *ret = json_incref((json_t *)o->documents[i].root);
+            *ret = jv_ref((struct json *)o->documents[i].root);
             return 0;
         }
     }
     const char *text = schema_meta_text(uri);
     struct json *v = NULL;
     int rc = text ? jv_parse(tidings_str(text), JSON_MAX_DEPTH, &v, c->err) : 0;
-    *ret = (json_t *)v;
+    *ret = (struct json *)v;
     return rc;
 }
 
@@ -52,16 +52,16 @@ int document_find(struct compiler *c, struct tidings_str uri, struct node **ret)
             return 0;
         }
     }
-    json_t *value = NULL;
+    struct json *value = NULL;
     int rc = read_document(c, uri, &value);
     if (rc == 0 && value) {
         rc = document_add(c, uri, value, ret);
-        json_decref(value); /* the schema has its own */
+        jv_unref(value); /* the schema has its own */
     }
     return rc;
 }
 
-static int read_vocabularies(struct compiler *c, const struct node *n, json_t *vocabulary,
+static int read_vocabularies(struct compiler *c, const struct node *n, struct json *vocabulary,
                              struct vocabularies *ret)
 {
     static const struct {
@@ -78,10 +78,10 @@ static int read_vocabularies(struct compiler *c, const struct node *n, json_t *v
         {DRAFT "vocab/content", {0}},
     };
     *ret = (struct vocabularies){0};
-    for (void *i = json_object_iter(vocabulary); i; i = json_object_iter_next(vocabulary, i)) {
+    for (struct json *i = value_first(vocabulary); i; i = value_next(vocabulary, i)) {
         size_t k = 0;
         while (k < sizeof(known) / sizeof(known[0]) &&
-               strcmp(known[k].uri, json_object_iter_key(i)) != 0) {
+               !str_eq(value_text(i), tidings_str(known[k].uri))) {
             k++;
         }
         if (k < sizeof(known) / sizeof(known[0])) {
@@ -89,7 +89,7 @@ static int read_vocabularies(struct compiler *c, const struct node *n, json_t *v
             ret->unevaluated |= known[k].has.unevaluated;
             ret->validation |= known[k].has.validation;
             ret->format_assertion |= known[k].has.format_assertion;
-        } else if (json_is_true(json_object_iter_value(i))) {
+        } else if (jv_is_true(i + 1)) {
             return schema_refuse(c, TIDINGS_E_UNSUPPORTED, n, "$schema",
                                  "its metaschema requires a vocabulary that is not known here");
         }
@@ -99,24 +99,24 @@ static int read_vocabularies(struct compiler *c, const struct node *n, json_t *v
 
 int document_vocabularies(struct compiler *c, const struct node *n, struct vocabularies *ret)
 {
-    json_t *name = json_object_get(n->value, "$schema");
+    struct json *name = jv_get(n->value, "$schema");
     struct tidings_str uri, fragment;
-    if (!json_is_string(name)) {
+    if (!jv_is(name, JV_STRING)) {
         return 0;
     }
-    if (schema_uri_resolve(&c->s->arena, STR_EMPTY, value_str(name), &uri, &fragment) < 0) {
+    if (schema_uri_resolve(&c->s->arena, STR_EMPTY, jv_str(name), &uri, &fragment) < 0) {
         return schema_no_memory(c);
     }
     if (str_eq(uri, STR(DRAFT "schema"))) {
         *ret = (struct vocabularies){true, true, true, false};
         return 0;
     }
-    json_t *meta = NULL;
+    struct json *meta = NULL;
     int rc = read_document(c, uri, &meta); /* an unknown metaschema changes nothing */
-    json_t *vocabulary = json_object_get(meta, "$vocabulary");
-    if (rc == 0 && json_is_object(vocabulary)) {
+    struct json *vocabulary = jv_get(meta, "$vocabulary");
+    if (rc == 0 && jv_is(vocabulary, JV_OBJECT)) {
         rc = read_vocabularies(c, n, vocabulary, ret);
     }
-    json_decref(meta);
+    jv_unref(meta);
     return rc;
 }

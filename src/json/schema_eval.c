@@ -162,8 +162,8 @@ static bool run_rules(struct eval *e, const struct at *at)
 /* A schema that asks what was evaluated sees only what it and its own subschemas did. */
 static bool run_marked(struct eval *e, const struct at *at)
 {
-    size_t count = json_is_array(at->instance) ? json_array_size(at->instance)
-                                               : json_object_size(at->instance);
+    size_t count =
+        jv_is(at->instance, JV_ARRAY) ? value_elements(at->instance) : value_members(at->instance);
     struct marks own;
     if (!eval_spend(e, at, NULL, COST_BYTES(count))) {
         return false;
@@ -188,11 +188,11 @@ static bool run(struct eval *e, const struct at *outer)
     if (!at.scope || at.scope->resource != at.node->resource) {
         at.scope = &scope;
     }
-    if (json_is_boolean(at.node->value)) {
+    if (jv_is_bool(at.node->value)) {
         if (!eval_spend(e, &at, NULL, COST_TRIVIAL)) {
             return false;
         }
-        return json_is_true(at.node->value) || eval_fail(e, &at, NULL, "no value is allowed here");
+        return jv_is_true(at.node->value) || eval_fail(e, &at, NULL, "no value is allowed here");
     }
     if (e->depth >= e->schema->limits.max_depth) {
         return eval_stop(e, &at, NULL, "schema and value nest too deep, or the schema is endless");
@@ -201,7 +201,7 @@ static bool run(struct eval *e, const struct at *outer)
         return false;
     }
     e->depth++;
-    bool is_container = json_is_array(at.instance) || json_is_object(at.instance);
+    bool is_container = jv_is(at.instance, JV_ARRAY) || jv_is(at.instance, JV_OBJECT);
     bool ok = at.node->has_unevaluated && is_container ? run_marked(e, &at) : run_rules(e, &at);
     e->depth--;
     return ok;
@@ -218,19 +218,18 @@ bool eval_here(struct eval *e, const struct at *at, const struct node *node, str
 bool eval_element(struct eval *e, const struct at *at, const struct node *node, size_t index)
 {
     struct path path = {.up = at->path, .index = index};
-    struct at next = {node, json_array_get(at->instance, index), &path, at->scope, NULL};
+    struct at next = {node, jv_at(at->instance, index), &path, at->scope, NULL};
     return run(e, &next);
 }
 
-bool eval_member(struct eval *e, const struct at *at, const struct node *node, void *member)
+bool eval_member(struct eval *e, const struct at *at, const struct node *node, struct json *member)
 {
-    struct path path = {.up = at->path,
-                        .key = {json_object_iter_key(member), json_object_iter_key_len(member)}};
-    struct at next = {node, json_object_iter_value(member), &path, at->scope, NULL};
+    struct path path = {.up = at->path, .key = value_text(member)};
+    struct at next = {node, member + 1, &path, at->scope, NULL};
     return run(e, &next);
 }
 
-bool eval_name(struct eval *e, const struct at *at, const struct node *node, json_t *name)
+bool eval_name(struct eval *e, const struct at *at, const struct node *node, struct json *name)
 {
     struct at next = {node, name, at->path, at->scope, NULL};
     return run(e, &next);
@@ -240,7 +239,8 @@ enum schema_verdict schema_judge_within(const struct json_schema *s, struct json
                                         struct schema_error *ret_error, uint64_t *steps)
 {
     struct eval e = {.schema = s, .error = ret_error, .steps = *steps};
-    json_t *value = instance ? (json_t *)instance : json_null();
+    struct json none = {.tag = JV_NULL};
+    struct json *value = instance ? instance : &none;
     struct at at = {s->root, value, NULL, NULL, NULL};
     bool valid = run(&e, &at);
     *steps = e.steps;

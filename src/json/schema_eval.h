@@ -56,7 +56,7 @@ struct scope {
 /* A schema meets a value. */
 struct at {
     const struct node *node;
-    json_t *instance;
+    struct json *instance;
     const struct path *path; /* NULL at the root */
     const struct scope *scope;
     struct marks *marks; /* NULL: nobody asks */
@@ -66,9 +66,10 @@ struct at {
 bool eval_here(struct eval *e, const struct at *at, const struct node *node, struct marks *marks);
 /* A schema for an element or a member. */
 bool eval_element(struct eval *e, const struct at *at, const struct node *node, size_t index);
-bool eval_member(struct eval *e, const struct at *at, const struct node *node, void *member);
-/* For a value at the same place that is no part of the instance: a member's name. */
-bool eval_name(struct eval *e, const struct at *at, const struct node *node, json_t *name);
+bool eval_member(struct eval *e, const struct at *at, const struct node *node,
+                 struct json *member); /* its key, in front of its value */
+/* For the name of a member, at the place of the object. */
+bool eval_name(struct eval *e, const struct at *at, const struct node *node, struct json *name);
 
 /* Report, unless quiet, and return false. `rule` NULL: the node itself. */
 bool eval_fail(struct eval *e, const struct at *at, const struct rule *rule, const char *fmt, ...)

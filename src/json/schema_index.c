@@ -45,7 +45,7 @@ static int open_resource(struct compiler *c, struct node *n, struct tidings_str 
 /* Which resource does the node belong to: its parent's, or one it opens? */
 static int join_resource(struct compiler *c, struct node *n)
 {
-    json_t *id = json_object_get(n->value, "$id");
+    struct json *id = jv_get(n->value, "$id");
     struct tidings_str base = n->parent ? n->parent->resource->uri : n->document->uri;
     struct tidings_str uri = base, fragment;
     struct vocabularies has = {true, true, true, false};
@@ -57,10 +57,10 @@ static int join_resource(struct compiler *c, struct node *n)
         }
     }
     if (id) {
-        if (!json_is_string(id)) {
+        if (!jv_is(id, JV_STRING)) {
             return schema_refuse(c, TIDINGS_E_INVALID, n, "$id", "a URI reference expected");
         }
-        if (schema_uri_resolve(&c->s->arena, base, value_str(id), &uri, &fragment) < 0) {
+        if (schema_uri_resolve(&c->s->arena, base, jv_str(id), &uri, &fragment) < 0) {
             return schema_no_memory(c);
         }
         if (fragment.len > 0) {
@@ -76,11 +76,11 @@ static int join_resource(struct compiler *c, struct node *n)
 
 static int add_anchor(struct compiler *c, struct node *n, const char *keyword, bool is_dynamic)
 {
-    json_t *v = json_object_get(n->value, keyword);
+    struct json *v = jv_get(n->value, keyword);
     if (!v) {
         return 0;
     }
-    if (!json_is_string(v) || json_string_length(v) == 0) {
+    if (!jv_is(v, JV_STRING) || jv_str(v).len == 0) {
         return schema_refuse(c, TIDINGS_E_INVALID, n, keyword, "a name expected");
     }
     struct anchor *a = arena_alloc(&c->s->arena, sizeof(*a));
@@ -91,12 +91,12 @@ static int add_anchor(struct compiler *c, struct node *n, const char *keyword, b
     if (rc < 0) {
         return rc;
     }
-    struct node *other = schema_anchor(n->resource, value_str(v), false);
+    struct node *other = schema_anchor(n->resource, jv_str(v), false);
     if (other && other != n) {
         return schema_refuse(c, TIDINGS_E_INVALID, n, keyword,
                              "another anchor of this schema has the same name");
     }
-    *a = (struct anchor){n->resource->anchors, value_str(v), n, is_dynamic};
+    *a = (struct anchor){n->resource->anchors, jv_str(v), n, is_dynamic};
     n->resource->anchors = a;
     n->resource->n_anchors++;
     return 0;
@@ -130,7 +130,7 @@ static int add_regex(struct compiler *c, const struct node *n, const char *keywo
 
 /* One subschema of a rule. `key` is NULL when the keyword holds just one. */
 static int add_branch(struct compiler *c, struct node *n, struct rule *rule,
-                      const struct tidings_str *key, json_t *value)
+                      const struct tidings_str *key, struct json *value)
 {
     struct branch *b = &rule->branches[rule->n_branches];
     struct node *child = arena_alloc(&c->s->arena, sizeof(*child));
@@ -147,12 +147,11 @@ static int add_branch(struct compiler *c, struct node *n, struct rule *rule,
 static int add_list(struct compiler *c, struct node *n, struct rule *rule)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(rule->value); i++) {
+    for (size_t i = 0; rc == 0 && i < value_elements(rule->value); i++) {
         char number[24];
         (void)snprintf(number, sizeof(number), "%zu", i);
         struct tidings_str key = arena_dup(&c->s->arena, tidings_str(number));
-        rc = key.ptr ? add_branch(c, n, rule, &key, json_array_get(rule->value, i))
-                     : schema_no_memory(c);
+        rc = key.ptr ? add_branch(c, n, rule, &key, jv_at(rule->value, i)) : schema_no_memory(c);
     }
     return rc;
 }
@@ -165,14 +164,13 @@ static int by_key(const void *a, const void *b)
 static int add_map(struct compiler *c, struct node *n, struct rule *rule, bool is_pattern)
 {
     int rc = 0;
-    for (void *i = json_object_iter(rule->value); rc == 0 && i;
-         i = json_object_iter_next(rule->value, i)) {
-        struct tidings_str key = {json_object_iter_key(i), json_object_iter_key_len(i)};
+    for (struct json *i = value_first(rule->value); rc == 0 && i; i = value_next(rule->value, i)) {
+        struct tidings_str key = value_text(i);
         if (is_pattern) {
             rc = add_regex(c, n, rule->name, key, &rule->branches[rule->n_branches].regex);
         }
         if (rc == 0) {
-            rc = add_branch(c, n, rule, &key, json_object_iter_value(i));
+            rc = add_branch(c, n, rule, &key, i + 1);
         }
     }
     if (rc == 0 && rule->n_branches > 1 && !is_pattern) {
@@ -186,11 +184,11 @@ static int add_parts(struct compiler *c, struct node *n, struct rule *rule, enum
 {
     bool is_list = shape == SHAPE_SCHEMAS;
     bool is_map = shape == SHAPE_SCHEMA_MAP || shape == SHAPE_PATTERN_MAP;
-    size_t count = is_list  ? json_array_size(rule->value)
-                   : is_map ? json_object_size(rule->value)
+    size_t count = is_list  ? value_elements(rule->value)
+                   : is_map ? value_members(rule->value)
                             : (size_t)(shape == SHAPE_SCHEMA || shape == SHAPE_REF);
     if (shape == SHAPE_PATTERN) {
-        return add_regex(c, n, rule->name, value_str(rule->value), &rule->regex);
+        return add_regex(c, n, rule->name, jv_str(rule->value), &rule->regex);
     }
     if (count == 0) {
         return 0;
@@ -222,12 +220,11 @@ static bool is_active(const struct compiler *c, const struct node *n, enum keywo
 
 static int add_rules(struct compiler *c, struct node *n)
 {
-    json_t *values[KW_COUNT];
+    struct json *values[KW_COUNT];
     size_t count = 0;
     for (int k = 0; k < KW_COUNT; k++) {
-        values[k] = is_active(c, n, (enum keyword)k)
-                        ? json_object_get(n->value, schema_keywords[k].name)
-                        : NULL;
+        values[k] =
+            is_active(c, n, (enum keyword)k) ? jv_get(n->value, schema_keywords[k].name) : NULL;
         count += values[k] != NULL;
     }
     n->rules = count > 0 ? arena_alloc(&c->s->arena, count * sizeof(*n->rules)) : NULL;
@@ -260,7 +257,7 @@ static int add_node(struct compiler *c, struct node *n, struct node **ret)
 {
     struct json_schema *s = c->s;
     n->depth = n->parent ? n->parent->depth + 1 : 0;
-    if (!json_is_object(n->value) && !json_is_boolean(n->value)) {
+    if (!jv_is(n->value, JV_OBJECT) && !jv_is_bool(n->value)) {
         return schema_refuse(c, TIDINGS_E_INVALID, n, NULL,
                              "a schema expected (an object, true or false)");
     }
@@ -279,7 +276,7 @@ static int add_node(struct compiler *c, struct node *n, struct node **ret)
     }
     *ret = n;
     int rc = join_resource(c, n);
-    if (rc == 0 && json_is_object(n->value)) {
+    if (rc == 0 && jv_is(n->value, JV_OBJECT)) {
         rc = add_anchor(c, n, "$anchor", false);
         if (rc == 0) {
             rc = add_anchor(c, n, "$dynamicAnchor", true);
@@ -303,7 +300,7 @@ int schema_index(struct compiler *c, struct document *d, struct node **ret)
 }
 
 int schema_index_below(struct compiler *c, struct node *parent, struct tidings_str edge,
-                       json_t *value, struct node **ret)
+                       struct json *value, struct node **ret)
 {
     struct node *n = arena_alloc(&c->s->arena, sizeof(*n));
     if (!n) {

@@ -81,38 +81,38 @@ static const char *const expected[] = {
     [SHAPE_PATTERN_MAP] = "an object of regexes and schemas expected",
 };
 
-static bool is_strings(const json_t *v)
+static bool is_strings(const struct json *v)
 {
-    bool ok = json_is_array(v);
-    for (size_t i = 0; ok && i < json_array_size(v); i++) {
-        ok = json_is_string(json_array_get(v, i));
+    bool ok = jv_is(v, JV_ARRAY);
+    for (size_t i = 0; ok && i < value_elements(v); i++) {
+        ok = jv_is(jv_at(v, i), JV_STRING);
     }
     return ok;
 }
 
-static bool is_strings_map(json_t *v)
+static bool is_strings_map(struct json *v)
 {
-    bool ok = json_is_object(v);
-    for (void *i = json_object_iter(v); ok && i; i = json_object_iter_next(v, i)) {
-        ok = is_strings(json_object_iter_value(i));
+    bool ok = jv_is(v, JV_OBJECT);
+    for (struct json *i = value_first(v); ok && i; i = value_next(v, i)) {
+        ok = is_strings(i + 1);
     }
     return ok;
 }
 
-/* As a set of bits by jansson's type. */
-static bool read_type(const json_t *v, uint64_t *ret)
+/* As a set of bits by enum jv_type. */
+static bool read_type(const struct json *v, uint64_t *ret)
 {
     static const struct {
         const char *name;
         uint64_t bits;
     } types[] = {
-        {"null", 1u << JSON_NULL},       {"boolean", 1u << JSON_TRUE | 1u << JSON_FALSE},
-        {"integer", 1u << JSON_INTEGER}, {"number", 1u << JSON_INTEGER | 1u << JSON_REAL},
-        {"string", 1u << JSON_STRING},   {"array", 1u << JSON_ARRAY},
-        {"object", 1u << JSON_OBJECT},
+        {"null", 1u << JV_NULL},     {"boolean", 1u << JV_TRUE | 1u << JV_FALSE},
+        {"integer", 1u << JV_INT},   {"number", 1u << JV_INT | 1u << JV_REAL},
+        {"string", 1u << JV_STRING}, {"array", 1u << JV_ARRAY},
+        {"object", 1u << JV_OBJECT},
     };
-    for (size_t i = 0; json_is_string(v) && i < sizeof(types) / sizeof(types[0]); i++) {
-        if (str_eq(value_str(v), tidings_str(types[i].name))) {
+    for (size_t i = 0; jv_is(v, JV_STRING) && i < sizeof(types) / sizeof(types[0]); i++) {
+        if (str_eq(jv_str(v), tidings_str(types[i].name))) {
             *ret |= types[i].bits;
             return true;
         }
@@ -120,26 +120,26 @@ static bool read_type(const json_t *v, uint64_t *ret)
     return false;
 }
 
-static bool read_types(const json_t *v, uint64_t *ret)
+static bool read_types(const struct json *v, uint64_t *ret)
 {
-    if (!json_is_array(v)) {
+    if (!jv_is(v, JV_ARRAY)) {
         return read_type(v, ret);
     }
-    bool ok = json_array_size(v) > 0;
-    for (size_t i = 0; ok && i < json_array_size(v); i++) {
-        ok = read_type(json_array_get(v, i), ret);
+    bool ok = value_elements(v) > 0;
+    for (size_t i = 0; ok && i < value_elements(v); i++) {
+        ok = read_type(jv_at(v, i), ret);
     }
     return ok;
 }
 
-static bool read_count(const json_t *v, uint64_t *ret)
+static bool read_count(const struct json *v, uint64_t *ret)
 {
-    if (json_is_integer(v)) {
-        *ret = (uint64_t)json_integer_value(v);
-        return json_integer_value(v) >= 0;
+    if (jv_is(v, JV_INT)) {
+        *ret = (uint64_t)jv_int(v);
+        return jv_int(v) >= 0;
     }
-    double d = json_real_value(v);
-    if (!json_is_real(v) || d < 0 || !value_is_whole(d)) {
+    double d = jv_real(v);
+    if (!jv_is(v, JV_REAL) || d < 0 || !value_is_whole(d)) {
         return false;
     }
     *ret = d < 9e18 ? (uint64_t)d : UINT64_MAX;
@@ -148,24 +148,24 @@ static bool read_count(const json_t *v, uint64_t *ret)
 
 static bool fits(struct rule *rule, enum shape shape)
 {
-    json_t *v = rule->value;
+    struct json *v = rule->value;
     switch (shape) {
     case SHAPE_ANY:
         return true;
     case SHAPE_ARRAY:
-        return json_is_array(v);
+        return jv_is(v, JV_ARRAY);
     case SHAPE_BOOL:
-        return json_is_boolean(v);
+        return jv_is_bool(v);
     case SHAPE_NUMBER:
-        return json_is_number(v);
+        return jv_is_number(v);
     case SHAPE_POSITIVE:
-        return json_is_number(v) && json_number_value(v) > 0;
+        return jv_is_number(v) && jv_real(v) > 0;
     case SHAPE_COUNT:
         return read_count(v, &rule->bound);
     case SHAPE_STRING:
     case SHAPE_PATTERN:
     case SHAPE_REF:
-        return json_is_string(v);
+        return jv_is(v, JV_STRING);
     case SHAPE_STRINGS:
         return is_strings(v);
     case SHAPE_STRINGS_MAP:
@@ -173,12 +173,12 @@ static bool fits(struct rule *rule, enum shape shape)
     case SHAPE_TYPE:
         return read_types(v, &rule->bound);
     case SHAPE_SCHEMA:
-        return json_is_object(v) || json_is_boolean(v);
+        return jv_is(v, JV_OBJECT) || jv_is_bool(v);
     case SHAPE_SCHEMAS:
-        return json_is_array(v) && json_array_size(v) > 0;
+        return jv_is(v, JV_ARRAY) && value_elements(v) > 0;
     case SHAPE_SCHEMA_MAP:
     case SHAPE_PATTERN_MAP:
-        return json_is_object(v);
+        return jv_is(v, JV_OBJECT);
     }
     return false;
 }

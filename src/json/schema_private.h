@@ -12,12 +12,11 @@
 #ifndef JSON_SCHEMA_NODE_H
 #define JSON_SCHEMA_NODE_H
 
-#include <jansson.h>
-
 #include "base/arena.h"
 #include "base/regex.h"
 #include "base/str.h"
 #include "json/schema.h"
+#include "json/value.h"
 
 /* In the order in which the rules of a node are judged: cheap ones first, `unevaluated` last. */
 enum keyword {
@@ -84,7 +83,7 @@ struct rule {
     enum keyword keyword;
     const char *name;
     schema_check_fn check; /* NULL: only read by its siblings */
-    json_t *value;
+    struct json *value;
     size_t n_branches;
     struct branch *branches;   /* those of `properties` are sorted by key */
     uint64_t bound;            /* of keywords that are a count; of `type`, a set of bits */
@@ -122,7 +121,7 @@ struct resource {
 struct document {
     struct document *next;
     struct tidings_str uri; /* it was given under; empty for the schema itself */
-    json_t *value;          /* a reference */
+    struct json *value;     /* a reference */
     struct node *root;
 };
 
@@ -134,7 +133,7 @@ struct node {
     struct node *next_sibling; /* … of this one's parent */
     struct document *document;
     struct resource *resource;
-    json_t *value; /* an object, true or false */
+    struct json *value; /* an object, true or false */
     size_t n_rules;
     struct rule *rules;
     unsigned depth; /* below the root of its document */
@@ -218,14 +217,14 @@ struct tidings_str schema_edge(struct arena *arena, const char *keyword,
 int schema_index(struct compiler *c, struct document *d, struct node **ret);
 /* A schema where no keyword expects one, at `edge` below `parent`. */
 int schema_index_below(struct compiler *c, struct node *parent, struct tidings_str edge,
-                       json_t *value, struct node **ret);
+                       struct json *value, struct node **ret);
 
 /* schema_document.c */
 /* What is known under a URI (without fragment): indexed if it was not. NULL and 0 when unknown. */
 int document_find(struct compiler *c, struct tidings_str uri, struct node **ret);
 /* The vocabularies of the metaschema a resource names. */
 int document_vocabularies(struct compiler *c, const struct node *n, struct vocabularies *ret);
-int document_add(struct compiler *c, struct tidings_str uri, json_t *value, struct node **ret);
+int document_add(struct compiler *c, struct tidings_str uri, struct json *value, struct node **ret);
 
 /* schema_meta.c: text of a standard document, or NULL. */
 const char *schema_meta_text(struct tidings_str uri);
@@ -243,17 +242,13 @@ int schema_uri_decode(struct arena *arena, struct tidings_str fragment, struct t
 
 /* schema_value.c: numbers and equality. */
 bool value_is_whole(double d);
-bool value_is_integer(const json_t *v);              /* by value: 1.0 is */
-int value_compare(const json_t *a, const json_t *b); /* two numbers */
-bool value_is_multiple(const json_t *v, const json_t *of);
+bool value_is_integer(const struct json *v);                   /* by value: 1.0 is */
+int value_compare(const struct json *a, const struct json *b); /* two numbers */
+bool value_is_multiple(const struct json *v, const struct json *of);
 size_t value_code_points(struct tidings_str utf8);
 /* Deep equality. Takes what it costs from *steps; false when they run out. */
-bool value_equal(json_t *a, json_t *b, uint64_t *steps);
-uint64_t value_hash(json_t *v, uint64_t *steps); /* equal values, equal hashes */
-static inline struct tidings_str value_str(const json_t *v)
-{
-    return tidings_strn(json_string_value(v), json_string_length(v));
-}
+bool value_equal(struct json *a, struct json *b, uint64_t *steps);
+uint64_t value_hash(struct json *v, uint64_t *steps); /* equal values, equal hashes */
 
 /* schema_format.c: false when `text` is not of the format; true for an unknown one. */
 bool schema_format_check(struct tidings_str format, struct tidings_str text);

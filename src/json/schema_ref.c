@@ -62,13 +62,13 @@ static struct tidings_str next_token(struct tidings_str *pointer, char *out)
     return tidings_strn(out, len);
 }
 
-static json_t *member(json_t *v, struct tidings_str token)
+static struct json *member(struct json *v, struct tidings_str token)
 {
     uint64_t index;
-    if (json_is_object(v)) {
-        return json_object_getn(v, token.ptr, token.len);
+    if (jv_is(v, JV_OBJECT)) {
+        return jv_get_str(v, token);
     }
-    return json_is_array(v) && str_to_u64(token, &index) ? json_array_get(v, (size_t)index) : NULL;
+    return jv_is(v, JV_ARRAY) && str_to_u64(token, &index) ? jv_at(v, (size_t)index) : NULL;
 }
 
 /* A pointer may lead into a keyword that is not known: what is there becomes a schema. */
@@ -89,11 +89,11 @@ static int find_pointer(struct compiler *c, struct node *n, struct tidings_str p
     if (!token) {
         return schema_no_memory(c);
     }
-    json_t *v = n->value;
+    struct json *v = n->value;
     for (struct tidings_str rest = pointer; v && rest.len > 0;) {
         v = member(v, next_token(&rest, token));
     }
-    if (!json_is_object(v) && !json_is_boolean(v)) {
+    if (!jv_is(v, JV_OBJECT) && !jv_is_bool(v)) {
         *ret = NULL;
         return 0;
     }
@@ -104,8 +104,8 @@ static int resolve(struct compiler *c, struct node *n, struct rule *rule)
 {
     struct tidings_str uri, fragment, name;
     struct node *root = NULL, *target = NULL;
-    if (schema_uri_resolve(&c->s->arena, n->resource->uri, value_str(rule->value), &uri,
-                           &fragment) < 0 ||
+    if (schema_uri_resolve(&c->s->arena, n->resource->uri, jv_str(rule->value), &uri, &fragment) <
+            0 ||
         schema_uri_decode(&c->s->arena, fragment, &name) < 0) {
         return schema_no_memory(c);
     }

@@ -20,9 +20,9 @@ bool value_is_whole(double d)
     return d >= TWO_63 || d < -TWO_63 || (double)(int64_t)d == d;
 }
 
-bool value_is_integer(const json_t *v)
+bool value_is_integer(const struct json *v)
 {
-    return json_is_integer(v) || (json_is_real(v) && value_is_whole(json_real_value(v)));
+    return jv_is(v, JV_INT) || (jv_is(v, JV_REAL) && value_is_whole(jv_real(v)));
 }
 
 static int order(bool is_less, bool is_more)
@@ -44,19 +44,18 @@ static int compare_mixed(int64_t i, double d)
     return i != whole ? order(i < whole, true) : order(rest > 0, rest < 0);
 }
 
-int value_compare(const json_t *a, const json_t *b)
+int value_compare(const struct json *a, const struct json *b)
 {
-    if (json_is_integer(a) && json_is_integer(b)) {
-        return order(json_integer_value(a) < json_integer_value(b),
-                     json_integer_value(a) > json_integer_value(b));
+    if (jv_is(a, JV_INT) && jv_is(b, JV_INT)) {
+        return order(jv_int(a) < jv_int(b), jv_int(a) > jv_int(b));
     }
-    if (json_is_integer(a)) {
-        return compare_mixed(json_integer_value(a), json_real_value(b));
+    if (jv_is(a, JV_INT)) {
+        return compare_mixed(jv_int(a), jv_real(b));
     }
-    if (json_is_integer(b)) {
-        return -compare_mixed(json_integer_value(b), json_real_value(a));
+    if (jv_is(b, JV_INT)) {
+        return -compare_mixed(jv_int(b), jv_real(a));
     }
-    return order(json_real_value(a) < json_real_value(b), json_real_value(a) > json_real_value(b));
+    return order(jv_real(a) < jv_real(b), jv_real(a) > jv_real(b));
 }
 
 /* |value| = digits * 10^exponent. */
@@ -65,16 +64,16 @@ struct decimal {
     int exponent;
 };
 
-static struct decimal decimal_of(const json_t *v)
+static struct decimal decimal_of(const struct json *v)
 {
     struct decimal d = {0, 0};
-    if (json_is_integer(v)) {
-        int64_t i = json_integer_value(v);
+    if (jv_is(v, JV_INT)) {
+        int64_t i = jv_int(v);
         d.digits = i < 0 ? (uint64_t)0 - (uint64_t)i : (uint64_t)i;
         return d;
     }
     char text[40] = "";
-    double real = json_real_value(v);
+    double real = jv_real(v);
     real = real < 0 ? -real : real;
     for (int precision = 0; precision <= 16; precision++) {
         (void)snprintf(text, sizeof(text), "%.*e", precision, real);
@@ -107,7 +106,7 @@ static uint64_t power_mod(int n, uint64_t m)
     return (uint64_t)r;
 }
 
-bool value_is_multiple(const json_t *v, const json_t *of)
+bool value_is_multiple(const struct json *v, const struct json *of)
 {
     struct decimal a = decimal_of(v), b = decimal_of(of);
     if (a.digits == 0) {
@@ -148,49 +147,48 @@ static bool spend(uint64_t *steps, size_t len)
     return ok;
 }
 
-static size_t length_of(const json_t *v)
+static size_t length_of(const struct json *v)
 {
-    return json_is_string(v) ? json_string_length(v) : 0;
+    return jv_is(v, JV_STRING) ? jv_str(v).len : 0;
 }
 
-static bool equal_objects(json_t *a, json_t *b, uint64_t *steps)
+static bool equal_objects(struct json *a, struct json *b, uint64_t *steps)
 {
-    if (json_object_size(a) != json_object_size(b)) {
+    if (value_members(a) != value_members(b)) {
         return false;
     }
-    for (void *i = json_object_iter(a); i; i = json_object_iter_next(a, i)) {
-        json_t *other = json_object_getn(b, json_object_iter_key(i), json_object_iter_key_len(i));
-        if (!spend(steps, json_object_iter_key_len(i)) || !other ||
-            !value_equal(json_object_iter_value(i), other, steps)) {
+    for (struct json *i = value_first(a); i; i = value_next(a, i)) {
+        struct json *other = jv_get_str(b, value_text(i));
+        if (!spend(steps, value_text(i).len) || !other || !value_equal(i + 1, other, steps)) {
             return false;
         }
     }
     return true;
 }
 
-bool value_equal(json_t *a, json_t *b, uint64_t *steps)
+bool value_equal(struct json *a, struct json *b, uint64_t *steps)
 {
     if (!spend(steps, length_of(a))) {
         return false;
     }
-    if (json_is_number(a) && json_is_number(b)) {
+    if (jv_is_number(a) && jv_is_number(b)) {
         return value_compare(a, b) == 0;
     }
-    if (json_typeof(a) != json_typeof(b)) {
+    if (jv_type(a) != jv_type(b)) {
         return false;
     }
-    if (json_is_string(a)) {
-        return str_eq(value_str(a), value_str(b));
+    if (jv_is(a, JV_STRING)) {
+        return str_eq(jv_str(a), jv_str(b));
     }
-    if (json_is_object(a)) {
+    if (jv_is(a, JV_OBJECT)) {
         return equal_objects(a, b, steps);
     }
-    if (!json_is_array(a)) {
+    if (!jv_is(a, JV_ARRAY)) {
         return true;
     }
-    bool same = json_array_size(a) == json_array_size(b);
-    for (size_t i = 0; same && i < json_array_size(a); i++) {
-        same = value_equal(json_array_get(a, i), json_array_get(b, i), steps);
+    bool same = value_elements(a) == value_elements(b);
+    for (size_t i = 0; same && i < value_elements(a); i++) {
+        same = value_equal(jv_at(a, i), jv_at(b, i), steps);
     }
     return same;
 }
@@ -201,10 +199,10 @@ static uint64_t mix(uint64_t hash, uint64_t more)
     return hash ^ (hash >> 29);
 }
 
-static uint64_t hash_number(const json_t *v)
+static uint64_t hash_number(const struct json *v)
 {
     /* Integers beyond 2^53 may share a hash with a neighbour, never differ from an equal double. */
-    double d = json_number_value(v) + 0.0;
+    double d = jv_real(v) + 0.0;
     uint64_t bits = 0;
     if (d != 0) {
         memcpy(&bits, &d, sizeof(bits));
@@ -212,35 +210,35 @@ static uint64_t hash_number(const json_t *v)
     return mix(1, bits);
 }
 
-uint64_t value_hash(json_t *v, uint64_t *steps)
+uint64_t value_hash(struct json *v, uint64_t *steps)
 {
     uint64_t hash = 0;
     if (!spend(steps, length_of(v))) {
         return 0;
     }
-    if (json_is_number(v)) {
+    if (jv_is_number(v)) {
         return hash_number(v);
     }
-    if (json_is_string(v)) {
-        return str_hash(value_str(v), 2);
+    if (jv_is(v, JV_STRING)) {
+        return str_hash(jv_str(v), 2);
     }
-    if (json_is_array(v)) {
+    if (jv_is(v, JV_ARRAY)) {
         hash = 3;
-        for (size_t i = 0; i < json_array_size(v); i++) {
-            hash = mix(hash, value_hash(json_array_get(v, i), steps));
+        for (size_t i = 0; i < value_elements(v); i++) {
+            hash = mix(hash, value_hash(jv_at(v, i), steps));
         }
         return hash;
     }
-    if (json_is_object(v)) {
+    if (jv_is(v, JV_OBJECT)) {
         /* A sum, because the order of members does not count. */
-        for (void *i = json_object_iter(v); i; i = json_object_iter_next(v, i)) {
-            struct tidings_str key = {json_object_iter_key(i), json_object_iter_key_len(i)};
+        for (struct json *i = value_first(v); i; i = value_next(v, i)) {
+            struct tidings_str key = value_text(i);
             if (!spend(steps, key.len)) {
                 return 0;
             }
-            hash += mix(str_hash(key, 4), value_hash(json_object_iter_value(i), steps));
+            hash += mix(str_hash(key, 4), value_hash(i + 1, steps));
         }
         return mix(hash, 5);
     }
-    return mix(6, (uint64_t)json_typeof(v));
+    return mix(6, (uint64_t)jv_type(v));
 }

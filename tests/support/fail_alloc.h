@@ -27,6 +27,8 @@
 
 #include <tidings/types.h>
 
+#include "support/fail_alloc_hold.h"
+
 static struct {
     long until_failure; /* 0: never */
     bool is_lasting;    /* those after it fail too */
@@ -37,6 +39,9 @@ static struct {
 
 static inline bool fail_alloc_is_due(void)
 {
+    if (__atomic_load_n(&fail_alloc_held, __ATOMIC_RELAXED) > 0) {
+        return false;
+    }
     if (__atomic_load_n(&fail_alloc.is_lasting, __ATOMIC_RELAXED) &&
         __atomic_load_n(&fail_alloc.has_failed, __ATOMIC_ACQUIRE)) {
         return true;

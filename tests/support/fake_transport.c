@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "support/parse_json.h"
 
 #define EXTENSIONS "\"extensions\":{\"dev.tidings/resource-metadata\":{}}"
 
@@ -128,7 +129,7 @@ static int fake_send(struct transport *l, const struct transport_message *m,
     struct json *root = NULL;
     char method[128];
     size_t len = strlen(f->log);
-    if (jv_parse(m->text, JSON_MAX_DEPTH, &root, err) < 0) {
+    if (parse_json(m->text, &root, err) < 0) {
         abort(); /* the client writes JSON, whatever happens */
     }
     snprintf(method, sizeof(method), "%s", m->method ? m->method : "");

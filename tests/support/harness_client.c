@@ -22,6 +22,7 @@
 #include <stdlib.h>
 
 #include "base/str.h"
+#include "support/parse_json.h"
 
 #define META                                                                                       \
     "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","                       \
@@ -256,7 +257,7 @@ void client_free(struct client *c)
         if (u->text && !is_empty_body) {
             struct json *root = NULL;
             struct tidings_error err = {0};
-            if (jv_parse(tidings_strn(u->text, u->len), JSON_MAX_DEPTH, &root, &err) < 0) {
+            if (parse_json(tidings_strn(u->text, u->len), &root, &err) < 0) {
                 fail_msg("not JSON: %s: %.200s", err.text, u->text);
             }
             jv_unref(root);
@@ -338,7 +339,7 @@ void client_modern(struct client *c, const char *id, const char *method, const c
         .method = tidings_str(method),
     };
     struct json *root = NULL;
-    assert_int_equal(jv_parse(tidings_str(text), JSON_MAX_DEPTH, &root, NULL), 0);
+    assert_int_equal(parse_json(tidings_str(text), &root, NULL), 0);
     struct json *uri = jv_get(jv_get(root, "params"), "uri");
     struct json *name = jv_get(jv_get(root, "params"), "name");
     if (jv_is(uri, JV_STRING) || jv_is(name, JV_STRING)) {

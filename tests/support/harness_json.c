@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "support/parse_json.h"
 #include "json/write.h"
 
 #define TEXTS 16
@@ -54,7 +55,7 @@ const char *json_at(const char *text, const char *path)
     }
     struct json *root = NULL;
     struct tidings_error err = {0};
-    if (jv_parse(tidings_str(text), JSON_MAX_DEPTH, &root, &err) < 0) {
+    if (parse_json(tidings_str(text), &root, &err) < 0) {
         fail_msg("not JSON: %s: %.200s", err.text, text);
     }
     struct json *v = root;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Subscribers that come and vanish, ten thousand times: every allocation made for them is freed
- * (jansson's are its own; the sanitizers look after those), nothing is watched, counters are zero.
+ * Subscribers that come and vanish, ten thousand times: every allocation made for them is
+ * freed, nothing is watched, counters are zero.
  */
 #include <setjmp.h>
 #include <stdarg.h>

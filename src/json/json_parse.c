@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * The parser: one pass, no recursion, no copy of a string that holds no escapes.
+ * The JSON parser: one pass over the text, no recursion, into one block of values and strings.
  *
- * The containers that are open stand on a stack of at most PARSE_MAX_DEPTH. A value is put into its
- * container as soon as it is made, so that everything built so far hangs on the root and a failure
- * frees that alone. Invariant: between two steps `at` is behind a complete token.
+ * The values of containers that are open stand on the stack of json/build.h. Strings are copied, as
+ * they are read, to the end of the document's first block, which has room for the whole text: so
+ * they need no further memory. Invariant: between two steps `at` is behind a complete token.
  *
  * Strings are looked at eight bytes at a time for what ends a plain run (quote, backslash, control
- * character). Deliberately no lookup of a key before it is put in: a duplicate shows in the count.
+ * character).
  */
-#include "json/parse.h"
+#include "json/json.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -20,23 +20,23 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "json/build.h"
 
 #define EACH_BYTE(c) (0x0101010101010101u * (uint64_t)(c))
 #define HIGH_BITS EACH_BYTE(0x80)
 #define SHORT_NUMBER 64u
+#define FIRST_BLOCK 4096u
+#define TEXT_MAX ((size_t)1 << 30) /* lengths are counted in 32 bits */
 
 struct parser {
     const char *begin, *at, *end;
-    struct tidings_str key; /* of the member whose value comes next */
-    const char *key_start;
-    struct buf key_text, value_text; /* decoded escapes */
+    const char *key_start; /* of the member whose value comes next */
     unsigned max_depth;
-    unsigned depth;
-    int failed; /* the code, with … */
+    bool is_object[BUILD_MAX_DEPTH]; /* of the containers that are open */
+    int failed;                      /* the code, with … */
     const char *why;
     const char *where;
-    json_t *root;
-    json_t *open[PARSE_MAX_DEPTH];
+    struct build b;
 };
 
 /* ---- failing --------------------------------------------------------------------------------- */
@@ -100,17 +100,27 @@ static int explain(const struct parser *p, struct tidings_error *err)
 
 /* ---- strings --------------------------------------------------------------------------------- */
 
-/* The first byte from `s` on that a string does not hold as it is, or `end`. The high bits of
- * *ret_bits are set if there are bytes of more than seven bits before it. */
-static const char *skip_plain(const char *s, const char *end, uint64_t *ret_bits)
+/* Copy from `s` up to the first byte that a string does not hold as it is, or `end`; returns where
+ * that is. The high bits of *ret_bits are set if there are bytes of more than seven bits before it.
+ * Up to eight bytes more may be written, as far as there are as many to read. */
+static inline const char *copy_plain(char *out, const char *s, const char *end, uint64_t *ret_bits)
 {
     uint64_t bits = 0;
-    for (; end - s >= 8; s += 8) {
+    for (; end - s >= 8; s += 8, out += 8) {
         uint64_t word;
         memcpy(&word, s, sizeof word);
-        word = le64toh(word); /* so that the first byte is the lowest */
+        memcpy(out, &word, sizeof word);
         uint64_t quote = word ^ EACH_BYTE('"');
         uint64_t slash = word ^ EACH_BYTE('\\');
+        /* A borrow can only come from a byte that shows by itself: zero is always right. */
+        uint64_t odd =
+            word | (word - EACH_BYTE(' ')) | (quote - EACH_BYTE(1)) | (slash - EACH_BYTE(1));
+        if ((odd & HIGH_BITS) == 0) {
+            continue;
+        }
+        word = le64toh(word); /* so that the first byte is the lowest */
+        quote = word ^ EACH_BYTE('"');
+        slash = word ^ EACH_BYTE('\\');
         /* The lowest bit that is set is right; a borrow may set others above it. */
         uint64_t stop = (((word - EACH_BYTE(' ')) & ~word) | ((quote - EACH_BYTE(1)) & ~quote) |
                          ((slash - EACH_BYTE(1)) & ~slash)) &
@@ -123,30 +133,36 @@ static const char *skip_plain(const char *s, const char *end, uint64_t *ret_bits
     }
     for (; s < end && (unsigned char)*s >= ' ' && *s != '"' && *s != '\\'; s++) {
         bits |= (unsigned char)*s;
+        *out++ = *s;
     }
     *ret_bits = bits;
     return s;
 }
 
-/* From p->at to what ends a plain run, which is not consumed. */
-static bool read_run(struct parser *p, struct tidings_str *ret)
+static bool refuse_utf8(struct parser *p, const char *start, const char *stop)
+{
+    /* Which character is it? */
+    while (start < stop) {
+        unsigned char lead = (unsigned char)*start;
+        size_t len = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0x80 ? 2 : 1;
+        if ((size_t)(stop - start) < len || !str_is_utf8(tidings_strn(start, len))) {
+            break;
+        }
+        start += len;
+    }
+    return refuse(p, start, "not UTF-8");
+}
+
+/* From p->at to what ends a plain run, which is not consumed; to *out, which is moved on. */
+static bool read_run(struct parser *p, char **out)
 {
     uint64_t bits;
     const char *start = p->at;
-    const char *stop = skip_plain(start, p->end, &bits);
-    *ret = tidings_strn(start, (size_t)(stop - start));
-    if ((bits & HIGH_BITS) && !str_is_utf8(*ret)) {
-        /* Which character is it? */
-        while (start < stop) {
-            unsigned char lead = (unsigned char)*start;
-            size_t len = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0x80 ? 2 : 1;
-            if ((size_t)(stop - start) < len || !str_is_utf8(tidings_strn(start, len))) {
-                break;
-            }
-            start += len;
-        }
-        return refuse(p, start, "not UTF-8");
+    const char *stop = copy_plain(*out, start, p->end, &bits);
+    if ((bits & HIGH_BITS) && !str_is_utf8(tidings_strn(start, (size_t)(stop - start)))) {
+        return refuse_utf8(p, start, stop);
     }
+    *out += stop - start;
     p->at = stop;
     if (stop == p->end) {
         return refuse_end(p);
@@ -179,30 +195,29 @@ static int32_t unicode_unit(const char *s, const char *end)
     return (int32_t)unit;
 }
 
-static void put_character(struct buf *out, uint32_t c)
+/* Returns the end of what was written. */
+static char *put_character(char *out, uint32_t c)
 {
-    char bytes[4];
-    size_t len = 0;
     if (c < 0x80) {
-        bytes[len++] = (char)c;
+        *out++ = (char)c;
     } else if (c < 0x800) {
-        bytes[len++] = (char)(0xC0u | c >> 6);
-        bytes[len++] = (char)(0x80u | (c & 0x3Fu));
+        *out++ = (char)(0xC0u | c >> 6);
+        *out++ = (char)(0x80u | (c & 0x3Fu));
     } else if (c < 0x10000) {
-        bytes[len++] = (char)(0xE0u | c >> 12);
-        bytes[len++] = (char)(0x80u | (c >> 6 & 0x3Fu));
-        bytes[len++] = (char)(0x80u | (c & 0x3Fu));
+        *out++ = (char)(0xE0u | c >> 12);
+        *out++ = (char)(0x80u | (c >> 6 & 0x3Fu));
+        *out++ = (char)(0x80u | (c & 0x3Fu));
     } else {
-        bytes[len++] = (char)(0xF0u | c >> 18);
-        bytes[len++] = (char)(0x80u | (c >> 12 & 0x3Fu));
-        bytes[len++] = (char)(0x80u | (c >> 6 & 0x3Fu));
-        bytes[len++] = (char)(0x80u | (c & 0x3Fu));
+        *out++ = (char)(0xF0u | c >> 18);
+        *out++ = (char)(0x80u | (c >> 12 & 0x3Fu));
+        *out++ = (char)(0x80u | (c >> 6 & 0x3Fu));
+        *out++ = (char)(0x80u | (c & 0x3Fu));
     }
-    buf_put(out, bytes, len);
+    return out;
 }
 
 /* RFC 8259 §7: beyond U+FFFF a character is a pair of escapes; half a pair is none. */
-static bool read_unicode(struct parser *p, struct buf *out)
+static bool read_unicode(struct parser *p, char **out)
 {
     int32_t unit = unicode_unit(p->at, p->end);
     if (unit < 0) {
@@ -219,11 +234,11 @@ static bool read_unicode(struct parser *p, struct buf *out)
         c = 0x10000 + ((c - 0xD800) << 10) + ((uint32_t)low - 0xDC00);
         p->at += 6;
     }
-    put_character(out, c);
+    *out = put_character(*out, c);
     return true;
 }
 
-static bool read_escape(struct parser *p, struct buf *out)
+static bool read_escape(struct parser *p, char **out)
 {
     static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     if (p->end - p->at < 2) {
@@ -237,34 +252,46 @@ static bool read_escape(struct parser *p, struct buf *out)
     if (!found) {
         return refuse(p, p->at, "invalid escape");
     }
-    buf_putc(out, meant[found - escapes]);
+    *(*out)++ = meant[found - escapes];
     p->at += 2;
     return true;
 }
 
-/* The string whose quote is at p->at: a slice of the text, or of `decoded` if it holds escapes. */
-static bool read_string(struct parser *p, struct buf *decoded, struct tidings_str *ret)
+/* The inside of a string with escapes, or other than ASCII; the closing quote is not consumed. */
+static bool read_escaped(struct parser *p, char **out)
 {
-    p->at++;
-    if (!read_run(p, ret)) {
+    if (!read_run(p, out)) {
         return false;
     }
-    if (*p->at == '"') {
-        p->at++;
-        return true;
-    }
-    buf_clear(decoded);
-    buf_puts(decoded, *ret);
     while (*p->at != '"') {
-        struct tidings_str run;
-        if (!read_escape(p, decoded) || !read_run(p, &run)) {
+        if (!read_escape(p, out) || !read_run(p, out)) {
             return false;
         }
-        buf_puts(decoded, run);
+    }
+    return true;
+}
+
+/* The string whose quote is at p->at becomes *ret. It is never longer than it was written, and the
+ * closing quote leaves room for the byte that terminates it. */
+static bool read_string(struct parser *p, struct json *ret)
+{
+    uint64_t bits;
+    char *start = p->b.text, *out = start;
+    const char *text = ++p->at;
+    const char *stop = copy_plain(out, text, p->end, &bits);
+    if (stop < p->end && *stop == '"' && (bits & HIGH_BITS) == 0) {
+        out += stop - text;
+        p->at = stop;
+    } else if (!read_escaped(p, &out)) {
+        return false;
     }
     p->at++;
-    *ret = buf_str(decoded);
-    return decoded->failed ? refuse_memory(p) : true;
+    *out = '\0';
+    p->b.text = out + 1;
+    ret->text = start;
+    ret->len = (uint32_t)(out - start);
+    ret->tag = JV_STRING;
+    return true;
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -332,139 +359,123 @@ static int to_real(struct tidings_str number, double *ret)
     return rc;
 }
 
-static json_t *read_number(struct parser *p)
+static bool read_number(struct parser *p, struct json *ret)
 {
     bool is_real;
     const char *start = p->at;
     const char *end = number_end(p, &is_real);
     if (!end) {
-        refuse(p, start, "invalid number");
-        return NULL;
+        return refuse(p, start, "invalid number");
     }
     struct tidings_str number = {start, (size_t)(end - start)};
-    int64_t whole = 0;
-    double real = 0;
-    int rc = is_real ? to_real(number, &real) : str_to_i64(number, &whole) ? 0 : TIDINGS_E_LIMIT;
+    int rc;
+    if (is_real) {
+        ret->tag = JV_REAL;
+        rc = to_real(number, &ret->real);
+    } else {
+        ret->tag = JV_INT;
+        rc = str_to_i64(number, &ret->whole) ? 0 : TIDINGS_E_LIMIT;
+    }
     if (rc == TIDINGS_E_LIMIT) {
-        refuse(p, start, "number out of range (integers have 64 bits, others are doubles)");
-        return NULL;
+        return refuse(p, start, "number out of range (integers have 64 bits, others are doubles)");
     }
     p->at = end;
-    json_t *v = rc < 0 ? NULL : is_real ? json_real(real) : json_integer(whole);
-    if (!v) {
-        refuse_memory(p);
-    }
-    return v;
+    return rc == 0 ? true : refuse_memory(p);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static void skip_blanks(struct parser *p)
+static inline void skip_blanks(struct parser *p)
 {
-    while (p->at < p->end &&
+    while (p->at < p->end && (unsigned char)*p->at <= ' ' &&
            (*p->at == ' ' || *p->at == '\n' || *p->at == '\r' || *p->at == '\t')) {
         p->at++;
     }
 }
 
-static json_t *read_literal(struct parser *p)
+static bool read_literal(struct parser *p, struct json *ret)
 {
     static const struct {
         const char *text;
         size_t len;
-        json_t *(*make)(void);
-    } literals[] = {{"true", 4, json_true}, {"false", 5, json_false}, {"null", 4, json_null}};
+        enum jv_type type;
+    } literals[] = {{"true", 4, JV_TRUE}, {"false", 5, JV_FALSE}, {"null", 4, JV_NULL}};
     struct tidings_str rest = {p->at, (size_t)(p->end - p->at)};
     for (size_t i = 0; i < sizeof literals / sizeof *literals; i++) {
         struct tidings_str text = {literals[i].text, literals[i].len};
         if (str_starts(rest, text)) {
             p->at += text.len;
-            return literals[i].make();
+            ret->tag = literals[i].type;
+            return true;
         }
         if (str_starts(text, rest)) {
-            refuse_end(p);
-            return NULL;
+            return refuse_end(p);
         }
     }
-    refuse_here(p, "invalid token");
-    return NULL;
+    return refuse_here(p, "invalid token");
 }
 
-/* A scalar, or a container that is still empty, its bracket consumed. NULL: failed. */
-static json_t *read_value(struct parser *p)
+/* Is the key of the value that was read last a new one? */
+static bool check_key(struct parser *p)
 {
-    struct tidings_str text;
-    json_t *v = NULL;
-    switch (*p->at) {
-    case '"':
-        if (!read_string(p, &p->value_text, &text)) {
-            return NULL;
-        }
-        v = json_stringn_nocheck(text.ptr, text.len);
-        break;
-    case '{':
-    case '[':
-        if (p->depth >= p->max_depth) {
-            refuse_depth(p, p->at);
-            return NULL;
-        }
-        v = *p->at++ == '{' ? json_object() : json_array();
-        break;
-    case '-':
-    case '0':
-    case '1':
-    case '2':
-    case '3':
-    case '4':
-    case '5':
-    case '6':
-    case '7':
-    case '8':
-    case '9':
-        return read_number(p);
-    default:
-        return read_literal(p);
-    }
-    if (!v) {
-        refuse_memory(p);
-    }
-    return v;
+    int rc = p->b.depth > 0 && p->is_object[p->b.depth - 1] ? build_check_key(&p->b) : 1;
+    return rc < 0    ? refuse_memory(p)
+           : rc == 0 ? refuse(p, p->key_start, "duplicate object key")
+                     : true;
 }
 
-/* Put `v`, which is taken, where it belongs. */
-static bool attach(struct parser *p, json_t *v)
+/* A container, which is still empty, its bracket consumed. */
+static bool read_bracket(struct parser *p, bool is_object)
 {
-    if (p->depth == 0) {
-        p->root = v;
-        return true;
+    unsigned depth = p->b.depth;
+    if (depth >= p->max_depth) {
+        return refuse_depth(p, p->at);
     }
-    json_t *parent = p->open[p->depth - 1];
-    if (json_is_array(parent)) {
-        return json_array_append_new(parent, v) == 0 ? true : refuse_memory(p);
-    }
-    size_t before = json_object_size(parent);
-    if (json_object_setn_new_nocheck(parent, p->key.ptr, p->key.len, v) < 0) {
+    p->at++;
+    if (!build_begin(&p->b, is_object ? JV_OBJECT : JV_ARRAY)) {
         return refuse_memory(p);
     }
-    return json_object_size(parent) > before ? true
-                                             : refuse(p, p->key_start, "duplicate object key");
+    /* The key belongs to the container around it. */
+    p->b.depth = depth;
+    if (!check_key(p)) {
+        return false;
+    }
+    p->is_object[depth] = is_object;
+    p->b.depth = depth + 1;
+    return true;
+}
+
+static bool read_scalar(struct parser *p)
+{
+    struct json *v = build_push(&p->b);
+    if (!v) {
+        return refuse_memory(p);
+    }
+    bool ok = *p->at == '"'                                       ? read_string(p, v)
+              : *p->at == '-' || (*p->at >= '0' && *p->at <= '9') ? read_number(p, v)
+                                                                  : read_literal(p, v);
+    return ok && check_key(p);
 }
 
 /* The key and the colon of a member of the innermost container, if that is an object. */
 static bool read_key(struct parser *p)
 {
-    if (json_is_array(p->open[p->depth - 1])) {
+    if (!p->is_object[p->b.depth - 1]) {
         return true;
     }
     if (p->at == p->end || *p->at != '"') {
         return refuse_here(p, "a key in double quotes expected");
     }
     p->key_start = p->at;
-    if (!read_string(p, &p->key_text, &p->key)) {
+    struct json *key = build_push(&p->b);
+    if (!key) {
+        return refuse_memory(p);
+    }
+    if (!read_string(p, key)) {
         return false;
     }
-    /* Only an escape can have made it. */
-    if (p->key.ptr == p->key_text.ptr && memchr(p->key.ptr, '\0', p->key.len)) {
+    /* Only an escape can have made it, and then the key is shorter than its text. */
+    if (key->len + 2 < (size_t)(p->at - p->key_start) && memchr(key->text, '\0', key->len)) {
         return refuse(p, p->key_start, "U+0000 in an object key");
     }
     skip_blanks(p);
@@ -477,20 +488,18 @@ static bool read_key(struct parser *p)
 }
 
 /* A container was opened: is something in it? If so p->at comes to stand at the value. */
-static bool enter(struct parser *p, json_t *container, bool *ret_has_value)
+static bool enter(struct parser *p, bool is_object, bool *ret_has_value)
 {
-    p->open[p->depth++] = container;
     skip_blanks(p);
-    bool is_array = json_is_array(container);
-    *ret_has_value = p->at == p->end || *p->at != (is_array ? ']' : '}');
+    *ret_has_value = p->at == p->end || *p->at != (is_object ? '}' : ']');
     return *ret_has_value ? read_key(p) : true;
 }
 
 /* A value is complete: go on to the next one, closing what ends here. */
 static bool leave(struct parser *p)
 {
-    while (p->depth > 0) {
-        bool is_array = json_is_array(p->open[p->depth - 1]);
+    while (p->b.depth > 0) {
+        bool is_object = p->is_object[p->b.depth - 1];
         skip_blanks(p);
         int c = p->at < p->end ? *p->at : -1;
         if (c == ',') {
@@ -498,11 +507,13 @@ static bool leave(struct parser *p)
             skip_blanks(p);
             return read_key(p);
         }
-        if (c != (is_array ? ']' : '}')) {
-            return refuse_here(p, is_array ? "',' or ']' expected" : "',' or '}' expected");
+        if (c != (is_object ? '}' : ']')) {
+            return refuse_here(p, is_object ? "',' or '}' expected" : "',' or ']' expected");
         }
         p->at++;
-        p->depth--;
+        if (!build_end(&p->b)) {
+            return refuse_memory(p);
+        }
     }
     return true;
 }
@@ -514,44 +525,49 @@ static bool read_all(struct parser *p)
         if (p->at == p->end) {
             return refuse_end(p);
         }
-        json_t *v = read_value(p);
-        if (!v || !attach(p, v)) {
-            return false;
-        }
         bool has_value = false;
-        if ((json_is_object(v) || json_is_array(v)) && !enter(p, v, &has_value)) {
+        if (*p->at == '{' || *p->at == '[') {
+            bool is_object = *p->at == '{';
+            if (!read_bracket(p, is_object) || !enter(p, is_object, &has_value)) {
+                return false;
+            }
+        } else if (!read_scalar(p)) {
             return false;
         }
         if (!has_value && !leave(p)) {
             return false;
         }
-    } while (p->depth > 0);
+    } while (p->b.depth > 0);
     skip_blanks(p);
     return p->at == p->end ? true : refuse_here(p, "more text after the value");
 }
 
-int parse_text(struct tidings_str text, unsigned max_depth, json_t **ret_root,
-               struct tidings_error *err)
+/* How many values to make room for: most messages have no more for their length. */
+static size_t first_values(size_t len)
+{
+    return 4 + (len < FIRST_BLOCK ? len / 11 : FIRST_BLOCK / 11);
+}
+
+int jv_parse(struct tidings_str text, unsigned max_depth, struct json **ret_root,
+             struct tidings_error *err)
 {
     if (text.len == 0) {
         return tidings_fail(err, TIDINGS_E_PARSE, "line 1 column 1: the text is empty");
     }
+    if (text.len > TEXT_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "line 1 column 1: the text is too long");
+    }
     struct parser p;
     p.begin = p.at = text.ptr;
     p.end = text.ptr + text.len;
-    p.max_depth = max_depth < PARSE_MAX_DEPTH ? max_depth : PARSE_MAX_DEPTH;
-    p.depth = 0;
+    p.max_depth = max_depth < BUILD_MAX_DEPTH ? max_depth : BUILD_MAX_DEPTH;
     p.failed = 0;
-    p.root = NULL;
-    buf_init(&p.key_text, text.len);
-    buf_init(&p.value_text, text.len);
-    int rc = read_all(&p) ? 0 : explain(&p, err);
-    buf_deinit(&p.key_text);
-    buf_deinit(&p.value_text);
-    if (rc < 0) {
-        json_decref(p.root);
-        return rc;
+    bool ok = build_init(&p.b, first_values(text.len), text.len + 1) == 0 ? read_all(&p)
+                                                                          : refuse_memory(&p);
+    if (!ok) {
+        build_discard(&p.b);
+        return explain(&p, err);
     }
-    *ret_root = p.root;
+    *ret_root = build_finish(&p.b);
     return 0;
 }
