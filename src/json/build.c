@@ -15,7 +15,7 @@
 #define BLOCK_BYTES_MIN 2048u      /* of the second and later blocks, doubling … */
 #define BLOCK_BYTES_MAX (1u << 18) /* … up to here */
 
-static void fail(struct build *b)
+static void build_fail(struct build *b)
 {
     build_discard(b);
 }
@@ -97,7 +97,7 @@ struct json *build_grow(struct build *b)
         memory = mem_realloc(is_own ? b->stack - 1 : NULL, (cap + 1) * sizeof(*memory));
     }
     if (!memory) {
-        fail(b);
+        build_fail(b);
         return NULL;
     }
     if (!is_own) {
@@ -113,7 +113,7 @@ static struct value_block *new_block(struct build *b, size_t bytes)
 {
     struct value_block *block = b->document ? mem_alloc(sizeof(*block) + bytes) : NULL;
     if (!block) {
-        fail(b);
+        build_fail(b);
         return NULL;
     }
     add_block(b->document, block);
@@ -152,7 +152,7 @@ char *build_text(struct build *b, size_t n)
         size_t bytes = n < BLOCK_BYTES_MIN ? BLOCK_BYTES_MIN : n;
         struct value_block *block = n < UINT32_MAX ? new_block(b, bytes) : NULL;
         if (!block) {
-            fail(b);
+            build_fail(b);
             return NULL;
         }
         b->text = (char *)(block + 1);
@@ -183,7 +183,7 @@ int build_check_key(struct build *b)
         mem_free(open->index);
         open->index = value_index_create(items, number);
         if (!open->index) {
-            fail(b);
+            build_fail(b);
             return TIDINGS_E_NOMEM;
         }
     }
@@ -206,7 +206,7 @@ bool build_begin(struct build *b, enum jv_type type)
 {
     struct json *v = build_push(b);
     if (!v || b->depth == BUILD_MAX_DEPTH) {
-        fail(b);
+        build_fail(b);
         return false;
     }
     v->tag = type;
@@ -257,7 +257,7 @@ bool build_end(struct build *b)
     if (is_large && !open->index) {
         open->index = value_index_create(b->stack + base, count);
         if (!open->index) {
-            fail(b);
+            build_fail(b);
             return false;
         }
     }
@@ -314,7 +314,7 @@ static bool copy_items(struct build *b, struct json *to, const struct json *from
     if (is_large) {
         struct value_index *index = value_index_create(items, from->len);
         if (!index) {
-            fail(b);
+            build_fail(b);
             return false;
         }
         items[-1].index = index;

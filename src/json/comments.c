@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Blanking comments and trailing commas in JSON files, byte by byte, strings left alone.
+ */
 #include "json/comments.h"
 
 #include <stdbool.h>

@@ -41,7 +41,7 @@ struct parser {
 
 /* ---- failing --------------------------------------------------------------------------------- */
 
-static bool refuse(struct parser *p, const char *where, const char *why)
+static bool parse_refuse(struct parser *p, const char *where, const char *why)
 {
     p->failed = TIDINGS_E_PARSE;
     p->where = where;
@@ -51,7 +51,7 @@ static bool refuse(struct parser *p, const char *where, const char *why)
 
 static bool refuse_end(struct parser *p)
 {
-    return refuse(p, p->end > p->begin ? p->end - 1 : p->begin, "the text ends too early");
+    return parse_refuse(p, p->end > p->begin ? p->end - 1 : p->begin, "the text ends too early");
 }
 
 /* Something else was expected at p->at. */
@@ -60,7 +60,7 @@ static bool refuse_here(struct parser *p, const char *why)
     if (p->at == p->end) {
         return refuse_end(p);
     }
-    return refuse(p, p->at, *p->at == '\0' ? "NUL byte" : why);
+    return parse_refuse(p, p->at, *p->at == '\0' ? "NUL byte" : why);
 }
 
 static bool refuse_memory(struct parser *p)
@@ -150,7 +150,7 @@ static bool refuse_utf8(struct parser *p, const char *start, const char *stop)
         }
         start += len;
     }
-    return refuse(p, start, "not UTF-8");
+    return parse_refuse(p, start, "not UTF-8");
 }
 
 /* From p->at to what ends a plain run, which is not consumed; to *out, which is moved on. */
@@ -168,7 +168,8 @@ static bool read_run(struct parser *p, char **out)
         return refuse_end(p);
     }
     if ((unsigned char)*stop < ' ') {
-        return refuse(p, stop, "a control character in a string must be written as an escape");
+        return parse_refuse(p, stop,
+                            "a control character in a string must be written as an escape");
     }
     return true;
 }
@@ -221,7 +222,7 @@ static bool read_unicode(struct parser *p, char **out)
 {
     int32_t unit = unicode_unit(p->at, p->end);
     if (unit < 0) {
-        return refuse(p, p->at, "four hexadecimal digits must follow '\\u'");
+        return parse_refuse(p, p->at, "four hexadecimal digits must follow '\\u'");
     }
     const char *start = p->at;
     uint32_t c = (uint32_t)unit;
@@ -229,7 +230,7 @@ static bool read_unicode(struct parser *p, char **out)
     if (c >= 0xD800 && c <= 0xDFFF) {
         int32_t low = c <= 0xDBFF ? unicode_unit(p->at, p->end) : -1;
         if (low < 0xDC00 || low > 0xDFFF) {
-            return refuse(p, start, "half of a surrogate pair");
+            return parse_refuse(p, start, "half of a surrogate pair");
         }
         c = 0x10000 + ((c - 0xD800) << 10) + ((uint32_t)low - 0xDC00);
         p->at += 6;
@@ -250,7 +251,7 @@ static bool read_escape(struct parser *p, char **out)
     }
     const char *found = c ? strchr(escapes, c) : NULL;
     if (!found) {
-        return refuse(p, p->at, "invalid escape");
+        return parse_refuse(p, p->at, "invalid escape");
     }
     *(*out)++ = meant[found - escapes];
     p->at += 2;
@@ -359,13 +360,13 @@ static int to_real(struct tidings_str number, double *ret)
     return rc;
 }
 
-static bool read_number(struct parser *p, struct json *ret)
+static bool parse_number(struct parser *p, struct json *ret)
 {
     bool is_real;
     const char *start = p->at;
     const char *end = number_end(p, &is_real);
     if (!end) {
-        return refuse(p, start, "invalid number");
+        return parse_refuse(p, start, "invalid number");
     }
     struct tidings_str number = {start, (size_t)(end - start)};
     int rc;
@@ -377,7 +378,8 @@ static bool read_number(struct parser *p, struct json *ret)
         rc = str_to_i64(number, &ret->whole) ? 0 : TIDINGS_E_LIMIT;
     }
     if (rc == TIDINGS_E_LIMIT) {
-        return refuse(p, start, "number out of range (integers have 64 bits, others are doubles)");
+        return parse_refuse(p, start,
+                            "number out of range (integers have 64 bits, others are doubles)");
     }
     p->at = end;
     return rc == 0 ? true : refuse_memory(p);
@@ -385,7 +387,7 @@ static bool read_number(struct parser *p, struct json *ret)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static inline void skip_blanks(struct parser *p)
+static inline void parse_skip_blanks(struct parser *p)
 {
     while (p->at < p->end && (unsigned char)*p->at <= ' ' &&
            (*p->at == ' ' || *p->at == '\n' || *p->at == '\r' || *p->at == '\t')) {
@@ -393,7 +395,7 @@ static inline void skip_blanks(struct parser *p)
     }
 }
 
-static bool read_literal(struct parser *p, struct json *ret)
+static bool parse_token(struct parser *p, struct json *ret)
 {
     static const struct {
         const char *text;
@@ -416,11 +418,11 @@ static bool read_literal(struct parser *p, struct json *ret)
 }
 
 /* Is the key of the value that was read last a new one? */
-static bool check_key(struct parser *p)
+static bool parse_check_key(struct parser *p)
 {
     int rc = p->b.depth > 0 && p->is_object[p->b.depth - 1] ? build_check_key(&p->b) : 1;
     return rc < 0    ? refuse_memory(p)
-           : rc == 0 ? refuse(p, p->key_start, "duplicate object key")
+           : rc == 0 ? parse_refuse(p, p->key_start, "duplicate object key")
                      : true;
 }
 
@@ -437,7 +439,7 @@ static bool read_bracket(struct parser *p, bool is_object)
     }
     /* The key belongs to the container around it. */
     p->b.depth = depth;
-    if (!check_key(p)) {
+    if (!parse_check_key(p)) {
         return false;
     }
     p->is_object[depth] = is_object;
@@ -452,9 +454,9 @@ static bool read_scalar(struct parser *p)
         return refuse_memory(p);
     }
     bool ok = *p->at == '"'                                       ? read_string(p, v)
-              : *p->at == '-' || (*p->at >= '0' && *p->at <= '9') ? read_number(p, v)
-                                                                  : read_literal(p, v);
-    return ok && check_key(p);
+              : *p->at == '-' || (*p->at >= '0' && *p->at <= '9') ? parse_number(p, v)
+                                                                  : parse_token(p, v);
+    return ok && parse_check_key(p);
 }
 
 /* The key and the colon of a member of the innermost container, if that is an object. */
@@ -476,35 +478,35 @@ static bool read_key(struct parser *p)
     }
     /* Only an escape can have made it, and then the key is shorter than its text. */
     if (key->len + 2 < (size_t)(p->at - p->key_start) && memchr(key->text, '\0', key->len)) {
-        return refuse(p, p->key_start, "U+0000 in an object key");
+        return parse_refuse(p, p->key_start, "U+0000 in an object key");
     }
-    skip_blanks(p);
+    parse_skip_blanks(p);
     if (p->at == p->end || *p->at != ':') {
         return refuse_here(p, "':' expected");
     }
     p->at++;
-    skip_blanks(p);
+    parse_skip_blanks(p);
     return true;
 }
 
 /* A container was opened: is something in it? If so p->at comes to stand at the value. */
-static bool enter(struct parser *p, bool is_object, bool *ret_has_value)
+static bool parse_enter(struct parser *p, bool is_object, bool *ret_has_value)
 {
-    skip_blanks(p);
+    parse_skip_blanks(p);
     *ret_has_value = p->at == p->end || *p->at != (is_object ? '}' : ']');
     return *ret_has_value ? read_key(p) : true;
 }
 
 /* A value is complete: go on to the next one, closing what ends here. */
-static bool leave(struct parser *p)
+static bool parse_leave(struct parser *p)
 {
     while (p->b.depth > 0) {
         bool is_object = p->is_object[p->b.depth - 1];
-        skip_blanks(p);
+        parse_skip_blanks(p);
         int c = p->at < p->end ? *p->at : -1;
         if (c == ',') {
             p->at++;
-            skip_blanks(p);
+            parse_skip_blanks(p);
             return read_key(p);
         }
         if (c != (is_object ? '}' : ']')) {
@@ -518,9 +520,9 @@ static bool leave(struct parser *p)
     return true;
 }
 
-static bool read_all(struct parser *p)
+static bool parse_all(struct parser *p)
 {
-    skip_blanks(p);
+    parse_skip_blanks(p);
     do {
         if (p->at == p->end) {
             return refuse_end(p);
@@ -528,17 +530,17 @@ static bool read_all(struct parser *p)
         bool has_value = false;
         if (*p->at == '{' || *p->at == '[') {
             bool is_object = *p->at == '{';
-            if (!read_bracket(p, is_object) || !enter(p, is_object, &has_value)) {
+            if (!read_bracket(p, is_object) || !parse_enter(p, is_object, &has_value)) {
                 return false;
             }
         } else if (!read_scalar(p)) {
             return false;
         }
-        if (!has_value && !leave(p)) {
+        if (!has_value && !parse_leave(p)) {
             return false;
         }
     } while (p->b.depth > 0);
-    skip_blanks(p);
+    parse_skip_blanks(p);
     return p->at == p->end ? true : refuse_here(p, "more text after the value");
 }
 
@@ -562,7 +564,7 @@ int jv_parse(struct tidings_str text, unsigned max_depth, struct json **ret_root
     p.end = text.ptr + text.len;
     p.max_depth = max_depth < BUILD_MAX_DEPTH ? max_depth : BUILD_MAX_DEPTH;
     p.failed = 0;
-    bool ok = build_init(&p.b, first_values(text.len), text.len + 1) == 0 ? read_all(&p)
+    bool ok = build_init(&p.b, first_values(text.len), text.len + 1) == 0 ? parse_all(&p)
                                                                           : refuse_memory(&p);
     if (!ok) {
         build_discard(&p.b);

@@ -8,7 +8,7 @@
 
 #include "json/build.h"
 
-static bool apply(struct build *b, const struct json *target, const struct json *patch);
+static bool merge_patch_apply(struct build *b, const struct json *target, const struct json *patch);
 
 /* The members of `target` that the patch leaves or changes. */
 static bool apply_to_members(struct build *b, const struct json *target, const struct json *patch)
@@ -19,7 +19,7 @@ static bool apply_to_members(struct build *b, const struct json *target, const s
         if (!change) {
             ok = build_key(b, value_text(m)) && build_copy(b, m + 1);
         } else if (!jv_is(change, JV_NULL)) {
-            ok = build_key(b, value_text(m)) && apply(b, m + 1, change);
+            ok = build_key(b, value_text(m)) && merge_patch_apply(b, m + 1, change);
         }
     }
     return ok;
@@ -30,13 +30,13 @@ static bool add_members(struct build *b, const struct json *target, const struct
     bool ok = true;
     for (struct json *m = value_first(patch); ok && m; m = value_next(patch, m)) {
         if (!jv_is(m + 1, JV_NULL) && !jv_get_str(target, value_text(m))) {
-            ok = build_key(b, value_text(m)) && apply(b, NULL, m + 1);
+            ok = build_key(b, value_text(m)) && merge_patch_apply(b, NULL, m + 1);
         }
     }
     return ok;
 }
 
-static bool apply(struct build *b, const struct json *target, const struct json *patch)
+static bool merge_patch_apply(struct build *b, const struct json *target, const struct json *patch)
 {
     if (!jv_is(patch, JV_OBJECT)) {
         return build_copy(b, patch);
@@ -49,7 +49,7 @@ struct json *merge_apply(struct json *target, struct json *patch)
 {
     struct build b;
     if (build_init(&b, BUILD_FIRST_VALUES, BUILD_FIRST_TEXT) == 0) {
-        (void)apply(&b, target, patch);
+        (void)merge_patch_apply(&b, target, patch);
     }
     return build_finish(&b);
 }

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Indenting compact JSON text, byte by byte, without parsing it.
+ */
 #include "json/pretty.h"
 
 static void put_line(struct buf *out, size_t level)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Compiling in three passes: index the document (schema_index.c), resolve its references, which
- * index what they lead to (schema_ref.c), forget what only compiling needs. Judging begins in
- * schema_eval.c.
+ * Compiling a JSON Schema, in three passes: index the document (schema_index.c), resolve its
+ * references, which index what they lead to (schema_ref.c), forget what only compiling needs.
+ * Judging begins in schema_eval.c.
  */
 #include "json/schema.h"
 
@@ -12,7 +12,7 @@
 /* More than any bounded schema needs, unless its names are made to be long. */
 #define ARENA_MAX ((size_t)64 << 20)
 
-static unsigned either(unsigned value, unsigned otherwise)
+static unsigned limit_or_default(unsigned value, unsigned otherwise)
 {
     return value > 0 ? value : otherwise;
 }
@@ -22,10 +22,10 @@ static struct schema_options with_defaults(const struct schema_options *options)
     struct schema_options o = options ? *options : (struct schema_options){0};
     o.documents = NULL;
     o.n_documents = 0;
-    o.max_depth = either(o.max_depth, SCHEMA_DEFAULT_DEPTH);
-    o.max_subschemas = either(o.max_subschemas, SCHEMA_DEFAULT_SUBSCHEMAS);
-    o.max_ref_chain = either(o.max_ref_chain, SCHEMA_DEFAULT_REF_CHAIN);
-    o.max_regex_bytes = either(o.max_regex_bytes, SCHEMA_DEFAULT_REGEX_BYTES);
+    o.max_depth = limit_or_default(o.max_depth, SCHEMA_DEFAULT_DEPTH);
+    o.max_subschemas = limit_or_default(o.max_subschemas, SCHEMA_DEFAULT_SUBSCHEMAS);
+    o.max_ref_chain = limit_or_default(o.max_ref_chain, SCHEMA_DEFAULT_REF_CHAIN);
+    o.max_regex_bytes = limit_or_default(o.max_regex_bytes, SCHEMA_DEFAULT_REGEX_BYTES);
     o.max_steps = o.max_steps > 0 ? o.max_steps : SCHEMA_DEFAULT_STEPS;
     o.max_cost = o.max_cost > 0 ? o.max_cost : SCHEMA_DEFAULT_STEPS;
     return o;

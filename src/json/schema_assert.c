@@ -36,8 +36,8 @@ bool check_type(struct eval *e, const struct at *at, const struct rule *rule)
                      type_name(at->instance));
 }
 
-static bool is_equal(struct eval *e, const struct at *at, const struct rule *rule,
-                     struct json *other)
+static bool assert_equal(struct eval *e, const struct at *at, const struct rule *rule,
+                         struct json *other)
 {
     bool equal = value_equal(at->instance, other, &e->steps);
     return eval_spend(e, at, rule, 1) && equal; /* which ends it when none are left */
@@ -45,14 +45,14 @@ static bool is_equal(struct eval *e, const struct at *at, const struct rule *rul
 
 bool check_const(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    return is_equal(e, at, rule, rule->value) ||
+    return assert_equal(e, at, rule, rule->value) ||
            eval_fail(e, at, rule, "the value is not the expected one");
 }
 
 bool check_enum(struct eval *e, const struct at *at, const struct rule *rule)
 {
     for (size_t i = 0; !e->is_over && i < value_elements(rule->value); i++) {
-        if (is_equal(e, at, rule, jv_at(rule->value, i))) {
+        if (assert_equal(e, at, rule, jv_at(rule->value, i))) {
             return true;
         }
     }
@@ -155,8 +155,8 @@ bool check_format(struct eval *e, const struct at *at, const struct rule *rule)
 }
 
 /* Are all the names there? */
-static bool check_names(struct eval *e, const struct at *at, const struct rule *rule,
-                        const struct json *names)
+static bool assert_names(struct eval *e, const struct at *at, const struct rule *rule,
+                         const struct json *names)
 {
     for (size_t i = 0; i < value_elements(names); i++) {
         struct tidings_str name = jv_str(jv_at(names, i));
@@ -172,7 +172,7 @@ static bool check_names(struct eval *e, const struct at *at, const struct rule *
 
 bool check_required(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    return !jv_is(at->instance, JV_OBJECT) || check_names(e, at, rule, rule->value);
+    return !jv_is(at->instance, JV_OBJECT) || assert_names(e, at, rule, rule->value);
 }
 
 bool check_dependent_required(struct eval *e, const struct at *at, const struct rule *rule)
@@ -183,7 +183,7 @@ bool check_dependent_required(struct eval *e, const struct at *at, const struct 
         size_t len = value_text(m).len;
         ok = eval_spend(e, at, rule, COST_MEMBER + COST_BYTES(len));
         if (ok && jv_get_str(at->instance, value_text(m))) {
-            ok = check_names(e, at, rule, m + 1);
+            ok = assert_names(e, at, rule, m + 1);
         }
     }
     return ok;

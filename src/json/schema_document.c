@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Documents by URI: those given with the options, and the standard ones that are built in. A
- * document is indexed when a reference first leads to it, never before. Nothing is fetched.
+ * The documents that a JSON Schema may refer to, by URI: those given with the options, and the
+ * standard ones that are built in. A document is indexed when a reference first leads to it, never
+ * before. Nothing is fetched.
  */
 #include "json/schema_private.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The judgement itself: a node's rules in order, the bounds, the words of a failure, and the marks
- * from which unevaluatedItems and unevaluatedProperties tell what is left.
+ * Judging a value by a compiled JSON Schema: a node's rules in order, the bounds, the words of a
+ * failure, and the marks from which unevaluatedItems and unevaluatedProperties tell what is left.
  *
  * Marks follow success: a schema that fails below a keyword that forgives (anyOf …) leaves none,
  * because it marked a copy; below others the failure discards everything anyway.
@@ -67,12 +67,12 @@ const struct rule *eval_sibling(const struct node *n, enum keyword keyword)
     return NULL;
 }
 
-static void put_path(struct place *p, const struct path *path)
+static void eval_put_path(struct place *p, const struct path *path)
 {
     if (!path) {
         return;
     }
-    put_path(p, path->up); /* as deep as a judgement may go */
+    eval_put_path(p, path->up); /* as deep as a judgement may go */
     if (path->key.ptr) {
         place_put_token(p, path->key);
     } else {
@@ -82,13 +82,14 @@ static void put_path(struct place *p, const struct path *path)
     }
 }
 
-static void report(struct eval *e, const struct at *at, const struct rule *rule, const char *text)
+static void eval_report(struct eval *e, const struct at *at, const struct rule *rule,
+                        const char *text)
 {
     struct place p;
     schema_locate(at->node, rule ? rule->name : NULL, e->error->schema_path,
                   sizeof(e->error->schema_path));
     place_init(&p, e->error->instance_path, sizeof(e->error->instance_path));
-    put_path(&p, at->path);
+    eval_put_path(&p, at->path);
     place_init(&p, e->error->text, sizeof(e->error->text));
     place_put(&p, tidings_str(text));
 }
@@ -103,14 +104,14 @@ bool eval_fail(struct eval *e, const struct at *at, const struct rule *rule, con
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    report(e, at, rule, text);
+    eval_report(e, at, rule, text);
     return false;
 }
 
 bool eval_stop(struct eval *e, const struct at *at, const struct rule *rule, const char *text)
 {
     if (e->error && !e->is_over) {
-        report(e, at, rule, text);
+        eval_report(e, at, rule, text);
     }
     e->is_over = true;
     return false;
@@ -181,7 +182,7 @@ static bool run_marked(struct eval *e, const struct at *at)
     return ok;
 }
 
-static bool run(struct eval *e, const struct at *outer)
+static bool eval_run(struct eval *e, const struct at *outer)
 {
     struct at at = *outer;
     struct scope scope = {at.scope, at.node->resource};
@@ -212,27 +213,27 @@ bool eval_here(struct eval *e, const struct at *at, const struct node *node, str
     struct at next = *at;
     next.node = node;
     next.marks = marks;
-    return run(e, &next);
+    return eval_run(e, &next);
 }
 
 bool eval_element(struct eval *e, const struct at *at, const struct node *node, size_t index)
 {
     struct path path = {.up = at->path, .index = index};
     struct at next = {node, jv_at(at->instance, index), &path, at->scope, NULL};
-    return run(e, &next);
+    return eval_run(e, &next);
 }
 
 bool eval_member(struct eval *e, const struct at *at, const struct node *node, struct json *member)
 {
     struct path path = {.up = at->path, .key = value_text(member)};
     struct at next = {node, member + 1, &path, at->scope, NULL};
-    return run(e, &next);
+    return eval_run(e, &next);
 }
 
 bool eval_name(struct eval *e, const struct at *at, const struct node *node, struct json *name)
 {
     struct at next = {node, name, at->path, at->scope, NULL};
-    return run(e, &next);
+    return eval_run(e, &next);
 }
 
 enum schema_verdict schema_judge_within(const struct json_schema *s, struct json *instance,
@@ -242,7 +243,7 @@ enum schema_verdict schema_judge_within(const struct json_schema *s, struct json
     struct json none = {.tag = JV_NULL};
     struct json *value = instance ? instance : &none;
     struct at at = {s->root, value, NULL, NULL, NULL};
-    bool valid = run(&e, &at);
+    bool valid = eval_run(&e, &at);
     *steps = e.steps;
     return e.is_over ? SCHEMA_GAVE_UP : valid ? SCHEMA_VALID : SCHEMA_NOT_VALID;
 }

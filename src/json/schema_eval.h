@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Judging an instance: what the checks of keywords are given. Private to json/schema*.c.
+ * Judging a value by a JSON Schema: what the checks of keywords are given. Private to
+ * json/schema*.c.
  *
  * One judgement has one struct eval, on its caller's stack and thread. It stops at the first
  * failure that counts; where a failure does not count (`anyOf`, `not`, `if`, `contains`) it is not

@@ -32,7 +32,7 @@ static bool is_char(struct tidings_str s, size_t at, const char *set)
 }
 
 /* Exactly `digits` digits at `at`. */
-static bool read_number(struct tidings_str s, size_t at, size_t digits, unsigned *ret)
+static bool format_read_number(struct tidings_str s, size_t at, size_t digits, unsigned *ret)
 {
     *ret = 0;
     for (size_t i = at; i < at + digits; i++) {
@@ -49,8 +49,9 @@ static bool is_date(struct tidings_str s)
 {
     static const unsigned days[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     unsigned year, month, day;
-    if (s.len != 10 || !read_number(s, 0, 4, &year) || !read_number(s, 5, 2, &month) ||
-        !read_number(s, 8, 2, &day) || s.ptr[4] != '-' || s.ptr[7] != '-') {
+    if (s.len != 10 || !format_read_number(s, 0, 4, &year) ||
+        !format_read_number(s, 5, 2, &month) || !format_read_number(s, 8, 2, &day) ||
+        s.ptr[4] != '-' || s.ptr[7] != '-') {
         return false;
     }
     bool is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -61,8 +62,9 @@ static bool is_date(struct tidings_str s)
 static bool is_time(struct tidings_str s)
 {
     unsigned hour, minute, second, away_hour = 0, away_minute = 0;
-    if (!read_number(s, 0, 2, &hour) || !is_char(s, 2, ":") || !read_number(s, 3, 2, &minute) ||
-        !is_char(s, 5, ":") || !read_number(s, 6, 2, &second)) {
+    if (!format_read_number(s, 0, 2, &hour) || !is_char(s, 2, ":") ||
+        !format_read_number(s, 3, 2, &minute) || !is_char(s, 5, ":") ||
+        !format_read_number(s, 6, 2, &second)) {
         return false;
     }
     size_t at = 8;
@@ -79,8 +81,8 @@ static bool is_time(struct tidings_str s)
     if (is_char(s, at, "zZ")) {
         at++;
     } else {
-        if (!is_char(s, at, "+-") || !read_number(s, at + 1, 2, &away_hour) ||
-            !is_char(s, at + 3, ":") || !read_number(s, at + 4, 2, &away_minute)) {
+        if (!is_char(s, at, "+-") || !format_read_number(s, at + 1, 2, &away_hour) ||
+            !is_char(s, at + 3, ":") || !format_read_number(s, at + 4, 2, &away_minute)) {
             return false;
         }
         away = (int)(away_hour * 60 + away_minute) * (s.ptr[at] == '-' ? -1 : 1);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a document to nodes: every place where a keyword expects a schema becomes one, and gets its
- * rules; $id opens a resource, anchors are noted. References are left for schema_ref.c.
+ * Indexing a JSON Schema: every place of a document where a keyword expects a schema becomes a node
+ * and gets its rules; $id opens a resource, anchors are noted. References are left for
+ * schema_ref.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,7 +181,7 @@ static int add_map(struct compiler *c, struct node *n, struct rule *rule, bool i
 }
 
 /* The subschemas of a rule and its regexes. */
-static int add_parts(struct compiler *c, struct node *n, struct rule *rule, enum shape shape)
+static int index_add_parts(struct compiler *c, struct node *n, struct rule *rule, enum shape shape)
 {
     bool is_list = shape == SHAPE_SCHEMAS;
     bool is_map = shape == SHAPE_SCHEMA_MAP || shape == SHAPE_PATTERN_MAP;
@@ -246,7 +247,7 @@ static int add_rules(struct compiler *c, struct node *n)
         enum shape shape = schema_keywords[rule->keyword].shape;
         rc = keyword_read(c, n, rule, shape);
         if (rc == 0) {
-            rc = add_parts(c, n, rule, shape);
+            rc = index_add_parts(c, n, rule, shape);
         }
     }
     return rc;

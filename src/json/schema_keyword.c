@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of keywords: what each may hold, which vocabulary it belongs to, and who judges it. A
- * keyword that is not in the table is an annotation and is ignored, whatever it holds.
+ * The table of JSON Schema keywords: what each may hold, which vocabulary it belongs to, and who
+ * judges it. A keyword that is not in the table is an annotation and is ignored, whatever it holds.
  */
 #include "json/schema_eval.h"
 
@@ -132,7 +132,7 @@ static bool read_types(const struct json *v, uint64_t *ret)
     return ok;
 }
 
-static bool read_count(const struct json *v, uint64_t *ret)
+static bool keyword_read_count(const struct json *v, uint64_t *ret)
 {
     if (jv_is(v, JV_INT)) {
         *ret = (uint64_t)jv_int(v);
@@ -146,7 +146,7 @@ static bool read_count(const struct json *v, uint64_t *ret)
     return true;
 }
 
-static bool fits(struct rule *rule, enum shape shape)
+static bool keyword_fits(struct rule *rule, enum shape shape)
 {
     struct json *v = rule->value;
     switch (shape) {
@@ -161,7 +161,7 @@ static bool fits(struct rule *rule, enum shape shape)
     case SHAPE_POSITIVE:
         return jv_is_number(v) && jv_real(v) > 0;
     case SHAPE_COUNT:
-        return read_count(v, &rule->bound);
+        return keyword_read_count(v, &rule->bound);
     case SHAPE_STRING:
     case SHAPE_PATTERN:
     case SHAPE_REF:
@@ -185,6 +185,7 @@ static bool fits(struct rule *rule, enum shape shape)
 
 int keyword_read(struct compiler *c, const struct node *n, struct rule *rule, enum shape shape)
 {
-    return fits(rule, shape) ? 0
-                             : schema_refuse(c, TIDINGS_E_INVALID, n, rule->name, expected[shape]);
+    return keyword_fits(rule, shape)
+               ? 0
+               : schema_refuse(c, TIDINGS_E_INVALID, n, rule->name, expected[shape]);
 }

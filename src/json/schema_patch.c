@@ -51,7 +51,7 @@ static void put_full_reference(struct maker *m, const char *at)
 }
 
 /* Any of the schemas will do. */
-static void put_choices(struct jw *w, const struct choice *choices, bool is_list)
+static void patch_put_choices(struct jw *w, const struct choice *choices, bool is_list)
 {
     is_list = is_list || choices->next;
     if (is_list) {
@@ -75,13 +75,13 @@ static void put_table(struct jw *w, const struct table *t)
     jw_begin_object(w);
     for (const struct member *member = t->members; member; member = member->next) {
         jw_key(w, member->name);
-        put_choices(w, member->choices, false);
+        patch_put_choices(w, member->choices, false);
     }
     jw_end_object(w);
 }
 
 /* The schema of objects. */
-static void put_members(struct jw *w, const struct members *from)
+static void patch_put_members(struct jw *w, const struct members *from)
 {
     if (from->never) {
         jw_bool(w, false);
@@ -94,14 +94,14 @@ static void put_members(struct jw *w, const struct members *from)
     put_table(w, &from->patterns);
     jw_key(w, STR("additionalProperties"));
     if (from->others.choices) {
-        put_choices(w, from->others.choices, true);
+        patch_put_choices(w, from->others.choices, true);
     } else {
         jw_bool(w, !from->named.members && !from->patterns.members && !from->closed);
     }
     jw_end_object(w);
 }
 
-static void put_type(struct jw *w, struct tidings_str type)
+static void patch_put_type(struct jw *w, struct tidings_str type)
 {
     jw_key(w, STR("if"));
     jw_begin_object(w);
@@ -110,7 +110,7 @@ static void put_type(struct jw *w, struct tidings_str type)
 }
 
 /* The entry for one place. */
-static void put_entry(struct maker *m, const struct place_row *row)
+static void patch_put_entry(struct maker *m, const struct place_row *row)
 {
     struct members found;
     members_init(&found);
@@ -119,12 +119,12 @@ static void put_entry(struct maker *m, const struct place_row *row)
         (void)snprintf(number, sizeof number, "%u", row->number);
         jw_key(&m->w, tidings_str(number));
         jw_begin_object(&m->w);
-        put_type(&m->w, STR("object"));
+        patch_put_type(&m->w, STR("object"));
         jw_key(&m->w, STR("then"));
-        put_members(&m->w, &found);
+        patch_put_members(&m->w, &found);
         jw_key(&m->w, STR("else"));
         jw_begin_object(&m->w);
-        put_type(&m->w, STR("null"));
+        patch_put_type(&m->w, STR("null"));
         jw_key(&m->w, STR("else"));
         put_full_reference(m, row->at);
         jw_end_object(&m->w);
@@ -151,7 +151,7 @@ static int list_places(const struct maker *m, struct json **ret, struct tidings_
     return rc;
 }
 
-static int put_schema(struct maker *m)
+static int patch_put_schema(struct maker *m)
 {
     unsigned first;
     jw_begin_object(&m->w);
@@ -162,7 +162,7 @@ static int put_schema(struct maker *m)
     (void)patch_refer(m, "", &first);
     /* The list grows while it is walked. */
     for (const struct place_row *row = m->places; m->failed == 0 && row; row = row->next) {
-        put_entry(m, row);
+        patch_put_entry(m, row);
     }
     if (m->failed == 0) {
         jw_end_object(&m->w);
@@ -171,8 +171,8 @@ static int put_schema(struct maker *m)
     return m->failed == 0 && m->out.failed ? patch_no_memory(m) : m->failed;
 }
 
-static int make(struct json *full, struct json **ret, struct json **ret_places,
-                struct tidings_error *err)
+static int patch_make(struct json *full, struct json **ret, struct json **ret_places,
+                      struct tidings_error *err)
 {
     struct maker m = {.full = full, .err = err};
     m.places_end = &m.places;
@@ -180,7 +180,7 @@ static int make(struct json *full, struct json **ret, struct json **ret_places,
     map_init(&m.by_pointer);
     buf_init(&m.out, PATCH_MAX_BYTES);
     jw_init(&m.w, &m.out);
-    int rc = put_schema(&m);
+    int rc = patch_put_schema(&m);
     rc = rc == 0 ? jv_parse(buf_str(&m.out), JSON_MAX_DEPTH, ret, err) : rc;
     rc = rc == 0 ? list_places(&m, ret_places, err) : rc;
     buf_deinit(&m.out);
@@ -194,7 +194,7 @@ int schema_patch_compile(struct json *full, const struct schema_options *options
                          struct tidings_error *err)
 {
     struct json *patch = NULL, *places = NULL;
-    int rc = make(full, &patch, &places, err);
+    int rc = patch_make(full, &patch, &places, err);
     if (rc < 0) {
         jv_unref(patch);
         return rc;

@@ -25,7 +25,8 @@ int patch_no_memory(struct maker *m)
 /* ---- places ---------------------------------------------------------------------------------- */
 
 /* `at`/keyword[/token] as a JSON pointer; NULL: said. mem_free it. */
-static char *below(struct maker *m, const char *at, const char *keyword, struct tidings_str token)
+static char *place_below(struct maker *m, const char *at, const char *keyword,
+                         struct tidings_str token)
 {
     struct buf out;
     buf_init(&out, PATCH_MAX_POINTER);
@@ -159,7 +160,7 @@ static int gather_named(struct maker *m, struct members *into, struct table *tab
     struct tidings_str name;
     struct json *schema;
     for (void *i = NULL; (i = jv_next(schemas, i, &name, &schema)) != NULL;) {
-        char *place = below(m, at, keyword, name);
+        char *place = place_below(m, at, keyword, name);
         int rc =
             place ? add_choice(m, into, table_member(table, &into->arena, name), place) : m->failed;
         mem_free(place);
@@ -180,7 +181,7 @@ static int gather_others(struct maker *m, struct members *into, const char *at, 
         into->closed = true;
         return 0;
     }
-    char *place = below(m, at, keyword, (struct tidings_str){0});
+    char *place = place_below(m, at, keyword, (struct tidings_str){0});
     int rc = place ? add_choice(m, into, &into->others, place) : m->failed;
     mem_free(place);
     return rc;
@@ -190,7 +191,7 @@ static int gather_others(struct maker *m, struct members *into, const char *at, 
 static int gather_part(struct maker *m, struct members *into, const char *at, const char *keyword,
                        struct tidings_str token)
 {
-    char *place = below(m, at, keyword, token);
+    char *place = place_below(m, at, keyword, token);
     m->depth++;
     int rc = place ? members_gather(m, into, place, strcmp(keyword, "allOf") == 0) : m->failed;
     m->depth--;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a compiled schema consists of. Private to json/schema*.c.
+ * What a compiled JSON Schema consists of. Private to json/schema*.c.
  *
  * A node is a schema at a place; it belongs to a resource (what an $id names) and holds a rule per
  * keyword, in the order they are judged. Nodes, rules and strings lie in one arena; only regexes

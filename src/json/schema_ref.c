@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where $ref and $dynamicRef lead: a resource by URI, then a node in it by pointer or anchor. After
- * this every reference has its node, and no chain of bare $ref is endless. Loops through other
- * keywords are ended by the bounds of a judgement.
+ * Resolving the $ref and $dynamicRef of a JSON Schema: a resource by URI, then a node in it by
+ * pointer or anchor. After this every reference has its node, and no chain of bare $ref is endless.
+ * Loops through other keywords are ended by the bounds of a judgement.
  */
 #include <stdlib.h>
 
@@ -62,7 +62,7 @@ static struct tidings_str next_token(struct tidings_str *pointer, char *out)
     return tidings_strn(out, len);
 }
 
-static struct json *member(struct json *v, struct tidings_str token)
+static struct json *ref_member(struct json *v, struct tidings_str token)
 {
     uint64_t index;
     if (jv_is(v, JV_OBJECT)) {
@@ -91,7 +91,7 @@ static int find_pointer(struct compiler *c, struct node *n, struct tidings_str p
     }
     struct json *v = n->value;
     for (struct tidings_str rest = pointer; v && rest.len > 0;) {
-        v = member(v, next_token(&rest, token));
+        v = ref_member(v, next_token(&rest, token));
     }
     if (!jv_is(v, JV_OBJECT) && !jv_is_bool(v)) {
         *ret = NULL;
@@ -100,7 +100,7 @@ static int find_pointer(struct compiler *c, struct node *n, struct tidings_str p
     return schema_index_below(c, n, pointer, v, ret);
 }
 
-static int resolve(struct compiler *c, struct node *n, struct rule *rule)
+static int ref_resolve(struct compiler *c, struct node *n, struct rule *rule)
 {
     struct tidings_str uri, fragment, name;
     struct node *root = NULL, *target = NULL;
@@ -173,7 +173,7 @@ int schema_resolve(struct compiler *c)
     for (struct node *n = c->s->nodes; rc == 0 && n; n = n->next) {
         for (size_t i = 0; rc == 0 && i < n->n_rules; i++) {
             if (schema_keywords[n->rules[i].keyword].shape == SHAPE_REF) {
-                rc = resolve(c, n, &n->rules[i]);
+                rc = ref_resolve(c, n, &n->rules[i]);
             }
         }
     }

@@ -33,7 +33,7 @@ static bool is_scheme(struct tidings_str s)
 }
 
 /* Appendix B; `s` has no fragment. */
-static struct parts split(struct tidings_str s)
+static struct parts schema_uri_split(struct tidings_str s)
 {
     struct parts p = {{NULL, 0}, {NULL, 0}, {"", 0}, {NULL, 0}};
     ptrdiff_t colon = str_find(s, ':');
@@ -84,7 +84,7 @@ static void remove_dots(char *path, size_t *len)
     *len = out;
 }
 
-static struct tidings_str put(char **at, struct tidings_str s)
+static struct tidings_str uri_put(char **at, struct tidings_str s)
 {
     char *start = *at;
     if (s.len > 0) {
@@ -103,19 +103,19 @@ static void put_merged(char **at, const struct parts *base, struct tidings_str p
         while (folder.len > 0 && folder.ptr[folder.len - 1] != '/') {
             folder.len--;
         }
-        put(at, base->authority.ptr && base->path.len == 0 ? STR("/") : folder);
+        uri_put(at, base->authority.ptr && base->path.len == 0 ? STR("/") : folder);
     }
-    put(at, path);
+    uri_put(at, path);
     size_t len = (size_t)(*at - start);
     remove_dots(start, &len);
     *at = start + len;
 }
 
-static void put_query(char **at, struct tidings_str query)
+static void uri_put_query(char **at, struct tidings_str query)
 {
     if (query.ptr) {
-        put(at, STR("?"));
-        put(at, query);
+        uri_put(at, STR("?"));
+        uri_put(at, query);
     }
 }
 
@@ -127,42 +127,42 @@ int schema_uri_resolve(struct arena *arena, struct tidings_str base, struct tidi
         *ret = base;
         return 0;
     }
-    struct parts r = split(target);
-    struct parts b = split(base);
+    struct parts r = schema_uri_split(target);
+    struct parts b = schema_uri_split(base);
     char *start = arena_alloc(arena, base.len + target.len + 8);
     if (!start) {
         return TIDINGS_E_NOMEM;
     }
     char *at = start;
     if (r.scheme.ptr) {
-        put(&at, target); /* an absolute one is a name; its dots are its own affair */
+        uri_put(&at, target); /* an absolute one is a name; its dots are its own affair */
         *ret = tidings_strn(start, (size_t)(at - start));
         return 0;
     }
     if (b.scheme.ptr) {
-        put(&at, b.scheme);
-        put(&at, STR(":"));
+        uri_put(&at, b.scheme);
+        uri_put(&at, STR(":"));
     }
     struct tidings_str authority = r.authority.ptr ? r.authority : b.authority;
     if (authority.ptr) {
-        put(&at, STR("//"));
-        put(&at, authority);
+        uri_put(&at, STR("//"));
+        uri_put(&at, authority);
     }
     if (r.authority.ptr) {
-        put(&at, r.path);
-        put_query(&at, r.query);
+        uri_put(&at, r.path);
+        uri_put_query(&at, r.query);
     } else if (r.path.len == 0) {
-        put(&at, b.path);
-        put_query(&at, r.query);
+        uri_put(&at, b.path);
+        uri_put_query(&at, r.query);
     } else {
         put_merged(&at, &b, r.path);
-        put_query(&at, r.query);
+        uri_put_query(&at, r.query);
     }
     *ret = tidings_strn(start, (size_t)(at - start));
     return 0;
 }
 
-static int hex(char c)
+static int uri_hex(char c)
 {
     return c >= '0' && c <= '9'   ? c - '0'
            : c >= 'a' && c <= 'f' ? c - 'a' + 10
@@ -179,9 +179,9 @@ int schema_uri_decode(struct arena *arena, struct tidings_str fragment, struct t
     size_t len = 0;
     for (size_t i = 0; i < fragment.len; i++) {
         char c = fragment.ptr[i];
-        if (c == '%' && i + 2 < fragment.len && hex(fragment.ptr[i + 1]) >= 0 &&
-            hex(fragment.ptr[i + 2]) >= 0) {
-            c = (char)(hex(fragment.ptr[i + 1]) * 16 + hex(fragment.ptr[i + 2]));
+        if (c == '%' && i + 2 < fragment.len && uri_hex(fragment.ptr[i + 1]) >= 0 &&
+            uri_hex(fragment.ptr[i + 2]) >= 0) {
+            c = (char)(uri_hex(fragment.ptr[i + 1]) * 16 + uri_hex(fragment.ptr[i + 2]));
             i += 2;
         }
         out[len++] = c;

@@ -193,7 +193,7 @@ bool value_equal(struct json *a, struct json *b, uint64_t *steps)
     return same;
 }
 
-static uint64_t mix(uint64_t hash, uint64_t more)
+static uint64_t value_hash_mix(uint64_t hash, uint64_t more)
 {
     hash = (hash ^ more) * 0x9e3779b97f4a7c15u;
     return hash ^ (hash >> 29);
@@ -207,7 +207,7 @@ static uint64_t hash_number(const struct json *v)
     if (d != 0) {
         memcpy(&bits, &d, sizeof(bits));
     }
-    return mix(1, bits);
+    return value_hash_mix(1, bits);
 }
 
 uint64_t value_hash(struct json *v, uint64_t *steps)
@@ -225,7 +225,7 @@ uint64_t value_hash(struct json *v, uint64_t *steps)
     if (jv_is(v, JV_ARRAY)) {
         hash = 3;
         for (size_t i = 0; i < value_elements(v); i++) {
-            hash = mix(hash, value_hash(jv_at(v, i), steps));
+            hash = value_hash_mix(hash, value_hash(jv_at(v, i), steps));
         }
         return hash;
     }
@@ -236,9 +236,9 @@ uint64_t value_hash(struct json *v, uint64_t *steps)
             if (!spend(steps, key.len)) {
                 return 0;
             }
-            hash += mix(str_hash(key, 4), value_hash(i + 1, steps));
+            hash += value_hash_mix(str_hash(key, 4), value_hash(i + 1, steps));
         }
-        return mix(hash, 5);
+        return value_hash_mix(hash, 5);
     }
-    return mix(6, (uint64_t)jv_type(v));
+    return value_hash_mix(6, (uint64_t)jv_type(v));
 }

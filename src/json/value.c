@@ -39,8 +39,8 @@ static uint64_t index_seed(void)
 }
 
 /* The number of the member with the key, from 1; or 0, and the slot where it belongs in *ret. */
-static uint32_t probe(const struct value_index *index, const struct json *items,
-                      struct tidings_str key, uint64_t hash, uint32_t *ret)
+static uint32_t value_probe(const struct value_index *index, const struct json *items,
+                            struct tidings_str key, uint64_t hash, uint32_t *ret)
 {
     uint32_t i = (uint32_t)(hash >> 32) & index->mask;
     for (; index->slots[i].member != 0; i = (i + 1) & index->mask) {
@@ -58,7 +58,7 @@ bool value_index_add(struct value_index *index, const struct json *items, size_t
     uint32_t slot = 0;
     struct tidings_str key = value_text(&items[2 * number]);
     uint64_t hash = str_hash(key, index->seed);
-    uint32_t member = probe(index, items, key, hash, &slot);
+    uint32_t member = value_probe(index, items, key, hash, &slot);
     if (member == 0) {
         index->slots[slot].hash = (uint32_t)hash;
         index->slots[slot].member = (uint32_t)number + 1;
@@ -88,7 +88,7 @@ struct json *value_find(const struct json *object, struct tidings_str key)
     struct json *items = object->items;
     if (object->len <= VALUE_FEW) {
         for (const struct json *end = items + 2 * (size_t)object->len; items < end; items += 2) {
-            if (items->len == key.len && memcmp(items->text, key.ptr, key.len) == 0) {
+            if (tidings_str_eq(value_text(items), key)) {
                 return items + 1;
             }
         }
@@ -96,6 +96,6 @@ struct json *value_find(const struct json *object, struct tidings_str key)
     }
     uint32_t slot;
     const struct value_index *index = items[-1].index;
-    uint32_t member = probe(index, items, key, str_hash(key, index->seed), &slot);
+    uint32_t member = value_probe(index, items, key, str_hash(key, index->seed), &slot);
     return member ? &items[2 * (size_t)(member - 1) + 1] : NULL;
 }

@@ -85,7 +85,7 @@ static size_t utf8_length(const unsigned char *p, size_t len, size_t *skip)
 }
 
 /* The inside of a string whose first `i` bytes are known to be plain. */
-static void put_escaped(struct buf *b, struct tidings_str s, size_t i)
+static void write_put_escaped(struct buf *b, struct tidings_str s, size_t i)
 {
     static const char hex[] = "0123456789abcdef";
     size_t run = 0; /* start of what is not copied yet */
@@ -130,13 +130,13 @@ static void put_escaped(struct buf *b, struct tidings_str s, size_t i)
 }
 
 /* An optional comma, the quoted string, an optional colon. */
-static void put_quoted(struct buf *b, struct tidings_str s, bool comma, bool colon)
+static void write_put_quoted(struct buf *b, struct tidings_str s, bool comma, bool colon)
 {
     size_t plain = plain_prefix(s.ptr, s.len);
     if (plain < s.len) {
         buf_put(b, ",\"", comma ? 2 : 0);
         buf_put(b, "\"", comma ? 0 : 1);
-        put_escaped(b, s, plain);
+        write_put_escaped(b, s, plain);
         buf_put(b, "\":", colon ? 2 : 1);
         return;
     }
@@ -176,7 +176,7 @@ static bool take_comma(struct jw *w)
     return comma;
 }
 
-static void put_literal(struct jw *w, struct tidings_str text)
+static void write_put_literal(struct jw *w, struct tidings_str text)
 {
     if (take_comma(w)) {
         buf_putc(w->out, ',');
@@ -184,7 +184,7 @@ static void put_literal(struct jw *w, struct tidings_str text)
     buf_puts(w->out, text);
 }
 
-static void begin(struct jw *w, char bracket)
+static void write_begin(struct jw *w, char bracket)
 {
     if (take_comma(w)) {
         buf_putc(w->out, ',');
@@ -198,7 +198,7 @@ static void begin(struct jw *w, char bracket)
     w->depth++;
 }
 
-static void end(struct jw *w, char bracket)
+static void write_end(struct jw *w, char bracket)
 {
     assert(w->depth > 0 && !w->after_key);
     if (w->depth > 0) {
@@ -214,39 +214,39 @@ void jw_init(struct jw *w, struct buf *out)
 
 void jw_begin_object(struct jw *w)
 {
-    begin(w, '{');
+    write_begin(w, '{');
 }
 
 void jw_end_object(struct jw *w)
 {
-    end(w, '}');
+    write_end(w, '}');
 }
 
 void jw_begin_array(struct jw *w)
 {
-    begin(w, '[');
+    write_begin(w, '[');
 }
 
 void jw_end_array(struct jw *w)
 {
-    end(w, ']');
+    write_end(w, ']');
 }
 
 void jw_key(struct jw *w, struct tidings_str key)
 {
     assert(w->depth > 0 && !w->after_key);
-    put_quoted(w->out, key, take_comma(w), true);
+    write_put_quoted(w->out, key, take_comma(w), true);
     w->after_key = true;
 }
 
 void jw_string(struct jw *w, struct tidings_str s)
 {
-    put_quoted(w->out, s, take_comma(w), false);
+    write_put_quoted(w->out, s, take_comma(w), false);
 }
 
 void jw_base64(struct jw *w, struct tidings_str bytes)
 {
-    put_literal(w, STR("\""));
+    write_put_literal(w, STR("\""));
     base64_put(w->out, bytes);
     buf_putc(w->out, '"');
 }
@@ -307,20 +307,20 @@ void jw_number(struct jw *w, double n)
 
 void jw_bool(struct jw *w, bool b)
 {
-    put_literal(w, b ? STR("true") : STR("false"));
+    write_put_literal(w, b ? STR("true") : STR("false"));
 }
 
 void jw_null(struct jw *w)
 {
-    put_literal(w, STR("null"));
+    write_put_literal(w, STR("null"));
 }
 
 void jw_raw(struct jw *w, struct tidings_str text)
 {
-    put_literal(w, text);
+    write_put_literal(w, text);
 }
 
-static void put_value(struct buf *b, const struct json *v);
+static void write_put_value(struct buf *b, const struct json *v);
 
 static void put_members(struct buf *b, const struct json *object)
 {
@@ -330,8 +330,8 @@ static void put_members(struct buf *b, const struct json *object)
     bool comma = false;
     buf_putc(b, '{');
     for (void *at = NULL; (at = jv_next(o, at, &key, &value)); comma = true) {
-        put_quoted(b, key, comma, true);
-        put_value(b, value);
+        write_put_quoted(b, key, comma, true);
+        write_put_value(b, value);
     }
     buf_putc(b, '}');
 }
@@ -344,14 +344,14 @@ static void put_elements(struct buf *b, const struct json *array)
         if (i > 0) {
             buf_putc(b, ',');
         }
-        put_value(b, jv_at(array, i));
+        write_put_value(b, jv_at(array, i));
     }
     buf_putc(b, ']');
 }
 
 /* Recursion is as deep as the value, and no parsed value is deeper than its max_depth. It does not
  * use the writer's level bits: a value of JSON_MAX_DEPTH levels may stand inside an envelope. */
-static void put_value(struct buf *b, const struct json *v)
+static void write_put_value(struct buf *b, const struct json *v)
 {
     switch (jv_type(v)) {
     case JV_NULL:
@@ -370,7 +370,7 @@ static void put_value(struct buf *b, const struct json *v)
         put_real(b, jv_real(v));
         break;
     case JV_STRING:
-        put_quoted(b, jv_str(v), false, false);
+        write_put_quoted(b, jv_str(v), false, false);
         break;
     case JV_ARRAY:
         put_elements(b, v);
@@ -384,7 +384,7 @@ static void put_value(struct buf *b, const struct json *v)
 void jw_members(struct jw *w, struct tidings_str object)
 {
     if (object.len > 2) {
-        put_literal(w, tidings_strn(object.ptr + 1, object.len - 2));
+        write_put_literal(w, tidings_strn(object.ptr + 1, object.len - 2));
     }
 }
 
@@ -393,7 +393,7 @@ void jw_value(struct jw *w, const struct json *v)
     if (take_comma(w)) {
         buf_putc(w->out, ',');
     }
-    put_value(w->out, v);
+    write_put_value(w->out, v);
 }
 
 void jw_put_string(struct jw *w, struct tidings_str key, struct tidings_str s)
@@ -423,7 +423,7 @@ void jw_put_raw(struct jw *w, struct tidings_str key, struct tidings_str text)
 int jw_quote(struct buf *out, struct tidings_str s)
 {
     size_t before = out->len;
-    put_quoted(out, s, false, false);
+    write_put_quoted(out, s, false, false);
     if (out->failed && out->len > before) {
         out->len = before; /* a string that does not fit is not left half-written */
         out->ptr[before] = '\0';
