@@ -21,7 +21,7 @@ int actor_init(struct actor *a, void *owner, struct tidings_error *err)
     return 0;
 }
 
-static void *run(void *user)
+static void *actor_run(void *user)
 {
     struct actor *a = user;
     (void)pthread_setname_np(pthread_self(), a->name); /* that of another would need a file */
@@ -35,7 +35,7 @@ int actor_start(struct actor *a, const char *name, struct tidings_error *err)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     a->name = name;
-    int errnum = pthread_create(&a->thread, NULL, run, a);
+    int errnum = pthread_create(&a->thread, NULL, actor_run, a);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (errnum) {
         return error_errno(err, errnum, "start the thread '%s'", name);

@@ -71,7 +71,7 @@ static struct arena_block *block_create(size_t cap)
 }
 
 /* A block with room for `size` bytes. */
-static struct arena_block *room(struct arena *a, size_t size)
+static struct arena_block *arena_room(struct arena *a, size_t size)
 {
     struct arena_block *head = a->head;
     if (head && head->cap - head->used >= size) {
@@ -106,7 +106,7 @@ void *arena_alloc(struct arena *a, size_t size)
         return NULL;
     }
     size_t rounded = (size + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-    struct arena_block *block = room(a, rounded);
+    struct arena_block *block = arena_room(a, rounded);
     if (!block) {
         return NULL;
     }

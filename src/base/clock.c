@@ -42,7 +42,7 @@ void clock_set_fake(const struct clock_fake *fake)
 }
 
 /* `width` decimal digits with leading zeros, then `after`. Returns the end. */
-static char *field(char *out, int64_t n, int width, char after)
+static char *clock_field(char *out, int64_t n, int width, char after)
 {
     for (int i = width - 1; i >= 0; i--) {
         out[i] = (char)('0' + n % 10);
@@ -82,13 +82,13 @@ void clock_format_iso(int64_t wall_ms, char out[25])
     const int64_t day_ms = 86400000;
     int64_t ms = (wall_ms % day_ms + day_ms) % day_ms; /* since midnight */
     struct date date = date_of((wall_ms - ms) / day_ms);
-    out = field(out, date.year, 4, '-');
-    out = field(out, date.month, 2, '-');
-    out = field(out, date.day, 2, 'T');
-    out = field(out, ms / 3600000, 2, ':');
-    out = field(out, ms / 60000 % 60, 2, ':');
-    out = field(out, ms / 1000 % 60, 2, '.');
-    out = field(out, ms % 1000, 3, 'Z');
+    out = clock_field(out, date.year, 4, '-');
+    out = clock_field(out, date.month, 2, '-');
+    out = clock_field(out, date.day, 2, 'T');
+    out = clock_field(out, ms / 3600000, 2, ':');
+    out = clock_field(out, ms / 60000 % 60, 2, ':');
+    out = clock_field(out, ms / 1000 % 60, 2, '.');
+    out = clock_field(out, ms % 1000, 3, 'Z');
     *out = '\0';
 }
 

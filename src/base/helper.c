@@ -85,7 +85,7 @@ ssize_t helper_receive(int socket, void *bytes, size_t size, int *fds, size_t *f
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 /* Returns the socket for the answer, which is the caller's to close; a negative errno. */
-static int ask(const struct helper_question *q)
+static int helper_ask(const struct helper_question *q)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
@@ -101,7 +101,7 @@ static int ask(const struct helper_question *q)
     return pair[0];
 }
 
-static bool put_name(char out[HELPER_NAME_MAX], const char *name)
+static bool helper_put_name(char out[HELPER_NAME_MAX], const char *name)
 {
     size_t len = strnlen(name, HELPER_NAME_MAX);
     if (len == HELPER_NAME_MAX) {
@@ -116,7 +116,7 @@ static int ask_to_open(const struct helper_question *q)
     struct helper_answer a;
     int fds[HELPER_FDS_MAX];
     size_t count = HELPER_FDS_MAX;
-    int socket = ask(q);
+    int socket = helper_ask(q);
     if (socket < 0) {
         return socket;
     }
@@ -142,7 +142,7 @@ bool helper_is_there(void)
 int helper_open(const char *path)
 {
     struct helper_question q = {.kind = HELPER_OPEN};
-    return put_name(q.name, path) ? ask_to_open(&q) : -ENAMETOOLONG;
+    return helper_put_name(q.name, path) ? ask_to_open(&q) : -ENAMETOOLONG;
 }
 
 int helper_open_below(const char *root, int root_fd, const char *path, int flags, uint64_t resolve)
@@ -156,7 +156,8 @@ int helper_open_below(const char *root, int root_fd, const char *path, int flags
                                 .resolve = resolve,
                                 .device = st.st_dev,
                                 .inode = st.st_ino};
-    return put_name(q.name, root) && put_name(q.path, path) ? ask_to_open(&q) : -ENAMETOOLONG;
+    return helper_put_name(q.name, root) && helper_put_name(q.path, path) ? ask_to_open(&q)
+                                                                          : -ENAMETOOLONG;
 }
 
 int helper_run(const char *name, struct spawn *s, struct tidings_error *err)
@@ -165,7 +166,7 @@ int helper_run(const char *name, struct spawn *s, struct tidings_error *err)
     struct helper_answer a = {0};
     int fds[HELPER_FDS_MAX] = {-1, -1};
     size_t count = HELPER_FDS_MAX;
-    int socket = put_name(q.name, name) ? ask(&q) : -ENAMETOOLONG;
+    int socket = helper_put_name(q.name, name) ? helper_ask(&q) : -ENAMETOOLONG;
     if (socket < 0) {
         return error_errno(err, -socket, "ask the process that runs commands");
     }

@@ -43,20 +43,20 @@ struct helper {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static int refuse(int errnum)
+static int helper_process_refuse(int errnum)
 {
     errno = errnum;
     return -1;
 }
 
-static int open_file(const struct helper_plan *plan, const struct helper_question *q)
+static int helper_process_open_file(const struct helper_plan *plan, const struct helper_question *q)
 {
     for (size_t i = 0; i < plan->file_count; i++) {
         if (strcmp(plan->files[i], q->name) == 0) {
             return open(q->name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
         }
     }
-    return refuse(EPERM);
+    return helper_process_refuse(EPERM);
 }
 
 /* The root that is meant, if its path still leads there, and to somebody's who had it before. */
@@ -68,7 +68,7 @@ static int open_root(const struct helper_plan *plan, const struct helper_questio
         i++;
     }
     if (i == plan->root_count) {
-        return refuse(EPERM);
+        return helper_process_refuse(EPERM);
     }
     int fd = open(q->name, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
@@ -79,7 +79,7 @@ static int open_root(const struct helper_plan *plan, const struct helper_questio
         return fd;
     }
     close(fd);
-    return refuse(ESTALE);
+    return helper_process_refuse(ESTALE);
 }
 
 static int open_below(const struct helper_plan *plan, const struct helper_question *q)
@@ -88,7 +88,7 @@ static int open_below(const struct helper_plan *plan, const struct helper_questi
         .flags = (uint64_t)(O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | q->flags),
         .resolve = q->resolve | RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
     };
-    int root = (q->flags & ~FLAGS_MAX) == 0 ? open_root(plan, q) : refuse(EPERM);
+    int root = (q->flags & ~FLAGS_MAX) == 0 ? open_root(plan, q) : helper_process_refuse(EPERM);
     if (root < 0) {
         return -1;
     }
@@ -111,8 +111,8 @@ static void answer_open(int socket, int fd)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static int start(const struct helper_plan *plan, const char *name, struct spawn *s,
-                 struct tidings_error *err)
+static int helper_process_start(const struct helper_plan *plan, const char *name, struct spawn *s,
+                                struct tidings_error *err)
 {
     char program[PATH_MAX];
     for (size_t i = 0; i < plan->command_count; i++) {
@@ -134,7 +134,7 @@ static void answer_run(struct helper *h, int socket, const char *name)
     struct helper_answer a = {0};
     struct run *run = &h->runs[h->count];
     int rc = h->count < RUNS_MAX
-                 ? start(h->plan, name, &run->child, &a.err)
+                 ? helper_process_start(h->plan, name, &run->child, &a.err)
                  : tidings_fail(&a.err, TIDINGS_E_LIMIT, "%u commands run already", RUNS_MAX);
     a.err.code = rc;
     if (rc < 0) {
@@ -191,7 +191,7 @@ static bool has_ended(struct run *run)
 /* ---- the process ----------------------------------------------------------------------------- */
 
 /* False: whoever we help has gone. */
-static bool answer(struct helper *h)
+static bool helper_process_answer(struct helper *h)
 {
     static struct helper_question q;
     int socket = -1;
@@ -207,7 +207,7 @@ static bool answer(struct helper *h)
     if (n != (ssize_t)sizeof q) {
         close(socket);
     } else if (q.kind == HELPER_OPEN) {
-        answer_open(socket, open_file(h->plan, &q));
+        answer_open(socket, helper_process_open_file(h->plan, &q));
     } else if (q.kind == HELPER_OPEN_BELOW) {
         answer_open(socket, open_below(h->plan, &q));
     } else if (q.kind == HELPER_RUN) {
@@ -242,12 +242,12 @@ static bool turn(struct helper *h)
             drop_run(h, i);
         }
     }
-    return !polls[0].revents || answer(h);
+    return !polls[0].revents || helper_process_answer(h);
 }
 
 /* Nothing of the process it was forked from: no descriptors, no handlers. Signals to the whole
  * group (the terminal's, a service manager's) are for the other one, whose end is ours. */
-static bool settle(int socket)
+static bool helper_process_settle(int socket)
 {
     static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
     struct sigaction standard = {.sa_handler = SIG_DFL}, ignore = {.sa_handler = SIG_IGN};
@@ -275,7 +275,7 @@ void helper_main(const struct helper_plan *plan, int socket)
 {
     static struct helper h;
     h.plan = plan;
-    bool goes_on = settle(socket);
+    bool goes_on = helper_process_settle(socket);
     while (goes_on) {
         goes_on = turn(&h);
     }

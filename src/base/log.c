@@ -66,7 +66,7 @@ static size_t printable(struct tidings_str s)
     return 0;
 }
 
-static void put_escaped(struct line *line, struct tidings_str s)
+static void log_put_escaped(struct line *line, struct tidings_str s)
 {
     static const char hex[] = "0123456789abcdef";
     while (s.len > 0) {
@@ -92,7 +92,7 @@ static void write_stderr(struct line *line)
     } while (n < 0 && errno == EINTR);
 }
 
-static void deliver(enum log_level level, struct line *line)
+static void log_deliver(enum log_level level, struct line *line)
 {
     if (is_logging) {
         return; /* a sink that logs would wait for its own lock */
@@ -118,20 +118,20 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...)
     char raw[LOG_MAX_LINE + 1];
     line.len = 0;
     clock_format_iso(clock_wall_ms(), raw);
-    put_escaped(&line, tidings_str(raw));
-    put_escaped(&line, STR(" "));
-    put_escaped(&line, tidings_str(level_names[level]));
-    put_escaped(&line, STR(" "));
-    put_escaped(&line, tidings_str(event));
+    log_put_escaped(&line, tidings_str(raw));
+    log_put_escaped(&line, STR(" "));
+    log_put_escaped(&line, tidings_str(level_names[level]));
+    log_put_escaped(&line, STR(" "));
+    log_put_escaped(&line, tidings_str(event));
     if (fmt) {
         va_list args;
         va_start(args, fmt);
         int n = vsnprintf(raw, sizeof raw, fmt, args);
         va_end(args);
         size_t len = n < 0 ? 0 : (size_t)n < sizeof raw ? (size_t)n : sizeof raw - 1;
-        put_escaped(&line, len ? STR(" ") : STR_EMPTY);
-        put_escaped(&line, tidings_strn(raw, len));
+        log_put_escaped(&line, len ? STR(" ") : STR_EMPTY);
+        log_put_escaped(&line, tidings_strn(raw, len));
     }
-    deliver(level, &line);
+    log_deliver(level, &line);
     errno = saved;
 }

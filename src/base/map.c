@@ -40,7 +40,7 @@ static struct map_slot *probe(const struct map *m, struct tidings_str key, uint6
     }
 }
 
-static int resize(struct map *m, size_t cap)
+static int map_resize(struct map *m, size_t cap)
 {
     if (cap > SIZE_MAX / sizeof(struct map_slot)) {
         return TIDINGS_E_NOMEM;
@@ -65,7 +65,7 @@ static int resize(struct map *m, size_t cap)
     return 0;
 }
 
-static void draw_seed(struct map *m)
+static void map_draw_seed(struct map *m)
 {
     if (m->seed == 0 && random_bytes(&m->seed, sizeof m->seed) < 0) {
         /* No random source at all: at least not the same for each table and run. */
@@ -82,12 +82,12 @@ void *map_find(const struct map *m, struct tidings_str key)
 int map_put(struct map *m, struct tidings_str key, void *value, void **ret_old)
 {
     assert(value);
-    draw_seed(m);
+    map_draw_seed(m);
     uint64_t hash = str_hash(key, m->seed);
     struct map_slot *slot = m->cap ? probe(m, key, hash) : NULL;
     bool is_new = !slot || !slot->value;
     if (!slot || (is_new && m->count + 1 > m->cap / 4 * 3)) {
-        int rc = resize(m, m->cap ? m->cap * 2 : MAP_MIN_CAP);
+        int rc = map_resize(m, m->cap ? m->cap * 2 : MAP_MIN_CAP);
         if (rc < 0) {
             return rc;
         }
@@ -102,7 +102,7 @@ int map_put(struct map *m, struct tidings_str key, void *value, void **ret_old)
 }
 
 /* Close the gap at `gap`: move back every later entry of the run that may sit there. */
-static void close_gap(struct map *m, size_t gap)
+static void map_close_gap(struct map *m, size_t gap)
 {
     size_t mask = m->cap - 1;
     for (size_t i = (gap + 1) & mask; m->slots[i].value; i = (i + 1) & mask) {
@@ -125,14 +125,14 @@ void *map_remove(struct map *m, struct tidings_str key)
     if (!value) {
         return NULL;
     }
-    close_gap(m, (size_t)(slot - m->slots));
+    map_close_gap(m, (size_t)(slot - m->slots));
     m->count--;
     if (m->count == 0) {
         mem_free(m->slots);
         m->slots = NULL;
         m->cap = 0;
     } else if (m->cap > MAP_MIN_CAP && m->count < m->cap / 8) {
-        (void)resize(m, m->cap / 2); /* too large is still right */
+        (void)map_resize(m, m->cap / 2); /* too large is still right */
     }
     return value;
 }

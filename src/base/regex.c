@@ -35,7 +35,7 @@ struct emitter {
 
 static void emit(struct emitter *e, struct regex_tree *t, bool backwards);
 
-static uint16_t put(struct emitter *e, enum regex_code code, size_t to)
+static uint16_t regex_put(struct emitter *e, enum regex_code code, size_t to)
 {
     if (e->n_ops == REGEX_MAX_OPS) {
         e->is_full = true;
@@ -49,10 +49,10 @@ static void emit_alternatives(struct emitter *e, struct regex_tree *t, bool back
 {
     uint16_t ends = UINT16_MAX; /* jumps to the end, each with the one before it in `to` */
     for (struct regex_tree *child = t->first; child && !e->is_full; child = child->next) {
-        uint16_t split = child->next ? put(e, CODE_SPLIT, 0) : 0;
+        uint16_t split = child->next ? regex_put(e, CODE_SPLIT, 0) : 0;
         emit(e, child, backwards);
         if (child->next) {
-            ends = put(e, CODE_JUMP, ends);
+            ends = regex_put(e, CODE_JUMP, ends);
             e->ops[split].to = (uint16_t)e->n_ops;
         }
     }
@@ -73,16 +73,16 @@ static void emit_repeat(struct emitter *e, struct regex_tree *t, bool backwards)
     if (is_endless && t->min > 0) {
         size_t again = e->n_ops;
         emit(e, t->first, backwards);
-        put(e, CODE_SPLIT, again);
+        regex_put(e, CODE_SPLIT, again);
     } else if (is_endless) {
-        uint16_t split = put(e, CODE_SPLIT, 0);
+        uint16_t split = regex_put(e, CODE_SPLIT, 0);
         emit(e, t->first, backwards);
-        put(e, CODE_JUMP, split);
+        regex_put(e, CODE_JUMP, split);
         e->ops[split].to = (uint16_t)e->n_ops;
     } else {
         uint16_t ends = UINT16_MAX;
         for (uint32_t i = t->min; i < t->max && !e->is_full; i++) {
-            ends = put(e, CODE_SPLIT, ends);
+            ends = regex_put(e, CODE_SPLIT, ends);
             emit(e, t->first, backwards);
         }
         while (ends != UINT16_MAX && !e->is_full) {
@@ -98,10 +98,10 @@ static void emit_repeat(struct emitter *e, struct regex_tree *t, bool backwards)
 static void emit_look(struct emitter *e, struct regex_tree *t)
 {
     if (t->set == 0) {
-        uint16_t over = put(e, CODE_JUMP, 0);
+        uint16_t over = regex_put(e, CODE_JUMP, 0);
         size_t start = e->n_ops;
         emit(e, t->first, !t->is_behind);
-        put(e, CODE_FOUND, 0);
+        regex_put(e, CODE_FOUND, 0);
         e->ops[over].to = (uint16_t)e->n_ops;
         if (e->n_looks == REGEX_MAX_LOOKS) {
             e->is_full = true;
@@ -110,7 +110,7 @@ static void emit_look(struct emitter *e, struct regex_tree *t)
         e->looks[e->n_looks++] = (struct regex_look){(uint16_t)start, t->is_behind, t->is_negative};
         t->set = e->n_looks;
     }
-    put(e, CODE_LOOK, t->set - 1);
+    regex_put(e, CODE_LOOK, t->set - 1);
 }
 
 static void emit(struct emitter *e, struct regex_tree *t, bool backwards)
@@ -125,7 +125,7 @@ static void emit(struct emitter *e, struct regex_tree *t, bool backwards)
     case REGEX_EMPTY:
         break;
     case REGEX_SET:
-        put(e, CODE_SET, t->set);
+        regex_put(e, CODE_SET, t->set);
         break;
     case REGEX_SEQUENCE:
         for (struct regex_tree *c = backwards ? t->last : t->first; c && !e->is_full;
@@ -148,7 +148,7 @@ static void emit(struct emitter *e, struct regex_tree *t, bool backwards)
     case REGEX_LINE_END:
     case REGEX_WORD:
     case REGEX_NOT_WORD:
-        put(e, (enum regex_code)(CODE_BEGIN + (t->kind - REGEX_BEGIN)), 0);
+        regex_put(e, (enum regex_code)(CODE_BEGIN + (t->kind - REGEX_BEGIN)), 0);
         break;
     }
 }
@@ -210,7 +210,7 @@ static bool cut_bytes(struct arena *a, const struct regex_sets *sets, struct col
 }
 
 /* … of characters. False: no room. */
-static bool cut(struct arena *a, const struct regex_sets *sets, struct columns *c)
+static bool regex_cut(struct arena *a, const struct regex_sets *sets, struct columns *c)
 {
     size_t most = 1, n = 1;
     for (size_t i = 0; i < sets->count; i++) {
@@ -365,8 +365,8 @@ static uint64_t cost_of(const struct emitter *e, const struct regex_sets *sets)
     return 500 + 3 * e->visits + 35 * ranges;
 }
 
-static int build(struct arena *a, struct regex_tree *tree, struct regex_sets *sets,
-                 enum regex_units units, struct regex **ret, struct tidings_error *err)
+static int regex_build(struct arena *a, struct regex_tree *tree, struct regex_sets *sets,
+                       enum regex_units units, struct regex **ret, struct tidings_error *err)
 {
     struct columns c = {0};
     struct emitter *e = mem_alloc(sizeof(*e));
@@ -379,8 +379,9 @@ static int build(struct arena *a, struct regex_tree *tree, struct regex_sets *se
     e->is_plain = true;
     e->is_full = false;
     emit(e, tree, false);
-    put(e, CODE_FOUND, 0);
-    bool is_cut = !e->is_full && (units == REGEX_BYTES ? cut_bytes(a, sets, &c) : cut(a, sets, &c));
+    regex_put(e, CODE_FOUND, 0);
+    bool is_cut =
+        !e->is_full && (units == REGEX_BYTES ? cut_bytes(a, sets, &c) : regex_cut(a, sets, &c));
     bool fits =
         is_cut && mark(sets, &c) && number(&c) && sets->count * c.n_columns <= REGEX_MAX_CELLS;
     bool has_failed = !is_cut && !e->is_full;
@@ -417,7 +418,7 @@ int regex_create_counted(struct tidings_str source, enum regex_units units, size
     arena_init(&arena, ARENA_MAX);
     int rc = regex_parse(&arena, source, units, &tree, &sets, err);
     if (rc == 0) {
-        rc = build(&arena, tree, &sets, units, ret, err);
+        rc = regex_build(&arena, tree, &sets, units, ret, err);
     }
     *cost += sets.cost;
     arena_deinit(&arena);

@@ -38,7 +38,7 @@ int regex_refuse_size(struct regex_parser *p)
     return p->code;
 }
 
-static struct regex_tree *make(struct regex_parser *p, enum regex_kind kind)
+static struct regex_tree *regex_parse_make(struct regex_parser *p, enum regex_kind kind)
 {
     struct regex_tree *t = arena_alloc(p->arena, sizeof(*t));
     if (!t) {
@@ -49,7 +49,7 @@ static struct regex_tree *make(struct regex_parser *p, enum regex_kind kind)
     return t;
 }
 
-static void append(struct regex_tree *parent, struct regex_tree *child)
+static void regex_parse_append(struct regex_tree *parent, struct regex_tree *child)
 {
     child->prev = parent->last;
     if (parent->last) {
@@ -71,7 +71,7 @@ static struct regex_tree *make_set(struct regex_parser *p, struct regex_set *set
 {
     struct regex_sets *all = p->sets;
     size_t i = 0;
-    struct regex_tree *t = make(p, REGEX_SET);
+    struct regex_tree *t = regex_parse_make(p, REGEX_SET);
     if (p->has_flag[FLAG_I] && !regex_set_fold(p->arena, set)) {
         regex_refuse_size(p);
     }
@@ -158,7 +158,7 @@ static struct regex_tree *open_special(struct regex_parser *p, bool *ret_is_clos
     struct tidings_str rest = str_skip(p->source, p->at);
     for (size_t i = 0; i < sizeof(looks) / sizeof(looks[0]); i++) {
         struct tidings_str sign = tidings_str(looks[i].sign);
-        struct regex_tree *t = str_starts(rest, sign) ? make(p, REGEX_LOOK) : NULL;
+        struct regex_tree *t = str_starts(rest, sign) ? regex_parse_make(p, REGEX_LOOK) : NULL;
         if (t) {
             t->is_behind = looks[i].is_behind;
             t->is_negative = looks[i].is_negative;
@@ -189,7 +189,7 @@ static struct regex_tree *open_special(struct regex_parser *p, bool *ret_is_clos
         *ret_is_closed = p->source.ptr[p->at] == ')';
         p->at++;
     }
-    return make(p, REGEX_SEQUENCE);
+    return regex_parse_make(p, REGEX_SEQUENCE);
 }
 
 /* Behind the parenthesis. */
@@ -208,7 +208,7 @@ static struct regex_tree *parse_group(struct regex_parser *p)
         p->at++;
         group = open_special(p, &is_closed);
     } else {
-        group = make(p, REGEX_SEQUENCE);
+        group = regex_parse_make(p, REGEX_SEQUENCE);
     }
     if (p->code < 0 || is_closed) { /* flags for what follows, or a comment */
         return group;
@@ -226,7 +226,7 @@ static struct regex_tree *parse_group(struct regex_parser *p)
         return NULL;
     }
     p->at++;
-    append(group, inner);
+    regex_parse_append(group, inner);
     memcpy(p->has_flag, flags, sizeof(flags));
     return group;
 }
@@ -234,7 +234,7 @@ static struct regex_tree *parse_group(struct regex_parser *p)
 /* ---- atoms and quantifiers ---------------------------------------------------------------------
  */
 
-static bool read_number(struct regex_parser *p, uint32_t *ret)
+static bool regex_parse_read_number(struct regex_parser *p, uint32_t *ret)
 {
     size_t start = p->at;
     *ret = 0;
@@ -249,11 +249,11 @@ static bool read_number(struct regex_parser *p, uint32_t *ret)
 static bool read_counts(struct regex_parser *p, uint32_t *min, uint32_t *max)
 {
     size_t start = p->at++;
-    bool ok = read_number(p, min);
+    bool ok = regex_parse_read_number(p, min);
     *max = *min;
     if (ok && p->at < p->source.len && p->source.ptr[p->at] == ',') {
         p->at++;
-        if (!read_number(p, max)) {
+        if (!regex_parse_read_number(p, max)) {
             *max = REGEX_NO_MAXIMUM;
         }
     }
@@ -294,13 +294,13 @@ static struct regex_tree *quantify(struct regex_parser *p, struct regex_tree *at
             regex_refuse(p, at, "number too big in a quantifier");
         }
         p->at += c == '?'; /* lazy */
-        struct regex_tree *t = make(p, REGEX_REPEAT);
+        struct regex_tree *t = regex_parse_make(p, REGEX_REPEAT);
         if (!t) {
             return NULL;
         }
         t->min = min;
         t->max = max;
-        append(t, atom);
+        regex_parse_append(t, atom);
         atom = t;
         c = p->at < p->source.len ? p->source.ptr[p->at] : '\0';
         if (c == '*' || c == '+' || c == '?') {
@@ -331,11 +331,11 @@ static struct regex_tree *parse_escape(struct regex_parser *p)
     case REGEX_IS_SET:
         return make_set(p, &set);
     case REGEX_IS_PLACE:
-        return make(p, kind);
+        return regex_parse_make(p, kind);
     case REGEX_IS_NOTHING:
         break;
     }
-    return make(p, REGEX_EMPTY);
+    return regex_parse_make(p, REGEX_EMPTY);
 }
 
 static struct regex_tree *parse_atom(struct regex_parser *p)
@@ -357,9 +357,9 @@ static struct regex_tree *parse_atom(struct regex_parser *p)
     case '\\':
         return parse_escape(p);
     case '^':
-        return make(p, p->has_flag[FLAG_M] ? REGEX_LINE_BEGIN : REGEX_BEGIN);
+        return regex_parse_make(p, p->has_flag[FLAG_M] ? REGEX_LINE_BEGIN : REGEX_BEGIN);
     case '$':
-        return make(p, p->has_flag[FLAG_M] ? REGEX_LINE_END : REGEX_END);
+        return regex_parse_make(p, p->has_flag[FLAG_M] ? REGEX_LINE_END : REGEX_END);
     case '{':
         p->at = at;
         if (!read_counts(p, &ignored, &ignored)) {
@@ -403,13 +403,13 @@ static bool goes_on(struct regex_parser *p)
 
 static struct regex_tree *parse_sequence(struct regex_parser *p)
 {
-    struct regex_tree *all = make(p, REGEX_SEQUENCE);
+    struct regex_tree *all = regex_parse_make(p, REGEX_SEQUENCE);
     while (all && goes_on(p)) {
         struct regex_tree *atom = parse_atom(p);
         skip_quotes(p);
         atom = atom && p->code == 0 && !p->is_quoting ? quantify(p, atom) : atom;
         if (atom) {
-            append(all, atom);
+            regex_parse_append(all, atom);
         }
     }
     return all;
@@ -421,16 +421,16 @@ static struct regex_tree *parse_alternatives(struct regex_parser *p)
     if (p->code < 0 || p->at == p->source.len || p->source.ptr[p->at] != '|') {
         return first;
     }
-    struct regex_tree *all = make(p, REGEX_ALTERNATIVES);
+    struct regex_tree *all = regex_parse_make(p, REGEX_ALTERNATIVES);
     if (!all || !first) {
         return NULL;
     }
-    append(all, first);
+    regex_parse_append(all, first);
     while (p->code == 0 && p->at < p->source.len && p->source.ptr[p->at] == '|') {
         p->at++;
         struct regex_tree *t = parse_sequence(p);
         if (t) {
-            append(all, t);
+            regex_parse_append(all, t);
         }
     }
     return all;

@@ -13,12 +13,12 @@ uint32_t regex_next(struct regex_parser *p)
     return c;
 }
 
-static char peek(const struct regex_parser *p)
+static char regex_escape_peek(const struct regex_parser *p)
 {
     return p->at < p->source.len ? p->source.ptr[p->at] : '\0';
 }
 
-static int hex_value(char c)
+static int regex_escape_hex_value(char c)
 {
     return c >= '0' && c <= '9'   ? c - '0'
            : c >= 'a' && c <= 'f' ? c - 'a' + 10
@@ -31,7 +31,9 @@ static size_t read_digits(struct regex_parser *p, uint32_t base, size_t most, ui
 {
     size_t n = 0;
     *ret = 0;
-    for (int v; n < most && (v = hex_value(peek(p))) >= 0 && (uint32_t)v < base; n++, p->at++) {
+    for (int v;
+         n < most && (v = regex_escape_hex_value(regex_escape_peek(p))) >= 0 && (uint32_t)v < base;
+         n++, p->at++) {
         *ret = *ret > REGEX_LAST_CHARACTER ? *ret : *ret * base + (uint32_t)v;
     }
     return n;
@@ -42,7 +44,7 @@ static uint32_t read_braced(struct regex_parser *p, uint32_t base)
 {
     uint32_t c;
     size_t start = p->at++;
-    if (read_digits(p, base, SIZE_MAX, &c) == 0 || peek(p) != '}') {
+    if (read_digits(p, base, SIZE_MAX, &c) == 0 || regex_escape_peek(p) != '}') {
         regex_refuse(p, start, "the number of a character expected between braces");
     }
     p->at++;
@@ -55,7 +57,7 @@ static uint32_t read_hex(struct regex_parser *p, char letter)
     size_t start = p->at, wanted = letter == 'u' ? 4 : 2;
     bool is_ecma = p->units == REGEX_CHARACTERS;
     uint32_t c, low;
-    if (peek(p) == '{') {
+    if (regex_escape_peek(p) == '{') {
         return read_braced(p, 16);
     }
     size_t n = read_digits(p, 16, wanted, &c);
@@ -63,7 +65,7 @@ static uint32_t read_hex(struct regex_parser *p, char letter)
         p->at = start;
         return (unsigned char)letter;
     }
-    if (letter == 'u' && (c & 0xfc00u) == 0xd800u && peek(p) == '\\') {
+    if (letter == 'u' && (c & 0xfc00u) == 0xd800u && regex_escape_peek(p) == '\\') {
         size_t before = p->at;
         p->at += 2;
         if (p->source.len > before + 1 && p->source.ptr[before + 1] == 'u' &&
@@ -136,9 +138,9 @@ static bool read_single(struct regex_parser *p, char letter, bool in_class, uint
         (void)read_digits(p, 8, is_ecma ? 0 : 2, ret);
     } else if (letter == 'x' || (letter == 'u' && is_ecma)) {
         *ret = checked(p, at, read_hex(p, letter));
-    } else if (letter == 'o' && peek(p) == '{') {
+    } else if (letter == 'o' && regex_escape_peek(p) == '{') {
         *ret = checked(p, at, read_braced(p, 8));
-    } else if (letter == 'c' && peek(p) > ' ' && peek(p) <= '~') {
+    } else if (letter == 'c' && regex_escape_peek(p) > ' ' && regex_escape_peek(p) <= '~') {
         char c = p->source.ptr[p->at++];
         *ret = (unsigned char)(c >= 'a' && c <= 'z' ? c - 32 : c) ^ 0x40u;
     } else {
@@ -190,7 +192,7 @@ enum regex_escape regex_read_escape(struct regex_parser *p, bool in_class, struc
         read_property(p, letter == 'P', set);
         return REGEX_IS_SET;
     }
-    if ((letter != 'N' || (!in_class && peek(p) != '{')) &&
+    if ((letter != 'N' || (!in_class && regex_escape_peek(p) != '{')) &&
         regex_set_letter(p->arena, set, letter, p->last, &is_full)) {
         if (is_full) {
             regex_refuse_size(p);
@@ -255,7 +257,7 @@ static bool read_element(struct regex_parser *p, struct regex_set *set, uint32_t
     return what == REGEX_IS_CHARACTER;
 }
 
-static void read_range(struct regex_parser *p, struct regex_set *set)
+static void regex_escape_read_range(struct regex_parser *p, struct regex_set *set)
 {
     size_t at = p->at;
     uint32_t first, last;
@@ -264,7 +266,7 @@ static void read_range(struct regex_parser *p, struct regex_set *set)
     }
     last = first;
     size_t dash = p->at;
-    if (peek(p) == '-' && dash + 1 < p->source.len && p->source.ptr[dash + 1] != ']') {
+    if (regex_escape_peek(p) == '-' && dash + 1 < p->source.len && p->source.ptr[dash + 1] != ']') {
         p->at++;
         if (!read_element(p, set, &last)) { /* `[a-\d]`: the dash is itself */
             last = first;
@@ -283,13 +285,13 @@ static void read_range(struct regex_parser *p, struct regex_set *set)
 void regex_read_class(struct regex_parser *p, struct regex_set *set)
 {
     size_t opened = p->at - 1;
-    bool is_inverted = peek(p) == '^';
+    bool is_inverted = regex_escape_peek(p) == '^';
     p->at += is_inverted;
     /* A bracket at the beginning is one of the class, but for ECMA-262. */
     bool is_first = p->units == REGEX_BYTES;
-    while (p->code == 0 && p->at < p->source.len && (is_first || peek(p) != ']')) {
+    while (p->code == 0 && p->at < p->source.len && (is_first || regex_escape_peek(p) != ']')) {
         is_first = false;
-        read_range(p, set);
+        regex_escape_read_range(p, set);
     }
     if (p->code == 0 && p->at >= p->source.len) {
         regex_refuse(p, opened, "missing closing bracket");

@@ -28,7 +28,7 @@ void regex_front_clear(struct regex_front *f)
 }
 
 /* Does the way go on at a place with this condition? */
-static bool holds(struct regex_front *f, uint16_t at)
+static bool regex_search_holds(struct regex_front *f, uint16_t at)
 {
     const struct regex_op *op = &f->r->ops[at];
     switch ((enum regex_code)op->code) {
@@ -90,7 +90,7 @@ void regex_front_add(struct regex_front *f, uint16_t at)
             case CODE_WORD:
             case CODE_NOT_WORD:
             case CODE_LOOK:
-                goes_on = holds(f, at);
+                goes_on = regex_search_holds(f, at);
                 break;
             }
         }
@@ -137,7 +137,7 @@ static void look_around(struct walk *w, size_t at)
 }
 
 /* From `at` one character on, or back: its column. */
-static uint8_t step(struct walk *w, size_t *at, bool backwards)
+static uint8_t regex_search_step(struct walk *w, size_t *at, bool backwards)
 {
     const struct regex *r = w->r;
     size_t len = 1;
@@ -162,7 +162,7 @@ static uint8_t step(struct walk *w, size_t *at, bool backwards)
 
 /* Run the program at `start`, which may begin anywhere. With `look` >= 0 note for every place
  * whether it was found there; without, stop at the first. */
-static enum regex_result walk(struct walk *w, uint16_t start, bool backwards, int look)
+static enum regex_result regex_search_walk(struct walk *w, uint16_t start, bool backwards, int look)
 {
     struct regex_front *f = &w->front;
     const struct regex *r = w->r;
@@ -184,7 +184,7 @@ static enum regex_result walk(struct walk *w, uint16_t start, bool backwards, in
         size_t count = f->count;
         memcpy(w->before, f->list, count * sizeof(*f->list));
         regex_front_clear(f);
-        const uint8_t *cell = r->rows + step(w, &at, backwards);
+        const uint8_t *cell = r->rows + regex_search_step(w, &at, backwards);
         look_around(w, at);
         f->spent += count;
         for (size_t i = 0; i < count; i++) {
@@ -208,10 +208,10 @@ static enum regex_result search_around(struct walk *w)
     }
     for (int i = 0; result != REGEX_OUT_OF_STEPS && i < w->r->n_looks; i++) {
         const struct regex_look *look = &w->r->looks[i];
-        result = walk(w, look->start, !look->is_behind, i);
+        result = regex_search_walk(w, look->start, !look->is_behind, i);
     }
     if (result != REGEX_OUT_OF_STEPS) {
-        result = walk(w, 0, false, -1);
+        result = regex_search_walk(w, 0, false, -1);
     }
     mem_free(w->said);
     return result;
@@ -240,5 +240,5 @@ enum regex_result regex_search(const struct regex *r, struct regex_table *table,
     w.text = text.len > 0 ? text : STR_EMPTY;
     w.steps = steps;
     w.said = NULL;
-    return r->n_looks > 0 ? search_around(&w) : walk(&w, 0, false, -1);
+    return r->n_looks > 0 ? search_around(&w) : regex_search_walk(&w, 0, false, -1);
 }

@@ -157,7 +157,7 @@ static void open_end(struct regex_front *f, bool is_begin)
 }
 
 /* The first state, or what is known at once; with a prefix that is behind it. */
-static uint16_t begin(struct regex_table *t, struct regex_front *f)
+static uint16_t regex_table_begin(struct regex_table *t, struct regex_front *f)
 {
     const struct regex *r = f->r;
     open_end(f, true);
@@ -180,7 +180,8 @@ static uint16_t begin(struct regex_table *t, struct regex_front *f)
 }
 
 /* Where a character of the column leads from a state. */
-static uint16_t follow(struct regex_table *t, struct regex_front *f, size_t from, uint8_t column)
+static uint16_t regex_table_follow(struct regex_table *t, struct regex_front *f, size_t from,
+                                   uint8_t column)
 {
     const struct regex *r = f->r;
     const uint16_t *places = t->places + t->states[from].first;
@@ -207,7 +208,8 @@ static uint16_t work_out(struct regex_table *t, const struct regex *r, int from,
         return CELL_UNKNOWN;
     }
     regex_front_init(&f, r);
-    uint16_t cell = from < 0 ? begin(t, &f) : follow(t, &f, (size_t)from, column);
+    uint16_t cell =
+        from < 0 ? regex_table_begin(t, &f) : regex_table_follow(t, &f, (size_t)from, column);
     *spent += f.spent;
     return cell;
 }
@@ -224,8 +226,9 @@ static uint8_t next_column(const struct regex *r, struct tidings_str text, size_
 }
 
 /* As far as the table knows the way without asking, from *at on; the cell that stops it. */
-static inline uint16_t run(const struct regex_table *t, const uint8_t columns[256],
-                           struct tidings_str text, size_t *at, uint16_t cell, unsigned char limit)
+static inline uint16_t regex_table_run(const struct regex_table *t, const uint8_t columns[256],
+                                       struct tidings_str text, size_t *at, uint16_t cell,
+                                       unsigned char limit)
 {
     const uint16_t *cells = t->cells - CELL_STATE;
     const unsigned char *p = (const unsigned char *)text.ptr + *at;
@@ -261,7 +264,7 @@ bool regex_table_search(struct regex_table *t, const struct regex *r, struct tid
         is_lost = is_short;
     }
     while (cell >= CELL_STATE && spent + at <= *steps) {
-        cell = run(t, r->columns, text, &at, cell, limit);
+        cell = regex_table_run(t, r->columns, text, &at, cell, limit);
         if (cell < CELL_STATE || at >= text.len) {
             break;
         }

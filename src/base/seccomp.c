@@ -211,7 +211,7 @@ struct filter {
     unsigned short count;
 };
 
-static void put(struct filter *f, struct sock_filter instruction)
+static void seccomp_put(struct filter *f, struct sock_filter instruction)
 {
     if (f->count < INSTRUCTIONS_MAX) {
         f->at[f->count] = instruction;
@@ -221,19 +221,19 @@ static void put(struct filter *f, struct sock_filter instruction)
 
 static void put_load(struct filter *f, size_t offset)
 {
-    put(f, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
+    seccomp_put(f, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
 }
 
 static void put_return(struct filter *f, uint32_t what)
 {
-    put(f, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, what));
+    seccomp_put(f, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, what));
 }
 
 /* If the accumulator compares so, return; else go on. */
 static void put_return_if(struct filter *f, unsigned short comparison, uint32_t value,
                           uint32_t what)
 {
-    put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | comparison | BPF_K, value, 0, 1));
+    seccomp_put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | comparison | BPF_K, value, 0, 1));
     put_return(f, what);
 }
 
@@ -244,9 +244,9 @@ static void put_return_if(struct filter *f, unsigned short comparison, uint32_t 
 static void put_conditional(struct filter *f, const struct with_argument *row)
 {
     put_load(f, NUMBER);
-    put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, row->number, 0, 4));
+    seccomp_put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, row->number, 0, 4));
     put_load(f, ARGUMENT(row->index));
-    put(f, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, row->mask));
+    seccomp_put(f, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, row->mask));
     put_return_if(f, BPF_JEQ, row->value, SECCOMP_RET_ALLOW);
 }
 
@@ -270,14 +270,14 @@ static void put_all_conditional(struct filter *f, const struct with_argument *ro
 static void put_limits(struct filter *f)
 {
     put_load(f, NUMBER);
-    put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prlimit64, 0, 5));
+    seccomp_put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prlimit64, 0, 5));
     put_load(f, ARGUMENT(2));
-    put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3));
+    seccomp_put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3));
     put_load(f, ARGUMENT(2) + sizeof(uint32_t));
     put_return_if(f, BPF_JEQ, 0, SECCOMP_RET_ALLOW);
 }
 
-static void build(struct filter *f, unsigned flags)
+static void seccomp_build(struct filter *f, unsigned flags)
 {
     const struct with_argument itself[] = {
         {SYS_tgkill, 0, ANY_BIT, (uint32_t)getpid()},
@@ -285,7 +285,7 @@ static void build(struct filter *f, unsigned flags)
     };
     f->count = 0;
     put_load(f, offsetof(struct seccomp_data, arch));
-    put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
+    seccomp_put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
     put_return(f, SECCOMP_RET_KILL_PROCESS);
     put_load(f, NUMBER);
 #ifdef __x86_64__
@@ -327,7 +327,7 @@ int seccomp_probe(struct tidings_error *err)
 int seccomp_enforce(unsigned flags, struct tidings_error *err)
 {
     struct filter f;
-    build(&f, flags);
+    seccomp_build(&f, flags);
     if (f.count > INSTRUCTIONS_MAX) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "the list of calls is too long");
     }

@@ -92,7 +92,7 @@ static void chunk_free(struct sendq_batch *batch, struct sendq_piece *chunk)
     }
 }
 
-static void drop_first(struct sendq *q, struct sendq_piece **ring)
+static void sendq_drop_first(struct sendq *q, struct sendq_piece **ring)
 {
     struct sendq_piece *piece = *ring;
     unlink_piece(ring, piece);
@@ -108,7 +108,7 @@ void sendq_drop(struct sendq *q, struct sendq_piece **ring)
 {
     while (*ring) {
         q->pending -= (*ring)->len;
-        drop_first(q, ring);
+        sendq_drop_first(q, ring);
     }
 }
 
@@ -136,7 +136,7 @@ enum sendq_state sendq_break(struct sendq *q, int errnum)
     return SENDQ_BROKEN;
 }
 
-static int out_of_memory(struct sendq *q)
+static int sendq_out_of_memory(struct sendq *q)
 {
     (void)sendq_break(q, ENOMEM);
     sendq_mark_dirty(q); /* the owner has to hear of it */
@@ -304,7 +304,7 @@ char *sendq_room(struct sendq *q, size_t len)
     }
     char *room = sendq_room_in(q, inlet(q), len);
     if (!room) {
-        (void)out_of_memory(q);
+        (void)sendq_out_of_memory(q);
     }
     return room;
 }
@@ -340,7 +340,7 @@ int sendq_take(struct sendq *q, char *memory, size_t len)
     struct sendq_piece *piece = piece_create(inlet(q), PIECE_TAKEN, memory);
     if (!piece) {
         mem_free(memory);
-        return out_of_memory(q);
+        return sendq_out_of_memory(q);
     }
     piece->memory.taken = memory;
     added(q, inlet(q), piece, len);
@@ -382,7 +382,7 @@ void sendq_consume(struct sendq *q, struct sendq_piece **ring, size_t len)
             return;
         }
         len -= piece->len;
-        drop_first(q, ring);
+        sendq_drop_first(q, ring);
     }
 }
 

@@ -131,7 +131,7 @@ static void ring_refused(struct sendq_batch *batch)
 }
 
 /* Sends for the first of the dirty queues, which stay in the list. Returns their number. */
-static unsigned collect(struct sendq_batch *batch)
+static unsigned sendq_batch_collect(struct sendq_batch *batch)
 {
     struct sendq_ring *ring = batch->ring;
     unsigned count = 0, pieces = 0;
@@ -156,7 +156,7 @@ static unsigned collect(struct sendq_batch *batch)
 }
 
 /* Moves what was sent from the dirty list to `done`. */
-static void settle(struct sendq_batch *batch, unsigned count, struct list *done)
+static void sendq_batch_settle(struct sendq_batch *batch, unsigned count, struct list *done)
 {
     const struct sendq_ring *ring = batch->ring;
     for (unsigned i = 0; i < count; i++) {
@@ -172,7 +172,7 @@ static void settle(struct sendq_batch *batch, unsigned count, struct list *done)
 }
 
 /* One at a time from the front: a callback may unlink any queue. */
-static void tell(struct list *done)
+static void sendq_batch_tell(struct list *done)
 {
     while (!list_empty(done)) {
         struct sendq *q = list_entry(done->next, struct sendq, dirty_link);
@@ -195,7 +195,7 @@ static bool flush_by_ring(struct sendq_batch *batch)
     if (!ring_open(batch)) {
         return false;
     }
-    unsigned count = collect(batch);
+    unsigned count = sendq_batch_collect(batch);
     if (count == 0) {
         return false;
     }
@@ -204,11 +204,11 @@ static bool flush_by_ring(struct sendq_batch *batch)
     batch->writes += calls;
     batch->uring_batches += calls;
     list_init(&done);
-    settle(batch, count, &done);
+    sendq_batch_settle(batch, count, &done);
     if (rc < 0) {
         ring_refused(batch);
     }
-    tell(&done);
+    sendq_batch_tell(&done);
     return rc >= 0;
 }
 

@@ -4,13 +4,13 @@
  */
 #include "base/sha1.h"
 
-static uint32_t rotate(uint32_t x, unsigned n)
+static uint32_t sha1_rotate(uint32_t x, unsigned n)
 {
     return x << n | x >> (32 - n);
 }
 
 /* §6.1.2: which function and constant, by the quarter of the 80 rounds. */
-static uint32_t mix(unsigned t, const uint32_t v[5])
+static uint32_t sha1_mix(unsigned t, const uint32_t v[5])
 {
     switch (t / 20) {
     case 0:
@@ -24,7 +24,7 @@ static uint32_t mix(unsigned t, const uint32_t v[5])
     }
 }
 
-static void compress(uint32_t state[5], const unsigned char block[64])
+static void sha1_compress(uint32_t state[5], const unsigned char block[64])
 {
     uint32_t w[80], v[5];
     for (unsigned t = 0; t < 16; t++) {
@@ -32,13 +32,13 @@ static void compress(uint32_t state[5], const unsigned char block[64])
         w[t] = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
     }
     for (unsigned t = 16; t < 80; t++) {
-        w[t] = rotate(w[t - 3] ^ w[t - 8] ^ w[t - 14] ^ w[t - 16], 1);
+        w[t] = sha1_rotate(w[t - 3] ^ w[t - 8] ^ w[t - 14] ^ w[t - 16], 1);
     }
     memcpy(v, state, sizeof(v));
     for (unsigned t = 0; t < 80; t++) {
-        uint32_t next = rotate(v[0], 5) + mix(t, v) + v[4] + w[t];
+        uint32_t next = sha1_rotate(v[0], 5) + sha1_mix(t, v) + v[4] + w[t];
         memmove(v + 1, v, 4 * sizeof(v[0]));
-        v[2] = rotate(v[2], 30);
+        v[2] = sha1_rotate(v[2], 30);
         v[0] = next;
     }
     for (unsigned i = 0; i < 5; i++) {
@@ -52,7 +52,7 @@ void sha1(struct tidings_str bytes, unsigned char out[SHA1_BYTES])
     const unsigned char *p = (const unsigned char *)bytes.ptr;
     size_t left = bytes.len;
     for (; left >= 64; left -= 64, p += 64) {
-        compress(state, p);
+        sha1_compress(state, p);
     }
     /* The rest, a one bit, and the length in bits at the end of a block. */
     unsigned char tail[128] = {0};
@@ -66,7 +66,7 @@ void sha1(struct tidings_str bytes, unsigned char out[SHA1_BYTES])
         tail[size - 1 - i] = (unsigned char)(bits >> 8 * i);
     }
     for (size_t at = 0; at < size; at += 64) {
-        compress(state, tail + at);
+        sha1_compress(state, tail + at);
     }
     for (unsigned i = 0; i < SHA1_BYTES; i++) {
         out[i] = (unsigned char)(state[i / 4] >> (24 - 8 * (i % 4)));

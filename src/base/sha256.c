@@ -20,7 +20,7 @@ static const uint32_t K[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static uint32_t rotate(uint32_t x, unsigned n)
+static uint32_t sha256_rotate(uint32_t x, unsigned n)
 {
     return x >> n | x << (32 - n);
 }
@@ -38,15 +38,15 @@ static void write_word(unsigned char *p, uint32_t v)
     p[3] = (unsigned char)v;
 }
 
-static void compress(uint32_t state[8], const unsigned char block[64])
+static void sha256_compress(uint32_t state[8], const unsigned char block[64])
 {
     uint32_t w[64], v[8];
     for (unsigned t = 0; t < 16; t++) {
         w[t] = read_word(block + 4 * t);
     }
     for (unsigned t = 16; t < 64; t++) {
-        uint32_t s0 = rotate(w[t - 15], 7) ^ rotate(w[t - 15], 18) ^ w[t - 15] >> 3;
-        uint32_t s1 = rotate(w[t - 2], 17) ^ rotate(w[t - 2], 19) ^ w[t - 2] >> 10;
+        uint32_t s0 = sha256_rotate(w[t - 15], 7) ^ sha256_rotate(w[t - 15], 18) ^ w[t - 15] >> 3;
+        uint32_t s1 = sha256_rotate(w[t - 2], 17) ^ sha256_rotate(w[t - 2], 19) ^ w[t - 2] >> 10;
         w[t] = w[t - 16] + s0 + w[t - 7] + s1;
     }
     memcpy(v, state, sizeof(v));
@@ -57,9 +57,9 @@ static void compress(uint32_t state[8], const unsigned char block[64])
         for (unsigned j = 0; j < 8; j++) {
             uint32_t a = v[(8 - j) % 8], b = v[(9 - j) % 8], c = v[(10 - j) % 8];
             uint32_t e = v[(12 - j) % 8], f = v[(13 - j) % 8], g = v[(14 - j) % 8];
-            uint32_t s1 = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25);
+            uint32_t s1 = sha256_rotate(e, 6) ^ sha256_rotate(e, 11) ^ sha256_rotate(e, 25);
             uint32_t t1 = v[(15 - j) % 8] + s1 + ((e & f) ^ (~e & g)) + K[t + j] + w[t + j];
-            uint32_t s0 = rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22);
+            uint32_t s0 = sha256_rotate(a, 2) ^ sha256_rotate(a, 13) ^ sha256_rotate(a, 22);
             v[(11 - j) % 8] += t1;
             v[(15 - j) % 8] = t1 + s0 + ((a & b) ^ (a & c) ^ (b & c));
         }
@@ -89,7 +89,7 @@ void sha256_put(struct sha256 *s, const void *bytes, size_t len)
         p += n;
         len -= n;
         if (at + n == sizeof(s->block)) {
-            compress(s->state, s->block);
+            sha256_compress(s->state, s->block);
         }
     }
 }

@@ -61,7 +61,7 @@ void shared_map_destroy(struct shared_map *s)
 }
 
 /* The first place whose key is not less than `key`. */
-static size_t place_of(const struct shared_map *s, struct tidings_str key, bool *found)
+static size_t shared_map_position(const struct shared_map *s, struct tidings_str key, bool *found)
 {
     size_t low = 0, high = s->count;
     while (low < high) {
@@ -80,7 +80,7 @@ struct shared_value *shared_map_find(struct shared_map *s, struct tidings_str ke
 {
     bool found = false;
     pthread_mutex_lock(&s->lock);
-    size_t at = place_of(s, key, &found);
+    size_t at = shared_map_position(s, key, &found);
     struct shared_value *value = found ? shared_value_ref(s->values[at]) : NULL;
     pthread_mutex_unlock(&s->lock);
     return value;
@@ -90,7 +90,7 @@ struct shared_value *shared_map_next(struct shared_map *s, struct tidings_str af
 {
     bool found = false;
     pthread_mutex_lock(&s->lock);
-    size_t at = place_of(s, after, &found) + (found ? 1 : 0);
+    size_t at = shared_map_position(s, after, &found) + (found ? 1 : 0);
     struct shared_value *value = at < s->count ? shared_value_ref(s->values[at]) : NULL;
     pthread_mutex_unlock(&s->lock);
     return value;
@@ -117,7 +117,7 @@ int shared_map_update(struct shared_map *s, struct tidings_str key, struct share
     bool found = false;
     struct shared_value *gone = NULL;
     pthread_mutex_lock(&s->lock);
-    size_t at = place_of(s, key, &found);
+    size_t at = shared_map_position(s, key, &found);
     int rc = fresh && !found ? reserve_one(s) : 0;
     if (rc == 0) {
         rc = decide(user, found ? s->values[at] : NULL);

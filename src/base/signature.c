@@ -64,7 +64,7 @@ bool signature_find_algorithm(struct tidings_str name, enum signature_algorithm 
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static const unsigned char *bytes_of(struct tidings_str s)
+static const unsigned char *signature_bytes_of(struct tidings_str s)
 {
     return (const unsigned char *)s.ptr;
 }
@@ -104,7 +104,7 @@ static EVP_PKEY *from_params(const char *type, OSSL_PARAM *params)
 /* Numbers in parameters have the byte order of the machine. */
 static bool to_native(struct tidings_str number, unsigned char *out)
 {
-    BIGNUM *bn = tls_api.BN_bin2bn(bytes_of(number), (int)number.len, NULL);
+    BIGNUM *bn = tls_api.BN_bin2bn(signature_bytes_of(number), (int)number.len, NULL);
     bool ok = bn && tls_api.BN_bn2nativepad(bn, out, (int)number.len) == (int)number.len;
     tls_api.BN_free(bn);
     return ok;
@@ -115,7 +115,7 @@ static int bits_of(struct tidings_str number)
     int bits = (int)number.len * 8;
     for (size_t i = 0; i < number.len; i++, bits -= 8) {
         for (int bit = 7; bit >= 0; bit--) {
-            if (bytes_of(number)[i] >> bit & 1) {
+            if (signature_bytes_of(number)[i] >> bit & 1) {
                 return bits - (7 - bit);
             }
         }
@@ -130,7 +130,7 @@ static int check_rsa(struct tidings_str n, struct tidings_str e, struct tidings_
                             RSA_BITS_MAX);
     }
     if (e.len == 0 || e.len > RSA_EXPONENT_BYTES || bits_of(e) < 2 ||
-        !(bytes_of(e)[e.len - 1] & 1)) {
+        !(signature_bytes_of(e)[e.len - 1] & 1)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "the exponent of an RSA key is odd, at least 3, and has at most %u "
                             "bytes",
@@ -202,7 +202,8 @@ int public_key_ed25519(struct public_key **ret, struct tidings_str x, struct tid
     }
     return make_key(
         ret, KEY_ED25519,
-        tls_api.EVP_PKEY_new_raw_public_key_ex(NULL, "ED25519", NULL, bytes_of(x), x.len), err);
+        tls_api.EVP_PKEY_new_raw_public_key_ex(NULL, "ED25519", NULL, signature_bytes_of(x), x.len),
+        err);
 }
 
 void public_key_destroy(struct public_key *key)
@@ -229,8 +230,8 @@ static size_t to_der(enum key_kind kind, struct tidings_str raw, unsigned char o
         return 0;
     }
     ECDSA_SIG *sig = tls_api.ECDSA_SIG_new();
-    BIGNUM *r = tls_api.BN_bin2bn(bytes_of(raw), (int)half, NULL);
-    BIGNUM *s = tls_api.BN_bin2bn(bytes_of(raw) + half, (int)half, NULL);
+    BIGNUM *r = tls_api.BN_bin2bn(signature_bytes_of(raw), (int)half, NULL);
+    BIGNUM *s = tls_api.BN_bin2bn(signature_bytes_of(raw) + half, (int)half, NULL);
     int len = 0;
     if (sig && r && s && tls_api.ECDSA_SIG_set0(sig, r, s) == 1) {
         r = s = NULL; /* it has them now */
@@ -244,7 +245,8 @@ static size_t to_der(enum key_kind kind, struct tidings_str raw, unsigned char o
     return len > 0 ? (size_t)len : 0;
 }
 
-static bool set_up(EVP_MD_CTX *md, const struct public_key *key, enum signature_algorithm algorithm)
+static bool signature_set_up(EVP_MD_CTX *md, const struct public_key *key,
+                             enum signature_algorithm algorithm)
 {
     EVP_PKEY_CTX *pkey = NULL; /* belongs to md */
     if (tls_api.EVP_DigestVerifyInit_ex(md, &pkey, algorithms[algorithm].digest, NULL, NULL,
@@ -271,9 +273,9 @@ bool signature_is_good(const struct public_key *key, enum signature_algorithm al
         }
     }
     EVP_MD_CTX *md = tls_api.EVP_MD_CTX_new();
-    bool ok = md && set_up(md, key, algorithm) &&
-              tls_api.EVP_DigestVerify(md, bytes_of(signature), signature.len, bytes_of(bytes),
-                                       bytes.len) == 1;
+    bool ok = md && signature_set_up(md, key, algorithm) &&
+              tls_api.EVP_DigestVerify(md, signature_bytes_of(signature), signature.len,
+                                       signature_bytes_of(bytes), bytes.len) == 1;
     tls_api.EVP_MD_CTX_free(md);
     tls_api.ERR_clear_error();
     return ok;

@@ -141,7 +141,7 @@ __attribute__((noreturn)) static void become(const struct spawn_options *o, cons
 /* ---- the parent ------------------------------------------------------------------------------ */
 
 /* All signals are blocked meanwhile: a handler must not run twice in one memory. */
-static pid_t start(const struct spawn_options *o, const int fds[FDS])
+static pid_t spawn_fork(const struct spawn_options *o, const int fds[FDS])
 {
     sigset_t all, before;
     pid_t parent = getpid();
@@ -187,7 +187,7 @@ int spawn_start(struct spawn *s, const struct spawn_options *o, struct tidings_e
     if (errnum) {
         return error_errno(err, errnum, "open pipes");
     }
-    s->pid = start(o, fds);
+    s->pid = spawn_fork(o, fds);
     if (s->pid < 0) {
         errnum = errno;
         *s = (struct spawn){0};

@@ -80,7 +80,7 @@ static char *encode(char *out, const unsigned char *in, size_t len, pair_row *pa
     return out;
 }
 
-static int put(struct buf *out, struct tidings_str in, pair_row *pairs, bool pad)
+static int base64_put_with(struct buf *out, struct tidings_str in, pair_row *pairs, bool pad)
 {
     if (in.len > (SIZE_MAX / 4) * 3 - 3) {
         out->failed = out->failed ? out->failed : TIDINGS_E_LIMIT;
@@ -104,17 +104,17 @@ static int put(struct buf *out, struct tidings_str in, pair_row *pairs, bool pad
 
 int base64_put(struct buf *out, struct tidings_str in)
 {
-    return put(out, in, standard_pairs, true);
+    return base64_put_with(out, in, standard_pairs, true);
 }
 
 int base64url_put(struct buf *out, struct tidings_str in)
 {
-    return put(out, in, url_pairs, false);
+    return base64_put_with(out, in, url_pairs, false);
 }
 
 /* Four digits at a time, then what is left: `in` is without padding, `out` has room. False when a
  * digit or the bits left over are wrong. */
-static bool decode(char *out, struct tidings_str in, const unsigned char *digits)
+static bool base64_decode_with(char *out, struct tidings_str in, const unsigned char *digits)
 {
     const unsigned char *p = (const unsigned char *)in.ptr;
     size_t left = in.len;
@@ -152,7 +152,7 @@ static int get(struct buf *out, struct tidings_str in, const unsigned char *digi
     if (rc < 0) {
         return rc;
     }
-    bool is_valid = decode(out->ptr + out->len, in, digits);
+    bool is_valid = base64_decode_with(out->ptr + out->len, in, digits);
     out->len += is_valid ? len : 0;
     out->ptr[out->len] = '\0';
     return is_valid ? 0 : TIDINGS_E_PARSE;

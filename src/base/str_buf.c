@@ -27,7 +27,7 @@ void buf_init_secret(struct buf *b, size_t max_bytes)
     b->is_secret = true;
 }
 
-static void release(struct buf *b)
+static void buf_release(struct buf *b)
 {
     if (b->is_secret) {
         mem_free_secret(b->ptr, b->cap);
@@ -38,7 +38,7 @@ static void release(struct buf *b)
 
 void buf_deinit(struct buf *b)
 {
-    release(b);
+    buf_release(b);
     *b = (struct buf){.max = b->max, .is_secret = b->is_secret};
 }
 
@@ -51,7 +51,7 @@ void buf_clear(struct buf *b)
     }
 }
 
-static int grow(struct buf *b, size_t need)
+static int buf_grow(struct buf *b, size_t need)
 {
     size_t cap = b->cap < BUF_FIRST_CAP ? BUF_FIRST_CAP : b->cap * 2;
     if (cap < need) {
@@ -67,7 +67,7 @@ static int grow(struct buf *b, size_t need)
     }
     if (b->is_secret && b->ptr) {
         memcpy(ptr, b->ptr, b->len);
-        release(b);
+        buf_release(b);
     }
     ptr[b->len] = '\0';
     b->ptr = ptr;
@@ -84,7 +84,7 @@ int buf_reserve(struct buf *b, size_t more)
         return b->failed = TIDINGS_E_LIMIT;
     }
     size_t need = b->len + more + 1;
-    return need <= b->cap ? 0 : grow(b, need);
+    return need <= b->cap ? 0 : buf_grow(b, need);
 }
 
 int buf_put(struct buf *b, const void *bytes, size_t len)

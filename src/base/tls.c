@@ -157,7 +157,7 @@ bool tls_session_is_for(const struct tls_session *s, struct tidings_str name)
     return tls_context_find(s->context, name) != NULL;
 }
 
-static ssize_t failed(struct tls_session *s, const char *reason, int errnum)
+static ssize_t tls_failed(struct tls_session *s, const char *reason, int errnum)
 {
     s->reason = reason;
     s->has_failed = true;
@@ -234,10 +234,10 @@ static bool learn_peer(struct tls_session *s)
 static ssize_t check_handshake(struct tls_session *s)
 {
     if (s->shaken == 0 && s->wire.ptr[0] != RECORD_HANDSHAKE) {
-        return failed(s, "the client does not speak TLS", EPROTOTYPE);
+        return tls_failed(s, "the client does not speak TLS", EPROTOTYPE);
     }
     s->shaken += (uint32_t)s->wire.len;
-    return s->shaken > HANDSHAKE_MAX ? failed(s, "the handshake is too long", EPROTO) : 0;
+    return s->shaken > HANDSHAKE_MAX ? tls_failed(s, "the handshake is too long", EPROTO) : 0;
 }
 
 /* Everything that `wire` brings. */
@@ -251,7 +251,7 @@ static ssize_t open_records(struct tls_session *s, char *out, size_t size, bool 
         if (!s->is_ready && tls_api.SSL_is_init_finished(s->ssl)) {
             s->is_ready = true;
             if (!learn_peer(s)) {
-                return failed(s, "out of memory", ENOMEM);
+                return tls_failed(s, "out of memory", ENOMEM);
             }
         }
         if (n > 0) {
@@ -266,7 +266,7 @@ static ssize_t open_records(struct tls_session *s, char *out, size_t size, bool 
             s->wire = STR_EMPTY;
             return (ssize_t)got;
         default:
-            return failed(s, tls_api_reason(), EPROTO);
+            return tls_failed(s, tls_api_reason(), EPROTO);
         }
     }
 }
@@ -298,7 +298,7 @@ int tls_seal(struct tls_session *s, const char *bytes, size_t len)
         tls_api.ERR_clear_error();
         int n = tls_api.SSL_write(s->ssl, bytes + at, (int)part);
         if (n <= 0) {
-            (void)failed(s, tls_api_reason(), EPROTO);
+            (void)tls_failed(s, tls_api_reason(), EPROTO);
             return TIDINGS_E_IO;
         }
         at += (size_t)n;

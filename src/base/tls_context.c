@@ -28,7 +28,7 @@
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static void warn(const struct tls_options *o, const char *file, const char *what)
+static void tls_context_warn(const struct tls_options *o, const char *file, const char *what)
 {
     if (o->warn) {
         o->warn(o->user, file, what);
@@ -88,9 +88,9 @@ static int load_certificate(SSL_CTX *ssl, const char *path, const struct tls_opt
     }
     X509 *certificate = tls_api.SSL_CTX_get0_certificate(ssl);
     if (tls_api.X509_cmp_current_time(tls_api.X509_get0_notAfter(certificate)) < 0) {
-        warn(o, path, "the certificate has expired");
+        tls_context_warn(o, path, "the certificate has expired");
     } else if (tls_api.X509_cmp_current_time(tls_api.X509_get0_notBefore(certificate)) > 0) {
-        warn(o, path, "the certificate is not valid yet");
+        tls_context_warn(o, path, "the certificate is not valid yet");
     }
     return 0;
 }
@@ -117,7 +117,7 @@ static int load_key(SSL_CTX *ssl, const struct tls_pair *pair, const struct tls_
         return rc;
     }
     if (st.st_mode & S_IROTH) {
-        warn(o, path, "everybody on this machine can read the key");
+        tls_context_warn(o, path, "everybody on this machine can read the key");
     }
     tls_api.SSL_CTX_set_default_passwd_cb(ssl, refuse_passphrase);
     tls_api.SSL_CTX_set_default_passwd_cb_userdata(ssl, &is_encrypted);
@@ -278,7 +278,7 @@ static int on_protocols(SSL *ssl, const unsigned char **ret, unsigned char *ret_
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
-static int set_up(SSL_CTX *ssl, const struct tls_options *o, struct tidings_error *err)
+static int tls_context_set_up(SSL_CTX *ssl, const struct tls_options *o, struct tidings_error *err)
 {
     unsigned char id[SSL_MAX_SID_CTX_LENGTH];
     const long least = o->least == TLS_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION;
@@ -309,7 +309,7 @@ static int open_host(struct tls_host *host, const struct tls_pair *pair,
     if (!host->ssl) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    int rc = set_up(host->ssl, o, err);
+    int rc = tls_context_set_up(host->ssl, o, err);
     if (rc == 0) {
         rc = load_certificate(host->ssl, pair->certificate, o, err);
     }

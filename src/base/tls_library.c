@@ -13,7 +13,7 @@ struct tls_api tls_api;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct library library = {.file = "libssl.so.3", .package = "libssl3"};
 
-static void load(void)
+static void tls_library_load(void)
 {
     const struct library_function wanted[] = {
 #define ROW(name) {#name, &tls_api.name},
@@ -25,7 +25,7 @@ static void load(void)
 
 int tls_api_load(struct tidings_error *err)
 {
-    pthread_once(&once, load);
+    pthread_once(&once, tls_library_load);
     return library_check(&library, err);
 }
 

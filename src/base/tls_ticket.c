@@ -55,7 +55,7 @@ void tls_tickets_deinit(struct tls_tickets *t)
     store_keys(t, none);
 }
 
-static void rotate(struct tls_tickets *t, uint64_t now)
+static void tls_ticket_rotate(struct tls_tickets *t, uint64_t now)
 {
     struct tls_ticket_key keys[TLS_TICKET_KEYS], fresh;
     unsigned turn = atomic_load(&t->turn);
@@ -81,7 +81,7 @@ static void rotate_when_due(struct tls_tickets *t)
 {
     uint64_t now = clock_monotonic_ms();
     if (now - atomic_load(&t->born_ms) >= ROTATE_MS) {
-        rotate(t, now);
+        tls_ticket_rotate(t, now);
     }
 }
 

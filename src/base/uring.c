@@ -48,7 +48,7 @@ int uring_probe(struct tidings_error *err)
     return errno == EFAULT || errno == EINVAL ? 0 : error_errno(err, errno, "io_uring");
 }
 
-static void load(void)
+static void uring_load(void)
 {
     const struct library_function wanted[] = {
         {"io_uring_queue_init_params", &api.init},
@@ -110,7 +110,7 @@ int uring_create(struct uring **ret_uring, unsigned max_sends, struct tidings_er
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     u->max_sends = max_sends;
-    pthread_once(&once, load);
+    pthread_once(&once, uring_load);
     int rc = library_check(&library, err);
     if (rc == 0) {
         rc = open_ring(u, err);
@@ -131,7 +131,7 @@ void uring_destroy(struct uring *u)
     }
 }
 
-static void prepare(struct uring *u, struct uring_send *sends, unsigned count)
+static void uring_prepare(struct uring *u, struct uring_send *sends, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         struct uring_send *send = &sends[i];
@@ -152,7 +152,7 @@ static void prepare(struct uring *u, struct uring_send *sends, unsigned count)
 }
 
 /* Takes the completions that are there. Returns their number. */
-static unsigned take(struct uring *u, struct uring_send *sends)
+static unsigned uring_take(struct uring *u, struct uring_send *sends)
 {
     unsigned head, taken = 0;
     struct io_uring_cqe *done;
@@ -170,13 +170,13 @@ int uring_send(struct uring *u, struct uring_send *sends, unsigned count)
     unsigned submitted = 0, done = 0;
     int rc = 0, calls = 0;
     assert(count > 0 && count <= u->max_sends);
-    prepare(u, sends, count);
+    uring_prepare(u, sends, count);
     while (done < count && rc >= 0) {
         /* The wait is over when the call has submitted all, see the header. */
         rc = api.submit_and_wait(&u->ring, count - done);
         calls++;
         submitted += rc > 0 ? (unsigned)rc : 0;
-        done += take(u, sends);
+        done += uring_take(u, sends);
         rc = rc == -EINTR ? 0 : rc == 0 && submitted < count ? -EBUSY : rc;
     }
     if (done == count) {

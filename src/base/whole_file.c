@@ -49,7 +49,7 @@ static int check_link(const char *path, struct tidings_error *err)
     return lstat(path, &st) == 0 && S_ISLNK(st.st_mode) ? check_owner(&st, err) : 0;
 }
 
-static int read_all(int fd, size_t max, struct buf *out, struct tidings_error *err)
+static int whole_file_read_all(int fd, size_t max, struct buf *out, struct tidings_error *err)
 {
     size_t before = out->len;
     for (;;) {
@@ -94,7 +94,7 @@ static int read_checked(const char *path, enum tidings_file_from from, size_t ma
         rc = whole_file_check(&st, from, err);
     }
     if (rc == 0) {
-        rc = read_all(fd, max, out, err);
+        rc = whole_file_read_all(fd, max, out, err);
     }
     close(fd);
     return rc < 0 ? error_wrap(err, rc, "'%s'", path) : 0;

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 
-static void drop(struct letter *letter)
+static void actor_job_drop(struct letter *letter)
 {
     struct actor_job *e = list_entry(letter, struct actor_job, letter);
     if (e->read) {
@@ -28,7 +28,7 @@ bool actor_job_send(struct mailbox *to, const struct actor_job *job, actor_job_f
     list_init(&e->letter.link);
     list_init(&e->link);
     e->letter.deliver = deliver;
-    e->letter.drop = drop;
+    e->letter.drop = actor_job_drop;
     mailbox_send(to, &e->letter);
     return true;
 }

@@ -33,7 +33,7 @@ struct command {
     char etag[ETAG_SIZE]; /* of the last outcome, which may be gone; "": none yet */
 };
 
-static void describe(const struct command *c, struct tidings_resource *about)
+static void command_describe(const struct command *c, struct tidings_resource *about)
 {
     const struct command_settings *s = &c->settings;
     const char *slash = memrchr(c->uri.ptr, '/', c->uri.len);
@@ -49,14 +49,14 @@ static void describe(const struct command *c, struct tidings_resource *about)
 
 /* ---- on the actor ---------------------------------------------------------------------------- */
 
-static void answer(struct command *c, struct tidings_read *read)
+static void command_answer(struct command *c, struct tidings_read *read)
 {
     struct tidings_error err = c->run.err;
     int rc = c->run.code;
     if (rc == 0) {
         struct tidings_resource about;
         struct tidings_str output = buf_str(&c->run.output);
-        describe(c, &about);
+        command_describe(c, &about);
         about.etag = tidings_strn(c->etag, ETAG_SIZE - 1);
         rc = str_is_utf8(output) ? tidings_read_text(read, &about, output, &err)
                                  : tidings_read_blob(read, &about, output, &err);
@@ -71,7 +71,7 @@ static void forget_reader(struct command *c, struct actor_job *e)
     mem_free(e);
 }
 
-static void announce(struct command *c)
+static void command_announce(struct command *c)
 {
     struct tidings_change change = {.uri = c->uri};
     if (c->run.code == 0) {
@@ -82,7 +82,7 @@ static void announce(struct command *c)
     (void)tidings_provider_changed(c->provider, &change, NULL);
 }
 
-static void on_done(struct command_run *run, void *user)
+static void command_on_done(struct command_run *run, void *user)
 {
     struct command *c = user;
     char etag[ETAG_SIZE];
@@ -92,11 +92,11 @@ static void on_done(struct command_run *run, void *user)
     memcpy(c->etag, etag, ETAG_SIZE);
     loop_timer_stop(c->gone);
     if (differs && c->watchers > 0) {
-        announce(c);
+        command_announce(c);
     }
     list_each (it, next, &c->readers) {
         struct actor_job *e = list_entry(it, struct actor_job, link);
-        answer(c, e->read);
+        command_answer(c, e->read);
         forget_reader(c, e);
     }
     if (c->watchers > 0 && c->settings.interval_ms > 0) {
@@ -104,7 +104,7 @@ static void on_done(struct command_run *run, void *user)
     }
 }
 
-static void start(struct command *c)
+static void command_start(struct command *c)
 {
     loop_timer_stop(c->refresh);
     loop_timer_start(c->gone, GONE_MS, GONE_MS);
@@ -117,7 +117,7 @@ static void on_refresh(struct loop_timer *timer, void *user)
     (void)timer;
     struct command *c = user;
     if (!c->run.running) {
-        start(c);
+        command_start(c);
     }
 }
 
@@ -144,10 +144,10 @@ static void on_gone(struct loop_timer *timer, void *user)
     check_wanted(c);
 }
 
-static void do_read(struct command *c, struct actor_job *e)
+static void command_do_read(struct command *c, struct actor_job *e)
 {
     if (c->watchers > 0 && c->settings.interval_ms > 0 && c->has_outcome) {
-        answer(c, e->read);
+        command_answer(c, e->read);
         mem_free(e);
         return;
     }
@@ -162,7 +162,7 @@ static void do_read(struct command *c, struct actor_job *e)
     list_append(&c->readers, &e->link);
     c->reader_count++;
     if (!c->run.running) {
-        start(c);
+        command_start(c);
     }
 }
 
@@ -173,7 +173,7 @@ static void do_watch(struct command *c, struct tidings_watch *watch)
     /* What later runs are compared with; after the answer, so that a difference from what was read
      * before is told. */
     if (c->watchers == 1 && !c->run.running && c->settings.interval_ms > 0) {
-        start(c);
+        command_start(c);
     }
 }
 
@@ -185,12 +185,12 @@ static void do_unwatch(struct command *c)
     }
 }
 
-static void deliver(struct letter *letter, void *owner)
+static void command_deliver(struct letter *letter, void *owner)
 {
     struct command *c = owner;
     struct actor_job *e = list_entry(letter, struct actor_job, letter);
     if (e->read) {
-        do_read(c, e);
+        command_do_read(c, e);
         return;
     }
     if (e->watch) {
@@ -203,15 +203,16 @@ static void deliver(struct letter *letter, void *owner)
 
 /* ---- the operations -------------------------------------------------------------------------- */
 
-static bool is_ours(const struct command *c, struct tidings_str uri)
+static bool command_is_ours(const struct command *c, struct tidings_str uri)
 {
     return str_eq(uri, c->uri) || str_eq(uri, tidings_provider_prefix(c->provider));
 }
 
-static bool send_job(struct command *c, struct tidings_read *read, struct tidings_watch *watch)
+static bool command_send_job(struct command *c, struct tidings_read *read,
+                             struct tidings_watch *watch)
 {
     const struct actor_job e = {.read = read, .watch = watch};
-    return actor_job_send(c->actor.mailbox, &e, deliver);
+    return actor_job_send(c->actor.mailbox, &e, command_deliver);
 }
 
 static void command_read(struct tidings_provider *p, struct tidings_read *read,
@@ -220,7 +221,7 @@ static void command_read(struct tidings_provider *p, struct tidings_read *read,
     struct command *c = tidings_provider_state(p);
     if (!str_eq(uri, c->uri)) {
         tidings_read_done(read, TIDINGS_E_NOTFOUND, NULL);
-    } else if (!send_job(c, read, NULL)) {
+    } else if (!command_send_job(c, read, NULL)) {
         tidings_read_done(read, TIDINGS_E_NOMEM, NULL);
     }
 }
@@ -229,9 +230,9 @@ static void command_watch(struct tidings_provider *p, struct tidings_watch *watc
                           struct tidings_str uri)
 {
     struct command *c = tidings_provider_state(p);
-    if (!is_ours(c, uri)) {
+    if (!command_is_ours(c, uri)) {
         tidings_watch_done(watch, 0, NULL); /* below it there is nothing that could change */
-    } else if (!send_job(c, NULL, watch)) {
+    } else if (!command_send_job(c, NULL, watch)) {
         tidings_watch_done(watch, TIDINGS_E_NOMEM, NULL);
     }
 }
@@ -239,8 +240,9 @@ static void command_watch(struct tidings_provider *p, struct tidings_watch *watc
 static void command_unwatch(struct tidings_provider *p, struct tidings_str uri)
 {
     struct command *c = tidings_provider_state(p);
-    if (is_ours(c, uri)) {
-        (void)send_job(c, NULL, NULL); /* else it is run on: costs something, loses nothing */
+    if (command_is_ours(c, uri)) {
+        (void)command_send_job(c, NULL,
+                               NULL); /* else it is run on: costs something, loses nothing */
     }
 }
 
@@ -250,7 +252,7 @@ static void command_list(struct tidings_provider *p, struct tidings_list *list)
     struct tidings_resource about;
     struct tidings_error err = {0};
     int rc = 0;
-    describe(c, &about);
+    command_describe(c, &about);
     if (str_cmp(c->uri, tidings_list_after(list)) > 0) {
         rc = tidings_list_add(list, &about, &err);
     }
@@ -266,7 +268,7 @@ static void command_stat(struct tidings_provider *p, struct tidings_stat *stat,
         tidings_stat_done(stat, TIDINGS_E_NOTFOUND, NULL, NULL);
         return;
     }
-    describe(c, &about);
+    command_describe(c, &about);
     tidings_stat_done(stat, 0, &about, NULL);
 }
 
@@ -280,7 +282,7 @@ static int open_actor(struct command *c, struct tidings_error *err)
     }
     c->refresh = loop_timer_open(c->actor.loop, on_refresh, c);
     c->gone = loop_timer_open(c->actor.loop, on_gone, c);
-    rc = command_run_init(&c->run, c->actor.loop, &c->settings, on_done, c);
+    rc = command_run_init(&c->run, c->actor.loop, &c->settings, command_on_done, c);
     if (rc < 0 || !c->refresh || !c->gone) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }

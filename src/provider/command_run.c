@@ -22,7 +22,8 @@
 /* ---- what it writes -------------------------------------------------------------------------- */
 
 /* The first failure is the one that counts. */
-static void fail(struct command_run *r, int code, const char *verb, const struct buf *what)
+static void command_run_fail(struct command_run *r, int code, const char *verb,
+                             const struct buf *what)
 {
     if (r->code == 0) {
         r->code = tidings_fail(&r->err, code, "'%.64s' %s %s", r->settings->argv[0], verb,
@@ -31,12 +32,12 @@ static void fail(struct command_run *r, int code, const char *verb, const struct
     spawn_kill(&r->child);
 }
 
-static void fail_size(struct command_run *r)
+static void command_run_fail_size(struct command_run *r)
 {
     struct buf size;
     buf_init(&size, 32);
     units_put_size(&size, r->settings->max_output);
-    fail(r, TIDINGS_E_LIMIT, "wrote more than", &size);
+    command_run_fail(r, TIDINGS_E_LIMIT, "wrote more than", &size);
     buf_deinit(&size);
 }
 
@@ -47,7 +48,7 @@ static bool take_output(struct command_run *r)
         buf_clear(&r->output); /* it has failed: what else it writes is of no use */
     }
     if (buf_reserve(&r->output, READ_CHUNK) < 0) { /* out of memory: there is room in its limit */
-        fail_size(r);
+        command_run_fail_size(r);
         return false;
     }
     ssize_t n = read(r->child.out, r->output.ptr + r->output.len, READ_CHUNK - 1);
@@ -56,7 +57,7 @@ static bool take_output(struct command_run *r)
         r->output.ptr[r->output.len] = '\0';
     }
     if (r->output.len > r->settings->max_output) {
-        fail_size(r);
+        command_run_fail_size(r);
     }
     if (n == 0) {
         loop_poll_close(r->out_poll);
@@ -118,7 +119,7 @@ static void line_of_tail(struct command_run *r, char out[COMMAND_TAIL + 1])
     }
 }
 
-static void judge(struct command_run *r, enum spawn_ending how, int value)
+static void command_run_judge(struct command_run *r, enum spawn_ending how, int value)
 {
     char tail[COMMAND_TAIL + 1];
     if (r->code < 0 || (how == SPAWN_EXITED && value == 0)) {
@@ -158,19 +159,19 @@ static void on_exit_event(struct loop_poll *poll, int events, void *user)
     if (!spawn_reap(&r->child, &how, &value)) {
         return; /* not yet after all; the descriptor will say so again */
     }
-    judge(r, how, value);
+    command_run_judge(r, how, value);
     close_all(r);
     r->done(r, r->user);
 }
 
-static void on_deadline(struct loop_timer *timer, void *user)
+static void command_run_on_deadline(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct command_run *r = user;
     struct buf time;
     buf_init(&time, 32);
     units_put_duration(&time, r->settings->timeout_ms);
-    fail(r, TIDINGS_E_TIMEOUT, "took longer than", &time);
+    command_run_fail(r, TIDINGS_E_TIMEOUT, "took longer than", &time);
     buf_deinit(&time);
 }
 
@@ -196,7 +197,7 @@ static int run_here(struct command_run *r)
 }
 
 /* By the helper, when this process is confined and cannot. */
-static int begin(struct command_run *r)
+static int command_run_begin(struct command_run *r)
 {
     const struct command_settings *s = r->settings;
     int rc = helper_is_there() ? helper_run(s->id, &r->child, &r->err) : run_here(r);
@@ -219,7 +220,7 @@ void command_run_start(struct command_run *r)
     r->code = 0;
     r->err = (struct tidings_error){0};
     buf_clear(&r->output);
-    int rc = begin(r);
+    int rc = command_run_begin(r);
     if (rc < 0) {
         r->code = rc;
         close_all(r);
@@ -242,7 +243,7 @@ int command_run_init(struct command_run *r, struct loop *loop,
 {
     *r = (struct command_run){.settings = settings, .loop = loop, .done = done, .user = user};
     buf_init(&r->output, settings->max_output + (size_t)2 * READ_CHUNK);
-    r->deadline = loop_timer_open(loop, on_deadline, r);
+    r->deadline = loop_timer_open(loop, command_run_on_deadline, r);
     return r->deadline ? 0 : TIDINGS_E_NOMEM;
 }
 

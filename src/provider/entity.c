@@ -11,7 +11,7 @@
 
 /* ---- to the keeper and back ------------------------------------------------------------------ */
 
-static void finish(struct entity_job *r, int code, const struct tidings_error *err)
+static void entity_finish(struct entity_job *r, int code, const struct tidings_error *err)
 {
     if (code < 0) {
         entity_explain(r);
@@ -27,7 +27,7 @@ static void finish(struct entity_job *r, int code, const struct tidings_error *e
     }
 }
 
-static int run(struct keeper_job *job, struct entities *entities)
+static int entity_run(struct keeper_job *job, struct entities *entities)
 {
     struct entity_job *r = list_entry(job, struct entity_job, job);
     return r->is_patch ? entity_patch(r, entities, &job->err)
@@ -40,7 +40,7 @@ static int run(struct keeper_job *job, struct entities *entities)
 static void done(struct keeper_job *job, int code)
 {
     struct entity_job *r = list_entry(job, struct entity_job, job);
-    finish(r, code < 0 ? code : 0, &job->err);
+    entity_finish(r, code < 0 ? code : 0, &job->err);
     arena_deinit(&r->arena);
     mem_free(r);
 }
@@ -53,18 +53,18 @@ static void submit(const struct entity_job *asked)
     struct entity_job *r = mem_zalloc(sizeof(*r));
     if (!r) {
         struct entity_job copy = *asked;
-        finish(&copy, tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory"), &err);
+        entity_finish(&copy, tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory"), &err);
         return;
     }
     *r = *asked;
-    r->job.run = run;
+    r->job.run = entity_run;
     r->job.done = done;
     list_init(&r->job.letter.link);
     arena_init(&r->arena, ENTITY_ARENA_MAX);
     int rc = r->complete || r->text.len == 0 ? 0 : entity_uri_parse(r->text, &r->uri, &err);
     if (rc < 0) {
         r->reason = r->uri.kind > ENTITY_URI_PATCH ? "invalidTimestamp" : "invalidUri";
-        finish(r, rc, &err);
+        entity_finish(r, rc, &err);
         arena_deinit(&r->arena);
         mem_free(r);
         return;

@@ -33,7 +33,7 @@ static bool count_type(void *user, const struct entity_type_row *row)
     return true;
 }
 
-static bool take_type(void *user, const struct entity_type_row *row)
+static bool entity_list_take_type(void *user, const struct entity_type_row *row)
 {
     struct listed_types *p = user;
     struct buf text;
@@ -65,7 +65,7 @@ static int find_types(struct entity_job *r, struct entities *e, struct listed_ty
     p->at = arena_alloc(&r->arena, (p->count + 1) * sizeof(*p->at));
     p->count = 0;
     if (p->at) {
-        entities_each_type(e, take_type, p);
+        entities_each_type(e, entity_list_take_type, p);
         p->at[p->count++] = (struct listed_type){.uri = TYPES_URI};
         qsort(p->at, p->count, sizeof(*p->at), by_uri);
     }
@@ -270,7 +270,7 @@ struct completing {
     int rc;
 };
 
-static bool offer(struct completing *c, struct tidings_str text)
+static bool entity_list_offer(struct completing *c, struct tidings_str text)
 {
     if (str_starts(text, c->value)) {
         c->rc = tidings_complete_add(c->complete, text);
@@ -280,7 +280,7 @@ static bool offer(struct completing *c, struct tidings_str text)
 
 /* May whoever asks know of what has such URIs? A template may ask for values where it may see what
  * they would stand for, and not what they are. */
-static bool may_know(const struct completing *c, const struct entity_uri *uri)
+static bool entity_list_may_know(const struct completing *c, const struct entity_uri *uri)
 {
     struct buf text;
     buf_init(&text, ENTITY_URI_MAX);
@@ -293,33 +293,34 @@ static bool may_know(const struct completing *c, const struct entity_uri *uri)
 
 static bool may_know_version(const struct completing *c, const struct entity_version *v)
 {
-    return may_know(c, &(struct entity_uri){.kind = ENTITY_URI_CURRENT,
-                                            .type = v->type,
-                                            .version = v->type_version,
-                                            .id = v->id});
+    return entity_list_may_know(c, &(struct entity_uri){.kind = ENTITY_URI_CURRENT,
+                                                        .type = v->type,
+                                                        .version = v->type_version,
+                                                        .id = v->id});
 }
 
 static bool offer_type(void *user, const struct entity_type_row *row)
 {
     struct completing *c = user;
-    if (!may_know(c, &(struct entity_uri){
-                         .kind = ENTITY_URI_TYPE, .type = row->name, .version = row->version})) {
+    if (!entity_list_may_know(c, &(struct entity_uri){.kind = ENTITY_URI_TYPE,
+                                                      .type = row->name,
+                                                      .version = row->version})) {
         return true;
     }
     if (c->versions) {
         bool is = c->type.len == 0 || str_eq(c->type, row->name);
-        return is ? offer(c, row->version) : true;
+        return is ? entity_list_offer(c, row->version) : true;
     }
     bool again = str_eq(c->last, row->name);
     c->last = row->name;
-    return again ? true : offer(c, row->name);
+    return again ? true : entity_list_offer(c, row->name);
 }
 
 /* Texts come by bytes: behind the last that begins so there is nothing more. */
 static bool offer_next(struct completing *c, struct tidings_str text)
 {
     bool beyond = str_cmp(text, c->value) > 0 && !str_starts(text, c->value);
-    return beyond ? false : offer(c, text);
+    return beyond ? false : entity_list_offer(c, text);
 }
 
 static bool offer_id(void *user, const struct entity_version *v)

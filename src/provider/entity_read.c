@@ -57,8 +57,8 @@ static void entity_put_type(struct jw *w, const struct entity_type_row *row)
 
 /* May whoever asks know of the entity as something of that type? Of the one that its URI names this
  * was asked before. What it may not know of is answered like what is not there. */
-static bool may_know(const struct entity_job *r, struct tidings_str type,
-                     struct tidings_str version)
+static bool entity_read_may_know(const struct entity_job *r, struct tidings_str type,
+                                 struct tidings_str version)
 {
     if (str_eq(r->uri.type, type) && str_eq(r->uri.version, version)) {
         return true;
@@ -74,7 +74,7 @@ static bool may_know(const struct entity_job *r, struct tidings_str type,
     return may;
 }
 
-static int not_found(struct entity_job *r, struct tidings_error *err)
+static int entity_read_not_found(struct entity_job *r, struct tidings_error *err)
 {
     r->reason = "unknownEntity";
     return tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'", STR_ARG(r->uri.id));
@@ -84,8 +84,8 @@ static int check_type(struct entity_job *r, const struct entity_version *v,
                       struct tidings_error *err)
 {
     const struct entity_uri *uri = &r->uri;
-    if (!may_know(r, v->type, v->type_version)) {
-        return not_found(r, err);
+    if (!entity_read_may_know(r, v->type, v->type_version)) {
+        return entity_read_not_found(r, err);
     }
     r->stored = *v;
     if (!str_eq(uri->type, v->type) || !str_eq(uri->version, v->type_version)) {
@@ -152,19 +152,19 @@ int entity_look_up(struct entity_job *r, struct entities *e, int64_t at, struct 
                    struct tidings_error *err)
 {
     int rc = entities_find(e, r->uri.id, at, &r->arena, ret, err);
-    bool is_there = rc == 1 && may_know(r, ret->type, ret->type_version);
+    bool is_there = rc == 1 && entity_read_may_know(r, ret->type, ret->type_version);
     if (rc >= 0 && !is_there && at != TIMELINE_FOREVER) {
         rc = entities_find(e, r->uri.id, TIMELINE_FOREVER, &r->arena, ret, err);
-        bool is_known = rc == 1 && may_know(r, ret->type, ret->type_version);
+        bool is_known = rc == 1 && entity_read_may_know(r, ret->type, ret->type_version);
         rc = is_known ? too_early(r, at, err) : rc;
     }
     if (rc == TIDINGS_E_INTERNAL) {
         r->reason = "damaged";
-        is_there = may_know(r, ret->type, ret->type_version);
+        is_there = entity_read_may_know(r, ret->type, ret->type_version);
         rc = is_there ? rc : 0;
     }
     if (rc >= 0 && !is_there) {
-        rc = not_found(r, err);
+        rc = entity_read_not_found(r, err);
     }
     return rc < 0 ? rc : entity_check(r, ret, err);
 }
@@ -172,7 +172,7 @@ int entity_look_up(struct entity_job *r, struct entities *e, int64_t at, struct 
 /* Of what entities_patch_from found: is there a version to begin at that this one may know of? */
 static bool has_base(const struct entity_job *r, int found, const struct entity_patch *p)
 {
-    return found == 1 && may_know(r, p->type, p->type_version);
+    return found == 1 && entity_read_may_know(r, p->type, p->type_version);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -204,7 +204,7 @@ static int write_patch(struct entity_job *r, struct entities *e, struct jw *w,
         return rc;
     }
     if (p.version.id.len == 0) {
-        return not_found(r, err);
+        return entity_read_not_found(r, err);
     }
     int bad = entity_check(r, &p.version, err);
     if (bad < 0) {
@@ -241,8 +241,8 @@ static int write_value(struct entity_job *r, struct entities *e, struct jw *w,
 
 /* Of what is made from `v` and the URI. A past version is another text once it has an end, and
  * stays the same from then on. */
-static int describe(struct entity_job *r, const struct entity_version *v,
-                    struct tidings_resource *about, struct tidings_error *err)
+static int entity_read_describe(struct entity_job *r, const struct entity_version *v,
+                                struct tidings_resource *about, struct tidings_error *err)
 {
     char from[TIMELINE_TEXT], to[TIMELINE_TEXT];
     struct buf etag;
@@ -282,7 +282,7 @@ static int write_content(struct entity_job *r, struct entities *e, struct buf *o
         rc = write_value(r, e, &w, &v, err);
     }
     jw_end_object(&w);
-    return rc == 0 ? describe(r, &v, about, err) : rc;
+    return rc == 0 ? entity_read_describe(r, &v, about, err) : rc;
 }
 
 int entity_read(struct entity_job *r, struct entities *e, struct tidings_error *err)
@@ -318,7 +318,7 @@ static int write_since(struct entity_job *r, struct entities *e, int64_t baselin
     char text[TIMELINE_TEXT];
     int rc = entities_patch_from(e, r->uri.id, baseline, &r->arena, &p, err);
     if (rc < 0 || p.version.id.len == 0) {
-        return rc < 0 ? rc : not_found(r, err);
+        return rc < 0 ? rc : entity_read_not_found(r, err);
     }
     int bad = check_type(r, &p.version, err);
     if (bad < 0) {
@@ -426,7 +426,7 @@ static void put_parents(struct jw *w, struct tidings_str now, struct tidings_str
     }
 }
 
-static void put_metadata(struct buf *out, const struct entity_done *done)
+static void entity_read_put_metadata(struct buf *out, const struct entity_done *done)
 {
     const struct entity_version *v = &done->version;
     char from[TIMELINE_TEXT];
@@ -453,7 +453,7 @@ bool entity_describe_change(const struct entity_done *done, struct tidings_str o
     buf_init(&from, ENTITY_URI_MAX);
     buf_init(&metadata, ANNOUNCED_MAX);
     (void)entity_uri_build(&uri, &text);
-    put_metadata(&metadata, done);
+    entity_read_put_metadata(&metadata, done);
     struct tidings_change change = {
         .uri = buf_str(&text),
         .kind = v->deleted      ? TIDINGS_CHANGE_DELETED
@@ -486,7 +486,7 @@ struct telling {
     uint64_t position;
 };
 
-static void tell(void *user, const struct tidings_change *change)
+static void entity_read_tell(void *user, const struct tidings_change *change)
 {
     const struct telling *t = user;
     if (!keeper_tell(entity_keeper(t->provider), change, t->position)) {
@@ -498,7 +498,7 @@ void entity_announce(struct tidings_provider *p, const struct entity_done *done,
                      struct tidings_str origin)
 {
     struct telling t = {.provider = p, .position = done->position};
-    if (done->changed && !entity_describe_change(done, origin, tell, &t)) {
+    if (done->changed && !entity_describe_change(done, origin, entity_read_tell, &t)) {
         (void)keeper_tell(entity_keeper(p), NULL, 0); /* it is committed: everybody looks again */
     }
 }
@@ -507,5 +507,5 @@ void entity_announce_types(struct tidings_provider *p, uint64_t position, struct
 {
     struct telling t = {.provider = p, .position = position};
     struct tidings_change change = {.uri = STR(ENTITY_URI_PREFIX "types"), .origin = origin};
-    tell(&t, &change);
+    entity_read_tell(&t, &change);
 }

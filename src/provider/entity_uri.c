@@ -9,7 +9,7 @@
 
 #define SHOWN_MAX 64
 
-static int shown(struct tidings_str s)
+static int entity_uri_shown(struct tidings_str s)
 {
     return s.len < SHOWN_MAX ? (int)s.len : SHOWN_MAX;
 }
@@ -23,7 +23,7 @@ static int parse_type(struct tidings_str text, struct entity_uri *ret, struct ti
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'%.*s' is no type of entities; write {type}@{version}, in letters, "
                             "digits, '-', '_' and, in the version, '.'",
-                            shown(text), text.ptr);
+                            entity_uri_shown(text), text.ptr);
     }
     ret->kind = ENTITY_URI_TYPE;
     return 0;
@@ -44,7 +44,7 @@ static int parse_suffix(struct tidings_str text, struct entity_uri *ret, struct 
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'%.*s' may not follow an entity; accepted: patch, patch/{baseline}, "
                             "at/{timestamp}",
-                            shown(text), text.ptr);
+                            entity_uri_shown(text), text.ptr);
     }
     ret->kind = is_patch ? ENTITY_URI_PATCH_FROM : ENTITY_URI_AT;
     return timeline_parse(time, &ret->time, err);
@@ -71,7 +71,7 @@ static int parse_path(struct tidings_str path, struct entity_uri *ret, struct ti
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'%.*s' is no id of an entity; ids are letters, digits, '.', '-' and "
                             "'_', at most %u",
-                            shown(ret->id), ret->id.ptr, ENTITY_ID_MAX);
+                            entity_uri_shown(ret->id), ret->id.ptr, ENTITY_ID_MAX);
     }
     ret->kind = ENTITY_URI_CURRENT;
     return more ? parse_suffix(rest, ret, err) : 0;
@@ -90,12 +90,13 @@ static int parse_query(struct tidings_str query, struct entity_uri *ret, struct 
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'?%.*s' is not accepted; only ?parent={id} is, behind %s and "
                             "%s{type}@{version}/",
-                            shown(query), query.ptr, ENTITY_URI_PREFIX, ENTITY_URI_PREFIX);
+                            entity_uri_shown(query), query.ptr, ENTITY_URI_PREFIX,
+                            ENTITY_URI_PREFIX);
     }
     return entity_id_is_valid(ret->parent)
                ? 0
                : tidings_fail(err, TIDINGS_E_INVALID, "'%.*s' is no id of a parent",
-                              shown(ret->parent), ret->parent.ptr);
+                              entity_uri_shown(ret->parent), ret->parent.ptr);
 }
 
 int entity_uri_parse(struct tidings_str uri, struct entity_uri *ret, struct tidings_error *err)

@@ -51,8 +51,8 @@ static int64_t *setting(struct file_settings *s, const struct number_key *row)
     return (int64_t *)(void *)((char *)s + row->offset);
 }
 
-static int take_number(struct file_settings *s, const struct number_key *row,
-                       const struct json *value, struct tidings_error *err)
+static int file_take_number(struct file_settings *s, const struct number_key *row,
+                            const struct json *value, struct tidings_error *err)
 {
     int64_t n = jv_int(value);
     if (!jv_is(value, JV_INT) || n < row->min || n > row->max) {
@@ -63,8 +63,8 @@ static int take_number(struct file_settings *s, const struct number_key *row,
     return 0;
 }
 
-static int take_excludes(struct file_root *root, const struct json *value,
-                         struct tidings_error *err)
+static int file_take_excludes(struct file_root *root, const struct json *value,
+                              struct tidings_error *err)
 {
     size_t count = jv_count(value);
     if (!jv_is(value, JV_ARRAY) || count > MAX_EXCLUDES) {
@@ -103,19 +103,19 @@ static int take_root(struct file_root *root, const struct json *value, struct ti
     return file_root_settle(root, text, err);
 }
 
-static int take_member(struct file_provider *f, struct tidings_str key, struct json *value,
-                       struct tidings_error *err)
+static int file_take_member(struct file_provider *f, struct tidings_str key, struct json *value,
+                            struct tidings_error *err)
 {
     for (size_t i = 0; i < NUMBER_KEYS; i++) {
         if (str_eq(key, tidings_str(number_keys[i].key))) {
-            return take_number(&f->settings, &number_keys[i], value, err);
+            return file_take_number(&f->settings, &number_keys[i], value, err);
         }
     }
     if (str_eq(key, STR("root"))) {
         return take_root(&f->root, value, err);
     }
     if (str_eq(key, STR("exclude"))) {
-        return take_excludes(&f->root, value, err);
+        return file_take_excludes(&f->root, value, err);
     }
     if (str_eq(key, STR("excludeDefaults"))) {
         if (!jv_is(value, JV_TRUE) && !jv_is(value, JV_FALSE)) {
@@ -150,7 +150,7 @@ static int take_config(struct file_provider *f, struct tidings_str config,
     struct json *value;
     void *position = NULL;
     while (rc == 0 && (position = jv_next(doc, position, &key, &value))) {
-        rc = take_member(f, key, value, err);
+        rc = file_take_member(f, key, value, err);
     }
     jv_unref(doc);
     if (rc == 0 && f->root.fd < 0) {
@@ -161,7 +161,7 @@ static int take_config(struct file_provider *f, struct tidings_str config,
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-static int take_prefix(struct file_root *root, struct tidings_str prefix)
+static int file_take_prefix(struct file_root *root, struct tidings_str prefix)
 {
     struct buf text;
     buf_init(&text, prefix.len + 1);
@@ -197,7 +197,7 @@ static int provider_file_open(struct tidings_provider *p, struct tidings_str con
         return error_errno(err, -rc, "open root");
     }
     f->mime = mime_load(MIME_GLOBS_PATH);
-    if (!f->mime || take_prefix(&f->root, tidings_provider_prefix(p)) < 0) {
+    if (!f->mime || file_take_prefix(&f->root, tidings_provider_prefix(p)) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     f->pool = pool_create(POOL_THREADS, POOL_MAX_WAITING, err);
@@ -275,7 +275,7 @@ int file_resolve(const struct file_provider *f, struct tidings_str uri, struct b
 }
 
 /* What follows the last '/' of `uri`, not counting one at its end. */
-static struct tidings_str last_segment(struct tidings_str uri)
+static struct tidings_str file_last_segment(struct tidings_str uri)
 {
     if (uri.len > 1 && uri.ptr[uri.len - 1] == '/') {
         uri.len--;
@@ -292,7 +292,7 @@ bool file_describe(const struct file_provider *f, struct tidings_str uri, struct
     tidings_resource_init(row);
     file_etag(&look->st, etag);
     row->uri = uri;
-    row->name = name.len > 0 && str_is_utf8(name) ? name : last_segment(uri);
+    row->name = name.len > 0 && str_is_utf8(name) ? name : file_last_segment(uri);
     row->etag = tidings_str(etag);
     row->modified_ms = file_modified_ms(&look->st);
     if (file_kind(look) == FILE_DIRECTORY) {
@@ -309,7 +309,7 @@ bool file_describe(const struct file_provider *f, struct tidings_str uri, struct
     return is_known;
 }
 
-static bool may_show(const void *stat, struct tidings_str uri)
+static bool file_may_show(const void *stat, struct tidings_str uri)
 {
     return tidings_stat_shows(stat, uri);
 }
@@ -326,7 +326,7 @@ static void provider_file_stat(struct tidings_provider *p, struct tidings_stat *
     buf_init(&path, FILE_MAX_PATH);
     buf_init(&spelled, f->root.prefix_len + FILE_MAX_ENCODED);
     file_root_follow(&f->root);
-    const struct file_judge judge = {may_show, stat};
+    const struct file_judge judge = {file_may_show, stat};
     int rc = file_resolve(f, uri, &path, &look, &judge, &err);
     if (rc == 0) {
         struct tidings_str name = buf_str(&path);

@@ -28,7 +28,8 @@ struct complete_job {
     int rc;
 };
 
-static void finish(struct complete_job *job, int code, const struct tidings_error *err)
+static void file_complete_finish(struct complete_job *job, int code,
+                                 const struct tidings_error *err)
 {
     struct tidings_complete *complete = job->complete;
     buf_deinit(&job->path);
@@ -59,7 +60,7 @@ static void show(struct buf *value, struct tidings_str name, struct tidings_str 
     }
 }
 
-static bool suggest(void *user, struct tidings_str name, struct tidings_str segment)
+static bool file_complete_suggest(void *user, struct tidings_str name, struct tidings_str segment)
 {
     struct complete_job *job = user;
     if (!str_starts(name, buf_str(&job->stem))) {
@@ -72,7 +73,7 @@ static bool suggest(void *user, struct tidings_str name, struct tidings_str segm
     return job->rc > 0;
 }
 
-static bool may_show(const void *complete, struct tidings_str uri)
+static bool file_complete_may_show(const void *complete, struct tidings_str uri)
 {
     return tidings_complete_shows(complete, uri);
 }
@@ -80,13 +81,13 @@ static bool may_show(const void *complete, struct tidings_str uri)
 static void run_pooled(void *memory)
 {
     struct complete_job *job = memory;
-    const struct file_judge judge = {may_show, job->complete};
+    const struct file_judge judge = {file_complete_may_show, job->complete};
     job->rc = 1;
-    int rc = file_each_name(job->f, buf_str(&job->path), &judge, suggest, job, NULL);
+    int rc = file_each_name(job->f, buf_str(&job->path), &judge, file_complete_suggest, job, NULL);
     if (rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_BUSY) {
         job->rc = rc;
     } /* otherwise what is no directory, or cannot be read, has nothing to suggest */
-    finish(job, job->rc < 0 ? job->rc : 0, NULL);
+    file_complete_finish(job, job->rc < 0 ? job->rc : 0, NULL);
 }
 
 /* The segments of the directory, each shown like the names in it. */
@@ -111,7 +112,7 @@ static void show_directory(struct complete_job *job)
 
 /* Split what was typed into a directory and the beginning of a name. 0, or 1 when no such directory
  * can be. */
-static int split(struct complete_job *job, struct tidings_str typed)
+static int file_complete_split(struct complete_job *job, struct tidings_str typed)
 {
     char *text = mem_alloc(typed.len + 1);
     if (!text) {
@@ -167,7 +168,7 @@ void provider_file_complete(struct tidings_provider *p, struct tidings_complete 
     buf_init(&job->stem, FILE_MAX_PATH);
     buf_init(&job->value, FILE_MAX_ENCODED);
     file_root_follow(&f->root);
-    int rc = split(job, tidings_complete_value(complete));
+    int rc = file_complete_split(job, tidings_complete_value(complete));
     if (rc == 0) {
         rc = pool_submit(f->pool, run_pooled, job);
         if (rc == 0) {
@@ -175,5 +176,5 @@ void provider_file_complete(struct tidings_provider *p, struct tidings_complete 
         }
         tidings_fail(&err, rc, "too many requests are waiting; try again later");
     }
-    finish(job, rc < 0 ? rc : 0, &err);
+    file_complete_finish(job, rc < 0 ? rc : 0, &err);
 }

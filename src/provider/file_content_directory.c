@@ -78,14 +78,14 @@ static void directory_deinit(struct directory *d)
     buf_deinit(&d->children);
 }
 
-static bool may_show(const void *read, struct tidings_str uri)
+static bool file_directory_may_show(const void *read, struct tidings_str uri)
 {
     return tidings_read_shows(read, uri);
 }
 
 static int read_names(struct directory *d, struct tidings_error *err)
 {
-    const struct file_judge judge = {may_show, d->read};
+    const struct file_judge judge = {file_directory_may_show, d->read};
     int rc = file_each_name(d->f, d->path, &judge, add_name, d, err);
     if (rc == 0 && d->text.failed) {
         rc = tidings_fail(err, d->text.failed, "too many names");
@@ -154,7 +154,8 @@ static int give_file(struct directory *d, struct tidings_str path, struct tiding
 }
 
 /* A child that has gone, or is not for us, is left out. */
-static int give_child(struct directory *d, const char *record, struct tidings_error *err)
+static int file_directory_give_child(struct directory *d, const char *record,
+                                     struct tidings_error *err)
 {
     struct file_look look;
     struct buf path, uri, target;
@@ -210,7 +211,7 @@ void file_read_directory(const struct file_provider *f, struct tidings_read *rea
     const char *record = d.children.ptr;
     for (size_t i = 0; rc == 0 && i < d.child_count && !d.children.failed; i++) {
         rc = tidings_read_cancelled(read) ? tidings_fail(&err, TIDINGS_E_CANCELLED, "cancelled")
-                                          : give_child(&d, record, &err);
+                                          : file_directory_give_child(&d, record, &err);
         record += strlen(record) + 1;
     }
     directory_deinit(&d);

@@ -46,14 +46,15 @@ struct walk {
     struct tidings_error err;
 };
 
-static bool may_show(const void *list, struct tidings_str uri)
+static bool file_list_may_show(const void *list, struct tidings_str uri)
 {
     return tidings_list_shows(list, uri);
 }
 
 /* Hand out the row of the entry that path and uri stand at. 1: go on, 0: not now (gone, or the page
  * is full), or a failure. */
-static int emit(struct walk *w, int dir, const struct file_names *n, const struct file_name *e)
+static int file_list_emit(struct walk *w, int dir, const struct file_names *n,
+                          const struct file_name *e)
 {
     struct file_look look;
     struct tidings_resource row;
@@ -69,7 +70,7 @@ static int emit(struct walk *w, int dir, const struct file_names *n, const struc
     if (w->led.len > 0 && w->target.len == 0) {
         file_target_below(&w->target, &w->led, tidings_strn(raw, e->raw_len));
     }
-    const struct file_judge judge = {may_show, w->list};
+    const struct file_judge judge = {file_list_may_show, w->list};
     if (!file_judge_allows(w->f, &judge, &w->target, e->is_directory)) {
         return 0;
     }
@@ -115,7 +116,7 @@ static int walk_entry(struct walk *w, int dir, const struct file_names *n,
     int rc = 1;
     if (!is_given) {
         after = STR_EMPTY;
-        rc = emit(w, dir, n, e);
+        rc = file_list_emit(w, dir, n, e);
     } else {
         after = str_skip(after, encoded.len);
     }
@@ -182,7 +183,7 @@ struct list_job {
 static int refuse_directory(struct walk *w, int negative_errno, struct tidings_str uri)
 {
     struct file_look look;
-    const struct file_judge judge = {may_show, w->list};
+    const struct file_judge judge = {file_list_may_show, w->list};
     if (file_is_short(negative_errno)) {
         return file_refuse(&w->err, negative_errno, uri);
     }
@@ -199,7 +200,7 @@ static int refuse_directory(struct walk *w, int negative_errno, struct tidings_s
 /* Open the directory that is asked for. */
 static int open_top(struct walk *w)
 {
-    const struct file_judge judge = {may_show, w->list};
+    const struct file_judge judge = {file_list_may_show, w->list};
     int dir =
         file_open_beneath(&w->f->root, w->f->root.fd, w->path.ptr, O_RDONLY | O_DIRECTORY, &w->led);
     if (dir >= 0 && !file_judge_allows(w->f, &judge, &w->led, true)) {
@@ -238,10 +239,10 @@ static int run_walk(struct walk *w, struct tidings_str uri)
     return rc;
 }
 
-static void submit(const struct list_job *now);
+static void file_list_submit(const struct list_job *now);
 
 /* On the pool, or with a budget. Takes what the job owns. */
-static void run_list(struct list_job *job, size_t budget)
+static void file_list_run(struct list_job *job, size_t budget)
 {
     struct walk w = {.f = job->f, .list = job->list, .budget = budget};
     w.after = job->after.len > 0 ? buf_str(&job->after) : tidings_list_after(job->list);
@@ -258,28 +259,28 @@ static void run_list(struct list_job *job, size_t budget)
     buf_deinit(&job->after);
     if (rc == 0 && w.rest.len > 0) {
         job->after = w.rest;
-        submit(job);
+        file_list_submit(job);
         return;
     }
     buf_deinit(&w.rest);
     tidings_list_done(job->list, rc < 0 ? rc : 0, &w.err);
 }
 
-static void run_pooled(void *memory)
+static void file_list_run_pooled(void *memory)
 {
     struct list_job job = *(struct list_job *)memory;
     mem_free(memory);
-    run_list(&job, SIZE_MAX);
+    file_list_run(&job, SIZE_MAX);
 }
 
 /* Takes what the job owns. */
-static void submit(const struct list_job *now)
+static void file_list_submit(const struct list_job *now)
 {
     struct list_job *job = mem_alloc(sizeof *job);
     int rc = TIDINGS_E_NOMEM;
     if (job) {
         *job = *now;
-        rc = pool_submit(now->f->pool, run_pooled, job);
+        rc = pool_submit(now->f->pool, file_list_run_pooled, job);
     }
     if (rc < 0) {
         struct tidings_error err = {0};
@@ -301,5 +302,5 @@ void provider_file_children(struct tidings_provider *p, struct tidings_list *lis
 {
     struct list_job job = {.f = tidings_provider_state(p), .list = list, .uri = uri};
     file_root_follow(&job.f->root);
-    run_list(&job, BUDGET);
+    file_list_run(&job, BUDGET);
 }

@@ -46,7 +46,7 @@ static bool is_before(const struct file_names *n, size_t a, size_t b)
                                 : str_cmp(file_name_encoded(n, x), file_name_encoded(n, y)) < 0;
 }
 
-static void sift_down(struct file_names *n, size_t at)
+static void file_names_sift_down(struct file_names *n, size_t at)
 {
     for (;;) {
         size_t child = 2 * at + 1;
@@ -73,7 +73,7 @@ bool file_names_pop(struct file_names *n, struct file_name *ret)
     }
     *ret = n->heap[0];
     n->heap[0] = n->heap[--n->count];
-    sift_down(n, 0);
+    file_names_sift_down(n, 0);
     return true;
 }
 
@@ -238,7 +238,7 @@ int file_names_read(struct file_names *n, const struct file_root *root, int dir,
         }
     }
     for (size_t i = n->count / 2; rc == 0 && i > 0; i--) {
-        sift_down(n, i - 1);
+        file_names_sift_down(n, i - 1);
     }
     return rc;
 }

@@ -52,7 +52,7 @@ static bool is_plain(struct tidings_str path)
     return true;
 }
 
-static int not_found(struct tidings_error *err, struct tidings_str uri)
+static int file_path_not_found(struct tidings_error *err, struct tidings_str uri)
 {
     return tidings_fail(err, TIDINGS_E_NOTFOUND, "no such file: '%.*s'", STR_ARG(uri));
 }
@@ -90,7 +90,7 @@ int file_path_from_uri(const struct file_root *root, struct tidings_str uri, str
 {
     struct tidings_str rest;
     if (!below_prefix(root, uri, &rest) || str_find(rest, '?') >= 0 || str_find(rest, '#') >= 0) {
-        return not_found(err, uri);
+        return file_path_not_found(err, uri);
     }
     *ret_slash = true;
     if (rest.len == 0) {
@@ -105,7 +105,7 @@ int file_path_from_uri(const struct file_root *root, struct tidings_str uri, str
     size_t mark = path->len;
     if (uri_decode(path, rest, NULL) < 0) {
         return path->failed ? tidings_fail(err, path->failed, "the path is too long")
-                            : not_found(err, uri);
+                            : file_path_not_found(err, uri);
     }
     struct tidings_str decoded = str_skip(buf_str(path), mark);
     int rc = check_spelling(rest, decoded, err);
@@ -113,7 +113,7 @@ int file_path_from_uri(const struct file_root *root, struct tidings_str uri, str
         return rc;
     }
     if (!is_plain(decoded) || file_is_excluded_below(root, decoded)) {
-        return not_found(err, uri);
+        return file_path_not_found(err, uri);
     }
     return 0;
 }
@@ -130,7 +130,7 @@ void file_path_to_uri(const struct file_root *root, struct tidings_str path, boo
     }
 }
 
-static struct tidings_str last_segment(struct tidings_str path)
+static struct tidings_str file_path_last_segment(struct tidings_str path)
 {
     const char *slash = path.len ? memrchr(path.ptr, '/', path.len) : NULL;
     return slash ? str_skip(path, (size_t)(slash - path.ptr) + 1) : path;
@@ -138,7 +138,7 @@ static struct tidings_str last_segment(struct tidings_str path)
 
 bool file_is_excluded(const struct file_root *root, struct tidings_str path)
 {
-    if (root->excludes_git && str_eq(last_segment(path), STR(".git"))) {
+    if (root->excludes_git && str_eq(file_path_last_segment(path), STR(".git"))) {
         return true;
     }
     for (size_t i = 0; i < root->exclude_count; i++) {

@@ -75,7 +75,7 @@ static int follow_link(struct walk *w, int fd, const struct stat *st)
     return text[0] == '/' ? step_to(w, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)) : 0;
 }
 
-static int step(struct walk *w, const char *name)
+static int file_root_step(struct walk *w, const char *name)
 {
     struct stat st;
     bool is_up = strcmp(name, "..") == 0;
@@ -109,7 +109,7 @@ int file_root_open(const struct file_root *root, file_step_fn fn, void *user)
         name[len > NAME_MAX ? 0 : len] = '\0';
         memmove(w.rest, w.rest + next, strlen(w.rest + next) + 1);
         if (rc == 0 && len > 0 && strcmp(name, ".") != 0) {
-            rc = step(&w, name);
+            rc = file_root_step(&w, name);
         }
     }
     if (rc == 0 && fstat(w.dir, &st) < 0) {

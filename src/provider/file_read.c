@@ -70,8 +70,9 @@ static int plan(const struct read_job *job, struct file_part *part, struct tidin
 }
 
 /* Hand over `got` bytes read from `part`; takes them. `asked` is the range without margins. */
-static int give(struct read_job *job, const struct file_part *part, const struct file_part *asked,
-                char *bytes, size_t got, struct tidings_error *err)
+static int file_read_give(struct read_job *job, const struct file_part *part,
+                          const struct file_part *asked, char *bytes, size_t got,
+                          struct tidings_error *err)
 {
     struct tidings_resource row;
     char etag[FILE_ETAG_SIZE];
@@ -91,7 +92,7 @@ static int give(struct read_job *job, const struct file_part *part, const struct
     return tidings_read_take(job->read, &row, bytes, got, err);
 }
 
-static int read_file(struct read_job *job, struct tidings_error *err)
+static int file_read_whole(struct read_job *job, struct tidings_error *err)
 {
     struct file_part asked = {.fd = job->fd, .size = job->look.st.st_size};
     int rc = plan(job, &asked, err);
@@ -112,10 +113,10 @@ static int read_file(struct read_job *job, struct tidings_error *err)
         tidings_free(bytes);
         return error_wrap(err, (int)got, "'%.*s'", STR_ARG(job->uri));
     }
-    return give(job, &part, &asked, bytes, (size_t)got, err);
+    return file_read_give(job, &part, &asked, bytes, (size_t)got, err);
 }
 
-static void run(struct read_job *job)
+static void file_read_run(struct read_job *job)
 {
     struct tidings_error err = {0};
     if (job->fd < 0) {
@@ -123,11 +124,11 @@ static void run(struct read_job *job)
         buf_deinit(&job->path);
         return;
     }
-    int rc = read_file(job, &err);
+    int rc = file_read_whole(job, &err);
     job_finish(job, rc, &err);
 }
 
-static void run_pooled(void *memory)
+static void file_read_run_pooled(void *memory)
 {
     struct read_job job = *(struct read_job *)memory;
     struct tidings_error err = {0};
@@ -137,7 +138,7 @@ static void run_pooled(void *memory)
         job.fd = file_open_looked(job.f, job.path.ptr, job.uri, &job.look, &judge, &err);
     }
     if (job.is_directory || job.fd >= 0) {
-        run(&job);
+        file_read_run(&job);
     } else {
         job_finish(&job, job.fd, &err);
     }
@@ -145,7 +146,7 @@ static void run_pooled(void *memory)
 
 /* Takes over what the job owns, also on failure. Those that wait hold no descriptors: there may be
  * more of them than of these. */
-static void submit(struct read_job *job)
+static void file_read_submit(struct read_job *job)
 {
     struct tidings_error err = {0};
     job->is_directory = job->fd < 0;
@@ -157,7 +158,7 @@ static void submit(struct read_job *job)
     int rc = TIDINGS_E_NOMEM;
     if (copy) {
         *copy = *job;
-        rc = pool_submit(job->f->pool, run_pooled, copy);
+        rc = pool_submit(job->f->pool, file_read_run_pooled, copy);
     }
     if (rc < 0) {
         mem_free(copy);
@@ -220,8 +221,8 @@ void provider_file_read(struct tidings_provider *p, struct tidings_read *read,
     if (job.fd >= 0 && tidings_read_unchanged(read, tidings_str(etag))) {
         job_finish(&job, 0, NULL);
     } else if (job.fd < 0 || is_long(&job)) {
-        submit(&job);
+        file_read_submit(&job);
     } else {
-        run(&job);
+        file_read_run(&job);
     }
 }

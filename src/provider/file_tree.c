@@ -48,7 +48,7 @@ static uint32_t hash_of(const struct file_tree *t, const struct file_node *dir,
     return (uint32_t)str_hash(name, t->seed ^ (uint64_t)(uintptr_t)dir * 0x9E3779B97F4A7C15u);
 }
 
-static int grow(struct file_tree *t)
+static int file_tree_grow(struct file_tree *t)
 {
     size_t count = t->slot_count ? t->slot_count * 2 : FIRST_SLOTS;
     struct file_node **slots = mem_zalloc(count * sizeof(struct file_node *));
@@ -71,8 +71,9 @@ static int grow(struct file_tree *t)
     return 0;
 }
 
-static struct file_node *find(const struct file_tree *t, const struct file_node *dir,
-                              struct tidings_str name, uint32_t hash)
+static struct file_node *file_tree_find_hashed(const struct file_tree *t,
+                                               const struct file_node *dir, struct tidings_str name,
+                                               uint32_t hash)
 {
     struct file_node *node = t->slot_count ? t->slots[hash & (t->slot_count - 1)] : NULL;
     while (node &&
@@ -85,18 +86,18 @@ static struct file_node *find(const struct file_tree *t, const struct file_node 
 struct file_node *file_tree_find(const struct file_tree *t, const struct file_node *dir,
                                  struct tidings_str name)
 {
-    return find(t, dir, name, hash_of(t, dir, name));
+    return file_tree_find_hashed(t, dir, name, hash_of(t, dir, name));
 }
 
 struct file_node *file_tree_add(struct file_tree *t, struct file_node *dir, struct tidings_str name)
 {
     uint32_t hash = hash_of(t, dir, name);
-    struct file_node *node = find(t, dir, name, hash);
+    struct file_node *node = file_tree_find_hashed(t, dir, name, hash);
     if (node) {
         return node;
     }
     if (t->count >= t->max || name.len == 0 || name.len > 255 ||
-        (t->count >= t->slot_count && grow(t) < 0)) {
+        (t->count >= t->slot_count && file_tree_grow(t) < 0)) {
         return NULL;
     }
     node = mem_alloc(sizeof *node + name.len + 1);

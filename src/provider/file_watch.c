@@ -148,7 +148,7 @@ static void on_poll(struct loop_timer *timer, void *user)
 }
 
 /* Everything the thread had; it does not run any more. */
-static void release(struct file_watch *w)
+static void file_watch_release(struct file_watch *w)
 {
     file_event_deinit(w);
     file_ancestors_deinit(w);
@@ -172,7 +172,7 @@ static void release(struct file_watch *w)
     mem_free(w);
 }
 
-static int prepare(struct file_watch *w, struct tidings_error *err)
+static int file_watch_prepare(struct file_watch *w, struct tidings_error *err)
 {
     int rc = actor_init(&w->actor, w, err);
     if (rc < 0) {
@@ -214,12 +214,12 @@ int file_watch_create(struct tidings_provider *provider, const struct file_root 
     list_init(&w->lingering);
     buf_init(&w->move.path, FILE_MAX_PATH);
     buf_init(&w->led, FILE_WHERE_SIZE + 1);
-    int rc = prepare(w, err);
+    int rc = file_watch_prepare(w, err);
     if (rc == 0) {
         rc = actor_start(&w->actor, "tidings-files", err);
     }
     if (rc < 0) {
-        release(w);
+        file_watch_release(w);
         return rc;
     }
     *ret = w;
@@ -232,7 +232,7 @@ void file_watch_destroy(struct file_watch *w)
         return;
     }
     actor_stop(&w->actor);
-    release(w);
+    file_watch_release(w);
 }
 
 static struct watch_letter *watch_letter_create(struct tidings_str path, bool is_tree)

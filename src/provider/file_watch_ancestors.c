@@ -143,7 +143,7 @@ void file_ancestors_ask(struct file_watch *w)
 /* ---- mounts ---------------------------------------------------------------------------------- */
 
 /* The text of a path as it stands in mountinfo. */
-static void put_escaped(struct buf *out, struct tidings_str path)
+static void file_ancestors_put_escaped(struct buf *out, struct tidings_str path)
 {
     for (size_t i = 0; i < path.len; i++) {
         if (strchr(" \t\n\\", path.ptr[i])) {
@@ -154,7 +154,7 @@ static void put_escaped(struct buf *out, struct tidings_str path)
     }
 }
 
-static int read_all(int fd, struct buf *out)
+static int file_ancestors_read_all(int fd, struct buf *out)
 {
     char chunk[16384];
     ssize_t got;
@@ -189,8 +189,8 @@ static int look_at_mounts(struct file_watch *w, uint64_t *ret)
     buf_init(&lines, MOUNT_LINES_MAX);
     buf_init(&top, 4 * sizeof room);
     struct tidings_str where = file_where(w->root->fd, room);
-    put_escaped(&top, where.len > 1 ? where : STR_EMPTY);
-    int rc = read_all(w->mounts, &lines) < 0 || top.failed ? -1 : 0;
+    file_ancestors_put_escaped(&top, where.len > 1 ? where : STR_EMPTY);
+    int rc = file_ancestors_read_all(w->mounts, &lines) < 0 || top.failed ? -1 : 0;
     if (rc == 0) {
         *ret = hash_mounts(buf_str(&lines), buf_str(&top));
     }

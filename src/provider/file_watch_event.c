@@ -152,8 +152,8 @@ void file_event_look(struct file_watch *w, const struct file_node *node)
 /* ---- looking at files ------------------------------------------------------------------------ */
 
 /* Cut a path into the node of its directory and its name; NULL when that directory is not ours. */
-static struct file_node *split(struct file_watch *w, struct tidings_str path,
-                               struct tidings_str *ret_name)
+static struct file_node *file_event_split(struct file_watch *w, struct tidings_str path,
+                                          struct tidings_str *ret_name)
 {
     const char *slash = memrchr(path.ptr, '/', path.len);
     size_t dir_len = slash ? (size_t)(slash - path.ptr) : 0;
@@ -186,7 +186,7 @@ static bool look_at(struct file_watch *w, const struct pending *p)
 {
     struct tidings_str name;
     struct tidings_str path = pending_path(p);
-    struct file_node *dir = split(w, path, &name);
+    struct file_node *dir = file_event_split(w, path, &name);
     if (!dir) {
         return false;
     }
@@ -231,7 +231,7 @@ static void move_give_up(struct file_watch *w)
     w->move.cookie = 0;
     if (w->move.is_directory) {
         struct tidings_str name;
-        struct file_node *dir = split(w, buf_str(&w->move.path), &name);
+        struct file_node *dir = file_event_split(w, buf_str(&w->move.path), &name);
         if (dir) {
             (void)file_scan_look(w, dir, name, STR_EMPTY);
         }
@@ -299,7 +299,7 @@ static void on_directory_event(struct file_watch *w, const struct inotify_event 
     } else if (is_second_half(w, e)) {
         w->move.cookie = 0;
         struct tidings_str from_name;
-        struct file_node *from = split(w, buf_str(&w->move.path), &from_name);
+        struct file_node *from = file_event_split(w, buf_str(&w->move.path), &from_name);
         struct file_node *origin = from ? file_tree_find(&w->tree, from, from_name) : NULL;
         if (origin && file_node_is_directory(origin)) {
             file_scan_moved(w, origin, dir, name);

@@ -45,7 +45,7 @@ void file_hardlink_changed(struct file_watch *w, const struct stat *st)
     }
 }
 
-static bool is_wanted(const struct file_watch *w, size_t count, uint32_t inode)
+static bool file_hardlink_is_wanted(const struct file_watch *w, size_t count, uint32_t inode)
 {
     bool found = count > FILE_HARDLINKS_MAX;
     for (size_t i = 0; !found && i < count; i++) {
@@ -54,14 +54,15 @@ static bool is_wanted(const struct file_watch *w, size_t count, uint32_t inode)
     return found;
 }
 
-static void search(struct file_watch *w, const struct file_node *dir, size_t count)
+static void file_hardlink_search(struct file_watch *w, const struct file_node *dir, size_t count)
 {
     for (const struct file_node *node = dir->children; node; node = node->next) {
         const unsigned kind = FILE_NODE_PRESENT | FILE_NODE_DIRECTORY | FILE_NODE_LINK;
-        if ((node->flags & kind) == FILE_NODE_PRESENT && is_wanted(w, count, node->inode)) {
+        if ((node->flags & kind) == FILE_NODE_PRESENT &&
+            file_hardlink_is_wanted(w, count, node->inode)) {
             file_event_look(w, node);
         }
-        search(w, node, count);
+        file_hardlink_search(w, node, count);
     }
 }
 
@@ -70,7 +71,7 @@ static void on_search(struct loop_timer *timer, void *user)
     struct file_watch *w = user;
     (void)timer;
     uint64_t begun = clock_monotonic_ms();
-    search(w, w->tree.root, w->hardlink_count);
+    file_hardlink_search(w, w->tree.root, w->hardlink_count);
     w->hardlink_count = 0;
     uint64_t now = clock_monotonic_ms();
     w->hardlink_next_ms = now + PAUSE_FACTOR * (now - begun);
@@ -79,7 +80,7 @@ static void on_search(struct loop_timer *timer, void *user)
 
 /* ---- files that are scopes ------------------------------------------------------------------- */
 
-static struct tidings_str wd_key(const int *wd)
+static struct tidings_str file_hardlink_wd_key(const int *wd)
 {
     return tidings_strn((const char *)wd, sizeof *wd);
 }
@@ -88,14 +89,15 @@ void file_hardlink_unwatch(struct file_watch *w, struct watch_point *p)
 {
     int wd = p->file_wd;
     if (wd >= 0) {
-        map_remove(&w->by_file, wd_key(&wd));
+        map_remove(&w->by_file, file_hardlink_wd_key(&wd));
         p->file_wd = -1;
         p->file_mask = 0;
         (void)inotify_rm_watch(w->inotify, wd); /* fails when the file is gone: fine */
     }
 }
 
-static int add_watch(struct file_watch *w, const struct file_node *node, uint32_t mask)
+static int file_hardlink_add_watch(struct file_watch *w, const struct file_node *node,
+                                   uint32_t mask)
 {
     struct buf name;
     char path[sizeof "/proc/self/fd/" + 3 * sizeof(int)];
@@ -121,17 +123,18 @@ void file_hardlink_watch(struct file_watch *w, struct watch_point *p, const stru
     bool has_room =
         p->file_wd >= 0 || (w->by_file.count < FILE_INODES_MAX &&
                             w->by_wd.count + w->by_file.count < (size_t)w->settings->max_watches);
-    int wd = has_room && w->inotify >= 0 ? add_watch(w, p->node, mask) : -1;
+    int wd = has_room && w->inotify >= 0 ? file_hardlink_add_watch(w, p->node, mask) : -1;
     if (wd < 0) {
         return;
     }
     if (wd != p->file_wd) {
-        if (map_find(&w->by_file, wd_key(&wd))) {
+        if (map_find(&w->by_file, file_hardlink_wd_key(&wd))) {
             return; /* the same file under another name, which is told of both */
         }
         file_hardlink_unwatch(w, p);
         p->file_wd = wd;
-        if (map_put(&w->by_file, wd_key(&p->file_wd), p, NULL) < 0) { /* keeps the key's place */
+        if (map_put(&w->by_file, file_hardlink_wd_key(&p->file_wd), p, NULL) <
+            0) { /* keeps the key's place */
             p->file_wd = -1;
             (void)inotify_rm_watch(w->inotify, wd);
             return;
@@ -145,12 +148,12 @@ void file_hardlink_watch(struct file_watch *w, struct watch_point *p, const stru
 
 bool file_hardlink_event(struct file_watch *w, const struct inotify_event *e)
 {
-    struct watch_point *p = map_find(&w->by_file, wd_key(&e->wd));
+    struct watch_point *p = map_find(&w->by_file, file_hardlink_wd_key(&e->wd));
     if (!p) {
         return false;
     }
     if (e->mask & IN_IGNORED) {
-        map_remove(&w->by_file, wd_key(&e->wd));
+        map_remove(&w->by_file, file_hardlink_wd_key(&e->wd));
         p->file_wd = -1;
         p->file_mask = 0;
     } else if (p->node->flags & FILE_NODE_PRESENT) {

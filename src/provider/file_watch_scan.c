@@ -49,9 +49,9 @@ static void put_target(struct file_watch *w, const struct file_node *node, struc
 }
 
 /* `look` NULL: it is gone, or what it is now is not known. */
-static void announce(struct file_watch *w, const struct file_node *node,
-                     enum tidings_change_kind kind, const struct file_look *look,
-                     struct tidings_str from)
+static void file_scan_announce(struct file_watch *w, const struct file_node *node,
+                               enum tidings_change_kind kind, const struct file_look *look,
+                               struct tidings_str from)
 {
     struct buf path, uri, from_uri, target;
     char etag[FILE_ETAG_SIZE];
@@ -100,7 +100,7 @@ void file_scan_announce_update(struct file_watch *w, struct file_node *node)
     file_node_path(node, &path);
     int rc = path.failed ? -ENOMEM : file_look(w->root, path.ptr, &look, &w->led);
     if (!is_absence(rc)) {
-        announce(w, node, TIDINGS_CHANGE_UPDATED, rc == 0 ? &look : NULL, STR_EMPTY);
+        file_scan_announce(w, node, TIDINGS_CHANGE_UPDATED, rc == 0 ? &look : NULL, STR_EMPTY);
     }
     buf_deinit(&path);
 }
@@ -114,7 +114,7 @@ static void announce_gone(struct file_watch *w, struct file_node *node)
         announce_gone(w, child);
     }
     if ((node->flags & known) == known) {
-        announce(w, node, TIDINGS_CHANGE_DELETED, NULL, STR_EMPTY);
+        file_scan_announce(w, node, TIDINGS_CHANGE_DELETED, NULL, STR_EMPTY);
     }
     if (node->extra) {
         watch_point_unwatch(w, watch_point_of(node));
@@ -155,8 +155,8 @@ enum enter_mode {
     ENTER_ALWAYS,
 };
 
-static void enter(struct file_watch *w, struct file_node *dir, enum enter_mode mode,
-                  const struct file_node *origin);
+static void file_scan_arm_and_look(struct file_watch *w, struct file_node *dir,
+                                   enum enter_mode mode, const struct file_node *origin);
 
 static struct file_state state_of(const struct file_look *look)
 {
@@ -172,8 +172,8 @@ static struct file_state state_of(const struct file_look *look)
 }
 
 /* The node of a name, with what was found in it. */
-static struct file_node *remember(struct file_watch *w, struct file_node *dir,
-                                  struct tidings_str name, const struct file_state *state)
+static struct file_node *file_scan_remember(struct file_watch *w, struct file_node *dir,
+                                            struct tidings_str name, const struct file_state *state)
 {
     struct file_node *node = file_tree_add(&w->tree, dir, name);
     if (!node) {
@@ -202,14 +202,14 @@ static void on_created(struct file_watch *w, struct file_node *node, const struc
         file_node_path(origin, &path);
         from = buf_str(&path);
     }
-    announce(w, node, TIDINGS_CHANGE_CREATED, look, from);
+    file_scan_announce(w, node, TIDINGS_CHANGE_CREATED, look, from);
     buf_deinit(&path);
     node->flags = (uint16_t)(node->flags & ~FILE_NODE_COMPLETE);
     if (file_node_is_needed(node)) {
         if (file_node_is_deep(node)) {
             node->flags |= FILE_NODE_COMPLETE; /* it was not there: all that is in it is new */
         }
-        enter(w, node, ENTER_ALWAYS, origin);
+        file_scan_arm_and_look(w, node, ENTER_ALWAYS, origin);
     }
 }
 
@@ -240,9 +240,9 @@ static bool leads_elsewhere(const struct file_watch *w, const struct file_node *
 
 /* Compare what was found at a name (look NULL: nothing) with what was known; announce, remember,
  * enter. `origin`: the node it was moved from, if known. */
-static enum file_verdict settle(struct file_watch *w, struct file_node *dir,
-                                struct tidings_str name, const struct file_look *look,
-                                struct tidings_str from, const struct file_node *origin)
+static enum file_verdict file_scan_compare(struct file_watch *w, struct file_node *dir,
+                                           struct tidings_str name, const struct file_look *look,
+                                           struct tidings_str from, const struct file_node *origin)
 {
     struct file_state state = state_of(look);
     struct file_node *node = file_tree_find(&w->tree, dir, name);
@@ -261,7 +261,7 @@ static enum file_verdict settle(struct file_watch *w, struct file_node *dir,
     if (verdict == FILE_REPLACED) {
         vanish(w, node);
     }
-    node = state.is_present ? remember(w, dir, name, &state) : NULL;
+    node = state.is_present ? file_scan_remember(w, dir, name, &state) : NULL;
     if (!node) {
         return verdict;
     }
@@ -274,13 +274,13 @@ static enum file_verdict settle(struct file_watch *w, struct file_node *dir,
         on_created(w, node, look, from, origin);
         break;
     case FILE_UPDATED:
-        announce(w, node, TIDINGS_CHANGE_UPDATED, look, STR_EMPTY);
+        file_scan_announce(w, node, TIDINGS_CHANGE_UPDATED, look, STR_EMPTY);
         break;
     case FILE_SAME:
     case FILE_DELETED:
     default:
         if (file_node_is_needed(node) && (w->is_rescanning || !file_node_is_armed(node))) {
-            enter(w, node, ENTER_ALWAYS, NULL);
+            file_scan_arm_and_look(w, node, ENTER_ALWAYS, NULL);
         }
         break;
     }
@@ -319,7 +319,7 @@ static void look_in(struct file_watch *w, struct file_node *dir, int fd, size_t 
         return;
     }
     const struct file_node *from = origin ? file_tree_find(&w->tree, origin, name) : NULL;
-    settle(w, dir, name, rc < 0 ? NULL : &look, STR_EMPTY, from);
+    file_scan_compare(w, dir, name, rc < 0 ? NULL : &look, STR_EMPTY, from);
 }
 
 /* The names that lead to a scope; there are few. */
@@ -386,8 +386,8 @@ static bool is_where_known(const struct file_watch *w, const struct file_node *d
 }
 
 /* Arm a directory, then look at its names. */
-static void enter(struct file_watch *w, struct file_node *dir, enum enter_mode mode,
-                  const struct file_node *origin)
+static void file_scan_arm_and_look(struct file_watch *w, struct file_node *dir,
+                                   enum enter_mode mode, const struct file_node *origin)
 {
     if (w->is_rescanning && file_retry_is_short(w)) {
         return;
@@ -447,11 +447,11 @@ enum file_verdict file_scan_look(struct file_watch *w, struct file_node *dir,
     int rc = is_whole(w, &path) ? file_look(w->root, path.ptr, &look, &w->led) : -ENOMEM;
     if (rc == 0 || is_absence(rc)) {
         name = last_bytes(&path, name.len);
-        verdict = settle(w, dir, name, rc < 0 ? NULL : &look, from, NULL);
+        verdict = file_scan_compare(w, dir, name, rc < 0 ? NULL : &look, from, NULL);
         struct file_node *node = file_tree_find(&w->tree, dir, name);
         if (node && verdict == FILE_SAME && file_node_is_needed(node)) {
             /* An inode number is used again at once: the same print may be a new directory. */
-            enter(w, node, ENTER_IF_MISSED, NULL);
+            file_scan_arm_and_look(w, node, ENTER_IF_MISSED, NULL);
         }
     } else {
         file_retry_errno(w, -rc);
@@ -470,7 +470,7 @@ void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file
     int rc = is_whole(w, &path) ? file_look(w->root, path.ptr, &look, &w->led) : -ENOMEM;
     announce_gone(w, origin);
     if (rc == 0 || is_absence(rc)) {
-        settle(w, dir, name, rc < 0 ? NULL : &look, STR_EMPTY, origin);
+        file_scan_compare(w, dir, name, rc < 0 ? NULL : &look, STR_EMPTY, origin);
     } else {
         file_retry_errno(w, -rc);
     }
@@ -481,7 +481,7 @@ void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file
 void file_scan_enter(struct file_watch *w, struct file_node *dir)
 {
     if (file_node_is_needed(dir)) {
-        enter(w, dir, ENTER_ALWAYS, NULL);
+        file_scan_arm_and_look(w, dir, ENTER_ALWAYS, NULL);
     }
 }
 

@@ -32,7 +32,7 @@ void published_bind(struct tidings_provider *p, struct published *store)
 }
 
 /* A reference to what is published as `uri`, or NULL. */
-static struct published_item *find(struct tidings_provider *p, struct tidings_str uri)
+static struct published_item *published_find(struct tidings_provider *p, struct tidings_str uri)
 {
     struct shared_value *value = shared_map_find(store_of(p)->shared, uri);
     if (value && !published_is_there(published_item_of(value))) {
@@ -153,8 +153,8 @@ struct naming {
     size_t count;
 };
 
-static int put_name(void *user, const struct tidings_resource *row,
-                    const struct published_item *item, struct tidings_error *err)
+static int published_put_name(void *user, const struct tidings_resource *row,
+                              const struct published_item *item, struct tidings_error *err)
 {
     struct naming *n = user;
     (void)item;
@@ -197,7 +197,7 @@ static int read_container(struct tidings_provider *p, struct tidings_read *read,
     struct tidings_resource row;
     describe_container(uri, &row);
     buf_init(&n.text, tidings_read_max_bytes(read));
-    int rc = each_child(store_of(p), uri, STR_EMPTY, put_name, &n, err);
+    int rc = each_child(store_of(p), uri, STR_EMPTY, published_put_name, &n, err);
     if (rc == 0 && n.text.failed) {
         rc = tidings_fail(err, n.text.failed, "the names do not fit");
     }
@@ -217,7 +217,7 @@ static void published_read(struct tidings_provider *p, struct tidings_read *read
                            struct tidings_str uri)
 {
     struct tidings_error err = {0};
-    struct published_item *item = find(p, uri);
+    struct published_item *item = published_find(p, uri);
     int rc;
     if (item) {
         rc = read_item(read, item, &err);
@@ -239,7 +239,7 @@ static void published_read(struct tidings_provider *p, struct tidings_read *read
 static void published_stat(struct tidings_provider *p, struct tidings_stat *stat,
                            struct tidings_str uri)
 {
-    struct published_item *item = find(p, uri);
+    struct published_item *item = published_find(p, uri);
     if (item) {
         tidings_stat_done(stat, 0, &item->about, NULL);
         shared_value_unref(&item->value);
@@ -304,8 +304,8 @@ struct completing {
     size_t skip; /* the prefix is no part of a path */
 };
 
-static int suggest(void *user, const struct tidings_resource *row,
-                   const struct published_item *item, struct tidings_error *err)
+static int published_suggest(void *user, const struct tidings_resource *row,
+                             const struct published_item *item, struct tidings_error *err)
 {
     struct completing *c = user;
     struct tidings_str path = str_skip(row->uri, c->skip);
@@ -336,7 +336,7 @@ static void published_complete(struct tidings_provider *p, struct tidings_comple
     if (parent.failed == TIDINGS_E_NOMEM) {
         rc = tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
     } else if (!parent.failed && str_eq(tidings_complete_name(complete), STR("path"))) {
-        rc = each_child(store_of(p), buf_str(&parent), STR_EMPTY, suggest, &c, &err);
+        rc = each_child(store_of(p), buf_str(&parent), STR_EMPTY, published_suggest, &c, &err);
     }
     buf_deinit(&parent);
     tidings_complete_done(complete, rc, &err);

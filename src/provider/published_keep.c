@@ -108,7 +108,7 @@ static int write_row(struct publishing *p, struct entity_rows *rows, struct tidi
     return sqlite_published_put(rows, &row, &p->position, err);
 }
 
-static int run(struct keeper_job *job, struct entities *e)
+static int published_keep_run(struct keeper_job *job, struct entities *e)
 {
     struct publishing *p = list_entry(job, struct publishing, job);
     p->step.err = &job->err;
@@ -185,13 +185,13 @@ static void publishing_init(struct publishing *p, const struct published_step *s
 {
     p->step = *s;
     p->job.is_write = true;
-    p->job.run = run;
+    p->job.run = published_keep_run;
     p->job.done = job_done;
     list_init(&p->job.letter.link);
     list_init(&p->link);
 }
 
-static int wait_for(const struct published_step *s, char etag[PUBLISHED_ETAG_SIZE])
+static int published_keep_wait_for(const struct published_step *s, char etag[PUBLISHED_ETAG_SIZE])
 {
     struct publishing p = {.position = 0};
     publishing_init(&p, s);
@@ -210,7 +210,7 @@ int published_submit(const struct published_step *s, char etag[PUBLISHED_ETAG_SI
                      published_done_fn done, void *user)
 {
     if (!done) {
-        return wait_for(s, etag);
+        return published_keep_wait_for(s, etag);
     }
     struct publishing *p = mem_zalloc(sizeof(*p) + s->uri.len + s->if_match.len);
     if (!p) {

@@ -69,8 +69,8 @@ static void item_destroy(struct shared_value *value)
 }
 
 /* Complete what the publisher left open. */
-static void complete(const struct published *store, const struct publication *p, bool is_text,
-                     struct tidings_resource *about)
+static void published_store_complete(const struct published *store, const struct publication *p,
+                                     bool is_text, struct tidings_resource *about)
 {
     *about = p->about;
     about->etag = STR_EMPTY;
@@ -95,7 +95,7 @@ struct published_item *published_item_create(const struct published *store,
 {
     struct tidings_resource about;
     bool is_text = str_is_utf8(p->content);
-    complete(store, p, is_text, &about);
+    published_store_complete(store, p, is_text, &about);
     size_t extra = p->content.len;
 #define ADD_LENGTH(field) extra += about.field.len;
     ABOUT_SLICES(ADD_LENGTH)
@@ -213,7 +213,7 @@ struct tidings_change published_change(const struct published_step *s, bool over
 }
 
 /* Nothing is kept: all of it is one step. */
-static int decide(void *user, const struct shared_value *value)
+static int published_store_decide(void *user, const struct shared_value *value)
 {
     struct published_step *s = user;
     const struct published_item *old = value ? published_item_of(value) : NULL;
@@ -231,14 +231,14 @@ static int decide(void *user, const struct shared_value *value)
 }
 
 /* Takes the reference to `s->fresh`. `done` NULL: the outcome is returned. */
-static int settle(struct published_step *s, char etag[PUBLISHED_ETAG_SIZE], published_done_fn done,
-                  void *user)
+static int published_store_settle(struct published_step *s, char etag[PUBLISHED_ETAG_SIZE],
+                                  published_done_fn done, void *user)
 {
     if (s->store->keeper) {
         return published_submit(s, etag, done, user);
     }
     struct shared_value *fresh = s->fresh ? &s->fresh->value : NULL;
-    int rc = shared_map_update(s->store->shared, s->uri, fresh, decide, s);
+    int rc = shared_map_update(s->store->shared, s->uri, fresh, published_store_decide, s);
     if (rc == TIDINGS_E_NOMEM) {
         tidings_fail(s->err, rc, "out of memory");
     }
@@ -272,8 +272,8 @@ static int check_request(const struct published *store, const struct publication
     return 0;
 }
 
-static int put(struct published_step *s, const struct publication *p,
-               char etag[PUBLISHED_ETAG_SIZE], published_done_fn done, void *user)
+static int published_store_put(struct published_step *s, const struct publication *p,
+                               char etag[PUBLISHED_ETAG_SIZE], published_done_fn done, void *user)
 {
     int rc = check_request(s->store, p, s->err);
     s->fresh = rc == 0 ? published_item_create(s->store, p) : NULL;
@@ -289,7 +289,7 @@ static int put(struct published_step *s, const struct publication *p,
     s->uri = s->fresh->about.uri;
     s->if_match = p->if_match;
     s->if_absent = p->if_absent;
-    return settle(s, etag, done, user);
+    return published_store_settle(s, etag, done, user);
 }
 
 int published_put(struct published *store, struct tidings_provider *mount,
@@ -297,7 +297,7 @@ int published_put(struct published *store, struct tidings_provider *mount,
                   struct tidings_error *err)
 {
     struct published_step s = {.store = store, .mount = mount, .err = err};
-    return put(&s, p, etag, NULL, NULL);
+    return published_store_put(&s, p, etag, NULL, NULL);
 }
 
 void published_put_then(struct published *store, struct tidings_provider *mount,
@@ -305,7 +305,7 @@ void published_put_then(struct published *store, struct tidings_provider *mount,
 {
     struct tidings_error err = {0, ""};
     struct published_step s = {.store = store, .mount = mount, .err = &err};
-    (void)put(&s, p, NULL, done, user);
+    (void)published_store_put(&s, p, NULL, done, user);
 }
 
 int published_remove(struct published *store, struct tidings_provider *mount,
@@ -313,7 +313,7 @@ int published_remove(struct published *store, struct tidings_provider *mount,
 {
     struct published_step s = {
         .store = store, .mount = mount, .uri = uri, .if_match = if_match, .err = err};
-    return settle(&s, NULL, NULL, NULL);
+    return published_store_settle(&s, NULL, NULL, NULL);
 }
 
 void published_remove_then(struct published *store, struct tidings_provider *mount,
@@ -323,7 +323,7 @@ void published_remove_then(struct published *store, struct tidings_provider *mou
     struct tidings_error err = {0, ""};
     struct published_step s = {
         .store = store, .mount = mount, .uri = uri, .if_match = if_match, .err = &err};
-    (void)settle(&s, NULL, done, user);
+    (void)published_store_settle(&s, NULL, done, user);
 }
 
 /* ---- what is not ours ------------------------------------------------------------------------ */

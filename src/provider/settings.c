@@ -23,8 +23,8 @@ static int reject_number(const struct setting *row, struct tidings_error *err)
     return TIDINGS_E_INVALID;
 }
 
-static int take_number(const struct setting *row, const struct json *value, void *field,
-                       struct tidings_error *err)
+static int settings_take_number(const struct setting *row, const struct json *value, void *field,
+                                struct tidings_error *err)
 {
     uint64_t n = 0;
     bool is_size = row->type == SETTING_SIZE;
@@ -70,14 +70,14 @@ static int take_text(const struct json *value, char **field, struct tidings_erro
     return 0;
 }
 
-static int take(const struct setting *row, struct json *value, void *into,
-                struct tidings_error *err)
+static int settings_take(const struct setting *row, struct json *value, void *into,
+                         struct tidings_error *err)
 {
     void *field = (char *)into + row->offset;
     switch (row->type) {
     case SETTING_SIZE:
     case SETTING_DURATION:
-        return take_number(row, value, field, err);
+        return settings_take_number(row, value, field, err);
     case SETTING_TEXT:
         return take_text(value, field, err);
     case SETTING_OTHER:
@@ -100,12 +100,12 @@ static int unknown_key(const struct setting *rows, size_t count, struct tidings_
     return TIDINGS_E_INVALID;
 }
 
-static int take_member(const struct setting *rows, size_t count, struct tidings_str key,
-                       struct json *value, void *into, struct tidings_error *err)
+static int settings_take_member(const struct setting *rows, size_t count, struct tidings_str key,
+                                struct json *value, void *into, struct tidings_error *err)
 {
     for (size_t i = 0; i < count; i++) {
         if (str_eq(key, tidings_str(rows[i].key))) {
-            int rc = take(&rows[i], value, into, err);
+            int rc = settings_take(&rows[i], value, into, err);
             return rc < 0 ? error_wrap(err, rc, "%s", rows[i].key) : 0;
         }
     }
@@ -132,7 +132,7 @@ int settings_read(const struct setting *rows, size_t count, struct tidings_str c
     struct json *value;
     void *position = NULL;
     while (rc == 0 && (position = jv_next(doc, position, &key, &value))) {
-        rc = take_member(rows, count, key, value, into, err);
+        rc = settings_take_member(rows, count, key, value, into, err);
     }
     jv_unref(doc);
     return rc;

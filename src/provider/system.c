@@ -49,26 +49,26 @@ static const struct setting rows[] = {
     {.key = "proc", .type = SETTING_TEXT, .offset = offsetof(struct system, proc)},
 };
 
-static struct tidings_str uri_of(const struct system *s, unsigned metric)
+static struct tidings_str system_uri_of(const struct system *s, unsigned metric)
 {
     return metric == ALL ? s->container : tidings_str(s->uris[metric]);
 }
 
 /* A metric, ALL for the container, or -1. */
-static int find(const struct system *s, struct tidings_str uri)
+static int system_find(const struct system *s, struct tidings_str uri)
 {
     for (unsigned i = 0; i <= SYSTEM_METRICS; i++) {
-        if (str_eq(uri, uri_of(s, i))) {
+        if (str_eq(uri, system_uri_of(s, i))) {
             return (int)i;
         }
     }
     return str_eq(uri, tidings_provider_prefix(s->provider)) ? ALL : -1;
 }
 
-static void describe(const struct system *s, unsigned metric, struct tidings_resource *about)
+static void system_describe(const struct system *s, unsigned metric, struct tidings_resource *about)
 {
     tidings_resource_init(about);
-    about->uri = uri_of(s, metric);
+    about->uri = system_uri_of(s, metric);
     about->mime_type = STR("application/json");
     about->listable = metric == ALL;
     if (metric == ALL) {
@@ -85,7 +85,8 @@ static void describe(const struct system *s, unsigned metric, struct tidings_res
 /* ---- on the actor ---------------------------------------------------------------------------- */
 
 /* Sample one metric; announce it when somebody watches and it differs from what was known. */
-static int look(struct system *s, unsigned metric, struct buf *out, struct tidings_error *err)
+static int system_look(struct system *s, unsigned metric, struct buf *out,
+                       struct tidings_error *err)
 {
     size_t start = out->len;
     int rc = system_sample(s->proc, (enum system_metric)metric, out, err);
@@ -93,7 +94,7 @@ static int look(struct system *s, unsigned metric, struct buf *out, struct tidin
         return rc;
     }
     char etag[ETAG_SIZE];
-    struct tidings_change change = {.uri = uri_of(s, metric)};
+    struct tidings_change change = {.uri = system_uri_of(s, metric)};
     change.etag = etag_of(str_skip(buf_str(out), start), etag);
     bool first = s->known[metric][0] == '\0';
     bool same = memcmp(s->known[metric], etag, ETAG_SIZE) == 0;
@@ -113,7 +114,7 @@ static int look_at_all(struct system *s, struct buf *out, struct tidings_error *
     for (unsigned i = 0; i < SYSTEM_METRICS; i++) {
         struct buf one;
         buf_init(&one, SYSTEM_JSON_MAX);
-        bool had = look(s, i, &one, NULL) == 0;
+        bool had = system_look(s, i, &one, NULL) == 0;
         jw_put_raw(&w, tidings_str(metrics[i].name), had ? buf_str(&one) : STR("null"));
         buf_deinit(&one);
     }
@@ -121,7 +122,7 @@ static int look_at_all(struct system *s, struct buf *out, struct tidings_error *
     return out->failed ? tidings_fail(err, out->failed, "the metrics do not fit") : 0;
 }
 
-static void on_tick(struct loop_timer *timer, void *user)
+static void system_on_tick(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct system *s = user;
@@ -129,23 +130,23 @@ static void on_tick(struct loop_timer *timer, void *user)
         if (s->needs[i] > 0) {
             struct buf json;
             buf_init(&json, SYSTEM_JSON_MAX);
-            (void)look(s, i, &json, NULL);
+            (void)system_look(s, i, &json, NULL);
             buf_deinit(&json);
         }
     }
 }
 
-static void do_read(struct system *s, const struct actor_job *e)
+static void system_do_read(struct system *s, const struct actor_job *e)
 {
     struct buf json;
     struct tidings_error err = {0};
     struct tidings_resource about;
     char etag[ETAG_SIZE];
     buf_init(&json, SYSTEM_METRICS * SYSTEM_JSON_MAX + 1024);
-    int rc =
-        e->which == ALL ? look_at_all(s, &json, &err) : look(s, (unsigned)e->which, &json, &err);
+    int rc = e->which == ALL ? look_at_all(s, &json, &err)
+                             : system_look(s, (unsigned)e->which, &json, &err);
     if (rc == 0) {
-        describe(s, (unsigned)e->which, &about);
+        system_describe(s, (unsigned)e->which, &about);
         about.etag = etag_of(buf_str(&json), etag);
         rc = tidings_read_text(e->read, &about, buf_str(&json), &err);
     }
@@ -169,40 +170,40 @@ static void count_needs(struct system *s, int metric, bool more)
     }
 }
 
-static void deliver(struct letter *letter, void *owner)
+static void system_deliver(struct letter *letter, void *owner)
 {
     struct system *s = owner;
     struct actor_job *e = list_entry(letter, struct actor_job, letter);
     if (e->read) {
-        do_read(s, e);
+        system_do_read(s, e);
     } else {
         count_needs(s, e->which, e->watch != NULL);
     }
     if (e->watch) {
         tidings_watch_done(e->watch, 0, NULL);
-        on_tick(NULL, s); /* what later samples are compared with; after the answer, so that a
-                             difference from what was read before is told */
+        system_on_tick(NULL, s); /* what later samples are compared with; after the answer, so that
+                             a difference from what was read before is told */
     }
     mem_free(e);
 }
 
 /* ---- the operations -------------------------------------------------------------------------- */
 
-static bool send_job(struct system *s, struct tidings_read *read, struct tidings_watch *watch,
-                     int metric)
+static bool system_send_job(struct system *s, struct tidings_read *read,
+                            struct tidings_watch *watch, int metric)
 {
     const struct actor_job e = {.read = read, .watch = watch, .which = metric};
-    return actor_job_send(s->actor.mailbox, &e, deliver);
+    return actor_job_send(s->actor.mailbox, &e, system_deliver);
 }
 
 static void system_read(struct tidings_provider *p, struct tidings_read *read,
                         struct tidings_str uri)
 {
     struct system *s = tidings_provider_state(p);
-    int metric = find(s, uri);
+    int metric = system_find(s, uri);
     if (metric < 0) {
         tidings_read_done(read, TIDINGS_E_NOTFOUND, NULL);
-    } else if (!send_job(s, read, NULL, metric)) {
+    } else if (!system_send_job(s, read, NULL, metric)) {
         tidings_read_done(read, TIDINGS_E_NOMEM, NULL);
     }
 }
@@ -211,7 +212,7 @@ static void system_watch(struct tidings_provider *p, struct tidings_watch *watch
                          struct tidings_str uri)
 {
     struct system *s = tidings_provider_state(p);
-    if (!send_job(s, NULL, watch, find(s, uri))) {
+    if (!system_send_job(s, NULL, watch, system_find(s, uri))) {
         tidings_watch_done(watch, TIDINGS_E_NOMEM, NULL);
     }
 }
@@ -219,7 +220,7 @@ static void system_watch(struct tidings_provider *p, struct tidings_watch *watch
 static void system_unwatch(struct tidings_provider *p, struct tidings_str uri)
 {
     struct system *s = tidings_provider_state(p);
-    (void)send_job(s, NULL, NULL, find(s, uri)); /* else it is sampled on: harmless */
+    (void)system_send_job(s, NULL, NULL, system_find(s, uri)); /* else it is sampled on: harmless */
 }
 
 static void list_rows(struct system *s, struct tidings_list *list, bool with_container)
@@ -229,7 +230,7 @@ static void list_rows(struct system *s, struct tidings_list *list, bool with_con
     for (unsigned i = 0; i <= SYSTEM_METRICS && rc > 0; i++) {
         unsigned metric = i == 0 ? ALL : i - 1; /* the container's URI is the shortest */
         struct tidings_resource about;
-        describe(s, metric, &about);
+        system_describe(s, metric, &about);
         if ((metric != ALL || with_container) && str_cmp(about.uri, tidings_list_after(list)) > 0) {
             rc = tidings_list_add(list, &about, &err);
         }
@@ -246,7 +247,7 @@ static void system_children(struct tidings_provider *p, struct tidings_list *lis
                             struct tidings_str uri)
 {
     struct system *s = tidings_provider_state(p);
-    if (find(s, uri) == ALL) {
+    if (system_find(s, uri) == ALL) {
         list_rows(s, list, false);
     } else {
         tidings_list_done(list, TIDINGS_E_NOTFOUND, NULL);
@@ -258,12 +259,12 @@ static void system_stat(struct tidings_provider *p, struct tidings_stat *stat,
 {
     struct system *s = tidings_provider_state(p);
     struct tidings_resource about;
-    int metric = find(s, uri);
+    int metric = system_find(s, uri);
     if (metric < 0) {
         tidings_stat_done(stat, TIDINGS_E_NOTFOUND, NULL, NULL);
         return;
     }
-    describe(s, (unsigned)metric, &about);
+    system_describe(s, (unsigned)metric, &about);
     tidings_stat_done(stat, 0, &about, NULL);
 }
 
@@ -312,7 +313,7 @@ static int system_open(struct tidings_provider *p, struct tidings_str config,
     if (rc < 0) {
         return rc;
     }
-    s->timer = loop_timer_open(s->actor.loop, on_tick, s);
+    s->timer = loop_timer_open(s->actor.loop, system_on_tick, s);
     if (!s->timer) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }

@@ -46,7 +46,7 @@ static int read_proc(const char *proc, const char *name, struct buf *text,
 }
 
 /* JSON integers are signed: what is beyond 2^63 is no quantity of anything here. */
-static void put_count(struct jw *w, const char *key, uint64_t n)
+static void system_sample_put_count(struct jw *w, const char *key, uint64_t n)
 {
     jw_put_integer(w, tidings_str(key), n > INT64_MAX ? INT64_MAX : (int64_t)n);
 }
@@ -62,10 +62,10 @@ static bool write_load(struct tidings_str text, struct jw *w)
         jw_key(w, tidings_str(names[i]));
         jw_number(w, load.hundredths[i] / 100.0);
     }
-    put_count(w, "running", load.running);
-    put_count(w, "threads", load.threads);
+    system_sample_put_count(w, "running", load.running);
+    system_sample_put_count(w, "threads", load.threads);
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    put_count(w, "cpus", cpus > 0 ? (uint64_t)cpus : 1);
+    system_sample_put_count(w, "cpus", cpus > 0 ? (uint64_t)cpus : 1);
     return true;
 }
 
@@ -75,13 +75,13 @@ static bool write_memory(struct tidings_str text, struct jw *w)
     if (!system_parse_memory(text, &m)) {
         return false;
     }
-    put_count(w, "totalBytes", m.total);
-    put_count(w, "freeBytes", m.unused);
-    put_count(w, "availableBytes", m.available);
-    put_count(w, "buffersBytes", m.buffers);
-    put_count(w, "cachedBytes", m.cached);
-    put_count(w, "swapTotalBytes", m.swap_total);
-    put_count(w, "swapFreeBytes", m.swap_free);
+    system_sample_put_count(w, "totalBytes", m.total);
+    system_sample_put_count(w, "freeBytes", m.unused);
+    system_sample_put_count(w, "availableBytes", m.available);
+    system_sample_put_count(w, "buffersBytes", m.buffers);
+    system_sample_put_count(w, "cachedBytes", m.cached);
+    system_sample_put_count(w, "swapTotalBytes", m.swap_total);
+    system_sample_put_count(w, "swapFreeBytes", m.swap_free);
     return true;
 }
 
@@ -91,7 +91,7 @@ static void write_direction(struct jw *w, const char *key, const uint64_t counts
     jw_key(w, tidings_str(key));
     jw_begin_object(w);
     for (size_t i = 0; i < 4; i++) {
-        put_count(w, names[i], counts[i]);
+        system_sample_put_count(w, names[i], counts[i]);
     }
     jw_end_object(w);
 }
@@ -140,11 +140,11 @@ static bool write_disk(struct tidings_str text, struct jw *w)
         jw_put_string(w, STR("path"), tidings_str(row.path));
         jw_put_string(w, STR("device"), row.device);
         jw_put_string(w, STR("type"), row.type);
-        put_count(w, "totalBytes", (uint64_t)fs.f_blocks * fs.f_frsize);
-        put_count(w, "freeBytes", (uint64_t)fs.f_bfree * fs.f_frsize);
-        put_count(w, "availableBytes", (uint64_t)fs.f_bavail * fs.f_frsize);
-        put_count(w, "files", fs.f_files);
-        put_count(w, "freeFiles", fs.f_ffree);
+        system_sample_put_count(w, "totalBytes", (uint64_t)fs.f_blocks * fs.f_frsize);
+        system_sample_put_count(w, "freeBytes", (uint64_t)fs.f_bfree * fs.f_frsize);
+        system_sample_put_count(w, "availableBytes", (uint64_t)fs.f_bavail * fs.f_frsize);
+        system_sample_put_count(w, "files", fs.f_files);
+        system_sample_put_count(w, "freeFiles", fs.f_ffree);
         jw_end_object(w);
     }
     jw_end_array(w);

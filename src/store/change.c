@@ -51,8 +51,8 @@ static struct tidings_str version(char out[VERSION_MAX], uint64_t epoch, uint64_
 }
 
 /* The members every notification of this change carries in `_meta`. */
-static void write_meta(struct buf *out, const struct tidings_change *change,
-                       struct tidings_str number, struct change *c)
+static void change_write_meta(struct buf *out, const struct tidings_change *change,
+                              struct tidings_str number, struct change *c)
 {
     size_t begun = out->len;
     buf_puts(out, STR(",\"dev.tidings/version\":"));
@@ -71,8 +71,8 @@ static void write_meta(struct buf *out, const struct tidings_change *change,
 }
 
 /* Free keys first; each of ours unless the application gave its own. */
-static void write_metadata(struct buf *out, const struct tidings_change *change,
-                           struct tidings_str number, struct change *c)
+static void change_write_metadata(struct buf *out, const struct tidings_change *change,
+                                  struct tidings_str number, struct change *c)
 {
     struct json *free_keys = NULL;
     if (change->metadata.len > 0) {
@@ -124,9 +124,9 @@ struct change *change_create(const struct tidings_change *change, uint64_t epoch
     jw_quote(&text, change->uri);
     size_t quoted = text.len;
     struct change lengths = {0};
-    write_meta(&text, change, number, &lengths);
+    change_write_meta(&text, change, number, &lengths);
     size_t meta = text.len;
-    write_metadata(&text, change, number, &lengths);
+    change_write_metadata(&text, change, number, &lengths);
 
     size_t extra = text.len + change->uri.len + change->etag.len + change->origin.len +
                    change->from.len + change->target.len;

@@ -34,7 +34,7 @@ struct memory {
 
 static const struct changelog_ops memory_ops;
 
-static struct memory *memory_of(struct changelog *log)
+static struct memory *changelog_memory_of(struct changelog *log)
 {
     assert(log->ops == &memory_ops);
     return (struct memory *)(void *)log;
@@ -57,7 +57,7 @@ static void raise_floor(struct memory *m, uint64_t seq)
     m->floor = seq > m->floor ? seq : m->floor;
 }
 
-static void drop(struct memory *m, struct entry *e)
+static void changelog_memory_drop(struct memory *m, struct entry *e)
 {
     map_remove(&m->by_uri, e->change->uri);
     list_remove(&e->link);
@@ -66,23 +66,23 @@ static void drop(struct memory *m, struct entry *e)
     mem_free(e);
 }
 
-static bool is_too_old(const struct memory *m, const struct entry *e)
+static bool changelog_memory_is_too_old(const struct memory *m, const struct entry *e)
 {
     return m->limits.max_age_ms > 0 && e->kept_ms + m->limits.max_age_ms < clock_monotonic_ms();
 }
 
-static bool is_over(const struct memory *m)
+static bool changelog_memory_is_over(const struct memory *m)
 {
     return m->by_uri.count > m->limits.max_entries || m->bytes > m->limits.max_bytes ||
-           is_too_old(m, list_entry(m->order.next, struct entry, link));
+           changelog_memory_is_too_old(m, list_entry(m->order.next, struct entry, link));
 }
 
 static void evict(struct memory *m)
 {
-    while (!list_empty(&m->order) && is_over(m)) {
+    while (!list_empty(&m->order) && changelog_memory_is_over(m)) {
         struct entry *oldest = list_entry(m->order.next, struct entry, link);
         raise_floor(m, oldest->change->seq);
-        drop(m, oldest);
+        changelog_memory_drop(m, oldest);
     }
 }
 
@@ -97,12 +97,12 @@ static void link_in_order(struct memory *m, struct entry *e)
     list_insert_between(&e->link, before, before->next);
 }
 
-static void memory_destroy(struct changelog *log)
+static void changelog_memory_destroy(struct changelog *log)
 {
     if (!log) {
         return;
     }
-    struct memory *m = memory_of(log);
+    struct memory *m = changelog_memory_of(log);
     list_each (it, next, &m->order) {
         struct entry *e = list_entry(it, struct entry, link);
         change_unref(e->change);
@@ -140,7 +140,7 @@ static uint64_t memory_last(const struct changelog *log)
 
 static void memory_lost(struct changelog *log, uint64_t seq)
 {
-    raise_floor(memory_of(log), seq);
+    raise_floor(changelog_memory_of(log), seq);
 }
 
 static uint64_t memory_floor(const struct changelog *log)
@@ -150,7 +150,7 @@ static uint64_t memory_floor(const struct changelog *log)
 
 static uint64_t memory_next(struct changelog *log)
 {
-    return ++memory_of(log)->last;
+    return ++changelog_memory_of(log)->last;
 }
 
 /* The entry for a URI, new ones without a record. NULL: out of memory. */
@@ -179,7 +179,7 @@ static struct entry *entry_for(struct memory *m, const struct change *change)
 
 static int memory_append(struct changelog *log, const struct change *change)
 {
-    struct memory *m = memory_of(log);
+    struct memory *m = changelog_memory_of(log);
     assert(change->seq > 0 && change->seq <= m->last);
     struct entry *e = entry_for(m, change);
     if (!e) {
@@ -252,7 +252,7 @@ struct changelog *changelog_memory_create_at(const struct changelog_limits *limi
     do {
         if (random_bytes(&m->epoch, sizeof(m->epoch)) < 0) {
             tidings_fail(err, TIDINGS_E_IO, "change log: no random numbers for the epoch");
-            memory_destroy(&m->base);
+            changelog_memory_destroy(&m->base);
             return NULL;
         }
     } while (m->epoch == 0);
@@ -267,7 +267,7 @@ struct changelog *changelog_memory_create(const struct changelog_limits *limits,
 
 static const struct changelog_ops memory_ops = {
     .name = "memory",
-    .destroy = memory_destroy,
+    .destroy = changelog_memory_destroy,
     .epoch = memory_epoch,
     .first = memory_first,
     .resume = memory_resume,

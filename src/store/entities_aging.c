@@ -31,7 +31,7 @@ static bool has_age(struct entities *e)
     return found;
 }
 
-static bool take(void *user, const struct entity_version *v)
+static bool entities_aging_take(void *user, const struct entity_version *v)
 {
     struct aging *a = user;
     const struct entity_type *t = entity_types_find(a->e, v->type, v->type_version);
@@ -45,7 +45,7 @@ static bool take(void *user, const struct entity_version *v)
     return !a->failed && a->seen < AT_A_TIME;
 }
 
-static int forget(struct aging *a, int64_t now, struct tidings_error *err)
+static int entities_aging_forget(struct aging *a, int64_t now, struct tidings_error *err)
 {
     int rc = entities_begin(a->e, err);
     if (rc < 0) {
@@ -71,9 +71,10 @@ int entity_aging_step(struct entities *e, struct tidings_error *err)
     struct aging a = {.e = e};
     const struct entity_scope everything = {.deleted = true};
     arena_init(&a.arena, AT_A_TIME * (ENTITY_ID_MAX + 16u));
-    int rc = e->rows->ops->list(e->rows, &everything, tidings_str(e->aged), take, &a, err);
+    int rc = e->rows->ops->list(e->rows, &everything, tidings_str(e->aged), entities_aging_take, &a,
+                                err);
     rc = rc == 0 && a.failed ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : rc;
-    rc = rc == 0 && a.count > 0 ? forget(&a, now, err) : rc;
+    rc = rc == 0 && a.count > 0 ? entities_aging_forget(&a, now, err) : rc;
     bool is_over = rc < 0 || a.seen < AT_A_TIME;
     if (is_over) {
         e->aging_ms = now + AGAIN_MS;

@@ -20,13 +20,13 @@ static void put_number(struct sha256 *s, int64_t n)
     sha256_put(s, bytes, sizeof(bytes));
 }
 
-static void put_text(struct sha256 *s, struct tidings_str text)
+static void entities_digest_put_text(struct sha256 *s, struct tidings_str text)
 {
     put_number(s, (int64_t)text.len);
     sha256_put(s, text.ptr, text.len);
 }
 
-static int put_value(struct sha256 *s, const struct json *value)
+static int entities_digest_put_value(struct sha256 *s, const struct json *value)
 {
     struct buf text;
     struct jw w;
@@ -35,7 +35,7 @@ static int put_value(struct sha256 *s, const struct json *value)
     if (value) {
         jw_value(&w, value);
     }
-    put_text(s, buf_str(&text));
+    entities_digest_put_text(s, buf_str(&text));
     int rc = text.failed;
     buf_deinit(&text);
     return rc;
@@ -51,14 +51,14 @@ int entity_digest(const struct entity_write *writes, size_t count, char out[ENTI
     for (size_t i = 0; i < count && rc == 0; i++) {
         const struct entity_write *w = &writes[i];
         put_number(&s, w->op);
-        put_text(&s, w->id);
-        put_text(&s, w->type);
-        put_text(&s, w->type_version);
-        rc = put_value(&s, w->value);
-        rc = rc == 0 ? put_value(&s, w->patch) : rc;
+        entities_digest_put_text(&s, w->id);
+        entities_digest_put_text(&s, w->type);
+        entities_digest_put_text(&s, w->type_version);
+        rc = entities_digest_put_value(&s, w->value);
+        rc = rc == 0 ? entities_digest_put_value(&s, w->patch) : rc;
         put_number(&s, w->has_parent);
-        put_text(&s, w->parent);
-        put_text(&s, w->changed_by);
+        entities_digest_put_text(&s, w->parent);
+        entities_digest_put_text(&s, w->changed_by);
         put_number(&s, w->baseline);
         put_number(&s, w->valid_from);
         put_number(&s, w->must_be_new);

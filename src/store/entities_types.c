@@ -177,7 +177,7 @@ static int type_compile_stored(struct entity_type *t, struct json *schema,
     return rc < 0 ? tidings_fail(err, rc, "out of memory") : 0;
 }
 
-static struct list *place_of(struct entities *e, const struct entity_type *t)
+static struct list *entities_types_position(struct entities *e, const struct entity_type *t)
 {
     struct list *before = &e->types;
     list_each (it, next, &e->types) {
@@ -207,7 +207,7 @@ static int type_enter(struct entities *e, struct entity_type *t, struct tidings_
         type_free(t);
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    struct list *before = place_of(e, t);
+    struct list *before = entities_types_position(e, t);
     list_insert_between(&t->link, before, before->next);
     return 0;
 }

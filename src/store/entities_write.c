@@ -37,7 +37,7 @@ struct work {
     uint64_t *judging; /* steps left for judging by schemas: all writes together */
 };
 
-static int refuse(struct work *k, size_t index, enum entity_reason reason, int code)
+static int work_refuse(struct work *k, size_t index, enum entity_reason reason, int code)
 {
     k->problem->reason = reason;
     k->problem->index = index;
@@ -45,20 +45,20 @@ static int refuse(struct work *k, size_t index, enum entity_reason reason, int c
 }
 
 #define REFUSE(k, index, reason, code, ...)                                                        \
-    refuse(k, index, reason, tidings_fail((k)->err, code, __VA_ARGS__))
+    work_refuse(k, index, reason, tidings_fail((k)->err, code, __VA_ARGS__))
 
 static int medium(struct work *k, size_t index, int code)
 {
-    return refuse(k, index, ENTITY_MEDIUM, code);
+    return work_refuse(k, index, ENTITY_MEDIUM, code);
 }
 
 /* Before anything was put: what is damaged is nobody else's affair. */
 static int unreadable(struct work *k, size_t index, int code)
 {
-    return refuse(k, index, code == TIDINGS_E_INTERNAL ? ENTITY_DAMAGED : ENTITY_MEDIUM, code);
+    return work_refuse(k, index, code == TIDINGS_E_INTERNAL ? ENTITY_DAMAGED : ENTITY_MEDIUM, code);
 }
 
-static int unknown(struct work *k, size_t index, struct tidings_str id)
+static int work_unknown(struct work *k, size_t index, struct tidings_str id)
 {
     return REFUSE(k, index, ENTITY_UNKNOWN, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'",
                   STR_ARG(id));
@@ -102,8 +102,8 @@ static int check_write(struct work *k, size_t i)
 
 /* ---- what whoever writes may ----------------------------------------------------------------- */
 
-static bool may(const struct work *k, enum entity_right right, const struct entity_type_row *type,
-                struct tidings_str id)
+static bool work_may(const struct work *k, enum entity_right right,
+                     const struct entity_type_row *type, struct tidings_str id)
 {
     return !k->t->may || k->t->may(k->t->may_user, right, type, id);
 }
@@ -111,8 +111,8 @@ static bool may(const struct work *k, enum entity_right right, const struct enti
 static bool may_as_stored(const struct work *k, enum entity_right right,
                           const struct entity_version *v)
 {
-    return may(k, right, &(struct entity_type_row){.name = v->type, .version = v->type_version},
-               v->id);
+    return work_may(k, right,
+                    &(struct entity_type_row){.name = v->type, .version = v->type_version}, v->id);
 }
 
 /* The newest version of a type that the entity may be written as. NULL: none. */
@@ -120,7 +120,7 @@ static struct entity_type *newest_for(const struct work *k, struct tidings_str n
                                       struct tidings_str id)
 {
     struct entity_type *t = entity_types_newest(k->e, name);
-    while (t && !may(k, ENTITY_MAY_WRITE, &t->row, id)) {
+    while (t && !work_may(k, ENTITY_MAY_WRITE, &t->row, id)) {
         struct entity_type *before = list_entry(t->link.prev, struct entity_type, link);
         bool is_one = t->link.prev != &k->e->types && str_eq(before->row.name, name);
         t = is_one ? before : NULL;
@@ -129,7 +129,7 @@ static struct entity_type *newest_for(const struct work *k, struct tidings_str n
 }
 
 /* Is the type the one that is stored? Upserts may also name the newest version. */
-static int check_type(struct work *k, size_t i)
+static int work_check_type(struct work *k, size_t i)
 {
     struct step *s = &k->steps[i];
     const struct entity_write *w = s->w;
@@ -199,7 +199,7 @@ static int check_existence(struct work *k, size_t i)
     bool has_baseline = w->baseline != TIMELINE_NEVER;
     bool needs_one = w->op != ENTITY_UPSERT || w->patch || has_baseline || w->must_exist;
     if (!s->exists && needs_one) {
-        return unknown(k, i, w->id);
+        return work_unknown(k, i, w->id);
     }
     if (s->exists && w->op == ENTITY_UPSERT && w->must_be_new) {
         k->problem->current = s->now.from;
@@ -241,21 +241,22 @@ static int check_schema(struct work *k, size_t i, const struct json_schema *sche
 }
 
 /* Nothing that is larger than it may be is judged by a schema. */
-static int write_text(struct work *k, size_t i, const struct json *v, struct tidings_str *ret)
+static int work_put_text(struct work *k, size_t i, const struct json *v, struct tidings_str *ret)
 {
     int rc = entity_text(v, k->arena, ret, k->err);
-    return rc < 0 ? refuse(k, i, rc == TIDINGS_E_LIMIT ? ENTITY_INVALID : ENTITY_MEDIUM, rc) : 0;
+    return rc < 0 ? work_refuse(k, i, rc == TIDINGS_E_LIMIT ? ENTITY_INVALID : ENTITY_MEDIUM, rc)
+                  : 0;
 }
 
 static int judge_value(struct work *k, size_t i, struct json *value, const char *what)
 {
     struct step *s = &k->steps[i];
-    int rc = write_text(k, i, value, &s->next.value);
+    int rc = work_put_text(k, i, value, &s->next.value);
     return rc == 0 ? check_schema(k, i, s->type->full, NULL, value, what) : rc;
 }
 
 /* The value as it will be, a new reference. */
-static int work_out(struct work *k, size_t i, struct json *now, struct json **ret)
+static int work_next_value(struct work *k, size_t i, struct json *now, struct json **ret)
 {
     struct step *s = &k->steps[i];
     if (s->type->unusable) {
@@ -268,7 +269,7 @@ static int work_out(struct work *k, size_t i, struct json *now, struct json **re
         return judge_value(k, i, *ret, "value");
     }
     struct tidings_str text;
-    int rc = write_text(k, i, s->w->patch, &text);
+    int rc = work_put_text(k, i, s->w->patch, &text);
     rc = rc == 0 ? check_schema(k, i, s->type->patch, s->type->places, s->w->patch, "patch") : rc;
     if (rc < 0) {
         return rc;
@@ -294,7 +295,7 @@ static int prepare_upsert(struct work *k, size_t i)
     struct step *s = &k->steps[i];
     struct json *now = NULL, *next = NULL;
     int rc = s->exists ? jv_parse(s->now.value, JSON_MAX_DEPTH, &now, k->err) : 0;
-    rc = rc < 0 ? medium(k, i, rc) : work_out(k, i, now, &next);
+    rc = rc < 0 ? medium(k, i, rc) : work_next_value(k, i, now, &next);
     s->next.type = s->type->row.name;
     s->next.type_version = s->type->row.version;
     s->next.parent = s->w->has_parent ? s->w->parent : s->exists ? s->now.parent : STR_EMPTY;
@@ -317,7 +318,7 @@ static void prepare_mark(struct step *s)
     s->next.deleted = deleted;
 }
 
-static int prepare(struct work *k, size_t i)
+static int work_prepare(struct work *k, size_t i)
 {
     struct step *s = &k->steps[i];
     int rc = check_write(k, i);
@@ -337,7 +338,7 @@ static int prepare(struct work *k, size_t i)
         s->is_taken = true;
         s->now = (struct entity_version){.from = TIMELINE_NEVER};
     }
-    rc = check_type(k, i);
+    rc = work_check_type(k, i);
     rc = rc == 0 ? check_existence(k, i) : rc;
     rc = rc == 0 ? check_baseline(k, i) : rc;
     if (rc < 0) {
@@ -376,7 +377,7 @@ static int date_steps(struct work *k)
         int64_t wanted = s->w->valid_from == TIMELINE_NEVER ? shared : s->w->valid_from;
         int64_t newest = s->exists ? s->now.from : TIMELINE_NEVER;
         if (timeline_next(newest, wanted, &s->next.from, k->err) < 0) {
-            return refuse(k, i, ENTITY_INVALID, TIDINGS_E_LIMIT);
+            return work_refuse(k, i, ENTITY_INVALID, TIDINGS_E_LIMIT);
         }
     }
     return 0;
@@ -444,7 +445,7 @@ static int forget_old(struct work *k, const struct step *s)
     return rc;
 }
 
-static int put_key(struct work *k)
+static int work_put_key(struct work *k)
 {
     struct buf text;
     struct jw w;
@@ -485,12 +486,12 @@ static int put_steps(struct work *k)
             return medium(k, i, rc);
         }
     }
-    int rc = k->t->key.len > 0 ? put_key(k) : 0;
+    int rc = k->t->key.len > 0 ? work_put_key(k) : 0;
     return rc < 0 ? medium(k, 0, rc) : 0;
 }
 
 /* The next version points into the caller's memory; what is handed out lives in the arena. */
-static int report(struct work *k, struct entity_done *done)
+static int work_report(struct work *k, struct entity_done *done)
 {
     for (size_t i = 0; i < k->t->count; i++) {
         const struct step *s = &k->steps[i];
@@ -521,7 +522,8 @@ static int find_again(struct work *k, size_t i, struct tidings_str id, int64_t f
     if (rc < 0) {
         return unreadable(k, i, rc);
     }
-    return rc == 1 && may_as_stored(k, ENTITY_MAY_KNOW, &done->version) ? 0 : unknown(k, i, id);
+    return rc == 1 && may_as_stored(k, ENTITY_MAY_KNOW, &done->version) ? 0
+                                                                        : work_unknown(k, i, id);
 }
 
 /* What the transaction with this key left. 1; 0: the key is new. */
@@ -584,7 +586,7 @@ int entities_transact(struct entities *e, const struct entity_transaction *t, st
     }
     for (size_t i = 0; i < t->count; i++) {
         k.steps[i].w = &t->writes[i];
-        rc = prepare(&k, i);
+        rc = work_prepare(&k, i);
         if (rc < 0) {
             return rc;
         }
@@ -592,5 +594,5 @@ int entities_transact(struct entities *e, const struct entity_transaction *t, st
     rc = date_steps(&k);
     rc = rc == 0 ? check_taken(&k) : rc;
     rc = rc == 0 ? put_steps(&k) : rc;
-    return rc == 0 ? report(&k, done) : rc;
+    return rc == 0 ? work_report(&k, done) : rc;
 }

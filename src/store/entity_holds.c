@@ -43,7 +43,7 @@ void entity_holds_deinit(struct entity_holds *h)
 }
 
 /* The first that does not begin before `from`. */
-static size_t find(const struct holds *x, int64_t from)
+static size_t entity_holds_find(const struct holds *x, int64_t from)
 {
     size_t low = 0, high = x->count;
     while (low < high) {
@@ -82,7 +82,7 @@ static struct holds *find_or_make(struct entity_holds *h, struct tidings_str id)
     return x;
 }
 
-static void drop_if_empty(struct entity_holds *h, struct holds *x)
+static void entity_holds_drop_if_empty(struct entity_holds *h, struct holds *x)
 {
     if (x->count == 0) {
         map_remove(&h->by_id, tidings_strn(x->id, x->id_len));
@@ -96,7 +96,7 @@ int entity_holds_add(struct entity_holds *h, struct tidings_str id, int64_t from
     if (!x) {
         return TIDINGS_E_NOMEM;
     }
-    size_t i = find(x, from);
+    size_t i = entity_holds_find(x, from);
     if (is_at(x, i, from)) {
         x->at[i].count++;
         return 0;
@@ -105,7 +105,7 @@ int entity_holds_add(struct entity_holds *h, struct tidings_str id, int64_t from
         size_t cap = x->cap ? 2 * x->cap : 2;
         struct hold *more = mem_realloc(x->at, cap * sizeof(*more));
         if (!more) {
-            drop_if_empty(h, x);
+            entity_holds_drop_if_empty(h, x);
             return TIDINGS_E_NOMEM;
         }
         x->at = more;
@@ -120,13 +120,13 @@ int entity_holds_add(struct entity_holds *h, struct tidings_str id, int64_t from
 void entity_holds_remove(struct entity_holds *h, struct tidings_str id, int64_t from)
 {
     struct holds *x = map_find(&h->by_id, id);
-    size_t i = x ? find(x, from) : 0;
+    size_t i = x ? entity_holds_find(x, from) : 0;
     if (!x || !is_at(x, i, from) || --x->at[i].count > 0) {
         return;
     }
     x->count--;
     memmove(&x->at[i], &x->at[i + 1], (x->count - i) * sizeof(x->at[0]));
-    drop_if_empty(h, x);
+    entity_holds_drop_if_empty(h, x);
 }
 
 int64_t entity_holds_oldest(const struct entity_holds *h, struct tidings_str id)
@@ -146,5 +146,5 @@ void entity_holds_offer(struct entity_holds *h, struct tidings_str id, int64_t f
 bool entity_holds_has(const struct entity_holds *h, struct tidings_str id, int64_t from)
 {
     const struct holds *x = map_find(&h->by_id, id);
-    return x && (x->offered == from || is_at(x, find(x, from), from));
+    return x && (x->offered == from || is_at(x, entity_holds_find(x, from), from));
 }

@@ -64,13 +64,13 @@ struct memory {
 
 static const struct entity_rows_ops memory_ops;
 
-static struct memory *memory_of(struct entity_rows *rows)
+static struct memory *entity_memory_of(struct entity_rows *rows)
 {
     assert(rows->ops == &memory_ops);
     return (struct memory *)(void *)rows;
 }
 
-static int no_memory(struct tidings_error *err)
+static int entity_memory_no_memory(struct tidings_error *err)
 {
     return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
@@ -158,7 +158,7 @@ static void undo_one(struct memory *m, struct undo *u)
 static int memory_begin(struct entity_rows *rows, struct tidings_error *err)
 {
     (void)err;
-    struct memory *m = memory_of(rows);
+    struct memory *m = entity_memory_of(rows);
     assert(!m->in_batch);
     m->in_batch = true;
     return 0;
@@ -167,7 +167,7 @@ static int memory_begin(struct entity_rows *rows, struct tidings_error *err)
 static int memory_commit(struct entity_rows *rows, struct tidings_error *err)
 {
     (void)err;
-    struct memory *m = memory_of(rows);
+    struct memory *m = entity_memory_of(rows);
     assert(m->in_batch);
     list_each (it, next, &m->undo) {
         struct undo *u = list_entry(it, struct undo, link);
@@ -184,7 +184,7 @@ static int memory_commit(struct entity_rows *rows, struct tidings_error *err)
 
 static void memory_rollback(struct entity_rows *rows)
 {
-    struct memory *m = memory_of(rows);
+    struct memory *m = entity_memory_of(rows);
     while (!list_empty(&m->undo)) {
         struct undo *newest = list_entry(m->undo.prev, struct undo, link);
         list_remove(&newest->link);
@@ -228,7 +228,7 @@ static struct stored *copy_version(const struct entity_version *v)
     return s;
 }
 
-static struct entity *add_entity(struct memory *m, struct tidings_str id)
+static struct entity *entity_memory_add_entity(struct memory *m, struct tidings_str id)
 {
     struct entity *e = mem_zalloc(sizeof(*e) + id.len);
     if (!e || !make_room(&m->sorted, m->count, &m->room)) {
@@ -251,21 +251,21 @@ static struct entity *add_entity(struct memory *m, struct tidings_str id)
 static int memory_put(struct entity_rows *rows, const struct entity_version *version, bool instead,
                       struct tidings_error *err)
 {
-    struct memory *m = memory_of(rows);
+    struct memory *m = entity_memory_of(rows);
     assert(m->in_batch);
     struct entity *e = map_find(&m->by_id, version->id);
     instead = instead && e;
     bool is_new = !e;
     struct stored *s = copy_version(version);
     struct undo *u = undo_create(UNDO_PUT, NULL, instead ? 1 : 0);
-    e = e || !s || !u ? e : add_entity(m, version->id);
+    e = e || !s || !u ? e : entity_memory_add_entity(m, version->id);
     if (!s || !u || !e || !make_room(&e->versions, e->count, &e->room)) {
         mem_free(s);
         mem_free(u);
         if (is_new && e) {
             remove_entity(m, e);
         }
-        return no_memory(err);
+        return entity_memory_no_memory(err);
     }
     if (instead) {
         u->taken[0] = e->versions[--e->count];
@@ -281,7 +281,7 @@ static int memory_put(struct entity_rows *rows, const struct entity_version *ver
 static int memory_forget(struct entity_rows *rows, struct tidings_str id, int64_t end,
                          struct tidings_error *err)
 {
-    struct memory *m = memory_of(rows);
+    struct memory *m = entity_memory_of(rows);
     struct entity *e = map_find(&m->by_id, id);
     size_t gone = 0;
     while (e && gone + 1 < e->count && e->versions[gone + 1]->v.from <= end) {
@@ -292,7 +292,7 @@ static int memory_forget(struct entity_rows *rows, struct tidings_str id, int64_
     }
     struct undo *u = undo_create(UNDO_FORGET, e, gone);
     if (!u) {
-        return no_memory(err);
+        return entity_memory_no_memory(err);
     }
     memcpy(u->taken, e->versions, gone * sizeof(*e->versions));
     e->count -= gone;
@@ -312,7 +312,7 @@ static int memory_find(struct entity_rows *rows, struct tidings_str id, int64_t 
                        struct entity_version *ret, struct tidings_error *err)
 {
     (void)err;
-    struct entity *e = map_find(&memory_of(rows)->by_id, id);
+    struct entity *e = map_find(&entity_memory_of(rows)->by_id, id);
     size_t low = 0, high = e ? e->count : 0;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -333,7 +333,7 @@ static int memory_nth(struct entity_rows *rows, struct tidings_str id, int64_t n
                       struct tidings_error *err)
 {
     (void)err;
-    const struct entity *e = map_find(&memory_of(rows)->by_id, id);
+    const struct entity *e = map_find(&entity_memory_of(rows)->by_id, id);
     if (!e || n < 1 || (uint64_t)n > e->count) {
         return 0;
     }
@@ -345,7 +345,7 @@ static int memory_history(struct entity_rows *rows, struct tidings_str id, int64
                           entity_version_fn fn, void *user, struct tidings_error *err)
 {
     (void)err;
-    struct entity *e = map_find(&memory_of(rows)->by_id, id);
+    struct entity *e = map_find(&entity_memory_of(rows)->by_id, id);
     for (size_t i = 0; e && i < e->count; i++) {
         struct entity_version v = version_at(e, i);
         if (v.from >= first && !fn(user, &v)) {
@@ -355,7 +355,8 @@ static int memory_history(struct entity_rows *rows, struct tidings_str id, int64
     return 0;
 }
 
-static bool is_wanted(const struct entity_version *v, const struct entity_scope *scope)
+static bool entity_memory_is_wanted(const struct entity_version *v,
+                                    const struct entity_scope *scope)
 {
     return (scope->deleted || !v->deleted) &&
            (scope->type.len == 0 || str_eq(scope->type, v->type)) &&
@@ -368,10 +369,10 @@ static int memory_list(struct entity_rows *rows, const struct entity_scope *scop
                        struct tidings_error *err)
 {
     (void)err;
-    struct memory *m = memory_of(rows);
+    struct memory *m = entity_memory_of(rows);
     for (size_t i = after.len > 0 ? place_after(m, after) : 0; i < m->count; i++) {
         struct entity_version v = version_at(m->sorted[i], m->sorted[i]->count - 1);
-        if (is_wanted(&v, scope) && !fn(user, &v)) {
+        if (entity_memory_is_wanted(&v, scope) && !fn(user, &v)) {
             break;
         }
     }
@@ -383,7 +384,7 @@ static int memory_list(struct entity_rows *rows, const struct entity_scope *scop
 static int memory_put_type(struct entity_rows *rows, const struct entity_type_row *row,
                            struct tidings_error *err)
 {
-    struct memory *m = memory_of(rows);
+    struct memory *m = entity_memory_of(rows);
     assert(m->in_batch);
     struct list *before = &m->types;
     list_each (it, next, &m->types) {
@@ -401,7 +402,7 @@ static int memory_put_type(struct entity_rows *rows, const struct entity_type_ro
     if (!t || !u) {
         mem_free(t);
         mem_free(u);
-        return no_memory(err);
+        return entity_memory_no_memory(err);
     }
     char *at = t->text;
     t->row.name = str_place(&at, row->name);
@@ -419,7 +420,7 @@ static int memory_types(struct entity_rows *rows, entity_type_fn fn, void *user,
                         struct tidings_error *err)
 {
     (void)err;
-    list_each (it, next, &memory_of(rows)->types) {
+    list_each (it, next, &entity_memory_of(rows)->types) {
         if (!fn(user, &list_entry(it, struct type, link)->row)) {
             break;
         }
@@ -430,13 +431,13 @@ static int memory_types(struct entity_rows *rows, entity_type_fn fn, void *user,
 static int memory_put_key(struct entity_rows *rows, const struct entity_key *key,
                           struct tidings_error *err)
 {
-    struct memory *m = memory_of(rows);
+    struct memory *m = entity_memory_of(rows);
     assert(m->in_batch);
     struct undo *u = undo_create(UNDO_KEY, NULL, 0);
     struct key_row *row = u ? key_table_put(&m->keys, key) : NULL;
     if (!row) {
         mem_free(u);
-        return no_memory(err);
+        return entity_memory_no_memory(err);
     }
     u->key = row;
     list_append(&m->undo, &u->link);
@@ -448,7 +449,7 @@ static int memory_find_key(struct entity_rows *rows, struct tidings_str owner,
                            struct tidings_error *err)
 {
     (void)err;
-    const struct entity_key *found = key_table_find(&memory_of(rows)->keys, owner, key);
+    const struct entity_key *found = key_table_find(&entity_memory_of(rows)->keys, owner, key);
     if (found) {
         *ret = *found;
     }
@@ -464,12 +465,12 @@ static int memory_idle(struct entity_rows *rows, struct tidings_error *err)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static void memory_destroy(struct entity_rows *rows)
+static void entity_memory_destroy(struct entity_rows *rows)
 {
     if (!rows) {
         return;
     }
-    struct memory *m = memory_of(rows);
+    struct memory *m = entity_memory_of(rows);
     memory_rollback(rows);
     for (size_t i = 0; i < m->count; i++) {
         drop_entity(m->sorted[i]);
@@ -487,7 +488,7 @@ struct entity_rows *entity_memory_create(struct tidings_error *err)
 {
     struct memory *m = mem_zalloc(sizeof(*m));
     if (!m) {
-        no_memory(err);
+        entity_memory_no_memory(err);
         return NULL;
     }
     m->base.ops = &memory_ops;
@@ -506,7 +507,7 @@ static uint64_t memory_position(struct entity_rows *rows)
 
 static const struct entity_rows_ops memory_ops = {
     .name = "memory",
-    .destroy = memory_destroy,
+    .destroy = entity_memory_destroy,
     .begin = memory_begin,
     .commit = memory_commit,
     .rollback = memory_rollback,

@@ -29,7 +29,7 @@ struct keeper {
     void *tell_user;
 };
 
-static void answer(struct keeper_job *job, int code)
+static void keeper_answer(struct keeper_job *job, int code)
 {
     job->done(job, code);
 }
@@ -46,7 +46,7 @@ static void keeper_note(struct keeper *k, const struct tidings_error *err)
 }
 
 /* Everything in the batch is gone. */
-static void lose(struct keeper *k, int code, const struct tidings_error *err)
+static void keeper_lose(struct keeper *k, int code, const struct tidings_error *err)
 {
     struct list lost;
     keeper_note(k, err);
@@ -59,7 +59,7 @@ static void lose(struct keeper *k, int code, const struct tidings_error *err)
         list_remove(&job->letter.link);
         job->is_lost = true;
         job->err = *err;
-        answer(job, code);
+        keeper_answer(job, code);
     }
 }
 
@@ -71,7 +71,7 @@ static void commit(struct keeper *k)
     struct tidings_error err = {0};
     int rc = entities_commit(k->entities, &err);
     if (rc < 0) {
-        lose(k, rc, &err);
+        keeper_lose(k, rc, &err);
         return;
     }
     struct list done;
@@ -83,7 +83,7 @@ static void commit(struct keeper *k)
     while (!list_empty(&done)) {
         struct keeper_job *job = list_entry(done.next, struct keeper_job, letter.link);
         list_remove(&job->letter.link);
-        answer(job, job->code);
+        keeper_answer(job, job->code);
     }
     loop_timer_start(k->idle, IDLE_MS, 0);
 }
@@ -100,7 +100,7 @@ static void on_idle(struct loop_timer *timer, void *user)
     loop_timer_start(timer, is_more ? 0 : REST_MS, 0);
 }
 
-static void run_write(struct keeper *k, struct keeper_job *job)
+static void keeper_run_write(struct keeper *k, struct keeper_job *job)
 {
     struct tidings_error err = {0};
     if (!k->is_open) {
@@ -109,7 +109,7 @@ static void run_write(struct keeper *k, struct keeper_job *job)
             keeper_note(k, &err);
             job->is_lost = true;
             job->err = err;
-            answer(job, rc);
+            keeper_answer(job, rc);
             return;
         }
         k->is_open = true;
@@ -119,11 +119,11 @@ static void run_write(struct keeper *k, struct keeper_job *job)
         err = job->err;
         entities_rollback(k->entities);
         list_append(&k->batch, &job->letter.link);
-        lose(k, job->code, &err);
+        keeper_lose(k, job->code, &err);
         return;
     }
     if (job->code < 0) {
-        answer(job, job->code); /* nothing of it is in the batch */
+        keeper_answer(job, job->code); /* nothing of it is in the batch */
         return;
     }
     list_append(&k->batch, &job->letter.link);
@@ -137,19 +137,19 @@ static void job_deliver(struct letter *letter, void *owner)
     struct keeper *k = owner;
     struct keeper_job *job = list_entry(letter, struct keeper_job, letter);
     if (job->is_write) {
-        run_write(k, job);
+        keeper_run_write(k, job);
     } else if (job->is_aside) {
-        answer(job, job->run(job, k->entities));
+        keeper_answer(job, job->run(job, k->entities));
     } else {
         commit(k);
-        answer(job, job->run(job, k->entities));
+        keeper_answer(job, job->run(job, k->entities));
     }
 }
 
 static void job_drop(struct letter *letter)
 {
     struct keeper_job *job = list_entry(letter, struct keeper_job, letter);
-    answer(job, tidings_fail(&job->err, TIDINGS_E_CLOSED, "the server is ending"));
+    keeper_answer(job, tidings_fail(&job->err, TIDINGS_E_CLOSED, "the server is ending"));
 }
 
 void keeper_submit(struct keeper *k, struct keeper_job *job)

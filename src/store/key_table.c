@@ -63,7 +63,7 @@ static struct key_owner *find_owner(struct key_table *t, struct tidings_str name
     return o;
 }
 
-static void drop_if_empty(struct key_table *t, struct key_owner *o)
+static void key_table_drop_if_empty(struct key_table *t, struct key_owner *o)
 {
     if (o && o->by_key.count == 0) {
         map_remove(&t->by_owner, o->name);
@@ -96,7 +96,7 @@ struct key_row *key_table_put(struct key_table *t, const struct entity_key *key)
         row->key.at = key->at;
     }
     if (!owner || map_put(&owner->by_key, row->key.key, row, NULL) < 0) {
-        drop_if_empty(t, owner);
+        key_table_drop_if_empty(t, owner);
         mem_free(row);
         return NULL;
     }
@@ -118,7 +118,7 @@ void key_table_remove(struct key_table *t, struct key_row *row)
     list_remove(&row->aged);
     t->count--;
     mem_free(row);
-    drop_if_empty(t, owner);
+    key_table_drop_if_empty(t, owner);
 }
 
 const struct entity_key *key_table_find(const struct key_table *t, struct tidings_str owner,

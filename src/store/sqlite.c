@@ -68,7 +68,7 @@ static struct {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static void load(void)
+static void sqlite_load(void)
 {
     const struct library_function wanted[] = {
 #define ROW(name) {"sqlite3_" #name, &api.name},
@@ -79,7 +79,7 @@ static void load(void)
 }
 
 /* What SQLite says, in our codes. */
-static int failed(struct sqlite *db, struct tidings_error *err)
+static int sqlite_failed(struct sqlite *db, struct tidings_error *err)
 {
     int code = db->handle ? api.extended_errcode(db->handle) : SQLITE_NOMEM;
     const char *text = db->handle ? api.errmsg(db->handle) : "out of memory";
@@ -225,12 +225,12 @@ int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err
     if (!db) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    pthread_once(&once, load);
+    pthread_once(&once, sqlite_load);
     int rc = library_check(&library, err);
     if (rc == 0 && api.open_v2(path, &db->handle,
                                SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                                NULL) != SQLITE_OK) {
-        rc = failed(db, err);
+        rc = sqlite_failed(db, err);
     }
     if (rc == 0) {
         rc = configure(db, err);
@@ -262,7 +262,7 @@ void sqlite_close(struct sqlite *db)
 
 int sqlite_exec(struct sqlite *db, const char *sql, struct tidings_error *err)
 {
-    return api.exec(db->handle, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : failed(db, err);
+    return api.exec(db->handle, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : sqlite_failed(db, err);
 }
 
 bool sqlite_in_transaction(struct sqlite *db)
@@ -290,7 +290,7 @@ int sqlite_prepare(struct sqlite *db, const char *sql, struct sqlite3_stmt **ret
                    struct tidings_error *err)
 {
     int rc = api.prepare_v3(db->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL);
-    return rc == SQLITE_OK ? 0 : failed(db, err);
+    return rc == SQLITE_OK ? 0 : sqlite_failed(db, err);
 }
 
 void sqlite_finalize(struct sqlite3_stmt *st)
@@ -340,7 +340,7 @@ struct tidings_str sqlite_bytes(struct sqlite3_stmt *st, int column)
 int sqlite_step(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error *err)
 {
     int rc = api.step(st);
-    return rc == SQLITE_ROW ? 1 : rc == SQLITE_DONE ? 0 : failed(db, err);
+    return rc == SQLITE_ROW ? 1 : rc == SQLITE_DONE ? 0 : sqlite_failed(db, err);
 }
 
 void sqlite_reset(struct sqlite3_stmt *st)

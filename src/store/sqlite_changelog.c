@@ -127,8 +127,8 @@ static const struct changelog_ops durable_ops = {
 
 /* ---- epochs ---------------------------------------------------------------------------------- */
 
-static int run(struct sqlite_entities *s, const char *sql, int64_t parameter,
-               struct tidings_error *err)
+static int sqlite_changelog_run(struct sqlite_entities *s, const char *sql, int64_t parameter,
+                                struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_prepare(s->db, sql, &st, err);
@@ -144,10 +144,14 @@ static int run(struct sqlite_entities *s, const char *sql, int64_t parameter,
 static int begin_epoch(struct sqlite_entities *s, uint64_t epoch, struct tidings_error *err)
 {
     int rc = sqlite_exec(s->db, "BEGIN IMMEDIATE", err);
-    rc = rc == 0 ? run(s, "UPDATE main.epochs SET last=?1 WHERE last IS NULL", s->last_seq, err)
+    rc = rc == 0 ? sqlite_changelog_run(s, "UPDATE main.epochs SET last=?1 WHERE last IS NULL",
+                                        s->last_seq, err)
                  : rc;
-    rc = rc == 0 ? run(s, "INSERT INTO main.epochs(epoch) VALUES(?1)", (int64_t)epoch, err) : rc;
-    rc = rc == 0 ? run(s,
+    rc = rc == 0 ? sqlite_changelog_run(s, "INSERT INTO main.epochs(epoch) VALUES(?1)",
+                                        (int64_t)epoch, err)
+                 : rc;
+    rc = rc == 0 ? sqlite_changelog_run(
+                       s,
                        "DELETE FROM main.epochs WHERE number<=(SELECT max(number) FROM main.epochs)"
                        "-?1",
                        SQLITE_MAX_EPOCHS, err)

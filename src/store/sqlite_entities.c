@@ -196,8 +196,8 @@ static int sqlite_history(struct entity_rows *rows, struct tidings_str id, int64
     return rc < 0 ? rc : 0;
 }
 
-static int append(struct sqlite_entities *s, const struct entity_version *v, int64_t replaces,
-                  int64_t forget, struct tidings_error *err)
+static int sqlite_entities_append(struct sqlite_entities *s, const struct entity_version *v,
+                                  int64_t replaces, int64_t forget, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, APPEND, &st, err);
@@ -264,8 +264,8 @@ int sqlite_entities_enter(struct sqlite_entities *s, const struct sqlite_log_row
 }
 
 /* Its URI is another one from now on: remember that which it had, at a place of its own. */
-static int leave(struct sqlite_entities *s, const struct entity_version *v,
-                 struct tidings_error *err)
+static int sqlite_entities_leave(struct sqlite_entities *s, const struct entity_version *v,
+                                 struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, ADD_MOVED, &st, err);
@@ -288,8 +288,8 @@ static int sqlite_put(struct entity_rows *rows, const struct entity_version *ver
     sqlite_entities_release(s);
     struct version_row current = {0, TIMELINE_NEVER};
     int rc = instead ? find_at(s, version->id, TIMELINE_FOREVER, &current, err) : 0;
-    rc = rc < 0 ? rc : version->was.len > 0 ? leave(s, version, err) : 0;
-    rc = rc < 0 ? rc : append(s, version, current.from, TIMELINE_NEVER, err);
+    rc = rc < 0 ? rc : version->was.len > 0 ? sqlite_entities_leave(s, version, err) : 0;
+    rc = rc < 0 ? rc : sqlite_entities_append(s, version, current.from, TIMELINE_NEVER, err);
     const struct sqlite_log_row row = {
         .id = version->id,
         .from = version->from,
@@ -318,7 +318,7 @@ static int sqlite_forget(struct entity_rows *rows, struct tidings_str id, int64_
         }
         const struct entity_version nothing = {.id = id, .from = oldest.from};
         const struct sqlite_log_row row = {.id = id, .forget = oldest.from};
-        rc = append(s, &nothing, TIMELINE_NEVER, oldest.from, err);
+        rc = sqlite_entities_append(s, &nothing, TIMELINE_NEVER, oldest.from, err);
         rc = rc == 0 ? sqlite_entities_enter(s, &row, err) : rc;
         if (rc < 0) {
             return rc;

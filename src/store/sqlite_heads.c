@@ -14,14 +14,14 @@ struct head {
     char text[];
 };
 
-static size_t place_of(struct tidings_str id)
+static size_t heads_slot(struct tidings_str id)
 {
     return (size_t)(str_hash(id, 0) & (HEADS_COUNT - 1));
 }
 
 const struct entity_version *heads_find(const struct heads *h, struct tidings_str id)
 {
-    const struct head *head = h->slots ? h->slots[place_of(id)] : NULL;
+    const struct head *head = h->slots ? h->slots[heads_slot(id)] : NULL;
     return head && str_eq(head->version.id, id) ? &head->version : NULL;
 }
 
@@ -53,7 +53,7 @@ void heads_put(struct heads *h, const struct entity_version *v)
         h->slots = mem_zalloc(HEADS_COUNT * sizeof(struct head *));
     }
     if (h->slots) {
-        struct head **slot = &h->slots[place_of(v->id)];
+        struct head **slot = &h->slots[heads_slot(v->id)];
         struct head *fresh = head_create(v); /* it may borrow from the one that goes */
         mem_free(*slot);
         *slot = fresh;

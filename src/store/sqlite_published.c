@@ -12,7 +12,7 @@
 
 #define FORGET_EVERY 256u /* removals between two looks at how many are remembered */
 
-static int64_t bits_of(double n)
+static int64_t sqlite_published_bits_of(double n)
 {
     int64_t bits;
     memcpy(&bits, &n, sizeof bits);
@@ -27,8 +27,8 @@ static double double_of(int64_t bits)
 }
 
 /* `content` NULL: removed. */
-static int put(struct sqlite_entities *s, const struct published_row *row,
-               const struct tidings_str *content, struct tidings_error *err)
+static int sqlite_published_write(struct sqlite_entities *s, const struct published_row *row,
+                                  const struct tidings_str *content, struct tidings_error *err)
 {
     const struct tidings_resource *about = &row->about;
     struct sqlite3_stmt *st = NULL;
@@ -48,7 +48,7 @@ static int put(struct sqlite_entities *s, const struct published_row *row,
     for (int i = 0; i < 6; i++) {
         sqlite_bind_str(st, 7 + i, texts[i]);
     }
-    sqlite_bind_int(st, 13, bits_of(about->priority));
+    sqlite_bind_int(st, 13, sqlite_published_bits_of(about->priority));
     sqlite_bind_int(st, 14, about->subscribable);
     sqlite_bind_int(st, 15, s->now_ms);
     sqlite_bind_bytes(st, 16, content);
@@ -61,7 +61,7 @@ int sqlite_published_put(struct entity_rows *rows, const struct published_row *r
                          uint64_t *ret_position, struct tidings_error *err)
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
-    int rc = put(s, row, &row->content, err);
+    int rc = sqlite_published_write(s, row, &row->content, err);
     *ret_position = (uint64_t)s->last_seq;
     return rc;
 }
@@ -96,7 +96,7 @@ int sqlite_published_remove(struct entity_rows *rows, struct tidings_str uri,
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     const struct published_row gone = {.about = {.uri = uri}};
-    int rc = put(s, &gone, NULL, err);
+    int rc = sqlite_published_write(s, &gone, NULL, err);
     *ret_position = (uint64_t)s->last_seq;
     if (rc == 0 && ++s->n_removed % FORGET_EVERY == 0) {
         rc = forget_removed(s, err);

@@ -29,7 +29,7 @@ static int64_t digits(struct cursor *c, unsigned count)
 }
 
 /* One of two characters; returns it, or NUL. */
-static char either(struct cursor *c, char a, char b)
+static char timeline_either(struct cursor *c, char a, char b)
 {
     if (c->at == c->end || (*c->at != a && *c->at != b)) {
         c->ok = false;
@@ -67,9 +67,9 @@ static int64_t offset_minutes(struct cursor *c)
         c->at++;
         return 0;
     }
-    char sign = either(c, '+', '-');
+    char sign = timeline_either(c, '+', '-');
     int64_t hours = digits(c, 2);
-    either(c, ':', ':');
+    timeline_either(c, ':', ':');
     int64_t minutes = digits(c, 2);
     c->ok = c->ok && hours < 24 && minutes < 60;
     return (sign == '-' ? -1 : 1) * (hours * 60 + minutes);
@@ -97,15 +97,15 @@ int timeline_parse(struct tidings_str text, int64_t *ret_ms, struct tidings_erro
 {
     struct cursor c = {text.ptr, text.ptr + text.len, true};
     int64_t year = digits(&c, 4);
-    either(&c, '-', '-');
+    timeline_either(&c, '-', '-');
     int64_t month = digits(&c, 2);
-    either(&c, '-', '-');
+    timeline_either(&c, '-', '-');
     int64_t day = digits(&c, 2);
-    either(&c, 'T', 't');
+    timeline_either(&c, 'T', 't');
     int64_t hour = digits(&c, 2);
-    either(&c, ':', ':');
+    timeline_either(&c, ':', ':');
     int64_t minute = digits(&c, 2);
-    either(&c, ':', ':');
+    timeline_either(&c, ':', ':');
     int64_t second = digits(&c, 2);
     int64_t ms = fraction_ms(&c);
     int64_t offset = offset_minutes(&c);

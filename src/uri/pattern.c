@@ -61,7 +61,7 @@ static void close_over(struct states *s, const struct glob *g)
 }
 
 /* Move the state at `at` over the character `c`. */
-static void step(struct states *to, const struct glob *g, size_t at, uint32_t c)
+static void pattern_step(struct states *to, const struct glob *g, size_t at, uint32_t c)
 {
     struct glob_token t = glob_token_at(g->text, at, g->mode);
     bool taken = false;
@@ -99,7 +99,7 @@ static bool step_all(const struct states *now, struct states *then, const struct
         for (uint64_t left = now->bits[w]; left; left &= left - 1) {
             size_t at = w * 64 + (size_t)__builtin_ctzll(left);
             if (at < g->text.len) {
-                step(then, g, at, c);
+                pattern_step(then, g, at, c);
                 alive = true;
             }
         }
@@ -107,7 +107,7 @@ static bool step_all(const struct states *now, struct states *then, const struct
     return alive;
 }
 
-static bool run(const struct glob *g, struct tidings_str text)
+static bool pattern_run(const struct glob *g, struct tidings_str text)
 {
     struct states sets[2];
     size_t bytes = (g->text.len / 64 + 1) * sizeof(uint64_t);
@@ -147,7 +147,7 @@ static bool matches(struct tidings_str pattern, struct tidings_str text, enum gl
         return text.len == pattern.len;
     }
     struct glob rest = {str_skip(pattern, cut), mode};
-    return run(&rest, str_skip(text, cut));
+    return pattern_run(&rest, str_skip(text, cut));
 }
 
 bool glob_matches(struct tidings_str pattern, struct tidings_str text)
@@ -160,7 +160,7 @@ bool glob_matches_uri(struct tidings_str pattern, struct tidings_str uri, bool q
     return matches(pattern, uri, question ? GLOB_URI_Q : GLOB_URI);
 }
 
-static struct tidings_str last_segment(struct tidings_str path)
+static struct tidings_str pattern_last_segment(struct tidings_str path)
 {
     const char *slash = path.len > 0 ? memrchr(path.ptr, '/', path.len) : NULL;
     return slash ? str_skip(path, (size_t)(slash - path.ptr) + 1) : path;
@@ -186,10 +186,10 @@ bool glob_matches_path(struct tidings_str pattern, struct tidings_str path)
         pattern.len--;
     }
     bool deep = anchored || str_find(pattern, '/') >= 0;
-    return pattern.len > 0 && glob_matches(pattern, deep ? path : last_segment(path));
+    return pattern.len > 0 && glob_matches(pattern, deep ? path : pattern_last_segment(path));
 }
 
-static int check(struct tidings_str pattern, enum glob_mode mode, struct tidings_error *err)
+static int pattern_check(struct tidings_str pattern, enum glob_mode mode, struct tidings_error *err)
 {
     if (pattern.len == 0 || pattern.len > GLOB_MAX_BYTES) {
         return tidings_fail(err, TIDINGS_E_INVALID,
@@ -227,12 +227,12 @@ static int check(struct tidings_str pattern, enum glob_mode mode, struct tidings
 
 int glob_check(struct tidings_str pattern, struct tidings_error *err)
 {
-    return check(pattern, GLOB_PATH, err);
+    return pattern_check(pattern, GLOB_PATH, err);
 }
 
 int glob_check_uri(struct tidings_str pattern, bool question, struct tidings_error *err)
 {
-    return check(pattern, question ? GLOB_URI_Q : GLOB_URI, err);
+    return pattern_check(pattern, question ? GLOB_URI_Q : GLOB_URI, err);
 }
 
 /* ---- one pattern of any kind ---------------------------------------------------------------- */

@@ -25,7 +25,7 @@ static void end_run(struct reader *r)
     }
 }
 
-static char peek(const struct reader *r, size_t ahead)
+static char pattern_literals_peek(const struct reader *r, size_t ahead)
 {
     if (r->at >= r->s.len || ahead >= r->s.len - r->at) {
         return '\0';
@@ -33,7 +33,7 @@ static char peek(const struct reader *r, size_t ahead)
     return r->s.ptr[r->at + ahead];
 }
 
-static bool is_alnum(char c)
+static bool pattern_literals_is_alnum(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
@@ -42,13 +42,13 @@ static bool is_alnum(char c)
  * stands for, '\0' when it is none. */
 static char skip_escape(struct reader *r)
 {
-    char c = peek(r, 1);
+    char c = pattern_literals_peek(r, 1);
     r->at += 2;
     if (c == '\0' || (unsigned char)c >= 0x80) {
         r->certain = false;
         return '\0';
     }
-    if (is_alnum(c)) {
+    if (pattern_literals_is_alnum(c)) {
         /* Those that stand alone; others have arguments, or quote what follows. */
         r->certain = r->certain && strchr("dDwWsShHvVRbBAZznrtfae", c);
         return '\0';
@@ -59,15 +59,16 @@ static char skip_escape(struct reader *r)
 /* `[:alpha:]` and the like, inside a class. */
 static bool skip_named_class(struct reader *r)
 {
-    char mark = peek(r, 1);
+    char mark = pattern_literals_peek(r, 1);
     if (mark != ':' && mark != '.' && mark != '=') {
         return false;
     }
     size_t n = 2;
-    while (is_alnum(peek(r, n)) || peek(r, n) == '^') {
+    while (pattern_literals_is_alnum(pattern_literals_peek(r, n)) ||
+           pattern_literals_peek(r, n) == '^') {
         n++;
     }
-    if (peek(r, n) == mark && peek(r, n + 1) == ']') {
+    if (pattern_literals_peek(r, n) == mark && pattern_literals_peek(r, n + 1) == ']') {
         r->at += n + 2;
         return true;
     }
@@ -78,12 +79,12 @@ static bool skip_named_class(struct reader *r)
 static void skip_class(struct reader *r)
 {
     r->at++;
-    r->at += peek(r, 0) == '^';
-    r->at += peek(r, 0) == ']';
-    while (r->certain && r->at < r->s.len && peek(r, 0) != ']') {
-        if (peek(r, 0) == '\\') {
+    r->at += pattern_literals_peek(r, 0) == '^';
+    r->at += pattern_literals_peek(r, 0) == ']';
+    while (r->certain && r->at < r->s.len && pattern_literals_peek(r, 0) != ']') {
+        if (pattern_literals_peek(r, 0) == '\\') {
             skip_escape(r);
-        } else if (peek(r, 0) != '[' || !skip_named_class(r)) {
+        } else if (pattern_literals_peek(r, 0) != '[' || !skip_named_class(r)) {
             r->at++;
         }
     }
@@ -94,7 +95,7 @@ static void skip_group(struct reader *r)
 {
     size_t depth = 0;
     do {
-        char c = peek(r, 0);
+        char c = pattern_literals_peek(r, 0);
         if (c == '\\') {
             skip_escape(r);
             continue;
@@ -105,7 +106,8 @@ static void skip_group(struct reader *r)
         }
         if (c == '(') {
             /* Options reach past their group, verbs end it all. */
-            bool odd = peek(r, 1) == '*' || (peek(r, 1) == '?' && peek(r, 2) != ':');
+            bool odd = pattern_literals_peek(r, 1) == '*' ||
+                       (pattern_literals_peek(r, 1) == '?' && pattern_literals_peek(r, 2) != ':');
             r->certain = r->certain && !odd;
             depth++;
         }
@@ -118,25 +120,27 @@ static void skip_group(struct reader *r)
 /* A quantifier at r->at? Moves behind it; *ret_optional: it allows none. */
 static bool skip_quantifier(struct reader *r, bool *ret_optional)
 {
-    char c = peek(r, 0);
+    char c = pattern_literals_peek(r, 0);
     size_t n = 1;
     *ret_optional = c != '+';
     if (c == '{') {
-        while ((peek(r, n) >= '0' && peek(r, n) <= '9') || peek(r, n) == ',') {
+        while ((pattern_literals_peek(r, n) >= '0' && pattern_literals_peek(r, n) <= '9') ||
+               pattern_literals_peek(r, n) == ',') {
             n++;
         }
-        if (peek(r, n++) != '}') {
+        if (pattern_literals_peek(r, n++) != '}') {
             r->certain = false; /* a literal brace, or something newer than this */
         }
     } else if (c != '*' && c != '?' && c != '+') {
         return false;
     }
     r->at += n;
-    r->at += peek(r, 0) == '?' || peek(r, 0) == '+'; /* lazy, possessive */
+    r->at += pattern_literals_peek(r, 0) == '?' ||
+             pattern_literals_peek(r, 0) == '+'; /* lazy, possessive */
     return true;
 }
 
-static void read_literal(struct reader *r, char c)
+static void pattern_literals_read_literal(struct reader *r, char c)
 {
     r->out[r->len++] = c;
     bool is_optional;
@@ -148,13 +152,13 @@ static void read_literal(struct reader *r, char c)
 
 static void read_one(struct reader *r)
 {
-    char c = peek(r, 0);
+    char c = pattern_literals_peek(r, 0);
     bool ignored;
     switch (c) {
     case '\\':
         c = skip_escape(r);
         if (c != '\0') {
-            read_literal(r, c);
+            pattern_literals_read_literal(r, c);
             return;
         }
         break;
@@ -181,7 +185,7 @@ static void read_one(struct reader *r)
         break;
     default:
         r->at++;
-        read_literal(r, c);
+        pattern_literals_read_literal(r, c);
         return;
     }
     end_run(r);

@@ -222,7 +222,7 @@ static size_t add_part(struct pattern_plan *plan, size_t start, size_t len)
 }
 
 /* Cut the marked text of `len` bytes. */
-static int cut(struct pattern_plan *plan, size_t len, struct tidings_error *err)
+static int pattern_plan_cut(struct pattern_plan *plan, size_t len, struct tidings_error *err)
 {
     plan->count = 0;
     size_t at = 0, loops = 0;
@@ -281,7 +281,7 @@ int plan_glob(struct pattern_plan *plan, struct tidings_str pattern, bool questi
     }
     size_t len = mark_glob(plan, pattern, question ? GLOB_URI_Q : GLOB_URI);
     plan->exact = len == 0 || plan->text[len - 1] != PART_REST;
-    return cut(plan, len, err);
+    return pattern_plan_cut(plan, len, err);
 }
 
 int plan_template(struct pattern_plan *plan, struct tidings_str text, struct tidings_error *err)
@@ -293,5 +293,5 @@ int plan_template(struct pattern_plan *plan, struct tidings_str text, struct tid
     struct template_reader r = {.text = text, .exact = true};
     mark_template(&r, plan->text);
     plan->exact = r.exact;
-    return cut(plan, r.len, err);
+    return pattern_plan_cut(plan, r.len, err);
 }

@@ -12,7 +12,7 @@
 /* A byte of a path that is not UTF-8: outside Unicode, so that it equals only itself. */
 #define STRAY 0x110000u
 
-static int hex_value(char c)
+static int pattern_token_hex_value(char c)
 {
     if (c >= '0' && c <= '9') {
         return c - '0';
@@ -23,8 +23,8 @@ static int hex_value(char c)
 static uint32_t uri_character(struct tidings_str s, size_t at, size_t *ret_len)
 {
     *ret_len = glob_unit_length(s, at);
-    int high = *ret_len == 3 ? hex_value(s.ptr[at + 1]) : -1;
-    int low = *ret_len == 3 ? hex_value(s.ptr[at + 2]) : -1;
+    int high = *ret_len == 3 ? pattern_token_hex_value(s.ptr[at + 1]) : -1;
+    int low = *ret_len == 3 ? pattern_token_hex_value(s.ptr[at + 2]) : -1;
     if (high < 0 || low < 0) {
         *ret_len = 1;
         return (unsigned char)s.ptr[at];
@@ -114,7 +114,7 @@ struct glob_token glob_token_at(struct tidings_str p, size_t at, enum glob_mode 
 }
 
 /* A member of a class: in a URI only the byte counts. */
-static uint32_t member(struct tidings_str text, size_t *at, enum glob_mode mode)
+static uint32_t pattern_token_member(struct tidings_str text, size_t *at, enum glob_mode mode)
 {
     size_t len;
     uint32_t c = glob_character(text, *at, mode, &len);
@@ -126,10 +126,10 @@ static uint32_t member(struct tidings_str text, size_t *at, enum glob_mode mode)
 static void class_range(struct tidings_str text, size_t *at, enum glob_mode mode, uint32_t *low,
                         uint32_t *high)
 {
-    *low = *high = member(text, at, mode);
+    *low = *high = pattern_token_member(text, at, mode);
     if (*at + 1 < text.len && text.ptr[*at] == '-') {
         *at += 1;
-        *high = member(text, at, mode);
+        *high = pattern_token_member(text, at, mode);
     }
 }
 

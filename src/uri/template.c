@@ -19,23 +19,23 @@ struct parser {
     struct tidings_error *err;
 };
 
-static int refuse(struct parser *p, size_t at, const char *what)
+static int template_refuse(struct parser *p, size_t at, const char *what)
 {
     return tidings_fail(p->err, TIDINGS_E_INVALID, "template '%.*s' refused: %s at byte %zu",
                         p->text.len > 120 ? 120 : (int)p->text.len, p->text.ptr, what, at + 1);
 }
 
-static bool is_alnum(char c)
+static bool template_is_alnum(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-static bool is_hex(char c)
+static bool template_is_hex(char c)
 {
     return (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F') || (c >= '0' && c <= '9');
 }
 
-static char peek(const struct parser *p)
+static char template_peek(const struct parser *p)
 {
     if (p->pos == p->text.len) {
         return '\0';
@@ -47,7 +47,8 @@ static char peek(const struct parser *p)
 static bool at_triplet(const struct parser *p)
 {
     const char *s = p->text.ptr + p->pos;
-    return p->text.len - p->pos >= 3 && s[0] == '%' && is_hex(s[1]) && is_hex(s[2]);
+    return p->text.len - p->pos >= 3 && s[0] == '%' && template_is_hex(s[1]) &&
+           template_is_hex(s[2]);
 }
 
 static int parse_literal(struct parser *p)
@@ -56,13 +57,13 @@ static int parse_literal(struct parser *p)
     while (p->pos < p->text.len && p->text.ptr[p->pos] != '{') {
         unsigned char c = (unsigned char)p->text.ptr[p->pos];
         if (c == '%' && !at_triplet(p)) {
-            return refuse(p, p->pos, "'%' not followed by two hexadecimal digits");
+            return template_refuse(p, p->pos, "'%' not followed by two hexadecimal digits");
         }
         if (c == '}') {
-            return refuse(p, p->pos, "'}' without '{'");
+            return template_refuse(p, p->pos, "'}' without '{'");
         }
         if (c <= ' ' || c == 0x7f || strchr("\"<>\\^`|", c)) {
-            return refuse(p, p->pos, "character that must be percent-encoded");
+            return template_refuse(p, p->pos, "character that must be percent-encoded");
         }
         p->pos++;
     }
@@ -77,10 +78,10 @@ static int parse_name(struct parser *p, struct tidings_str *ret)
     size_t start = p->pos;
     bool after_char = false;
     while (p->pos < p->text.len) {
-        char c = peek(p);
+        char c = template_peek(p);
         if (c == '%' && at_triplet(p)) {
             p->pos += 3;
-        } else if (is_alnum(c) || c == '_' || (c == '.' && after_char)) {
+        } else if (template_is_alnum(c) || c == '_' || (c == '.' && after_char)) {
             p->pos++;
         } else {
             break;
@@ -88,7 +89,7 @@ static int parse_name(struct parser *p, struct tidings_str *ret)
         after_char = c != '.';
     }
     if (!after_char) {
-        return refuse(p, p->pos, "missing or malformed variable name");
+        return template_refuse(p, p->pos, "missing or malformed variable name");
     }
     *ret = tidings_strn(p->text.ptr + start, p->pos - start);
     return 0;
@@ -97,19 +98,19 @@ static int parse_name(struct parser *p, struct tidings_str *ret)
 /* modifier = ":" 1 to 9999 without leading zero, or "*" */
 static int parse_modifier(struct parser *p, struct template_spec *spec)
 {
-    if (peek(p) == '*') {
+    if (template_peek(p) == '*') {
         p->pos++;
         spec->explode = true;
-    } else if (peek(p) == ':') {
+    } else if (template_peek(p) == ':') {
         p->pos++;
         size_t start = p->pos;
         unsigned n = 0;
-        while (peek(p) >= '0' && peek(p) <= '9' && p->pos - start < 4) {
-            n = n * 10 + (unsigned)(peek(p) - '0');
+        while (template_peek(p) >= '0' && template_peek(p) <= '9' && p->pos - start < 4) {
+            n = n * 10 + (unsigned)(template_peek(p) - '0');
             p->pos++;
         }
         if (n == 0 || p->text.ptr[start] == '0') {
-            return refuse(p, start, "prefix length that is not 1 to 9999");
+            return template_refuse(p, start, "prefix length that is not 1 to 9999");
         }
         spec->max_chars = (uint16_t)n;
     }
@@ -131,7 +132,7 @@ static uint8_t variable_index(struct template_parse *ret, struct tidings_str nam
 static int parse_spec(struct parser *p)
 {
     if (p->ret->spec_count == TEMPLATE_MAX_VARIABLES) {
-        return refuse(p, p->pos, "more than 16 variables");
+        return template_refuse(p, p->pos, "more than 16 variables");
     }
     struct template_spec spec = {0};
     int rc = parse_name(p, &spec.name);
@@ -149,23 +150,23 @@ static int parse_expression(struct parser *p)
 {
     size_t open = p->pos++;
     struct template_part part = {.op = '{', .first = p->ret->spec_count};
-    if (peek(p) && strchr("+#./;?&", peek(p))) {
-        part.op = peek(p);
+    if (template_peek(p) && strchr("+#./;?&", template_peek(p))) {
+        part.op = template_peek(p);
         p->pos++;
-    } else if (peek(p) && strchr("=,!@|", peek(p))) {
-        return refuse(p, p->pos, "operator that RFC 6570 reserves");
+    } else if (template_peek(p) && strchr("=,!@|", template_peek(p))) {
+        return template_refuse(p, p->pos, "operator that RFC 6570 reserves");
     }
     for (;;) {
         int rc = parse_spec(p);
         if (rc < 0) {
             return rc;
         }
-        char c = peek(p);
+        char c = template_peek(p);
         if (p->pos == p->text.len) {
-            return refuse(p, open, "'{' that is never closed");
+            return template_refuse(p, open, "'{' that is never closed");
         }
         if (c != ',' && c != '}') {
-            return refuse(p, p->pos, "character not allowed in an expression");
+            return template_refuse(p, p->pos, "character not allowed in an expression");
         }
         p->pos++;
         if (c == '}') {

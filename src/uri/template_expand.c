@@ -37,7 +37,7 @@ static bool is_unreserved(unsigned char c)
            (c && strchr("-._~", c));
 }
 
-static bool is_hex(char c)
+static bool template_expand_is_hex(char c)
 {
     return (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F') || (c >= '0' && c <= '9');
 }
@@ -46,8 +46,8 @@ static bool is_hex(char c)
 static size_t character_length(struct tidings_str s, size_t at, bool triplets)
 {
     size_t left = s.len - at, len = 1;
-    if (triplets && left >= 3 && s.ptr[at] == '%' && is_hex(s.ptr[at + 1]) &&
-        is_hex(s.ptr[at + 2])) {
+    if (triplets && left >= 3 && s.ptr[at] == '%' && template_expand_is_hex(s.ptr[at + 1]) &&
+        template_expand_is_hex(s.ptr[at + 2])) {
         return 3;
     }
     while ((unsigned char)s.ptr[at] >= 0xc0 && len < left && len < 4 &&
@@ -57,7 +57,7 @@ static size_t character_length(struct tidings_str s, size_t at, bool triplets)
     return len;
 }
 
-static void put_encoded(struct buf *out, struct tidings_str value, bool reserved)
+static void template_expand_put_encoded(struct buf *out, struct tidings_str value, bool reserved)
 {
     static const char digits[] = "0123456789ABCDEF";
     for (size_t i = 0; i < value.len;) {
@@ -78,7 +78,8 @@ static void put_encoded(struct buf *out, struct tidings_str value, bool reserved
 }
 
 /* The first `max` characters (section 2.4.1: neither sequences nor triplets are cut). */
-static struct tidings_str prefix_of(struct tidings_str value, size_t max, bool triplets)
+static struct tidings_str template_expand_prefix_of(struct tidings_str value, size_t max,
+                                                    bool triplets)
 {
     size_t len = 0;
     for (size_t n = 0; n < max && len < value.len; n++) {
@@ -92,7 +93,7 @@ static void put_named(struct buf *out, const struct expansion *op, struct tiding
     if (value.len > 0 || op->empty_equals) {
         buf_putc(out, '=');
     }
-    put_encoded(out, value, op->reserved);
+    template_expand_put_encoded(out, value, op->reserved);
 }
 
 /* A list or pairs, exploded: every item by itself. */
@@ -105,7 +106,7 @@ static void put_exploded(struct buf *out, const struct expansion *op,
             buf_putc(out, op->separator);
         }
         if (pairs) {
-            put_encoded(out, v->items[2 * i], op->reserved);
+            template_expand_put_encoded(out, v->items[2 * i], op->reserved);
         } else if (op->named) {
             buf_puts(out, spec->name);
         }
@@ -116,7 +117,7 @@ static void put_exploded(struct buf *out, const struct expansion *op,
             if (pairs) {
                 buf_putc(out, '=');
             }
-            put_encoded(out, value, op->reserved);
+            template_expand_put_encoded(out, value, op->reserved);
         }
     }
 }
@@ -134,12 +135,12 @@ static void put_variable(struct buf *out, const struct expansion *op,
     if (v->type == TEMPLATE_STRING) {
         struct tidings_str value = v->string;
         if (spec->max_chars > 0) {
-            value = prefix_of(value, spec->max_chars, op->reserved);
+            value = template_expand_prefix_of(value, spec->max_chars, op->reserved);
         }
         if (op->named) {
             put_named(out, op, value);
         } else {
-            put_encoded(out, value, op->reserved);
+            template_expand_put_encoded(out, value, op->reserved);
         }
         return;
     }
@@ -151,7 +152,7 @@ static void put_variable(struct buf *out, const struct expansion *op,
         if (i > 0) {
             buf_putc(out, ',');
         }
-        put_encoded(out, v->items[i], op->reserved);
+        template_expand_put_encoded(out, v->items[i], op->reserved);
     }
 }
 
@@ -170,13 +171,13 @@ static const struct template_variable *defined(const struct template_variable *v
     return NULL;
 }
 
-static void put_literal(struct buf *out, struct tidings_str text)
+static void template_expand_put_literal(struct buf *out, struct tidings_str text)
 {
     size_t start = 0;
     for (size_t i = 0; i < text.len; i++) {
         if ((unsigned char)text.ptr[i] >= 0x80) {
             buf_put(out, text.ptr + start, i - start);
-            put_encoded(out, tidings_strn(text.ptr + i, 1), false);
+            template_expand_put_encoded(out, tidings_strn(text.ptr + i, 1), false);
             start = i + 1;
         }
     }
@@ -191,7 +192,7 @@ int template_expand(const struct uri_template *t, const struct template_variable
     for (size_t i = 0; i < t->part_count && rc == 0; i++) {
         const struct template_part *part = &t->parts[i];
         if (part->op == 0) {
-            put_literal(out, part->text);
+            template_expand_put_literal(out, part->text);
             continue;
         }
         const struct expansion *op = operator_of(part->op);

@@ -178,7 +178,7 @@ static size_t count_characters(struct tidings_str s)
     return n;
 }
 
-static bool fits(const struct template_spec *spec, struct tidings_str value)
+static bool template_match_fits(const struct template_spec *spec, struct tidings_str value)
 {
     return spec->max_chars == 0 || count_characters(value) <= spec->max_chars;
 }
@@ -207,7 +207,7 @@ static size_t named_end(const struct matcher *m, size_t index, size_t at, struct
     for (size_t end = ++start;; end += unit_length(m->text, end)) {
         *value = tidings_strn(m->text.ptr + start, end - start);
         if (can(m, row, end)) {
-            return fits(spec, *value) ? end : at;
+            return template_match_fits(spec, *value) ? end : at;
         }
         if (end == m->text.len || is_stop(m->text.ptr[end], step->stops)) {
             return at;
@@ -246,7 +246,7 @@ static size_t query_end(const struct matcher *m, const struct template_step *ste
         struct tidings_str value;
         struct tidings_str name = str_cut(tidings_strn(rest.ptr, len), '=', &value, NULL);
         int spec = query_spec(m, step, name, seen);
-        if (spec < 0 || !fits(&m->t->specs[spec], value)) {
+        if (spec < 0 || !template_match_fits(&m->t->specs[spec], value)) {
             break;
         }
         seen |= 1u << spec;
@@ -367,7 +367,7 @@ static bool walk_query(struct matcher *m, size_t index, size_t *at)
     return true;
 }
 
-static bool walk(struct matcher *m)
+static bool template_match_walk(struct matcher *m)
 {
     bool ok = true;
     for (size_t i = 0, at = 0; i < m->t->step_count && ok; i++) {
@@ -444,8 +444,8 @@ static bool is_consistent(const struct matcher *m)
 }
 
 /* Decode the value of one variable: its capture, or all of the same exploded use. */
-static bool put_value(const struct matcher *m, const struct capture *chosen, struct arena *arena,
-                      struct tidings_str *ret)
+static bool template_match_put_value(const struct matcher *m, const struct capture *chosen,
+                                     struct arena *arena, struct tidings_str *ret)
 {
     size_t room = 1;
     for (size_t i = 0; i < m->capture_count; i++) {
@@ -469,7 +469,7 @@ static bool put_value(const struct matcher *m, const struct capture *chosen, str
 }
 
 /* Fill the bits and find the values; `m` is set up by the caller. */
-static bool run(struct matcher *m)
+static bool template_match_run(struct matcher *m)
 {
     size_t steps = m->t->step_count;
     m->stride = m->text.len / 64 + 1;
@@ -478,7 +478,7 @@ static bool run(struct matcher *m)
     for (size_t i = steps; i-- > 0;) {
         fill_row(m, i);
     }
-    return can(m, 0, 0) && walk(m) && is_consistent(m);
+    return can(m, 0, 0) && template_match_walk(m) && is_consistent(m);
 }
 
 bool template_match(const struct uri_template *t, struct tidings_str uri, struct arena *arena,
@@ -495,7 +495,7 @@ bool template_match(const struct uri_template *t, struct tidings_str uri, struct
     m.capture_count = 0;
     ptrdiff_t question = str_find(uri, '?');
     m.question = question < 0 ? uri.len : (size_t)question;
-    if (!run(&m)) {
+    if (!template_match_run(&m)) {
         return false;
     }
     struct template_match found = {0};
@@ -504,7 +504,7 @@ bool template_match(const struct uri_template *t, struct tidings_str uri, struct
         if (chosen) {
             struct template_value *value = &found.values[found.count++];
             value->name = t->names[v];
-            if (!put_value(&m, chosen, arena, &value->value)) {
+            if (!template_match_put_value(&m, chosen, arena, &value->value)) {
                 return false;
             }
         }

@@ -107,7 +107,7 @@ static inline char to_lower(char c)
     return c;
 }
 
-static int hex_value(char c)
+static int uri_hex_value(char c)
 {
     if (c >= '0' && c <= '9') {
         return c - '0';
@@ -119,13 +119,13 @@ static int hex_value(char c)
 /* The byte of the triplet at `at`, or -1. */
 static int triplet(struct tidings_str s, size_t at)
 {
-    if (s.len - at < 3 || hex_value(s.ptr[at + 1]) < 0 || hex_value(s.ptr[at + 2]) < 0) {
+    if (s.len - at < 3 || uri_hex_value(s.ptr[at + 1]) < 0 || uri_hex_value(s.ptr[at + 2]) < 0) {
         return -1;
     }
-    return hex_value(s.ptr[at + 1]) * 16 + hex_value(s.ptr[at + 2]);
+    return uri_hex_value(s.ptr[at + 1]) * 16 + uri_hex_value(s.ptr[at + 2]);
 }
 
-static int put_encoded(struct buf *out, unsigned char byte)
+static int uri_put_encoded(struct buf *out, unsigned char byte)
 {
     static const char digits[] = "0123456789ABCDEF";
     char text[3] = {'%', digits[byte >> 4], digits[byte & 15]};
@@ -154,7 +154,7 @@ struct canon {
     struct tidings_error *err;
 };
 
-static int refuse(struct canon *c, size_t at, const char *what)
+static int uri_refuse(struct canon *c, size_t at, const char *what)
 {
     return tidings_fail(c->err, TIDINGS_E_INVALID, "URI refused: %s at byte %zu", what, at + 1);
 }
@@ -172,7 +172,7 @@ static int put_scheme(struct canon *c)
                             "URI refused: no scheme (expected 'scheme:…', as in 'file:///a')");
     }
     if (end + 1 == in.len) {
-        return refuse(c, end, "nothing after the scheme");
+        return uri_refuse(c, end, "nothing after the scheme");
     }
     for (size_t i = 0; i <= end; i++) {
         buf_putc(c->out, to_lower(in.ptr[i]));
@@ -185,13 +185,13 @@ static int put_triplet(struct canon *c, enum component where)
 {
     int byte = triplet(c->in, c->pos);
     if (byte < 0) {
-        return refuse(c, c->pos, "'%' not followed by two hexadecimal digits");
+        return uri_refuse(c, c->pos, "'%' not followed by two hexadecimal digits");
     }
     if (byte == 0) {
-        return refuse(c, c->pos, "encoded NUL ('%00')");
+        return uri_refuse(c, c->pos, "encoded NUL ('%00')");
     }
     if (byte == '/' && where != QUERY) {
-        return refuse(c, c->pos, "encoded slash ('%2F')");
+        return uri_refuse(c, c->pos, "encoded slash ('%2F')");
     }
     c->pos += 3;
     char ch = (char)byte;
@@ -201,7 +201,7 @@ static int put_triplet(struct canon *c, enum component where)
         }
         return buf_putc(c->out, ch);
     }
-    return put_encoded(c->out, (unsigned char)byte);
+    return uri_put_encoded(c->out, (unsigned char)byte);
 }
 
 /* `{…}` of a pattern, as it stands: names of variables are compared by bytes. An operator may only
@@ -216,10 +216,10 @@ static int put_braces(struct canon *c)
         end++;
     }
     if (end == c->in.len) {
-        return refuse(c, c->pos, "'{' that is never closed");
+        return uri_refuse(c, c->pos, "'{' that is never closed");
     }
     if (c->in.ptr[end] != '}') {
-        return refuse(c, end, "character not allowed between braces");
+        return uri_refuse(c, end, "character not allowed between braces");
     }
     buf_put(c->out, c->in.ptr + c->pos, end + 1 - c->pos);
     c->pos = end + 1;
@@ -237,19 +237,19 @@ static int put_odd(struct canon *c, enum component where)
         return put_braces(c);
     }
     if (ch == '#') {
-        return refuse(c, c->pos, "fragment ('#'; encode it as '%23')");
+        return uri_refuse(c, c->pos, "fragment ('#'; encode it as '%23')");
     }
     if (ch == '\\') {
-        return refuse(c, c->pos, "backslash (encode it as '%5C')");
+        return uri_refuse(c, c->pos, "backslash (encode it as '%5C')");
     }
     if (ch == ' ') {
-        return refuse(c, c->pos, "blank (encode it as '%20')");
+        return uri_refuse(c, c->pos, "blank (encode it as '%20')");
     }
     if ((unsigned char)ch < ' ' || ch == 0x7f) {
-        return refuse(c, c->pos, "control character");
+        return uri_refuse(c, c->pos, "control character");
     }
     if (where == AUTHORITY && ch == '@') {
-        return refuse(c, c->pos, "user information ('user@host')");
+        return uri_refuse(c, c->pos, "user information ('user@host')");
     }
     if ((unsigned char)ch >= 0x80 && !c->utf8_checked) {
         if (!str_is_utf8(c->in)) {
@@ -265,7 +265,7 @@ static int put_odd(struct canon *c, enum component where)
     if (where == AUTHORITY && is_in(ch, UNRESERVED)) {
         return buf_putc(c->out, to_lower(ch));
     }
-    return put_encoded(c->out, (unsigned char)ch);
+    return uri_put_encoded(c->out, (unsigned char)ch);
 }
 
 /* Copy a run of canonical bytes; false at the end of the input. */
@@ -289,14 +289,15 @@ static int check_port(struct canon *c, struct tidings_str port, size_t at)
         digits = port.ptr[i] >= '0' && port.ptr[i] <= '9';
         number = number * 10 + (uint64_t)(port.ptr[i] - '0');
     }
-    return digits && number <= 65535 ? 0 : refuse(c, at, "port that is not a number up to 65535");
+    return digits && number <= 65535 ? 0
+                                     : uri_refuse(c, at, "port that is not a number up to 65535");
 }
 
 /* `text` is the canonical authority, which began at byte `at` of the input. */
 static int check_authority(struct canon *c, struct tidings_str text, size_t at)
 {
     if (str_eq(text, STR(".")) || str_eq(text, STR(".."))) {
-        return refuse(c, at, "dot segment ('.' or '..')");
+        return uri_refuse(c, at, "dot segment ('.' or '..')");
     }
     if (c->pattern) {
         return 0;
@@ -306,20 +307,20 @@ static int check_authority(struct canon *c, struct tidings_str text, size_t at)
         struct in6_addr ignored;
         ptrdiff_t close = str_find(text, ']');
         if (close < 1 || (size_t)close > sizeof(address)) {
-            return refuse(c, at, "malformed IPv6 address");
+            return uri_refuse(c, at, "malformed IPv6 address");
         }
         memcpy(address, text.ptr + 1, (size_t)close - 1);
         address[close - 1] = '\0';
         if (inet_pton(AF_INET6, address, &ignored) != 1) {
-            return refuse(c, at, "malformed IPv6 address");
+            return uri_refuse(c, at, "malformed IPv6 address");
         }
         text = str_skip(text, (size_t)close + 1);
         if (text.len > 0 && text.ptr[0] != ':') {
-            return refuse(c, at, "text after an IPv6 address");
+            return uri_refuse(c, at, "text after an IPv6 address");
         }
     }
     if (str_find(text, '[') >= 0 || str_find(text, ']') >= 0) {
-        return refuse(c, at, "bracket in a host that is not an IPv6 address");
+        return uri_refuse(c, at, "bracket in a host that is not an IPv6 address");
     }
     struct tidings_str port;
     str_cut(text, ':', &port, NULL);
@@ -356,7 +357,7 @@ static bool is_dot_segment(const struct buf *out, size_t start)
     return (len == 1 || len == 2) && out->ptr[start] == '.' && out->ptr[start + len - 1] == '.';
 }
 
-static int put_path(struct canon *c)
+static int uri_put_path(struct canon *c)
 {
     size_t segment = c->out->len;
     while (put_run(c, IN_PATH)) {
@@ -378,10 +379,11 @@ static int put_path(struct canon *c)
         c->pos++;
         segment = c->out->len;
     }
-    return is_dot_segment(c->out, segment) ? refuse(c, c->pos - 1, "dot segment ('.' or '..')") : 0;
+    return is_dot_segment(c->out, segment) ? uri_refuse(c, c->pos - 1, "dot segment ('.' or '..')")
+                                           : 0;
 }
 
-static int put_query(struct canon *c)
+static int uri_put_query(struct canon *c)
 {
     while (put_run(c, IN_QUERY)) {
         int rc = put_odd(c, QUERY);
@@ -399,9 +401,9 @@ static int put_parts(struct canon *c)
         rc = put_authority(c);
     }
     if (rc == 0) {
-        rc = put_path(c);
+        rc = uri_put_path(c);
     }
-    return rc == 0 ? put_query(c) : rc;
+    return rc == 0 ? uri_put_query(c) : rc;
 }
 
 static int put_canonical(struct tidings_str in, struct buf *out, bool pattern,
@@ -465,7 +467,7 @@ void uri_split(struct tidings_str canonical, struct uri_parts *parts)
 
 /* ---- names and paths ----------------------------------------------------------------------- */
 
-static int put_escaped(struct buf *out, struct tidings_str bytes, bool keep_slash)
+static int uri_put_escaped(struct buf *out, struct tidings_str bytes, bool keep_slash)
 {
     size_t mark = out->len;
     for (size_t i = 0; i < bytes.len;) {
@@ -477,7 +479,7 @@ static int put_escaped(struct buf *out, struct tidings_str bytes, bool keep_slas
         if (i > start) {
             buf_put(out, bytes.ptr + start, i - start);
         } else {
-            put_encoded(out, (unsigned char)bytes.ptr[i++]);
+            uri_put_encoded(out, (unsigned char)bytes.ptr[i++]);
         }
     }
     if (out->failed) {
@@ -488,12 +490,12 @@ static int put_escaped(struct buf *out, struct tidings_str bytes, bool keep_slas
 
 int uri_encode_segment(struct buf *out, struct tidings_str bytes)
 {
-    return put_escaped(out, bytes, false);
+    return uri_put_escaped(out, bytes, false);
 }
 
 int uri_encode_path(struct buf *out, struct tidings_str path)
 {
-    return put_escaped(out, path, true);
+    return uri_put_escaped(out, path, true);
 }
 
 int uri_decode(struct buf *out, struct tidings_str encoded, struct tidings_error *err)

@@ -101,7 +101,8 @@ enum bearer_result bearer_find(const struct http_request *req, struct tidings_st
 
 /* ---- challenges ------------------------------------------------------------------------------ */
 
-static void put_quoted(struct buf *out, const char *name, struct tidings_str value, bool *first)
+static void bearer_put_quoted(struct buf *out, const char *name, struct tidings_str value,
+                              bool *first)
 {
     if (value.len == 0) {
         return;
@@ -124,15 +125,15 @@ int bearer_put_challenge(struct buf *out, const struct bearer_challenge *c)
 {
     bool first = true;
     buf_puts(out, STR("WWW-Authenticate: Bearer"));
-    put_quoted(out, "error", c->error, &first);
-    put_quoted(out, "error_description", c->description, &first);
-    put_quoted(out, "scope", c->scope, &first);
-    put_quoted(out, "resource_metadata", c->metadata, &first);
+    bearer_put_quoted(out, "error", c->error, &first);
+    bearer_put_quoted(out, "error_description", c->description, &first);
+    bearer_put_quoted(out, "scope", c->scope, &first);
+    bearer_put_quoted(out, "resource_metadata", c->metadata, &first);
     buf_puts(out, STR("\r\n"));
     return out->failed;
 }
 
-static void skip_blanks(struct tidings_str *rest)
+static void bearer_skip_blanks(struct tidings_str *rest)
 {
     while (rest->len > 0 && (rest->ptr[0] == ' ' || rest->ptr[0] == '\t')) {
         *rest = str_skip(*rest, 1);
@@ -143,13 +144,13 @@ static void skip_blanks(struct tidings_str *rest)
 static struct tidings_str cut_word(struct tidings_str *rest)
 {
     size_t n = 0;
-    skip_blanks(rest);
+    bearer_skip_blanks(rest);
     while (n < rest->len && is_token_char(rest->ptr[n])) {
         n++;
     }
     struct tidings_str word = tidings_strn(rest->ptr, n);
     *rest = str_skip(*rest, n);
-    skip_blanks(rest);
+    bearer_skip_blanks(rest);
     return word;
 }
 
@@ -157,7 +158,7 @@ static struct tidings_str cut_word(struct tidings_str *rest)
 static struct tidings_str cut_value(struct tidings_str *rest)
 {
     size_t n = 1;
-    skip_blanks(rest);
+    bearer_skip_blanks(rest);
     if (rest->len == 0 || rest->ptr[0] != '"') {
         return cut_word(rest);
     }

@@ -16,7 +16,7 @@
 #define MAX_EMPTY_BYTES 4u /* two empty lines */
 #define MAX_REQUEST_LINE (MAX_METHOD + 1 + HTTP_MAX_TARGET + 1 + 8)
 
-static int refuse(struct http_fault *fault, int status, const char *text)
+static int http_refuse(struct http_fault *fault, int status, const char *text)
 {
     *fault = (struct http_fault){.status = status, .text = text};
     return -1;
@@ -35,9 +35,9 @@ static size_t skip_empty_lines(const char *bytes, size_t len)
 static int refuse_too_long(const char *head, struct http_fault *fault)
 {
     if (!memchr(head, '\r', MAX_REQUEST_LINE + 1)) {
-        return refuse(fault, 414, "the request line is too long");
+        return http_refuse(fault, 414, "the request line is too long");
     }
-    return refuse(fault, 431, "the request head is longer than 32768 bytes");
+    return http_refuse(fault, 431, "the request head is longer than 32768 bytes");
 }
 _Static_assert(HTTP_MAX_HEAD == 32768u && HTTP_MAX_HEADERS == 100u, "the sentences say so");
 _Static_assert(MAX_REQUEST_LINE < HTTP_MAX_HEAD, "a request line that is allowed fits");
@@ -54,16 +54,16 @@ static int scan_head(const char *bytes, size_t len, size_t *scanned, size_t *end
             continue;
         }
         if (bytes[i] == '\n') {
-            return refuse(fault, 400, "a line ends in LF without CR");
+            return http_refuse(fault, 400, "a line ends in LF without CR");
         }
         if (bytes[i] != '\r') {
-            return refuse(fault, 400, "control character in the request head");
+            return http_refuse(fault, 400, "control character in the request head");
         }
         if (i + 1 == limit) {
             break; /* the LF is yet to come */
         }
         if (bytes[i + 1] != '\n') {
-            return refuse(fault, 400, "CR without LF in the request head");
+            return http_refuse(fault, 400, "CR without LF in the request head");
         }
         if (i == start || bytes[i - 1] == '\n') {
             *end = i + 2;
@@ -114,7 +114,7 @@ static bool has_sound_escapes(struct tidings_str s)
 }
 
 /* uri-host [ ":" port ], without user information. */
-static bool is_host(struct tidings_str s)
+static bool http_is_host(struct tidings_str s)
 {
     struct tidings_str port;
     bool has_port;
@@ -163,7 +163,7 @@ static int parse_target(struct http_request *req, struct http_fault *fault)
         req->path = t;
         return req->method == HTTP_OPTIONS
                    ? 0
-                   : refuse(fault, 400, "the request target '*' is for OPTIONS only");
+                   : http_refuse(fault, 400, "the request target '*' is for OPTIONS only");
     }
     size_t scheme = scheme_length(t);
     if (scheme > 0) {
@@ -174,18 +174,18 @@ static int parse_target(struct http_request *req, struct http_fault *fault)
         }
         req->host = tidings_strn(t.ptr, end);
         t = str_skip(t, end);
-        if (!is_host(req->host)) {
-            return refuse(fault, 400, "malformed host in the request target");
+        if (!http_is_host(req->host)) {
+            return http_refuse(fault, 400, "malformed host in the request target");
         }
     } else if (t.len == 0 || t.ptr[0] != '/') {
-        return refuse(fault, 400, "the request target must be a path or an absolute http URL");
+        return http_refuse(fault, 400, "the request target must be a path or an absolute http URL");
     }
     req->path = str_cut(t, '?', &req->query, NULL);
     if (!http_all_are(req->path, HTTP_IS_PATH) || !http_all_are(req->query, HTTP_IS_QUERY)) {
-        return refuse(fault, 400, "character not allowed in the request target");
+        return http_refuse(fault, 400, "character not allowed in the request target");
     }
     if (!has_sound_escapes(req->path) || !has_sound_escapes(req->query)) {
-        return refuse(fault, 400, "malformed percent-escape in the request target");
+        return http_refuse(fault, 400, "malformed percent-escape in the request target");
     }
     if (req->path.len == 0) {
         req->path = STR("/"); /* RFC 9110 §4.2.3 */
@@ -201,26 +201,26 @@ static int parse_request_line(struct tidings_str line, struct http_request *req,
     req->method_name = str_cut(line, ' ', &rest, &has_target);
     req->target = str_cut(rest, ' ', &version, &has_version);
     if (req->method_name.len == 0 || !http_all_are(req->method_name, HTTP_IS_TOKEN)) {
-        return refuse(fault, 400, "malformed method");
+        return http_refuse(fault, 400, "malformed method");
     }
     if (req->method_name.len > MAX_METHOD) {
-        return refuse(fault, 501, "the method is longer than any that is known");
+        return http_refuse(fault, 501, "the method is longer than any that is known");
     }
     if (req->target.len > HTTP_MAX_TARGET) {
-        return refuse(fault, 414, "the request target is too long");
+        return http_refuse(fault, 414, "the request target is too long");
     }
     if (!has_version || version.len != 8 || !str_starts(version, STR("HTTP/")) ||
         version.ptr[5] < '0' || version.ptr[5] > '9' || version.ptr[6] != '.' ||
         version.ptr[7] < '0' || version.ptr[7] > '9') {
-        return refuse(fault, 400, "the request line must be 'METHOD target HTTP/1.1'");
+        return http_refuse(fault, 400, "the request line must be 'METHOD target HTTP/1.1'");
     }
     if (version.ptr[5] != '1' || version.ptr[7] > '1') {
-        return refuse(fault, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+        return http_refuse(fault, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
     }
     req->minor = version.ptr[7] - '0';
     req->method = find_method(req->method_name);
     if (str_eq(req->method_name, STR("CONNECT"))) {
-        return refuse(fault, 501, "CONNECT is not supported");
+        return http_refuse(fault, 501, "CONNECT is not supported");
     }
     return parse_target(req, fault);
 }
@@ -231,23 +231,23 @@ static int parse_header_line(struct tidings_str line, struct http_request *req,
     struct tidings_str value;
     bool has_colon;
     if (line.ptr[0] == ' ' || line.ptr[0] == '\t') {
-        return refuse(fault, 400, "folded header lines are obsolete and refused");
+        return http_refuse(fault, 400, "folded header lines are obsolete and refused");
     }
     struct tidings_str name = str_cut(line, ':', &value, &has_colon);
     if (!has_colon) {
-        return refuse(fault, 400, "a header line has no colon");
+        return http_refuse(fault, 400, "a header line has no colon");
     }
     if (name.len == 0) {
-        return refuse(fault, 400, "a header line has no name");
+        return http_refuse(fault, 400, "a header line has no name");
     }
     if (name.ptr[name.len - 1] == ' ' || name.ptr[name.len - 1] == '\t') {
-        return refuse(fault, 400, "blank between a header name and its colon");
+        return http_refuse(fault, 400, "blank between a header name and its colon");
     }
     if (!http_all_are(name, HTTP_IS_TOKEN)) {
-        return refuse(fault, 400, "character not allowed in a header name");
+        return http_refuse(fault, 400, "character not allowed in a header name");
     }
     if (req->header_count == HTTP_MAX_HEADERS) {
-        return refuse(fault, 431, "more than 100 header lines");
+        return http_refuse(fault, 431, "more than 100 header lines");
     }
     struct http_header *h = &req->headers[req->header_count++];
     h->name = name;
@@ -260,13 +260,13 @@ static int judge_host(struct http_request *req, struct http_fault *fault)
     unsigned count;
     struct tidings_str host = http_header(req, "Host", &count);
     if (count > 1) {
-        return refuse(fault, 400, "more than one Host header");
+        return http_refuse(fault, 400, "more than one Host header");
     }
     if (count == 0 && req->minor == 1) {
-        return refuse(fault, 400, "the Host header is missing");
+        return http_refuse(fault, 400, "the Host header is missing");
     }
-    if (count == 1 && !is_host(host)) {
-        return refuse(fault, 400, "malformed Host header");
+    if (count == 1 && !http_is_host(host)) {
+        return http_refuse(fault, 400, "malformed Host header");
     }
     if (!req->host.ptr) { /* the authority of an absolute target wins (RFC 9112 §3.2.2) */
         req->host = count == 1 ? host : STR_EMPTY;
@@ -281,13 +281,13 @@ static int judge_length(struct http_request *req, struct http_fault *fault)
     struct tidings_str coding = http_header(req, "Transfer-Encoding", &codings);
     struct tidings_str length = http_header(req, "Content-Length", &lengths);
     if (codings > 0 && lengths > 0) {
-        return refuse(fault, 400, "both Content-Length and Transfer-Encoding");
+        return http_refuse(fault, 400, "both Content-Length and Transfer-Encoding");
     }
     if (codings > 0 && req->minor == 0) {
-        return refuse(fault, 400, "Transfer-Encoding in an HTTP/1.0 request");
+        return http_refuse(fault, 400, "Transfer-Encoding in an HTTP/1.0 request");
     }
     if (codings > 1 || lengths > 1) {
-        return refuse(fault, 400, "more than one Content-Length or Transfer-Encoding header");
+        return http_refuse(fault, 400, "more than one Content-Length or Transfer-Encoding header");
     }
     if (codings == 1 && !str_eq_nocase(coding, STR("chunked"))) {
         struct tidings_str last = coding;
@@ -297,13 +297,13 @@ static int judge_length(struct http_request *req, struct http_fault *fault)
             coding = rest;
         }
         return str_eq_nocase(last, STR("chunked"))
-                   ? refuse(fault, 501, "the only transfer coding understood is 'chunked'")
-                   : refuse(fault, 400, "the last transfer coding must be 'chunked'");
+                   ? http_refuse(fault, 501, "the only transfer coding understood is 'chunked'")
+                   : http_refuse(fault, 400, "the last transfer coding must be 'chunked'");
     }
     req->chunked = codings == 1;
     if (lengths == 1) {
         if (!str_to_u64(length, &req->content_length) || req->content_length > INT64_MAX) {
-            return refuse(fault, 400, "Content-Length must be one decimal number");
+            return http_refuse(fault, 400, "Content-Length must be one decimal number");
         }
         req->has_length = true;
     }
@@ -320,7 +320,7 @@ static int judge_connection(struct http_request *req, struct http_fault *fault)
             keep = keep || http_list_has(h->value, "keep-alive");
         } else if (str_eq_nocase(h->name, STR("Expect"))) {
             if (!str_eq_nocase(h->value, STR("100-continue"))) {
-                return refuse(fault, 417, "the only expectation understood is '100-continue'");
+                return http_refuse(fault, 417, "the only expectation understood is '100-continue'");
             }
             req->expect_continue = req->minor == 1; /* RFC 9110 §10.1.1: else ignored */
         }
@@ -341,7 +341,7 @@ ptrdiff_t http_parse_head(const char *bytes, size_t len, size_t *scanned, struct
     req->query = STR_EMPTY;
     struct tidings_str text = str_skip(tidings_strn(bytes, end), skip_empty_lines(bytes, end));
     if (text.len == 0 || text.ptr[0] == '\r') {
-        return refuse(fault, 400, "the request line is empty");
+        return http_refuse(fault, 400, "the request line is empty");
     }
     rc = parse_request_line(cut_line(&text), req, fault);
     while (rc == 0 && text.ptr[0] != '\r') {

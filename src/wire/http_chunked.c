@@ -45,14 +45,14 @@ void http_chunked_init(struct http_chunked *c)
     *c = (struct http_chunked){.state = SIZE_FIRST};
 }
 
-static unsigned hex_value(char c)
+static unsigned http_chunked_hex_value(char c)
 {
     return (unsigned)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
 }
 
 static enum state add_digit(struct http_chunked *c, char digit)
 {
-    c->left = c->left << 4 | hex_value(digit);
+    c->left = c->left << 4 | http_chunked_hex_value(digit);
     c->line++;
     /* The sum stays within an int64_t, so that whoever counts bodies cannot overflow. */
     bool fits = c->line <= MAX_SIZE_DIGITS && c->left <= (uint64_t)INT64_MAX - c->total;
@@ -67,7 +67,7 @@ static enum state discard(struct http_chunked *c, enum state next)
     return c->line <= MAX_LINE && c->trailer <= MAX_TOGETHER ? next : BAD;
 }
 
-static enum state expect(bool ok, enum state next)
+static enum state http_chunked_expect(bool ok, enum state next)
 {
     return ok ? next : BAD;
 }
@@ -87,14 +87,14 @@ static enum state step_size(struct http_chunked *c, char b)
         if (b == ';') {
             return discard(c, EXTENSION);
         }
-        return b == '\r' ? SIZE_LF : discard(c, expect(b == ' ' || b == '\t', BLANK));
+        return b == '\r' ? SIZE_LF : discard(c, http_chunked_expect(b == ' ' || b == '\t', BLANK));
     case BLANK: /* RFC 9112 §7.1.1: "bad" blanks, only before a ';' */
-        return discard(c, b == ';' ? EXTENSION : expect(b == ' ' || b == '\t', BLANK));
+        return discard(c, b == ';' ? EXTENSION : http_chunked_expect(b == ' ' || b == '\t', BLANK));
     case EXTENSION:
-        return b == '\r' ? SIZE_LF : discard(c, expect(http_is_text(b), EXTENSION));
+        return b == '\r' ? SIZE_LF : discard(c, http_chunked_expect(http_is_text(b), EXTENSION));
     default: /* SIZE_LF */
         c->line = 0;
-        return expect(b == '\n', c->left > 0 ? DATA : TRAILER_FIRST);
+        return http_chunked_expect(b == '\n', c->left > 0 ? DATA : TRAILER_FIRST);
     }
 }
 
@@ -103,29 +103,31 @@ static enum state step_trailer(struct http_chunked *c, char b)
     switch (c->state) {
     case TRAILER_FIRST:
         c->line = 0;
-        return b == '\r' ? END_LF : discard(c, expect(http_is(b, HTTP_IS_TOKEN), TRAILER_NAME));
+        return b == '\r' ? END_LF
+                         : discard(c, http_chunked_expect(http_is(b, HTTP_IS_TOKEN), TRAILER_NAME));
     case TRAILER_NAME:
-        return discard(c,
-                       b == ':' ? TRAILER_VALUE : expect(http_is(b, HTTP_IS_TOKEN), TRAILER_NAME));
+        return discard(c, b == ':' ? TRAILER_VALUE
+                                   : http_chunked_expect(http_is(b, HTTP_IS_TOKEN), TRAILER_NAME));
     case TRAILER_VALUE:
-        return b == '\r' ? TRAILER_LF : discard(c, expect(http_is_text(b), TRAILER_VALUE));
+        return b == '\r' ? TRAILER_LF
+                         : discard(c, http_chunked_expect(http_is_text(b), TRAILER_VALUE));
     case TRAILER_LF:
-        return expect(b == '\n', TRAILER_FIRST);
+        return http_chunked_expect(b == '\n', TRAILER_FIRST);
     default: /* END_LF */
-        return expect(b == '\n', DONE);
+        return http_chunked_expect(b == '\n', DONE);
     }
 }
 
-static enum state step(struct http_chunked *c, char b)
+static enum state http_chunked_step(struct http_chunked *c, char b)
 {
     if (c->state <= SIZE_LF) {
         return step_size(c, b);
     }
     if (c->state == DATA_CR) {
-        return expect(b == '\r', DATA_LF);
+        return http_chunked_expect(b == '\r', DATA_LF);
     }
     if (c->state == DATA_LF) {
-        return expect(b == '\n', SIZE_FIRST);
+        return http_chunked_expect(b == '\n', SIZE_FIRST);
     }
     return step_trailer(c, b);
 }
@@ -136,7 +138,7 @@ enum http_chunked_result http_chunked_decode(struct http_chunked *c, char *bytes
     size_t in = 0, out = 0;
     while (in < len && c->state != DONE && c->state != BAD) {
         if (c->state != DATA) {
-            c->state = step(c, bytes[in++]);
+            c->state = http_chunked_step(c, bytes[in++]);
             continue;
         }
         size_t n = len - in < c->left ? len - in : (size_t)c->left;

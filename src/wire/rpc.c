@@ -7,7 +7,7 @@
 
 #include "base/str.h"
 
-static int refuse(struct tidings_error *err, const char *why)
+static int rpc_refuse(struct tidings_error *err, const char *why)
 {
     return tidings_fail(err, TIDINGS_E_PARSE, "%s", why);
 }
@@ -31,13 +31,13 @@ static int read_call(struct json *value, struct json *id, struct rpc_message *ou
     struct json *method = jv_get(value, "method");
     struct json *params = jv_get(value, "params");
     if (!jv_is(method, JV_STRING) || jv_str(method).len == 0) {
-        return refuse(err, "'method' must be a string that is not empty");
+        return rpc_refuse(err, "'method' must be a string that is not empty");
     }
     if (jv_str(method).len > RPC_MAX_METHOD) {
-        return refuse(err, "'method' must be at most 256 bytes long");
+        return rpc_refuse(err, "'method' must be at most 256 bytes long");
     }
     if (params && !jv_is(params, JV_OBJECT)) {
-        return refuse(err, "'params' must be an object");
+        return rpc_refuse(err, "'params' must be an object");
     }
     out->kind = id ? RPC_REQUEST : RPC_NOTIFICATION;
     out->method = jv_str(method);
@@ -50,13 +50,13 @@ static int read_response(struct json *value, const struct json *id, struct rpc_m
 {
     struct json *error = jv_get(value, "error");
     if (error && jv_get(value, "result")) {
-        return refuse(err, "a response holds 'result' or 'error', not both");
+        return rpc_refuse(err, "a response holds 'result' or 'error', not both");
     }
     if (error && !jv_is(error, JV_OBJECT)) {
-        return refuse(err, "'error' must be an object");
+        return rpc_refuse(err, "'error' must be an object");
     }
     if (!error && !id) {
-        return refuse(err, "'id' is missing");
+        return rpc_refuse(err, "'id' is missing");
     }
     out->kind = RPC_RESPONSE;
     return 0;
@@ -66,7 +66,7 @@ int rpc_read(struct json *value, struct rpc_message *out, struct tidings_error *
 {
     *out = (struct rpc_message){.method = STR_EMPTY};
     if (!jv_is(value, JV_OBJECT)) {
-        return refuse(err, "a message must be a JSON object");
+        return rpc_refuse(err, "a message must be a JSON object");
     }
     bool is_call = jv_get(value, "method") != NULL;
     bool is_error = !is_call && jv_get(value, "error") != NULL;
@@ -79,14 +79,14 @@ int rpc_read(struct json *value, struct rpc_message *out, struct tidings_error *
         out->id = id;
     }
     if (!str_eq(jv_str(jv_get(value, "jsonrpc")), STR("2.0"))) {
-        return refuse(err, "'jsonrpc' must be \"2.0\"");
+        return rpc_refuse(err, "'jsonrpc' must be \"2.0\"");
     }
     if (bad_id) {
-        return refuse(err, bad_id);
+        return rpc_refuse(err, bad_id);
     }
     bool is_answer = is_error || jv_get(value, "result") != NULL;
     if (is_call && (is_answer || jv_get(value, "error"))) {
-        return refuse(err, "a message with 'method' must not hold 'result' or 'error'");
+        return rpc_refuse(err, "a message with 'method' must not hold 'result' or 'error'");
     }
     if (is_call) {
         return read_call(value, id, out, err);
@@ -94,5 +94,5 @@ int rpc_read(struct json *value, struct rpc_message *out, struct tidings_error *
     if (is_answer) {
         return read_response(value, id, out, err);
     }
-    return refuse(err, "'method' is missing");
+    return rpc_refuse(err, "'method' is missing");
 }

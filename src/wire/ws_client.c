@@ -77,7 +77,7 @@ static struct tidings_str field_of(struct tidings_str head, struct tidings_str w
     return STR_EMPTY;
 }
 
-static int refuse(unsigned status, struct tidings_str head, struct tidings_error *err)
+static int ws_client_refuse(unsigned status, struct tidings_str head, struct tidings_error *err)
 {
     if (status == 401 || status == 403) {
         return bearer_refused(status, field_of(head, STR("www-authenticate")), err);
@@ -132,7 +132,7 @@ ptrdiff_t ws_client_check(struct tidings_str bytes, const char *key, struct tidi
     unsigned status = ws_client_status(rest);
     str_cut(rest, '\n', &rest, NULL);
     if (status != 101) {
-        return refuse(status, rest, err);
+        return ws_client_refuse(status, rest, err);
     }
     if (ws_write_accept(tidings_str(key), accept) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

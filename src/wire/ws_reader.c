@@ -53,7 +53,7 @@ struct ws_reader {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static void load(void)
+static void ws_reader_load(void)
 {
     const struct library_function wanted[] = {
         {"wslay_frame_context_init", &api.context_init},
@@ -65,7 +65,7 @@ static void load(void)
 
 const char *ws_library(void)
 {
-    pthread_once(&once, load);
+    pthread_once(&once, ws_reader_load);
     return library_check(&library, NULL) < 0 ? NULL : "wslay";
 }
 
@@ -94,7 +94,7 @@ static ssize_t give_bytes(uint8_t *out, size_t len, int flags, void *user)
 
 struct ws_reader *ws_reader_create(size_t max_message, struct tidings_error *err)
 {
-    pthread_once(&once, load);
+    pthread_once(&once, ws_reader_load);
     if (library_check(&library, err) < 0) {
         return NULL;
     }
@@ -177,22 +177,22 @@ size_t ws_reader_size(const struct ws_reader *r)
     return sizeof(*r) + WSLAY_BYTES + r->message.cap + r->rest.cap;
 }
 
-static enum ws_event finish(struct ws_reader *r, enum ws_event outcome, unsigned code,
-                            struct tidings_str text)
+static enum ws_event ws_reader_finish(struct ws_reader *r, enum ws_event outcome, unsigned code,
+                                      struct tidings_str text)
 {
     r->outcome = outcome;
     r->last = (struct ws_message){.payload = text, .code = code};
     return outcome;
 }
 
-static enum ws_event fail(struct ws_reader *r, unsigned code, const char *why)
+static enum ws_event ws_reader_fail(struct ws_reader *r, unsigned code, const char *why)
 {
-    return finish(r, WS_FAILED, code, tidings_str(why));
+    return ws_reader_finish(r, WS_FAILED, code, tidings_str(why));
 }
 
-static enum ws_event fail_size(struct ws_reader *r)
+static enum ws_event ws_reader_fail_size(struct ws_reader *r)
 {
-    return fail(r, WS_TOO_BIG, "the message is larger than is accepted here");
+    return ws_reader_fail(r, WS_TOO_BIG, "the message is larger than is accepted here");
 }
 
 /* Has a header come that announces more than is accepted? wslay tells of a frame when the first
@@ -221,12 +221,13 @@ static bool announces_too_much(const struct ws_reader *r)
 static enum ws_event begin_frame(struct ws_reader *r, const struct wslay_frame_iocb *f)
 {
     if ((f->mask != 0) == r->is_client) {
-        return fail(r, WS_PROTOCOL_ERROR,
-                    r->is_client ? "frames of a server are not masked"
-                                 : "frames of a client are masked");
+        return ws_reader_fail(r, WS_PROTOCOL_ERROR,
+                              r->is_client ? "frames of a server are not masked"
+                                           : "frames of a client are masked");
     }
     if (f->rsv != 0) {
-        return fail(r, WS_PROTOCOL_ERROR, "no extension was agreed on; reserved bits are 0");
+        return ws_reader_fail(r, WS_PROTOCOL_ERROR,
+                              "no extension was agreed on; reserved bits are 0");
     }
     /* Lengths are minimal, wslay saw to it. */
     r->held -= ws_header_len(f->payload_length) + (r->is_client ? 0 : 4);
@@ -239,22 +240,23 @@ static enum ws_event begin_frame(struct ws_reader *r, const struct wslay_frame_i
         r->control_len = 0;
         return WS_MORE;
     case WSLAY_BINARY_FRAME:
-        return fail(r, WS_UNSUPPORTED, "messages are JSON in text frames");
+        return ws_reader_fail(r, WS_UNSUPPORTED, "messages are JSON in text frames");
     case WSLAY_TEXT_FRAME:
         if (r->in_message) {
-            return fail(r, WS_PROTOCOL_ERROR, "the message before this one was not finished");
+            return ws_reader_fail(r, WS_PROTOCOL_ERROR,
+                                  "the message before this one was not finished");
         }
         break;
     case WSLAY_CONTINUATION_FRAME:
         if (!r->in_message) {
-            return fail(r, WS_PROTOCOL_ERROR, "nothing is there to be continued");
+            return ws_reader_fail(r, WS_PROTOCOL_ERROR, "nothing is there to be continued");
         }
         break;
     default:
-        return fail(r, WS_PROTOCOL_ERROR, "this kind of frame does not exist");
+        return ws_reader_fail(r, WS_PROTOCOL_ERROR, "this kind of frame does not exist");
     }
     r->in_message = true;
-    return f->payload_length > r->max_message - r->message.len ? fail_size(r) : WS_MORE;
+    return f->payload_length > r->max_message - r->message.len ? ws_reader_fail_size(r) : WS_MORE;
 }
 
 /* RFC 6455 §7.4 and the registry it founded: those that may be sent. */
@@ -268,17 +270,17 @@ static enum ws_event end_close(struct ws_reader *r)
 {
     const unsigned char *p = (const unsigned char *)r->control;
     if (r->control_len == 0) {
-        return finish(r, WS_CLOSE, WS_NO_CODE, STR_EMPTY);
+        return ws_reader_finish(r, WS_CLOSE, WS_NO_CODE, STR_EMPTY);
     }
     unsigned code = r->control_len == 1 ? 0 : (unsigned)p[0] << 8 | p[1];
     if (!is_code(code)) {
-        return fail(r, WS_PROTOCOL_ERROR, "this is no code to close with");
+        return ws_reader_fail(r, WS_PROTOCOL_ERROR, "this is no code to close with");
     }
     struct tidings_str reason = tidings_strn(r->control + 2, r->control_len - 2);
     if (!str_is_utf8(reason)) {
-        return fail(r, WS_NOT_UTF8, "the reason to close is not UTF-8");
+        return ws_reader_fail(r, WS_NOT_UTF8, "the reason to close is not UTF-8");
     }
-    return finish(r, WS_CLOSE, code, reason);
+    return ws_reader_finish(r, WS_CLOSE, code, reason);
 }
 
 /* A frame is complete; WS_MORE: and its message is not. */
@@ -304,7 +306,8 @@ static enum ws_event end_frame(struct ws_reader *r, const struct wslay_frame_ioc
     r->was_given = true;
     r->mark = 0;
     ret->payload = buf_str(&r->message);
-    return str_is_utf8(ret->payload) ? WS_TEXT : fail(r, WS_NOT_UTF8, "the message is not UTF-8");
+    return str_is_utf8(ret->payload) ? WS_TEXT
+                                     : ws_reader_fail(r, WS_NOT_UTF8, "the message is not UTF-8");
 }
 
 static enum ws_event take_data(struct ws_reader *r, const struct wslay_frame_iocb *f)
@@ -315,7 +318,7 @@ static enum ws_event take_data(struct ws_reader *r, const struct wslay_frame_ioc
         memcpy(r->control + r->control_len, f->data, f->data_length);
         r->control_len += (unsigned)f->data_length;
     } else if (buf_put(&r->message, f->data, f->data_length) < 0) {
-        return fail(r, WS_INTERNAL, "out of memory");
+        return ws_reader_fail(r, WS_INTERNAL, "out of memory");
     }
     return WS_MORE;
 }
@@ -331,7 +334,7 @@ enum ws_event ws_reader_next(struct ws_reader *r, struct ws_message *ret)
         struct wslay_frame_iocb f = {0};
         ssize_t n = api.recv(r->frames, &f);
         if (n == WSLAY_ERR_WANT_READ && announces_too_much(r)) {
-            event = fail_size(r);
+            event = ws_reader_fail_size(r);
             break;
         }
         if (n == WSLAY_ERR_WANT_READ) {
@@ -339,7 +342,7 @@ enum ws_event ws_reader_next(struct ws_reader *r, struct ws_message *ret)
             return WS_MORE;
         }
         if (n < 0) {
-            event = fail(r, WS_PROTOCOL_ERROR, "the header of the frame is malformed");
+            event = ws_reader_fail(r, WS_PROTOCOL_ERROR, "the header of the frame is malformed");
             break;
         }
         event = r->in_frame ? WS_MORE : begin_frame(r, &f);
