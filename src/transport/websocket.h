@@ -75,7 +75,7 @@ void websocket_resume(struct websocket_worker *ww);
 bool websocket_find_slowest(const struct websocket_worker *ww, uint32_t *since_ms);
 void websocket_cut_slowest(struct websocket_worker *ww);
 
-/* End those whose principals are gone; after worker_stop, those that wait for no answer, now and at
+/* End those whose principals are gone; after drain_begin, those that wait for no answer, now and at
  * every tick. */
 void websocket_dismiss(struct websocket_worker *ww, principal_test_fn is_gone, void *user);
 void websocket_drain(struct websocket_worker *ww);
