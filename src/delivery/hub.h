@@ -112,6 +112,10 @@ int hub_remove_feature(struct hub *hub, enum feature_kind kind, struct tidings_s
  * also on failure. TIDINGS_E_LIMIT. */
 int hub_set_hook(struct hub *hub, struct tidings_str text, struct watch_hook *hook,
                  struct tidings_error *err);
+typedef int (*hub_fn)(struct hub *hub, void *arg, struct tidings_error *err);
+/* Run fn(hub, arg) on the hub's thread (here, when that is this one or it does not run) and wait
+ * for the outcome. */
+int hub_run_on(struct hub *hub, hub_fn fn, void *arg, struct tidings_error *err);
 /* Nobody else does anything to the hub while it does not run. May be nested. */
 void hub_hold(struct hub *hub);
 void hub_release(struct hub *hub);

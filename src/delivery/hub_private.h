@@ -54,10 +54,6 @@ struct hub {
     unsigned holds;   /* of the holder, within one another */
 };
 
-typedef int (*hub_fn)(struct hub *hub, void *arg, struct tidings_error *err);
-/* Run fn(hub, arg) on the hub's thread (here, when that is this one or it does not run) and wait
- * for the outcome. */
-int hub_run_on(struct hub *hub, hub_fn fn, void *arg, struct tidings_error *err);
 int hub_token_init(struct hub *hub, struct tidings_error *err);
 void hub_token_deinit(struct hub *hub);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Looking and waiting on behalf of a call.
+ * A call of `changes_since` or `wait_for_change`: its query, and the timer of one that waits.
  */
 #include "server/change_call.h"
 
@@ -41,15 +41,15 @@ void change_call_end(struct change_call *c, int code, struct tidings_error *err)
 static void stop_looking(struct change_call *c, int code, const char *why)
 {
     struct tidings_error err;
-    change_query_cancel(c->look);
+    change_query_cancel(c->query);
     change_call_end(c, tidings_fail(&err, code, "%s", why), &err);
 }
 
-static void on_cancel(void *user, struct tidings_call *call)
+static void change_call_on_cancel(void *user, struct tidings_call *call)
 {
     struct change_call *c = user;
     (void)call;
-    if (c->look) {
+    if (c->query) {
         stop_looking(c, TIDINGS_E_CANCELLED, "cancelled");
     } else { /* contents are being read */
         c->is_cancelled = true;
@@ -57,7 +57,7 @@ static void on_cancel(void *user, struct tidings_call *call)
     }
 }
 
-/* ---- what the look says ---------------------------------------------------------------------- */
+/* ---- what the query says --------------------------------------------------------------------- */
 
 static void put_element(struct buf *array, struct tidings_str text)
 {
@@ -120,10 +120,10 @@ static bool on_row(void *user, const struct change *change, enum tidings_change_
     return true;
 }
 
-static void on_done(void *user, const struct log_cursor *cursor, bool more)
+static void change_call_on_done(void *user, const struct log_cursor *cursor, bool more)
 {
     struct change_call *c = user;
-    c->look = NULL;
+    c->query = NULL;
     if (c->timer) {
         loop_timer_stop(c->timer);
     }
@@ -141,7 +141,7 @@ static const struct change_query_ops change_query_ops = {
     .refused = on_refused,
     .lost = on_lost,
     .row = on_row,
-    .done = on_done,
+    .done = change_call_on_done,
 };
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -152,13 +152,13 @@ static bool is_alone(const struct change_call *c)
     return !c->call->request || !c->call->request->channel;
 }
 
-static void set_timer(struct change_call *c, uint64_t waited_ms)
+static void change_call_set_timer(struct change_call *c, uint64_t waited_ms)
 {
     uint64_t left = c->wait_ms - waited_ms;
     loop_timer_start(c->timer, left < PROGRESS_MS ? left : PROGRESS_MS, 0);
 }
 
-static void on_timer(struct loop_timer *timer, void *user)
+static void change_call_on_timer(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct change_call *c = user;
@@ -168,18 +168,18 @@ static void on_timer(struct loop_timer *timer, void *user)
         return;
     }
     if (waited >= c->wait_ms) {
-        change_query_hurry(c->look);
+        change_query_hurry(c->query);
         return;
     }
     tidings_call_progress(c->call, (double)waited / 1000, (double)c->wait_ms / 1000,
                           STR("nothing has changed yet"));
-    set_timer(c, waited);
+    change_call_set_timer(c, waited);
 }
 
 /* ---- begin ----------------------------------------------------------------------------------- */
 
 /* The schema has seen to types and counts; lengths it counts in characters. */
-static int check_uris(struct json *uris, struct tidings_error *err)
+static int change_call_check_uris(struct json *uris, struct tidings_error *err)
 {
     for (size_t i = 0; i < jv_count(uris); i++) {
         if (jv_str(jv_at(uris, i)).len > URI_MAX) {
@@ -190,7 +190,7 @@ static int check_uris(struct json *uris, struct tidings_error *err)
     return 0;
 }
 
-static int start(struct change_call *c, struct tidings_error *err)
+static int change_call_start(struct change_call *c, struct tidings_error *err)
 {
     struct tidings_call *call = c->call;
     struct json *uris = jv_get(call->arguments, "uris");
@@ -198,29 +198,29 @@ static int start(struct change_call *c, struct tidings_error *err)
     c->wants_contents = tidings_call_boolean(call, "includeContent", false);
     c->wait_ms = (uint64_t)tidings_call_integer(call, "timeoutMs", CHANGE_WAIT_MS);
     bool waits = c->waits && c->wait_ms > 0;
-    int rc = check_uris(uris, err);
+    int rc = change_call_check_uris(uris, err);
     if (rc < 0) {
         return rc;
     }
-    c->timer = waits ? loop_timer_open(c->worker->loop, on_timer, c) : NULL;
+    c->timer = waits ? loop_timer_open(c->worker->loop, change_call_on_timer, c) : NULL;
     if (waits && !c->timer) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    c->look =
+    c->query =
         change_query_create(call->request, uris, tidings_call_string(call, "cursor"), waits, err);
-    if (!c->look) {
+    if (!c->query) {
         return err->code;
     }
     c->begun_ms = loop_now_ms(c->worker->loop);
     if (waits) {
-        set_timer(c, 0);
+        change_call_set_timer(c, 0);
     }
-    tidings_call_on_cancel(call, on_cancel, c);
-    change_query_start(c->look, &change_query_ops, c);
+    tidings_call_on_cancel(call, change_call_on_cancel, c);
+    change_query_start(c->query, &change_query_ops, c);
     return 0;
 }
 
-static void begin(struct tidings_call *call, bool waits)
+static void change_call_begin(struct tidings_call *call, bool waits)
 {
     struct tidings_error err = {0, ""};
     struct change_call *c = mem_zalloc(sizeof(*c));
@@ -236,7 +236,7 @@ static void begin(struct tidings_call *call, bool waits)
     buf_init(&c->lost, NOTES_BYTES);
     buf_init(&c->refused, NOTES_BYTES);
     arena_init(&c->arena, 1u << 16);
-    int rc = start(c, &err);
+    int rc = change_call_start(c, &err);
     if (rc < 0) {
         change_call_end(c, rc, &err);
     }
@@ -245,11 +245,11 @@ static void begin(struct tidings_call *call, bool waits)
 void change_call_since(void *user, struct tidings_call *call)
 {
     (void)user;
-    begin(call, false);
+    change_call_begin(call, false);
 }
 
 void change_call_wait(void *user, struct tidings_call *call)
 {
     (void)user;
-    begin(call, true);
+    change_call_begin(call, true);
 }

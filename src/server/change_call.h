@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * One call of a tool that tells what changed: it looks (delivery/change_query.h), perhaps waits,
- * and answers.
+ * One call of `changes_since` or `wait_for_change`: it queries (delivery/change_query.h), perhaps
+ * waits, and answers.
  *
- *     look ── row, row, … ── done ── contents one after the other, if asked for ── the answer
+ *     query ── row, row, … ── done ── contents one after the other, if asked for ── the answer
  *
  * While it waits it holds its subscriptions and one timer, and no thread. It ends when something
  * changed, at its deadline, when the server stops, and when nobody waits for the answer any more.
@@ -29,8 +29,8 @@ struct change_row {
 struct change_call {
     struct tidings_call *call;
     struct worker *worker;
-    struct change_query *look; /* NULL: it is over */
-    struct loop_timer *timer;  /* of one that waits */
+    struct change_query *query; /* NULL: it is over */
+    struct loop_timer *timer;   /* of one that waits */
     uint64_t begun_ms, wait_ms;
     bool waits, wants_contents;
     bool is_cancelled; /* while contents are read */

@@ -7,7 +7,6 @@
 
 #include <tidings/tool.h>
 
-#include "base/error.h"
 #include "base/str.h"
 #include "server/change_call.h"
 
@@ -68,9 +67,7 @@ static const char wait_output[] =
 static const char hints[] =
     "{\"readOnlyHint\":true,\"idempotentHint\":true,\"openWorldHint\":false}";
 
-enum { OFFER_AUTO, OFFER_ON, OFFER_OFF };
-
-static int add(struct tidings_server *s, struct tidings_error *err)
+int change_tools_add(struct tidings_server *s, struct tidings_error *err)
 {
     struct tidings_tool since = {
         .name = STR("changes_since"),
@@ -105,36 +102,8 @@ static int add(struct tidings_server *s, struct tidings_error *err)
     return rc;
 }
 
-/* Is there anything that could change, besides what the server says of itself? */
-static bool has_resources(struct tidings_server *s)
-{
-    struct catalog *c = hub_catalog(s->hub);
-    bool has = c->mount_count > 1 || c->resources.count > 0 || c->templates.count > 0;
-    catalog_unref(c);
-    return has;
-}
-
-int change_tools_add(struct tidings_server *s, struct tidings_error *err)
-{
-    const struct config *c = &s->config;
-    bool is_wanted = c->change_tools == OFFER_ON;
-    bool is_fit = c->stdio && c->subscribe && (c->self || has_resources(s));
-    if (c->change_tools == OFFER_OFF || (!is_wanted && !is_fit)) {
-        return 0;
-    }
-    int rc = add(s, err);
-    s->has_change_tools = rc == 0;
-    if (rc == TIDINGS_E_EXISTS && !is_wanted) {
-        return 0;
-    }
-    return rc < 0 ? error_wrap(err, rc, "change-tools") : 0;
-}
-
 void change_tools_remove(struct tidings_server *s)
 {
-    if (s->has_change_tools) {
-        (void)tidings_server_remove_tool(s, STR("changes_since"), NULL);
-        (void)tidings_server_remove_tool(s, STR("wait_for_change"), NULL);
-        s->has_change_tools = false;
-    }
+    (void)tidings_server_remove_tool(s, STR("changes_since"), NULL);
+    (void)tidings_server_remove_tool(s, STR("wait_for_change"), NULL);
 }

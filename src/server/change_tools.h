@@ -5,10 +5,11 @@
 #ifndef SERVER_CHANGE_TOOLS_H
 #define SERVER_CHANGE_TOOLS_H
 
-#include "server/server_private.h"
+#include <tidings/types.h>
 
-/* Offer them if the configuration says so; a program that has tools of these names keeps its own,
- * unless they were asked for (TIDINGS_E_EXISTS). */
+struct tidings_server;
+
+/* Offer both or none. TIDINGS_E_EXISTS: the program has a tool of that name. */
 int change_tools_add(struct tidings_server *s, struct tidings_error *err);
 void change_tools_remove(struct tidings_server *s);
 

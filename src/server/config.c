@@ -13,10 +13,10 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/units.h"
-#include "server/config_table.h"
+#include "server/config_private.h"
 #include "json/write.h"
 
-static void *field(struct config *c, const struct config_row *row)
+static void *config_field(struct config *c, const struct config_row *row)
 {
     return (char *)c + row->offset;
 }
@@ -95,7 +95,7 @@ static int assign_text(char **at, struct tidings_str value, bool wins, struct ti
 static int assign_item(struct config *c, const struct config_row *row, struct tidings_str value,
                        enum config_source source, struct tidings_error *err)
 {
-    struct config_list *list = field(c, row);
+    struct config_list *list = config_field(c, row);
     enum config_source current = c->origins[row_index(row)].source;
     int rc = value.len > 0 ? config_check_item(row->type, value, err) : 0;
     if (rc < 0 || source < current) {
@@ -155,7 +155,7 @@ static int assign_plain(struct config *c, const struct config_row *row, struct t
         size = sizeof(v.number);
     }
     if (rc == 0 && wins) {
-        memcpy(field(c, row), &v, size);
+        memcpy(config_field(c, row), &v, size);
     }
     return rc;
 }
@@ -173,7 +173,7 @@ int config_assign(struct config *c, const struct config_row *row, struct tidings
         return assign_mount(c, value, origin, err); /* keeps the origin itself */
     }
     if (row->type == CONFIG_TEXT || row->type == CONFIG_PATH) {
-        rc = assign_text(field(c, row), value, wins, err);
+        rc = assign_text(config_field(c, row), value, wins, err);
     } else if (config_is_list(row->type)) {
         rc = assign_item(c, row, value, origin.source, err);
     } else {
@@ -285,7 +285,7 @@ static int put_mounts(struct buf *out, const struct config *c)
     return out->failed;
 }
 
-static int put_value(struct buf *out, const struct config *c, const struct config_row *row)
+static int config_put_value(struct buf *out, const struct config *c, const struct config_row *row)
 {
     const void *at = field_const(c, row);
     const struct config_list *list = at;
@@ -330,7 +330,17 @@ static int put_value(struct buf *out, const struct config *c, const struct confi
 int config_get(const struct config *c, const char *name, struct buf *out)
 {
     const struct config_row *row = config_find(tidings_str(name), CONFIG_AS_NAME);
-    return row ? put_value(out, c, row) : TIDINGS_E_NOTFOUND;
+    return row ? config_put_value(out, c, row) : TIDINGS_E_NOTFOUND;
+}
+
+int config_get_number(const struct config *c, const char *name, uint64_t *ret)
+{
+    const struct config_row *row = config_find(tidings_str(name), CONFIG_AS_NAME);
+    bool is_number = row && row->type >= CONFIG_NUMBER && row->type <= CONFIG_DURATION;
+    if (is_number) {
+        *ret = *(const uint64_t *)((const char *)c + row->offset);
+    }
+    return is_number ? 0 : TIDINGS_E_NOTFOUND;
 }
 
 /* Default items come back by themselves when the list is read, so a list without them begins with
@@ -413,11 +423,11 @@ static int print_value(const struct config *c, const struct config_row *row, str
     } else if (config_is_list(row->type)) {
         print_list(&w, field_const(c, row), row->value);
     } else if (row->type == CONFIG_BOOL || row->type == CONFIG_NUMBER) {
-        put_value(out, c, row);
+        config_put_value(out, c, row);
     } else {
         struct buf text;
         buf_init(&text, 2 * CONFIG_VALUE_MAX);
-        int rc = put_value(&text, c, row);
+        int rc = config_put_value(&text, c, row);
         jw_string(&w, buf_str(&text));
         buf_deinit(&text);
         if (rc < 0) {
@@ -471,7 +481,7 @@ int config_print(const struct config *c, struct buf *out)
     return buf_puts(out, STR("}\n"));
 }
 
-static int put_key(struct buf *out, size_t row)
+static int config_put_key(struct buf *out, size_t row)
 {
     char key[CONFIG_NAME_MAX];
     config_spell(&config_rows[row], CONFIG_AS_KEY, key);
@@ -482,7 +492,7 @@ int config_json(const struct config *c, struct buf *out)
 {
     buf_puts(out, STR("{\"settings\":{"));
     for (size_t i = 0; i < config_row_count; i++) {
-        put_key(out, i);
+        config_put_key(out, i);
         int rc = print_value(c, &config_rows[i], out);
         if (rc < 0) {
             return rc;
@@ -492,7 +502,7 @@ int config_json(const struct config *c, struct buf *out)
     for (size_t i = 0; i < config_row_count; i++) {
         struct buf origin;
         struct jw w;
-        put_key(out, i);
+        config_put_key(out, i);
         buf_init(&origin, CONFIG_NAME_MAX + CONFIG_SHOWN_MAX);
         print_origin(c, &config_rows[i], &origin);
         jw_init(&w, out);

@@ -105,7 +105,8 @@ struct config {
     uint64_t max_subscriptions;     /* per peer */
     uint64_t max_all_subscriptions; /* 0: any number */
     uint64_t max_uris_per_listen;
-    /* Of one client; 0: any number, and server/quotas.c for what holds when nobody says so. */
+    /* Of one client; 0: any number, and server/server_quotas.c for what holds when nobody says so.
+     */
     uint64_t max_client_connections, max_client_sessions;
     uint64_t connection_rate, connection_burst;
     uint64_t request_rate, request_burst;
@@ -123,8 +124,8 @@ struct config {
     uint64_t watch_timeout_ms;
     uint64_t window_ms, rate_ms;         /* of subscriptions that ask for nothing */
     uint64_t max_window_ms, max_rate_ms; /* what a client may ask for */
-    struct config_list subscriptions;    /* rules as JSON objects, see server/rules.h */
-    struct config_list access;           /* likewise, see server/access.h */
+    struct config_list subscriptions;    /* rules as JSON objects, see server/option_rules.h */
+    struct config_list access;           /* likewise, see server/access_loader.h */
     char *access_file;
     uint64_t max_breadth;
     uint64_t max_value;
@@ -208,6 +209,10 @@ bool config_address_is_loopback(const struct config_address *a);
 /* The value of a row as its flag spells it ("16m", "15s", "2026-07-28"); lists are joined by
  * commas. TIDINGS_E_NOTFOUND: no such row. */
 int config_get(const struct config *c, const char *name, struct buf *out);
+
+/* The value of a row that is a number, size or duration (ms). TIDINGS_E_NOTFOUND: no such row; *ret
+ * stays. */
+int config_get_number(const struct config *c, const char *name, uint64_t *ret);
 
 /* The options, one or two lines each, for --help. */
 int config_help(struct buf *out);

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "server/config_table.h"
+#include "server/config_private.h"
 
 /* ---- environment ----------------------------------------------------------------------------- */
 

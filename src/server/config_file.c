@@ -13,9 +13,9 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/whole_file.h"
-#include "server/builtin.h"
-#include "server/config_table.h"
-#include "server/rules.h"
+#include "server/builtin_providers.h"
+#include "server/config_private.h"
+#include "server/option_rules.h"
 #include "json/comments.h"
 #include "json/json.h"
 #include "json/write.h"
@@ -230,7 +230,8 @@ static int take_list(const struct reading *r, const struct config_row *row, stru
     return 0;
 }
 
-static int take_excludes(struct json *v, struct config_list *list, struct tidings_error *err)
+static int config_file_take_excludes(struct json *v, struct config_list *list,
+                                     struct tidings_error *err)
 {
     if (!jv_is(v, JV_ARRAY)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
@@ -282,7 +283,7 @@ static int take_own_member(struct mount_reading *m, struct tidings_str key, stru
         return clean_string(v, &m->spec.path, err);
     }
     if (str_eq(key, STR("exclude"))) {
-        return take_excludes(v, &m->exclude, err);
+        return config_file_take_excludes(v, &m->exclude, err);
     }
     return tidings_fail(err, TIDINGS_E_INVALID,
                         "unknown key (accepted: type, uri, path, exclude, options, limits)");
@@ -309,7 +310,8 @@ static int take_mount_member(struct mount_reading *m, struct tidings_str key, st
     return take_own_member(m, key, v, err);
 }
 
-static int take_type(struct json *v, struct config_mount_spec *spec, struct tidings_error *err)
+static int config_file_take_type(struct json *v, struct config_mount_spec *spec,
+                                 struct tidings_error *err)
 {
     char shown[CONFIG_SHOWN_MAX];
     struct tidings_str name = STR_EMPTY;
@@ -330,7 +332,7 @@ static int take_members(struct mount_reading *m, struct json *v, char failed[CON
     char shown[CONFIG_SHOWN_MAX];
     struct tidings_str key = STR("type");
     struct json *member;
-    int rc = take_type(v, &m->spec, err);
+    int rc = config_file_take_type(v, &m->spec, err);
     for (void *it = NULL; rc == 0 && (it = jv_next(v, it, &key, &member)) != NULL;) {
         rc = take_mount_member(m, key, member, err);
     }
@@ -415,8 +417,8 @@ static int take_mounts(const struct reading *r, struct json *v, struct tidings_e
     return 0;
 }
 
-static int take_member(const struct reading *r, struct tidings_str key, struct json *v,
-                       struct tidings_error *err)
+static int config_file_take_member(const struct reading *r, struct tidings_str key, struct json *v,
+                                   struct tidings_error *err)
 {
     const struct config_row *row = config_find(key, CONFIG_AS_KEY);
     struct config_origin origin = {CONFIG_FILE, line_of_key(r, key)};
@@ -457,7 +459,7 @@ static int locate_parse_error(const struct reading *r, int rc, struct tidings_er
     return error_wrap(err, rc, "%s:%u", r->path, line);
 }
 
-static int read_text(struct reading *r, struct tidings_error *err)
+static int config_file_read_text(struct reading *r, struct tidings_error *err)
 {
     struct json *root = NULL;
     int rc = jv_parse(r->text, FILE_MAX_DEPTH, &root, err);
@@ -471,7 +473,7 @@ static int read_text(struct reading *r, struct tidings_error *err)
     struct tidings_str key;
     struct json *v;
     for (void *it = NULL; rc == 0 && (it = jv_next(root, it, &key, &v)) != NULL;) {
-        rc = take_member(r, key, v, err);
+        rc = config_file_take_member(r, key, v, err);
     }
     jv_unref(root);
     return rc;
@@ -507,7 +509,7 @@ int config_load_text(struct config *c, const char *path, struct tidings_str text
         goto fail_copy;
     }
     r.text = tidings_strn(copy, text.len);
-    rc = read_text(&r, err);
+    rc = config_file_read_text(&r, err);
 fail_copy:
     mem_free(copy);
     mem_free(file);

@@ -4,7 +4,7 @@
  * made absolute here so that nothing later depends on the working directory. Nothing is opened, and
  * a provider's own settings are not judged: that is the provider's, which says more when it fails.
  */
-#include "server/config_table.h"
+#include "server/config_private.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "provider/file.h"
 #include "provider/system.h"
-#include "server/rules.h"
+#include "server/option_rules.h"
 #include "uri/uri.h"
 #include "json/write.h"
 
@@ -71,7 +71,7 @@ static int put_segments(struct buf *out, struct tidings_str path, bool *ret_up)
 
 /* Symbolic links keep their name (a client asks for what the user typed), except where ".." makes
  * their target matter: then the system resolves the path, which must exist. */
-static int resolve(struct buf *path, struct tidings_error *err)
+static int config_mount_resolve(struct buf *path, struct tidings_error *err)
 {
     char *real = realpath(path->ptr, NULL);
     if (!real) {
@@ -112,11 +112,11 @@ static int absolute_path(const struct config_mount_spec *spec, struct buf *out,
     if (out->failed) {
         return tidings_fail(err, out->failed, "a path longer than %u bytes", CONFIG_VALUE_MAX);
     }
-    return up ? resolve(out, err) : 0;
+    return up ? config_mount_resolve(out, err) : 0;
 }
 
-static int prefix_of(const struct config_mount_spec *spec, struct tidings_str path, struct buf *out,
-                     struct tidings_error *err)
+static int config_mount_prefix_of(const struct config_mount_spec *spec, struct tidings_str path,
+                                  struct buf *out, struct tidings_error *err)
 {
     char shown[CONFIG_SHOWN_MAX];
     struct buf raw;
@@ -187,7 +187,7 @@ static int copy_rule(struct config_mount *to, const struct config_mount_spec *sp
     return rc == 0 ? rule_check_parts(to->options, to->limits, err) : rc;
 }
 
-static int append(struct config *c, struct config_mount *m, struct tidings_error *err)
+static int config_mount_append(struct config *c, struct config_mount *m, struct tidings_error *err)
 {
     char shown[CONFIG_SHOWN_MAX];
     for (size_t i = 0; i < c->mount_count; i++) {
@@ -218,7 +218,7 @@ int config_mount_add(struct config *c, const struct config_mount_spec *spec,
     buf_init(&uri, CONFIG_VALUE_MAX);
     int rc = spec->ops ? 0 : absolute_path(spec, &path, err);
     if (rc == 0) {
-        rc = prefix_of(spec, buf_str(&path), &uri, err);
+        rc = config_mount_prefix_of(spec, buf_str(&path), &uri, err);
     }
     if (rc < 0 || origin.source < current->source) {
         goto done;
@@ -239,7 +239,7 @@ int config_mount_add(struct config *c, const struct config_mount_spec *spec,
             config_mounts_clear(c);
             *current = origin;
         }
-        rc = append(c, &m, err);
+        rc = config_mount_append(c, &m, err);
     }
     if (rc < 0) {
         mount_deinit(&m);

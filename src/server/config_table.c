@@ -4,7 +4,7 @@
  * option (parser, help, printed configuration, the check of the man page) reads it here; adding an
  * option means adding a row and a field.
  */
-#include "server/config_table.h"
+#include "server/config_private.h"
 
 #include <stdio.h>
 

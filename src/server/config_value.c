@@ -4,8 +4,8 @@
  * is read back to the same value. Nothing is stored and nothing is allocated but the buffers'
  * growth.
  */
-#include "server/access.h"
-#include "server/config_table.h"
+#include "server/access_loader.h"
+#include "server/config_private.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "server/rules.h"
+#include "server/option_rules.h"
 #include "uri/pattern.h"
 #include "uri/uri.h"
 #include "wire/bearer.h"
@@ -228,7 +228,7 @@ static bool is_visible(struct tidings_str s)
 }
 
 /* "host" or "host:port" or "[v6]:port": nothing that belongs to a path or a user. */
-static bool is_host(struct tidings_str s)
+static bool config_value_is_host(struct tidings_str s)
 {
     static const char banned[] = "/\\@?#,*";
     for (size_t i = 0; i < s.len; i++) {
@@ -243,7 +243,8 @@ static bool is_origin(struct tidings_str s)
 {
     for (size_t i = 0; i + 3 < s.len; i++) {
         if (memcmp(s.ptr + i, "://", 3) == 0) {
-            return i > 0 && is_visible(tidings_strn(s.ptr, i)) && is_host(str_skip(s, i + 3));
+            return i > 0 && is_visible(tidings_strn(s.ptr, i)) &&
+                   config_value_is_host(str_skip(s, i + 3));
         }
     }
     return false;
@@ -269,7 +270,7 @@ static int check_prefix(struct tidings_str s, struct tidings_error *err)
 int config_check_item(enum config_type type, struct tidings_str s, struct tidings_error *err)
 {
     const struct config_row row = {.type = type};
-    if (type == CONFIG_HOSTS && !is_host(s)) {
+    if (type == CONFIG_HOSTS && !config_value_is_host(s)) {
         return reject(&row, s, "is not a host", err);
     }
     if (type == CONFIG_ORIGINS && !is_origin(s)) {

@@ -19,7 +19,7 @@
 
 /* ---- both ends ------------------------------------------------------------------------------- */
 
-static void request_free(struct entity_call *c)
+static void entity_call_free(struct entity_call *c)
 {
     if (!c->call) {
         jv_unref(c->arguments);
@@ -54,7 +54,7 @@ static void call_refuse(struct entity_call *c, int code)
     } else {
         tidings_call_done(c->call, entity_answer_problem(c, code, &err), &err);
     }
-    request_free(c);
+    entity_call_free(c);
 }
 
 struct entity_call *entity_call_create(struct tidings_provider *provider)
@@ -72,8 +72,8 @@ struct entity_call *entity_call_create(struct tidings_provider *provider)
 }
 
 /* NULL after the call was finished. */
-static struct entity_call *request_create(struct tidings_provider *provider,
-                                          struct tidings_call *call)
+static struct entity_call *entity_call_begin(struct tidings_provider *provider,
+                                             struct tidings_call *call)
 {
     struct tidings_error err = {0};
     struct entity_call *c = entity_call_create(provider);
@@ -183,7 +183,7 @@ static int answer_writes(void *user, struct tidings_call *call, struct tidings_e
     struct entity_call *c = user;
     (void)call;
     int rc = entity_answer_writes(c, err);
-    request_free(c);
+    entity_call_free(c);
     return rc;
 }
 
@@ -205,7 +205,7 @@ static void writes_done(struct keeper_job *job, int code)
     }
     if (c->write) {
         entity_http_done(c);
-        request_free(c);
+        entity_call_free(c);
         return;
     }
     call_done_at_home(c->call, answer_writes, c);
@@ -246,7 +246,7 @@ int entity_call_room(struct entity_call *c, size_t count, struct tidings_error *
 static void write_one(struct tidings_provider *provider, struct tidings_call *call,
                       enum entity_op op)
 {
-    struct entity_call *c = request_create(provider, call);
+    struct entity_call *c = entity_call_begin(provider, call);
     if (c) {
         int rc = entity_call_room(c, 1, &c->job.err);
         rc = rc == 0 ? entity_call_write(c, c->arguments, op, &c->writes[0], &c->job.err) : rc;
@@ -279,7 +279,7 @@ static enum entity_op op_of(struct tidings_str name)
 
 void entity_call_transact(void *user, struct tidings_call *call)
 {
-    struct entity_call *c = request_create(user, call);
+    struct entity_call *c = entity_call_begin(user, call);
     if (!c) {
         return;
     }
@@ -336,12 +336,12 @@ static void type_done(struct keeper_job *job, int code)
     jw_end_object(&c->w);
     buf_deinit(&text);
     tidings_call_done(c->call, call_take_structured(c->call, &c->out, &err), &err);
-    request_free(c);
+    entity_call_free(c);
 }
 
 void entity_call_add_type(void *user, struct tidings_call *call)
 {
-    struct entity_call *c = request_create(user, call);
+    struct entity_call *c = entity_call_begin(user, call);
     if (!c) {
         return;
     }
@@ -431,12 +431,12 @@ static void history_done(struct keeper_job *job, int code)
         return;
     }
     tidings_call_done(c->call, call_take_structured(c->call, &c->out, &err), &err);
-    request_free(c);
+    entity_call_free(c);
 }
 
 void entity_call_history(void *user, struct tidings_call *call)
 {
-    struct entity_call *c = request_create(user, call);
+    struct entity_call *c = entity_call_begin(user, call);
     if (!c) {
         return;
     }

@@ -2,10 +2,11 @@
  *
  * The tools that write entities, as they are offered.
  */
+#include "server/entity_tools.h"
+
 #include <tidings/tool.h>
 
 #include "base/error.h"
-#include "server/entities.h"
 #include "server/entity_call.h"
 
 #define TEXT_PROPERTY(name, about)                                                                 \
@@ -157,10 +158,11 @@ static void remove_first(struct tidings_server *s, size_t count)
     }
 }
 
-int entity_tools_add(struct tidings_server *s, struct tidings_error *err)
+int entity_tools_add(struct tidings_server *s, struct tidings_provider *entities,
+                     struct tidings_error *err)
 {
     for (size_t i = 0; i < TOOL_COUNT; i++) {
-        int rc = tidings_server_add_tool(s, &tools[i].about, tools[i].handler, s->entities, err);
+        int rc = tidings_server_add_tool(s, &tools[i].about, tools[i].handler, entities, err);
         if (rc < 0) {
             remove_first(s, i);
             return error_wrap(err, rc, "entities");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON texts are parsed and written anew: what lists show is well-formed and compact.
+ * The rows of tools/list and prompts/list. JSON texts are parsed and written anew: what lists show
+ * is well-formed and compact.
  */
 #include "server/feature_row.h"
 

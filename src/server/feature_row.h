@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the descriptions of tools and prompts share: the members of the row that lists show, from
- * texts of the application that are checked first.
+ * The rows of tools/list and prompts/list: what the descriptions of tools and prompts have in
+ * common, from texts of the program that are checked first.
  */
 #ifndef SERVER_FEATURE_ROW_H
 #define SERVER_FEATURE_ROW_H

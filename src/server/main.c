@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The life of a small program around one server. The only place of the library that prints and
- * handles signals: because it was asked to.
+ * tidings_server_main: a small program around one server, with its signals and messages. The only
+ * place of the library that prints and handles signals: because it was asked to.
  */
 #include <errno.h>
 #include <signal.h>

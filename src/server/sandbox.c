@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * From the configuration to what the process keeps: who may be read, written, run, bound to.
+ * From the configuration to Landlock and seccomp rules: what the process may still read, write, run
+ * and bind to.
  *
  * Files of the configuration get no rule: they are opened by the helper, always, so that it makes
  * no difference whether one was replaced since the start.
  */
 #include "server/sandbox.h"
+
+#include <tidings/server.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -26,7 +29,7 @@
 #include "provider/command.h"
 #include "provider/command_settings.h"
 #include "provider/system.h"
-#include "server/server_private.h"
+#include "server/config.h"
 #include "json/json.h"
 #include "json/write.h"
 
@@ -249,9 +252,8 @@ static void allow_mounts(struct landlock *l, const struct config *c)
     }
 }
 
-static void allow_doors(struct landlock *l, const struct tidings_server *s)
+static void allow_listeners(struct landlock *l, const struct config *c, bool serves_http)
 {
-    const struct config *c = &s->config;
     const struct config_list *paths[] = {&c->unix_sockets, &c->http_unix};
     struct config_address a;
     for (size_t k = 0; k < 2; k++) {
@@ -259,7 +261,7 @@ static void allow_doors(struct landlock *l, const struct tidings_server *s)
             allow_folder(l, paths[k]->items[i], LANDLOCK_SOCKETS);
         }
     }
-    if (doors_have(s, LISTENER_HTTP)) {
+    if (serves_http) {
         (void)landlock_allow_bind(l, c->http.port);
     }
     for (size_t i = 0; i < c->tcp.count; i++) {
@@ -269,9 +271,9 @@ static void allow_doors(struct landlock *l, const struct tidings_server *s)
     }
 }
 
-static int enter_landlock(struct tidings_server *s, struct tidings_error *err)
+static int enter_landlock(struct sandbox *b, const struct config *c, bool serves_http,
+                          struct tidings_error *err)
 {
-    const struct config *c = &s->config;
     const char *store = config_store(c);
     bool fetches = has_remote(c), uses_openssl = fetches || c->tls_cert.count > 0;
     struct landlock *l = landlock_create(fetches ? 0 : LANDLOCK_NO_CONNECT, err);
@@ -292,11 +294,11 @@ static int enter_landlock(struct tidings_server *s, struct tidings_error *err)
         allow_folder(l, store, LANDLOCK_KEEP);
     }
     allow_mounts(l, c);
-    allow_doors(l, s);
+    allow_listeners(l, c, serves_http);
     int rc = landlock_enforce(l, err);
     landlock_destroy(l);
     if (rc == 0) {
-        s->sandbox.landlock = landlock_abi(NULL);
+        b->landlock = landlock_abi(NULL);
     }
     return rc;
 }
@@ -322,18 +324,18 @@ static size_t count_threads(void)
     "lost=\"who takes the server over may read and write all files of its user, run programs "     \
     "and connect anywhere\""
 
-static void warn(const char *what, const struct tidings_error *why, const char *lost)
+static void sandbox_warn(const char *what, const struct tidings_error *why, const char *lost)
 {
     log_warn("sandbox incomplete", "without=%s reason=\"%s\" lost=\"%s\"", what, why->text, lost);
 }
 
-int sandbox_enter(struct tidings_server *s, struct tidings_error *err)
+int sandbox_enter(struct sandbox *b, const struct config *c, bool serves_http,
+                  struct tidings_error *err)
 {
-    struct sandbox *b = &s->sandbox;
     if (!b->is_wanted || b->is_entered) {
         return 0;
     }
-    if (!s->config.sandbox) {
+    if (!c->sandbox) {
         log_warn("no sandbox", LOST);
         return 0;
     }
@@ -345,7 +347,7 @@ int sandbox_enter(struct tidings_server *s, struct tidings_error *err)
                             "\"sandbox\" to false",
                             threads - 1);
     }
-    int rc = start_helper(b, &s->config, err);
+    int rc = start_helper(b, c, err);
     if (rc < 0) {
         return error_wrap(err, rc, "sandbox");
     }
@@ -354,36 +356,26 @@ int sandbox_enter(struct tidings_server *s, struct tidings_error *err)
     if (TIDINGS_SANITIZED) { /* it looks into /proc, runs a symbolizer, traces itself */
         (void)tidings_fail(&b->landlock_why, TIDINGS_E_UNSUPPORTED, "built with a sanitizer");
         b->seccomp_why = b->landlock_why;
-    } else if (enter_landlock(s, &b->landlock_why) < 0) {
-        warn("landlock", &b->landlock_why, "it may read and write all files of its user");
+    } else if (enter_landlock(b, c, serves_http, &b->landlock_why) < 0) {
+        sandbox_warn("landlock", &b->landlock_why, "it may read and write all files of its user");
     }
     return 0;
 }
 
-void sandbox_seal(struct tidings_server *s)
+void sandbox_seal(struct sandbox *b, const struct config *c)
 {
-    struct sandbox *b = &s->sandbox;
     if (!b->is_entered || TIDINGS_SANITIZED || b->has_seccomp) {
         return;
     }
-    unsigned flags = has_remote(&s->config) ? SECCOMP_CONNECTS : 0;
+    unsigned flags = has_remote(c) ? SECCOMP_CONNECTS : 0;
     int rc = seccomp_probe(&b->seccomp_why);
     rc = rc < 0 ? rc : seccomp_enforce(flags, &b->seccomp_why);
     b->has_seccomp = rc == 0;
     if (rc < 0) {
-        warn("seccomp", &b->seccomp_why, "it may make every system call");
+        sandbox_warn("seccomp", &b->seccomp_why, "it may make every system call");
     }
     log_debug("sandbox", "landlock=%d seccomp=%s helper=%s", b->landlock,
               b->has_seccomp ? "yes" : "no", b->has_helper ? "yes" : "no");
-}
-
-int tidings_server_sandbox(struct tidings_server *s, struct tidings_error *err)
-{
-    if (server_check_new(s, err) < 0) {
-        return TIDINGS_E_INVALID;
-    }
-    s->sandbox.is_wanted = true;
-    return 0;
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */

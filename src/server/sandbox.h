@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the process gives up when its server starts, if the program asked for that
- * (tidings_server_sandbox): see docs/security.md.
+ * The sandbox: what the process gives up when its server starts, if the program asked for that
+ * (tidings_server_sandbox; docs/security.md).
  */
 #ifndef SERVER_SANDBOX_H
 #define SERVER_SANDBOX_H
 
 #include <tidings/types.h>
 
-struct tidings_server;
+struct config;
 struct jw;
 
 struct sandbox {
@@ -23,9 +23,10 @@ struct sandbox {
 
 /* Before anything is opened and any thread is started: the helper, no_new_privs, Landlock. What the
  * kernel does not have is a warning; an error is that the process has threads already. */
-int sandbox_enter(struct tidings_server *s, struct tidings_error *err);
+int sandbox_enter(struct sandbox *b, const struct config *c, bool serves_http,
+                  struct tidings_error *err);
 /* When everything is open, before the first byte of a client is read: the list of system calls. */
-void sandbox_seal(struct tidings_server *s);
+void sandbox_seal(struct sandbox *b, const struct config *c);
 /* What is in effect, as an object. */
 void sandbox_write(const struct sandbox *b, struct jw *w);
 

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The public server: making, configuring, taking apart. What it serves is in registry.c, getting
- * ready in prepare.c, running in run.c.
+ * `struct tidings_server`: created, configured and destroyed. What it serves is registered in
+ * server_registry.c; it is made ready in server_setup.c and runs in server_run.c.
  */
 #include <tidings/server.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "server/publish.h"
 #include "server/server_private.h"
-#include "server/store.h"
 
 extern char **environ;
 
@@ -23,8 +21,8 @@ struct tidings_server *tidings_server_create(struct tidings_error *err)
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    locals_init(&s->locals);
-    map_init(&s->live_rules);
+    inproc_subscriptions_init(&s->inproc);
+    map_init(&s->runtime_rules);
     list_init(&s->timers);
     buf_init(&s->implementation, 1u << 20);
     buf_init(&s->instructions, 1u << 20);
@@ -60,12 +58,12 @@ void tidings_server_destroy(struct tidings_server *s)
         return; /* a callback still has a request of ours and may answer it; or it is in use */
     }
     server_timers_close(s);
-    doors_forget_passed(s);
-    store_close(s, false); /* it announces what it did last */
+    server_sockets_forget(s);
+    server_store_close(s, false); /* it announces what it did last */
     hub_destroy(s->hub);
     catalog_unref(s->mounted);
     published_destroy(s->published);
-    locals_deinit(&s->locals);
+    inproc_subscriptions_deinit(&s->inproc);
     for (size_t i = 0; i < s->route_count; i++) {
         mem_free((char *)(uintptr_t)s->routes[i].path);
     }
@@ -76,7 +74,7 @@ void tidings_server_destroy(struct tidings_server *s)
     config_deinit(&s->config);
     rules_deinit(&s->rules);
     access_rules_unref(s->access);
-    live_rules_deinit(s);
+    server_runtime_rules_deinit(s);
     buf_deinit(&s->implementation);
     buf_deinit(&s->instructions);
     buf_deinit(&s->ceiling);
@@ -165,13 +163,22 @@ int tidings_server_declare(struct tidings_server *s, const char *feature, struct
     }
     struct tidings_str f = tidings_str(feature);
     if (str_eq(f, STR("tools"))) {
-        s->self.has_tools = true;
+        s->identity.has_tools = true;
     } else if (str_eq(f, STR("prompts"))) {
-        s->self.has_prompts = true;
+        s->identity.has_prompts = true;
     } else {
         return tidings_fail(err, TIDINGS_E_INVALID, "'%s' cannot be declared; use tools or prompts",
                             feature);
     }
+    return 0;
+}
+
+int tidings_server_sandbox(struct tidings_server *s, struct tidings_error *err)
+{
+    if (server_check_new(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
+    s->sandbox.is_wanted = true;
     return 0;
 }
 

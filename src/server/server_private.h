@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The server's own state, shared by server.c (configuration), registry.c (what it serves),
- * prepare.c (getting ready) and run.c (running).
+ * What `struct tidings_server` is made of, and what the files that implement <tidings/server.h> and
+ * its neighbours (server.c and server_*.c) do for one another.
  */
 #ifndef SERVER_SERVER_PRIVATE_H
 #define SERVER_SERVER_PRIVATE_H
@@ -9,15 +9,16 @@
 #include <tidings/server.h>
 
 #include "delivery/hub.h"
-#include "server/authority.h"
+#include "provider/published.h"
 #include "server/config.h"
-#include "server/local.h"
-#include "server/rules.h"
+#include "server/inproc_subscription.h"
+#include "server/oauth_setup.h"
+#include "server/option_rules.h"
 #include "server/sandbox.h"
 #include "server/worker_thread.h"
 #include "transport/listener.h"
 
-#define SERVER_DOORS_MAX 64u
+#define SERVER_LISTENERS_MAX 64u
 
 enum server_state {
     SERVER_NEW,
@@ -27,8 +28,8 @@ enum server_state {
     SERVER_ENDED,
 };
 
-/* One of its doors, which the listener refers to. */
-struct server_door {
+/* One of its listeners, and what that refers to. */
+struct server_listener {
     struct listener_protocol protocol;
     struct listener *listener; /* NULL: closed */
 };
@@ -46,33 +47,33 @@ struct tidings_server {
     struct worker_thread **workers;
     struct worker_inboxes *inboxes; /* of the workers, by index */
     size_t worker_count;
-    size_t running_workers;    /* atomic */
-    struct server_door *doors; /* open, or closed already while it winds down */
-    size_t door_count;
+    size_t running_workers;            /* atomic */
+    struct server_listener *listeners; /* open, or closed already while it winds down */
+    size_t listener_count;
     struct reject_list *rejects; /* for those who are not let in */
     struct tls_context *tls; /* of those that other machines can reach; NULL: none is configured */
     size_t max_connections;  /* through all of them */
-    struct server_socket passed[SERVER_DOORS_MAX]; /* until doors are made of them */
+    struct server_socket passed[SERVER_LISTENERS_MAX]; /* until they are listened on */
     size_t passed_count;
     struct worker_limits limits;
     struct option_limits option_limits; /* behind limits.options */
     struct rules rules;                 /* behind option_limits */
     struct access_rules *access; /* the workers begin with; NULL: everybody may do everything */
-    struct map live_rules;       /* struct live_rule by prefix; whoever is or holds the hub */
-    struct authority authority;  /* behind http.auth */
+    struct map runtime_rules;    /* struct runtime_rule by prefix; whoever is or holds the hub */
+    struct oauth_setup oauth;    /* behind http.auth */
     struct sandbox sandbox;
     struct http_config http;
     struct socket_config sockets;
-    struct server_identity self;
+    struct server_identity identity;
     struct buf implementation, instructions, ceiling;
     struct http_route *routes;
     size_t route_count;
-    struct locals locals;              /* subscriptions of the program */
-    struct worker **cores;             /* of the workers, by index */
-    struct tidings_provider *own;      /* tidings://self/ */
-    struct tidings_provider *entities; /* entity:///, or NULL */
-    struct keeper *keeper;             /* of the store; NULL: there is none */
-    bool has_file;                     /* it is one that outlives the server */
+    struct inproc_subscriptions inproc; /* of the program itself */
+    struct worker **cores;              /* of the workers, by index */
+    struct tidings_provider *status;    /* tidings://self/ */
+    struct tidings_provider *entities;  /* entity:///, or NULL */
+    struct keeper *keeper;              /* of the store; NULL: there is none */
+    bool has_file;                      /* it is one that outlives the server */
     bool has_publish_tools, has_change_tools;
     struct list timers; /* struct server_timer */
     size_t timer_count;
@@ -97,28 +98,104 @@ struct tidings_server {
 enum server_state server_state(const struct tidings_server *s);
 /* For what must be said before the server starts. */
 int server_check_new(const struct tidings_server *s, struct tidings_error *err);
-/* Everything up to the first turn. On failure as if nothing had been. */
-int server_prepare(struct tidings_server *s, bool is_stepped, struct tidings_error *err);
-void live_rules_deinit(struct tidings_server *s);
-/* Of tidings_server_every: from the first turn to the last but those of winding down. */
+
+/* server_setup.c: everything up to the first turn. On failure as if nothing had been. */
+int server_setup(struct tidings_server *s, bool is_stepped, struct tidings_error *err);
+/* Free workers and listeners; nothing runs any more. */
+void server_teardown(struct tidings_server *s);
+
+/* server_reload.c: between two turns. */
+void server_reload_when_asked(struct tidings_server *s);
+
+/* server_timers.c: those of tidings_server_every, from the first turn until it winds down. */
 void server_timers_start(struct tidings_server *s);
 void server_timers_stop(struct tidings_server *s);
 void server_timers_close(struct tidings_server *s);
-/* doors.c: what clients come in by. Will there be such a door? */
-bool doors_have(const struct tidings_server *s, enum listener_kind kind);
+
+/* server_listeners.c: where clients connect. Will there be one of that kind? */
+bool server_has_listener(const struct tidings_server *s, enum listener_kind kind);
 /* Workers are there already; a failure leaves some open. */
-int doors_open(struct tidings_server *s, struct tidings_error *err);
-void doors_close(struct tidings_server *s);   /* nobody comes in any more */
-void doors_destroy(struct tidings_server *s); /* … and nobody is on the way */
-void doors_forget_passed(struct tidings_server *s);
+int server_listeners_open(struct tidings_server *s, struct tidings_error *err);
+void server_listeners_close(struct tidings_server *s);   /* nobody connects any more */
+void server_listeners_destroy(struct tidings_server *s); /* … and nobody is on the way */
 /* The URL of the first one for HTTP, if other programs of this machine, and only they, know the
  * server by it; else NULL. */
-const char *doors_url(const struct tidings_server *s);
-/* quotas.c: what one client may. */
+const char *server_listeners_url(const struct tidings_server *s);
+/* Close the sockets of the program that nobody listens on. */
+void server_sockets_forget(struct tidings_server *s);
+
+/* server_quotas.c: from the configuration to what one client may use. */
 void server_set_quotas(struct tidings_server *s);
-/* reload.c: between two turns. */
-void server_reload_when_asked(struct tidings_server *s);
-/* Free workers and doors; nothing runs any more. */
-void server_dismantle(struct tidings_server *s);
+/* server_option_rules.c */
+void server_runtime_rules_deinit(struct tidings_server *s);
+
+/* ---- server_store.c: the store (`--store`, `--entities`) -------------------------------------
+ *
+ * One file, and the thread that keeps it, for entities and for what is published. It is opened
+ * before anything is mounted, and with it the change log of which cursors outlive the server. */
+
+/* Nothing when the configuration names no store. *ret gets the log that belongs to it, NULL: none.
+ */
+int server_store_open(struct tidings_server *s, const struct changelog_limits *limits,
+                      struct changelog **ret, struct tidings_error *err);
+/* What `p` serves is kept there, if anything is. */
+void server_store_bind(struct tidings_server *s, struct tidings_provider *p);
+/* Everything submitted is done first. `is_undone`: the server does not start after all. */
+void server_store_close(struct tidings_server *s, bool is_undone);
+
+/* ---- server_entities.c -----------------------------------------------------------------------
+ */
+
+/* Mount the entities that the configuration names and offer their tools; nothing when it names
+ * none. */
+int server_entities_mount(struct tidings_server *s, struct tidings_error *err);
+/* The mount is about to go, because the server does not start after all. */
+void server_entities_unmount(struct tidings_server *s);
+
+/* ---- server_publish.c: what programs and clients publish, and who serves a URI ------------------
+ *
+ * A URI is served by the first of
+ *
+ *   1. a resource that the program registered there;
+ *   2. the mount with the longest prefix: directories, other providers, and the prefixes below
+ *      which something may be published;
+ *   3. templates, in the order of their texts.
+ *
+ * Nothing is silently hidden. What would never be reached is refused when it comes second, with
+ * TIDINGS_E_EXISTS and the name of the first: publishing what is registered, registering what is
+ * published, a template all of which lies inside a mount. A template that reaches into a mount only
+ * in part is asked for the rest. Prefixes of publishing do not lie inside one another; other mounts
+ * may lie inside them, and what is below those is not published. */
+
+/* When clients may write and no prefix is named. */
+#define PUBLISH_DEFAULT "published:///"
+
+/* Mount the prefixes that the configuration names. Before the server runs. */
+int server_publish_mount(struct tidings_server *s, struct tidings_error *err);
+/* Everything is mounted: check what was registered and published before, and offer the tools. */
+int server_publish_check(struct tidings_server *s, struct tidings_error *err);
+/* The server runs from now on: the mounts stay, and changes are announced. */
+void server_publish_open(struct tidings_server *s);
+
+/* What tidings_server_publish and tidings_server_unpublish do, with conditions and without waiting
+ * (provider/published.h). Any thread; URIs in any spelling. */
+void server_publish_put_then(struct tidings_server *s, const struct publication *p,
+                             published_done_fn done, void *user);
+void server_publish_remove_then(struct tidings_server *s, struct tidings_str uri,
+                                struct tidings_str if_match, published_done_fn done, void *user);
+/* published_may_fn, before anything is mounted; `user` is the server. */
+bool server_publish_may_keep(void *user, struct tidings_str uri);
+
+/* A fixed URI is about to be registered: it may not be published from now on. Any thread. */
+int server_publish_reserve(struct tidings_server *s, struct tidings_str uri,
+                           struct tidings_error *err);
+/* A template is about to be registered. Any thread. */
+int server_publish_check_template(struct tidings_server *s, struct tidings_str text,
+                                  struct tidings_error *err);
+
+/* server_publish_tools.c: the tools `publish` and `unpublish`; TIDINGS_E_EXISTS when the program
+ * has one of that name. */
+int server_publish_add_tools(struct tidings_server *s, struct tidings_error *err);
+void server_publish_remove_tools(struct tidings_server *s);
 
 #endif

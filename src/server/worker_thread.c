@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workers: build, run, drain.
+ * A worker on its thread is built, run and drained.
  */
 #include "server/worker_thread.h"
 
@@ -14,7 +14,7 @@
 /* How long a provider may still work on what it was asked before the server goes without it. */
 #define SETTLE_MS 5000u
 
-static void finish(struct worker_thread *w)
+static void worker_thread_finish(struct worker_thread *w)
 {
     if (w->finished) {
         return;
@@ -31,7 +31,7 @@ static void finish(struct worker_thread *w)
 static void check_done(struct worker_thread *w)
 {
     if (w->http_done && w->sockets_done && w->stdio_done && w->stopping) {
-        finish(w);
+        worker_thread_finish(w);
     }
 }
 
@@ -59,10 +59,10 @@ static void on_stdio_ended(void *user)
     check_done(w);
 }
 
-static void on_deadline(struct loop_timer *timer, void *user)
+static void worker_thread_on_deadline(struct loop_timer *timer, void *user)
 {
     (void)timer;
-    finish(user);
+    worker_thread_finish(user);
 }
 
 static void stop_deliver(struct letter *letter, void *owner)
@@ -120,7 +120,7 @@ struct worker_thread *worker_thread_create(const struct worker_thread_options *o
     w->core.worker.limits = o->limits;
     w->core.worker.self = o->self;
     int rc = core_init(&w->core, w->loop, o->hub, o->index, err);
-    w->deadline = rc < 0 ? NULL : loop_timer_open(w->loop, on_deadline, w);
+    w->deadline = rc < 0 ? NULL : loop_timer_open(w->loop, worker_thread_on_deadline, w);
     if (w->deadline && o->http) {
         w->http = http_worker_create(&w->core.worker, o->http, o->find, o->find_user, err);
     }
@@ -182,7 +182,7 @@ void worker_thread_get_inboxes(struct worker_thread *w, struct worker_inboxes *r
     ret->by_kind[LISTENER_LINES] = w->sockets ? socket_worker_inbox(w->sockets) : NULL;
 }
 
-static void *run(void *arg)
+static void *worker_thread_run(void *arg)
 {
     struct worker_thread *w = arg;
     hub_adopt_thread(w->core.worker.hub);
@@ -196,7 +196,7 @@ int worker_thread_start(struct worker_thread *w, struct tidings_error *err)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&w->thread, NULL, run, w);
+    int rc = pthread_create(&w->thread, NULL, worker_thread_run, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) {
         return error_errno(err, rc, "start worker %u", w->core.worker.index);
@@ -221,7 +221,7 @@ void worker_thread_stop(struct worker_thread *w, uint64_t drain_ms,
     w->drain_ms = drain_ms;
     w->stop = (struct letter){.deliver = stop_deliver, .drop = stop_drop};
     if (w->owns_loop && !w->running) {
-        finish(w); /* its thread could not be started */
+        worker_thread_finish(w); /* its thread could not be started */
         return;
     }
     mailbox_send(w->core.worker.mailbox, &w->stop);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A worker: one thread, one loop, one worker and the connections on it. With a single worker the
+ * A worker on its thread: one loop, one core and the connections on it. With a single worker the
  * thread is the caller's, and the hub shares its loop.
  */
 #ifndef SERVER_WORKER_THREAD_H

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "server/config.h"
-#include "server/config_table.h"
+#include "server/config_private.h"
 #include "support/fail_alloc.h"
 #include "json/json.h"
 

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Access rules are read and judged. A set of rules is one array and the texts of each rule, which
+ * go together with the last reference.
+ */
+#include "server/access_loader.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/seal.h"
+#include "base/whole_file.h"
+#include "uri/pattern.h"
+#include "uri/template.h"
+#include "uri/uri.h"
+#include "json/comments.h"
+#include "json/json.h"
+
+#define RULE_MAX_DEPTH 4u
+#define ALL_KINDS (1u << PRINCIPAL_USER | 1u << PRINCIPAL_CERTIFICATE | 1u << PRINCIPAL_TOKEN)
+
+struct rule_set {
+    struct access_rules base;
+    struct access_rule *rules;
+    char **texts; /* of each rule: name, scope and URI in one block */
+};
+
+static void set_destroy(struct access_rules *base)
+{
+    struct rule_set *set = list_entry(base, struct rule_set, base);
+    for (size_t i = 0; i < base->count; i++) {
+        mem_free(set->texts[i]);
+    }
+    mem_free(set->texts);
+    mem_free(set->rules);
+    mem_free(set);
+}
+
+/* ---- one rule -------------------------------------------------------------------------------- */
+
+struct word {
+    const char *name;
+    unsigned value;
+};
+
+static const struct word operations[] = {
+    {"list", 1u << ACCESS_LIST},
+    {"read", 1u << ACCESS_READ},
+    {"subscribe", 1u << ACCESS_SUBSCRIBE},
+    {"write", 1u << ACCESS_WRITE},
+    {NULL, 0},
+};
+
+static const struct word kinds[] = {
+    {"token", 1u << PRINCIPAL_TOKEN},
+    {"certificate", 1u << PRINCIPAL_CERTIFICATE},
+    {"user", 1u << PRINCIPAL_USER},
+    {NULL, 0},
+};
+
+static const struct word whoms[] = {
+    {"*", ACCESS_ANYBODY},
+    {"anonymous", ACCESS_NOBODY_KNOWN},
+    {"authenticated", ACCESS_KNOWN},
+    {NULL, 0},
+};
+
+static const struct word matches[] = {
+    {"literal", MATCH_LITERAL},
+    {"container", MATCH_CONTAINER},
+    {"glob", MATCH_GLOB},
+    {"template", MATCH_TEMPLATE},
+    {NULL, 0},
+};
+
+static const struct word *find_word(const struct word *words, struct tidings_str text)
+{
+    while (words->name && !str_eq(tidings_str(words->name), text)) {
+        words++;
+    }
+    return words->name ? words : NULL;
+}
+
+static int read_allow(struct access_rule *rule, struct json *v, struct tidings_error *err)
+{
+    size_t count = jv_is(v, JV_ARRAY) ? jv_count(v) : 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct word *word = find_word(operations, jv_str(jv_at(v, i)));
+        if (!word) {
+            count = 0;
+            break;
+        }
+        rule->ops |= word->value;
+    }
+    return count > 0 ? 0
+                     : tidings_fail(err, TIDINGS_E_INVALID,
+                                    "allow: must be an array of some of list, read, subscribe and "
+                                    "write");
+}
+
+static int access_read_text(struct json *v, const char *name, size_t max, struct tidings_str *ret,
+                            struct tidings_error *err)
+{
+    *ret = jv_str(v);
+    if (!jv_is(v, JV_STRING) || ret->len == 0 || ret->len > max ||
+        memchr(ret->ptr, '\0', ret->len)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "%s: must be a string of 1 to %zu bytes", name,
+                            max);
+    }
+    return 0;
+}
+
+static int read_principal(struct access_rule *rule, struct json *v, struct tidings_error *err)
+{
+    int rc = access_read_text(v, "principal", PRINCIPAL_MAX - 1, &rule->name, err);
+    const struct word *word = rc == 0 ? find_word(whoms, rule->name) : NULL;
+    rule->whom = word ? (enum access_whom)word->value : ACCESS_NAMED;
+    return rc;
+}
+
+static int read_by(struct access_rule *rule, struct json *v, struct tidings_error *err)
+{
+    const struct word *word = find_word(kinds, jv_str(v));
+    if (!word) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "by: must be token, certificate or user");
+    }
+    rule->kinds = word->value;
+    return 0;
+}
+
+/* Brackets that are no class stand around the address of a host, right behind the slashes. */
+static bool access_has_class(struct tidings_str uri)
+{
+    ptrdiff_t at = str_find(uri, '[');
+    bool is_host = at > 2 && memcmp(uri.ptr + at - 3, "://", 3) == 0;
+    return at >= 0 && (!is_host || str_find(str_skip(uri, (size_t)at + 1), '[') >= 0);
+}
+
+static int access_check_template(struct tidings_str text, struct tidings_error *err)
+{
+    struct uri_template *t = NULL;
+    int rc = template_create(text, &t, err);
+    template_destroy(t);
+    return rc;
+}
+
+/* Kind and canonical text of the pattern; `match` NULL: the kind is what it looks like. */
+static int access_read_uri(struct access_rule *rule, struct json *v, struct json *match,
+                           struct buf *canonical, struct tidings_error *err)
+{
+    struct tidings_str given;
+    int rc = access_read_text(v, "uri", URI_MAX, &given, err);
+    const struct word *word = find_word(matches, jv_str(match));
+    if (rc == 0 && match && !word) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "match: must be literal, container, glob or template");
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    rule->kind = str_find(given, '{') >= 0                              ? MATCH_TEMPLATE
+                 : str_find(given, '*') >= 0 || access_has_class(given) ? MATCH_GLOB
+                 : given.ptr[given.len - 1] == '/'                      ? MATCH_CONTAINER
+                                                                        : MATCH_LITERAL;
+    rule->kind = word ? (enum match_kind)word->value : rule->kind;
+    bool is_pattern = rule->kind == MATCH_TEMPLATE || rule->kind == MATCH_GLOB;
+    rc = is_pattern ? uri_canonical_pattern(given, canonical, err)
+                    : uri_canonical(given, canonical, err);
+    if (rc == 0 && rule->kind == MATCH_TEMPLATE) {
+        rc = access_check_template(buf_str(canonical), err);
+    } else if (rc == 0 && rule->kind == MATCH_GLOB) {
+        rc = glob_check_uri(buf_str(canonical), false, err);
+    }
+    rule->uri = buf_str(canonical);
+    return rc < 0 ? error_wrap(err, rc, "uri") : 0;
+}
+
+static int access_read_members(struct access_rule *rule, struct json *v, struct buf *canonical,
+                               struct tidings_error *err)
+{
+    struct tidings_str key;
+    struct json *member = NULL, *uri = jv_get(v, "uri"), *match = jv_get(v, "match");
+    int rc = uri ? access_read_uri(rule, uri, match, canonical, err) : 0;
+    if (match && !uri) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "match: says how 'uri' is meant, which is missing");
+    }
+    for (void *at = NULL; rc == 0 && (at = jv_next(v, at, &key, &member)) != NULL;) {
+        if (str_eq(key, STR("principal"))) {
+            rc = read_principal(rule, member, err);
+        } else if (str_eq(key, STR("by"))) {
+            rc = read_by(rule, member, err);
+        } else if (str_eq(key, STR("scope"))) {
+            rc = access_read_text(member, "scope", PRINCIPAL_SCOPE_MAX, &rule->scope, err);
+        } else if (str_eq(key, STR("allow"))) {
+            rc = read_allow(rule, member, err);
+        } else if (!str_eq(key, STR("uri")) && !str_eq(key, STR("match"))) {
+            rc = tidings_fail(
+                err, TIDINGS_E_INVALID,
+                "unknown key '%.*s' (accepted: principal, by, scope, uri, match, allow)",
+                (int)(key.len < 64 ? key.len : 64), key.ptr);
+        }
+    }
+    return rc;
+}
+
+/* Borrows from `v` and from `canonical`. */
+static int access_read_rule(struct access_rule *rule, struct json *v, struct buf *canonical,
+                            struct tidings_error *err)
+{
+    *rule = (struct access_rule){.kinds = ALL_KINDS};
+    if (!jv_is(v, JV_OBJECT)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a rule is an object with principal, by, scope, uri, match and allow");
+    }
+    int rc = access_read_members(rule, v, canonical, err);
+    bool is_proved = rule->kinds != ALL_KINDS;
+    if (rc == 0 && rule->ops == 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "allow: is missing (list, read, subscribe, write)");
+    }
+    if (rc == 0 && is_proved && rule->whom == ACCESS_NOBODY_KNOWN) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "by: nobody anonymous has proved anything");
+    }
+    if (rc == 0 && is_proved && rule->whom == ACCESS_ANYBODY) {
+        rule->whom = ACCESS_KNOWN;
+    }
+    return rc;
+}
+
+int access_rule_check(struct tidings_str text, struct tidings_error *err)
+{
+    struct json *v = NULL;
+    struct access_rule rule;
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = jv_parse(text, RULE_MAX_DEPTH, &v, err);
+    if (rc == 0) {
+        rc = access_read_rule(&rule, v, &canonical, err);
+    }
+    jv_unref(v);
+    buf_deinit(&canonical);
+    return rc;
+}
+
+/* ---- sets of them ---------------------------------------------------------------------------- */
+
+static int access_add(struct rule_set *set, struct json *v, struct tidings_error *err)
+{
+    struct access_rule rule;
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = access_read_rule(&rule, v, &canonical, err);
+    char *text = rc == 0 ? mem_alloc(rule.name.len + rule.scope.len + rule.uri.len + 1) : NULL;
+    if (rc == 0 && !text) {
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (rc == 0) {
+        char *at = text;
+        rule.name = str_place(&at, rule.name);
+        rule.scope = str_place(&at, rule.scope);
+        rule.uri = str_place(&at, rule.uri);
+        set->texts[set->base.count] = text;
+        set->rules[set->base.count++] = rule;
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
+static struct rule_set *set_create(size_t most)
+{
+    struct rule_set *set = mem_zalloc(sizeof(*set));
+    if (!set) {
+        return NULL;
+    }
+    set->rules = mem_zalloc((most + 1) * sizeof(*set->rules));
+    set->texts = mem_zalloc((most + 1) * sizeof(*set->texts));
+    set->base = (struct access_rules){.at = set->rules, .destroy = set_destroy, .refs = 1};
+    if (!set->rules || !set->texts) {
+        access_rules_unref(&set->base);
+        return NULL;
+    }
+    return set;
+}
+
+/* The array of rules in the file; a reference in `ret_root`. */
+static int access_read_file(const char *path, struct json **ret_root, struct json **ret,
+                            struct tidings_error *err)
+{
+    struct buf text;
+    buf_init(&text, CONFIG_FILE_MAX + 8192);
+    int rc = whole_file_read(path, CONFIG_FILE_MAX, &text, err);
+    if (rc < 0) { /* it says which */
+        buf_deinit(&text);
+        return rc;
+    }
+    if (json_blank_comments(text.ptr, text.len) > 0) {
+        rc = tidings_fail(err, TIDINGS_E_PARSE, "a comment is never closed");
+    }
+    if (rc == 0) {
+        rc = jv_parse(buf_str(&text), RULE_MAX_DEPTH + 2, ret_root, err);
+    }
+    buf_deinit(&text);
+    if (rc == 0) {
+        *ret = jv_is(*ret_root, JV_OBJECT) ? jv_get(*ret_root, "access") : *ret_root;
+        if (!jv_is(*ret, JV_ARRAY) || jv_count(*ret) > ACCESS_MAX_RULES) {
+            rc = tidings_fail(err, TIDINGS_E_INVALID,
+                              "the file must hold an array of at most %u rules, or an object with "
+                              "one as 'access'",
+                              ACCESS_MAX_RULES);
+        }
+    }
+    return rc < 0 ? error_wrap(err, rc, "%s", path) : 0;
+}
+
+static int add_configured(struct rule_set *set, const struct config *c, struct tidings_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < c->access.count; i++) {
+        struct json *v = NULL;
+        rc = jv_parse(tidings_str(c->access.items[i]), RULE_MAX_DEPTH, &v, err);
+        if (rc == 0) {
+            rc = access_add(set, v, err);
+        }
+        jv_unref(v);
+    }
+    return rc;
+}
+
+int access_load(const struct config *c, struct access_rules **ret, struct tidings_error *err)
+{
+    bool has_file = c->access_file && c->access_file[0];
+    struct json *root = NULL, *rules = NULL;
+    *ret = NULL;
+    if (!has_file && c->access.count == 0) {
+        return 0;
+    }
+    int rc = seal_load(err);
+    if (rc < 0) {
+        return error_wrap(err, rc, "access rules need sealed cursors");
+    }
+    rc = has_file ? access_read_file(c->access_file, &root, &rules, err) : 0;
+    struct rule_set *set = rc == 0 ? set_create(c->access.count + jv_count(rules)) : NULL;
+    if (rc == 0 && !set) {
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (rc == 0) {
+        rc = add_configured(set, c, err);
+    }
+    for (size_t i = 0; rc == 0 && i < jv_count(rules); i++) {
+        rc = access_add(set, jv_at(rules, i), err);
+        if (rc < 0) {
+            rc = error_wrap(err, rc, "%s: rule %zu", c->access_file, i + 1);
+        }
+    }
+    jv_unref(root);
+    if (rc < 0 && set) {
+        access_rules_unref(&set->base);
+    } else if (rc == 0) {
+        *ret = &set->base;
+    }
+    return rc;
+}

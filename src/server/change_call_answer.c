@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The answer of a call that tells what changed: one row after the other, each with its contents if
+ * they were asked for and can be had. Contents that cannot be had (gone, too large, unreadable) are
+ * left out: the client reads the resource itself and learns why.
+ */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "delivery/cursor_seal.h"
+#include "delivery/delivery.h"
+#include "server/change_call.h"
+#include "store/change.h"
+
+/* Escaping may turn one byte into six. */
+#define ESCAPE 6u
+
+/* ---- metadata -------------------------------------------------------------------------------- */
+
+/* Is it what the server itself says of every change, and no news here? */
+static bool change_answer_is_ours(const struct change *change, struct tidings_str key,
+                                  const struct json *value)
+{
+    char version[40];
+    snprintf(version, sizeof(version), "%llx.%llu", (unsigned long long)change->epoch,
+             (unsigned long long)change->seq);
+    return str_eq(key, STR("updated_at")) || str_eq(key, STR("timestamp")) ||
+           str_eq(key, STR("change_type")) ||
+           (str_eq(key, STR("version")) && str_eq(jv_str(value), tidings_str(version)));
+}
+
+static void change_answer_write_metadata(struct jw *w, const struct change *change,
+                                         struct json *metadata)
+{
+    struct tidings_str key;
+    struct json *value = NULL;
+    bool any = false;
+    for (void *at = metadata ? jv_next(metadata, NULL, &key, &value) : NULL; at;
+         at = jv_next(metadata, at, &key, &value)) {
+        if (change_answer_is_ours(change, key, value)) {
+            continue;
+        }
+        if (!any) {
+            any = true;
+            jw_key(w, STR("metadata"));
+            jw_begin_object(w);
+        }
+        jw_key(w, key);
+        jw_value(w, value);
+    }
+    if (any) {
+        jw_end_object(w);
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static void change_answer_begin_row(struct change_call *c, const struct change_row *row)
+{
+    const struct change *change = row->change;
+    struct json *metadata = jv_get(delivery_subject(c->worker, change), "metadata");
+    struct json *at = jv_get(metadata, "updated_at");
+    enum tidings_change_kind kind = change_kind_of(change, row->kind);
+    if (kind == TIDINGS_CHANGE_MOVED && !access_shows_from(c->call->who, change)) {
+        kind = row->kind;
+    }
+    struct jw *w = &c->w;
+    jw_begin_object(w);
+    jw_put_raw(w, STR("uri"), change->uri_json);
+    jw_put_string(w, STR("change"), tidings_str(change_kind_name(kind)));
+    if (jv_is(at, JV_INT)) {
+        char text[25];
+        clock_format_iso(jv_int(at), text);
+        jw_put_string(w, STR("at"), tidings_str(text));
+    }
+    if (change->etag.len > 0) {
+        jw_put_string(w, STR("etag"), change->etag);
+    }
+    if (kind == TIDINGS_CHANGE_MOVED) {
+        jw_put_string(w, STR("from"), change->from);
+    }
+    change_answer_write_metadata(w, change, metadata);
+}
+
+static void change_answer_write_rows(struct change_call *c);
+
+static void on_read(struct job *request)
+{
+    struct change_call *c = request->user;
+    size_t bytes = c->contents_bytes + c->out.len - c->before_len;
+    bool is_full = request->code >= 0 && bytes > c->budget;
+    if (request->code < 0 || is_full) {
+        c->w = c->before;
+        c->out.len = c->before_len;
+        c->out.failed = 0;
+    } else {
+        jw_end_array(&c->w);
+    }
+    c->contents_bytes = is_full ? c->budget : request->code < 0 ? c->contents_bytes : bytes;
+    jw_end_object(&c->w);
+    catalog_unref(c->catalog);
+    c->catalog = NULL;
+    arena_reset(&c->arena);
+    c->is_reading = false;
+    if (!c->is_writing) {
+        change_answer_write_rows(c);
+    }
+}
+
+/* The row ends when its contents are there. false: it has none. */
+static bool read_contents(struct change_call *c, const struct change_row *row)
+{
+    struct catalog_hit hit;
+    if (!c->wants_contents || row->kind == TIDINGS_CHANGE_DELETED ||
+        c->contents_bytes == c->budget || c->out.failed ||
+        !catalog_find(c->worker->catalog, row->change->uri, &c->arena, &hit)) {
+        return false;
+    }
+    c->before = c->w;
+    c->before_len = c->out.len;
+    jw_key(&c->w, STR("contents"));
+    jw_begin_array(&c->w);
+    memset(&c->read, 0, sizeof(c->read));
+    job_init(&c->read.base, c->worker, on_read, c, row->change->uri);
+    c->read.w = &c->w;
+    c->read.who = c->call->who;
+    c->read.own_only = true;
+    c->read.max_bytes = c->worker->limits->max_value_bytes;
+    c->catalog = catalog_ref(c->worker->catalog);
+    c->is_reading = true;
+    job_read(&c->read, &hit);
+    return true;
+}
+
+static void write_array(struct jw *w, const char *key, const struct buf *elements)
+{
+    if (elements->len > 0) {
+        jw_key(w, tidings_str(key));
+        jw_begin_array(w);
+        jw_raw(w, buf_str(elements)); /* with the commas between them */
+        jw_end_array(w);
+    }
+}
+
+static void change_answer_finish(struct change_call *c)
+{
+    struct jw *w = &c->w;
+    struct tidings_error err = {0, ""};
+    jw_end_array(w);
+    jw_put_bool(w, STR("more"), c->more);
+    if (c->waits) {
+        jw_put_bool(w, STR("timedOut"), c->count == 0 && c->lost.len == 0 && !c->more);
+    }
+    write_array(w, "gap", &c->lost);
+    write_array(w, "refused", &c->refused);
+    jw_end_object(w);
+    int failed = c->out.failed    ? c->out.failed
+                 : c->lost.failed ? c->lost.failed
+                                  : c->refused.failed;
+    if (failed) {
+        failed = tidings_fail(&err, failed, "%s",
+                              failed == TIDINGS_E_NOMEM
+                                  ? "out of memory"
+                                  : "the answer does not fit; ask for less at a time");
+    }
+    change_call_end(c, failed, &err);
+}
+
+/* As far as it goes: a read that is not done at once goes on here. */
+static void change_answer_write_rows(struct change_call *c)
+{
+    c->is_writing = true;
+    while (!c->is_reading && c->next < c->count && !c->is_cancelled) {
+        const struct change_row *row = &c->rows[c->next++];
+        change_answer_begin_row(c, row);
+        if (!read_contents(c, row)) {
+            jw_end_object(&c->w);
+        }
+    }
+    c->is_writing = false;
+    if (!c->is_reading) {
+        change_answer_finish(c);
+    }
+}
+
+void change_answer(struct change_call *c)
+{
+    char cursor[CURSOR_TEXT];
+    buf_init(&c->out, (4 * CHANGE_BYTES + c->worker->limits->max_value_bytes) * ESCAPE);
+    jw_init(&c->w, &c->out);
+    jw_begin_object(&c->w);
+    jw_put_string(&c->w, STR("cursor"),
+                  cursor_seal_put(c->worker, c->call->who, &c->cursor, cursor));
+    jw_key(&c->w, STR("changes"));
+    jw_begin_array(&c->w);
+    change_answer_write_rows(c);
+}

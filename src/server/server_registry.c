@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the program registers and announces: resources, templates, mounts, HTTP routes, changes, and
+ * subscriptions of its own. All of it may come from any thread; the hub puts it in order.
+ */
+#include <tidings/server.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "server/inproc_subscription.h"
+#include "server/server_private.h"
+#include "uri/uri.h"
+
+#define METADATA_DEPTH 32u
+#define METADATA_MAX (64u << 10)
+
+static int add_entry(struct tidings_server *s, const struct tidings_resource *about,
+                     bool is_template, tidings_read_fn read, void *user, struct tidings_error *err)
+{
+    if (!s || !about || !read || about->name.len == 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a resource needs a URI, a name and a read function");
+    }
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    struct tidings_resource copy = *about;
+    int rc = is_template ? 0 : uri_canonical(about->uri, &canonical, err);
+    if (rc == 0 && !is_template) {
+        copy.uri = buf_str(&canonical);
+    }
+    if (rc == 0) {
+        rc = is_template ? server_publish_check_template(s, copy.uri, err)
+                         : server_publish_reserve(s, copy.uri, err);
+    }
+    struct catalog_entry *entry =
+        rc < 0 ? NULL : catalog_entry_create(&copy, is_template, read, user, err);
+    if (rc == 0) {
+        rc = entry ? hub_add_entry(s->hub, entry, err) : TIDINGS_E_INVALID;
+        if (rc < 0 && rc != TIDINGS_E_EXISTS && !is_template) {
+            published_release(s->published, copy.uri);
+        }
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
+int tidings_server_add_resource(struct tidings_server *s, const struct tidings_resource *about,
+                                tidings_read_fn read, void *user, struct tidings_error *err)
+{
+    return add_entry(s, about, false, read, user, err);
+}
+
+int tidings_server_add_template(struct tidings_server *s, const struct tidings_resource *about,
+                                tidings_read_fn read, void *user, struct tidings_error *err)
+{
+    return add_entry(s, about, true, read, user, err);
+}
+
+int tidings_server_remove(struct tidings_server *s, struct tidings_str uri,
+                          struct tidings_error *err)
+{
+    int rc = hub_remove_entry(s->hub, uri, err);
+    if (rc == 0) {
+        published_release(s->published, uri);
+    }
+    return rc;
+}
+
+int tidings_server_on_watch(struct tidings_server *s, struct tidings_str uri,
+                            const struct tidings_watch_hook *hook, struct tidings_error *err)
+{
+    if (!s || uri.len == 0 || uri.len > URI_MAX) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a watch hook needs a URI or a template");
+    }
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    bool is_template = str_find(uri, '{') >= 0;
+    int rc = is_template ? 0 : uri_canonical(uri, &canonical, err);
+    struct tidings_str text = is_template ? uri : buf_str(&canonical);
+    struct watch_hook *h = NULL;
+    if (rc == 0 && hook && hook->watch) {
+        h = watch_hook_create(text, hook->watch, hook->unwatch, hook->user);
+        rc = h ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (rc == 0) {
+        rc = hub_set_hook(s->hub, text, h, err);
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
+int tidings_server_mount(struct tidings_server *s, const struct tidings_provider_ops *ops,
+                         struct tidings_str prefix, struct tidings_str config,
+                         struct tidings_error *err)
+{
+    if (!s) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "there is no server to mount it in");
+    }
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(prefix, &canonical, err);
+    if (rc == 0 && canonical.ptr[canonical.len - 1] != '/') {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "the prefix '%.*s' must end in '/'",
+                          STR_ARG(prefix));
+    }
+    if (rc == 0) {
+        hub_hold(s->hub);
+        rc = hub_mount(s->hub, ops, buf_str(&canonical), config, NULL, err);
+        hub_release(s->hub);
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
+/* On the caller's thread, because only there is somebody to tell: 0.1 to 0.5 us for small ones. */
+static int check_metadata(struct tidings_str text, struct tidings_error *err)
+{
+    struct json *metadata = NULL;
+    if (text.len == 0) {
+        return 0;
+    }
+    if (text.len > METADATA_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "metadata of %zu bytes; at most %u are accepted",
+                            text.len, METADATA_MAX);
+    }
+    int rc = jv_parse(text, METADATA_DEPTH, &metadata, err);
+    bool is_object = jv_is(metadata, JV_OBJECT);
+    jv_unref(metadata);
+    if (rc < 0) {
+        return error_wrap(err, rc, "metadata");
+    }
+    return is_object ? 0 : tidings_fail(err, TIDINGS_E_INVALID, "metadata must be a JSON object");
+}
+
+int tidings_announce(struct tidings_server *s, const struct tidings_change *change,
+                     struct tidings_error *err)
+{
+    if (!s || !change) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a change needs a server and a URI");
+    }
+    int rc = check_metadata(change->metadata, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct buf canonical, from;
+    buf_init(&canonical, URI_MAX * 3);
+    buf_init(&from, URI_MAX * 3);
+    rc = uri_canonical(change->uri, &canonical, err);
+    if (rc == 0 && change->from.len > 0) {
+        rc = uri_canonical(change->from, &from, err);
+    }
+    if (rc == 0) {
+        struct tidings_change copy = *change;
+        copy.uri = buf_str(&canonical);
+        copy.from = buf_str(&from);
+        rc = hub_announce(s->hub, &copy, err);
+    }
+    buf_deinit(&canonical);
+    buf_deinit(&from);
+    return rc;
+}
+
+int tidings_changed(struct tidings_server *s, struct tidings_str uri,
+                    struct tidings_str metadata_json, struct tidings_error *err)
+{
+    struct tidings_change change;
+    memset(&change, 0, sizeof(change));
+    change.uri = uri;
+    change.metadata = metadata_json;
+    return tidings_announce(s, &change, err);
+}
+
+int tidings_changed_all(struct tidings_server *s, struct tidings_error *err)
+{
+    return hub_announce_everything(s->hub, err);
+}
+
+int tidings_server_set_rate(struct tidings_server *s, struct tidings_str uri, uint64_t ms,
+                            struct tidings_error *err)
+{
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(uri, &canonical, err);
+    if (rc == 0) {
+        rc = hub_set_rate(s->hub, buf_str(&canonical), ms, err);
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
+int tidings_server_subscribe(struct tidings_server *s, struct tidings_str uri,
+                             const struct tidings_subscribe_options *options, tidings_update_fn fn,
+                             void *user, struct tidings_error *err)
+{
+    struct tidings_error why;
+    struct letter *letter = inproc_subscription_create(&s->inproc, uri, options, fn, user, &why);
+    if (!letter) {
+        return tidings_fail(err, why.code, "%s", why.text);
+    }
+    int id = inproc_subscription_id(letter);
+    mailbox_send(hub_mailbox(s->hub), letter); /* waits there until the server runs */
+    return id;
+}
+
+int tidings_server_subscription_end(struct tidings_server *s, int subscription,
+                                    struct tidings_error *err)
+{
+    struct tidings_error why;
+    struct letter *letter = inproc_subscription_end(&s->inproc, subscription, &why);
+    if (!letter) {
+        return tidings_fail(err, why.code, "%s", why.text);
+    }
+    mailbox_send(hub_mailbox(s->hub), letter);
+    return 0;
+}
+
+int tidings_server_add_route(struct tidings_server *s, const char *path, tidings_route_fn fn,
+                             void *user, struct tidings_error *err)
+{
+    if (server_check_new(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
+    if (!path || path[0] != '/' || !fn) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a page needs a path that begins with '/' and "
+                            "a function to call");
+    }
+    struct http_route *routes =
+        mem_realloc(s->routes, (s->route_count + 1) * sizeof(struct http_route));
+    if (!routes) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    s->routes = routes;
+    char *copy = str_dup(tidings_str(path));
+    if (!copy) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    s->routes[s->route_count++] = (struct http_route){.path = copy, .fn = fn, .user = user};
+    return 0;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reload (SIGHUP, tidings_server_reload): certificates, tokens and access rules are read again
+ * while the server runs. Each row loads its new value without touching the one in use; only when
+ * all could be loaded are they put in place. So a mistake in one file changes nothing at all.
+ *
+ * Runs on the thread of the server's own loop, between two turns.
+ */
+#include "base/log.h"
+#include "protocol/access_enforce.h"
+#include "server/access_loader.h"
+#include "server/server_private.h"
+#include "server/tls_setup.h"
+
+struct reloadable {
+    const char *name;
+    /* `ret` NULL: nothing of it is configured. */
+    int (*load)(struct tidings_server *s, void **ret, struct tidings_error *err);
+    void (*put)(struct tidings_server *s, void *fresh); /* takes it */
+    void (*drop)(void *fresh);                          /* NULL is fine */
+};
+
+/* ---- certificates, keys, CAs ------------------------------------------------------------------
+ */
+
+static int load_tls(struct tidings_server *s, void **ret, struct tidings_error *err)
+{
+    struct tls_context *fresh = NULL;
+    int rc = tls_setup(&fresh, &s->config, err);
+    *ret = fresh;
+    return rc;
+}
+
+/* Who is connected keeps what it began with. */
+static void put_tls(struct tidings_server *s, void *fresh)
+{
+    struct tls_context *old = s->tls;
+    s->tls = fresh;
+    for (size_t i = 0; i < s->listener_count; i++) {
+        if (s->listeners[i].protocol.tls) {
+            s->listeners[i].protocol.tls = s->tls;
+        }
+    }
+    tls_context_unref(old);
+}
+
+static void drop_tls(void *fresh)
+{
+    tls_context_unref(fresh);
+}
+
+/* ---- tokens, keys, credentials -----------------------------------------------------------------
+ */
+
+static int load_auth(struct tidings_server *s, void **ret, struct tidings_error *err)
+{
+    struct auth_files *fresh = NULL;
+    int rc = s->oauth.http.auth ? auth_load_files(s->oauth.http.auth, &fresh, err) : 0;
+    *ret = fresh;
+    return rc;
+}
+
+static void put_auth(struct tidings_server *s, void *fresh)
+{
+    auth_put_files(s->oauth.http.auth, fresh);
+}
+
+static void drop_auth(void *fresh)
+{
+    auth_files_destroy(fresh);
+}
+
+/* ---- who may do what -------------------------------------------------------------------------
+ */
+
+static int load_access(struct tidings_server *s, void **ret, struct tidings_error *err)
+{
+    bool has_file = s->config.access_file && s->config.access_file[0];
+    struct access_rules *fresh = NULL;
+    int rc = has_file ? access_load(&s->config, &fresh, err) : 0;
+    *ret = fresh;
+    return rc;
+}
+
+static int tell_workers(struct hub *hub, void *rules, struct tidings_error *err)
+{
+    return access_enforce_everywhere(hub, rules, err);
+}
+
+static void put_access(struct tidings_server *s, void *fresh)
+{
+    struct tidings_error err;
+    if (hub_run_on(s->hub, tell_workers, fresh, &err) < 0) {
+        log_error("access rules stay as they were", "reason=\"%s\"", err.text);
+    }
+    access_rules_unref(fresh);
+}
+
+static void drop_access(void *fresh)
+{
+    access_rules_unref(fresh);
+}
+
+static const struct reloadable rows[] = {
+    {"tls", load_tls, put_tls, drop_tls},
+    {"tokens", load_auth, put_auth, drop_auth},
+    {"access", load_access, put_access, drop_access},
+};
+enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+/* ---- all of them ------------------------------------------------------------------------------
+ */
+
+static void reload(struct tidings_server *s)
+{
+    void *fresh[ROWS] = {NULL};
+    struct tidings_error err = {0, ""};
+    size_t loaded = 0, put = 0;
+    int rc = 0;
+    while (rc == 0 && loaded < ROWS) {
+        rc = rows[loaded].load(s, &fresh[loaded], &err);
+        loaded++;
+    }
+    for (size_t i = 0; i < loaded; i++) {
+        if (rc < 0) {
+            rows[i].drop(fresh[i]);
+        } else if (fresh[i]) {
+            rows[i].put(s, fresh[i]);
+            put++;
+            log_info("reloaded", "what=%s", rows[i].name);
+        }
+    }
+    if (rc < 0) {
+        log_error("reload failed, all stays as it was", "reason=\"%s\"", err.text);
+    } else if (put == 0) {
+        log_info("reload: nothing is configured that could be", NULL);
+    }
+    if (s->reloaded) {
+        s->reloaded(s->reloaded_user, rc, &err);
+    }
+}
+
+void server_reload_when_asked(struct tidings_server *s)
+{
+    if (__atomic_exchange_n(&s->reloading, false, __ATOMIC_ACQ_REL)) {
+        reload(s);
+    }
+}
+
+void tidings_server_on_reloaded(struct tidings_server *s, tidings_reloaded_fn fn, void *user)
+{
+    s->reloaded = fn;
+    s->reloaded_user = user;
+}
+
+void tidings_server_reload(struct tidings_server *s)
+{
+    __atomic_store_n(&s->reloading, true, __ATOMIC_RELEASE);
+    loop_stop(s->loop);
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The store of a server is opened and closed. After a start the change log is made again from the
+ * file: each change that it knows becomes a row of the log with its position as number. So nothing
+ * is written twice.
+ */
+#include "server/server_private.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "provider/entity.h"
+#include "store/change.h"
+#include "store/keeper.h"
+#include "store/sqlite_changelog.h"
+#include "store/sqlite_entities.h"
+
+#define IN_MEMORY ":memory:"
+
+/* ---- the log --------------------------------------------------------------------------------- */
+
+struct rebuilding {
+    struct keeper_job job;
+    const struct changelog_limits *limits;
+    struct changelog *log;
+    bool has_entities;
+    uint64_t position; /* of the change at hand */
+};
+
+static void server_store_append(void *user, const struct tidings_change *told)
+{
+    struct rebuilding *r = user;
+    const struct changelog_ops *ops = r->log->ops;
+    struct tidings_change change = *told;
+    if (change.kind == TIDINGS_CHANGE_MOVED) { /* that it left has a row of its own */
+        change.kind = TIDINGS_CHANGE_CREATED;
+    }
+    struct change *c = change_create(&change, ops->epoch(r->log), r->position);
+    if (c) {
+        c->position = r->position;
+        (void)ops->append(r->log, c);
+    } else {
+        ops->lost(r->log, r->position);
+    }
+    change_unref(c);
+}
+
+static void append_published(struct rebuilding *r, const struct kept_change *k)
+{
+    struct tidings_change change = {
+        .uri = k->uri,
+        .kind = k->removed   ? TIDINGS_CHANGE_DELETED
+                : k->created ? TIDINGS_CHANGE_CREATED
+                             : TIDINGS_CHANGE_UPDATED,
+        .etag = k->etag,
+        .size = k->size,
+        .has_size = !k->removed,
+        .modified_ms = k->modified_ms,
+    };
+    server_store_append(r, &change);
+}
+
+static bool server_store_is_too_old(const struct rebuilding *r, const struct kept_change *k)
+{
+    int64_t age = (int64_t)r->limits->max_age_ms;
+    return age > 0 && k->at_ms > 0 && k->at_ms + age < clock_wall_ms();
+}
+
+static bool add_kept(void *user, const struct kept_change *k)
+{
+    struct rebuilding *r = user;
+    const struct entity_done done = {
+        .version = k->version,
+        .before_version = k->was,
+        .changed = true,
+        .created = k->created,
+    };
+    r->position = k->position;
+    if (server_store_is_too_old(r, k)) {
+        r->log->ops->lost(r->log, k->position);
+    } else if (k->kind == KEPT_PUBLISHED) {
+        append_published(r, k);
+    } else if (r->has_entities && k->kind == KEPT_TYPES) {
+        server_store_append(r, &(struct tidings_change){.uri = STR(ENTITY_URI_PREFIX "types")});
+    } else if (r->has_entities &&
+               !entity_describe_change(&done, STR_EMPTY, server_store_append, r)) {
+        r->log->ops->lost(r->log, k->position);
+    }
+    return true;
+}
+
+static int rebuild(struct keeper_job *job, struct entities *e)
+{
+    struct rebuilding *r = list_entry(job, struct rebuilding, job);
+    struct entity_rows *rows = entities_rows(e);
+    uint64_t floor = 0;
+    int rc = changelog_sqlite_create(rows, r->limits, &r->log, &job->err);
+    rc = rc == 0 ? sqlite_changes_each(rows, r->limits->max_entries, &floor, add_kept, r, &job->err)
+                 : rc;
+    if (rc < 0) {
+        if (r->log) {
+            r->log->ops->destroy(r->log);
+        }
+        return rc;
+    }
+    r->log->ops->lost(r->log, floor);
+    log_info("store", "changes=%zu position=%llu", r->log->ops->count(r->log),
+             (unsigned long long)r->log->ops->last(r->log));
+    return 0;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int server_store_tell(void *user, const struct tidings_change *change, uint64_t position)
+{
+    if (!change) {
+        hub_lose(user);
+        return 0;
+    }
+    return hub_announce_kept(user, change, position, NULL);
+}
+
+static int server_store_open_file(struct tidings_server *s, const struct changelog_limits *limits,
+                                  struct changelog **ret, struct tidings_error *err)
+{
+    size_t unseen = 0;
+    int rc = published_keep(s->published, s->keeper, server_publish_may_keep, s, &unseen, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (unseen > 0) {
+        log_warn("published resources not served",
+                 "count=%zu reason=\"below no prefix of publish, or registered by the program\"",
+                 unseen);
+    }
+    struct rebuilding r = {.limits = limits, .has_entities = s->config.entities[0] != '\0'};
+    r.job.run = rebuild;
+    rc = keeper_run(s->keeper, &r.job);
+    if (rc < 0) {
+        return tidings_fail(err, rc, "%s", r.job.err.text);
+    }
+    *ret = r.log;
+    return 0;
+}
+
+int server_store_open(struct tidings_server *s, const struct changelog_limits *limits,
+                      struct changelog **ret, struct tidings_error *err)
+{
+    const char *path = config_store(&s->config);
+    struct entity_rows *rows = NULL;
+    *ret = NULL;
+    if (!path) {
+        return 0;
+    }
+    s->has_file = strcmp(path, IN_MEMORY) != 0;
+    if (!s->has_file) {
+        rows = entity_memory_create(err);
+    }
+    int rc = s->has_file ? entity_sqlite_open(path, &rows, err) : rows ? 0 : TIDINGS_E_NOMEM;
+    rc = rc == 0 ? keeper_open(rows, &s->keeper, err) : rc;
+    rc = rc == 0 && s->has_file ? server_store_open_file(s, limits, ret, err) : rc;
+    if (rc < 0) {
+        server_store_close(s, true);
+        return error_wrap(err, rc, "store");
+    }
+    keeper_on_change(s->keeper, server_store_tell, s->hub);
+    return 0;
+}
+
+void server_store_bind(struct tidings_server *s, struct tidings_provider *p)
+{
+    p->is_durable = s->keeper && s->has_file;
+}
+
+void server_store_close(struct tidings_server *s, bool is_undone)
+{
+    keeper_close(s->keeper);
+    if (s->keeper) {
+        published_unkeep(s->published, is_undone);
+    }
+    s->keeper = NULL;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Registering tools: everything about one is checked and encoded here, once; the hub puts the
+ * registrations of all threads in order. The server's own tools take the same road.
+ */
+#include <tidings/tool.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "handler/header_params.h"
+#include "server/feature_row.h"
+#include "server/server_private.h"
+#include "json/write.h"
+
+#define VALIDATE_STEPS 500000u /* arguments come from strangers */
+
+/* ---- the row -----------------------------------------------------------------------------------
+ */
+
+/* Write the schema into the row and compile it; `mirror` (may be NULL) gets what headers repeat. */
+static int put_schema(struct jw *w, const char *key, struct tidings_str text,
+                      struct json_schema **ret, struct header_params **mirror,
+                      struct tidings_error *err)
+{
+    struct json *schema = NULL;
+    int rc = row_read_json(text, key, JV_OBJECT, &schema, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (!str_eq(jv_str(jv_get(schema, "type")), STR("object"))) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "%s: /type must be \"object\"", key);
+    }
+    if (rc == 0) {
+        struct schema_options options = {.max_steps = VALIDATE_STEPS};
+        rc = schema_compile(schema, &options, ret, err);
+        rc = rc == 0 && mirror ? header_params_create(schema, mirror, err) : rc;
+        rc = rc < 0 ? error_wrap(err, rc, "%s", key) : 0;
+    }
+    if (rc == 0) {
+        jw_key(w, tidings_str(key));
+        jw_value(w, schema);
+    }
+    jv_unref(schema);
+    return rc;
+}
+
+/* ---- registering ----------------------------------------------------------------------------- */
+
+struct schemas {
+    struct json_schema *input, *output;
+    struct header_params *mirror; /* of the input */
+};
+
+/* The row of tools/list. */
+static int tools_put_row(struct buf *out, const struct tidings_tool *about, struct schemas *schemas,
+                         struct tidings_error *err)
+{
+    static const struct tidings_str any = {"{\"type\":\"object\"}", 17};
+    struct jw w;
+    jw_init(&w, out);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("name"), about->name);
+    row_put_text(&w, STR("title"), about->title);
+    row_put_text(&w, STR("description"), about->description);
+    int rc = row_put_json(&w, "icons", about->icons, JV_ARRAY, err);
+    if (rc == 0) {
+        rc = put_schema(&w, "inputSchema", about->input_schema.len > 0 ? about->input_schema : any,
+                        &schemas->input, &schemas->mirror, err);
+    }
+    if (rc == 0 && about->output_schema.len > 0) {
+        rc = put_schema(&w, "outputSchema", about->output_schema, &schemas->output, NULL, err);
+    }
+    if (rc == 0) {
+        rc = row_put_json(&w, "annotations", about->annotations, JV_OBJECT, err);
+    }
+    if (rc == 0) {
+        rc = row_put_json(&w, "_meta", about->meta, JV_OBJECT, err);
+    }
+    if (rc == 0) {
+        jw_end_object(&w);
+        rc = out->failed ? tidings_fail(err, out->failed, "the description does not fit") : 0;
+    }
+    return rc;
+}
+
+int tidings_server_add_tool(struct tidings_server *s, const struct tidings_tool *about,
+                            tidings_call_fn handler, void *user, struct tidings_error *err)
+{
+    if (!s || !about || !handler) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a tool needs a server, a name and a handler");
+    }
+    int rc = feature_check_name(about->name, err);
+    rc = rc < 0 ? rc : row_check_meta(about->meta, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct buf row;
+    struct schemas schemas = {NULL, NULL, NULL};
+    struct feature *f = NULL;
+    buf_init(&row, ROW_BYTES);
+    rc = tools_put_row(&row, about, &schemas, err);
+    if (rc == 0) {
+        f = feature_create(FEATURE_TOOL, about->name, buf_str(&row));
+        rc = f ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    buf_deinit(&row);
+    if (!f) {
+        schema_destroy(schemas.input);
+        schema_destroy(schemas.output);
+        header_params_destroy(schemas.mirror);
+        return error_wrap(err, rc, "tool '%.*s'", STR_ARG(about->name));
+    }
+    f->input = schemas.input;
+    f->output = schemas.output;
+    f->mirror = schemas.mirror;
+    f->handler = handler;
+    f->user = user;
+    f->timeout_ms = about->timeout_ms;
+    f->is_blocking = about->is_blocking;
+    return hub_add_feature(s->hub, f, err);
+}
+
+int tidings_server_remove_tool(struct tidings_server *s, struct tidings_str name,
+                               struct tidings_error *err)
+{
+    return hub_remove_feature(s->hub, FEATURE_TOOL, name, err);
+}

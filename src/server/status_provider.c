@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The provider of tidings://self/. A read sends one letter to each worker; each adds its part on
+ * its own thread, and the last one finishes the read. Nothing is locked and nothing is counted
+ * twice.
+ */
+#include "server/status_provider.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "catalog/job_read.h"
+#include "catalog/semantics.h"
+#include "delivery/hub.h"
+#include "protocol/session.h"
+#include "server/sandbox.h"
+#include "server/status_rows.h"
+#include "json/write.h"
+
+#define PART_MAX (8u << 20) /* a page and one row more */
+#define ANNOUNCE_MS 1000u
+
+/* The live ones come first. */
+enum status_kind {
+    STATUS_STATS,
+    STATUS_PEERS,
+    STATUS_SUBSCRIPTIONS,
+    STATUS_LIMITS,
+    STATUS_TOKENS,
+    STATUS_MOUNTS,
+    STATUS_SANDBOX,
+    STATUS_SEMANTICS,
+};
+#define STATUS_LIVE ((unsigned)STATUS_MOUNTS)
+#define STATUS_KINDS ((unsigned)STATUS_SEMANTICS + 1)
+
+static const struct {
+    struct tidings_str uri, name, description;
+} kinds[STATUS_KINDS] = {
+    [STATUS_STATS] = {{STATUS_PREFIX "stats", 20}, {"stats", 5}, {"Counters of each worker", 23}},
+    [STATUS_PEERS] = {{STATUS_PREFIX "peers", 20},
+                      {"peers", 5},
+                      {"Clients that are told of changes", 32}},
+    [STATUS_SUBSCRIPTIONS] = {{STATUS_PREFIX "subscriptions", 28},
+                              {"subscriptions", 13},
+                              {"Who hears of what", 17}},
+    [STATUS_LIMITS] = {{STATUS_PREFIX "limits", 21},
+                       {"limits", 6},
+                       {"Limits, and how often they were reached", 39}},
+    [STATUS_TOKENS] = {{STATUS_PREFIX "tokens", 21},
+                       {"tokens", 6},
+                       {"Tokens that were verified, and why others were not", 50}},
+    [STATUS_MOUNTS] = {{STATUS_PREFIX "mounts", 21},
+                       {"mounts", 6},
+                       {"Which provider serves what is below a URI", 41}},
+    [STATUS_SANDBOX] = {{STATUS_PREFIX "sandbox", 22},
+                        {"sandbox", 7},
+                        {"What the process has given up", 29}},
+    [STATUS_SEMANTICS] = {{STATUS_PREFIX "semantics", 24},
+                          {"semantics", 9},
+                          {"What subscriptions cover, per scheme", 36}},
+};
+
+struct status {
+    struct tidings_provider *provider;
+    struct worker *const *cores;
+    size_t worker_count;
+    struct loop_timer *timer;
+    unsigned watched; /* bit per kind */
+    unsigned needs[STATUS_LIVE];
+    const struct auth *auth; /* NULL: tokens are not looked at */
+    const struct sandbox *sandbox;
+    bool all; /* false: semantics alone */
+};
+
+/* ---- gathering ------------------------------------------------------------------------------- */
+
+struct gather;
+
+struct part {
+    struct letter letter;
+    struct gather *gather;
+    struct buf text;  /* an array of rows */
+    bool is_complete; /* there are no more behind them */
+};
+
+struct gather {
+    struct tidings_read *read;
+    enum status_kind kind;
+    struct status_after after;
+    size_t count;
+    size_t left; /* atomic */
+    struct part parts[];
+};
+
+/* One array: the parts in order, up to the first that is not complete. */
+static void join(struct gather *g, struct buf *text)
+{
+    bool more = true;
+    buf_init(text, PART_MAX * g->count + 64);
+    buf_putc(text, '[');
+    for (size_t i = 0; i < g->count; i++) {
+        const struct part *part = &g->parts[i];
+        struct tidings_str rows = buf_str(&part->text);
+        if (more && part->text.failed) {
+            text->failed = part->text.failed;
+        }
+        if (more && rows.len > 2) { /* they have brackets of their own */
+            if (text->len > 1) {
+                buf_putc(text, ',');
+            }
+            buf_put(text, rows.ptr + 1, rows.len - 2);
+        }
+        more = more && part->is_complete;
+    }
+    buf_putc(text, ']');
+}
+
+static void status_finish(struct gather *g)
+{
+    struct buf text;
+    struct tidings_error err = {0};
+    join(g, &text);
+    for (size_t i = 0; i < g->count; i++) {
+        buf_deinit(&g->parts[i].text);
+    }
+    struct tidings_resource about;
+    tidings_resource_init(&about);
+    about.name = kinds[g->kind].name;
+    about.mime_type = STR("application/json");
+    int rc = text.failed ? tidings_fail(&err, text.failed, "the server's state does not fit")
+                         : tidings_read_text(g->read, &about, buf_str(&text), &err);
+    tidings_read_done(g->read, rc, &err);
+    buf_deinit(&text);
+    mem_free(g);
+}
+
+static void status_part_done(struct part *part)
+{
+    struct gather *g = part->gather;
+    if (__atomic_sub_fetch(&g->left, 1, __ATOMIC_ACQ_REL) == 0) {
+        status_finish(g);
+    }
+}
+
+static void status_part_deliver(struct letter *letter, void *owner)
+{
+    static const enum status_rows rows[] = {
+        [STATUS_STATS] = STATUS_ROWS_STATS,
+        [STATUS_PEERS] = STATUS_ROWS_PEERS,
+        [STATUS_SUBSCRIPTIONS] = STATUS_ROWS_SUBSCRIPTIONS,
+    };
+    struct part *part = list_entry(letter, struct part, letter);
+    const struct gather *g = part->gather;
+    part->is_complete = status_write_rows(&part->text, owner, rows[g->kind], &g->after);
+    status_part_done(part);
+}
+
+static void status_part_drop(struct letter *letter)
+{
+    status_part_done(list_entry(letter, struct part, letter));
+}
+
+/* ---- the provider ---------------------------------------------------------------------------- */
+
+static int find_kind(const struct status *status, struct tidings_str uri)
+{
+    for (unsigned i = status->all ? 0 : STATUS_SEMANTICS; i < STATUS_KINDS; i++) {
+        if (str_eq(kinds[i].uri, uri)) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+static void status_describe(enum status_kind kind, struct tidings_resource *about)
+{
+    tidings_resource_init(about);
+    about->uri = kinds[kind].uri;
+    about->name = kinds[kind].name;
+    about->description = kinds[kind].description;
+    about->mime_type = STR("application/json");
+    about->subscribable = (unsigned)kind < STATUS_LIVE;
+}
+
+static void write_mounts(struct jw *w, const struct catalog *catalog)
+{
+    jw_begin_array(w);
+    for (size_t i = 0; i < catalog->mount_count; i++) {
+        const struct tidings_provider *p = catalog->mounts[i];
+        jw_begin_object(w);
+        jw_put_string(w, STR("uri"), p->prefix);
+        jw_put_string(w, STR("provider"), tidings_str(p->ops->name));
+        jw_put_bool(w, STR("writable"), p->ops->write != NULL);
+        jw_end_object(w);
+    }
+    jw_end_array(w);
+}
+
+/* What this worker knows by itself: its catalog, and what all of them count in one place. */
+static void read_catalog(const struct status *status, struct tidings_read *read,
+                         enum status_kind kind)
+{
+    struct tidings_resource about;
+    struct tidings_error err = {0};
+    struct buf text;
+    struct jw w;
+    status_describe(kind, &about);
+    buf_init(&text, PART_MAX);
+    jw_init(&w, &text);
+    if (kind == STATUS_LIMITS) {
+        status_write_limits(&w, read->base.worker->book);
+    } else if (kind == STATUS_TOKENS) {
+        status_write_tokens(&w, status->auth);
+    } else if (kind == STATUS_MOUNTS) {
+        write_mounts(&w, read->base.worker->catalog);
+    } else if (kind == STATUS_SANDBOX) {
+        sandbox_write(status->sandbox, &w);
+    } else {
+        semantics_write(&w, read->base.worker->catalog);
+    }
+    int rc = text.failed ? tidings_fail(&err, text.failed, "it does not fit")
+                         : tidings_read_text(read, &about, buf_str(&text), &err);
+    tidings_read_done(read, rc, &err);
+    buf_deinit(&text);
+}
+
+/* Cut off `?after=ROW`. */
+static int take_after(struct tidings_str *uri, struct status_after *after,
+                      struct tidings_error *err)
+{
+    struct tidings_str query;
+    bool has_query = false;
+    struct tidings_str path = str_cut(*uri, '?', &query, &has_query);
+    *after = (struct status_after){0};
+    if (!has_query) {
+        return 0;
+    }
+    struct tidings_str value = str_skip(query, sizeof("after=") - 1);
+    if (!str_starts(query, STR("after=")) || !status_after_parse(value, after)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "the query must be 'after=' and the 'row' of the last row of a page");
+    }
+    *uri = path;
+    return 0;
+}
+
+static void status_read(struct tidings_provider *p, struct tidings_read *read,
+                        struct tidings_str uri)
+{
+    struct status *status = tidings_provider_state(p);
+    struct tidings_error err;
+    struct status_after after;
+    int rc = take_after(&uri, &after, &err);
+    if (rc < 0) {
+        tidings_read_done(read, rc, &err);
+        return;
+    }
+    int kind = find_kind(status, uri);
+    if (kind >= (int)STATUS_LIMITS) {
+        read_catalog(status, read, (enum status_kind)kind);
+        return;
+    }
+    if (kind < 0 || status->worker_count == 0) {
+        tidings_read_done(read, TIDINGS_E_NOTFOUND, NULL);
+        return;
+    }
+    struct gather *g = mem_zalloc(sizeof(*g) + status->worker_count * sizeof(g->parts[0]));
+    if (!g) {
+        tidings_read_done(read, TIDINGS_E_NOMEM, NULL);
+        return;
+    }
+    g->read = read;
+    g->kind = (enum status_kind)kind;
+    g->after = after;
+    g->count = g->left = status->worker_count;
+    for (size_t i = 0; i < g->count; i++) {
+        g->parts[i].gather = g;
+        g->parts[i].letter.deliver = status_part_deliver;
+        g->parts[i].letter.drop = status_part_drop;
+        buf_init(&g->parts[i].text, PART_MAX);
+    }
+    for (size_t i = 0, n = g->count; i < n; i++) {
+        mailbox_send(status->cores[i]->mailbox, &g->parts[i].letter);
+    }
+}
+
+static void status_list(struct tidings_provider *p, struct tidings_list *list)
+{
+    (void)p;
+    static const enum status_kind order[] = {STATUS_LIMITS,        STATUS_MOUNTS,    STATUS_PEERS,
+                                             STATUS_SANDBOX,       STATUS_SEMANTICS, STATUS_STATS,
+                                             STATUS_SUBSCRIPTIONS, STATUS_TOKENS};
+    struct tidings_error err;
+    int rc = 1;
+    for (size_t i = 0; i < STATUS_KINDS && rc > 0; i++) {
+        struct tidings_resource about;
+        status_describe(order[i], &about);
+        if (str_cmp(about.uri, tidings_list_after(list)) > 0) {
+            rc = tidings_list_add(list, &about, &err);
+        }
+    }
+    tidings_list_done(list, rc < 0 ? rc : 0, &err);
+}
+
+static void status_stat(struct tidings_provider *p, struct tidings_stat *stat,
+                        struct tidings_str uri)
+{
+    int kind = find_kind(tidings_provider_state(p), uri);
+    struct tidings_resource about;
+    if (kind < 0) {
+        tidings_stat_done(stat, TIDINGS_E_NOTFOUND, NULL, NULL);
+        return;
+    }
+    status_describe((enum status_kind)kind, &about);
+    tidings_stat_done(stat, 0, &about, NULL);
+}
+
+static void status_announce(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct status *status = user;
+    for (unsigned i = 0; i < STATUS_LIVE; i++) {
+        if (status->watched & (1u << i)) {
+            struct tidings_change change = {.uri = kinds[i].uri};
+            (void)tidings_provider_changed(status->provider, &change, NULL);
+        }
+    }
+}
+
+static unsigned kinds_below(struct tidings_str uri)
+{
+    unsigned bits = 0;
+    for (unsigned i = 0; i < STATUS_LIVE; i++) {
+        if (str_eq(kinds[i].uri, uri) ||
+            (uri.ptr[uri.len - 1] == '/' && str_starts(kinds[i].uri, uri))) {
+            bits |= 1u << i;
+        }
+    }
+    return bits;
+}
+
+static void status_watch(struct tidings_provider *p, struct tidings_watch *watch,
+                         struct tidings_str uri)
+{
+    struct status *status = tidings_provider_state(p);
+    status->watched |= kinds_below(uri);
+    for (unsigned i = 0; i < STATUS_LIVE; i++) {
+        status->needs[i] += (kinds_below(uri) >> i) & 1u; /* scopes overlap */
+    }
+    if (!loop_timer_is_running(status->timer)) {
+        loop_timer_start(status->timer, ANNOUNCE_MS, ANNOUNCE_MS);
+    }
+    tidings_watch_done(watch, 0, NULL);
+}
+
+static void status_unwatch(struct tidings_provider *p, struct tidings_str uri)
+{
+    struct status *status = tidings_provider_state(p);
+    for (unsigned i = 0; i < STATUS_LIVE; i++) {
+        status->needs[i] -= (kinds_below(uri) >> i) & 1u;
+        status->watched &= status->needs[i] > 0 ? ~0u : ~(1u << i);
+    }
+    if (status->watched == 0) {
+        loop_timer_stop(status->timer);
+    }
+}
+
+static int status_open(struct tidings_provider *p, struct tidings_str config,
+                       struct tidings_error *err)
+{
+    (void)config;
+    struct status *status = tidings_provider_state(p);
+    status->all = p->ops == &provider_status_ops;
+    status->provider = p;
+    status->timer = loop_timer_open(p->host->loop, status_announce, status);
+    return status->timer ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+static void status_close(struct tidings_provider *p)
+{
+    struct status *status = tidings_provider_state(p);
+    loop_timer_close(status->timer);
+}
+
+void status_set_cores(struct tidings_provider *p, struct worker *const *cores, size_t count)
+{
+    struct status *status = tidings_provider_state(p);
+    status->cores = cores;
+    status->worker_count = count;
+}
+
+void status_set_auth(struct tidings_provider *p, const struct auth *auth)
+{
+    struct status *status = tidings_provider_state(p);
+    status->auth = auth;
+}
+
+void status_set_sandbox(struct tidings_provider *p, const struct sandbox *sandbox)
+{
+    struct status *status = tidings_provider_state(p);
+    status->sandbox = sandbox;
+}
+
+/* Nothing of it is announced. */
+static void refuse_watch(struct tidings_provider *p, struct tidings_watch *watch,
+                         struct tidings_str uri)
+{
+    (void)p;
+    (void)uri;
+    tidings_watch_done(watch, TIDINGS_E_NOTFOUND, NULL);
+}
+
+const struct tidings_provider_ops provider_semantics_ops = {
+    .abi = TIDINGS_PROVIDER_ABI,
+    .name = "self",
+    .size = sizeof(struct status),
+    .flags = TIDINGS_PROVIDER_FIXED_LIST,
+    .open = status_open,
+    .read = status_read,
+    .stat = status_stat,
+    .watch = refuse_watch,
+    .unwatch = status_unwatch,
+    .close = status_close,
+};
+
+const struct tidings_provider_ops provider_status_ops = {
+    .abi = TIDINGS_PROVIDER_ABI,
+    .name = "self",
+    .size = sizeof(struct status),
+    .flags = TIDINGS_PROVIDER_FIXED_LIST,
+    .open = status_open,
+    .read = status_read,
+    .list = status_list,
+    .stat = status_stat,
+    .watch = status_watch,
+    .unwatch = status_unwatch,
+    .close = status_close,
+};

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The server's own state as resources: tidings://self/stats, /peers and /subscriptions, live JSON
+ * that is gathered from all workers when it is read, and announced once a second while somebody
+ * watches. Peers and subscriptions come in pages: `?after=` with the `row` of the last one gives
+ * the next, which is empty behind the end. tidings://self/limits: what was ever refused, and how
+ * often. tidings://self/tokens: the same of bearer tokens. tidings://self/mounts: which provider
+ * serves which prefix. tidings://self/sandbox: what the process has given up. And
+ * tidings://self/semantics: what subscriptions cover, which can always be
+ * read, but is listed only with the others; it changes with what is registered and is not
+ * announced.
+ */
+#ifndef SERVER_STATUS_PROVIDER_H
+#define SERVER_STATUS_PROVIDER_H
+
+#include <tidings/provider.h>
+
+struct auth;
+struct worker;
+struct sandbox;
+
+extern const struct tidings_provider_ops provider_status_ops;    /* all of it, listed */
+extern const struct tidings_provider_ops provider_semantics_ops; /* semantics alone, not listed */
+
+#define STATUS_PREFIX "tidings://self/"
+
+/* Which cores to ask; after workers exist and before clients can connect. */
+void status_set_cores(struct tidings_provider *provider, struct worker *const *cores, size_t count);
+/* What verifies tokens; NULL: nothing does (any more). */
+void status_set_auth(struct tidings_provider *provider, const struct auth *auth);
+/* What to say of it; before clients can connect. */
+void status_set_sandbox(struct tidings_provider *provider, const struct sandbox *sandbox);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where a page of the server's own state begins.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "server/status_rows.h"
+
+static void a_row_is_a_peer_and_perhaps_a_place(void **state)
+{
+    (void)state;
+    struct status_after after;
+    assert_true(status_after_parse(STR("4294967297"), &after));
+    assert_int_equal(after.subscriber, 4294967297u);
+    assert_true(after.place == UINT64_MAX); /* everything of it was told */
+    assert_true(status_after_parse(STR("4294967297.0"), &after));
+    assert_int_equal(after.place, 0);
+    assert_true(status_after_parse(STR("18446744073709551615.18446744073709551615"), &after));
+    assert_true(after.subscriber == UINT64_MAX && after.place == UINT64_MAX);
+}
+
+static void anything_else_is_no_row(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"",   ".",  "1.",  ".1",    "-1",
+                                        "1x", " 1", "1.x", "1.1.1", "18446744073709551616"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct status_after after = {7, 7};
+        assert_false(status_after_parse(tidings_str(wrong[i]), &after));
+        assert_true(after.subscriber == 7 && after.place == 7);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_row_is_a_peer_and_perhaps_a_place),
+        cmocka_unit_test(anything_else_is_no_row),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
