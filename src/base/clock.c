@@ -36,6 +36,15 @@ int64_t clock_wall_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+int64_t clock_wall_coarse_ms(void)
+{
+    struct timespec now = {0};
+    if (fake_clock || clock_gettime(CLOCK_REALTIME_COARSE, &now) < 0) {
+        return clock_wall_ms();
+    }
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 void clock_set_fake(const struct clock_fake *fake)
 {
     fake_clock = fake;

@@ -393,7 +393,7 @@ uint64_t file_identity(const struct stat *st)
 void file_etag(const struct stat *st, char out[FILE_ETAG_SIZE])
 {
     int64_t changed_ms = (int64_t)st->st_ctim.tv_sec * 1000 + st->st_ctim.tv_nsec / 1000000;
-    int64_t age_ms = clock_wall_ms() - changed_ms;
+    int64_t age_ms = clock_wall_coarse_ms() - changed_ms;
     uint64_t print = file_print(st);
     if (age_ms < RACY_MS) {
         *out++ = 'W';

@@ -21,6 +21,8 @@ static void real_clocks_run_forward(void **state)
     assert_true(before <= after);
     assert_true(ms >= before / 1000000 && ms <= after / 1000000);
     assert_true(clock_wall_ms() > 1700000000000);
+    int64_t coarse = clock_wall_coarse_ms();
+    assert_true(coarse > 1700000000000 && coarse <= clock_wall_ms());
 }
 
 static void the_fake_rules_until_reset(void **state)
@@ -31,6 +33,7 @@ static void the_fake_rules_until_reset(void **state)
     assert_int_equal(clock_monotonic_ns(), 5000000);
     assert_int_equal(clock_monotonic_ms(), 5);
     assert_int_equal(clock_wall_ms(), 42);
+    assert_int_equal(clock_wall_coarse_ms(), 42);
     fake.monotonic_ns += 1000000;
     assert_int_equal(clock_monotonic_ms(), 6);
     clock_set_fake(NULL);
