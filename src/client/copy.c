@@ -112,7 +112,7 @@ static void set_instant(char instant[MAX_INSTANT], struct tidings_str s)
     instant[s.len] = '\0';
 }
 
-static const char *options_of(const struct tidings_copy *y, char text[64])
+static const char *copy_options_of(const struct tidings_copy *y, char text[64])
 {
     snprintf(text, 64, "{\"baseline\":\"%s\"}", y->from);
     return text;
@@ -136,7 +136,7 @@ static void move_to(struct tidings_copy *y, struct tidings_str from, struct json
         y->is_deleted = false;
         set_instant(y->from, from);
         if (y->subscription) {
-            tidings_subscription_set_options(y->subscription, options_of(y, options), NULL);
+            tidings_subscription_set_options(y->subscription, copy_options_of(y, options), NULL);
         }
         copy_tell(y, tidings_strn(text, len), NULL);
     }
@@ -239,7 +239,7 @@ static int copy_subscribe(struct tidings_copy *y, struct tidings_error *err)
     struct tidings_subscribing how = {.fn = copy_on_update,
                                       .on_state = copy_on_state,
                                       .user = y,
-                                      .options = options_of(y, options)};
+                                      .options = copy_options_of(y, options)};
     bool is_shared = watch_find(y->client, buf_str(&uri)) != NULL;
     y->subscription = tidings_client_subscribe(y->client, uri.ptr, &how, err);
     buf_deinit(&uri);

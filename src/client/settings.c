@@ -13,7 +13,7 @@ static uint32_t or_default(uint32_t value, uint32_t preset)
 }
 
 /* False: out of memory. */
-static bool settings_take(char **at, const char *text)
+static bool client_settings_take(char **at, const char *text)
 {
     *at = text ? str_dup(tidings_str(text)) : NULL;
     return !text || *at;
@@ -133,11 +133,13 @@ int settings_init(struct client_settings *s, const struct tidings_client_options
     if (rc < 0) {
         return rc;
     }
-    bool ok =
-        settings_take(&s->name, o->name ? o->name : "tidings") &&
-        settings_take(&s->token, o->token) && settings_take(&s->version, o->version) &&
-        settings_take(&s->directory, o->directory) && settings_take(&s->ca_file, o->ca_file) &&
-        settings_take(&s->cert_file, o->cert_file) && settings_take(&s->key_file, o->key_file);
+    bool ok = client_settings_take(&s->name, o->name ? o->name : "tidings") &&
+              client_settings_take(&s->token, o->token) &&
+              client_settings_take(&s->version, o->version) &&
+              client_settings_take(&s->directory, o->directory) &&
+              client_settings_take(&s->ca_file, o->ca_file) &&
+              client_settings_take(&s->cert_file, o->cert_file) &&
+              client_settings_take(&s->key_file, o->key_file);
     ok = ok && (!o->headers || (s->headers = settings_copy_list(o->headers)));
     ok = ok && (!o->env || (s->env = settings_copy_list(o->env)));
     return ok ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
