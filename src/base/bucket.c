@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Token buckets (in the literature: the generic cell rate algorithm).
+ * Token buckets, by the generic cell rate algorithm.
  */
 #include "base/bucket.h"
 

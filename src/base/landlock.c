@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
+ * Landlock by its system calls.
+ *
  * The kernel's interface is written down here, as the headers of older systems know less of it than
  * the kernels they are run on.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The search: all ways through the program at once, one character after the other. A place of the
- * program is looked at once for each place of the text at most, however many ways lead to it.
+ * Searching a text for a regex: all ways through the program at once, one character after the
+ * other. A place of the program is looked at once for each place of the text at most, however many
+ * ways lead to it.
  */
 #include "base/mem.h"
 #include "base/regex_private.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What searches have found out: a *state* is a list of places of the program, and the table says
- * which state a character of a column leads to from each. States are made when a search first needs
- * them; when there is no room for another, the search goes on without a table.
+ * The table in which searches for a regex keep what they have found out: a *state* is a list of
+ * places of the program, and the table says which state a character of a column leads to from each.
+ * States are made when a search first needs them; when there is no room for another, the search
+ * goes on without a table.
  *
  * Only for plain programs: what they say at a place depends on nothing but the characters before
  * it, and on whether the text ends there.

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
+ * Building and installing the list of system calls that are allowed.
+ *
  * The filter is a row of comparisons. Kernels from 5.11 on run it once for each call that is
  * allowed whatever its arguments and remember that, so its length costs nothing.
  *

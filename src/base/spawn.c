@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * vfork and execve. posix_spawn would do but for two things it cannot say: die with your parent,
- * and close every other descriptor. fork would copy the page tables of a server that may hold
- * gigabytes, with all its threads held up meanwhile.
+ * Running programs by vfork and execve. posix_spawn would do but for two things it cannot say: die
+ * with your parent, and close every other descriptor. fork would copy the page tables of a server
+ * that may hold gigabytes, with all its threads held up meanwhile.
  *
  * Between vfork and execve the child runs in our memory: it calls system calls only, writes nothing
  * but its own stack frame, and reports a failure through a pipe that execve closes.

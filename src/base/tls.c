@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sessions. OpenSSL reads from `wire`, which is what came from the socket, and writes to the
+ * TLS sessions. OpenSSL reads from `wire`, which is what came from the socket, and writes to the
  * outlet; neither ever makes it wait in the middle of something, so of its many ways to say "try
  * again" only one is left: it needs more from the client.
  *

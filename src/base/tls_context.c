@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Contexts: files read, checked and put together. Everything that can be wrong with a certificate
- * or key is found here, at start or reload, and said with the name of its file.
+ * TLS contexts: certificates and keys read from files, checked and put together. Everything that
+ * can be wrong with a certificate or key is found here, at start or reload, and said with the name
+ * of its file.
  *
  * Several certificates are told apart by the name a client asks for (SNI), compared with the DNS
  * names in each, in the order they were given.

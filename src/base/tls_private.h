@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Between tls_context.c (files), tls_ticket.c (keys of tickets) and tls.c (sessions).
+ * What the parts of TLS share: tls_context.c (files), tls_ticket.c (keys of tickets) and tls.c
+ * (sessions).
  */
 #ifndef BASE_TLS_PRIVATE_H
 #define BASE_TLS_PRIVATE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Receiving, plain or not.
+ * Receiving from a socket, through a TLS session or without one.
  */
 #include "base/tls.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opened without blocking, so that a pipe in the place of a file does no harm; its size is not
- * believed. Owner and mode are those of what was opened, not of a name that can be exchanged.
+ * Reading a small file whole. It is opened without blocking, so that a pipe in the place of a file
+ * does no harm; its size is not believed. Owner and mode are those of what was opened, not of a
+ * name that can be exchanged.
  */
 #include "base/whole_file.h"
 

@@ -5,10 +5,11 @@
  * Mounted at cmd:///uptime/ it serves the one resource `cmd:///uptime`. Configuration:
  *
  *     {"argv": ["uptime", "-p"],   required; executed as it stands, no shell: 1 to 64 strings
- *      "interval": "5s",           how often it is run while somebody watches; 100ms to 24h; 0:
- * only when it is read, and then it cannot be subscribed to "timeout": "10s",           after which
- * it and all it started are killed; 100ms to 1h "maxOutput": "1m",          most bytes it may
- * write; 1 to 64m "cwd": "/",                 where it runs; the server's own directory without
+ *      "interval": "5s",           how often it is run while somebody watches; 100ms to 24h;
+ *                                  0: only when it is read; it cannot be subscribed to then
+ *      "timeout": "10s",           after which it and all it started are killed; 100ms to 1h
+ *      "maxOutput": "1m",          most bytes it may write; 1 to 64m
+ *      "cwd": "/",                 where it runs; the server's own directory without
  *      "env": {"TZ": "UTC"},       added to PATH and LANG, which is all it has
  *      "mimeType": "text/plain",
  *      "name": …, "title": …, "description": …}

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
+ * Following one run of a command: its output, its deadline, its end.
+ *
  * The end of a run is the end of the program, not of its output: a process it left behind may hold
  * the pipes open for ever. So at its end the group is killed, what is in the pipes is taken, and
  * then it is reaped, in this order: until it is reaped the number of its group is nobody else's.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of the entity provider. Requests are judged where they come in, carried to the keeper,
- * answered there.
+ * The table of the entity provider. What is asked is judged where it comes in, carried to the
+ * thread of the keeper as a job, and answered there.
  */
 #include "provider/entity.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Versions that subscriptions begin their patches at are kept from compaction. The keeper is told
+ * Holding versions of entities: those that subscriptions begin their patches at are kept from
+ * compaction. The keeper is told
  * in the order in which it happened, so what a subscription is at is held before what it was at is
  * let go.
  */

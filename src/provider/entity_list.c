@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What there is: everything flat, the types below the root, the entities of a type; one of them
- * described; values of template variables. Rows come in ascending order of URI, so types are taken
- * in the order of their URIs, which is not that of their versions.
+ * Listing, describing and completing entities: everything flat, the types below the root, the
+ * entities of a type; one of them described; values of template variables. Rows come in ascending
+ * order of URI, so types are taken in the order of their URIs, which is not that of their versions.
  */
 #include <stdlib.h>
 

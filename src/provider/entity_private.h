@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the files of provider/entity.h share: a request on its way to the keeper and back.
+ * What the files of provider/entity.h share: a job on its way to the keeper and back.
  */
 #ifndef PROVIDER_ENTITY_PRIVATE_H
 #define PROVIDER_ENTITY_PRIVATE_H

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
+ * Taking the URIs of entities apart and putting them together.
+ *
  * Everything a component may hold is unreserved, so canonical URIs have it decoded: a percent sign
  * that is left stands for something that is not allowed, and slices need no memory.
  */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
+ * Finding and reading the bytes of one open file.
+ *
  * Lines are found by looking through the file in chunks, forwards from its beginning or backwards
  * from its end; what is given in the end is read once more, in one piece.
  */

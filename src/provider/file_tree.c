@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The remembered tree. Names are found through one hash table over (parent, name) for the whole
- * tree, because a directory may hold 100,000 names or none; siblings form a list for walking.
+ * The remembered tree of a file watch. Names are found through one hash table over (parent, name)
+ * for the whole tree, because a directory may hold 100,000 names or none; siblings form a list for
+ * walking.
  */
 #include "provider/file_tree.h"
 

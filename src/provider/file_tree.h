@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The remembered tree: what was there when we last looked, so that looking again says what changed.
+ * The remembered tree of a file watch: what was there when we last looked, so that looking again
+ * says what changed.
  *
  * A node is one name in one directory: present (with the print of its state) or known to be absent.
  * A file's print changes with every change of the file; a directory's only says which directory it

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The watcher's thread and its scopes: which are wanted, which linger.
+ * Watching files: the watcher's thread and its scopes, which are wanted, which linger.
  *
  *     (none) --add--> ACTIVE --last remove--> LINGERING --lingerMs--> (none)
  *                        ^-------- add ----------'

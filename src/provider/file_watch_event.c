@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What inotify says, and when to act on it.
+ * The events of a file watch: what inotify says, and when to act on it.
  *
  * Directories are looked at as soon as something is said about them, so that what is made inside a
  * new one is not missed. Files wait until they have been quiet for quietMs (five times that at

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Looking: take in what a name or a directory is now, announce what differs from what was known,
- * and keep the kernel watches where the scopes need them.
+ * Scanning watched directories: take in what a name or a directory is now, announce what differs
+ * from what was known, and keep the kernel watches where the scopes need them.
  *
  * Invariant: a directory is entered (scanned) only after its kernel watch was added, or with it on
  * the list of polled ones. A node is announced as created or deleted exactly when its PRESENT flag

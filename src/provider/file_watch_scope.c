@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Scopes in the tree: the chain of directories from the root to each scope is watched, so arming
- * walks it down, looking at every step, and disarming gives back what no other scope needs.
+ * The scopes of a file watch in its tree: the chain of directories from the root to each scope is
+ * watched, so arming walks it down, looking at every step, and disarming gives back what no other
+ * scope needs.
  *
  * What was known of a disarmed scope stays in the tree: arming it again looks and announces the
  * difference. That memory is bounded; when the tree has more than KEPT_NODES nodes, disarming drops

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What lies in the store, shared by published_store.c (putting) and published.c (serving).
+ * The store of published resources, shared by published_store.c (putting), published_keep.c
+ * (putting by way of the keeper) and published.c (serving).
  */
 #ifndef PROVIDER_PUBLISHED_PRIVATE_H
 #define PROVIDER_PUBLISHED_PRIVATE_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Putting, removing, reserving. Each is one step in the shared map: conditions, limits and the
- * announcement are settled while nobody else can change the same URI, so announcements come in the
- * order of the changes. With a keeper the order is that of its jobs (provider/published_keep.c).
+ * Putting, removing and reserving published resources. Each is one step in the shared map:
+ * conditions, limits and the announcement are settled while nobody else can change the same URI, so
+ * announcements come in the order of the changes. With a keeper the order is that of its jobs
+ * (provider/published_keep.c).
  */
 #include "provider/published_private.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One look at the machine, as JSON text.
+ * One sample of load, memory, disk and network of this machine, as JSON text.
  */
 #ifndef PROVIDER_SYSTEM_SAMPLE_H
 #define PROVIDER_SYSTEM_SAMPLE_H

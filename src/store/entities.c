@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opening, batches and reading. Texts that a read hands on are copied into the caller's arena: the
- * rows' own live only until the next call.
+ * Entities: opening their store, batches and reading. Texts that a read hands on are copied into
+ * the caller's arena: the rows' own live only until the next call.
  */
 #include "store/entities.h"
 

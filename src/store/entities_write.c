@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a transaction does: every write is worked out first, against what is there, and only when
- * all are right the versions are put. Nothing that a caller can get wrong happens after the first
- * version was put.
+ * Writing entities, one or several in a transaction: every write is worked out first, against what
+ * is there, and only when all are right the versions are put. Nothing that a caller can get wrong
+ * happens after the first version was put.
  *
  * All versions of a transaction begin at the same instant, the first that is later than every
  * version they follow, unless a write names its own.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * An array for each entity, by time: most have one or two.
+ * Held versions of entities: an array for each entity, by time; most have one or two.
  */
 #include "store/entity_holds.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A log in memory that begins where the file ends, and the epochs before it. These do not change
- * while the program runs, so any thread may ask for them.
+ * The change log beside a file of SQLite: one in memory that begins where the file ends, and the
+ * epochs before it. These do not change while the program runs, so any thread may ask for them.
  */
 #include "store/sqlite_changelog.h"
 

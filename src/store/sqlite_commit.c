@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batches, and what is left of one whose commit fails.
+ * Committing batches of entities to SQLite, and what is left of one whose commit fails.
  *
  * A commit appends to FILE-wal and syncs it. When appending fails the end of the batch is not in
  * the file, so it has not happened. When only the sync fails it has not happened as far as this

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One place for each hash: whoever comes last has it. Ids chosen to collide cost a look into the
- * file, as before.
+ * The newest versions of entities in a table with one slot for each hash: whoever comes last has
+ * it. Ids chosen to collide cost a look into the file, as before.
  */
 #include "store/sqlite_heads.h"
 

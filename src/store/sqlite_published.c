@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One row per URI, which gets a new number whenever it changes: so the table is in the order of the
- * changes, and reading what changed since is a scan from there.
+ * Published resources in SQLite: one row per URI, which gets a new number whenever it changes: so
+ * the table is in the order of the changes, and reading what changed since is a scan from there.
  */
 #include "store/sqlite_published.h"
 

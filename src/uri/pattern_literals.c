@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * One pass over the source of a regex, outermost level only. Literal characters make a run;
- * anything else ends it: classes, groups (skipped whole), dots, anchors. A character that is
- * quantified with a possible zero is taken back. Alternatives at the outermost level, options,
- * verbs, quoting and other rarities: nothing is certain.
+ * Finding the literal text that a regex requires: one pass over its source, outermost level only.
+ * Literal characters make a run; anything else ends it: classes, groups (skipped whole), dots,
+ * anchors. A character that is quantified with a possible zero is taken back. Alternatives at the
+ * outermost level, options, verbs, quoting and other rarities: nothing is certain.
  *
  * Invariant: when in doubt, less. A run too many would lose matches.
  */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Matching one segment. A wildcard takes as little as it can; on a mismatch the last one takes one
- * character more. Going back to an earlier one is never needed: what it could take besides, the
- * last one can take as well, because all wildcards of a part refuse the same characters (or the
- * literal between them holds the one they differ in). All moves are by whole characters.
+ * Matching one segment of a URI with one of a pattern. A wildcard takes as little as it can; on a
+ * mismatch the last one takes one character more. Going back to an earlier one is never needed:
+ * what it could take besides, the last one can take as well, because all wildcards of a part refuse
+ * the same characters (or the literal between them holds the one they differ in). All moves are by
+ * whole characters.
  */
 #include "uri/pattern_part.h"
 

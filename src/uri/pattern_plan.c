@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Making plans, in two passes. First the pattern becomes a text of the same length at most, in
- * which wildcards are single control characters: `*.log` and `{name}.log` differ in one byte from
- * then on. Then that text is cut at its slashes into steps.
+ * Making plans of globs and templates for the index, in two passes. First the pattern becomes a
+ * text of the same length at most, in which wildcards are single control characters: `*.log` and
+ * `{name}.log` differ in one byte from then on. Then that text is cut at its slashes into steps.
  */
 #include "uri/pattern_plan.h"
 

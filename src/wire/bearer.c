@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tokens are found strictly: one field, one scheme, no guesses. A proxy and a server that disagree
- * on which of two tokens counts are a way in.
+ * Finding bearer tokens in requests and writing challenges. Strictly: one field, one scheme, no
+ * guesses. A proxy and a server that disagree on which of two tokens counts are a way in.
  */
 #include "wire/bearer.h"
 

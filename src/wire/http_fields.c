@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fields of one request, read strictly and once; all costs are linear in their length, but for the
- * few media ranges that are kept in order.
+ * Fields of an HTTP request about conditions, parts and formats, read strictly and once; all costs
+ * are linear in their length, but for the few media ranges that are kept in order.
  */
 #include "wire/http_fields.h"
 

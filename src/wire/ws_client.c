@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * See ws_client.h. The answer's head is read strictly where it matters (status, Upgrade,
- * Connection, Sec-WebSocket-Accept) and passed over elsewhere.
+ * Asking a server for WebSocket, and masked frames. The answer's head is read strictly where it
+ * matters (status, Upgrade, Connection, Sec-WebSocket-Accept) and passed over elsewhere.
  */
 #include "wire/ws_client.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Messages in, over wslay's reader of frames: it knows headers, lengths and masks; what may follow
- * what, and which sizes, codes and texts are right, is decided here. Its shared library is loaded
- * with the first reader: a server that nobody speaks WebSocket to does without it.
+ * WebSocket messages in, over wslay's reader of frames: it knows headers, lengths and masks; what
+ * may follow what, and which sizes, codes and texts are right, is decided here. Its shared library
+ * is loaded with the first reader: a server that nobody speaks WebSocket to does without it.
  *
  * Invariant: `held` is how many of the bytes that wslay has taken belong to no frame that was seen
  * yet. Of its two ways in, the event interface keeps 8.8 KB for a connection and queues answers of
