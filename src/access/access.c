@@ -7,8 +7,8 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "delivery/delivery.h"
 #include "store/change.h"
+#include "worker/worker.h"
 
 #define SEEING (1u << ACCESS_LIST | 1u << ACCESS_READ | 1u << ACCESS_SUBSCRIBE)
 
@@ -45,7 +45,7 @@ static bool is_for(const struct access_rule *rule, const struct principal *p)
     return false;
 }
 
-static bool holds(const struct access_rule *rule, const struct principal *p)
+static bool access_holds(const struct access_rule *rule, const struct principal *p)
 {
     return is_for(rule, p) && (rule->scope.len == 0 || principal_has_scope(p, rule->scope));
 }
@@ -55,7 +55,7 @@ static bool is_class_of(const struct access_class *class, const struct access_ru
 {
     size_t n = 0;
     for (size_t i = 0; i < rules->count; i++) {
-        if (holds(&rules->at[i], p)) {
+        if (access_holds(&rules->at[i], p)) {
             if (n == class->count || class->at[n] != &rules->at[i]) {
                 return false;
             }
@@ -65,12 +65,12 @@ static bool is_class_of(const struct access_class *class, const struct access_ru
     return n == class->count;
 }
 
-static struct access_class *create(struct worker *worker, const struct principal *p)
+static struct access_class *access_create(struct worker *worker, const struct principal *p)
 {
     struct access_rules *rules = worker->principals->rules;
     size_t count = 0;
     for (size_t i = 0; i < rules->count; i++) {
-        count += holds(&rules->at[i], p);
+        count += access_holds(&rules->at[i], p);
     }
     struct access_class *class = mem_zalloc(sizeof(*class) + count * sizeof(class->at[0]));
     if (!class) {
@@ -79,7 +79,7 @@ static struct access_class *create(struct worker *worker, const struct principal
     unsigned everywhere = 0;
     for (size_t i = 0; i < rules->count; i++) {
         const struct access_rule *rule = &rules->at[i];
-        if (holds(rule, p)) {
+        if (access_holds(rule, p)) {
             class->at[class->count++] = rule;
             everywhere |= rule->uri.len == 0 ? rule->ops : 0u;
         }
@@ -107,7 +107,7 @@ int access_class_of(const struct principal *p, struct access_class **ret)
             return 0;
         }
     }
-    *ret = create(worker, p);
+    *ret = access_create(worker, p);
     return *ret ? 0 : TIDINGS_E_NOMEM;
 }
 
@@ -216,7 +216,7 @@ static struct tidings_str scope_for(const struct principal *who, enum access_op 
     const struct access_rules *rules = who->class->rules;
     for (size_t i = 0; i < rules->count; i++) {
         const struct access_rule *rule = &rules->at[i];
-        if (rule->scope.len > 0 && is_for(rule, who) && !holds(rule, who) &&
+        if (rule->scope.len > 0 && is_for(rule, who) && !access_holds(rule, who) &&
             allows(rule, op, uri)) {
             return rule->scope;
         }

@@ -27,21 +27,21 @@ struct allowances {
     struct shared_value *looked_at; /* atomic; the last that might have been forgotten */
 };
 
-static struct allowance *of_value(const struct shared_value *value)
+static struct allowance *allowance_of_value(const struct shared_value *value)
 {
     return (struct allowance *)((uintptr_t)value - offsetof(struct allowance, value));
 }
 
-static void destroy(struct shared_value *value)
+static void allowance_destroy(struct shared_value *value)
 {
-    struct allowance *a = of_value(value);
+    struct allowance *a = allowance_of_value(value);
     if (a->count) {
         __atomic_fetch_sub(a->count, 1, __ATOMIC_RELAXED);
     }
     mem_free(a);
 }
 
-static struct allowance *create(struct tidings_str name)
+static struct allowance *allowance_create(struct tidings_str name)
 {
     struct allowance *a = mem_zalloc(sizeof(*a) + name.len);
     if (a) {
@@ -49,7 +49,7 @@ static struct allowance *create(struct tidings_str name)
             memcpy(a->name, name.ptr, name.len);
         }
         a->value.key = tidings_strn(a->name, name.len);
-        a->value.destroy = destroy;
+        a->value.destroy = allowance_destroy;
         a->value.refs = 1;
     }
     return a;
@@ -60,7 +60,7 @@ struct allowances *allowances_create(void)
     struct allowances *all = mem_zalloc(sizeof(*all));
     if (all) {
         all->shared = shared_map_create(NULL);
-        all->others = create(STR_EMPTY);
+        all->others = allowance_create(STR_EMPTY);
     }
     if (all && (!all->shared || !all->others)) {
         allowances_destroy(all);
@@ -81,17 +81,17 @@ void allowances_destroy(struct allowances *all)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static int forget_idle(void *user, const struct shared_value *value)
+static int allowance_forget_idle(void *user, const struct shared_value *value)
 {
     uint64_t now = *(const uint64_t *)user;
-    const struct allowance *a = value ? of_value(value) : NULL;
+    const struct allowance *a = value ? allowance_of_value(value) : NULL;
     bool is_idle = a && __atomic_load_n(&value->refs, __ATOMIC_ACQUIRE) <= 2 && /* we have one */
                    allowance_left(a, now) == ALLOWANCE_BURST;
     return is_idle ? SHARED_MAP_REMOVE : SHARED_MAP_KEEP;
 }
 
 /* Some of them, in turn. */
-static void forget_some(struct allowances *all, uint64_t now)
+static void allowance_forget_some(struct allowances *all, uint64_t now)
 {
     struct shared_value *at = __atomic_exchange_n(&all->looked_at, NULL, __ATOMIC_ACQ_REL);
     for (int i = 0; i < FORGET_STEPS; i++) {
@@ -99,7 +99,7 @@ static void forget_some(struct allowances *all, uint64_t now)
         shared_value_unref(at);
         at = next;
         if (at) {
-            (void)shared_map_update(all->shared, at->key, NULL, forget_idle, &now);
+            (void)shared_map_update(all->shared, at->key, NULL, allowance_forget_idle, &now);
         }
     }
     shared_value_unref(__atomic_exchange_n(&all->looked_at, at, __ATOMIC_ACQ_REL));
@@ -111,11 +111,11 @@ struct placing {
     struct allowance *found; /* a reference: somebody else was faster */
 };
 
-static int place(void *user, const struct shared_value *old)
+static int allowance_place(void *user, const struct shared_value *old)
 {
     struct placing *p = user;
     if (old) {
-        p->found = of_value(old);
+        p->found = allowance_of_value(old);
         shared_value_ref(&p->found->value);
         return SHARED_MAP_KEEP;
     }
@@ -131,11 +131,11 @@ struct allowance *allowances_find(struct allowances *all, struct tidings_str cli
 {
     struct shared_value *value = shared_map_find(all->shared, client);
     if (value) {
-        return of_value(value);
+        return allowance_of_value(value);
     }
-    forget_some(all, now);
-    struct placing p = {.all = all, .fresh = create(client)};
-    int rc = p.fresh ? shared_map_update(all->shared, client, &p.fresh->value, place, &p)
+    allowance_forget_some(all, now);
+    struct placing p = {.all = all, .fresh = allowance_create(client)};
+    int rc = p.fresh ? shared_map_update(all->shared, client, &p.fresh->value, allowance_place, &p)
                      : TIDINGS_E_NOMEM;
     if (rc == SHARED_MAP_REPLACE) {
         return p.fresh;

@@ -7,7 +7,6 @@
 #include <stdio.h>
 
 #include "base/str.h"
-#include "protocol/session.h"
 #include "uri/uri.h"
 #include "wire/http.h"
 
@@ -26,7 +25,7 @@ static const struct {
 #define LIMIT_VALUE(symbol, name, value, text) value_of_##symbol = (value),
 enum { LIMIT_MAP(LIMIT_VALUE) };
 #undef LIMIT_VALUE
-_Static_assert(value_of_SESSION_STREAMS == SESSION_MAX_STREAMS, "streams of a session");
+_Static_assert(value_of_SESSION_STREAMS == LIMIT_MAX_STREAMS, "streams of a session");
 _Static_assert(value_of_URI == URI_MAX, "bytes of a URI");
 _Static_assert(value_of_HEAD == HTTP_MAX_HEAD, "bytes of a head");
 _Static_assert(value_of_TARGET == HTTP_MAX_TARGET, "bytes of a target");

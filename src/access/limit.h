@@ -13,6 +13,8 @@
 #include <tidings/types.h>
 
 /* name of the enum, name, value where there is no option for it, what it counts */
+#define LIMIT_MAX_STREAMS 4u /* open at a time in a session */
+
 #define LIMIT_MAP(X)                                                                               \
     X(CONNECTIONS, "max-connections", 0, "connections at a time")                                  \
     X(CLIENT_CONNECTIONS, "max-client-connections", 0, "connections of one client")                \

@@ -99,6 +99,7 @@ void principal_write(struct jw *w, const struct principal *p);
 /* What a client calls itself as the origin of a change, bound to who it is: nobody else can claim
  * the same. Of NULL, and of programs that announce changes, it stays what it is, and is believed.
  * Nothing is put for an empty one. */
+#define ORIGIN_MAX 256u                           /* bytes of what it calls itself */
 #define PRINCIPAL_ORIGIN_MAX (PRINCIPAL_MAX + 2u) /* bytes that this adds */
 void principal_put_origin(const struct principal *p, struct tidings_str origin, struct buf *out);
 bool principal_has_scope(const struct principal *p, struct tidings_str scope);

@@ -35,14 +35,14 @@ struct quotas {
                                       or somebody is looking */
 };
 
-static struct quota *of_value(const struct shared_value *value)
+static struct quota *quota_of_value(const struct shared_value *value)
 {
     return (struct quota *)((uintptr_t)value - offsetof(struct quota, value));
 }
 
-static void destroy(struct shared_value *value)
+static void quota_destroy(struct shared_value *value)
 {
-    struct quota *q = of_value(value);
+    struct quota *q = quota_of_value(value);
     if (q->is_counted) {
         limit_leave(q->book, LIMIT_CLIENTS);
     }
@@ -87,10 +87,10 @@ void quotas_set(struct quotas *quotas, const struct quotas_options *options)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static int forget_idle(void *user, const struct shared_value *value)
+static int quota_forget_idle(void *user, const struct shared_value *value)
 {
     uint64_t now = *(const uint64_t *)user;
-    const struct quota *q = value ? of_value(value) : NULL;
+    const struct quota *q = value ? quota_of_value(value) : NULL;
     bool is_idle = q && __atomic_load_n(&value->refs, __ATOMIC_ACQUIRE) <= 2 && /* we have one */
                    __atomic_load_n(&q->blocked_until_ms, __ATOMIC_RELAXED) <= now &&
                    bucket_is_full(&q->connects, &q->rules->connections, now) &&
@@ -101,7 +101,7 @@ static int forget_idle(void *user, const struct shared_value *value)
 }
 
 /* Some of them, in turn. */
-static void forget_some(struct quotas *quotas, uint64_t now)
+static void quota_forget_some(struct quotas *quotas, uint64_t now)
 {
     struct shared_value *at = __atomic_exchange_n(&quotas->looked_at, NULL, __ATOMIC_ACQ_REL);
     for (int i = 0; i < FORGET_STEPS; i++) {
@@ -109,13 +109,13 @@ static void forget_some(struct quotas *quotas, uint64_t now)
         shared_value_unref(at);
         at = next;
         if (at) {
-            (void)shared_map_update(quotas->shared, at->key, NULL, forget_idle, &now);
+            (void)shared_map_update(quotas->shared, at->key, NULL, quota_forget_idle, &now);
         }
     }
     shared_value_unref(__atomic_exchange_n(&quotas->looked_at, at, __ATOMIC_ACQ_REL));
 }
 
-static struct quota *create(struct quotas *quotas, struct tidings_str name, bool is_near)
+static struct quota *quota_create(struct quotas *quotas, struct tidings_str name, bool is_near)
 {
     struct quota *q = mem_zalloc(sizeof(*q) + name.len);
     if (q) {
@@ -123,7 +123,7 @@ static struct quota *create(struct quotas *quotas, struct tidings_str name, bool
         q->book = quotas->book;
         q->rules = is_near ? &quotas->options.near : &quotas->options.far;
         q->value.key = tidings_strn(q->name, name.len);
-        q->value.destroy = destroy;
+        q->value.destroy = quota_destroy;
         q->value.refs = 1;
     }
     return q;
@@ -143,11 +143,11 @@ struct placing {
     struct quota *found; /* a reference: somebody else was faster */
 };
 
-static int place(void *user, const struct shared_value *old)
+static int quota_place(void *user, const struct shared_value *old)
 {
     struct placing *p = user;
     if (old) {
-        p->found = quota_ref(of_value(old));
+        p->found = quota_ref(quota_of_value(old));
         return SHARED_MAP_KEEP;
     }
     if (!limit_enter(p->quotas->book, LIMIT_CLIENTS, p->quotas->options.max_clients)) {
@@ -158,8 +158,8 @@ static int place(void *user, const struct shared_value *old)
 }
 
 /* Held once more; NULL: nothing limits that client, or there is no room or no memory for it. */
-static struct quota *find(struct quotas *quotas, struct tidings_str name, bool is_near,
-                          uint64_t now, int *ret_code)
+static struct quota *quota_find(struct quotas *quotas, struct tidings_str name, bool is_near,
+                                uint64_t now, int *ret_code)
 {
     *ret_code = 0;
     if (!(is_near ? quotas->limits_near : quotas->limits_far)) {
@@ -167,11 +167,11 @@ static struct quota *find(struct quotas *quotas, struct tidings_str name, bool i
     }
     struct shared_value *value = shared_map_find(quotas->shared, name);
     if (value) {
-        return of_value(value);
+        return quota_of_value(value);
     }
-    forget_some(quotas, now);
-    struct placing p = {.quotas = quotas, .fresh = create(quotas, name, is_near)};
-    int rc = p.fresh ? shared_map_update(quotas->shared, name, &p.fresh->value, place, &p)
+    quota_forget_some(quotas, now);
+    struct placing p = {.quotas = quotas, .fresh = quota_create(quotas, name, is_near)};
+    int rc = p.fresh ? shared_map_update(quotas->shared, name, &p.fresh->value, quota_place, &p)
                      : TIDINGS_E_NOMEM;
     if (rc == SHARED_MAP_REPLACE) {
         return p.fresh;
@@ -184,7 +184,7 @@ static struct quota *find(struct quotas *quotas, struct tidings_str name, bool i
 struct quota *quotas_find(struct quotas *quotas, struct tidings_str name, uint64_t now)
 {
     int code = 0;
-    return find(quotas, name, false, now, &code);
+    return quota_find(quotas, name, false, now, &code);
 }
 
 void quota_release(struct quota *q)
@@ -218,8 +218,8 @@ static bool is_blocked(struct quota *q, uint64_t now, struct refusal *why)
     return true;
 }
 
-static bool take(struct quota *q, struct bucket *bucket, const struct bucket_rule *rule,
-                 uint64_t now, enum limit limit, struct refusal *why)
+static bool quota_take(struct quota *q, struct bucket *bucket, const struct bucket_rule *rule,
+                       uint64_t now, enum limit limit, struct refusal *why)
 {
     if (is_blocked(q, now, why)) {
         return false;
@@ -235,12 +235,13 @@ static bool take(struct quota *q, struct bucket *bucket, const struct bucket_rul
 
 bool quota_take_request(struct quota *q, uint64_t now, struct refusal *why)
 {
-    return !q || take(q, &q->requests, &q->rules->requests, now, LIMIT_REQUEST_RATE, why);
+    return !q || quota_take(q, &q->requests, &q->rules->requests, now, LIMIT_REQUEST_RATE, why);
 }
 
 bool quota_take_subscribe(struct quota *q, uint64_t now, struct refusal *why)
 {
-    return !q || take(q, &q->subscribes, &q->rules->subscribes, now, LIMIT_SUBSCRIBE_RATE, why);
+    return !q ||
+           quota_take(q, &q->subscribes, &q->rules->subscribes, now, LIMIT_SUBSCRIBE_RATE, why);
 }
 
 /* One more of what it may have `most` of; 0: any number. */
@@ -258,7 +259,7 @@ int quotas_enter(struct quotas *quotas, struct tidings_str name, bool is_near, u
                  struct quota **ret, struct refusal *why)
 {
     int code = 0;
-    struct quota *q = find(quotas, name, is_near, now, &code);
+    struct quota *q = quota_find(quotas, name, is_near, now, &code);
     *ret = NULL;
     if (code == TIDINGS_E_LIMIT) { /* counted when it was tried */
         *why = limit_refusal(LIMIT_CLIENTS, quotas->options.max_clients, false);
@@ -266,7 +267,7 @@ int quotas_enter(struct quotas *quotas, struct tidings_str name, bool is_near, u
     if (!q) {
         return code;
     }
-    if (!take(q, &q->connects, &q->rules->connections, now, LIMIT_CONNECTION_RATE, why)) {
+    if (!quota_take(q, &q->connects, &q->rules->connections, now, LIMIT_CONNECTION_RATE, why)) {
         quota_release(q);
         return TIDINGS_E_LIMIT;
     }

@@ -16,44 +16,6 @@
 
 struct worker;
 
-struct catalog_entry *catalog_entry_create(const struct tidings_resource *about, bool is_template,
-                                           tidings_read_fn read, void *user,
-                                           struct tidings_error *err)
-{
-    if (resource_check(about, err) < 0) {
-        return NULL;
-    }
-    struct catalog_entry *e = mem_zalloc(sizeof(*e));
-    if (!e) {
-        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-        return NULL;
-    }
-    e->refs = 1;
-    e->read = read;
-    e->user = user;
-    e->about = resource_dup(about);
-    if (!e->about) {
-        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-        goto fail;
-    }
-    if (is_template && template_create(about->uri, &e->uri_template, err) < 0) {
-        goto fail;
-    }
-    return e;
-fail:
-    catalog_entry_unref(e);
-    return NULL;
-}
-
-void catalog_entry_unref(struct catalog_entry *e)
-{
-    if (e && __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL) == 0) {
-        template_destroy(e->uri_template);
-        mem_free(e->about);
-        mem_free(e);
-    }
-}
-
 static int by_mount_prefix(const void *a, const void *b)
 {
     const struct tidings_provider *const *x = a;

@@ -19,21 +19,6 @@
 
 struct worker;
 
-/* A registered resource or template. */
-struct catalog_entry {
-    struct tidings_resource *about;
-    struct uri_template *uri_template; /* NULL: a fixed URI */
-    tidings_read_fn read;
-    void *user;
-    unsigned refs;
-};
-
-/* `about->uri` must be canonical (or a template). NULL with err on failure. */
-struct catalog_entry *catalog_entry_create(const struct tidings_resource *about, bool is_template,
-                                           tidings_read_fn read, void *user,
-                                           struct tidings_error *err);
-void catalog_entry_unref(struct catalog_entry *e);
-
 struct catalog {
     struct entries resources;
     struct entries templates;         /* by text */

@@ -8,9 +8,47 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "catalog/catalog.h"
+#include "catalog/resource.h"
 
-static struct tidings_str uri_of(const struct catalog_entry *e)
+struct catalog_entry *catalog_entry_create(const struct tidings_resource *about, bool is_template,
+                                           tidings_read_fn read, void *user,
+                                           struct tidings_error *err)
+{
+    if (resource_check(about, err) < 0) {
+        return NULL;
+    }
+    struct catalog_entry *e = mem_zalloc(sizeof(*e));
+    if (!e) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    e->refs = 1;
+    e->read = read;
+    e->user = user;
+    e->about = resource_dup(about);
+    if (!e->about) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        goto fail;
+    }
+    if (is_template && template_create(about->uri, &e->uri_template, err) < 0) {
+        goto fail;
+    }
+    return e;
+fail:
+    catalog_entry_unref(e);
+    return NULL;
+}
+
+void catalog_entry_unref(struct catalog_entry *e)
+{
+    if (e && __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        template_destroy(e->uri_template);
+        mem_free(e->about);
+        mem_free(e);
+    }
+}
+
+static struct tidings_str entries_uri_of(const struct catalog_entry *e)
 {
     return e->about->uri;
 }
@@ -53,7 +91,7 @@ static size_t upper_bound(const struct entries_leaf *l, struct tidings_str uri)
     size_t low = 0, high = l->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (str_cmp(uri_of(l->at[middle]), uri) <= 0) {
+        if (str_cmp(entries_uri_of(l->at[middle]), uri) <= 0) {
             low = middle + 1;
         } else {
             high = middle;
@@ -68,7 +106,7 @@ static size_t leaf_of(const struct entries *e, struct tidings_str uri)
     size_t low = 0, high = e->leaf_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (str_cmp(uri_of(e->leaves[middle]->at[0]), uri) <= 0) {
+        if (str_cmp(entries_uri_of(e->leaves[middle]->at[0]), uri) <= 0) {
             low = middle + 1;
         } else {
             high = middle;
@@ -101,7 +139,7 @@ struct catalog_entry *entries_find(const struct entries *e, struct tidings_str u
     }
     const struct entries_leaf *l = e->leaves[leaf_of(e, uri)];
     size_t i = upper_bound(l, uri);
-    return i > 0 && str_eq(uri_of(l->at[i - 1]), uri) ? l->at[i - 1] : NULL;
+    return i > 0 && str_eq(entries_uri_of(l->at[i - 1]), uri) ? l->at[i - 1] : NULL;
 }
 
 /* ---- deriving -------------------------------------------------------------------------------- */
@@ -111,12 +149,13 @@ static int put_changed(struct entries *to, const struct entries_leaf *from,
                        struct catalog_entry *add, struct tidings_str remove)
 {
     struct catalog_entry *rows[ENTRIES_LEAF + 1];
-    size_t n = 0, place = add && from ? upper_bound(from, uri_of(add)) : 0;
+    size_t n = 0, place = add && from ? upper_bound(from, entries_uri_of(add)) : 0;
     for (size_t i = 0; i <= (from ? from->count : 0); i++) {
         if (add && i == place) {
             rows[n++] = add;
         }
-        if (from && i < from->count && (remove.len == 0 || !str_eq(uri_of(from->at[i]), remove))) {
+        if (from && i < from->count &&
+            (remove.len == 0 || !str_eq(entries_uri_of(from->at[i]), remove))) {
             rows[n++] = from->at[i];
         }
     }
@@ -145,7 +184,7 @@ int entries_derive(struct entries *to, const struct entries *from, struct catalo
     if (!to->leaves) {
         return TIDINGS_E_NOMEM;
     }
-    size_t add_to = add ? leaf_of(from, uri_of(add)) : SIZE_MAX;
+    size_t add_to = add ? leaf_of(from, entries_uri_of(add)) : SIZE_MAX;
     size_t remove_from = remove.len > 0 ? leaf_of(from, remove) : SIZE_MAX;
     int rc = from->leaf_count == 0 ? put_changed(to, NULL, add, STR_EMPTY) : 0;
     for (size_t i = 0; rc == 0 && i < from->leaf_count; i++) {

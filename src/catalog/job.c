@@ -10,7 +10,7 @@
 #include "base/pool.h"
 #include "base/str.h"
 #include "catalog/resource.h"
-#include "delivery/delivery.h"
+#include "worker/worker.h"
 
 #define DETAILS_MAX (4u << 20)
 
@@ -55,7 +55,7 @@ void job_explain(struct job *r, struct tidings_str object)
 }
 
 /* Home again. What the provider said goes with it, unless somebody keeps it. */
-static void end(struct job *r)
+static void job_end(struct job *r)
 {
     char *details = r->keeps_details ? NULL : r->details;
     r->worker->jobs--;
@@ -66,7 +66,7 @@ static void end(struct job *r)
 static void come_home(struct letter *letter, void *owner)
 {
     (void)owner;
-    end(list_entry(letter, struct job, letter));
+    job_end(list_entry(letter, struct job, letter));
 }
 
 /* Not while the worker lives: it waits for what is outstanding before it goes. */
@@ -102,10 +102,10 @@ void job_finish(struct job *r, int code, const struct tidings_error *err)
         return;
     }
     set_outcome(r, code, err);
-    end(r);
+    job_end(r);
 }
 
-static void run_job(void *job)
+static void job_run_job(void *job)
 {
     struct job *r = job;
     r->run(r);
@@ -117,7 +117,7 @@ void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job
     r->run = run;
     r->worker->jobs++;
     if (p && (p->ops->flags & TIDINGS_PROVIDER_BLOCKING)) {
-        int rc = pool_submit(p->host->pool, run_job, r);
+        int rc = pool_submit(p->host->pool, job_run_job, r);
         if (rc < 0) {
             struct tidings_error err;
             tidings_fail(&err, rc, "too many requests are waiting; try again later");
@@ -131,7 +131,7 @@ void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job
 /* ---- list and children -------------------------------------------------------------------------
  */
 
-static void run_list(struct job *r)
+static void job_run_list(struct job *r)
 {
     struct tidings_list *list = list_entry(r, struct tidings_list, base);
     assert(r->provider); /* only reads may do without */
@@ -150,13 +150,13 @@ static void run_list(struct job *r)
 
 void job_list(struct tidings_list *list, struct tidings_provider *p)
 {
-    job_start(&list->base, p, run_list);
+    job_start(&list->base, p, job_run_list);
 }
 
 void job_children(struct tidings_list *list, struct tidings_provider *p)
 {
     list->children = true;
-    job_start(&list->base, p, run_list);
+    job_start(&list->base, p, job_run_list);
 }
 
 int tidings_list_add(struct tidings_list *list, const struct tidings_resource *row,

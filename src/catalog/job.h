@@ -102,9 +102,6 @@ void job_write(struct tidings_write *w, struct tidings_provider *p);
 /* Finish: the client has reached that limit, which was counted. */
 void request_write_limit(struct tidings_write *w, const struct refusal *why);
 
-/* suggest.c: may it be suggested to whoever asks, as a value of the variable of the template? */
-bool suggest_may(const struct tidings_complete *c, struct tidings_str value);
-
 /* For request kinds in files of their own: run now or on the pool; finish on whichever thread. */
 void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job *));
 void job_finish(struct job *r, int code, const struct tidings_error *err);

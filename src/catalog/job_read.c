@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/resource.h"
-#include "delivery/delivery.h"
+#include "worker/worker.h"
 
 #define ETAG_SIZE 33u
 
@@ -150,8 +150,8 @@ bool tidings_read_may(const struct tidings_read *read, struct tidings_str uri)
 }
 
 /* What the caller says, completed from the registration, which also bounds its capabilities. */
-static void complete(const struct tidings_read *read, const struct tidings_resource *about,
-                     bool own, struct tidings_resource *row)
+static void job_read_complete(const struct tidings_read *read, const struct tidings_resource *about,
+                              bool own, struct tidings_resource *row)
 {
     const struct tidings_resource *known = read->entry ? read->entry->about : NULL;
     tidings_resource_init(row);
@@ -196,8 +196,8 @@ static struct tidings_str content_etag(struct tidings_str bytes, char etag[ETAG_
 
 /* Cut what was asked for out of `bytes`, which begin at `offset` of the whole (-1: are the whole).
  * Fills all of `e` but `about`. */
-static int cut(const struct tidings_read *read, struct tidings_str bytes, bool may_be_text,
-               int64_t offset, struct read_element *e, struct tidings_error *err)
+static int job_read_cut(const struct tidings_read *read, struct tidings_str bytes, bool may_be_text,
+                        int64_t offset, struct read_element *e, struct tidings_error *err)
 {
     const struct tidings_range *range = &read->options->range;
     size_t from = 0, to = bytes.len;
@@ -254,7 +254,8 @@ static void refuse_format(struct tidings_read *read, struct tidings_str mime_typ
 }
 
 /* Pass it on. A better format than the one given takes its place. */
-static int give(struct tidings_read *read, const struct read_element *e, struct tidings_error *err)
+static int job_read_give(struct tidings_read *read, const struct read_element *e,
+                         struct tidings_error *err)
 {
     size_t rank = read_options_rank(read->options, e->about->mime_type);
     if (read->options->format_count > 0 && !read->rules.listable && read->count > 0) {
@@ -281,7 +282,7 @@ static int pass(struct tidings_read *read, const struct tidings_resource *about,
 {
     bool own = !about || is_own(read, about->uri);
     struct tidings_resource row;
-    complete(read, about, own, &row);
+    job_read_complete(read, about, own, &row);
     int rc = read_rules_add(&read->rules, own, &row, err);
     if (rc < 0) {
         return rc;
@@ -299,18 +300,18 @@ static int pass(struct tidings_read *read, const struct tidings_resource *about,
     }
     struct read_element e = {.about = &row};
     struct tidings_error why;
-    if (cut(read, bytes, may_be_text, offset, &e, &why) < 0) {
+    if (job_read_cut(read, bytes, may_be_text, offset, &e, &why) < 0) {
         leave_out(read, READ_OUT_OF_RANGE, &why);
         read->whole = read->whole == 0 && row.size > 0 ? row.size : read->whole;
         return 0;
     }
-    return give(read, &e, err);
+    return job_read_give(read, &e, err);
 }
 
 /* The first failure sticks, whatever the caller makes of it: half an answer is none. */
-static int add(struct tidings_read *read, const struct tidings_resource *about,
-               struct tidings_str bytes, bool may_be_text, int64_t offset,
-               struct tidings_error *err)
+static int job_read_add(struct tidings_read *read, const struct tidings_resource *about,
+                        struct tidings_str bytes, bool may_be_text, int64_t offset,
+                        struct tidings_error *err)
 {
     int rc = read->failed.code;
     if (rc == 0) {
@@ -325,21 +326,22 @@ static int add(struct tidings_read *read, const struct tidings_resource *about,
 int tidings_read_text(struct tidings_read *read, const struct tidings_resource *about,
                       struct tidings_str text, struct tidings_error *err)
 {
-    return add(read, about, text, true, -1, err);
+    return job_read_add(read, about, text, true, -1, err);
 }
 
 int tidings_read_blob(struct tidings_read *read, const struct tidings_resource *about,
                       struct tidings_str bytes, struct tidings_error *err)
 {
-    return add(read, about, bytes, false, -1, err);
+    return job_read_add(read, about, bytes, false, -1, err);
 }
 
 /* Content that is ours from now on: the taker may keep it. */
-static int take(struct tidings_read *read, const struct tidings_resource *about,
-                struct tidings_str bytes, char *memory, int64_t offset, struct tidings_error *err)
+static int job_read_take(struct tidings_read *read, const struct tidings_resource *about,
+                         struct tidings_str bytes, char *memory, int64_t offset,
+                         struct tidings_error *err)
 {
     read->loaded = memory;
-    int rc = add(read, about, bytes, true, offset, err);
+    int rc = job_read_add(read, about, bytes, true, offset, err);
     tidings_free(read->loaded);
     read->loaded = NULL;
     return rc;
@@ -348,7 +350,7 @@ static int take(struct tidings_read *read, const struct tidings_resource *about,
 int tidings_read_take(struct tidings_read *read, const struct tidings_resource *about, char *bytes,
                       size_t len, struct tidings_error *err)
 {
-    return take(read, about, tidings_strn(bytes, len), bytes, -1, err);
+    return job_read_take(read, about, tidings_strn(bytes, len), bytes, -1, err);
 }
 
 int tidings_read_part(struct tidings_read *read, const struct tidings_resource *about,
@@ -360,13 +362,13 @@ int tidings_read_part(struct tidings_read *read, const struct tidings_resource *
                      "a part is given when one was asked for, with its offset and the size of the "
                      "whole");
     }
-    return take(read, about, tidings_strn(bytes, len), bytes, offset, err);
+    return job_read_take(read, about, tidings_strn(bytes, len), bytes, offset, err);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /* Everything was given: is it what a client may see? */
-static int conclude(struct tidings_read *read, struct tidings_error *err)
+static int job_read_conclude(struct tidings_read *read, struct tidings_error *err)
 {
     if (read->failed.code < 0) {
         *err = read->failed;
@@ -403,7 +405,7 @@ void tidings_read_done(struct tidings_read *read, int code, const struct tidings
 {
     struct tidings_error own = {0};
     if (code >= 0) {
-        code = conclude(read, &own);
+        code = job_read_conclude(read, &own);
         err = &own;
     } else if (code == TIDINGS_E_INVALID && read->options->has_range) {
         read->reason = READ_OUT_OF_RANGE; /* nothing else in a read can be invalid there */

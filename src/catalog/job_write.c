@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "catalog/job.h"
+#include "catalog/suggest.h"
 
 #define WRITE_ANSWER_MAX (64u << 20)
 
@@ -75,7 +76,7 @@ void tidings_complete_done(struct tidings_complete *c, int code, const struct ti
     job_finish(&c->base, code, err);
 }
 
-static void run_write(struct job *r)
+static void job_write_run_write(struct job *r)
 {
     struct tidings_write *w = list_entry(r, struct tidings_write, base);
     const struct tidings_provider_ops *ops = r->provider->ops;
@@ -92,7 +93,7 @@ static void run_write(struct job *r)
 void job_write(struct tidings_write *w, struct tidings_provider *p)
 {
     buf_init(&w->answer, WRITE_ANSWER_MAX);
-    job_start(&w->base, p, run_write);
+    job_start(&w->base, p, job_write_run_write);
 }
 
 bool tidings_write_is_removal(const struct tidings_write *w)

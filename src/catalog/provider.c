@@ -52,7 +52,7 @@ const struct tidings_provider_ops *provider_table(const struct tidings_provider_
     return room;
 }
 
-static void on_timer(struct loop_timer *timer, void *user)
+static void provider_on_timer(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct tidings_provider *p = user;
@@ -69,7 +69,7 @@ int tidings_provider_every(struct tidings_provider *p, uint64_t ms,
         return 0;
     }
     if (!p->timer) {
-        p->timer = loop_timer_open(p->host->loop, on_timer, p);
+        p->timer = loop_timer_open(p->host->loop, provider_on_timer, p);
     }
     if (!p->timer) {
         return TIDINGS_E_NOMEM;

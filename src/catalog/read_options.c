@@ -13,8 +13,8 @@
 #define ACCEPT "dev.tidings/accept"
 #define TEXT_MAX 256u /* of an etag or a format */
 
-static int read_count(const struct json *v, const char *name, int64_t min, int64_t *ret,
-                      struct tidings_error *err)
+static int read_options_read_count(const struct json *v, const char *name, int64_t min,
+                                   int64_t *ret, struct tidings_error *err)
 {
     if (!jv_is(v, JV_INT) || jv_int(v) < min) {
         return tidings_fail(err, TIDINGS_E_INVALID,
@@ -36,7 +36,8 @@ static int read_unit(const struct json *v, enum tidings_unit *ret, struct tiding
     return 0;
 }
 
-static int read_range(struct read_options *o, struct json *v, struct tidings_error *err)
+static int read_options_read_range(struct read_options *o, struct json *v,
+                                   struct tidings_error *err)
 {
     if (!jv_is(v, JV_OBJECT)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
@@ -52,11 +53,11 @@ static int read_range(struct read_options *o, struct json *v, struct tidings_err
         if (str_eq(key, STR("unit"))) {
             rc = read_unit(member, &range.unit, err);
         } else if (str_eq(key, STR("from"))) {
-            rc = read_count(member, "from", 0, &range.from, err);
+            rc = read_options_read_count(member, "from", 0, &range.from, err);
         } else if (str_eq(key, STR("to"))) {
-            rc = read_count(member, "to", 0, &range.to, err);
+            rc = read_options_read_count(member, "to", 0, &range.to, err);
         } else if (str_eq(key, STR("last"))) {
-            rc = read_count(member, "last", 1, &range.last, err);
+            rc = read_options_read_count(member, "last", 1, &range.last, err);
         } else {
             rc =
                 tidings_fail(err, TIDINGS_E_INVALID,
@@ -103,7 +104,7 @@ int read_options_parse(struct read_options *o, const struct json *meta, struct t
     struct json *range = jv_get(meta, RANGE);
     struct json *held = jv_get(meta, IF_NONE_MATCH);
     struct json *accept = jv_get(meta, ACCEPT);
-    int rc = range ? read_range(o, range, err) : 0;
+    int rc = range ? read_options_read_range(o, range, err) : 0;
     if (rc == 0 && held) {
         rc = read_texts(held, IF_NONE_MATCH, READ_ETAGS_MAX, o->etags, &o->etag_count, err);
     }

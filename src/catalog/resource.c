@@ -25,7 +25,7 @@ static const struct tidings_str capabilities[2][2] = {
     {{"{\"list\":true,\"subscribe\":false}", 31}, {"{\"list\":true,\"subscribe\":true}", 30}},
 };
 
-static void put_text(struct jw *w, struct tidings_str key, struct tidings_str value)
+static void resource_put_text(struct jw *w, struct tidings_str key, struct tidings_str value)
 {
     if (value.len > 0) {
         jw_put_string(w, key, value);
@@ -78,8 +78,8 @@ static void write_range(struct jw *w, const struct tidings_resource *r,
     jw_end_object(w);
 }
 
-static void write_meta(struct jw *w, const struct tidings_resource *r,
-                       const struct resource_meta *meta)
+static void resource_write_meta(struct jw *w, const struct tidings_resource *r,
+                                const struct resource_meta *meta)
 {
     bool has_formats = meta->has_formats && (r->formats.len > 0 || r->mime_type.len > 0);
     if (r->etag.len == 0 && !meta->is_part && !has_formats) {
@@ -104,9 +104,9 @@ void resource_write_with(struct jw *w, struct tidings_str uri_key, const struct 
 {
     jw_put_string(w, uri_key, r->uri);
     jw_put_string(w, STR("name"), r->name.len > 0 ? r->name : r->uri);
-    put_text(w, STR("title"), r->title);
-    put_text(w, STR("description"), r->description);
-    put_text(w, STR("mimeType"), r->mime_type);
+    resource_put_text(w, STR("title"), r->title);
+    resource_put_text(w, STR("description"), r->description);
+    resource_put_text(w, STR("mimeType"), r->mime_type);
     if (r->size >= 0) {
         jw_put_integer(w, STR("size"), r->size);
     }
@@ -115,7 +115,7 @@ void resource_write_with(struct jw *w, struct tidings_str uri_key, const struct 
     }
     write_annotations(w, r);
     jw_put_raw(w, STR("capabilities"), capabilities[r->listable][r->subscribable]);
-    write_meta(w, r, meta);
+    resource_write_meta(w, r, meta);
 }
 
 void resource_write_members(struct jw *w, struct tidings_str uri_key,

@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/resource.h"
-#include "delivery/delivery.h"
 #include "uri/uri.h"
+#include "worker/worker.h"
 
 #define ARENA_MAX (1u << 16)
 #define SCOPES_MAX 4096u
@@ -41,21 +41,21 @@ void resource_io_cancel(struct resource_io *p)
     }
 }
 
-static void finish(struct resource_io *p)
+static void resource_io_finish(struct resource_io *p)
 {
     p->job = NULL;
     p->done(p);
 }
 
-static void fail(struct resource_io *p, int code, const char *text)
+static void resource_io_fail(struct resource_io *p, int code, const char *text)
 {
     p->code = tidings_fail(&p->err, code, "%s", text);
-    finish(p);
+    resource_io_finish(p);
 }
 
 /* ---- read ------------------------------------------------------------------------------------ */
 
-static void forget(struct tidings_read *read)
+static void resource_io_forget(struct tidings_read *read)
 {
     struct resource_io *p = read->base.user;
     mem_free(p->about);
@@ -94,7 +94,7 @@ static int keep(struct tidings_read *read, const struct read_element *e, struct 
     return 0;
 }
 
-static const struct read_taker taker = {keep, forget};
+static const struct read_taker taker = {keep, resource_io_forget};
 
 static void list_done(struct job *job)
 {
@@ -125,7 +125,7 @@ static void list_done(struct job *job)
     }
     buf_deinit(&p->page);
     buf_deinit(&p->list.last);
-    finish(p);
+    resource_io_finish(p);
 }
 
 static void start_list(struct resource_io *p, struct tidings_str uri)
@@ -147,7 +147,7 @@ static void start_list(struct resource_io *p, struct tidings_str uri)
     job_children(list, p->hit.provider);
 }
 
-static void read_done(struct job *job)
+static void resource_io_read_done(struct job *job)
 {
     struct resource_io *p = job->user;
     const struct tidings_provider *provider = p->hit.provider;
@@ -164,13 +164,13 @@ static void read_done(struct job *job)
         if (access_allows(p->who, ACCESS_LIST, job->uri)) {
             start_list(p, job->uri);
         } else {
-            fail(p, TIDINGS_E_NOTFOUND, "resource not found");
+            resource_io_fail(p, TIDINGS_E_NOTFOUND, "resource not found");
         }
         return;
     } else if (p->code >= 0 && !p->about) {
         p->code = tidings_fail(&p->err, TIDINGS_E_INTERNAL, "the resource gave no content");
     }
-    finish(p);
+    resource_io_finish(p);
 }
 
 static void start_read(struct resource_io *p, struct tidings_str uri)
@@ -180,7 +180,7 @@ static void start_read(struct resource_io *p, struct tidings_str uri)
         p->options.formats[p->options.format_count++] = STR("*/*");
     }
     memset(read, 0, sizeof(*read));
-    job_init(&read->base, p->worker, read_done, p, uri);
+    job_init(&read->base, p->worker, resource_io_read_done, p, uri);
     read->taker = &taker;
     read->options = &p->options;
     read->who = p->who;
@@ -207,7 +207,7 @@ static void write_done(struct job *job)
     }
     buf_deinit(&p->write.etag);
     buf_deinit(&p->write.answer);
-    finish(p);
+    resource_io_finish(p);
 }
 
 static void start_write(struct resource_io *p, struct tidings_str uri, enum resource_io_op op)
@@ -230,7 +230,7 @@ static void start_write(struct resource_io *p, struct tidings_str uri, enum reso
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-static bool may(struct resource_io *p, enum resource_io_op op, struct tidings_str uri)
+static bool resource_io_may(struct resource_io *p, enum resource_io_op op, struct tidings_str uri)
 {
     bool reads = op == RESOURCE_IO_READ;
     if (reads ? access_allows(p->who, ACCESS_READ, uri) : access_writes(p->who, uri)) {
@@ -256,15 +256,17 @@ void resource_io_start(struct resource_io *p, enum resource_io_op op)
     struct tidings_str uri = p->code < 0 ? STR_EMPTY : arena_dup(&p->arena, buf_str(&canonical));
     buf_deinit(&canonical);
     if (p->code < 0) {
-        finish(p);
+        resource_io_finish(p);
     } else if (!uri.ptr) {
-        fail(p, TIDINGS_E_NOMEM, "out of memory");
-    } else if (!may(p, op, uri) || !catalog_find(p->worker->catalog, uri, &p->arena, &p->hit)) {
-        fail(p, TIDINGS_E_NOTFOUND, "resource not found");
+        resource_io_fail(p, TIDINGS_E_NOMEM, "out of memory");
+    } else if (!resource_io_may(p, op, uri) ||
+               !catalog_find(p->worker->catalog, uri, &p->arena, &p->hit)) {
+        resource_io_fail(p, TIDINGS_E_NOTFOUND, "resource not found");
     } else if (op == RESOURCE_IO_READ) {
         start_read(p, uri);
     } else if (!p->hit.provider) {
-        fail(p, TIDINGS_E_UNSUPPORTED, "this resource is the program's own: it is read-only here");
+        resource_io_fail(p, TIDINGS_E_UNSUPPORTED,
+                         "this resource is the program's own: it is read-only here");
     } else {
         start_write(p, uri, op);
     }

@@ -35,7 +35,7 @@ static const struct {
 };
 
 /* Empty for a template whose scheme is a variable. */
-static struct tidings_str scheme_of(struct tidings_str uri)
+static struct tidings_str semantics_scheme_of(struct tidings_str uri)
 {
     struct tidings_str scheme = str_cut(uri, ':', &uri, NULL);
     return str_find(scheme, '{') >= 0 ? STR_EMPTY : scheme;
@@ -43,7 +43,7 @@ static struct tidings_str scheme_of(struct tidings_str uri)
 
 static void consider(struct tidings_str uri, struct tidings_str after, struct tidings_str *least)
 {
-    struct tidings_str scheme = scheme_of(uri);
+    struct tidings_str scheme = semantics_scheme_of(uri);
     if (str_cmp(scheme, after) > 0 && (least->len == 0 || str_cmp(scheme, *least) < 0)) {
         *least = scheme;
     }
@@ -100,8 +100,8 @@ static void write_general(struct jw *w, enum tidings_form form, struct tidings_s
 }
 
 /* The rows of one provider for one form: how many. */
-static size_t write_rows(struct jw *w, const struct tidings_provider_ops *ops,
-                         enum tidings_form form)
+static size_t semantics_write_rows(struct jw *w, const struct tidings_provider_ops *ops,
+                                   enum tidings_form form)
 {
     size_t n = 0;
     for (const struct tidings_semantics *row = ops->semantics; row && row->uri; row++) {
@@ -118,7 +118,7 @@ static bool is_first(const struct catalog *c, size_t index, struct tidings_str s
 {
     for (size_t i = 0; i < index; i++) {
         if (c->mounts[i]->ops == c->mounts[index]->ops &&
-            str_eq(scheme_of(c->mounts[i]->prefix), scheme)) {
+            str_eq(semantics_scheme_of(c->mounts[i]->prefix), scheme)) {
             return false;
         }
     }
@@ -132,9 +132,9 @@ static void write_scheme(struct jw *w, const struct catalog *c, struct tidings_s
     for (unsigned form = 0; form < FORM_COUNT; form++) {
         size_t rows = 0;
         for (size_t i = 0; i < c->mount_count; i++) {
-            if (str_eq(scheme_of(c->mounts[i]->prefix), scheme)) {
+            if (str_eq(semantics_scheme_of(c->mounts[i]->prefix), scheme)) {
                 rows += is_first(c, i, scheme)
-                            ? write_rows(w, c->mounts[i]->ops, (enum tidings_form)form)
+                            ? semantics_write_rows(w, c->mounts[i]->ops, (enum tidings_form)form)
                             : 0;
                 has_relation = has_relation || c->mounts[i]->ops->covers;
             }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Suggestions for a variable of a template, for somebody who may not see everything: those that
- * lead to what it may list. With all variables known the URI says so; else the part before the
- * first unknown one does, if the suggestion is in it.
+ * Whether a suggestion leads to what somebody may list. With all variables known the URI says so;
+ * else the part before the first unknown one does, if the suggestion is in it.
  */
+#include "catalog/suggest.h"
+
 #include "base/str.h"
-#include "catalog/job.h"
 #include "uri/template.h"
 #include "uri/uri.h"
 #include "json/json.h"

@@ -95,6 +95,7 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     worker->delivery = &core->delivery;
     worker->sessions = &core->sessions;
     worker->drain = &core->drain;
+    worker->handlers->log_level = session_log_level;
     core_use_hub(worker, hub);
     int rc = worker_init(worker, hub_seal(hub), err);
     principals_init(worker->principals);

@@ -4,8 +4,6 @@
  */
 #include "delivery/delivery.h"
 
-#include <poll.h>
-
 #include "access/allowance.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -15,13 +13,9 @@
 #include "delivery/lookup.h"
 #include "delivery/options.h"
 #include "delivery/subscriber.h"
-#include "protocol/session.h"
-#include "request/request.h"
 #include "store/change.h"
 #include "uri/uri.h"
 
-#define TICK_MIN_MS 100u /* between two looks at what has been there too long */
-#define WALL_MS 60000    /* the clock on the wall may be set: it is asked again */
 /* Streams that are written to before the next are encoded, so few that their buffers stay in the
  * cache: per gathered write, and where each is a system call of its own. */
 #define FLUSH_GATHERED 256u

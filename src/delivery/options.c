@@ -7,8 +7,10 @@
 #include <limits.h>
 #include <stdio.h>
 
+#include "access/principal.h"
 #include "base/str.h"
 #include "delivery/filters.h"
+#include "dialect/dialect.h"
 #include "uri/uri.h"
 
 #define BASELINE_MAX 256u
@@ -258,6 +260,17 @@ static size_t find_field(struct tidings_str key)
         i++;
     }
     return i;
+}
+
+void options_default(struct options *o, struct option_limits *limits,
+                     const struct dialect_defaults *defaults)
+{
+    if (defaults->metadata && !(o->given & OPTION_INCLUDE)) {
+        o->include = OPTION_INCLUDE_METADATA;
+    }
+    if (defaults->rate_ms > 0) {
+        limits->rate_ms = defaults->rate_ms;
+    }
 }
 
 int options_read(struct options *o, struct json *value, bool uris, struct tidings_error *err)

@@ -19,8 +19,6 @@
 #include "match/match.h"
 #include "json/json.h"
 
-#define ORIGIN_MAX 256u /* bytes of an origin */
-
 enum option_match {
     OPTION_MATCH_AUTO, /* settled by what the URI is */
     OPTION_MATCH_LITERAL,
@@ -97,6 +95,8 @@ struct option_rules {
 struct option_rules *option_rules_ref(struct option_rules *rules); /* NULL is fine */
 void option_rules_unref(struct option_rules *rules);
 
+struct dialect_defaults;
+
 struct option_limits {
     uint64_t window_ms, rate_ms;         /* defaults */
     uint64_t max_window_ms, max_rate_ms; /* ceilings: more is refused */
@@ -106,6 +106,9 @@ struct option_limits {
 
 /* Nothing asked for. */
 void options_init(struct options *o);
+/* What is not asked for is this, where no rule says otherwise. */
+void options_default(struct options *o, struct option_limits *limits,
+                     const struct dialect_defaults *defaults);
 /* Take what the object says; fields it lacks stay. `value` NULL: nothing happens. `uris` says
  * whether a member of that name may be there (it is not looked at). TIDINGS_E_INVALID; `o` is as it
  * was then. */

@@ -542,7 +542,8 @@ static bool apply_rules(struct subscribe_item *w)
     limits.rules = rules ? rules->at : limits.rules;
     limits.rule_count = rules ? rules->count : limits.rule_count;
     if (w->owner->request) { /* what comes in the legacy way */
-        dialect_default_options(w->owner->worker->self, &w->options, &limits);
+        struct dialect_defaults defaults = dialect_defaults(w->owner->worker->self);
+        options_default(&w->options, &limits, &defaults);
     }
     if (!w->refused && options_settle(&w->options, &limits, fixed, &w->matches, &err)) {
         subscribe_item_refuse(w, err.code, "%s", err.text);

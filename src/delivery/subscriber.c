@@ -47,7 +47,13 @@ uint64_t subscriber_id(const struct subscriber *subscriber)
     return ((uint64_t)subscriber->worker->index + 1) << 32 | subscriber->number;
 }
 
-struct subscriber *channel_peer(struct channel *channel)
+static void end_channel_subscriber(struct channel *channel)
+{
+    subscriber_destroy(channel->subscriber);
+    channel->subscriber = NULL;
+}
+
+struct subscriber *subscriber_of_channel(struct channel *channel)
 {
     if (!channel->subscriber) {
         struct subscriber *subscriber = subscriber_create(channel->worker, channel->who);
@@ -55,6 +61,7 @@ struct subscriber *channel_peer(struct channel *channel)
             static const struct answer_headers none;
             subscriber_set_sink(subscriber, channel->ops->stream(channel, &none));
             channel->subscriber = subscriber;
+            channel->end_subscriber = end_channel_subscriber;
         }
     }
     return channel->subscriber;

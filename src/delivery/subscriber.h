@@ -227,7 +227,7 @@ struct subscriber *subscriber_create(struct worker *worker, const struct princip
 /* It goes on with what this one may do; a reference of its own. */
 void subscriber_set_who(struct subscriber *subscriber, const struct principal *who);
 /* The one subscriber of a pipe, made when first needed; NULL when out of memory. */
-struct subscriber *channel_peer(struct channel *channel);
+struct subscriber *subscriber_of_channel(struct channel *channel);
 /* Removes every subscription, releases the watches; the memory goes at the end of the turn. */
 void subscriber_destroy(struct subscriber *subscriber);
 

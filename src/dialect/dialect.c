@@ -89,7 +89,7 @@ int dialect_judge_stream(struct tidings_str protocol_version, struct tidings_str
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-static void refuse(struct dialect_verdict *v, int status, int code, const char *text)
+static void dialect_refuse(struct dialect_verdict *v, int status, int code, const char *text)
 {
     v->status = status;
     v->code = code;
@@ -153,20 +153,21 @@ static bool check_headers(const struct dialect_headers *h, const struct rpc_mess
                           struct tidings_str version, struct dialect_verdict *v)
 {
     if (!h->protocol_version.ptr) {
-        refuse(v, 400, RPC_HEADER_MISMATCH, "the header MCP-Protocol-Version is missing");
+        dialect_refuse(v, 400, RPC_HEADER_MISMATCH, "the header MCP-Protocol-Version is missing");
         return false;
     }
     if (!str_eq(h->protocol_version, version)) {
-        refuse(v, 400, RPC_HEADER_MISMATCH,
-               "the header MCP-Protocol-Version differs from the version in _meta");
+        dialect_refuse(v, 400, RPC_HEADER_MISMATCH,
+                       "the header MCP-Protocol-Version differs from the version in _meta");
         return false;
     }
     if (!h->method.ptr) {
-        refuse(v, 400, RPC_HEADER_MISMATCH, "the header Mcp-Method is missing");
+        dialect_refuse(v, 400, RPC_HEADER_MISMATCH, "the header Mcp-Method is missing");
         return false;
     }
     if (!str_eq(h->method, msg->method)) {
-        refuse(v, 400, RPC_HEADER_MISMATCH, "the header Mcp-Method differs from the method");
+        dialect_refuse(v, 400, RPC_HEADER_MISMATCH,
+                       "the header Mcp-Method differs from the method");
         return false;
     }
     bool required = false;
@@ -176,13 +177,14 @@ static bool check_headers(const struct dialect_headers *h, const struct rpc_mess
     }
     if (!h->name.ptr) {
         if (required) {
-            refuse(v, 400, RPC_HEADER_MISMATCH, "the header Mcp-Name is missing");
+            dialect_refuse(v, 400, RPC_HEADER_MISMATCH, "the header Mcp-Name is missing");
         }
         return !required;
     }
     if (!dialect_header_equals(h->name, jv_str(jv_get(msg->params, param)))) {
-        refuse(v, 400, RPC_HEADER_MISMATCH,
-               "the header Mcp-Name differs from the parameter it repeats, or is not valid base64");
+        dialect_refuse(
+            v, 400, RPC_HEADER_MISMATCH,
+            "the header Mcp-Name differs from the parameter it repeats, or is not valid base64");
         return false;
     }
     return true;
@@ -217,18 +219,20 @@ static void judge_modern(const struct dialect_context *ctx, const struct rpc_mes
     v->era = ERA_MODERN;
     struct json *claim = jv_get(meta, META_VERSION);
     if (!jv_is(claim, JV_STRING)) {
-        refuse(v, 400, RPC_INVALID_PARAMS, "_meta lacks the string '" META_VERSION "'");
+        dialect_refuse(v, 400, RPC_INVALID_PARAMS, "_meta lacks the string '" META_VERSION "'");
         return;
     }
     if (!jv_is(jv_get(meta, META_CAPABILITIES), JV_OBJECT)) {
-        refuse(v, 400, RPC_INVALID_PARAMS, "_meta lacks the object '" META_CAPABILITIES "'");
+        dialect_refuse(v, 400, RPC_INVALID_PARAMS,
+                       "_meta lacks the object '" META_CAPABILITIES "'");
         return;
     }
     struct json *level = jv_get(meta, META_LOG_LEVEL);
     if (level && dialect_log_level(jv_str(level)) < 0) {
-        refuse(v, 400, RPC_INVALID_PARAMS,
-               "_meta '" META_LOG_LEVEL "' must be one of debug, info, notice, warning, error, "
-               "critical, alert, emergency");
+        dialect_refuse(v, 400, RPC_INVALID_PARAMS,
+                       "_meta '" META_LOG_LEVEL
+                       "' must be one of debug, info, notice, warning, error, "
+                       "critical, alert, emergency");
         return;
     }
     struct tidings_str version = jv_str(claim);
@@ -258,14 +262,15 @@ static void judge_http_legacy(const struct dialect_context *ctx, const struct rp
         if (modern_header) {
             v->era = ERA_MODERN;
             if (msg->kind == RPC_RESPONSE) {
-                refuse(v, 400, RPC_INVALID_REQUEST, "clients send no responses in this revision");
+                dialect_refuse(v, 400, RPC_INVALID_REQUEST,
+                               "clients send no responses in this revision");
             }
         }
         return;
     }
     if (str_eq(msg->method, STR("initialize"))) {
         if (modern_header) {
-            refuse(
+            dialect_refuse(
                 v, 400, RPC_HEADER_MISMATCH,
                 "initialize belongs to revisions up to 2025-11-25, the header names a later one");
         }
@@ -273,12 +278,12 @@ static void judge_http_legacy(const struct dialect_context *ctx, const struct rp
     }
     if (modern_header) {
         v->era = ERA_MODERN;
-        refuse(v, 400, RPC_INVALID_PARAMS, "params._meta lacks '" META_VERSION "'");
+        dialect_refuse(v, 400, RPC_INVALID_PARAMS, "params._meta lacks '" META_VERSION "'");
         return;
     }
     if (is_modern_method(msg->method) && !h->session_id.ptr) {
         v->era = ERA_MODERN;
-        refuse(v, 400, RPC_INVALID_PARAMS, "params._meta lacks '" META_VERSION "'");
+        dialect_refuse(v, 400, RPC_INVALID_PARAMS, "params._meta lacks '" META_VERSION "'");
         return;
     }
     if (h->protocol_version.ptr) {
@@ -294,7 +299,7 @@ static void judge_pipe_legacy(const struct dialect_context *ctx, const struct rp
 {
     if (msg->kind != RPC_REQUEST || ctx->handshaken) {
         if (msg->kind == RPC_REQUEST && str_eq(msg->method, STR("initialize"))) {
-            refuse(v, 400, RPC_INVALID_REQUEST, "this connection is initialized already");
+            dialect_refuse(v, 400, RPC_INVALID_REQUEST, "this connection is initialized already");
         }
         return;
     }
@@ -303,12 +308,12 @@ static void judge_pipe_legacy(const struct dialect_context *ctx, const struct rp
     }
     if (is_modern_method(msg->method)) {
         v->era = ERA_MODERN;
-        refuse(v, 400, RPC_INVALID_PARAMS, "params._meta lacks '" META_VERSION "'");
+        dialect_refuse(v, 400, RPC_INVALID_PARAMS, "params._meta lacks '" META_VERSION "'");
         return;
     }
     if (!profile_does(ctx->profile, PROFILE_OPENS_SESSIONS)) {
-        refuse(v, 400, dialect_code_uninitialized(ctx->profile, RPC_INVALID_REQUEST),
-               "send initialize first");
+        dialect_refuse(v, 400, dialect_code_uninitialized(ctx->profile, RPC_INVALID_REQUEST),
+                       "send initialize first");
     }
 }
 

@@ -150,11 +150,12 @@ const struct profile *dialect_find_profile(struct tidings_str name);
 bool dialect_does(const struct server_identity *self, unsigned what);
 bool profile_does(const struct profile *profile, unsigned what);
 
-struct option_limits;
-struct options;
 /* What a legacy subscription gets when it asks for nothing and no rule is set. */
-void dialect_default_options(const struct server_identity *self, struct options *options,
-                             struct option_limits *limits);
+struct dialect_defaults {
+    bool metadata;    /* rides along in updates */
+    uint64_t rate_ms; /* at most one update in; 0: as the configuration says */
+};
+struct dialect_defaults dialect_defaults(const struct server_identity *self);
 /* PROFILE_DATA: the members `title` and `data`, without braces, from an array of content elements
  * (the document, if the first is JSON text) or from an object. Failures stick in `out`. */
 void dialect_put_data(struct buf *out, struct tidings_str value_json);

@@ -4,7 +4,6 @@
  * the same for people.
  */
 #include "base/str.h"
-#include "delivery/options.h"
 #include "dialect/dialect.h"
 #include "uri/uri.h"
 
@@ -19,7 +18,7 @@ struct profile {
     struct tidings_str not_found_text, invalid_uri_text;
     /* What subscriptions get that ask for nothing. */
     uint64_t rate_ms;
-    enum option_include include;
+    bool metadata;
 };
 
 static const struct profile profiles[] = {
@@ -45,7 +44,7 @@ static const struct profile profiles[] = {
         .incapable = -32004,
         .unsubscribable = -32006,
         .rate_ms = 1000,
-        .include = OPTION_INCLUDE_METADATA,
+        .metadata = true,
     },
     {
         .name = {"lumenize", 8},
@@ -77,16 +76,13 @@ bool dialect_does(const struct server_identity *self, unsigned what)
     return profile_does(self->profile, what);
 }
 
-void dialect_default_options(const struct server_identity *self, struct options *options,
-                             struct option_limits *limits)
+struct dialect_defaults dialect_defaults(const struct server_identity *self)
 {
     const struct profile *p = self->profile;
-    if (p && !(options->given & OPTION_INCLUDE)) {
-        options->include = p->include;
-    }
-    if (p && !self->has_rate && p->rate_ms > 0) {
-        limits->rate_ms = p->rate_ms;
-    }
+    return (struct dialect_defaults){
+        .metadata = p && p->metadata,
+        .rate_ms = p && !self->has_rate ? p->rate_ms : 0,
+    };
 }
 
 /* ---- contents in updates --------------------------------------------------------------------- */

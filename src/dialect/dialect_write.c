@@ -274,7 +274,7 @@ static void put_digits(struct pieces *p, uint64_t n, unsigned base)
 
 #define PUT_LITERAL(p, literal) put_small((p), (literal), sizeof(literal) - 1)
 
-static void put_cursor(struct pieces *p, const struct dialect_updated *u)
+static void dialect_write_put_cursor(struct pieces *p, const struct dialect_updated *u)
 {
     if (u->sealed.len > 0) {
         put_small(p, u->sealed.ptr, u->sealed.len);
@@ -299,7 +299,7 @@ static void small_members(struct pieces *p, const struct dialect_updated *u)
     const char *kind = change_kind_name(u->kind);
     put_small(p, kind, strlen(kind));
     PUT_LITERAL(p, "\",\"dev.tidings/cursor\":\"");
-    put_cursor(p, u);
+    dialect_write_put_cursor(p, u);
     PUT_LITERAL(p, "\"");
     if (u->merged > 1) {
         PUT_LITERAL(p, ",\"dev.tidings/merged\":");
@@ -330,7 +330,7 @@ static void metadata_pieces(struct pieces *p, const struct dialect_updated *u)
     piece(p, STR("}"));
 }
 
-static void gather(struct pieces *p, const struct dialect_updated *u)
+static void dialect_write_gather(struct pieces *p, const struct dialect_updated *u)
 {
     p->count = 0;
     p->size = 0;
@@ -398,7 +398,7 @@ bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *
     if (u->listen_id_json.len == 0 && profile_does(u->profile, PROFILE_LITERAL)) {
         gather_literal(&p, u);
     } else {
-        gather(&p, u);
+        dialect_write_gather(&p, u);
     }
     char *at = room(user, p.size);
     if (!at) {

@@ -12,10 +12,8 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/str.h"
-#include "delivery/hub.h"
-#include "delivery/options.h"
 #include "handler/handlers.h"
-#include "protocol/method.h"
+#include "request/page.h"
 #include "request/request.h"
 
 /* Of the cancel callback. NONE and LISTENING belong to whoever moves them first: the home thread
@@ -59,7 +57,7 @@ static void call_free(struct tidings_call *h)
     mem_free(h);
 }
 
-static void answer(struct tidings_call *h, struct request *request)
+static void call_answer(struct tidings_call *h, struct request *request)
 {
     if (request->cancelled) {
         request_drop(request);
@@ -82,7 +80,7 @@ static void answer(struct tidings_call *h, struct request *request)
 }
 
 /* What was left to say. */
-static void complete(struct tidings_call *h)
+static void call_complete(struct tidings_call *h)
 {
     struct tidings_error err = {0};
     int rc = h->at_home(h->home_user, h, &err);
@@ -97,11 +95,11 @@ static void came_home(struct job *r)
 {
     struct tidings_call *h = r->user;
     if (h->at_home) {
-        complete(h);
+        call_complete(h);
     }
     if (h->request) {
         h->request->job = NULL;
-        answer(h, h->request);
+        call_answer(h, h->request);
     }
     call_free(h);
 }
@@ -123,8 +121,8 @@ static bool stop_listening(struct tidings_call *h)
     }
 }
 
-static void finish(struct tidings_call *h, enum call_outcome outcome, int code,
-                   const struct tidings_error *err)
+static void call_finish(struct tidings_call *h, enum call_outcome outcome, int code,
+                        const struct tidings_error *err)
 {
     h->outcome = outcome;
     if (stop_listening(h)) {
@@ -141,30 +139,30 @@ void tidings_call_done(struct tidings_call *h, int code, const struct tidings_er
         code = call_has_asked(h) ? 0 : h->kind->check(h, &why);
         err = &why;
     }
-    finish(h, code < 0 ? CALL_FAILED : CALL_RESULT, code, err);
+    call_finish(h, code < 0 ? CALL_FAILED : CALL_RESULT, code, err);
 }
 
 void call_done_at_home(struct tidings_call *h, call_home_fn fn, void *user)
 {
     h->at_home = fn;
     h->home_user = user;
-    finish(h, CALL_RESULT, 0, NULL);
+    call_finish(h, CALL_RESULT, 0, NULL);
 }
 
 void tidings_call_refuse(struct tidings_call *h, int code, const struct tidings_error *err)
 {
-    finish(h, CALL_REFUSED, code < 0 ? code : TIDINGS_E_INTERNAL, err);
+    call_finish(h, CALL_REFUSED, code < 0 ? code : TIDINGS_E_INTERNAL, err);
 }
 
 void call_refuse_limit(struct tidings_call *h, const struct refusal *why)
 {
     h->limit = *why;
-    finish(h, CALL_LIMITED, TIDINGS_E_BUSY, NULL);
+    call_finish(h, CALL_LIMITED, TIDINGS_E_BUSY, NULL);
 }
 
 /* ---- cancellation ---------------------------------------------------------------------------- */
 
-static void on_cancel(struct job *r)
+static void call_on_cancel(struct job *r)
 {
     struct tidings_call *h = r->user;
     if (move_state(h, CANCEL_LISTENING, CANCEL_CALLING)) {
@@ -214,7 +212,7 @@ void calls_cancel(struct worker *worker)
 
 /* ---- deadlines: few enough to look at all of them -------------------------------------------- */
 
-static void set_timer(struct worker *worker, uint64_t due_ms)
+static void call_set_timer(struct worker *worker, uint64_t due_ms)
 {
     struct handlers *all = worker->handlers;
     if (due_ms > 0 && (all->due_ms == 0 || due_ms < all->due_ms)) {
@@ -225,7 +223,7 @@ static void set_timer(struct worker *worker, uint64_t due_ms)
 }
 
 /* The client gets an answer; the handler is told and may end when it likes. */
-static void give_up(struct tidings_call *h)
+static void call_give_up(struct tidings_call *h)
 {
     struct request *request = h->request;
     const struct feature *f = h->feature;
@@ -258,7 +256,7 @@ static struct tidings_call *first_due(struct worker *worker)
     return first;
 }
 
-static void on_deadline(struct loop_timer *timer, void *user)
+static void call_on_deadline(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct worker *worker = user;
@@ -266,16 +264,16 @@ static void on_deadline(struct loop_timer *timer, void *user)
     worker->handlers->due_ms = 0;
     /* Giving up on one may finish others: begin again each time. */
     while ((h = first_due(worker)) != NULL && h->deadline_ms <= loop_now_ms(worker->loop)) {
-        give_up(h);
+        call_give_up(h);
     }
-    set_timer(worker, h ? h->deadline_ms : 0);
+    call_set_timer(worker, h ? h->deadline_ms : 0);
 }
 
 bool calls_open(struct worker *worker)
 {
     list_init(&worker->handlers->calls);
     worker->handlers->due_ms = 0;
-    worker->handlers->timer = loop_timer_open(worker->loop, on_deadline, worker);
+    worker->handlers->timer = loop_timer_open(worker->loop, call_on_deadline, worker);
     return worker->handlers->timer != NULL;
 }
 
@@ -297,7 +295,7 @@ static struct tidings_call *call_create(struct request *request, const struct ca
     }
     size_t max = worker->limits->max_read_bytes * 6 + (1u << 20);
     job_init(&h->base, worker, came_home, h, STR_EMPTY);
-    h->base.on_cancel = on_cancel;
+    h->base.on_cancel = call_on_cancel;
     h->request = request;
     h->kind = kind;
     h->who = principal_ref(request->who);
@@ -323,9 +321,9 @@ static struct tidings_call *call_create(struct request *request, const struct ca
 
 /* At the expense of the client, within what it has left and the schema allows. false: that was not
  * enough, but might be at another time; the request is answered. */
-static bool judge(struct request *request, struct allowance *client,
-                  const struct json_schema *schema, struct json *given, enum schema_verdict *ret,
-                  struct schema_error *ret_error)
+static bool call_judge(struct request *request, struct allowance *client,
+                       const struct json_schema *schema, struct json *given,
+                       enum schema_verdict *ret, struct schema_error *ret_error)
 {
     uint64_t now = loop_now_ms(request->worker->loop), most = schema_max_steps(schema);
     uint64_t left = allowance_left(client, now), had = left < most ? left : most, steps = had;
@@ -340,8 +338,8 @@ static bool judge(struct request *request, struct allowance *client,
 }
 
 /* Are the arguments what the feature takes? If not, the request is answered. */
-static bool check_arguments(struct request *request, const struct call_kind *kind,
-                            const struct feature *f, struct allowance *client)
+static bool call_check_arguments(struct request *request, const struct call_kind *kind,
+                                 const struct feature *f, struct allowance *client)
 {
     struct json *given = jv_get(request->msg.params, "arguments"), *none = NULL;
     if (given && !jv_is(given, JV_OBJECT)) {
@@ -357,7 +355,7 @@ static bool check_arguments(struct request *request, const struct call_kind *kin
     }
     struct schema_error e;
     enum schema_verdict verdict;
-    bool is_judged = judge(request, client, f->input, given ? given : none, &verdict, &e);
+    bool is_judged = call_judge(request, client, f->input, given ? given : none, &verdict, &e);
     jv_unref(none);
     if (is_judged && verdict != SCHEMA_VALID) {
         kind->invalid(request, &e);
@@ -382,7 +380,7 @@ static void run_job(void *job)
     }
 }
 
-static void start(struct tidings_call *h)
+static void call_start(struct tidings_call *h)
 {
     struct worker *worker = h->base.worker;
     if (!h->feature->is_blocking) {
@@ -399,8 +397,8 @@ static void start(struct tidings_call *h)
 }
 
 /* The arguments are right. false: the request is answered, and the allowance was not taken. */
-static bool begin(struct request *request, const struct call_kind *kind, struct feature *f,
-                  struct allowance *client)
+static bool call_begin(struct request *request, const struct call_kind *kind, struct feature *f,
+                       struct allowance *client)
 {
     struct worker *worker = request->worker;
     if (!limit_enter(worker->book, LIMIT_CALLS, worker->limits->max_calls)) {
@@ -419,8 +417,8 @@ static bool begin(struct request *request, const struct call_kind *kind, struct 
         return true;
     }
     request->job = &h->base;
-    set_timer(worker, h->deadline_ms);
-    start(h);
+    call_set_timer(worker, h->deadline_ms);
+    call_start(h);
     return true;
 }
 
@@ -442,7 +440,8 @@ void call_run(struct request *request, const struct call_kind *kind)
     struct allowance *client = channel_allowance(request->channel);
     if (!client) {
         request_fail(request, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
-    } else if (!check_arguments(request, kind, f, client) || !begin(request, kind, f, client)) {
+    } else if (!call_check_arguments(request, kind, f, client) ||
+               !call_begin(request, kind, f, client)) {
         allowance_release(client);
     }
 }
@@ -453,8 +452,8 @@ void call_list(struct request *request, enum feature_kind kind, struct tidings_s
 {
     struct tidings_str after;
     const char sources[] = {source, '\0'};
-    size_t wanted = method_page_size(request);
-    if (wanted == 0 || !method_read_cursor(request, sources, &after)) {
+    size_t wanted = page_size(request);
+    if (wanted == 0 || !page_read_cursor(request, sources, NULL, &after)) {
         return;
     }
     const struct feature_list *list = request->worker->handlers->features[kind];
@@ -468,7 +467,7 @@ void call_list(struct request *request, enum feature_kind kind, struct tidings_s
     }
     jw_end_array(&request->w);
     if (list && end < count) {
-        method_write_cursor(&request->w, source, list->at[end - 1]->name);
+        page_write_cursor(&request->w, source, list->at[end - 1]->name);
     }
     request_end(request, CACHE_NOW);
 }

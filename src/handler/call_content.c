@@ -5,9 +5,9 @@
  */
 #include "base/str.h"
 #include "catalog/resource.h"
-#include "delivery/delivery.h"
 #include "handler/call.h"
 #include "uri/uri.h"
+#include "worker/worker.h"
 #include "json/pointer.h"
 
 #define BLOCK_DEPTH 32u /* nesting of JSON that a handler hands in */

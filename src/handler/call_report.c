@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "handler/call.h"
-#include "protocol/session.h"
+#include "handler/handlers.h"
 #include "request/request.h"
 
 #define PROGRESS_MS 20u /* between two reports */
@@ -51,19 +51,11 @@ struct note {
     struct buf text;
 };
 
-/* Messages below this level are not wanted, in the legacy era. */
-static int subscriber_level(const struct request *request)
-{
-    const struct subscriber *subscriber = request->session   ? request->session->subscriber
-                                          : request->channel ? request->channel->subscriber
-                                                             : NULL;
-    return subscriber ? subscriber->log_level : 0;
-}
-
 static void send(struct tidings_call *h, int level, const struct buf *text)
 {
     struct request *request = h->request;
-    if (request && (h->log_level != LOG_ASK_PEER || level >= subscriber_level(request))) {
+    if (request &&
+        (h->log_level != LOG_ASK_PEER || level >= request->worker->handlers->log_level(request))) {
         (void)request_notify(request, text);
     }
 }

@@ -11,6 +11,7 @@
 #include "worker/worker.h"
 
 struct pool;
+struct request;
 
 struct handlers {
     struct feature_list *features[FEATURE_KINDS]; /* references; NULL: none */
@@ -18,6 +19,8 @@ struct handlers {
     struct list calls;                            /* struct tidings_call under way */
     struct loop_timer *timer;                     /* of their deadlines */
     uint64_t due_ms;                              /* when it will run; 0: it does not */
+    /* The level below which the client of a legacy request wants no log messages. */
+    int (*log_level)(const struct request *request);
 };
 
 /* From now on these are all features of that kind. Takes the reference. */

@@ -35,7 +35,7 @@ struct scan {
     struct buf pointer; /* to the property being looked at */
 };
 
-static int refuse(struct scan *s, const char *why)
+static int header_params_refuse(struct scan *s, const char *why)
 {
     return tidings_fail(s->err, TIDINGS_E_INVALID, "%.*s: " KEY " %s",
                         (int)(s->pointer.len < 128 ? s->pointer.len : 128),
@@ -46,16 +46,17 @@ static int add_row(struct scan *s, struct json *property, struct tidings_str nam
 {
     struct tidings_str type = jv_str(jv_get(property, "type"));
     if (name.len == 0 || name.len > NAME_BYTES || !http_all_are(name, HTTP_IS_TOKEN)) {
-        return refuse(s, "must be a string of 1 to 128 characters that may stand in the name of a "
-                         "header");
+        return header_params_refuse(
+            s, "must be a string of 1 to 128 characters that may stand in the name of a "
+               "header");
     }
     if (!str_eq(type, STR("string")) && !str_eq(type, STR("integer")) &&
         !str_eq(type, STR("boolean"))) {
-        return refuse(s, "needs the type string, integer or boolean");
+        return header_params_refuse(s, "needs the type string, integer or boolean");
     }
     size_t count = s->found ? s->found->count : 0;
     if (count == MAX_ROWS || s->pointer.len >= POINTER_BYTES) {
-        return refuse(s, "is there too often or too deep");
+        return header_params_refuse(s, "is there too often or too deep");
     }
     struct header_params *grown =
         mem_realloc(s->found, sizeof(*grown) + (count + 1) * sizeof(grown->rows[0]));
@@ -74,7 +75,7 @@ static int add_row(struct scan *s, struct json *property, struct tidings_str nam
     grown->count = count + 1;
     for (size_t i = 0; i < count; i++) {
         if (str_eq(tidings_str(grown->rows[i].header), tidings_str(row->header))) {
-            return refuse(s, "names a header that is taken");
+            return header_params_refuse(s, "names a header that is taken");
         }
     }
     return 0;
@@ -140,7 +141,7 @@ static int visit(struct scan *s, struct json *schema, bool is_reachable)
     struct json *name = jv_get(schema, KEY);
     int rc = 0;
     if (name && (!is_reachable || s->pointer.len == 0)) {
-        rc = refuse(s, "may stand only where a chain of 'properties' leads");
+        rc = header_params_refuse(s, "may stand only where a chain of 'properties' leads");
     } else if (name) {
         rc = add_row(s, schema, jv_str(name));
     }

@@ -21,7 +21,7 @@ struct place {
     char text[];
 };
 
-static struct match_seed draw_seed(const struct match *m)
+static struct match_seed match_draw_seed(const struct match *m)
 {
     struct match_seed seed;
     if (random_bytes(&seed, sizeof(seed)) < 0) {
@@ -36,7 +36,7 @@ static struct match_seed draw_seed(const struct match *m)
 void match_init(struct match *m)
 {
     *m = (struct match){0};
-    m->seed = draw_seed(m);
+    m->seed = match_draw_seed(m);
     match_table_init(&m->literals, MATCH_TABLE_DENSE);
     match_table_init(&m->containers, MATCH_TABLE_DENSE);
     match_tree_init(&m->tree);
@@ -286,7 +286,7 @@ struct lookup {
  * a touch of each (-fstack-clash-protection), a sixth of the lookup. */
 #define SHORT_URI 192u
 
-static void report(void *user, struct match_entry *entry)
+static void match_report(void *user, struct match_entry *entry)
 {
     struct lookup *l = user;
     for (struct match_node *node = entry->nodes, *next; node; node = next) {
@@ -334,7 +334,7 @@ static void report_place(struct lookup *l, uint8_t kind, struct tidings_str text
 {
     struct place *p = find_place(l->m, kind, text, run);
     if (p) {
-        report(l, &p->entry);
+        match_report(l, &p->entry);
     }
 }
 
@@ -360,7 +360,7 @@ static void end_segment(struct lookup *l, size_t start, size_t end, uint64_t *ru
 }
 
 /* Cut at slashes; returns the hash of it all. */
-static uint64_t cut(struct lookup *l)
+static uint64_t match_cut(struct lookup *l)
 {
     struct tidings_str text = l->view.text;
     uint64_t run = l->view.seed.start;
@@ -421,7 +421,7 @@ static inline void find_with(struct match_segment *segments, struct match *m,
     l.view.text = changed;
     l.view.seed = m->seed;
     l.view.stamp = ++m->lookups;
-    l.view.found = report;
+    l.view.found = match_report;
     l.view.unsure = report_unsure;
     l.view.pay = find_payer;
     l.view.spent = charge;
@@ -431,7 +431,7 @@ static inline void find_with(struct match_segment *segments, struct match *m,
     ptrdiff_t question = str_find(changed, '?');
     l.question = question < 0 ? changed.len : (size_t)question;
     m->finding++;
-    uint64_t run = cut(&l);
+    uint64_t run = match_cut(&l);
     report_place(&l, ITEM_LITERAL, changed, run);
     if (m->containers.count > 0) {
         find_containers(&l);

@@ -347,7 +347,8 @@ static void open_table(struct match_regexes *r, struct match_regex *x)
 }
 
 /* As long as somebody pays: what one cannot pay to the end, another may. */
-static void run(struct match_regexes *r, struct match_regex *x, const struct match_view *view)
+static void match_regex_run(struct match_regexes *r, struct match_regex *x,
+                            const struct match_view *view)
 {
     enum match_payment payment;
     enum regex_result result = REGEX_OUT_OF_STEPS;
@@ -373,10 +374,11 @@ static void run(struct match_regexes *r, struct match_regex *x, const struct mat
 }
 
 /* Every regex of a list. */
-static void run_list(struct match_regexes *r, struct match_regex *x, const struct match_view *view)
+static void match_regex_run_list(struct match_regexes *r, struct match_regex *x,
+                                 const struct match_view *view)
 {
     for (; x; x = x->next) {
-        run(r, x, view);
+        match_regex_run(r, x, view);
     }
 }
 
@@ -393,7 +395,7 @@ static inline void find_grams(struct match_regexes *r, const struct match_view *
         struct match_gram *g = find_gram(r, key, bytes, len);
         if (g && g->stamp != view->stamp) {
             g->stamp = view->stamp;
-            run_list(r, g->first, view);
+            match_regex_run_list(r, g->first, view);
         }
     }
 }
@@ -413,5 +415,5 @@ void match_regexes_find(struct match_regexes *r, const struct match_view *view)
     if (r->gram4_count > 0) {
         find_grams(r, view, 4);
     }
-    run_list(r, r->loose, view);
+    match_regex_run_list(r, r->loose, view);
 }

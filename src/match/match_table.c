@@ -38,7 +38,7 @@ static void set_tag(struct match_table *t, size_t at, uint8_t tag)
     }
 }
 
-static void place(struct match_table *t, struct match_item *item)
+static void match_table_place(struct match_table *t, struct match_item *item)
 {
     size_t at = item->hash & (t->cap - 1);
     while (t->tags[at]) {
@@ -48,7 +48,7 @@ static void place(struct match_table *t, struct match_item *item)
     t->slots[at] = item;
 }
 
-static int resize(struct match_table *t, size_t cap)
+static int match_table_resize(struct match_table *t, size_t cap)
 {
     struct match_table bigger = {.cap = cap, .count = t->count, .fill = t->fill};
     if (cap > UINT32_MAX || !(bigger.slots = mem_alloc(block_bytes(cap)))) {
@@ -58,7 +58,7 @@ static int resize(struct match_table *t, size_t cap)
     memset(bigger.tags, 0, cap + MATCH_TABLE_WINDOW);
     for (size_t i = 0; i < t->cap; i++) {
         if (t->tags[i]) {
-            place(&bigger, t->slots[i]);
+            match_table_place(&bigger, t->slots[i]);
         }
     }
     mem_free(t->slots);
@@ -69,18 +69,18 @@ static int resize(struct match_table *t, size_t cap)
 int match_table_add(struct match_table *t, struct match_item *item)
 {
     if (t->count + 1 > t->cap * t->fill / 8) {
-        int rc = resize(t, t->slots ? t->cap * 2 : MIN_CAP);
+        int rc = match_table_resize(t, t->slots ? t->cap * 2 : MIN_CAP);
         if (rc < 0) {
             return rc;
         }
     }
-    place(t, item);
+    match_table_place(t, item);
     t->count++;
     return 0;
 }
 
 /* Close the gap at `gap`: move back every later item of the run that may sit there. */
-static void close_gap(struct match_table *t, size_t gap)
+static void match_table_close_gap(struct match_table *t, size_t gap)
 {
     size_t mask = t->cap - 1;
     for (size_t i = (gap + 1) & mask; t->tags[i]; i = (i + 1) & mask) {
@@ -100,12 +100,12 @@ void match_table_remove(struct match_table *t, const struct match_item *item)
     while (t->tags[at] == 0 || t->slots[at] != item) {
         at = (at + 1) & (t->cap - 1);
     }
-    close_gap(t, at);
+    match_table_close_gap(t, at);
     t->count--;
     if (t->count == 0) {
         match_table_deinit(t);
     } else if (t->cap > MIN_CAP && t->count < t->cap * t->fill / 40) {
-        (void)resize(t, t->cap / 2); /* too large is still right */
+        (void)match_table_resize(t, t->cap / 2); /* too large is still right */
     }
 }
 

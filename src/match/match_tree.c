@@ -188,7 +188,8 @@ static struct match_shape shape_of(const struct plan_step *step)
 /* ---- edges ------------------------------------------------------------------------------------
  */
 
-static uint64_t hash_run(struct match_seed seed, struct tidings_str text, size_t segments)
+static uint64_t match_tree_hash_run(struct match_seed seed, struct tidings_str text,
+                                    size_t segments)
 {
     uint64_t h = seed.start;
     for (size_t i = 0; i < segments; i++) {
@@ -199,13 +200,13 @@ static uint64_t hash_run(struct match_seed seed, struct tidings_str text, size_t
 }
 
 /* The hash of what the shape cuts out of the text of an edge. */
-static uint64_t cut_hash(struct match_seed seed, const struct match_shape *shape,
-                         struct tidings_str text)
+static uint64_t match_tree_cut_hash(struct match_seed seed, const struct match_shape *shape,
+                                    struct tidings_str text)
 {
     switch ((enum match_shape_kind)shape->kind) {
     case SHAPE_RUN:
     case SHAPE_END:
-        return hash_run(seed, text, shape->head);
+        return match_tree_hash_run(seed, text, shape->head);
     case SHAPE_PART:
     case SHAPE_PART_END:
         return match_affix(seed, text, shape);
@@ -224,13 +225,13 @@ static uint64_t cut_hash(struct match_seed seed, const struct match_shape *shape
     return 0;
 }
 
-static uint8_t mark_of(struct match_seed seed, const struct match_shape *shape,
-                       struct tidings_str text)
+static uint8_t match_tree_mark_of(struct match_seed seed, const struct match_shape *shape,
+                                  struct tidings_str text)
 {
     switch (shape->kind) {
     case SHAPE_RUN:
     case SHAPE_END:
-        return match_run_mark(hash_run(seed, text, shape->head));
+        return match_run_mark(match_tree_hash_run(seed, text, shape->head));
     case SHAPE_PART:
     case SHAPE_PART_END:
         return match_part_mark(text, shape);
@@ -239,10 +240,10 @@ static uint8_t mark_of(struct match_seed seed, const struct match_shape *shape,
     }
 }
 
-static uint32_t key_of(const struct planting *p, const struct match_state *parent,
-                       const struct match_shape *shape, struct tidings_str text)
+static uint32_t match_tree_key_of(const struct planting *p, const struct match_state *parent,
+                                  const struct match_shape *shape, struct tidings_str text)
 {
-    return match_edge_key(p->seed, parent, shape, cut_hash(p->seed, shape, text));
+    return match_edge_key(p->seed, parent, shape, match_tree_cut_hash(p->seed, shape, text));
 }
 
 /* Does the leaf ask what this pattern asks, besides its edges? */
@@ -268,7 +269,8 @@ static struct match_edge *find_edge(const struct planting *p, const struct match
                                     struct match_shape shape, struct tidings_str text,
                                     size_t *ret_alike)
 {
-    struct match_cursor at = match_table_seek(&p->tree->table, key_of(p, parent, &shape, text));
+    struct match_cursor at =
+        match_table_seek(&p->tree->table, match_tree_key_of(p, parent, &shape, text));
     *ret_alike = 0;
     for (struct match_item *item; (item = match_table_next(&at));) {
         struct match_edge *e = (struct match_edge *)item;
@@ -353,12 +355,12 @@ static struct match_edge *add_edge(const struct planting *p, struct match_state 
     if (!e) {
         return NULL;
     }
-    e->item.hash = key_of(p, parent, &shape, text);
+    e->item.hash = match_tree_key_of(p, parent, &shape, text);
     e->item.detail = shape.kind;
     e->parent = parent;
     e->head = shape.head;
     e->tail = shape.tail;
-    shape.filter = mark_of(p->seed, &shape, text);
+    shape.filter = match_tree_mark_of(p->seed, &shape, text);
     if (add_shape(p->tree, parent, shape, e) < 0) {
         goto fail_shape;
     }

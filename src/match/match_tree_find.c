@@ -15,7 +15,7 @@ struct walk {
     const struct match_view *view;
 };
 
-static void visit(const struct walk *w, struct match_state *s, size_t at);
+static void match_tree_find_visit(const struct walk *w, struct match_state *s, size_t at);
 static void visit_from(const struct walk *w, struct match_state *s, size_t at);
 
 static struct tidings_str segment_text(const struct walk *w, size_t at)
@@ -25,7 +25,7 @@ static struct tidings_str segment_text(const struct walk *w, size_t at)
 }
 
 /* The hash of `count` segments from `at` on. */
-static uint64_t hash_run(const struct match_view *v, size_t at, size_t count)
+static uint64_t match_tree_find_hash_run(const struct match_view *v, size_t at, size_t count)
 {
     if (at == 0) {
         return v->runs[count];
@@ -49,7 +49,7 @@ static struct tidings_str run_text(const struct match_view *v, size_t at, size_t
 static void arrive(const struct walk *w, struct match_edge *e, size_t at)
 {
     if (e->item.kind == ITEM_STATE) {
-        visit(w, (struct match_state *)e, at);
+        match_tree_find_visit(w, (struct match_state *)e, at);
         return;
     }
     if (e->item.kind == ITEM_CHECKED) {
@@ -69,7 +69,7 @@ static void arrive(const struct walk *w, struct match_edge *e, size_t at)
 }
 
 /* An edge that the table has for the cut of its shape: does it read what is there? */
-static void take(const struct walk *w, struct match_edge *e, size_t at)
+static void match_tree_find_take(const struct walk *w, struct match_edge *e, size_t at)
 {
     struct tidings_str text = match_edge_text(e);
     switch ((enum match_shape_kind)e->item.detail) {
@@ -137,23 +137,25 @@ static void follow_grams(const struct walk *w, struct match_state *s,
             match_table_seek(w->table, match_edge_key(w->view->seed, s, shape, h));
         for (struct match_edge *e; (e = next_edge(&cursor, s, shape));) {
             if (is_first_gram(match_edge_text(e), segment, i, len)) {
-                take(w, e, at);
+                match_tree_find_take(w, e, at);
             }
         }
     }
 }
 
 /* Can an edge of that shape read the segments from `at` on? */
-static inline bool fits(const struct match_view *v, const struct match_shape *shape, size_t at)
+static inline bool match_tree_find_fits(const struct match_view *v, const struct match_shape *shape,
+                                        size_t at)
 {
     size_t left = v->count - at;
     const struct match_segment *segment = &v->segments[at];
     switch ((enum match_shape_kind)shape->kind) {
     case SHAPE_RUN:
-        return shape->head < left && (shape->filter & match_run_mark(hash_run(v, at, shape->head)));
+        return shape->head < left &&
+               (shape->filter & match_run_mark(match_tree_find_hash_run(v, at, shape->head)));
     case SHAPE_END:
         return shape->head == left &&
-               (shape->filter & match_run_mark(hash_run(v, at, shape->head)));
+               (shape->filter & match_run_mark(match_tree_find_hash_run(v, at, shape->head)));
     case SHAPE_PART:
     case SHAPE_PART_END:
         return (shape->kind == SHAPE_PART_END) == (left == 1) &&
@@ -175,14 +177,15 @@ static inline bool fits(const struct match_view *v, const struct match_shape *sh
     return true;
 }
 
-static uint64_t cut_hash(const struct match_view *v, const struct match_shape *shape, size_t at)
+static uint64_t match_tree_find_cut_hash(const struct match_view *v,
+                                         const struct match_shape *shape, size_t at)
 {
     const struct match_segment *segment = &v->segments[at];
     const char *text = v->text.ptr + segment->at;
     switch (shape->kind) {
     case SHAPE_RUN:
     case SHAPE_END:
-        return hash_run(v, at, shape->head);
+        return match_tree_find_hash_run(v, at, shape->head);
     case SHAPE_PART:
     case SHAPE_PART_END:
         return match_affix(v->seed, tidings_strn(text, segment->len), shape);
@@ -197,10 +200,11 @@ static uint64_t cut_hash(const struct match_view *v, const struct match_shape *s
 static void follow_all(const struct walk *w, struct match_state *s, const struct match_shape *shape,
                        size_t at)
 {
-    uint32_t key = match_edge_key(w->view->seed, s, shape, cut_hash(w->view, shape, at));
+    uint32_t key =
+        match_edge_key(w->view->seed, s, shape, match_tree_find_cut_hash(w->view, shape, at));
     struct match_cursor cursor = match_table_seek(w->table, key);
     for (struct match_edge *e; (e = next_edge(&cursor, s, shape));) {
-        take(w, e, at);
+        match_tree_find_take(w, e, at);
     }
 }
 
@@ -211,14 +215,14 @@ static inline bool is_gram(const struct match_shape *shape)
 }
 
 /* All edges of one shape, from the segment `at` on. */
-static inline void follow(const struct walk *w, struct match_state *s,
-                          const struct match_shape *shape, size_t at)
+static inline void match_tree_find_follow(const struct walk *w, struct match_state *s,
+                                          const struct match_shape *shape, size_t at)
 {
-    if (!fits(w->view, shape, at)) {
+    if (!match_tree_find_fits(w->view, shape, at)) {
         return;
     }
     if (shape->only) {
-        take(w, shape->only, at);
+        match_tree_find_take(w, shape->only, at);
     } else if (is_gram(shape)) {
         follow_grams(w, s, shape, at);
     } else {
@@ -226,11 +230,11 @@ static inline void follow(const struct walk *w, struct match_state *s,
     }
 }
 
-static void visit(const struct walk *w, struct match_state *s, size_t at)
+static void match_tree_find_visit(const struct walk *w, struct match_state *s, size_t at)
 {
     const struct match_shape *shapes = match_state_shapes(s);
     for (size_t i = 0; i < s->edge.shape_count; i++) {
-        follow(w, s, &shapes[i], at);
+        match_tree_find_follow(w, s, &shapes[i], at);
     }
 }
 
@@ -249,7 +253,7 @@ static void visit_from(const struct walk *w, struct match_state *s, size_t at)
             first = count - 1;
         }
         for (size_t k = first; k >= at && k < end && k < count; k++) {
-            follow(w, s, shape, k);
+            match_tree_find_follow(w, s, shape, k);
         }
     }
 }
@@ -257,5 +261,5 @@ static void visit_from(const struct walk *w, struct match_state *s, size_t at)
 void match_tree_find(struct match_tree *tree, const struct match_view *view)
 {
     struct walk w = {&tree->table, view};
-    visit(&w, &tree->root, 0);
+    match_tree_find_visit(&w, &tree->root, 0);
 }

@@ -13,7 +13,7 @@
 #include "delivery/subscriber.h"
 #include "protocol/session.h"
 
-static void end_streams(struct subscriber *subscriber)
+static void access_enforce_end_streams(struct subscriber *subscriber)
 {
     if (subscriber->ops && subscriber->ops->end_streams) {
         subscriber->ops->end_streams(subscriber);
@@ -30,7 +30,7 @@ static bool may_hear(void *who, const struct outbox_item *item)
 }
 
 /* A pattern only covers less; what is named is allowed or not. */
-static bool is_over(const struct subscription *sub, const struct principal *who)
+static bool access_enforce_is_over(const struct subscription *sub, const struct principal *who)
 {
     bool is_named = sub->kind == MATCH_LITERAL || sub->kind == MATCH_CONTAINER;
     bool is_query = sub->extra && sub->extra->condition_count > 0;
@@ -44,7 +44,7 @@ static void narrow(struct subscriber *subscriber)
     list_each (lit, lnext, &subscriber->listens) {
         list_each (it, next, &list_entry(lit, struct listen, link)->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
-            if (is_over(sub, who)) {
+            if (access_enforce_is_over(sub, who)) {
                 subscription_withdraw(sub);
                 continue;
             }
@@ -85,7 +85,7 @@ void access_enforce_rules(struct worker *worker, struct access_rules *rules)
         bool is_renewed = renew(worker, subscriber);
         const struct access_class *class = subscriber->who ? subscriber->who->class : NULL;
         if (!is_renewed || (class && class->count == 0)) {
-            end_streams(subscriber);
+            access_enforce_end_streams(subscriber);
         } else if (class) {
             narrow(subscriber);
         }
@@ -102,7 +102,7 @@ void access_enforce_expiry(struct worker *worker)
     list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         if (principal_is_expired(subscriber->who, now)) {
-            end_streams(subscriber);
+            access_enforce_end_streams(subscriber);
         }
     }
     principals_find_expiry(all, now);
@@ -113,7 +113,7 @@ void access_enforce_revocation(struct worker *worker, principal_test_fn is_gone,
     list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         if (subscriber->who && is_gone(user, subscriber->who)) {
-            end_streams(subscriber);
+            access_enforce_end_streams(subscriber);
         }
     }
 }

@@ -51,7 +51,7 @@ static void end_rest(struct worker *worker)
     }
 }
 
-static void on_tick(struct loop_timer *timer, void *user)
+static void drain_on_tick(struct loop_timer *timer, void *user)
 {
     struct worker *worker = user;
     uint64_t passed = loop_now_ms(worker->loop) - worker->drain->begun_ms;
@@ -87,7 +87,8 @@ void drain_begin(struct worker *worker, uint64_t over_ms)
     list_each (it, next, &worker->delivery->subscribers) {
         worker->drain->total += is_due(worker, list_entry(it, struct subscriber, link));
     }
-    worker->drain->timer = over_ms > 0 ? loop_timer_open(worker->loop, on_tick, worker) : NULL;
+    worker->drain->timer =
+        over_ms > 0 ? loop_timer_open(worker->loop, drain_on_tick, worker) : NULL;
     if (!worker->drain->timer) {
         end_rest(worker);
         return;

@@ -51,8 +51,8 @@ static void refuse_with(struct channel *channel, int status, const struct answer
     buf_deinit(&id_json);
 }
 
-static void refuse(struct channel *channel, int status, struct json *id,
-                   const struct dialect_error *e)
+static void inbound_answer_error(struct channel *channel, int status, struct json *id,
+                                 const struct dialect_error *e)
 {
     static const struct answer_headers none;
     refuse_with(channel, status, &none, id, e);
@@ -81,7 +81,7 @@ void inbound_refuse(struct channel *channel, int status, int rpc_code, const cha
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     struct dialect_error e = {.code = rpc_code, .message = tidings_str(text)};
-    refuse(channel, status, NULL, &e);
+    inbound_answer_error(channel, status, NULL, &e);
 }
 
 static void refuse_verdict(struct channel *channel, const struct rpc_message *msg,
@@ -93,7 +93,7 @@ static void refuse_verdict(struct channel *channel, const struct rpc_message *ms
         .versions = v->lists_versions ? v : NULL,
         .ceiling = channel->worker->self->ceiling,
     };
-    refuse(channel, v->status, msg->kind == RPC_REQUEST ? msg->id : NULL, &e);
+    inbound_answer_error(channel, v->status, msg->kind == RPC_REQUEST ? msg->id : NULL, &e);
 }
 
 /* The session a legacy request belongs to, or NULL after having answered. `id` NULL: none is known.
@@ -106,13 +106,13 @@ static struct session *need_session(struct channel *channel, const struct dialec
     };
     if (!h->session_id.ptr) {
         e.message = STR("the header Mcp-Session-Id is missing; send initialize to get a session");
-        refuse(channel, 400, id, &e);
+        inbound_answer_error(channel, 400, id, &e);
         return NULL;
     }
     struct session *session = session_find(channel->worker, h->session_id, channel->who);
     if (!session) {
         e.message = STR("session not found or ended; send initialize to get a new one");
-        refuse(channel, 404, id, &e);
+        inbound_answer_error(channel, 404, id, &e);
     }
     return session;
 }
@@ -138,7 +138,7 @@ static struct session *open_unasked(struct channel *channel, const struct dialec
     }
     if (rc < 0) {
         struct dialect_error e = {.code = RPC_INTERNAL, .message = tidings_str(err.text)};
-        refuse(channel, 503, id, &e);
+        inbound_answer_error(channel, 503, id, &e);
         return NULL;
     }
     return session;
@@ -186,7 +186,7 @@ static void initialized(struct channel *channel, struct session *session, struct
         return;
     }
     channel->initialized = true;
-    struct subscriber *subscriber = channel_peer(channel);
+    struct subscriber *subscriber = subscriber_of_channel(channel);
     struct listen *listen = subscriber ? listen_find(subscriber, STR_EMPTY) : NULL;
     if (subscriber && !listen) {
         listen = listen_create(subscriber, STR_EMPTY);
@@ -220,8 +220,8 @@ static void refuse_in_batch(struct arrival *a, struct json *root, const struct r
     }
 }
 
-static void run(struct arrival *a, struct json *root, const struct rpc_message *msg,
-                const struct dialect_verdict *v, struct session *session)
+static void inbound_run(struct arrival *a, struct json *root, const struct rpc_message *msg,
+                        const struct dialect_verdict *v, struct session *session)
 {
     struct channel *channel = a->channel;
     struct request *request = request_create(channel, root, msg);
@@ -319,7 +319,7 @@ static void one(struct arrival *a, struct json *root)
     if (rpc_read(root, &msg, &err) < 0) {
         struct dialect_error e = {.code = RPC_INVALID_REQUEST, .message = tidings_str(err.text)};
         if (!a->batch) {
-            refuse(channel, 400, msg.id, &e);
+            inbound_answer_error(channel, 400, msg.id, &e);
         } else if (msg.id) {
             refuse_in_batch(a, root, &msg, RPC_INVALID_REQUEST, err.text);
         } else {
@@ -362,7 +362,7 @@ static void one(struct arrival *a, struct json *root)
         }
     }
     if (msg.kind == RPC_REQUEST) {
-        run(a, root, &msg, &v, session);
+        inbound_run(a, root, &msg, &v, session);
         return;
     }
     if (!a->batch && session && msg.kind == RPC_NOTIFICATION &&

@@ -72,7 +72,7 @@ static struct listen *legacy_listen(struct request *request)
     if (request->channel->ops->is_http) {
         return request->session->listen;
     }
-    struct subscriber *subscriber = channel_peer(request->channel);
+    struct subscriber *subscriber = subscriber_of_channel(request->channel);
     struct listen *listen = subscriber ? listen_find(subscriber, STR_EMPTY) : NULL;
     if (subscriber && !listen) {
         listen = listen_create(subscriber, STR_EMPTY);

@@ -27,11 +27,5 @@ void method_tools_call(struct request *request);
 void method_confirm(struct request *request, unsigned what, struct tidings_str uri);
 
 /* Paging, shared by the lists. A cursor is a letter that says which list, and a text. */
-/* params.cursor; answers the request and returns false when it is not one of ours. `sources` are
- * the letters accepted; *ret is empty at the beginning. */
-bool method_read_cursor(struct request *request, const char *sources, struct tidings_str *ret);
-void method_write_cursor(struct jw *w, char source, struct tidings_str text);
-/* pageSize and limit are hints; answers the request and returns 0 when one is nonsense. */
-size_t method_page_size(struct request *request);
 
 #endif

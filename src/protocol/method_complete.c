@@ -22,7 +22,7 @@ struct completing {
     struct feature *feature; /* a reference; NULL: a provider answers, or nobody */
 };
 
-static int shown(struct tidings_str s)
+static int method_complete_shown(struct tidings_str s)
 {
     return s.len < SHOWN_MAX ? (int)s.len : SHOWN_MAX;
 }
@@ -114,7 +114,7 @@ static void complete_prompt(struct completing *c, struct tidings_str prompt)
     struct json *row = NULL;
     if (!f) {
         request_fail(c->request, TIDINGS_E_INVALID, STR_EMPTY, "unknown prompt '%.*s'",
-                     shown(prompt), prompt.ptr);
+                     method_complete_shown(prompt), prompt.ptr);
         return;
     }
     if (jv_parse(f->row, JSON_MAX_DEPTH, &row, NULL) < 0) {
@@ -125,8 +125,8 @@ static void complete_prompt(struct completing *c, struct tidings_str prompt)
     jv_unref(row);
     if (!known) {
         request_fail(c->request, TIDINGS_E_INVALID, STR_EMPTY,
-                     "the prompt '%.*s' has no argument '%.*s'", STR_ARG(prompt), shown(name),
-                     name.ptr);
+                     "the prompt '%.*s' has no argument '%.*s'", STR_ARG(prompt),
+                     method_complete_shown(name), name.ptr);
         return;
     }
     ask_registered(c, COMPLETE_PROMPT, prompt);
@@ -145,7 +145,8 @@ static bool has_variable(const struct uri_template *t, struct tidings_str name)
 }
 
 /* The mount whose templates begin like this one. */
-static struct tidings_provider *find_mount(const struct catalog *c, struct tidings_str text)
+static struct tidings_provider *method_complete_find_mount(const struct catalog *c,
+                                                           struct tidings_str text)
 {
     for (size_t i = c->mount_count; i-- > 0;) {
         if (str_starts(text, c->mounts[i]->prefix)) {
@@ -163,10 +164,10 @@ static void complete_template(struct completing *c, struct tidings_str text)
     if (access_reaches(request->who, ACCESS_LIST, text)) {
         c->complete.who = request->who;
         const struct catalog_entry *entry = catalog_find_template(catalog, text);
-        struct tidings_provider *p = entry ? NULL : find_mount(catalog, text);
+        struct tidings_provider *p = entry ? NULL : method_complete_find_mount(catalog, text);
         if (entry && !has_variable(entry->uri_template, name)) {
             request_fail(request, TIDINGS_E_INVALID, text, "this template has no variable '%.*s'",
-                         shown(name), name.ptr);
+                         method_complete_shown(name), name.ptr);
             return;
         }
         if (entry) {
@@ -185,7 +186,7 @@ static void complete_template(struct completing *c, struct tidings_str text)
 /* ---- the method ------------------------------------------------------------------------------ */
 
 /* What is wrong with the parameters; NULL: nothing. */
-static const char *judge(struct json *params)
+static const char *method_complete_judge(struct json *params)
 {
     struct json *ref = jv_get(params, "ref"), *argument = jv_get(params, "argument");
     struct json *context = jv_get(params, "context"), *given = jv_get(context, "arguments");
@@ -217,7 +218,7 @@ static const char *judge(struct json *params)
 void method_complete(struct request *request)
 {
     struct json *params = request->msg.params, *ref = jv_get(params, "ref");
-    const char *wrong = judge(params);
+    const char *wrong = method_complete_judge(params);
     if (wrong) {
         request_fail(request, TIDINGS_E_INVALID, STR_EMPTY, "%s", wrong);
         return;

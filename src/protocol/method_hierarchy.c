@@ -13,6 +13,7 @@
 #include "catalog/job.h"
 #include "catalog/resource.h"
 #include "protocol/method.h"
+#include "request/page.h"
 #include "uri/uri.h"
 
 struct looking {
@@ -25,7 +26,7 @@ struct looking {
     void (*found)(struct looking *l);
 };
 
-static void stat_done(struct job *job)
+static void method_hierarchy_stat_done(struct job *job)
 {
     struct looking *l = job->user;
     struct request *request = l->request;
@@ -39,7 +40,8 @@ static void stat_done(struct job *job)
 }
 
 /* Find and describe what `params.uri` names; `found` goes on, or the request is answered. */
-static void look(struct request *request, size_t wanted, void (*found)(struct looking *l))
+static void method_hierarchy_look(struct request *request, size_t wanted,
+                                  void (*found)(struct looking *l))
 {
     struct json *param = jv_get(request->msg.params, "uri");
     struct looking *l = arena_alloc(&request->arena, sizeof(*l));
@@ -71,7 +73,7 @@ static void look(struct request *request, size_t wanted, void (*found)(struct lo
     l->request = request;
     l->wanted = wanted;
     l->found = found;
-    job_init(&l->stat.base, request->worker, stat_done, l, l->uri);
+    job_init(&l->stat.base, request->worker, method_hierarchy_stat_done, l, l->uri);
     l->stat.who = request->who;
     request_asks(request, &l->stat.base);
     job_stat(&l->stat, &l->hit);
@@ -79,7 +81,7 @@ static void look(struct request *request, size_t wanted, void (*found)(struct lo
 
 /* ---- resources/metadata ---------------------------------------------------------------------- */
 
-static void describe(struct looking *l)
+static void method_hierarchy_describe(struct looking *l)
 {
     struct request *request = l->request;
     struct tidings_resource about = l->stat.about;
@@ -98,7 +100,7 @@ static void describe(struct looking *l)
 
 void method_resources_metadata(struct request *request)
 {
-    look(request, 0, describe);
+    method_hierarchy_look(request, 0, method_hierarchy_describe);
 }
 
 /* ---- children -------------------------------------------------------------------------------- */
@@ -116,7 +118,7 @@ static void children_listed(struct looking *l)
         buf_puts(&cursor, l->uri);
         buf_putc(&cursor, '\n');
         buf_puts(&cursor, buf_str(&l->list.last));
-        method_write_cursor(&request->w, 'c', buf_str(&cursor));
+        page_write_cursor(&request->w, 'c', buf_str(&cursor));
         buf_deinit(&cursor);
     }
     buf_deinit(&l->list.last);
@@ -187,7 +189,7 @@ static void list_children(struct looking *l)
     }
     l->uri = uri; /* as its provider spells it */
     struct tidings_str after, parent;
-    if (!method_read_cursor(request, "c", &after)) {
+    if (!page_read_cursor(request, "c", NULL, &after)) {
         return;
     }
     parent = str_cut(after, '\n', &after, NULL);
@@ -215,8 +217,8 @@ static void list_children(struct looking *l)
 
 void method_resources_children(struct request *request)
 {
-    size_t wanted = method_page_size(request);
+    size_t wanted = page_size(request);
     if (wanted > 0) {
-        look(request, wanted, list_children);
+        method_hierarchy_look(request, wanted, list_children);
     }
 }

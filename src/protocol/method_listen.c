@@ -22,7 +22,7 @@ static struct subscriber *listen_peer(struct request *request)
 {
     struct channel *channel = request->channel;
     if (!channel->ops->is_http) {
-        return channel_peer(channel);
+        return subscriber_of_channel(channel);
     }
     struct subscriber *subscriber = subscriber_create(request->worker, channel->who);
     if (subscriber) {
@@ -56,7 +56,8 @@ static void read_options(struct subscribe_batch *s, struct subscribe_item *w, st
 }
 
 /* Copy the items; a repeated one counts once. */
-static int copy_wishes(struct subscribe_batch *s, struct json *uris, struct json *options)
+static int method_listen_copy_wishes(struct subscribe_batch *s, struct json *uris,
+                                     struct json *options)
 {
     struct map seen;
     map_init(&seen);
@@ -90,7 +91,7 @@ static bool check_flag(struct request *request, struct json *wanted, const char 
     return true;
 }
 
-static bool check_uris(struct request *request, struct json *uris)
+static bool method_listen_check_uris(struct request *request, struct json *uris)
 {
     size_t most = request->worker->limits->max_uris_per_listen;
     if (uris && !jv_is(uris, JV_ARRAY)) {
@@ -152,7 +153,7 @@ static bool check_listen(struct request *request, struct json *wanted)
     if (!check_flag(request, wanted, "toolsListChanged") ||
         !check_flag(request, wanted, "promptsListChanged") ||
         !check_flag(request, wanted, "resourcesListChanged") ||
-        !check_uris(request, jv_get(wanted, "resourceSubscriptions"))) {
+        !method_listen_check_uris(request, jv_get(wanted, "resourceSubscriptions"))) {
         return false;
     }
     struct json *options = options_of(&request->msg);
@@ -218,7 +219,7 @@ void subscribe_listen(struct request *request)
     struct listen *listen = subscriber ? listen_create(subscriber, request->id_json) : NULL;
     struct subscribe_batch *s = listen ? subscribe_batch_create(listen, jv_count(uris)) : NULL;
     if (!s || !subscribe_batch_set_channel(s, channel) ||
-        copy_wishes(s, uris, options_of(&request->msg)) < 0) {
+        method_listen_copy_wishes(s, uris, options_of(&request->msg)) < 0) {
         give_up(request, subscriber, listen, s);
         return;
     }

@@ -7,7 +7,7 @@
 #include "handler/call.h"
 #include "protocol/method.h"
 
-static void invalid(struct request *request, const struct schema_error *e)
+static void method_prompts_invalid(struct request *request, const struct schema_error *e)
 {
     request_fail(request, TIDINGS_E_INVALID, STR_EMPTY, "params.arguments%s: %s", e->instance_path,
                  e->text);
@@ -25,7 +25,7 @@ static void end_message(struct tidings_call *h)
     jw_end_object(&h->w);
 }
 
-static int check(struct tidings_call *h, struct tidings_error *err)
+static int method_prompts_check(struct tidings_call *h, struct tidings_error *err)
 {
     if (h->block_count == 0) {
         return tidings_fail(err, TIDINGS_E_INTERNAL, "the prompt '%.*s' gave no message",
@@ -35,7 +35,7 @@ static int check(struct tidings_call *h, struct tidings_error *err)
     return h->content.failed ? tidings_fail(err, h->content.failed, "the messages do not fit") : 0;
 }
 
-static void write_result(struct tidings_call *h, struct jw *w)
+static void method_prompts_write_result(struct tidings_call *h, struct jw *w)
 {
     if (h->feature->description_json.len > 0) {
         jw_put_raw(w, STR("description"), h->feature->description_json);
@@ -43,7 +43,7 @@ static void write_result(struct tidings_call *h, struct jw *w)
     jw_put_raw(w, STR("messages"), buf_str(&h->content));
 }
 
-static void fail(struct request *request, const struct tidings_error *err)
+static void method_prompts_fail(struct request *request, const struct tidings_error *err)
 {
     request_fail_err(request, err, STR_EMPTY);
 }
@@ -51,12 +51,12 @@ static void fail(struct request *request, const struct tidings_error *err)
 static const struct call_kind prompts = {
     .feature = FEATURE_PROMPT,
     .what = "prompt",
-    .invalid = invalid,
+    .invalid = method_prompts_invalid,
     .begin_block = begin_message,
     .end_block = end_message,
-    .check = check,
-    .write = write_result,
-    .fail = fail,
+    .check = method_prompts_check,
+    .write = method_prompts_write_result,
+    .fail = method_prompts_fail,
 };
 
 void method_prompts_get(struct request *request)

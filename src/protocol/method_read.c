@@ -18,7 +18,7 @@ struct reading {
     struct catalog_hit hit;
 };
 
-static void write_meta(struct request *request, const struct tidings_read *read)
+static void method_read_write_meta(struct request *request, const struct tidings_read *read)
 {
     char version[64];
     if (access_is_full(request->who)) { /* it counts everything */
@@ -43,7 +43,7 @@ static void read_done(struct job *job)
     }
     jw_end_array(&request->w);
     request_begin_meta(request, read->is_final ? CACHE_HOUR : CACHE_NOW);
-    write_meta(request, read);
+    method_read_write_meta(request, read);
     request_end_meta(request);
 }
 

@@ -3,8 +3,7 @@
  * resources/list and resources/templates/list.
  *
  * The list is flat: registered resources by URI, then each mount in order of its prefix, each in
- * ascending byte order. A cursor is the source and the last URI, base64url: it survives restarts
- * and needs no memory. It is a stranger's input like any other.
+ * ascending byte order.
  */
 #include "access/access.h"
 #include "base/str.h"
@@ -12,9 +11,10 @@
 #include "catalog/resource.h"
 #include "protocol/method.h"
 #include "protocol/session.h"
+#include "request/page.h"
 #include "uri/uri.h"
 
-#define CURSOR_MAX (URI_MAX * 8u)
+#define LAST_URI_MAX (URI_MAX * 8u)
 
 enum cursor_source {
     FROM_REGISTERED = 'r',
@@ -27,75 +27,12 @@ struct cursor {
     struct tidings_str after; /* in the arena; empty: from the beginning */
 };
 
-/* Reads params.cursor; answers the request and returns false when it is not one of ours. */
+/* false: the request was answered. */
 static bool read_cursor(struct request *request, const char *sources, struct cursor *ret)
 {
-    ret->source = (enum cursor_source)sources[0];
-    ret->after = STR_EMPTY;
-    struct json *given = jv_get(request->msg.params, "cursor");
-    if (!given || (jv_is(given, JV_STRING) && jv_str(given).len == 0)) {
-        return true;
-    }
-    struct buf text;
-    buf_init(&text, CURSOR_MAX);
-    bool good = jv_is(given, JV_STRING) && base64url_decode(&text, jv_str(given)) == 0 &&
-                text.len > 1 && text.ptr[0] != '\0' && strchr(sources, text.ptr[0]) &&
-                str_is_utf8(buf_str(&text));
-    if (good) {
-        ret->source = (enum cursor_source)text.ptr[0];
-        ret->after = arena_dup(&request->arena, str_skip(buf_str(&text), 1));
-        good = ret->after.ptr != NULL;
-    }
-    buf_deinit(&text);
-    if (!good) {
-        request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
-                     "params.cursor is not one this server gave out; begin again without it");
-    }
-    return good;
-}
-
-void method_write_cursor(struct jw *w, char source, struct tidings_str last)
-{
-    struct buf text, coded;
-    buf_init(&text, CURSOR_MAX);
-    buf_init(&coded, CURSOR_MAX * 2);
-    buf_putc(&text, source);
-    buf_puts(&text, last);
-    base64url_put(&coded, buf_str(&text));
-    jw_put_string(w, STR("nextCursor"), buf_str(&coded));
-    if (text.failed || coded.failed) {
-        w->out->failed = TIDINGS_E_NOMEM; /* half a cursor is none */
-    }
-    buf_deinit(&text);
-    buf_deinit(&coded);
-}
-
-size_t method_page_size(struct request *request)
-{
-    const struct worker_limits *limits = request->worker->limits;
-    static const char *const names[] = {"pageSize", "limit"};
-    for (size_t i = 0; i < 2; i++) {
-        struct json *hint = jv_get(request->msg.params, names[i]);
-        if (!hint) {
-            continue;
-        }
-        if (!jv_is(hint, JV_INT) || jv_int(hint) < 1) {
-            request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
-                         "params.%s must be an integer from 1 to %zu", names[i],
-                         limits->max_page_size);
-            return 0;
-        }
-        uint64_t n = (uint64_t)jv_int(hint);
-        return n < limits->max_page_size ? (size_t)n : limits->max_page_size;
-    }
-    return limits->page_size;
-}
-
-bool method_read_cursor(struct request *request, const char *sources, struct tidings_str *ret)
-{
-    struct cursor cursor;
-    bool good = read_cursor(request, sources, &cursor);
-    *ret = good ? cursor.after : STR_EMPTY;
+    char source = sources[0];
+    bool good = page_read_cursor(request, sources, &source, &ret->after);
+    ret->source = (enum cursor_source)source;
     return good;
 }
 
@@ -118,7 +55,7 @@ static void listing_end(struct listing *l)
         request->out.failed = l->list.last.failed; /* no memory for where to go on: no answer */
     }
     if (l->list.full) {
-        method_write_cursor(&request->w, (char)l->source, buf_str(&l->list.last));
+        page_write_cursor(&request->w, (char)l->source, buf_str(&l->list.last));
     }
     buf_deinit(&l->list.last);
     catalog_unref(l->catalog);
@@ -167,7 +104,7 @@ static void next_mount(struct listing *l)
 }
 
 /* The mount a cursor points into. */
-static bool find_mount(struct listing *l, struct tidings_str after)
+static bool method_resources_find_mount(struct listing *l, struct tidings_str after)
 {
     for (size_t i = l->catalog->mount_count; i-- > 0;) {
         if (uri_is_within(after, l->catalog->mounts[i]->prefix)) {
@@ -187,7 +124,7 @@ void method_resources_list(struct request *request)
         return;
     }
     struct cursor cursor;
-    size_t wanted = method_page_size(request);
+    size_t wanted = page_size(request);
     if (wanted == 0 || !read_cursor(request, "rm", &cursor)) {
         return;
     }
@@ -204,8 +141,8 @@ void method_resources_list(struct request *request)
     l->list.wanted = wanted;
     l->list.who = request->who;
     l->list.w = &request->w;
-    buf_init(&l->list.last, CURSOR_MAX);
-    if (cursor.source == FROM_MOUNT && !find_mount(l, cursor.after)) {
+    buf_init(&l->list.last, LAST_URI_MAX);
+    if (cursor.source == FROM_MOUNT && !method_resources_find_mount(l, cursor.after)) {
         struct tidings_error err;
         tidings_fail(&err, TIDINGS_E_INVALID,
                      "params.cursor points to a place that is not served any more; begin again "
@@ -243,7 +180,7 @@ static void write_template(struct jw *w, const struct tidings_resource *about)
 static void write_mount_template(struct request *request, const struct tidings_provider *p)
 {
     struct buf text;
-    buf_init(&text, CURSOR_MAX);
+    buf_init(&text, LAST_URI_MAX);
     buf_puts(&text, p->prefix);
     buf_puts(&text, STR("{+path}"));
     struct tidings_resource about;
@@ -261,7 +198,7 @@ static void write_mount_template(struct request *request, const struct tidings_p
 void method_resources_templates_list(struct request *request)
 {
     struct cursor cursor;
-    size_t wanted = method_page_size(request);
+    size_t wanted = page_size(request);
     if (wanted == 0 || !read_cursor(request, "t", &cursor)) {
         return;
     }
@@ -298,7 +235,7 @@ void method_resources_templates_list(struct request *request)
     }
     jw_end_array(&request->w);
     if (full) {
-        method_write_cursor(&request->w, FROM_TEMPLATE, last);
+        page_write_cursor(&request->w, FROM_TEMPLATE, last);
     }
     request_end(request, CACHE_NOW);
 }

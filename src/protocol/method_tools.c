@@ -13,7 +13,7 @@
 #include "protocol/method.h"
 
 /* The content of a result that is one text. */
-static void put_text(struct jw *w, struct tidings_str text)
+static void method_tools_put_text(struct jw *w, struct tidings_str text)
 {
     jw_key(w, STR("content"));
     jw_begin_array(w);
@@ -27,12 +27,12 @@ static void put_text(struct jw *w, struct tidings_str text)
 static void answer_error(struct request *request, struct tidings_str text)
 {
     request_begin(request);
-    put_text(&request->w, text);
+    method_tools_put_text(&request->w, text);
     jw_put_bool(&request->w, STR("isError"), true);
     request_end(request, CACHE_NONE);
 }
 
-static void invalid(struct request *request, const struct schema_error *e)
+static void method_tools_invalid(struct request *request, const struct schema_error *e)
 {
     struct buf text;
     buf_init(&text, 4096);
@@ -77,7 +77,7 @@ static int check_structured(struct tidings_call *h, struct tidings_error *err)
     return rc;
 }
 
-static int check(struct tidings_call *h, struct tidings_error *err)
+static int method_tools_check(struct tidings_call *h, struct tidings_error *err)
 {
     int rc = h->structured.failed ? h->structured.failed : h->content.failed;
     if (rc < 0) {
@@ -92,10 +92,11 @@ static int check(struct tidings_call *h, struct tidings_error *err)
     return rc;
 }
 
-static void write_result(struct tidings_call *h, struct jw *w)
+static void method_tools_write_result(struct tidings_call *h, struct jw *w)
 {
     if (h->block_count == 0 && h->structured.len > 0) {
-        put_text(w, buf_str(&h->structured)); /* for clients that know no structured content */
+        method_tools_put_text(
+            w, buf_str(&h->structured)); /* for clients that know no structured content */
     } else {
         jw_put_raw(w, STR("content"), h->block_count > 0 ? buf_str(&h->content) : STR("[]"));
     }
@@ -107,7 +108,7 @@ static void write_result(struct tidings_call *h, struct jw *w)
     }
 }
 
-static void fail(struct request *request, const struct tidings_error *err)
+static void method_tools_fail(struct request *request, const struct tidings_error *err)
 {
     answer_error(request, tidings_str(err->text));
 }
@@ -115,12 +116,12 @@ static void fail(struct request *request, const struct tidings_error *err)
 static const struct call_kind tools = {
     .feature = FEATURE_TOOL,
     .what = "tool",
-    .invalid = invalid,
+    .invalid = method_tools_invalid,
     .begin_block = block_border,
     .end_block = block_border,
-    .check = check,
-    .write = write_result,
-    .fail = fail,
+    .check = method_tools_check,
+    .write = method_tools_write_result,
+    .fail = method_tools_fail,
 };
 
 void method_tools_call(struct request *request)

@@ -31,8 +31,8 @@ static struct session_stream *newest(struct session *session)
                : list_entry(session->streams.next, struct session_stream, link);
 }
 
-static size_t event_id(struct subscriber *subscriber, const struct log_cursor *at,
-                       char out[EVENT_ID_MAX])
+static size_t session_event_id(struct subscriber *subscriber, const struct log_cursor *at,
+                               char out[EVENT_ID_MAX])
 {
     struct session *session = subscriber->owner;
     struct session_stream *stream = newest(session);
@@ -197,7 +197,7 @@ static void front_closed(struct subscriber *subscriber)
     }
 }
 
-static void end_streams(struct subscriber *subscriber)
+static void session_end_streams(struct subscriber *subscriber)
 {
     struct session *session = subscriber->owner;
     struct session_stream *front = newest(session);
@@ -217,7 +217,7 @@ static void end_streams(struct subscriber *subscriber)
     rest(session);
 }
 
-static void disconnect(struct subscriber *subscriber)
+static void session_disconnect(struct subscriber *subscriber)
 {
     session_destroy(subscriber->owner);
 }
@@ -229,10 +229,10 @@ static struct tidings_str id_of(const struct subscriber *subscriber)
 }
 
 static const struct subscriber_ops session_peer_ops = {
-    .end_streams = end_streams,
-    .disconnect = disconnect,
+    .end_streams = session_end_streams,
+    .disconnect = session_disconnect,
     .session_id = id_of,
-    .event_id = event_id,
+    .event_id = session_event_id,
     .rewound = rewound,
     .lists_told = lists_told,
     .closed = front_closed,
@@ -254,8 +254,9 @@ int session_make_id(const struct worker *worker, char id[SESSION_ID_LEN + 1])
     return 0;
 }
 
-static int create(struct worker *worker, const struct revision *revision,
-                  const struct principal *who, struct session **ret, struct tidings_error *err)
+static int session_create(struct worker *worker, const struct revision *revision,
+                          const struct principal *who, struct session **ret,
+                          struct tidings_error *err)
 {
     struct session *session = mem_zalloc(sizeof(*session));
     if (!session) {
@@ -326,7 +327,7 @@ int session_open(struct channel *channel, const struct revision *revision, struc
     if (!session_enter(channel, &quota, why)) {
         return TIDINGS_E_LIMIT;
     }
-    int rc = create(worker, revision, channel->who, ret, err);
+    int rc = session_create(worker, revision, channel->who, ret, err);
     if (rc < 0) {
         session_left(worker, quota);
         return rc;
@@ -379,7 +380,7 @@ struct session *session_find(struct worker *worker, struct tidings_str id,
     return session;
 }
 
-static int hex(char c)
+static int session_hex(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
@@ -389,7 +390,7 @@ int session_worker(struct tidings_str id)
     if (id.len != SESSION_ID_LEN || id.ptr[2] != '-') {
         return -1;
     }
-    int high = hex(id.ptr[0]), low = hex(id.ptr[1]);
+    int high = session_hex(id.ptr[0]), low = session_hex(id.ptr[1]);
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
@@ -433,7 +434,7 @@ static bool is_foreign(const struct session *session, struct tidings_str id)
     struct tidings_str own = tidings_str(session->tag), rest = id;
     bool has_tag = id.len > SESSION_TAG_LEN && id.ptr[SESSION_TAG_LEN - 1] == '-';
     for (size_t i = 0; has_tag && i < SESSION_TAG_LEN - 1; i++) {
-        has_tag = hex(id.ptr[i]) >= 0;
+        has_tag = session_hex(id.ptr[i]) >= 0;
     }
     bool is_event = false; /* of somebody without a tag: 1.2.3 */
     str_cut(rest, '.', &rest, &is_event);
@@ -470,7 +471,7 @@ static bool parse_event_id(const struct session *session, struct tidings_str id,
     }
     unsigned no = 0;
     for (size_t i = 0; i < stream.len; i++) {
-        int digit = hex(stream.ptr[i]);
+        int digit = session_hex(stream.ptr[i]);
         if (digit < 0) {
             return false;
         }
@@ -562,7 +563,7 @@ int session_open_stream(struct session *session, struct channel *channel,
         struct log_cursor place =
             subscriber_place_at(subscriber, owed < at.cursor ? owed : at.cursor);
         place.lost = !known ? 1 : at.lost > 0 ? at.lost : place.lost;
-        size_t len = event_id(subscriber, &place, id);
+        size_t len = session_event_id(subscriber, &place, id);
         stream->sink->ops->prime(stream->sink, tidings_strn(id, len),
                                  session->worker->limits->retry_ms);
     }
@@ -591,4 +592,12 @@ void sessions_deinit(struct worker *worker)
         session_destroy(list_entry(it, struct session, link));
     }
     map_deinit(&worker->sessions->by_id);
+}
+
+int session_log_level(const struct request *request)
+{
+    const struct subscriber *subscriber = request->session   ? request->session->subscriber
+                                          : request->channel ? request->channel->subscriber
+                                                             : NULL;
+    return subscriber ? subscriber->log_level : 0;
 }

@@ -15,13 +15,14 @@
 #ifndef PROTOCOL_SESSION_H
 #define PROTOCOL_SESSION_H
 
+#include "access/limit.h"
 #include "delivery/subscriber.h"
 #include "request/channel.h"
 
 struct refusal;
 
 #define SESSION_ID_LEN 35u /* ww-32 hex digits */
-#define SESSION_MAX_STREAMS 4u
+#define SESSION_MAX_STREAMS LIMIT_MAX_STREAMS
 #define SESSION_PAST_STREAMS 8u
 #define SESSION_REWINDS 4u
 #define SESSION_TAG_LEN 9u /* 8 hex digits and a '-' */
@@ -96,6 +97,8 @@ int session_open_stream(struct session *session, struct channel *channel,
                         struct tidings_str last_event_id);
 /* A fresh id of this worker. A failure says that there is no randomness. */
 int session_make_id(const struct worker *worker, char id[SESSION_ID_LEN + 1]);
+/* The level below which the client of a request wants no log messages (logging/setLevel). */
+int session_log_level(const struct request *request);
 /* End those that were idle too long. */
 void session_sweep(struct worker *worker);
 

@@ -8,9 +8,9 @@
 #include <stdio.h>
 
 #include "access/allowance.h"
+#include "base/loop.h"
 #include "base/str.h"
-#include "delivery/delivery.h"
-#include "delivery/hub.h"
+#include "worker/worker.h"
 
 void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
 {

@@ -57,10 +57,11 @@ struct channel {
     struct batch *batches;           /* arrays of them */
     const struct revision *revision; /* pipes: negotiated by initialize, else NULL */
     struct subscriber *subscriber;   /* pipes: made when first needed */
-    bool initialized;                /* pipes: the client said so */
-    unsigned char promised;          /* pipes: lists whose changes it will be told of */
-    uint16_t handled;                /* messages, … */
-    uint32_t turn;                   /* … in this turn of the loop */
+    void (*end_subscriber)(struct channel *channel); /* with it */
+    bool initialized;                                /* pipes: the client said so */
+    unsigned char promised; /* pipes: lists whose changes it will be told of */
+    uint16_t handled;       /* messages, … */
+    uint32_t turn;          /* … in this turn of the loop */
 };
 
 void channel_init(struct channel *channel, const struct channel_ops *ops, struct worker *worker);

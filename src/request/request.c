@@ -11,7 +11,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/job.h"
-#include "delivery/subscriber.h"
 
 #define REQUEST_ARENA_MAX (1u << 20)
 /* Escaping may turn one byte into six; the envelope and the rows' own members fit in the rest. */
@@ -89,7 +88,7 @@ static void end_stream(struct sink *sink, struct tidings_str text)
     }
 }
 
-static void deliver(struct request *request, int status)
+static void request_deliver(struct request *request, int status)
 {
     struct channel *channel = request->channel;
     struct batch *batch = request->batch;
@@ -153,19 +152,19 @@ void request_begin(struct request *request)
     dialect_begin_result(&request->w, request->id_json);
 }
 
-static void finish(struct request *request)
+static void request_finish(struct request *request)
 {
     if (request->out.failed) {
         request_fail(request, request->out.failed, STR_EMPTY, "the answer does not fit");
         return;
     }
-    deliver(request, 200);
+    request_deliver(request, 200);
 }
 
 void request_end(struct request *request, enum dialect_cache cache)
 {
     dialect_end_result(&request->w, request->era, request->worker->self, cache);
-    finish(request);
+    request_finish(request);
 }
 
 void request_begin_meta(struct request *request, enum dialect_cache cache)
@@ -176,7 +175,7 @@ void request_begin_meta(struct request *request, enum dialect_cache cache)
 void request_end_meta(struct request *request)
 {
     dialect_end_meta(&request->w);
-    finish(request);
+    request_finish(request);
 }
 
 void request_empty(struct request *request)
@@ -185,7 +184,7 @@ void request_empty(struct request *request)
     request_end(request, CACHE_NONE);
 }
 
-static void fail_as(struct request *request, const struct dialect_error *e, int status)
+static void request_answer_error(struct request *request, const struct dialect_error *e, int status)
 {
     buf_deinit(&request->out);
     buf_init(&request->out, REQUEST_OUT_EXTRA);
@@ -195,12 +194,12 @@ static void fail_as(struct request *request, const struct dialect_error *e, int 
         buf_deinit(&request->out);
         buf_init(&request->out, 0);
     }
-    deliver(request, status);
+    request_deliver(request, status);
 }
 
 void request_fail_with(struct request *request, const struct dialect_error *e)
 {
-    fail_as(request, e, dialect_status(request->worker->self, request->era, e->code));
+    request_answer_error(request, e, dialect_status(request->worker->self, request->era, e->code));
 }
 
 /* The code that is right for a failure of ours. */
@@ -216,7 +215,7 @@ static void name_failure(const struct request *request, int code, struct dialect
     dialect_name_failure(request->worker->self, &f, e);
 }
 
-static void fail(struct request *request, int code, struct dialect_error *e)
+static void request_fail_named(struct request *request, int code, struct dialect_error *e)
 {
     name_failure(request, code, e);
     request_name_scopes(request, code, e->uri);
@@ -241,11 +240,11 @@ void request_fail_limit(struct request *request, const struct refusal *why, stru
                  (unsigned long long)refusal_seconds(why));
         request->headers.extra = arena_dup(&request->arena, tidings_str(header));
     }
-    fail_as(request, &e, status);
+    request_answer_error(request, &e, status);
 }
 
 /* What one may not see does not exist, in data.reason as in the code. */
-static struct tidings_str reason_of(int code, struct tidings_str uri)
+static struct tidings_str request_reason_of(int code, struct tidings_str uri)
 {
     bool is_missing = code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_DENIED;
     return is_missing && uri.len > 0 ? STR("not_found") : STR_EMPTY;
@@ -258,9 +257,9 @@ void request_fail_job(struct request *request, const struct job *r, struct tidin
     struct dialect_error e = {
         .message = tidings_str(err.text), .uri = uri, .reason = reason, .details = job_details(r)};
     if (reason.len == 0 && e.details.len == 0) {
-        e.reason = reason_of(err.code, uri);
+        e.reason = request_reason_of(err.code, uri);
     }
-    fail(request, err.code, &e);
+    request_fail_named(request, err.code, &e);
 }
 
 void request_fail_capability(struct request *request, const char *text,
@@ -292,23 +291,23 @@ void request_fail(struct request *request, int code, struct tidings_str uri, con
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     struct dialect_error e = {
-        .message = tidings_str(text), .uri = uri, .reason = reason_of(code, uri)};
-    fail(request, code, &e);
+        .message = tidings_str(text), .uri = uri, .reason = request_reason_of(code, uri)};
+    request_fail_named(request, code, &e);
 }
 
 void request_fail_reason(struct request *request, int code, struct tidings_str uri,
                          struct tidings_str reason, const char *text)
 {
     struct dialect_error e = {.message = tidings_str(text), .uri = uri, .reason = reason};
-    fail(request, code, &e);
+    request_fail_named(request, code, &e);
 }
 
 void request_fail_err(struct request *request, const struct tidings_error *err,
                       struct tidings_str uri)
 {
     struct dialect_error e = {
-        .message = tidings_str(err->text), .uri = uri, .reason = reason_of(err->code, uri)};
-    fail(request, err->code, &e);
+        .message = tidings_str(err->text), .uri = uri, .reason = request_reason_of(err->code, uri)};
+    request_fail_named(request, err->code, &e);
 }
 
 void request_accept(struct request *request)
@@ -437,7 +436,7 @@ struct batch *batch_create(struct channel *channel)
     return batch;
 }
 
-static void put_refusal(struct buf *out, int rpc_code, const char *text)
+static void request_put_refusal(struct buf *out, int rpc_code, const char *text)
 {
     struct jw w;
     jw_init(&w, out);
@@ -448,7 +447,7 @@ static void put_refusal(struct buf *out, int rpc_code, const char *text)
 void batch_refuse(struct batch *batch, int rpc_code, const char *text)
 {
     buf_putc(&batch->out, batch->count++ == 0 ? '[' : ',');
-    put_refusal(&batch->out, rpc_code, text);
+    request_put_refusal(&batch->out, rpc_code, text);
 }
 
 void batch_add(struct batch *batch, struct request *request)
@@ -475,7 +474,8 @@ static void batch_done(struct batch *batch)
         if (batch->out.failed) {
             buf_deinit(&batch->out);
             buf_init(&batch->out, REQUEST_OUT_EXTRA);
-            put_refusal(&batch->out, RPC_INTERNAL, "the answers do not fit; send fewer at a time");
+            request_put_refusal(&batch->out, RPC_INTERNAL,
+                                "the answers do not fit; send fewer at a time");
         }
         static const struct answer_headers none;
         channel->ops->answer(channel, 200, &none, &batch->out);
@@ -508,8 +508,9 @@ void channel_deinit(struct channel *channel)
     for (; channel->batches; channel->batches = channel->batches->next) {
         channel->batches->channel = NULL;
     }
-    subscriber_destroy(channel->subscriber);
-    channel->subscriber = NULL;
+    if (channel->subscriber) {
+        channel->end_subscriber(channel);
+    }
     channel_set_who(channel, NULL);
     allowance_release(channel->allowance);
     channel->allowance = NULL;

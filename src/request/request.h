@@ -9,8 +9,8 @@
 #define REQUEST_REQUEST_H
 
 #include "base/arena.h"
-#include "delivery/delivery.h"
 #include "request/channel.h"
+#include "worker/worker.h"
 
 struct refusal;
 struct batch;

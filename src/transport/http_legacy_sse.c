@@ -134,7 +134,7 @@ void legacy_sse_open(struct http_conn *conn)
     }
     struct sse_stream *s = legacy_sse_create(conn);
     conn->channel.ops = &legacy_sse_channel_ops;
-    struct subscriber *peer = s ? channel_peer(&conn->channel) : NULL;
+    struct subscriber *peer = s ? subscriber_of_channel(&conn->channel) : NULL;
     if (!peer) {
         if (s) {
             map_remove(&conn->hw->sse_streams, tidings_strn(s->id, SESSION_ID_LEN));

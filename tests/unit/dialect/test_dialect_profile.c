@@ -238,14 +238,16 @@ static void defaults_of_a_profile_are_those_of_who_asks_for_nothing(void **state
     struct options o;
     struct option_limits limits = {0};
     options_init(&o);
-    dialect_default_options(&er, &o, &limits);
+    struct dialect_defaults defaults = dialect_defaults(&er);
+    options_default(&o, &limits, &defaults);
     assert_int_equal(o.include, OPTION_INCLUDE_METADATA);
     assert_int_equal(limits.rate_ms, 1000);
     options_init(&o);
     o.given = OPTION_INCLUDE;
     limits.rate_ms = 7;
     er.has_rate = true;
-    dialect_default_options(&er, &o, &limits);
+    defaults = dialect_defaults(&er);
+    options_default(&o, &limits, &defaults);
     assert_int_equal(o.include, OPTION_INCLUDE_NONE);
     assert_int_equal(limits.rate_ms, 7);
 }

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The principals of a worker, interned: kind, name, scopes (sorted), end and proof, written one
+ * after the other, are the key. A principal is one block of memory with its texts.
+ */
+#include "access/principal.h"
+
+#include <stdlib.h>
+
+#include "access/access.h"
+#include "access/quota.h"
+#include "base/error.h"
+#include "base/loop.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "worker/worker.h"
+
+#define KEY_MAX (64u + PRINCIPAL_MAX + PRINCIPAL_MAX_SCOPES * (PRINCIPAL_SCOPE_MAX + 1))
+
+void principals_init(struct principals *all)
+{
+    map_init(&all->by_key);
+    list_init(&all->classes);
+    all->next_expiry_ms = 0;
+}
+
+void principals_deinit(struct principals *all)
+{
+    size_t pos = 0;
+    struct principal *p;
+    while ((p = map_next(&all->by_key, &pos)) != NULL) {
+        quota_release(p->quota); /* which do not outlive the hub */
+        p->quota = NULL;
+    }
+    principals_forget(all);
+}
+
+void principals_forget(struct principals *all)
+{
+    size_t pos = 0;
+    struct principal *p;
+    while ((p = map_next(&all->by_key, &pos)) != NULL) {
+        p->worker = NULL;
+    }
+    map_deinit(&all->by_key);
+    list_each (it, next, &all->classes) {
+        list_entry(it, struct access_class, link)->all = NULL;
+        list_remove(it);
+    }
+    principals_init(all);
+}
+
+static void principal_table_expect(struct principals *all, const struct principal *p,
+                                   int64_t now_ms)
+{
+    if (p->expires_ms > now_ms &&
+        (all->next_expiry_ms == 0 || p->expires_ms < all->next_expiry_ms)) {
+        all->next_expiry_ms = p->expires_ms;
+    }
+}
+
+void principals_find_expiry(struct principals *all, int64_t now_ms)
+{
+    size_t pos = 0;
+    const struct principal *p;
+    all->next_expiry_ms = 0;
+    while ((p = map_next(&all->by_key, &pos)) != NULL) {
+        principal_table_expect(all, p, now_ms);
+    }
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+/* Texts that separate nothing in the key, and nothing in a log. */
+static bool is_printable(struct tidings_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if ((unsigned char)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int principal_table_check(const struct principal_spec *spec, struct tidings_error *err)
+{
+    bool is_anonymous = spec->kind == PRINCIPAL_ANONYMOUS;
+    if (is_anonymous != (spec->name.len == 0) || !is_printable(spec->name)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a principal has a name without control characters");
+    }
+    if (spec->name.len >= PRINCIPAL_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "a principal's name may be at most %u bytes long",
+                            PRINCIPAL_MAX - 1);
+    }
+    if (spec->scope_count > PRINCIPAL_MAX_SCOPES) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "a principal may have at most %u scopes",
+                            PRINCIPAL_MAX_SCOPES);
+    }
+    for (size_t i = 0; i < spec->scope_count; i++) {
+        if (spec->scopes[i].len > PRINCIPAL_SCOPE_MAX || !is_printable(spec->scopes[i])) {
+            return tidings_fail(err, TIDINGS_E_LIMIT,
+                                "a scope is at most %u bytes long, without control characters",
+                                PRINCIPAL_SCOPE_MAX);
+        }
+    }
+    return 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return str_cmp(*(const struct tidings_str *)a, *(const struct tidings_str *)b);
+}
+
+/* Sorted and each once, into `out`. */
+static size_t sort_scopes(const struct principal_spec *spec,
+                          struct tidings_str out[PRINCIPAL_MAX_SCOPES])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < spec->scope_count; i++) {
+        out[i] = spec->scopes[i];
+    }
+    qsort(out, spec->scope_count, sizeof(*out), by_text);
+    for (size_t i = 0; i < spec->scope_count; i++) {
+        if (out[i].len > 0 && (n == 0 || !str_eq(out[n - 1], out[i]))) {
+            out[n++] = out[i];
+        }
+    }
+    return n;
+}
+
+/* Who has shown who it is shares its limits with itself, wherever it comes from. */
+static struct quota *find_quota(struct worker *worker, const struct principal_spec *spec)
+{
+    bool is_shown = spec->kind == PRINCIPAL_CERTIFICATE || spec->kind == PRINCIPAL_TOKEN;
+    struct quota *quota = NULL;
+    struct buf name;
+    buf_init(&name, PRINCIPAL_MAX + 16);
+    buf_puts(&name, spec->kind == PRINCIPAL_TOKEN ? STR("token ") : STR("certificate "));
+    buf_puts(&name, spec->name);
+    if (is_shown && !name.failed) {
+        quota = quotas_find(worker->quotas, buf_str(&name), loop_now_ms(worker->loop));
+    }
+    buf_deinit(&name);
+    return quota;
+}
+
+static struct principal *principal_table_create(struct worker *worker,
+                                                const struct principal_spec *spec,
+                                                struct tidings_str key)
+{
+    size_t text = key.len + spec->name.len + 1;
+    for (size_t i = 0; i < spec->scope_count; i++) {
+        text += spec->scopes[i].len;
+    }
+    size_t scopes = spec->scope_count * sizeof(struct tidings_str);
+    struct principal *p = mem_zalloc(sizeof(*p) + scopes + text);
+    if (!p) {
+        return NULL;
+    }
+    struct tidings_str *own = (struct tidings_str *)(p + 1);
+    char *at = (char *)(own + spec->scope_count);
+    p->kind = spec->kind;
+    p->scopes = own;
+    p->scope_count = spec->scope_count;
+    p->expires_ms = spec->expires_ms;
+    p->proof = spec->proof;
+    p->worker = worker;
+    p->refs = 1;
+    p->key = str_place(&at, key);
+    for (size_t i = 0; i < spec->scope_count; i++) {
+        own[i] = str_place(&at, spec->scopes[i]);
+    }
+    p->name = str_place(&at, spec->name);
+    if (access_class_of(p, &p->class) < 0 ||
+        map_put(&worker->principals->by_key, p->key, p, NULL) < 0) {
+        access_class_unref(p->class);
+        mem_free(p);
+        return NULL;
+    }
+    p->quota = find_quota(worker, spec);
+    principal_table_expect(worker->principals, p, 0);
+    return p;
+}
+
+static void principal_table_put_key(struct buf *key, const struct principal_spec *spec)
+{
+    buf_putf(key, "%d %lld %llx ", (int)spec->kind, (long long)spec->expires_ms,
+             (unsigned long long)spec->proof);
+    buf_puts(key, spec->name);
+    for (size_t i = 0; i < spec->scope_count; i++) {
+        buf_putc(key, '\n');
+        buf_puts(key, spec->scopes[i]);
+    }
+}
+
+int principal_intern(struct worker *worker, const struct principal_spec *spec,
+                     const struct principal **ret, struct tidings_error *err)
+{
+    struct tidings_str scopes[PRINCIPAL_MAX_SCOPES];
+    int rc = principal_table_check(spec, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct principal_spec sorted = *spec;
+    sorted.scopes = scopes;
+    sorted.scope_count = sort_scopes(spec, scopes);
+    struct buf key;
+    buf_init(&key, KEY_MAX);
+    principal_table_put_key(&key, &sorted);
+    struct principal *p = map_find(&worker->principals->by_key, buf_str(&key));
+    if (p) {
+        p->refs++;
+    } else {
+        p = key.failed ? NULL : principal_table_create(worker, &sorted, buf_str(&key));
+    }
+    buf_deinit(&key);
+    *ret = p;
+    return p ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+const struct principal *principal_ref(const struct principal *p)
+{
+    struct principal *counted = (struct principal *)(uintptr_t)p; /* not part of the value */
+    if (counted) {
+        counted->refs++;
+    }
+    return p;
+}
+
+void principal_unref(const struct principal *p)
+{
+    struct principal *counted = (struct principal *)(uintptr_t)p;
+    if (counted && --counted->refs == 0) {
+        if (counted->worker) {
+            map_remove(&counted->worker->principals->by_key, counted->key);
+        }
+        quota_release(counted->quota);
+        access_class_unref(counted->class);
+        mem_free(counted);
+    }
+}
+
+int principal_renew(struct worker *worker, const struct principal **p)
+{
+    const struct principal *old = *p, *renewed = NULL;
+    if (!old || old->worker) {
+        return 0;
+    }
+    struct principal_spec spec = {
+        .kind = old->kind,
+        .name = old->name,
+        .scopes = old->scopes,
+        .scope_count = old->scope_count,
+        .expires_ms = old->expires_ms,
+        .proof = old->proof,
+    };
+    int rc = principal_intern(worker, &spec, &renewed, NULL);
+    if (rc == 0) {
+        *p = renewed;
+        principal_unref(old);
+    }
+    return rc;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
