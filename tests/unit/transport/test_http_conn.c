@@ -152,12 +152,13 @@ static void unread_answers_hold_back_what_is_pipelined(void **state)
     struct wire_client *c = wire_connect(&w, 0);
     w.fake.content_bytes = 60000;
     c->deaf = true;
-    for (int i = 0; i < 40; i++) {
-        wire_say(c, READ);
+    for (int i = 0; i < 40; i++) { /* all of them before the first is answered */
+        assert_int_equal(send(c->fd, READ, sizeof(READ) - 1, MSG_NOSIGNAL), sizeof(READ) - 1);
     }
+    wire_turn(&w);
     struct http_conn *conn = wire_conn(&w, 0);
     assert_true(conn->wait_since_ms != 0);
-    assert_in_range(conn->out.pending, PIPELINE_HIGH_WATER, PIPELINE_HIGH_WATER + 2 * 60000);
+    assert_in_range(conn->out.pending, 1, PIPELINE_HIGH_WATER + 2 * 60000);
     assert_true(w.fake.reads < 40);
     c->deaf = false;
     wire_turn(&w);
@@ -347,25 +348,35 @@ static void a_head_without_end_is_refused(void **state)
     assert_refused(c, "HTTP/1.1 431");
 }
 
+static void make_older(enum conn_state state, uint32_t ms)
+{
+    list_each (it, next, &w.hw[0]->by_state[state]) {
+        list_entry(it, struct http_conn, link)->since_ms -= ms;
+    }
+}
+
 static void the_slowest_is_cut_when_all_hold_too_much(void **state)
 {
     (void)state;
     static char part[3000];
-    struct wire_client *slow = wire_connect(&w, 0), *quick = wire_connect(&w, 0);
+    struct wire_client *slowest = wire_connect(&w, 0), *slow = wire_connect(&w, 0),
+                       *quick = wire_connect(&w, 0);
     memset(part, 'x', sizeof(part));
     struct limit_book *book = w.b.worker[0]->book;
-    wire_say(slow, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\n\r\n");
+    wire_say(slowest, "GET /ping HTTP/1.1\r\nX: ");
+    wire_say_bytes(slowest, part, sizeof(part));
+    make_older(CONN_HEAD, 10);
+    wire_say(slow, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3001\r\n\r\n");
     wire_say_bytes(slow, part, sizeof(part));
+    make_older(CONN_BODY, 5);
     uint64_t held = limit_in_use(book, LIMIT_INPUT);
-    assert_true(held >= sizeof(part));
-    book->values[LIMIT_INPUT] = held + held / 2;
-    list_each (it, next, &w.hw[0]->by_state[CONN_BODY]) {
-        list_entry(it, struct http_conn, link)->since_ms -= 5; /* it is the older one */
-    }
-    wire_say(quick, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3004\r\n\r\n1");
-    wire_say_bytes(quick, part, sizeof(part));
-    wire_assert_has(wire_heard(slow), "HTTP/1.1 503");
-    wire_say(quick, "234");
+    assert_true(held >= 2 * sizeof(part));
+    book->values[LIMIT_INPUT] = held;
+    wire_say(quick, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n1");
+    wire_assert_has(wire_heard(slowest), "HTTP/1.1 503"); /* which is room enough */
+    wire_say(slow, "1");
+    wire_assert_has(wire_heard(slow), "HTTP/1.1 200");
+    wire_say(quick, "2");
     wire_assert_has(wire_heard(quick), "HTTP/1.1 200");
     assert_int_equal(limit_in_use(book, LIMIT_INPUT), 0);
 }
