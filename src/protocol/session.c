@@ -4,6 +4,8 @@
  */
 #include "protocol/session.h"
 
+#include "protocol/session_private.h"
+
 #include <stdio.h>
 
 #include "access/quota.h"
@@ -16,55 +18,6 @@
 #include "request/request.h"
 
 _Static_assert(SESSION_PAST_STREAMS <= SUBSCRIBER_MAX_SKIPS, "each may be another's");
-
-struct session_stream {
-    struct list link;
-    struct session *session;
-    struct sink *sink;
-    unsigned no;
-};
-
-static struct session_stream *newest(struct session *session)
-{
-    return list_empty(&session->streams)
-               ? NULL
-               : list_entry(session->streams.next, struct session_stream, link);
-}
-
-static size_t session_event_id(struct subscriber *subscriber, const struct log_cursor *at,
-                               char out[EVENT_ID_MAX])
-{
-    struct session *session = subscriber->owner;
-    struct session_stream *stream = newest(session);
-    struct tidings_str sealed = cursor_seal_make(subscriber->worker, subscriber->who, at);
-    int n = snprintf(out, EVENT_ID_MAX, "%s%x.%llu.", session->tag, stream ? stream->no : 0,
-                     (unsigned long long)++session->next_event);
-    size_t len = n > 0 ? (size_t)n : 0;
-    if (sealed.len > 0) {
-        n = snprintf(out + len, EVENT_ID_MAX - len, "%.*s", STR_ARG(sealed));
-    } else {
-        n = snprintf(out + len, EVENT_ID_MAX - len, at->lost > 0 ? "%llu~%x" : "%llu",
-                     (unsigned long long)at->seq, at->lost);
-    }
-    return n > 0 ? len + (size_t)n : 0;
-}
-
-/* Kind and name of whoever it is, in short; nothing secret, and the same after a restart. */
-static void make_tag(struct session *session)
-{
-    const struct principal *who = session->who;
-    if (!who || who->kind == PRINCIPAL_ANONYMOUS) {
-        return;
-    }
-    unsigned char kind = (unsigned char)who->kind, hash[SHA256_BYTES];
-    struct sha256 h;
-    sha256_init(&h);
-    sha256_put(&h, &kind, 1);
-    sha256_put(&h, who->name.ptr, who->name.len);
-    sha256_end(&h, hash);
-    snprintf(session->tag, sizeof(session->tag), "%02x%02x%02x%02x-", hash[0], hash[1], hash[2],
-             hash[3]);
-}
 
 /* Something above `to` is yet to be written, to whichever stream is in front: the ids given out so
  * far are worth no more than that. When there is no room the two oldest are taken together. */
@@ -112,7 +65,7 @@ static void rewound(struct subscriber *subscriber, uint64_t since)
 static void lists_told(struct subscriber *subscriber)
 {
     struct session *session = subscriber->owner;
-    const struct session_stream *stream = newest(session);
+    const struct session_stream *stream = session_newest_stream(session);
     session->lists.stream = stream ? stream->no : 0;
     session->lists.event = session->next_event;
     session->lists.upto = subscriber->worker->last_seq;
@@ -179,14 +132,14 @@ static void rest(struct session *session)
 static void front_closed(struct subscriber *subscriber)
 {
     struct session *session = subscriber->owner;
-    struct session_stream *stream = newest(session);
+    struct session_stream *stream = session_newest_stream(session);
     if (!stream) {
         return;
     }
     remember_end(session, stream);
     stream_free(stream);
     touch(session);
-    stream = newest(session);
+    stream = session_newest_stream(session);
     if (stream) {
         session->front_from = session->undelivered; /* subscriptions may go back with the next */
         subscriber_set_sink(subscriber, stream->sink);
@@ -200,7 +153,7 @@ static void front_closed(struct subscriber *subscriber)
 static void session_end_streams(struct subscriber *subscriber)
 {
     struct session *session = subscriber->owner;
-    struct session_stream *front = newest(session);
+    struct session_stream *front = session_newest_stream(session);
     if (front) {
         give_back(session);
         remember_end(session, front);
@@ -266,7 +219,7 @@ static int session_create(struct worker *worker, const struct revision *revision
     session->revision = revision;
     session->who = principal_ref(who);
     session->active_ms = loop_now_ms(worker->loop);
-    make_tag(session);
+    session_make_tag(session);
     list_init(&session->requests);
     list_init(&session->streams);
     list_init(&session->rest_link);
@@ -380,11 +333,6 @@ struct session *session_find(struct worker *worker, struct tidings_str id,
     return session;
 }
 
-static int session_hex(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 int session_worker(struct tidings_str id)
 {
     if (id.len != SESSION_ID_LEN || id.ptr[2] != '-') {
@@ -420,92 +368,6 @@ void session_sweep(struct worker *worker)
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-struct event_cursor {
-    unsigned stream; /* 0: a fresh one */
-    uint64_t cursor;
-    uint64_t lists_upto; /* lists that changed up to here are known */
-    uint32_t lost;       /* who has yet to be told to look again; 0: nobody */
-    bool rewound; /* behind where the stream began: other streams' shares are of no interest */
-};
-
-/* Is it the id of an event of another than whose session this is? */
-static bool is_foreign(const struct session *session, struct tidings_str id)
-{
-    struct tidings_str own = tidings_str(session->tag), rest = id;
-    bool has_tag = id.len > SESSION_TAG_LEN && id.ptr[SESSION_TAG_LEN - 1] == '-';
-    for (size_t i = 0; has_tag && i < SESSION_TAG_LEN - 1; i++) {
-        has_tag = session_hex(id.ptr[i]) >= 0;
-    }
-    bool is_event = false; /* of somebody without a tag: 1.2.3 */
-    str_cut(rest, '.', &rest, &is_event);
-    return has_tag ? !str_starts(id, own) || own.len == 0 : is_event && own.len > 0;
-}
-
-/* The number in it; from those who are shown none it must be sealed. */
-static bool parse_event_cursor(const struct session *session, struct tidings_str text,
-                               struct log_cursor *ret)
-{
-    struct tidings_str lost;
-    bool has_lost = false;
-    struct tidings_str number = str_cut(text, '~', &lost, &has_lost);
-    *ret = (struct log_cursor){.epoch = session->worker->epoch};
-    if (access_is_full(session->who) && str_to_u64(number, &ret->seq)) {
-        return !has_lost || cursor_parse_lost(lost, &ret->lost);
-    }
-    return cursor_seal_open(session->worker, session->who, text, ret) &&
-           ret->epoch == session->worker->epoch;
-}
-
-/* Is it the id of an event of ours, and known what followed it? */
-static bool parse_event_id(const struct session *session, struct tidings_str id,
-                           struct event_cursor *ret)
-{
-    struct tidings_str rest, n;
-    struct tidings_str stream = str_cut(str_skip(id, strlen(session->tag)), '.', &rest, NULL);
-    n = str_cut(rest, '.', &rest, NULL);
-    uint64_t event = 0;
-    struct log_cursor at;
-    if (!str_to_u64(n, &event) || !parse_event_cursor(session, rest, &at) || stream.len == 0 ||
-        stream.len > 7 || event > session->next_event || at.seq > session->worker->last_seq) {
-        return false;
-    }
-    unsigned no = 0;
-    for (size_t i = 0; i < stream.len; i++) {
-        int digit = session_hex(stream.ptr[i]);
-        if (digit < 0) {
-            return false;
-        }
-        no = no * 16 + (unsigned)digit;
-    }
-    if (no == 0 || no > session->next_stream) {
-        return false;
-    }
-    ret->stream = no; /* it goes on under its number even when its past is forgotten */
-    bool remembered = false, is_below = true;
-    for (size_t i = 0; i < SESSION_PAST_STREAMS; i++) {
-        remembered = remembered || session->past[i].no == no;
-        is_below = is_below && !(session->past[i].no == no && at.seq >= session->past[i].from);
-    }
-    if (remembered) {
-        ret->cursor = at.seq < session->undelivered ? at.seq : session->undelivered;
-        ret->lost = at.lost;
-        ret->rewound = is_below; /* a subscription had gone back, and not yet caught up */
-        bool is_told = session->lists.stream == no && session->lists.event <= event;
-        ret->lists_upto = is_told ? session->lists.upto : 0;
-    }
-    for (unsigned i = 0; i < session->rewind_count; i++) {
-        if (event > session->rewinds[i].event) {
-            continue;
-        }
-        if (session->rewinds[i].to < ret->cursor) {
-            ret->rewound = true;
-            ret->cursor = session->rewinds[i].to;
-        }
-        return remembered && !session->rewinds[i].is_lost;
-    }
-    return remembered;
-}
-
 /* What other streams carried is not replayed on this one. */
 static void skip_others(struct session *session, unsigned no)
 {
@@ -524,7 +386,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     if (session->stream_count >= SESSION_MAX_STREAMS) {
         return TIDINGS_E_LIMIT;
     }
-    if (is_foreign(session, last_event_id)) {
+    if (session_is_foreign_event(session, last_event_id)) {
         return TIDINGS_E_DENIED;
     }
     struct session_stream *stream = mem_zalloc(sizeof(*stream));
@@ -535,7 +397,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     struct answer_headers headers = {.session_id = tidings_strn(session->id, SESSION_ID_LEN)};
     /* The stream that was in front may have ended only in the client's eyes: it keeps what it has.
      */
-    struct session_stream *front = newest(session);
+    struct session_stream *front = session_newest_stream(session);
     if (front) {
         give_back(session);
         remember_end(session, front);
@@ -547,7 +409,7 @@ int session_open_stream(struct session *session, struct channel *channel,
      * everything may have been missed. Now, because the header goes with the request once it
      * becomes a stream. */
     struct event_cursor at = {.cursor = session->undelivered};
-    bool known = last_event_id.len == 0 || parse_event_id(session, last_event_id, &at);
+    bool known = last_event_id.len == 0 || session_parse_event_id(session, last_event_id, &at);
     stream->sink = channel->ops->stream(channel, &headers);
     stream->session = session;
     stream->no = at.stream > 0 ? at.stream : ++session->next_stream;
