@@ -128,7 +128,7 @@ async function serveCommand(t, script, keys = {}) {
 test('sandbox: commands are run by the helper, and end with a server that is killed', async (t) => {
     const server = await serveCommand(t, 'echo $PPID >parent; echo $$ >self; sleep 1000 & wait', { interval: 0 });
     const [helper] = childrenOf(server.child.pid);
-    assert.equal(nameOf(helper), 'tidings-helper');
+    await eventually(() => nameOf(helper) === 'tidings-helper', 'the helper has its name');
     assert.equal(status(helper, 'Seccomp'), 0);
     void modern(server, 'resources/read', { uri: 'cmd:///it' }).catch(() => {});
     const written = (name) => fs.readFileSync(server.tree.at(name), 'utf8').trim();
