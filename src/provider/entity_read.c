@@ -80,8 +80,8 @@ static int entity_read_not_found(struct entity_job *r, struct tidings_error *err
     return tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'", STR_ARG(r->uri.id));
 }
 
-static int check_type(struct entity_job *r, const struct entity_version *v,
-                      struct tidings_error *err)
+static int entity_check_type(struct entity_job *r, const struct entity_version *v,
+                             struct tidings_error *err)
 {
     const struct entity_uri *uri = &r->uri;
     if (!entity_read_may_know(r, v->type, v->type_version)) {
@@ -102,7 +102,7 @@ static int check_type(struct entity_job *r, const struct entity_version *v,
 static int entity_check(struct entity_job *r, const struct entity_version *v,
                         struct tidings_error *err)
 {
-    int rc = check_type(r, v, err);
+    int rc = entity_check_type(r, v, err);
     if (rc == 0 && v->deleted) {
         r->reason = "deleted";
         rc = tidings_fail(err, TIDINGS_E_GONE, "Entity has been deleted");
@@ -320,7 +320,7 @@ static int write_since(struct entity_job *r, struct entities *e, int64_t baselin
     if (rc < 0 || p.version.id.len == 0) {
         return rc < 0 ? rc : entity_read_not_found(r, err);
     }
-    int bad = check_type(r, &p.version, err);
+    int bad = entity_check_type(r, &p.version, err);
     if (bad < 0) {
         return bad;
     }

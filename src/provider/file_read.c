@@ -33,7 +33,7 @@ struct read_job {
     struct tidings_range range;
 };
 
-static void job_finish(struct read_job *job, int code, const struct tidings_error *err)
+static void file_read_finish(struct read_job *job, int code, const struct tidings_error *err)
 {
     if (job->fd >= 0) {
         close(job->fd);
@@ -125,7 +125,7 @@ static void file_read_run(struct read_job *job)
         return;
     }
     int rc = file_read_whole(job, &err);
-    job_finish(job, rc, &err);
+    file_read_finish(job, rc, &err);
 }
 
 static void file_read_run_pooled(void *memory)
@@ -140,7 +140,7 @@ static void file_read_run_pooled(void *memory)
     if (job.is_directory || job.fd >= 0) {
         file_read_run(&job);
     } else {
-        job_finish(&job, job.fd, &err);
+        file_read_finish(&job, job.fd, &err);
     }
 }
 
@@ -163,7 +163,7 @@ static void file_read_submit(struct read_job *job)
     if (rc < 0) {
         mem_free(copy);
         tidings_fail(&err, rc, "too many reads are waiting; try again later");
-        job_finish(job, rc, &err);
+        file_read_finish(job, rc, &err);
     }
 }
 
@@ -214,12 +214,12 @@ void provider_file_read(struct tidings_provider *p, struct tidings_read *read,
     char etag[FILE_ETAG_SIZE];
     int rc = open_job(&job, &err);
     if (rc < 0) {
-        job_finish(&job, rc, &err);
+        file_read_finish(&job, rc, &err);
         return;
     }
     file_etag(&job.look.st, etag);
     if (job.fd >= 0 && tidings_read_unchanged(read, tidings_str(etag))) {
-        job_finish(&job, 0, NULL);
+        file_read_finish(&job, 0, NULL);
     } else if (job.fd < 0 || is_long(&job)) {
         file_read_submit(&job);
     } else {

@@ -383,7 +383,7 @@ static int uri_put_path(struct canon *c)
                                            : 0;
 }
 
-static int uri_put_query(struct canon *c)
+static int uri_put_canonical_query(struct canon *c)
 {
     while (put_run(c, IN_QUERY)) {
         int rc = put_odd(c, QUERY);
@@ -403,7 +403,7 @@ static int put_parts(struct canon *c)
     if (rc == 0) {
         rc = uri_put_path(c);
     }
-    return rc == 0 ? uri_put_query(c) : rc;
+    return rc == 0 ? uri_put_canonical_query(c) : rc;
 }
 
 static int put_canonical(struct tidings_str in, struct buf *out, bool pattern,
