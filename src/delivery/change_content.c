@@ -30,7 +30,7 @@ struct value_key {
 enum value_shape {
     SHAPE_CONTENTS,
     SHAPE_PATCH,
-    SHAPE_SAID, /* as PROFILE_DATA has them */
+    SHAPE_SAID, /* as dialect_rules.has_data says */
     SHAPE_SAID_PATCH,
 };
 
@@ -363,7 +363,7 @@ static struct chain *chain_of(const struct subscription *sub)
 static bool is_said(const struct subscription *sub)
 {
     const struct subscriber *subscriber = sub->subscriber;
-    return sub->listen->id_len == 0 && dialect_does(subscriber->worker->self, PROFILE_DATA) &&
+    return sub->listen->id_len == 0 && dialect_rules(subscriber->worker->self)->has_data &&
            !(subscriber->ops && subscriber->ops->told);
 }
 

@@ -191,8 +191,8 @@ static void answer(struct subscribe_batch *s, const struct log_cursor *at)
         request_fail(request, TIDINGS_E_CLOSED, w->spelled, "the session ended meanwhile");
     } else if (w->refused) {
         request_fail_job(request, &w->stat.base, w->spelled, STR_EMPTY);
-    } else if (dialect_does(request->worker->self, PROFILE_LITERAL)) {
-        method_confirm(request, PROFILE_SUBSCRIBED, w->spelled);
+    } else if (dialect_rules(request->worker->self)->is_literal) {
+        method_confirm(request, true, w->spelled);
     } else {
         request_begin(request);
         jw_key(&request->w, STR("_meta"));

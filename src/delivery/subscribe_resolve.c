@@ -461,7 +461,7 @@ static bool has_class(struct tidings_str s)
 static bool is_regex_uri(const struct subscribe_item *w, struct tidings_str path)
 {
     ptrdiff_t end = str_find(path, ']');
-    return w->owner->request && dialect_does(w->owner->worker->self, PROFILE_REGEX) && end >= 0 &&
+    return w->owner->request && dialect_rules(w->owner->worker->self)->has_regex_uris && end >= 0 &&
            (size_t)end + 1 < path.len && path.ptr[end + 1] == '+';
 }
 

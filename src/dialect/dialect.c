@@ -18,7 +18,7 @@ static const struct revision revisions[] = {
     {.name = {"2025-06-18", 10}, .era = ERA_LEGACY},
     {.name = {"2025-03-26", 10}, .era = ERA_LEGACY, .has_batches = true},
     {.name = {"2024-11-05", 10}, .era = ERA_LEGACY},
-    {.name = {"DRAFT-2025-v2", 13}, .era = ERA_LEGACY, .profile = PROFILE_DRAFT},
+    {.name = {"DRAFT-2025-v2", 13}, .era = ERA_LEGACY, .is_draft = true},
 };
 #define REVISION_COUNT (sizeof(revisions) / sizeof(revisions[0]))
 
@@ -36,8 +36,8 @@ const struct revision *dialect_find_revision(struct tidings_str name)
 static bool is_offered(const struct revision *rev, struct tidings_str ceiling,
                        const struct profile *profile)
 {
-    if (rev->profile) {
-        return profile_does(profile, rev->profile);
+    if (rev->is_draft) {
+        return profile_rules(profile)->has_draft;
     }
     return ceiling.len == 0 || str_cmp(rev->name, ceiling) <= 0;
 }
@@ -311,7 +311,7 @@ static void judge_pipe_legacy(const struct dialect_context *ctx, const struct rp
         dialect_refuse(v, 400, RPC_INVALID_PARAMS, "params._meta lacks '" META_VERSION "'");
         return;
     }
-    if (!profile_does(ctx->profile, PROFILE_OPENS_SESSIONS)) {
+    if (!profile_rules(ctx->profile)->opens_sessions) {
         dialect_refuse(v, 400, dialect_code_uninitialized(ctx->profile, RPC_INVALID_REQUEST),
                        "send initialize first");
     }
@@ -337,6 +337,10 @@ void dialect_judge(const struct dialect_context *ctx, const struct rpc_message *
     } else {
         judge_pipe_legacy(ctx, msg, ret);
     }
+    bool is_modern = ret->era == ERA_MODERN;
+    ret->meta = is_modern ? meta : NULL;
+    ret->is_sessionful = ret->may_be_batched = !is_modern;
+    ret->repeats_params = is_modern;
 }
 
 /* ---- versions in answers --------------------------------------------------------------------- */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The only module that knows protocol versions and profiles: which era a message belongs to, which
- * checks it must pass, and in which words the answer is given. Everything else works on calls,
- * subscribers and changes.
+ * Protocol versions and profiles: which era a message belongs to, which checks it must pass, and in
+ * which words the answer is given. Nobody else decides by a version or the name of a profile: what
+ * differs is resolved here into named fields (struct dialect_verdict, struct dialect_rules), and
+ * only the table of methods (protocol/method.c) says in which eras a method exists.
  *
  * Two eras. *Legacy* (2024-11-05 … 2025-11-25): `initialize`, then a session or a pipe that
  * remembers it. *Modern* (2026-07-28): every request says its version in `_meta`. One endpoint
@@ -31,7 +32,7 @@ struct revision {
     enum era era;
     bool has_batches; /* JSON-RPC arrays are accepted */
     bool has_priming; /* streams begin with an id, an empty data and `retry` */
-    unsigned profile; /* exists where this switch is on (enum profile_switch); 0: everywhere */
+    bool is_draft;    /* exists where dialect_rules.has_draft holds */
 };
 
 /* NULL: unknown. */
@@ -77,6 +78,11 @@ struct dialect_context {
 struct dialect_verdict {
     enum era era;
     const struct revision *revision; /* modern: the one in force; legacy: NULL, the session knows */
+    struct json *meta;   /* what its client says of itself with each request; NULL: it said so when
+                          * it began */
+    bool is_sessionful;  /* over HTTP it belongs to a session */
+    bool may_be_batched; /* it may be an element of an array */
+    bool repeats_params; /* over HTTP headers repeat some of its parameters */
     /* Refused: */
     int code;                  /* enum rpc_code; 0: accepted */
     int status;                /* HTTP */
@@ -124,31 +130,32 @@ struct server_identity {
  */
 
 /* A source document whose letter counts where it differs from the protocol; for legacy traffic
- * alone. Each profile is one row of the table in dialect_profile.c, whose switches are these. */
-enum profile_switch {
-    PROFILE_SUBSCRIBED = 1u << 0,     /* resources/subscribe says {subscribed, uri} … */
-    PROFILE_UNSUBSCRIBED = 1u << 1,   /* … and resources/unsubscribe {unsubscribed, uri} */
-    PROFILE_LITERAL = 1u << 2,        /* no `_meta` of ours, and no `subscribedUri` */
-    PROFILE_OPENS_SESSIONS = 1u << 3, /* any POST does; initialize is not needed */
-    PROFILE_NEEDS_SESSION = 1u << 4,  /* subscriptions do: none on pipes */
-    PROFILE_STATUS_200 = 1u << 5,     /* of every JSON-RPC error that answers a request */
-    PROFILE_UNPRIMED = 1u << 6,       /* streams begin with a message */
-    PROFILE_REGEX = 1u << 7,          /* `[…]+` makes a URI a regular expression */
-    PROFILE_BROADCAST = 1u << 8,      /* "anything may have changed" is one update without URI */
-    PROFILE_KNOWN_ONLY = 1u << 9,     /* unsubscribing what is not subscribed is an error */
-    PROFILE_SHORT_METHOD = 1u << 10,  /* updates are called resources/updated */
-    PROFILE_METADATA = 1u << 11,      /* … and have `metadata` */
-    PROFILE_ENVELOPE = 1u << 12,      /* WebSocket: {"type":"mcp","payload":…} */
-    PROFILE_DRAFT = 1u << 13,         /* the revision DRAFT-2025-v2 exists */
-    PROFILE_EVENTS = 1u << 14,        /* GET /events, the stream of a session */
-    PROFILE_DATA = 1u << 15,          /* updates have `title` and `data`, the content itself */
+ * alone. Each profile is one row of the table in dialect_profile.c, which says how it answers and
+ * which of these hold; without a profile none does. */
+struct dialect_rules {
+    bool confirms_subscribe;   /* resources/subscribe says {subscribed, uri} … */
+    bool confirms_unsubscribe; /* … and resources/unsubscribe {unsubscribed, uri} */
+    bool is_literal;           /* no `_meta` of ours, and no `subscribedUri` */
+    bool opens_sessions;       /* any POST does; initialize is not needed */
+    bool needs_session;        /* subscriptions do: none on pipes */
+    bool answers_200;          /* of every JSON-RPC error that answers a request */
+    bool is_unprimed;          /* streams begin with a message */
+    bool has_regex_uris;       /* `[…]+` makes a URI a regular expression */
+    bool broadcasts;           /* "anything may have changed" is one update without URI */
+    bool knows_subscriptions;  /* unsubscribing what is not subscribed is an error */
+    bool has_short_method;     /* updates are called resources/updated */
+    bool has_metadata;         /* … and have `metadata` */
+    bool has_envelopes;        /* WebSocket: {"type":"mcp","payload":…} */
+    bool has_draft;            /* the revision DRAFT-2025-v2 exists */
+    bool has_events;           /* GET /events, the stream of a session */
+    bool has_data;             /* updates have `title` and `data`, the content itself */
 };
 
 /* "gateway", "erlmcp", "lumenize"; NULL: no such ("none" neither). */
 const struct profile *dialect_find_profile(struct tidings_str name);
-/* Is that switch on? `what` is one bit of enum profile_switch. */
-bool dialect_does(const struct server_identity *self, unsigned what);
-bool profile_does(const struct profile *profile, unsigned what);
+/* What holds on this server, and in a profile (NULL: none). */
+const struct dialect_rules *dialect_rules(const struct server_identity *self);
+const struct dialect_rules *profile_rules(const struct profile *profile);
 
 /* What a legacy subscription gets when it asks for nothing and no rule is set. */
 struct dialect_defaults {
@@ -156,16 +163,15 @@ struct dialect_defaults {
     uint64_t rate_ms; /* at most one update in; 0: as the configuration says */
 };
 struct dialect_defaults dialect_defaults(const struct server_identity *self);
-/* PROFILE_DATA: the members `title` and `data`, without braces, from an array of content elements
- * (the document, if the first is JSON text) or from an object. Failures stick in `out`. */
+/* dialect_rules.has_data: the members `title` and `data`, without braces, from an array of content
+ * elements (the document, if the first is JSON text) or from an object. Failures stick in `out`. */
 void dialect_put_data(struct buf *out, struct tidings_str value_json);
 /* The code of a legacy request that comes before `initialize`, or for a session that is not; and of
  * one for what is switched off. */
 int dialect_code_uninitialized(const struct profile *profile, int otherwise);
 int dialect_code_incapable(const struct server_identity *self);
-/* Is a legacy answer with that code an ordinary one over HTTP, whatever the code means elsewhere?
- */
-bool profile_answers_200(const struct profile *profile, int rpc_code);
+/* Is an answer with that code an ordinary one over HTTP, whatever the code means elsewhere? */
+bool dialect_answers_200(const struct server_identity *self, enum era era, int rpc_code);
 
 enum dialect_cache {
     CACHE_NONE,   /* not a cacheable result */
@@ -183,6 +189,10 @@ void dialect_end_result(struct jw *w, enum era era, const struct server_identity
 void dialect_begin_meta(struct jw *w, enum era era, const struct server_identity *self,
                         enum dialect_cache cache);
 void dialect_end_meta(struct jw *w);
+
+/* What resources/subscribe and unsubscribe answer beyond an empty result: the members of it. */
+void dialect_put_confirmation(struct jw *w, const struct server_identity *self, bool subscribed,
+                              struct tidings_str uri);
 
 struct dialect_error {
     int code;
@@ -213,7 +223,7 @@ struct dialect_failure {
 /* Its code; and by profile what else is said of it. `e` has message, uri and reason. */
 void dialect_name_failure(const struct server_identity *self, const struct dialect_failure *f,
                           struct dialect_error *e);
-/* Subscriptions need a session, and there is none (PROFILE_NEEDS_SESSION). */
+/* Subscriptions need a session, and there is none (dialect_rules.needs_session). */
 extern const struct dialect_error dialect_session_required;
 /* HTTP status that carries it. */
 int dialect_status(const struct server_identity *self, enum era era, int rpc_code);
@@ -236,7 +246,7 @@ struct dialect_updated {
     struct tidings_str uri_json;        /* quoted: the changed URI, or a literal's own spelling */
     struct tidings_str subscribed_json; /* quoted */
     struct tidings_str listen_id_json;  /* empty: legacy */
-    struct tidings_str value_json;      /* contents; with PROFILE_DATA members; empty: none */
+    struct tidings_str value_json; /* contents; with dialect_rules.has_data members; empty: none */
     struct log_cursor cursor;
     struct tidings_str sealed; /* instead of the cursor; empty: not */
     bool hides_version;        /* of those who may not see everything: see store/change.h */
@@ -254,7 +264,8 @@ bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *
 
 /* Whole messages, appended to `out`. */
 /* `list`: one bit of enum change_list, or LIST_EVERYTHING. */
-#define LIST_EVERYTHING 8u /* beside the lists: an update without URI (PROFILE_BROADCAST) */
+#define LIST_EVERYTHING 8u /* beside the lists: an update without URI (dialect_rules.broadcasts)   \
+                            */
 void dialect_put_list_changed(struct buf *out, unsigned list, struct tidings_str listen_id_json);
 /* notifications/dev.tidings/bookmark. */
 void dialect_put_bookmark(struct buf *out, struct tidings_str cursor,

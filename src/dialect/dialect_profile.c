@@ -9,7 +9,7 @@
 
 struct profile {
     struct tidings_str name;
-    unsigned switches; /* enum profile_switch */
+    struct dialect_rules rules;
     /* Codes of errors; 0: as the protocol has them. */
     int not_found, invalid_uri, uninitialized, incapable;
     int unsubscribable; /* resources/subscribe, for want of room or memory */
@@ -24,9 +24,15 @@ struct profile {
 static const struct profile profiles[] = {
     {
         .name = {"gateway", 7},
-        .switches = PROFILE_SUBSCRIBED | PROFILE_UNSUBSCRIBED | PROFILE_LITERAL |
-                    PROFILE_OPENS_SESSIONS | PROFILE_NEEDS_SESSION | PROFILE_STATUS_200 |
-                    PROFILE_UNPRIMED | PROFILE_REGEX | PROFILE_BROADCAST,
+        .rules = {.confirms_subscribe = true,
+                  .confirms_unsubscribe = true,
+                  .is_literal = true,
+                  .opens_sessions = true,
+                  .needs_session = true,
+                  .answers_200 = true,
+                  .is_unprimed = true,
+                  .has_regex_uris = true,
+                  .broadcasts = true},
         .not_found = -32601,
         .not_found_text = {"Resource not found", 18},
         .invalid_uri = -32601,
@@ -34,8 +40,11 @@ static const struct profile profiles[] = {
     },
     {
         .name = {"erlmcp", 6},
-        .switches = PROFILE_LITERAL | PROFILE_KNOWN_ONLY | PROFILE_SHORT_METHOD | PROFILE_METADATA |
-                    PROFILE_EVENTS,
+        .rules = {.is_literal = true,
+                  .knows_subscriptions = true,
+                  .has_short_method = true,
+                  .has_metadata = true,
+                  .has_events = true},
         .not_found = -32001,
         .not_found_text = {"Resource not found", 18},
         .invalid_uri = -32022,
@@ -48,8 +57,11 @@ static const struct profile profiles[] = {
     },
     {
         .name = {"lumenize", 8},
-        .switches = PROFILE_UNSUBSCRIBED | PROFILE_LITERAL | PROFILE_DATA | PROFILE_ENVELOPE |
-                    PROFILE_DRAFT,
+        .rules = {.confirms_unsubscribe = true,
+                  .is_literal = true,
+                  .has_data = true,
+                  .has_envelopes = true,
+                  .has_draft = true},
         .not_found = RPC_INVALID_PARAMS,
         .invalid_uri = RPC_INTERNAL,
         .unreadable = RPC_INTERNAL,
@@ -66,14 +78,15 @@ const struct profile *dialect_find_profile(struct tidings_str name)
     return NULL;
 }
 
-bool profile_does(const struct profile *profile, unsigned what)
+const struct dialect_rules *profile_rules(const struct profile *profile)
 {
-    return profile && (profile->switches & what);
+    static const struct dialect_rules none;
+    return profile ? &profile->rules : &none;
 }
 
-bool dialect_does(const struct server_identity *self, unsigned what)
+const struct dialect_rules *dialect_rules(const struct server_identity *self)
 {
-    return profile_does(self->profile, what);
+    return profile_rules(self->profile);
 }
 
 struct dialect_defaults dialect_defaults(const struct server_identity *self)
@@ -140,10 +153,10 @@ void dialect_put_data(struct buf *out, struct tidings_str value_json)
     jv_unref(value);
 }
 
-bool profile_answers_200(const struct profile *profile, int rpc_code)
+bool dialect_answers_200(const struct server_identity *self, enum era era, int rpc_code)
 {
-    return profile &&
-           ((profile->switches & PROFILE_STATUS_200) || rpc_code == profile->invalid_uri);
+    const struct profile *p = era == ERA_LEGACY ? self->profile : NULL;
+    return p && (p->rules.answers_200 || rpc_code == p->invalid_uri);
 }
 
 int dialect_code_uninitialized(const struct profile *profile, int otherwise)
@@ -155,6 +168,16 @@ int dialect_code_incapable(const struct server_identity *self)
 {
     const struct profile *p = self->profile;
     return p && p->incapable ? p->incapable : RPC_METHOD_NOT_FOUND;
+}
+
+void dialect_put_confirmation(struct jw *w, const struct server_identity *self, bool subscribed,
+                              struct tidings_str uri)
+{
+    const struct dialect_rules *rules = dialect_rules(self);
+    if (subscribed ? rules->confirms_subscribe : rules->confirms_unsubscribe) {
+        jw_put_bool(w, subscribed ? STR("subscribed") : STR("unsubscribed"), true);
+        jw_put_string(w, STR("uri"), uri);
+    }
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -211,7 +234,7 @@ static void name_by_profile(const struct profile *p, const struct dialect_failur
     } else if (p->unreadable && str_eq(f->method, STR("resources/read"))) {
         e->code = p->unreadable;
     }
-    if (p->switches & PROFILE_SUBSCRIBED && e->code == p->not_found) { /* all the document has */
+    if (p->rules.confirms_subscribe && e->code == p->not_found) { /* all the document has */
         e->missing = e->uri;
         e->uri = e->reason = e->error_type = e->details = STR_EMPTY;
     }

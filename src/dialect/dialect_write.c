@@ -150,7 +150,7 @@ int dialect_code(enum era era, int code)
 
 int dialect_status(const struct server_identity *self, enum era era, int rpc_code)
 {
-    if (era == ERA_LEGACY && profile_answers_200(self->profile, rpc_code)) {
+    if (dialect_answers_200(self, era, rpc_code)) {
         return 200;
     }
     switch (rpc_code) {
@@ -374,17 +374,17 @@ static void gather_literal(struct pieces *p, const struct dialect_updated *u)
 {
     p->count = 0;
     p->size = 0;
-    piece(p, profile_does(u->profile, PROFILE_SHORT_METHOD)
+    piece(p, profile_rules(u->profile)->has_short_method
                  ? STR("{\"jsonrpc\":\"2.0\",\"method\":\"resources/updated\","
                        "\"params\":{\"uri\":")
                  : STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\","
                        "\"params\":{\"uri\":"));
     piece(p, u->uri_json);
-    if (profile_does(u->profile, PROFILE_METADATA) && u->top_metadata && u->change) {
+    if (profile_rules(u->profile)->has_metadata && u->top_metadata && u->change) {
         piece(p, STR(",\"metadata\":"));
         metadata_pieces(p, u);
     }
-    if (profile_does(u->profile, PROFILE_DATA) && u->value_json.len > 0) {
+    if (profile_rules(u->profile)->has_data && u->value_json.len > 0) {
         piece(p, STR(","));
         piece(p, u->value_json);
     }
@@ -395,7 +395,7 @@ bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *
                            void *user)
 {
     struct pieces p;
-    if (u->listen_id_json.len == 0 && profile_does(u->profile, PROFILE_LITERAL)) {
+    if (u->listen_id_json.len == 0 && profile_rules(u->profile)->is_literal) {
         gather_literal(&p, u);
     } else {
         dialect_write_gather(&p, u);

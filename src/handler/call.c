@@ -304,7 +304,7 @@ static struct tidings_call *call_create(struct request *request, const struct ca
     h->root = jv_ref(request->root);
     h->arguments = jv_get(request->msg.params, "arguments");
     struct json *meta = jv_get(request->msg.params, "_meta");
-    h->meta = request->era == ERA_MODERN ? meta : NULL;
+    h->meta = request->meta;
     struct tidings_str origin = jv_str(jv_get(meta, "dev.tidings/origin"));
     buf_init(&h->origin, ORIGIN_MAX + PRINCIPAL_ORIGIN_MAX);
     principal_put_origin(h->who, origin.len <= ORIGIN_MAX ? origin : STR_EMPTY, &h->origin);

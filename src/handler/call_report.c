@@ -36,8 +36,8 @@ void call_read_wishes(struct tidings_call *h)
         buf_deinit(&text);
     }
     h->log_level = LOG_ASK_PEER;
-    if (request->era == ERA_MODERN) {
-        int level = dialect_asked_log_level(meta);
+    if (request->meta) {
+        int level = dialect_asked_log_level(request->meta);
         h->log_level = level < 0 ? LOG_UNWANTED : level;
     }
 }

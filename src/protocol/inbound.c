@@ -120,8 +120,7 @@ static struct session *need_session(struct channel *channel, const struct dialec
 /* Does the profile want a session for whatever comes without one? */
 static bool opens_unasked(const struct arrival *a)
 {
-    return !a->headers->session_id.ptr &&
-           dialect_does(a->channel->worker->self, PROFILE_OPENS_SESSIONS);
+    return !a->headers->session_id.ptr && dialect_rules(a->channel->worker->self)->opens_sessions;
 }
 
 static struct session *open_unasked(struct channel *channel, const struct dialect_headers *h,
@@ -234,12 +233,13 @@ static void inbound_run(struct arrival *a, struct json *root, const struct rpc_m
         return;
     }
     request->era = v->era;
+    request->meta = v->meta;
     request->revision = v->revision ? v->revision : session ? session->revision : channel->revision;
     request->session = session;
     if (session) {
         list_append(&session->requests, &request->session_link);
     }
-    if (session && dialect_does(channel->worker->self, PROFILE_OPENS_SESSIONS)) {
+    if (session && dialect_rules(channel->worker->self)->opens_sessions) {
         request->headers.session_id =
             arena_dup(&request->arena, tidings_strn(session->id, SESSION_ID_LEN));
     }
@@ -294,7 +294,7 @@ static bool needs_session(const struct arrival *a, const struct rpc_message *msg
                           const struct dialect_verdict *v)
 {
     bool opens = msg->kind == RPC_REQUEST && str_eq(msg->method, STR("initialize"));
-    return a->channel->ops->is_http && v->era == ERA_LEGACY && !opens && !a->session;
+    return a->channel->ops->is_http && v->is_sessionful && !opens && !a->session;
 }
 
 /* NULL after having answered. */
@@ -338,14 +338,14 @@ static void one(struct arrival *a, struct json *root)
     };
     struct dialect_verdict v;
     dialect_judge(&ctx, &msg, &v);
-    if (a->batch && (v.era == ERA_MODERN || v.code)) {
+    if (a->batch && (!v.may_be_batched || v.code)) {
         if (msg.kind == RPC_REQUEST) {
             refuse_in_batch(a, root, &msg, RPC_INVALID_REQUEST,
                             "this message may not be part of a batch");
         }
         return;
     }
-    if (v.code == 0 && v.era == ERA_MODERN && a->headers) {
+    if (v.code == 0 && v.repeats_params && a->headers) {
         check_mirrored(channel->worker, a->headers, &msg, &v);
     }
     if (v.code) {

@@ -99,14 +99,10 @@ static void method_set_level(struct request *request)
     request_empty(request);
 }
 
-void method_confirm(struct request *request, unsigned what, struct tidings_str uri)
+void method_confirm(struct request *request, bool subscribed, struct tidings_str uri)
 {
     request_begin(request);
-    if (dialect_does(request->worker->self, what)) {
-        jw_put_bool(&request->w,
-                    what == PROFILE_SUBSCRIBED ? STR("subscribed") : STR("unsubscribed"), true);
-        jw_put_string(&request->w, STR("uri"), uri);
-    }
+    dialect_put_confirmation(&request->w, request->worker->self, subscribed, uri);
     request_end(request, CACHE_NONE);
 }
 
@@ -118,8 +114,7 @@ static void with_uri(struct request *request,
         request_fail(request, TIDINGS_E_INVALID, STR_EMPTY, "params.uri must be a string");
         return;
     }
-    if (!request->channel->ops->is_http &&
-        dialect_does(request->worker->self, PROFILE_NEEDS_SESSION)) {
+    if (!request->channel->ops->is_http && dialect_rules(request->worker->self)->needs_session) {
         request_fail_with(request, &dialect_session_required);
         return;
     }
@@ -144,7 +139,7 @@ static void method_unsubscribe(struct request *request)
     with_uri(request, unsubscribe_one);
 }
 
-enum { IN_LEGACY = 1, IN_MODERN = 2, IN_BOTH = 3 };
+enum { IN_LEGACY = 1 << ERA_LEGACY, IN_MODERN = 1 << ERA_MODERN, IN_BOTH = IN_LEGACY | IN_MODERN };
 
 static const struct method {
     struct tidings_str name;
@@ -173,7 +168,7 @@ static const struct method {
 
 void method_run(struct request *request)
 {
-    unsigned era = request->era == ERA_MODERN ? IN_MODERN : IN_LEGACY;
+    unsigned era = 1u << request->era;
     int code = RPC_METHOD_NOT_FOUND;
     for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
         const struct method *m = &methods[i];

@@ -22,10 +22,7 @@ void method_prompts_list(struct request *request);
 void method_complete(struct request *request);
 void method_tools_call(struct request *request);
 
-/* Answer (un)subscribe: with the body that PROFILE_SUBSCRIBED or PROFILE_UNSUBSCRIBED asks for if
- * `what` of them is on, else with nothing. */
-void method_confirm(struct request *request, unsigned what, struct tidings_str uri);
-
-/* Paging, shared by the lists. A cursor is a letter that says which list, and a text. */
+/* Answer resources/subscribe or unsubscribe: it is done. */
+void method_confirm(struct request *request, bool subscribed, struct tidings_str uri);
 
 #endif

@@ -35,7 +35,7 @@ void subscribe_one(struct request *request, struct listen *listen, struct tiding
         return;
     }
     if (!given && !options.given && listen_find_sub(listen, spelled)) {
-        method_confirm(request, PROFILE_SUBSCRIBED, spelled);
+        method_confirm(request, true, spelled);
         return;
     }
     if (spelled.len > URI_MAX) {
@@ -74,10 +74,10 @@ void unsubscribe_one(struct request *request, struct listen *listen, struct tidi
             s->withdrawn = was_known = true;
         }
     }
-    if (!was_known && dialect_does(request->worker->self, PROFILE_KNOWN_ONLY)) {
+    if (!was_known && dialect_rules(request->worker->self)->knows_subscriptions) {
         request_fail_rpc(request, RPC_NO_SUBSCRIPTION, STR_EMPTY, "Subscription not found");
     } else {
-        method_confirm(request, PROFILE_UNSUBSCRIBED, spelled);
+        method_confirm(request, false, spelled);
     }
 }
 

@@ -234,7 +234,7 @@ static int session_create(struct worker *worker, const struct revision *revision
         mem_free(session);
         return tidings_fail(err, TIDINGS_E_NOMEM, "no session could be made");
     }
-    if (dialect_does(worker->self, PROFILE_BROADCAST)) {
+    if (dialect_rules(worker->self)->broadcasts) {
         listen_want_lists(session->listen, LIST_EVERYTHING);
     }
     session->undelivered = session->subscriber->cursor;
@@ -419,7 +419,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     session->skips.count = 0;
     skip_others(session, at.rewound ? 0 : at.stream);
     subscriber_set_sink(subscriber, stream->sink);
-    if (session->revision->has_priming && !dialect_does(session->worker->self, PROFILE_UNPRIMED)) {
+    if (session->revision->has_priming && !dialect_rules(session->worker->self)->is_unprimed) {
         char id[EVENT_ID_MAX];
         uint64_t owed = subscriber_told(subscriber); /* below what subscriptions have yet to hear */
         struct log_cursor place =

@@ -233,8 +233,7 @@ void request_fail_limit(struct request *request, const struct refusal *why, stru
     };
     name_failure(request, why->retry_ms > 0 ? TIDINGS_E_BUSY : TIDINGS_E_LIMIT, &e);
     int status = dialect_status(request->worker->self, request->era, e.code);
-    if (why->retry_ms > 0 && !(request->era == ERA_LEGACY &&
-                               profile_answers_200(request->worker->self->profile, e.code))) {
+    if (why->retry_ms > 0 && !dialect_answers_200(request->worker->self, request->era, e.code)) {
         status = refusal_status(why);
         snprintf(header, sizeof(header), "Retry-After: %llu\r\n",
                  (unsigned long long)refusal_seconds(why));
@@ -380,6 +379,7 @@ static void expire(struct request *request, uint64_t allowed_ms)
     }
     request->worker->stats.requests--;
     other->era = request->era;
+    other->meta = request->meta;
     other->revision = request->revision;
     other->headers = request->headers;
     other->batch = request->batch;

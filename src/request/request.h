@@ -36,6 +36,7 @@ struct request {
     struct session *session; /* legacy over HTTP; NULL once it has ended */
     enum era era;
     const struct revision *revision;
+    struct json *meta; /* in `root`: what its client says of itself; NULL: it did when it began */
     struct json *root; /* a reference: the message */
     struct rpc_message msg;
     struct tidings_str id_json; /* in the arena */

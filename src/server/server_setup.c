@@ -109,7 +109,7 @@ static void freeze_limits(struct tidings_server *s)
         .max_body = c->max_body,
         .allow_write = c->allow_write,
         .legacy_sse = c->legacy_sse,
-        .events = dialect_does(&s->identity, PROFILE_EVENTS),
+        .events = dialect_rules(&s->identity)->has_events,
         .keepalive_ms = c->keepalive_ms,
         .header_timeout_ms = c->header_timeout_ms,
         .body_timeout_ms = c->body_timeout_ms,

@@ -175,7 +175,7 @@ static void websocket_on_text(struct websocket *ws, struct tidings_str text)
     struct buf inner;
     buf_init(&inner, 2 * text.len + 64);
     ws->was_enveloped =
-        dialect_does(ws->ww->worker->self, PROFILE_ENVELOPE) && websocket_unwrap(ws, text, &inner);
+        dialect_rules(ws->ww->worker->self)->has_envelopes && websocket_unwrap(ws, text, &inner);
     ws->uses_envelopes = ws->uses_envelopes || ws->was_enveloped;
     inbound_text(&ws->channel, ws->was_enveloped ? buf_str(&inner) : text, NULL);
     buf_deinit(&inner);
