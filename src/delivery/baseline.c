@@ -5,7 +5,7 @@
 #include "base/str.h"
 #include "catalog/catalog.h"
 #include "catalog/provider.h"
-#include "delivery/delivery.h"
+#include "worker/worker.h"
 
 /* ---- baselines ------------------------------------------------------------------------------- */
 

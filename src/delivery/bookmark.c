@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bookmarks: who listens to what seldom changes gets the newest cursor from time to time (as often
- * as streams are kept alive), if it asked for that. Else its cursor would grow old while others'
- * changes push what it stands for out of the log, and coming back would mean to read again.
- *
- * One timer for all of a worker, which runs while somebody asked. Nothing is told where the number
- * has not moved; but who may not see everything would learn from that, so it gets one each time.
+ * Tells the newest cursor, from time to time, to those who asked.
  */
+#include "delivery/bookmark.h"
+
+#include "access/access.h"
 #include "base/mem.h"
 #include "delivery/cursor_seal.h"
-#include "delivery/hub.h"
+#include "delivery/delivery.h"
+#include "delivery/listen.h"
 #include "delivery/subscriber.h"
+#include "delivery/subscription.h"
 #include "dialect/dialect.h"
+
+/* While subscriptions of a listen want bookmarks. */
+struct listen_bookmarks {
+    struct list link; /* in worker->delivery->bookmarked */
+    struct listen *listen;
+    uint64_t seq;   /* the newest number it was told that way */
+    uint32_t count; /* of its subscriptions that want them */
+};
 
 static void bookmark_tell(struct listen_bookmarks *b, struct buf *message)
 {
@@ -23,7 +31,7 @@ static void bookmark_tell(struct listen_bookmarks *b, struct buf *message)
         return;
     }
     char text[CURSOR_TEXT];
-    struct log_cursor at = subscriber_place(subscriber);
+    struct log_cursor at = subscriber_cursor(subscriber);
     if (access_is_full(subscriber->who) && at.seq == b->seq) {
         return;
     }
@@ -35,7 +43,7 @@ static void bookmark_tell(struct listen_bookmarks *b, struct buf *message)
     }
 }
 
-void bookmarks_on_period(struct loop_timer *timer, void *user)
+void bookmark_on_period(struct loop_timer *timer, void *user)
 {
     struct worker *worker = user;
     struct buf message;
@@ -49,7 +57,7 @@ void bookmarks_on_period(struct loop_timer *timer, void *user)
     }
 }
 
-bool subscription_want_bookmarks(struct subscription *sub)
+bool bookmark_want(struct subscription *sub)
 {
     struct worker *worker = sub->subscriber->worker;
     struct listen_bookmarks *b = sub->listen->bookmarks;
@@ -71,7 +79,7 @@ bool subscription_want_bookmarks(struct subscription *sub)
     return true;
 }
 
-void subscription_leave_bookmarks(struct subscription *sub)
+void bookmark_leave(struct subscription *sub)
 {
     struct listen_bookmarks *b = sub->listen->bookmarks;
     if (sub->bookmarks && --b->count == 0) {

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Coming back: everything from the log that changed since a cursor and concerns one subscriber.
- * While the hub is being asked, live changes are passed over: they were numbered before the answer
- * and are in it.
+ * Replays from the log what one subscriber has missed.
  */
+#include "delivery/catchup.h"
+
 #include "base/str.h"
+#include "delivery/delivery.h"
 #include "delivery/hub.h"
+#include "delivery/list_changed.h"
+#include "delivery/listen.h"
 #include "delivery/lookup.h"
+#include "delivery/resync.h"
 #include "delivery/subscriber.h"
-#include "dialect/dialect.h"
+#include "delivery/subscription.h"
 #include "store/change.h"
 
 struct finder {
@@ -33,34 +37,6 @@ static void offer_if_ours(void *user, struct match_node *node)
     }
 }
 
-void subscriber_resync(struct subscriber *subscriber)
-{
-    bool is_legacy = false;
-    subscriber_owe_all(subscriber, STR_EMPTY, 1);
-    list_each (lit, lnext, &subscriber->listens) {
-        struct listen *listen = list_entry(lit, struct listen, link);
-        is_legacy = is_legacy || listen->id_len == 0;
-        subscriber_owe_lists(subscriber, listen, listen->wants_lists, 1);
-    }
-    if (is_legacy) { /* modern streams carry no log messages */
-        subscriber_warn(subscriber,
-                        "history does not reach back to where this stream ended; re-read what you "
-                        "subscribed to");
-    }
-}
-
-void subscriber_warn(struct subscriber *subscriber, const char *text)
-{
-    if (!subscriber->sink || subscriber->log_level > LOG_LEVEL_WARNING) {
-        return;
-    }
-    struct buf message;
-    buf_init(&message, 4096);
-    dialect_put_log_message(&message, STR("warning"), STR_EMPTY, tidings_str(text));
-    subscriber_send(subscriber, &message);
-    buf_deinit(&message);
-}
-
 static bool went_elsewhere(const struct subscriber *subscriber, uint64_t seq)
 {
     for (unsigned i = 0; subscriber->skips && i < subscriber->skips->count; i++) {
@@ -83,7 +59,7 @@ static void replay(struct subscriber *subscriber, const struct hub_catchup *c)
             continue;
         }
         if (change->everything) {
-            subscriber_owe_all(subscriber, change_scope(change), change->seq);
+            resync_mark_below(subscriber, change_scope(change), change->seq);
             continue;
         }
         struct finder f = {.subscriber = subscriber, .row = &c->changes[i], .since = c->since};
@@ -100,7 +76,7 @@ static void caught_up(struct hub_catchup *c, struct worker *worker)
     if (subscriber) {
         subscriber->catchup = NULL;
         if (subscriber->sink && c->truncated) {
-            subscriber_resync(subscriber);
+            resync_mark_all(subscriber);
         } else if (subscriber->sink) { /* else it went meanwhile, and the next one asks again */
             replay(subscriber, c);
         }
@@ -109,7 +85,7 @@ static void caught_up(struct hub_catchup *c, struct worker *worker)
     hub_catchup_free(c);
 }
 
-void subscriber_catch_up(struct subscriber *subscriber, uint64_t since)
+void catchup_start(struct subscriber *subscriber, uint64_t since)
 {
     if (subscriber->catchup) { /* asked already, for another stream */
         subscriber->catchup->user = NULL;
@@ -121,6 +97,6 @@ void subscriber_catch_up(struct subscriber *subscriber, uint64_t since)
     }
     subscriber->catchup = hub_catchup(subscriber->worker, since, caught_up, subscriber);
     if (!subscriber->catchup) {
-        subscriber_resync(subscriber);
+        resync_mark_all(subscriber);
     }
 }

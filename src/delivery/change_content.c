@@ -1,54 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * A short list of the newest values. An entry that is being read stays until the provider is done,
- * and does not count: else those that were read would go before they are told. The rest goes,
- * oldest first, when there are too many.
+ * The table of contents that were read for subscribers: by change, baseline and who may see the
+ * same, the oldest forgotten first.
  */
 #include "delivery/change_content.h"
 
-#include "base/arena.h"
 #include "base/mem.h"
-#include "base/str.h"
-#include "catalog/job_read.h"
-#include "delivery/patches.h"
-#include "delivery/subscriber.h"
-#include "dialect/dialect.h"
+#include "delivery/change_content_private.h"
 #include "store/change.h"
+#include "worker/worker.h"
 
 #define VALUES_MAX 256u
 #define VALUES_MAX_BYTES (8u << 20)
 #define VALUE_ESCAPE 6u /* one byte may become six */
-
-/* Every byte of it counts. */
-struct value_key {
-    const struct change *change;
-    const struct baseline *from;
-    uintptr_t shape;                  /* enum value_shape */
-    const struct access_class *class; /* who may see the same of it; NULL: everything */
-};
-
-enum value_shape {
-    SHAPE_CONTENTS,
-    SHAPE_PATCH,
-    SHAPE_SAID, /* as dialect_rules.has_data says */
-    SHAPE_SAID_PATCH,
-};
-
-struct value {
-    struct list link;
-    struct value_key key;
-    struct worker *worker;
-    const struct change *change; /* a reference */
-    const struct principal *who; /* a reference to one of the class, or NULL */
-    struct baseline *from, *to;  /* of a patch: references, or NULL */
-    enum change_content_state state;
-    bool is_too_large, is_whole; /* of a patch: it is; it was asked for without a baseline */
-    struct tidings_str etag;     /* of what a patch leads to */
-    struct arena arena;
-    struct buf out;
-    struct jw w;
-    struct tidings_read read;
-};
 
 void change_content_init(struct change_contents *v, const struct worker *worker)
 {
@@ -88,7 +52,7 @@ void change_content_deinit(struct change_contents *v)
     baselines_deinit(&v->baselines);
 }
 
-static void trim(struct change_contents *v)
+void change_content_trim(struct change_contents *v)
 {
     list_each (it, next, &v->entries) {
         if (v->count <= VALUES_MAX && v->bytes <= VALUES_MAX_BYTES) {
@@ -102,21 +66,15 @@ static void trim(struct change_contents *v)
     }
 }
 
-static struct value *find(struct change_contents *v, struct value_key key)
+struct value *change_content_find(struct change_contents *v, struct value_key key)
 {
     return map_find(&v->by_key, key_text(&key));
 }
 
-static const struct access_class *class_of(const struct principal *who)
+struct value *change_content_add(struct worker *worker, struct change_contents *v,
+                                 const struct principal *who, const struct change *change,
+                                 struct value_key key)
 {
-    return access_is_full(who) ? NULL : who->class;
-}
-
-/* An entry that is being read. NULL: out of memory. */
-static struct value *add(struct worker *worker, const struct principal *who,
-                         const struct change *change, struct value_key key)
-{
-    struct change_contents *v = &worker->delivery->contents;
     struct value *e = mem_zalloc(sizeof(*e));
     if (!e) {
         return NULL;
@@ -136,311 +94,12 @@ static struct value *add(struct worker *worker, const struct principal *who,
     return e;
 }
 
-/* It has been read, or cannot be. */
-static void conclude(struct value *e, bool is_ready)
+void change_content_conclude(struct change_contents *v, struct value *e, bool is_ready)
 {
     e->state = is_ready && !e->out.failed ? CHANGE_CONTENT_READY : CHANGE_CONTENT_NONE;
     if (e->state == CHANGE_CONTENT_NONE) {
         buf_deinit(&e->out);
     }
-    e->worker->delivery->contents.count++;
-    e->worker->delivery->contents.bytes += e->out.len;
-}
-
-static void wake_waiting(struct worker *worker)
-{
-    list_each (it, next, &worker->delivery->subscribers) {
-        struct subscriber *subscriber = list_entry(it, struct subscriber, link);
-        if (subscriber->waits_value) {
-            subscriber->waits_value = false;
-            subscriber_mark_dirty(subscriber);
-        }
-    }
-    trim(&worker->delivery->contents);
-}
-
-/* ---- values ---------------------------------------------------------------------------------- */
-
-static void value_read(struct job *job)
-{
-    struct value *e = job->user;
-    if (job->code >= 0) {
-        jw_end_array(&e->w);
-    }
-    conclude(e, job->code >= 0);
-    wake_waiting(e->worker);
-}
-
-static void ask(struct value *e)
-{
-    struct worker *worker = e->worker;
-    jw_init(&e->w, &e->out);
-    jw_begin_array(&e->w);
-    struct catalog_hit hit;
-    if (!catalog_find(worker->catalog, e->change->uri, &e->arena, &hit)) {
-        conclude(e, false);
-        return;
-    }
-    job_init(&e->read.base, worker, value_read, e, e->change->uri);
-    e->read.w = &e->w;
-    e->read.who = e->who;
-    e->read.own_only = true;
-    e->read.max_bytes = worker->limits->max_value_bytes;
-    job_read(&e->read, &hit);
-}
-
-/* The content of what changed; asks for it when nobody has. */
-static enum change_content_state change_content_get(struct worker *worker,
-                                                    const struct principal *who,
-                                                    const struct change *change,
-                                                    struct tidings_str *ret_json)
-{
-    *ret_json = STR_EMPTY;
-    if (change->kind == TIDINGS_CHANGE_DELETED) {
-        return CHANGE_CONTENT_NONE;
-    }
-    struct value_key key = {.change = change, .class = class_of(who)};
-    struct value *e = find(&worker->delivery->contents, key);
-    if (!e) {
-        trim(&worker->delivery->contents);
-        e = add(worker, who, change, key);
-        if (!e) {
-            return CHANGE_CONTENT_NONE;
-        }
-        ask(e);
-    }
-    if (e->state == CHANGE_CONTENT_READY) {
-        *ret_json = buf_str(&e->out);
-    }
-    return e->state;
-}
-
-/* ---- patches --------------------------------------------------------------------------------- */
-
-/* The mount that makes patches of `uri` itself, or NULL. */
-static struct tidings_provider *find_patching(const struct worker *worker, struct tidings_str uri)
-{
-    struct tidings_provider *p = catalog_mount(worker->catalog, uri);
-    return p && p->ops->patch ? p : NULL;
-}
-
-static int take_patch(struct tidings_read *read, const struct read_element *element,
-                      struct tidings_error *err)
-{
-    struct value *e = read->base.user;
-    e->etag = arena_dup(&e->arena, element->about->etag);
-    e->is_too_large = element->bytes.len > e->worker->limits->max_value_bytes;
-    int rc = e->is_too_large ? 0 : buf_puts(&e->out, element->bytes);
-    return rc < 0 || !e->etag.ptr ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
-}
-
-static void forget_patch(struct tidings_read *read)
-{
-    struct value *e = read->base.user;
-    buf_clear(&e->out);
-}
-
-static const struct read_taker patch_taker = {take_patch, forget_patch};
-
-static void ask_patch(struct value *e);
-
-static void patch_read(struct job *job)
-{
-    struct value *e = job->user;
-    struct change_contents *v = &e->worker->delivery->contents;
-    bool is_told = job->code >= 0;
-    if (job->code == TIDINGS_E_INVALID && e->from && !e->is_whole) {
-        e->is_whole = true; /* that version is gone */
-        ask_patch(e);
-        return;
-    }
-    if (is_told) {
-        e->to = baseline_get(&v->baselines, e->change->uri, e->etag, STR_EMPTY);
-    } else {
-        e->to = baseline_ref(e->from);
-        buf_clear(&e->out);
-        if (e->change->kind == TIDINGS_CHANGE_DELETED) {
-            patch_write_deleted(&e->out, e->change, e->from);
-            is_told = true;
-        }
-    }
-    v->patches++;
-    conclude(e, is_told && !e->is_too_large);
-    wake_waiting(e->worker);
-}
-
-static void ask_patch(struct value *e)
-{
-    struct worker *worker = e->worker;
-    struct catalog_hit hit = {.provider = find_patching(worker, e->change->uri)};
-    if (!hit.provider) { /* it was there a moment ago */
-        conclude(e, false);
-        return;
-    }
-    memset(&e->read, 0, sizeof(e->read));
-    job_init(&e->read.base, worker, patch_read, e, e->change->uri);
-    e->read.taker = &patch_taker;
-    e->read.max_bytes = worker->limits->max_read_bytes;
-    e->read.who = e->who;
-    e->read.is_patch = true;
-    e->read.patch_from = e->from && !e->is_whole ? baseline_etag(e->from) : STR_EMPTY;
-    job_read(&e->read, &hit);
-}
-
-/* From contents; whoever has none of them is told whole next time. */
-static enum change_content_state make_patch(struct worker *worker, const struct principal *who,
-                                            const struct change *change, struct value_key key,
-                                            struct baseline *from, struct value **ret)
-{
-    bool is_deleted = change->kind == TIDINGS_CHANGE_DELETED;
-    struct tidings_str contents = STR_EMPTY;
-    enum change_content_state state =
-        is_deleted ? CHANGE_CONTENT_READY : change_content_get(worker, who, change, &contents);
-    if (state != CHANGE_CONTENT_READY) {
-        return state;
-    }
-    struct value *e = add(worker, who, change, key);
-    if (!e) {
-        return CHANGE_CONTENT_NONE;
-    }
-    e->from = baseline_ref(from);
-    if (is_deleted) {
-        patch_write_deleted(&e->out, change, from);
-        e->to = baseline_ref(from);
-    } else {
-        patch_write(&e->out, &worker->delivery->contents.baselines, change->uri, from, contents,
-                    &e->to);
-    }
-    worker->delivery->contents.patches++;
-    conclude(e, true);
-    *ret = e;
-    return e->state;
-}
-
-/* What became of it since `from` (NULL: everything), as an object (delivery/patches.h, or what the
- * provider says). *ret_to, unless it is being read: what has been told once this is; borrowed,
- * NULL: nothing that a patch can begin at. */
-static enum change_content_state
-change_content_get_patch(struct worker *worker, const struct principal *who,
-                         const struct change *change, struct baseline *from,
-                         struct tidings_str *ret_json, struct baseline **ret_to)
-{
-    struct value_key key = {
-        .change = change, .from = from, .shape = SHAPE_PATCH, .class = class_of(who)};
-    struct value *e = find(&worker->delivery->contents, key);
-    *ret_json = STR_EMPTY;
-    *ret_to = NULL;
-    if (!e) {
-        trim(&worker->delivery->contents);
-        if (!find_patching(worker, change->uri)) {
-            enum change_content_state state = make_patch(worker, who, change, key, from, &e);
-            if (!e) {
-                return state;
-            }
-        } else if ((e = add(worker, who, change, key)) != NULL) {
-            e->from = baseline_ref(from);
-            ask_patch(e);
-        } else {
-            *ret_to = from;
-            return CHANGE_CONTENT_NONE;
-        }
-    }
-    if (e->state != CHANGE_CONTENT_READING) {
-        *ret_json = buf_str(&e->out);
-        *ret_to = e->to;
-    }
-    return e->state;
-}
-
-/* ---- for subscriptions ----------------------------------------------------------------------- */
-
-static struct chain *chain_of(const struct subscription *sub)
-{
-    return sub->extra ? sub->extra->chain : NULL;
-}
-
-/* In the words of the profile, which legacy clients get. */
-static bool is_said(const struct subscription *sub)
-{
-    const struct subscriber *subscriber = sub->subscriber;
-    return sub->listen->id_len == 0 && dialect_rules(subscriber->worker->self)->has_data &&
-           !(subscriber->ops && subscriber->ops->told);
-}
-
-/* The same as `*json`, made once. */
-static enum change_content_state say(struct worker *worker, const struct principal *who,
-                                     const struct change *change, struct value_key key,
-                                     struct tidings_str *json)
-{
-    struct value *e = find(&worker->delivery->contents, key);
-    if (!e) {
-        trim(&worker->delivery->contents);
-        e = add(worker, who, change, key);
-        if (!e) {
-            *json = STR_EMPTY;
-            return CHANGE_CONTENT_NONE;
-        }
-        e->from = baseline_ref((struct baseline *)(uintptr_t)key.from);
-        if (json->len > 0) {
-            dialect_put_data(&e->out, *json);
-        } else { /* gone: all that is known of it */
-            buf_puts(&e->out, STR("\"data\":{\"deleted\":true,"));
-            buf_puts(&e->out, worker->principals->rules ? change_metadata_without_version(change)
-                                                        : change->metadata_json);
-            buf_putc(&e->out, '}');
-        }
-        conclude(e, true);
-    }
-    *json = buf_str(&e->out);
-    return e->state;
-}
-
-enum change_content_state subscription_value(const struct subscription *sub,
-                                             const struct change *change,
-                                             struct tidings_str *ret_json, struct baseline **ret_to)
-{
-    struct worker *worker = sub->subscriber->worker;
-    const struct chain *chain = chain_of(sub);
-    struct baseline *from = chain ? chain_at(chain, change->uri) : NULL;
-    *ret_to = NULL;
-    enum change_content_state state =
-        chain
-            ? change_content_get_patch(worker, sub->subscriber->who, change, from, ret_json, ret_to)
-            : change_content_get(worker, sub->subscriber->who, change, ret_json);
-    bool is_there = state == CHANGE_CONTENT_READY ||
-                    (state == CHANGE_CONTENT_NONE && change->kind == TIDINGS_CHANGE_DELETED);
-    if (!is_there || !is_said(sub)) {
-        return state;
-    }
-    struct value_key key = {.change = change,
-                            .from = from,
-                            .shape = chain ? SHAPE_SAID_PATCH : SHAPE_SAID,
-                            .class = class_of(sub->subscriber->who)};
-    return say(worker, sub->subscriber->who, change, key, ret_json);
-}
-
-void subscription_told(const struct subscription *sub, const struct change *change,
-                       struct baseline *to)
-{
-    if (chain_of(sub)) {
-        chain_move(chain_of(sub), change->uri, to);
-    }
-}
-
-void subscription_left_out(const struct subscription *sub, const struct change *change)
-{
-    struct chain *chain = chain_of(sub);
-    if (!chain || !subscription_is_own(sub, change)) {
-        return;
-    }
-    struct worker *worker = sub->subscriber->worker;
-    const struct baseline *at = chain_at(chain, change->uri);
-    if (!find_patching(worker, change->uri) || change->etag.len == 0) {
-        chain_move(chain, change->uri, NULL);
-    } else if (!at || str_cmp(baseline_etag(at), change->etag) < 0) { /* never back */
-        struct baseline *own = baseline_get(&worker->delivery->contents.baselines, change->uri,
-                                            change->etag, STR_EMPTY);
-        chain_move(chain, change->uri, own);
-        baseline_unref(own);
-    }
+    v->count++;
+    v->bytes += e->out.len;
 }

@@ -36,15 +36,15 @@ enum change_content_state {
 /* ---- for subscriptions ----------------------------------------------------------------------- */
 
 /* What `sub` is to be told of a change, one of the two above. */
-enum change_content_state subscription_value(const struct subscription *sub,
+enum change_content_state change_content_for(const struct subscription *sub,
                                              const struct change *change,
                                              struct tidings_str *ret_json,
                                              struct baseline **ret_to);
 /* That was written to its client. */
-void subscription_told(const struct subscription *sub, const struct change *change,
-                       struct baseline *to);
+void change_content_written(const struct subscription *sub, const struct change *change,
+                            struct baseline *to);
 /* It was not told of a change of its own. Whoever made it has the result, so where the provider can
  * begin there the chain goes on from it; elsewhere the next is told whole. */
-void subscription_left_out(const struct subscription *sub, const struct change *change);
+void change_content_skipped(const struct subscription *sub, const struct change *change);
 
 #endif

@@ -8,9 +8,13 @@
 #include "access/quota.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "delivery/delivery.h"
+#include "delivery/filters.h"
 #include "delivery/hub.h"
+#include "delivery/listen.h"
 #include "delivery/lookup.h"
 #include "delivery/subscribe_batch.h"
+#include "delivery/subscription.h"
 #include "request/request.h"
 #include "store/change.h"
 #include "uri/uri.h"
@@ -82,7 +86,7 @@ static void lose_all(struct change_query *look, struct tidings_str scope, uint64
 {
     list_each (it, next, &listen_of(look)->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
-        if (seq > sub->since && subscription_concerns(sub, scope)) {
+        if (seq > sub->since && subscription_may_cover(sub, scope)) {
             lose(look, sub);
         }
     }
@@ -262,7 +266,7 @@ static const struct subscriber_ops change_query_peer_ops = {
 /* What rules of the server add to a subscription is for those who keep theirs. */
 static void be_plain(struct subscription *sub)
 {
-    sub->owes_since = sub->owes_initial = false;
+    sub->since_pending = sub->initial_pending = false;
     sub->wants_value = false;
 }
 
@@ -387,7 +391,7 @@ void change_query_start(struct change_query *look, const struct change_query_ops
 {
     look->ops = ops;
     look->user = user;
-    subscribe_batch_settle(look->wanted);
+    subscribe_batch_resolve(look->wanted);
 }
 
 void change_query_hurry(struct change_query *look)

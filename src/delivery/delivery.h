@@ -67,6 +67,7 @@ struct json *delivery_make_subject(const struct worker *worker, const struct cha
 void delivery_set_rate(struct worker *worker, struct tidings_str uri, uint64_t ms);
 /* The longest pause set for anything `sub` matches. */
 uint64_t delivery_rate(const struct worker *worker, const struct subscription *sub);
+void delivery_clear_rates(struct worker *worker);
 /* From now on new subscriptions follow these rules. Takes the reference. */
 void delivery_set_rules(struct worker *worker, struct option_rules *rules);
 /* The cursor of one who has heard of everything up to that number. */

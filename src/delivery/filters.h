@@ -44,7 +44,7 @@ int filter_check(struct json *schema, struct tidings_error *err);
 void filter_release(struct filter *filter); /* NULL is fine */
 
 /* Is it one that the subscription leaves out, being its client's own? */
-bool subscription_is_own(const struct subscription *sub, const struct change *change);
+bool filters_is_own(const struct subscription *sub, const struct change *change);
 /* May `sub` hear of it? `alone` false: the change stands for others of which only the numbers are
  * known, so nothing but access keeps it back. */
 bool filters_pass(struct subscription *sub, const struct change *change, bool alone);

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a new subscription hears first, when it asked. Initial state: one update per resource that
- * exists now, marked as initial, at most INITIAL_MAX for patterns; what cannot be found out is told
- * as truncated. Since: the log is asked once for all subscriptions of a listen that wait for it;
- * until its answer comes live changes pass them over, being in it.
+ * What a new subscription hears first: the current state, or what it has missed.
  */
+#include "delivery/initial_state.h"
+
 #include "access/allowance.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/job.h"
 #include "catalog/resource.h"
+#include "delivery/delivery.h"
 #include "delivery/hub.h"
+#include "delivery/listen.h"
 #include "delivery/lookup.h"
+#include "delivery/resync.h"
 #include "delivery/subscriber.h"
+#include "delivery/subscription.h"
 #include "store/change.h"
+#include "worker/worker.h"
 
 #define INITIAL_MAX 100u
 
@@ -52,8 +56,8 @@ static void owe_waiting(struct listen *listen, const struct missed *m, struct ti
     list_each (it, next, &listen->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
         if (sub->catching_up && sub->catchup == m && seq > sub->since &&
-            subscription_concerns(sub, scope)) {
-            subscriber_owe_truncated(listen->subscriber, sub, sub->since + 1);
+            subscription_may_cover(sub, scope)) {
+            resync_mark(sub, sub->since + 1);
         }
     }
 }
@@ -119,14 +123,14 @@ static void ask_log(struct listen *listen)
     uint64_t since = UINT64_MAX;
     list_each (it, next, &listen->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
-        if (!sub->owes_since) {
+        if (!sub->since_pending) {
             continue;
         }
-        sub->owes_since = false;
+        sub->since_pending = false;
         if (!m || sub->since == SINCE_UNKNOWN) {
             sub->since = subscriber->worker->last_seq;
             rewind_peer(subscriber, SINCE_UNKNOWN);
-            subscriber_owe_truncated(subscriber, sub, 1);
+            resync_mark(sub, 1);
             continue;
         }
         subscription_catch_up(sub, m);
@@ -166,7 +170,7 @@ static void offer_state(struct subscription *sub, const struct tidings_resource 
         subscriber_offer_initial(sub->listen->subscriber, sub, change);
         change_unref(change);
     } else {
-        subscriber_owe_truncated(sub->listen->subscriber, sub, worker->last_seq);
+        resync_mark(sub, worker->last_seq);
     }
 }
 
@@ -264,13 +268,13 @@ static void walk_end(struct walk *k)
     }
     if (sub && k->is_over) {
         limit_hit(k->worker->book, LIMIT_PATTERN_STEPS);
-        subscriber_owe_truncated(sub->subscriber, sub, k->worker->last_seq);
+        resync_mark(sub, k->worker->last_seq);
     }
     for (size_t i = 0; sub && !sub->rereads && i < k->found; i++) {
         offer_state(sub, k->rows[i]);
     }
     if (sub && k->is_lost) {
-        subscriber_owe_truncated(sub->listen->subscriber, sub, k->worker->last_seq);
+        resync_mark(sub, k->worker->last_seq);
     }
     walk_free(k);
 }
@@ -331,7 +335,7 @@ static void show_matching(struct subscription *sub)
     struct walk *k =
         mem_zalloc(sizeof(*k) + subscription_spelled(sub).len + subscription_uri(sub).len);
     if (!k) {
-        subscriber_owe_truncated(listen->subscriber, sub, listen->subscriber->worker->last_seq);
+        resync_mark(sub, listen->subscriber->worker->last_seq);
         return;
     }
     char *at = k->memory;
@@ -353,10 +357,10 @@ static void show_state(struct listen *listen)
 {
     list_each (it, next, &listen->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
-        if (!sub->owes_initial) {
+        if (!sub->initial_pending) {
             continue;
         }
-        sub->owes_initial = false;
+        sub->initial_pending = false;
         if (sub->kind == MATCH_LITERAL) {
             struct tidings_resource about;
             tidings_resource_init(&about);
@@ -368,7 +372,7 @@ static void show_state(struct listen *listen)
     }
 }
 
-void listen_begin(struct listen *listen)
+void initial_state_begin(struct listen *listen)
 {
     if (!listen->subscriber->sink) {
         return; /* the next stream comes back here */
@@ -376,8 +380,8 @@ void listen_begin(struct listen *listen)
     bool since = false, initial = false;
     list_each (it, next, &listen->subs) {
         const struct subscription *sub = list_entry(it, struct subscription, link);
-        since = since || sub->owes_since;
-        initial = initial || sub->owes_initial;
+        since = since || sub->since_pending;
+        initial = initial || sub->initial_pending;
     }
     if (initial) {
         show_state(listen);

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who is told that a list (resources, tools, prompts) changed: listens that asked, and legacy
- * clients to whom that was promised when they began. However often a list changed, what waits for a
- * client is one message.
+ * Who is told that a list changed, and when.
  */
+#include "delivery/list_changed.h"
+
+#include "access/access.h"
+#include "access/principal.h"
+#include "base/mem.h"
 #include "base/str.h"
+#include "delivery/delivery.h"
 #include "delivery/hub.h"
+#include "delivery/listen.h"
 #include "delivery/subscriber.h"
 #include "dialect/dialect.h"
 #include "store/change.h"
 
-void listen_want_lists(struct listen *listen, unsigned lists)
+void list_changed_want(struct listen *listen, unsigned lists)
 {
     if (listen->wants_lists == 0 && lists != 0) {
         list_append(&listen->subscriber->worker->delivery->list_watchers, &listen->list_link);
@@ -18,12 +23,12 @@ void listen_want_lists(struct listen *listen, unsigned lists)
     listen->wants_lists |= (unsigned char)lists;
 }
 
-void subscriber_owe_lists(struct subscriber *subscriber, struct listen *listen, unsigned lists,
-                          uint64_t seq)
+void list_changed_mark(struct listen *listen, unsigned lists, uint64_t seq)
 {
+    struct subscriber *subscriber = listen->subscriber;
     unsigned wanted = listen->wants_lists & lists;
     if (wanted != 0) {
-        listen->owes_lists |= (unsigned char)wanted;
+        listen->lists_pending |= (unsigned char)wanted;
         subscriber->has_list_pending = true;
         if (subscriber->lists_from == 0 || seq < subscriber->lists_from) {
             subscriber->lists_from = seq;
@@ -38,9 +43,18 @@ void list_changed_offer(struct worker *worker, unsigned lists)
         struct listen *listen = list_entry(it, struct listen, list_link);
         unsigned seen = lists & ~(access_is_full(listen->subscriber->who) ? 0u : LIST_RESOURCES);
         if (listen->live && listen->subscriber->sink && !listen->subscriber->catchup) {
-            subscriber_owe_lists(listen->subscriber, listen, seen, worker->last_seq);
+            list_changed_mark(listen, seen, worker->last_seq);
         }
     }
+}
+
+void list_changed_unwatch(struct listen *listen)
+{
+    for (size_t i = 0; listen->list_scopes && i < listen->list_scopes->count; i++) {
+        hub_disarm(listen->subscriber->worker->hub, listen->list_scopes->at[i]);
+    }
+    mem_free(listen->list_scopes);
+    listen->list_scopes = NULL;
 }
 
 /* ---- those who may not see everything -------------------------------------------------------- */
@@ -53,7 +67,7 @@ static void tell_class(struct worker *worker, struct access_class *class, uint64
     list_each (it, next, &worker->delivery->list_watchers) {
         struct listen *listen = list_entry(it, struct listen, list_link);
         if (listen->subscriber->who && listen->subscriber->who->class == class) {
-            subscriber_owe_lists(listen->subscriber, listen, LIST_RESOURCES, worker->last_seq);
+            list_changed_mark(listen, LIST_RESOURCES, worker->last_seq);
         }
     }
 }
@@ -118,7 +132,7 @@ void list_changed_replay(struct subscriber *subscriber, const struct changelog_r
         lists = (lists & ~(unsigned)LIST_RESOURCES) | (may ? LIST_RESOURCES : 0u);
     }
     list_each (it, next, &subscriber->listens) {
-        subscriber_owe_lists(subscriber, list_entry(it, struct listen, link), lists, change->seq);
+        list_changed_mark(list_entry(it, struct listen, link), lists, change->seq);
     }
 }
 
@@ -129,7 +143,7 @@ static bool owes_more(struct subscriber *subscriber, struct listen *after)
 {
     for (struct list *it = after->link.next; it != &subscriber->listens; it = it->next) {
         const struct listen *listen = list_entry(it, struct listen, link);
-        if (listen->owes_lists != 0 && listen->live) {
+        if (listen->lists_pending != 0 && listen->live) {
             return true;
         }
     }
@@ -141,11 +155,11 @@ static bool flush_one(struct subscriber *subscriber, struct listen *listen, stru
 {
     bool good = true;
     for (unsigned list = 1; good && list <= LIST_EVERYTHING; list <<= 1) {
-        if (!(listen->owes_lists & list)) {
+        if (!(listen->lists_pending & list)) {
             continue;
         }
-        listen->owes_lists &= (unsigned char)~list;
-        if (listen->owes_lists == 0 && !owes_more(subscriber, listen)) {
+        listen->lists_pending &= (unsigned char)~list;
+        if (listen->lists_pending == 0 && !owes_more(subscriber, listen)) {
             subscriber->lists_from = 0; /* with this everything is told */
         }
         buf_clear(message);
@@ -174,8 +188,8 @@ bool list_changed_flush(struct subscriber *subscriber)
         }
     }
     buf_deinit(&message);
-    if (good && subscriber->ops && subscriber->ops->lists_told) {
-        subscriber->ops->lists_told(subscriber);
+    if (good && subscriber->ops && subscriber->ops->lists_written) {
+        subscriber->ops->lists_written(subscriber);
     }
     return good;
 }

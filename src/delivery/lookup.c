@@ -5,9 +5,13 @@
  */
 #include "delivery/lookup.h"
 
+#include "access/access.h"
 #include "access/allowance.h"
 #include "access/limit.h"
+#include "delivery/delivery.h"
+#include "delivery/resync.h"
 #include "delivery/subscriber.h"
+#include "delivery/subscription.h"
 #include "store/change.h"
 
 struct paid_lookup {
@@ -53,7 +57,7 @@ static void unsure(void *user, struct match_node *node)
     struct subscription *sub = list_entry(node, struct subscription, node);
     if (is_concerned(l, sub)) {
         limit_hit(l->worker->book, LIMIT_PATTERN_STEPS);
-        subscriber_owe_truncated(sub->subscriber, sub, l->change->seq);
+        resync_mark(sub, l->change->seq);
     }
 }
 

@@ -444,8 +444,8 @@ static int check_ceiling(const struct options *o, const struct option_ceiling *c
     return check_refused(o, c->refused, err);
 }
 
-int options_settle(struct options *o, const struct option_limits *limits, struct tidings_str uri,
-                   unsigned *ret_matches, struct tidings_error *err)
+int options_resolve(struct options *o, const struct option_limits *limits, struct tidings_str uri,
+                    unsigned *ret_matches, struct tidings_error *err)
 {
     struct option_ceiling ceiling = {
         .window_ms = limits->max_window_ms,

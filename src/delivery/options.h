@@ -10,7 +10,7 @@
  * URI prefix. An unknown or ill-typed field is refused with its name and what is accepted; nothing
  * is ignored in silence.
  *
- *     options_init -> options_read (any number of times, the later wins) -> options_settle
+ *     options_init -> options_read (any number of times, the later wins) -> options_resolve
  */
 #ifndef DELIVERY_OPTIONS_H
 #define DELIVERY_OPTIONS_H
@@ -119,8 +119,8 @@ int options_read_params(struct options *o, struct json *params, struct tidings_e
  * that the subscription covers begins with; empty: it may cover anything. Defaults come from rules
  * it lies within; ceilings also from those it reaches into. *ret_matches: 1u << enum option_match
  * of the kinds it may turn out to be. */
-int options_settle(struct options *o, const struct option_limits *limits, struct tidings_str uri,
-                   unsigned *ret_matches, struct tidings_error *err);
+int options_resolve(struct options *o, const struct option_limits *limits, struct tidings_str uri,
+                    unsigned *ret_matches, struct tidings_error *err);
 /* "literal, glob": the kinds in a set, for a sentence. */
 void options_put_matches(struct buf *out, unsigned set);
 

@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "delivery/subscriber.h"
+#include "delivery/subscription.h"
 #include "store/change.h"
 
 #define OUTBOX_FIRST_CAP 4u

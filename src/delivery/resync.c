@@ -1,73 +1,84 @@
 /* SPDX-License-Identifier: MIT
  *
- * Telling subscriptions to look again: what changed for them cannot be told one by one, because
- * history does not reach back or too much waited. One message each, marked as truncated.
- *
- * They are told in an order that follows from what the client calls them (cursor_order), and the
- * cursor of each message says how far that came. So a client that is cut in between goes on where
- * it was: nothing else but its cursor needs to be remembered. They come before all changes that
- * wait, whose cursors say nothing of who has yet to be told.
+ * Tells subscriptions to look again: what changed for them cannot be told one by one, because
+ * history does not reach back or too much waited.
  */
+#include "delivery/resync.h"
+
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "catalog/provider.h"
 #include "delivery/cursor_seal.h"
+#include "delivery/delivery.h"
+#include "delivery/list_changed.h"
+#include "delivery/listen.h"
 #include "delivery/subscriber.h"
+#include "delivery/subscription.h"
 #include "dialect/dialect.h"
 
-void subscriber_owe_truncated(struct subscriber *subscriber, struct subscription *sub, uint64_t seq)
+void resync_mark(struct subscription *sub, uint64_t seq)
 {
+    struct subscriber *subscriber = sub->subscriber;
     subscriber->worker->stats.truncated += !sub->truncated;
     sub->truncated = sub->rereads = true;
     subscriber->has_truncated = true;
-    if (subscriber->owed_from == 0 || seq < subscriber->owed_from) {
-        subscriber->owed_from = seq;
+    if (subscriber->resync_from == 0 || seq < subscriber->resync_from) {
+        subscriber->resync_from = seq;
     }
     subscriber_mark_dirty(subscriber);
 }
 
-bool subscription_concerns(const struct subscription *sub, struct tidings_str scope)
-{
-    struct tidings_str own = match_kind_beginning(sub->kind, subscription_uri(sub));
-    const struct tidings_provider *p = sub->extra ? sub->extra->covering : NULL;
-    return str_starts(own, scope) || str_starts(scope, own) || (p && str_eq(p->prefix, scope));
-}
-
-void subscriber_owe_all(struct subscriber *subscriber, struct tidings_str scope, uint64_t seq)
+void resync_mark_below(struct subscriber *subscriber, struct tidings_str scope, uint64_t seq)
 {
     list_each (lit, lnext, &subscriber->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         if (listen->wants_lists & LIST_EVERYTHING) {
-            subscriber_owe_lists(subscriber, listen, LIST_EVERYTHING, seq);
+            list_changed_mark(listen, LIST_EVERYTHING, seq);
             continue;
         }
         list_each (it, next, &listen->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
-            if ((seq == 1 || seq > sub->since) && subscription_concerns(sub, scope)) {
-                subscriber_owe_truncated(subscriber, sub, seq);
+            if ((seq == 1 || seq > sub->since) && subscription_may_cover(sub, scope)) {
+                resync_mark(sub, seq);
             }
         }
     }
 }
 
-void subscriber_owe_rest(struct subscriber *subscriber, uint32_t lost)
+void resync_mark_rest(struct subscriber *subscriber, uint32_t lost)
 {
     list_each (lit, lnext, &subscriber->listens) {
         list_each (it, next, &list_entry(lit, struct listen, link)->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
             if (cursor_order(subscription_spelled(sub)) >= lost) {
-                subscriber_owe_truncated(subscriber, sub, 1);
+                resync_mark(sub, 1);
             }
         }
     }
 }
 
-void subscriber_owe_suspended(struct subscriber *subscriber, struct subscription *sub)
+void resync_mark_all(struct subscriber *subscriber)
 {
+    bool is_legacy = false;
+    resync_mark_below(subscriber, STR_EMPTY, 1);
+    list_each (lit, lnext, &subscriber->listens) {
+        struct listen *listen = list_entry(lit, struct listen, link);
+        is_legacy = is_legacy || listen->id_len == 0;
+        list_changed_mark(listen, listen->wants_lists, 1);
+    }
+    if (is_legacy) { /* modern streams carry no log messages */
+        subscriber_warn(subscriber,
+                        "history does not reach back to where this stream ended; re-read what you "
+                        "subscribed to");
+    }
+}
+
+void resync_suspend(struct subscription *sub)
+{
+    struct subscriber *subscriber = sub->subscriber;
     sub->suspended = true;
-    subscriber_owe_truncated(subscriber, sub, subscriber->worker->last_seq);
+    resync_mark(sub, subscriber->worker->last_seq);
     if (sub->listen->id_len == 0) {
         subscriber_warn(subscriber,
                         "a subscription whose regular expression or filter took too long too often "
@@ -128,15 +139,13 @@ static uint32_t mark_of(const struct subscriber *subscriber, const struct log_cu
                : 0;
 }
 
-struct log_cursor subscriber_place_at(const struct subscriber *subscriber, uint64_t seq)
+uint32_t resync_cursor_mark(const struct subscriber *subscriber, const struct log_cursor *at)
 {
-    struct log_cursor at = delivery_cursor(subscriber->worker, seq);
     uint32_t first = CURSOR_ALL_TOLD;
     if (subscriber->has_truncated) {
         (void)find_marked(subscriber, NULL, &first);
     }
-    at.lost = mark_of(subscriber, &at, first);
-    return at;
+    return mark_of(subscriber, at, first);
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */
@@ -149,7 +158,7 @@ static bool write_truncated(struct subscriber *subscriber, struct subscription *
     }
     bool was_lost = subscriber->was_lost;
     subscriber->was_lost = true;
-    struct log_cursor cursor = delivery_cursor(subscriber->worker, subscriber_told(subscriber));
+    struct log_cursor cursor = delivery_cursor(subscriber->worker, subscriber_written(subscriber));
     cursor.lost = mark_of(subscriber, &cursor, first);
     struct dialect_updated u = {
         .kind = TIDINGS_CHANGE_UPDATED,
@@ -167,11 +176,11 @@ static bool write_truncated(struct subscriber *subscriber, struct subscription *
         return false;
     }
     sub->truncated = false;
-    sub->suspended_told = sub->suspended;
+    sub->suspension_written = sub->suspended;
     return true;
 }
 
-void subscription_withdraw(struct subscription *sub)
+void resync_write_withdrawn(struct subscription *sub)
 {
     struct subscriber *subscriber = sub->subscriber;
     if (sub->listen->live && subscriber->sink) {
@@ -182,7 +191,6 @@ void subscription_withdraw(struct subscription *sub)
         (void)write_truncated(subscriber, sub,
                               first); /* a blocked stream would be told much later */
     }
-    subscription_destroy(sub);
 }
 
 /* Without memory for the order the cursors stay where they are until all are told. */
@@ -215,7 +223,7 @@ static bool flush_in_order(struct subscriber *subscriber, struct marked *all, si
     return true;
 }
 
-bool subscriber_flush_truncated(struct subscriber *subscriber)
+bool resync_flush(struct subscriber *subscriber)
 {
     if (!subscriber->has_truncated) {
         return true;
@@ -233,7 +241,7 @@ bool subscriber_flush_truncated(struct subscriber *subscriber)
     mem_free(all);
     if (good) {
         subscriber->has_truncated = false;
-        subscriber->owed_from = 0;
+        subscriber->resync_from = 0;
     }
     return good;
 }

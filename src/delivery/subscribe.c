@@ -11,9 +11,18 @@
 #include "access/allowance.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "delivery/baseline.h"
+#include "delivery/bookmark.h"
 #include "delivery/cursor_seal.h"
+#include "delivery/delivery.h"
+#include "delivery/filters.h"
 #include "delivery/hub.h"
+#include "delivery/initial_state.h"
+#include "delivery/list_changed.h"
+#include "delivery/listen.h"
+#include "delivery/resync.h"
 #include "delivery/subscribe_batch.h"
+#include "delivery/subscription.h"
 #include "protocol/method.h"
 #include "store/change.h"
 #include "uri/uri.h"
@@ -291,7 +300,7 @@ static void keep_owed(struct subscription *sub)
 {
     struct subscriber *subscriber = sub->subscriber;
     if (!subscriber->sink && sub->since == SINCE_UNKNOWN) {
-        subscriber_owe_truncated(subscriber, sub, 1);
+        resync_mark(sub, 1);
     } else if (!subscriber->sink && sub->since < subscriber->cursor) {
         subscriber->cursor = sub->since;
     }
@@ -303,7 +312,7 @@ static void establish(struct subscribe_batch *s, struct subscribe_item *w,
 {
     struct listen *listen = s->pending.listen;
     struct subscription *old = listen_find_sub(listen, w->spelled);
-    uint64_t owed = old ? subscription_owes_from(old) : 0;
+    uint64_t owed = old ? subscription_pending_from(old) : 0;
     /* It was subscribed all the time: a stream to come still replays from where it began. */
     uint64_t since = old && old->since < arm->seq ? old->since : arm->seq;
     if (old) {
@@ -321,8 +330,7 @@ static void establish(struct subscribe_batch *s, struct subscribe_item *w,
     }
     struct tidings_error err = {.code = TIDINGS_E_NOMEM, .text = "out of memory"};
     w->sub = subscribe_item_make_sub(s, w, since, &err);
-    if (!w->sub || !add_extra(s, w, arm) ||
-        (w->options.bookmarks && !subscription_want_bookmarks(w->sub))) {
+    if (!w->sub || !add_extra(s, w, arm) || (w->options.bookmarks && !bookmark_want(w->sub))) {
         if (w->sub) {
             subscription_destroy(w->sub);
             w->sub = NULL;
@@ -340,16 +348,16 @@ static void establish(struct subscribe_batch *s, struct subscribe_item *w,
     sub->wants_value = w->options.include >= OPTION_INCLUDE_VALUE;
     sub->broad = w->broad;
     sub->is_strict = w->options.is_strict;
-    sub->owes_initial = w->options.initial;
-    sub->owes_since = w->options.given & OPTION_SINCE;
-    if (sub->owes_since) {
+    sub->initial_pending = w->options.initial;
+    sub->since_pending = w->options.given & OPTION_SINCE;
+    if (sub->since_pending) {
         sub->since = subscribe_item_since(w, arm->seq);
         listen->subscriber->was_lost = listen->subscriber->was_lost || w->options.since.lost > 0;
         keep_owed(sub);
     }
     subscription_set_period(sub, &w->options);
     if (owed > 0) { /* what the old one had yet to tell */
-        subscriber_owe_truncated(listen->subscriber, sub, owed);
+        resync_mark(sub, owed);
     }
 }
 
@@ -359,7 +367,7 @@ static struct log_cursor standing(const struct subscribe_batch *s, uint64_t seq)
 {
     const struct subscriber *subscriber = s->pending.listen ? s->pending.listen->subscriber : NULL;
     uint64_t at =
-        subscriber && subscriber_told(subscriber) < seq ? subscriber_told(subscriber) : seq;
+        subscriber && subscriber_written(subscriber) < seq ? subscriber_written(subscriber) : seq;
     for (size_t i = 0; i < s->count; i++) {
         const struct subscribe_item *w = &s->items[i];
         if (!w->sub || !(w->options.given & OPTION_SINCE)) {
@@ -371,7 +379,7 @@ static struct log_cursor standing(const struct subscribe_batch *s, uint64_t seq)
         }
         at = since < at ? since : at;
     }
-    return subscriber ? subscriber_place_at(subscriber, at) : delivery_cursor(s->worker, at);
+    return subscriber ? subscriber_cursor_at(subscriber, at) : delivery_cursor(s->worker, at);
 }
 
 static void finish(struct subscribe_batch *s, const struct hub_arm *arm)
@@ -395,7 +403,7 @@ static void finish(struct subscribe_batch *s, const struct hub_arm *arm)
         s->done(s, s->done_user);
     }
     if (s->pending.listen) {
-        listen_begin(s->pending.listen);
+        initial_state_begin(s->pending.listen);
     }
     subscribe_batch_free(s);
 }
@@ -432,11 +440,10 @@ static void keep_list_scopes(struct listen *listen, const struct hub_arm *arm, s
 static void lists_armed(struct listen *listen)
 {
     if (!listen->subscriber->sink) {
-        subscribe_list_end(listen); /* its stream went meanwhile */
+        list_changed_unwatch(listen); /* its stream went meanwhile */
     } else if (listen->has_listed && listen->list_scopes) {
         /* Nothing was watched when it listed: it may have changed. */
-        subscriber_owe_lists(listen->subscriber, listen, LIST_RESOURCES,
-                             listen->subscriber->worker->last_seq);
+        list_changed_mark(listen, LIST_RESOURCES, listen->subscriber->worker->last_seq);
     }
 }
 
@@ -483,7 +490,7 @@ static void armed(struct hub_arm *arm, struct worker *worker)
         }
         if (s->wants_list) {
             keep_list_scopes(listen, arm, items);
-            listen_want_lists(listen, LIST_RESOURCES);
+            list_changed_want(listen, LIST_RESOURCES);
             lists_armed(listen);
         }
     }

@@ -13,20 +13,14 @@
 #include "delivery/subscriber.h"
 #include "request/request.h"
 
+struct listen;
+
 /* resources/subscribe: answers the request with {} or an error. */
 void subscribe_one(struct request *request, struct listen *listen, struct tidings_str spelled);
 /* resources/unsubscribe: succeeds whether or not there was one. */
 void unsubscribe_one(struct request *request, struct listen *listen, struct tidings_str spelled);
 /* subscriptions/listen: takes the request; acknowledges on the stream it becomes. */
 void subscribe_listen(struct request *request);
-/* Let the legacy group hear of list_changed. While it has a stream that is all that is listed, of
- * sources whose lists change: what comes and goes there is watched from now on. Nothing happens
- * when it is already. */
-void subscribe_list(struct listen *listen);
-/* Nothing is watched for its lists any more. A client that has listed is told when there is a
- * stream again that the list may have changed. */
-void subscribe_list_end(struct listen *listen);
-
 /* Has its client subscribed to too much lately? Then the request was answered. */
 bool subscribe_is_too_often(struct request *request);
 

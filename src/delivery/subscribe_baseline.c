@@ -7,6 +7,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/job_read.h"
+#include "delivery/baseline.h"
+#include "delivery/delivery.h"
 #include "delivery/subscribe_batch.h"
 #include "uri/uri.h"
 

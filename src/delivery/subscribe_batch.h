@@ -12,8 +12,10 @@
 #define DELIVERY_SUBSCRIBE_BATCH_H
 
 #include "catalog/job.h"
+#include "delivery/listen.h"
 #include "delivery/options.h"
 #include "delivery/subscriber.h"
+#include "delivery/subscription.h"
 #include "request/request.h"
 
 struct subscribe_batch;
@@ -56,7 +58,7 @@ struct subscribe_batch {
     bool acknowledge; /* a listen waits for its acknowledgement */
     bool wants_list;  /* also arm every mount */
     bool withdrawn;   /* unsubscribed before it came to be */
-    size_t unsettled;
+    size_t unresolved;
     size_t count;
     struct subscribe_item items[];
 };
@@ -64,7 +66,7 @@ struct subscribe_batch {
 struct subscribe_batch *subscribe_batch_create(struct listen *listen, size_t count);
 void subscribe_batch_free(struct subscribe_batch *s);
 /* Settle all items; when the last is, subscribe_batch_arm is called. */
-void subscribe_batch_settle(struct subscribe_batch *s);
+void subscribe_batch_resolve(struct subscribe_batch *s);
 void subscribe_batch_arm(struct subscribe_batch *s);
 
 /* On whose behalf: broad items are counted per principal. false: out of memory. */

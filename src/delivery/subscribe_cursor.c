@@ -3,8 +3,10 @@
  * What a cursor that a client comes back with is worth to one of its subscriptions.
  */
 #include "delivery/cursor_seal.h"
+#include "delivery/delivery.h"
 #include "delivery/hub.h"
 #include "delivery/subscribe_batch.h"
+#include "delivery/subscription.h"
 
 /* Is everything that could match kept in the store? Not what the program registered, nor what lies
  * in other mounts. */

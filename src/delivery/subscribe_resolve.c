@@ -91,7 +91,7 @@ static void add_hooked(struct subscribe_item *w)
 
 static void settled(struct subscribe_batch *s)
 {
-    if (--s->unsettled > 0) {
+    if (--s->unresolved > 0) {
         return;
     }
     for (size_t i = 0; i < s->count; i++) {
@@ -545,7 +545,7 @@ static bool apply_rules(struct subscribe_item *w)
         struct dialect_defaults defaults = dialect_defaults(w->owner->worker->self);
         options_default(&w->options, &limits, &defaults);
     }
-    if (!w->refused && options_settle(&w->options, &limits, fixed, &w->matches, &err)) {
+    if (!w->refused && options_resolve(&w->options, &limits, fixed, &w->matches, &err)) {
         subscribe_item_refuse(w, err.code, "%s", err.text);
     }
     buf_deinit(&text);
@@ -585,9 +585,9 @@ static void settle(struct subscribe_item *w)
     settled(s);
 }
 
-void subscribe_batch_settle(struct subscribe_batch *s)
+void subscribe_batch_resolve(struct subscribe_batch *s)
 {
-    s->unsettled = s->count + 1; /* one for this loop */
+    s->unresolved = s->count + 1; /* one for this loop */
     for (size_t i = 0; i < s->count; i++) {
         s->items[i].owner = s;
         if (s->items[i].refused) {

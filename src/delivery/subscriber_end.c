@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ending one subscriber: its session, or its listens with their results, and its stream.
+ * Ends a subscriber: its session, or its listens with their results, and its stream; and frees it.
  */
+#include "access/allowance.h"
+#include "base/mem.h"
+#include "delivery/delivery.h"
+#include "delivery/hub.h"
+#include "delivery/listen.h"
+#include "delivery/outbox.h"
 #include "delivery/subscriber.h"
-
+#include "delivery/subscription.h"
 #include "dialect/dialect.h"
 
 static void end_listen(struct listen *listen, struct worker *worker)
@@ -47,4 +53,31 @@ void subscriber_end(struct subscriber *subscriber, bool withdraws)
 void subscriber_disconnect(struct subscriber *subscriber)
 {
     subscriber_end(subscriber, true);
+}
+
+void subscriber_destroy(struct subscriber *subscriber)
+{
+    if (!subscriber) {
+        return;
+    }
+    list_each (it, next, &subscriber->listens) {
+        listen_destroy(list_entry(it, struct listen, link));
+    }
+    if (subscriber->catchup) {
+        subscriber->catchup->user = NULL;
+    }
+    outbox_deinit(&subscriber->outbox);
+    list_remove(&subscriber->dirty_link);
+    list_remove(&subscriber->link);
+    if (subscriber->sink) {
+        sink_attach(subscriber->sink, NULL, NULL);
+        subscriber->sink = NULL;
+    }
+    subscriber->worker->stats.subscribers--;
+    if (subscriber->ops && subscriber->ops->destroyed) {
+        subscriber->ops->destroyed(subscriber);
+    }
+    subscriber_set_who(subscriber, NULL);
+    allowance_release(subscriber->allowance);
+    loop_discard(subscriber->worker->loop, &subscriber->discard, mem_free, subscriber);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * A binary heap of windows by the end of their period; each knows its place, so that it can leave.
+ * The order in which windows fall due: a heap over all of a worker's that hold something.
  */
 #include "delivery/window.h"
 
 #include "base/mem.h"
-#include "store/change.h"
+#include "delivery/window_private.h"
 
 void windows_init(struct windows *w)
 {
@@ -18,7 +18,7 @@ void windows_deinit(struct windows *w)
     windows_init(w);
 }
 
-/* ---- the heap: places count from 1 ----------------------------------------------------------- */
+/* ---- the heap -------------------------------------------------------------------------------- */
 
 static struct window **slot(struct windows *all, uint32_t place)
 {
@@ -61,7 +61,7 @@ static void sift_down(struct windows *all, struct window *w)
     put(all, place, w);
 }
 
-static int enter(struct windows *all, struct window *w)
+int windows_enter(struct windows *all, struct window *w)
 {
     if (all->count == all->cap) {
         uint32_t cap = all->cap ? all->cap * 2 : 16;
@@ -77,7 +77,7 @@ static int enter(struct windows *all, struct window *w)
     return 0;
 }
 
-static void leave(struct windows *all, struct window *w)
+void windows_leave(struct windows *all, struct window *w)
 {
     if (w->index == 0) {
         return;
@@ -98,33 +98,6 @@ static void leave(struct windows *all, struct window *w)
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* NOLINTNEXTLINE(readability-function-size): seven of them, on the path of every delivery */
-enum window_result window_offer(struct windows *all, struct window *w, uint64_t now_ms,
-                                struct subscription *sub, const struct change *change,
-                                enum tidings_change_kind kind, size_t max)
-{
-    if (w->period_ms == 0 && !w->held) {
-        return WINDOW_PASS;
-    }
-    if (!w->held && now_ms >= w->open_ms) {
-        w->open_ms = now_ms + w->period_ms;
-        return WINDOW_PASS;
-    }
-    if (!w->held) {
-        w->held = mem_alloc(sizeof(*w->held));
-        if (!w->held) {
-            return WINDOW_FULL;
-        }
-        outbox_init(w->held);
-        if (enter(all, w) < 0) {
-            mem_free(w->held);
-            w->held = NULL;
-            return WINDOW_FULL;
-        }
-    }
-    return outbox_push(w->held, sub, change, kind, max) == OUTBOX_FULL ? WINDOW_FULL : WINDOW_HELD;
-}
-
 void window_set_period(struct windows *all, struct window *w, uint64_t now_ms, uint32_t period_ms)
 {
     w->period_ms = period_ms;
@@ -136,23 +109,13 @@ void window_set_period(struct windows *all, struct window *w, uint64_t now_ms, u
     }
 }
 
-void window_clear(struct windows *all, struct window *w)
-{
-    leave(all, w);
-    if (w->held) {
-        outbox_deinit(w->held);
-        mem_free(w->held);
-        w->held = NULL;
-    }
-}
-
 struct window *windows_due(struct windows *all, uint64_t now_ms)
 {
     if (all->count == 0 || (*slot(all, 1))->open_ms > now_ms) {
         return NULL;
     }
     struct window *w = *slot(all, 1);
-    leave(all, w);
+    windows_leave(all, w);
     w->open_ms = now_ms + w->period_ms;
     return w;
 }
@@ -160,9 +123,4 @@ struct window *windows_due(struct windows *all, uint64_t now_ms)
 uint64_t windows_next(const struct windows *all)
 {
     return all->count == 0 ? UINT64_MAX : all->heap[0]->open_ms;
-}
-
-uint64_t window_first_seq(const struct window *w)
-{
-    return w->held && w->held->count > 0 ? outbox_first(w->held)->first_seq : 0;
 }

@@ -10,9 +10,11 @@
 #ifndef DELIVERY_WINDOW_H
 #define DELIVERY_WINDOW_H
 
-#include "delivery/outbox.h"
+#include <tidings/provider.h>
 
-struct worker;
+struct change;
+struct outbox;
+struct subscription;
 
 /* Embedded in a subscription. Zeroed: no period. */
 struct window {

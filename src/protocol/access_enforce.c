@@ -10,7 +10,9 @@
 #include "base/mem.h"
 #include "delivery/delivery.h"
 #include "delivery/hub.h"
+#include "delivery/listen.h"
 #include "delivery/subscriber.h"
+#include "delivery/subscription.h"
 #include "protocol/session.h"
 
 static void access_enforce_end_streams(struct subscriber *subscriber)

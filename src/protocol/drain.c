@@ -5,7 +5,9 @@
 #include "protocol/drain.h"
 
 #include "delivery/delivery.h"
+#include "delivery/listen.h"
 #include "delivery/subscriber.h"
+#include "delivery/subscription.h"
 #include "protocol/session.h"
 #include "request/channel.h"
 

@@ -11,6 +11,8 @@
 #include "access/quota.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "delivery/list_changed.h"
+#include "delivery/listen.h"
 #include "delivery/subscribe.h"
 #include "handler/feature.h"
 #include "handler/handlers.h"
@@ -175,7 +177,7 @@ static void initialized(struct channel *channel, struct session *session, struct
 {
     if (session) {
         session->initialized = true;
-        subscribe_list(session->listen);
+        list_changed_watch(session->listen);
         if (request) {
             request_accept(request);
         }
@@ -192,8 +194,8 @@ static void initialized(struct channel *channel, struct session *session, struct
     }
     if (listen) {
         listen->live = true;
-        listen_want_lists(listen, channel->promised);
-        subscribe_list(listen);
+        list_changed_want(listen, channel->promised);
+        list_changed_watch(listen);
     }
 }
 

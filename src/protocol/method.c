@@ -6,6 +6,8 @@
 
 #include "access/limit.h"
 #include "base/str.h"
+#include "delivery/list_changed.h"
+#include "delivery/listen.h"
 #include "delivery/subscribe.h"
 #include "handler/handlers.h"
 #include "protocol/session.h"
@@ -42,7 +44,7 @@ static void method_initialize(struct request *request)
             request_fail_err(request, &err, STR_EMPTY);
             return;
         }
-        listen_want_lists(session->listen, promised);
+        list_changed_want(session->listen, promised);
         request->headers.session_id =
             arena_dup(&request->arena, tidings_strn(session->id, SESSION_ID_LEN));
     } else {

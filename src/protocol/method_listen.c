@@ -6,6 +6,7 @@
  */
 #include "base/mem.h"
 #include "base/str.h"
+#include "delivery/list_changed.h"
 #include "delivery/subscribe.h"
 #include "delivery/subscribe_batch.h"
 #include "handler/handlers.h"
@@ -227,11 +228,11 @@ void subscribe_listen(struct request *request)
     if (request->worker->self->list_changed) {
         unsigned offers = handlers_offers(request->worker);
         s->wants_list = jv_is_true(jv_get(wanted, "resourcesListChanged"));
-        listen_want_lists(
+        list_changed_want(
             listen,
             offers & ((jv_is_true(jv_get(wanted, "toolsListChanged")) ? LIST_TOOLS : 0u) |
                       (jv_is_true(jv_get(wanted, "promptsListChanged")) ? LIST_PROMPTS : 0u)));
     }
     request_drop(request);
-    subscribe_batch_settle(s);
+    subscribe_batch_resolve(s);
 }

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "catalog/job.h"
 #include "catalog/resource.h"
+#include "delivery/listen.h"
 #include "protocol/method.h"
 #include "protocol/session.h"
 #include "request/page.h"

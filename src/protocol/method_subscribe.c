@@ -56,7 +56,7 @@ void subscribe_one(struct request *request, struct listen *listen, struct tiding
     s->request = request;
     s->items[0].spelled = copy;
     s->items[0].options = options;
-    subscribe_batch_settle(s);
+    subscribe_batch_resolve(s);
 }
 
 void unsubscribe_one(struct request *request, struct listen *listen, struct tidings_str spelled)
@@ -79,27 +79,4 @@ void unsubscribe_one(struct request *request, struct listen *listen, struct tidi
     } else {
         method_confirm(request, false, spelled);
     }
-}
-
-void subscribe_list(struct listen *listen)
-{
-    if (!listen->subscriber->worker->self->list_changed) {
-        return;
-    }
-    listen_want_lists(listen, LIST_RESOURCES); /* registrations are announced without arming */
-    bool needless = !listen->subscriber->sink || listen->list_scopes || listen->arms_lists;
-    struct subscribe_batch *s = needless ? NULL : subscribe_batch_create(listen, 0);
-    if (s) {
-        listen->arms_lists = s->wants_list = true;
-        subscribe_batch_settle(s);
-    }
-}
-
-void subscribe_list_end(struct listen *listen)
-{
-    for (size_t i = 0; listen->list_scopes && i < listen->list_scopes->count; i++) {
-        hub_disarm(listen->subscriber->worker->hub, listen->list_scopes->at[i]);
-    }
-    mem_free(listen->list_scopes);
-    listen->list_scopes = NULL;
 }

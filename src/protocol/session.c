@@ -8,12 +8,17 @@
 
 #include <stdio.h>
 
+#include "access/access.h"
 #include "access/quota.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "base/str.h"
+#include "delivery/catchup.h"
 #include "delivery/cursor_seal.h"
+#include "delivery/list_changed.h"
+#include "delivery/listen.h"
+#include "delivery/resync.h"
 #include "delivery/subscribe.h"
 #include "request/request.h"
 
@@ -62,7 +67,7 @@ static void rewound(struct subscriber *subscriber, uint64_t since)
     rewind_ids(subscriber->owner, is_lost ? 0 : since, is_lost);
 }
 
-static void lists_told(struct subscriber *subscriber)
+static void lists_written(struct subscriber *subscriber)
 {
     struct session *session = subscriber->owner;
     const struct session_stream *stream = session_newest_stream(session);
@@ -81,7 +86,7 @@ static void touch(struct session *session)
 /* The stream in front stops being written to: remember what it carried. */
 static void remember_end(struct session *session, const struct session_stream *stream)
 {
-    uint64_t end = subscriber_cursor(session->subscriber);
+    uint64_t end = subscriber_low_water(session->subscriber);
     if (end < session->undelivered) {
         end = session->undelivered; /* of what it was to replay; whoever comes back asks for it */
     }
@@ -96,7 +101,7 @@ static void remember_end(struct session *session, const struct session_stream *s
  * that counts as carried by none. */
 static void give_back(struct session *session)
 {
-    carried_only(session, subscriber_cursor(session->subscriber));
+    carried_only(session, subscriber_low_water(session->subscriber));
 }
 
 static void stream_free(struct session_stream *stream)
@@ -144,7 +149,7 @@ static void front_closed(struct subscriber *subscriber)
         session->front_from = session->undelivered; /* subscriptions may go back with the next */
         subscriber_set_sink(subscriber, stream->sink);
         session->skips.count = 0;
-        subscriber_catch_up(subscriber, session->front_from);
+        catchup_start(subscriber, session->front_from);
     } else {
         rest(session);
     }
@@ -187,7 +192,7 @@ static const struct subscriber_ops session_peer_ops = {
     .session_id = id_of,
     .event_id = session_event_id,
     .rewound = rewound,
-    .lists_told = lists_told,
+    .lists_written = lists_written,
     .closed = front_closed,
 };
 
@@ -234,8 +239,13 @@ static int session_create(struct worker *worker, const struct revision *revision
         mem_free(session);
         return tidings_fail(err, TIDINGS_E_NOMEM, "no session could be made");
     }
+<<<<<<< HEAD
     if (dialect_rules(worker->self)->broadcasts) {
         listen_want_lists(session->listen, LIST_EVERYTHING);
+=======
+    if (dialect_does(worker->self, PROFILE_BROADCAST)) {
+        list_changed_want(session->listen, LIST_EVERYTHING);
+>>>>>>> 0f5002d (delivery: one header for each module; struct subscription, listen and subscriber sit low)
     }
     session->undelivered = session->subscriber->cursor;
     session->listen->live = true;
@@ -351,7 +361,7 @@ void session_sweep(struct worker *worker)
             break; /* the rest ended later */
         }
         list_remove(rit);
-        subscribe_list_end(session->listen);
+        list_changed_unwatch(session->listen);
     }
     list_each (it, next, &worker->sessions->all) {
         struct session *session = list_entry(it, struct session, link);
@@ -421,23 +431,24 @@ int session_open_stream(struct session *session, struct channel *channel,
     subscriber_set_sink(subscriber, stream->sink);
     if (session->revision->has_priming && !dialect_rules(session->worker->self)->is_unprimed) {
         char id[EVENT_ID_MAX];
-        uint64_t owed = subscriber_told(subscriber); /* below what subscriptions have yet to hear */
+        uint64_t owed =
+            subscriber_written(subscriber); /* below what subscriptions have yet to hear */
         struct log_cursor place =
-            subscriber_place_at(subscriber, owed < at.cursor ? owed : at.cursor);
+            subscriber_cursor_at(subscriber, owed < at.cursor ? owed : at.cursor);
         place.lost = !known ? 1 : at.lost > 0 ? at.lost : place.lost;
         size_t len = session_event_id(subscriber, &place, id);
         stream->sink->ops->prime(stream->sink, tidings_strn(id, len),
                                  session->worker->limits->retry_ms);
     }
     if (!known) {
-        subscriber_resync(subscriber);
+        resync_mark_all(subscriber);
     } else if (at.lost > 0) {
-        subscriber_owe_rest(subscriber, at.lost);
+        resync_mark_rest(subscriber, at.lost);
     }
     subscriber->lists_upto = at.lists_upto;
-    subscriber_catch_up(subscriber, at.cursor);
+    catchup_start(subscriber, at.cursor);
     list_remove(&session->rest_link);
-    subscribe_list(session->listen);
+    list_changed_watch(session->listen);
     return 0;
 }
 

@@ -7,9 +7,11 @@
 
 #include <stdio.h>
 
+#include "access/access.h"
 #include "base/sha256.h"
 #include "base/str.h"
 #include "delivery/cursor_seal.h"
+#include "worker/worker.h"
 
 int session_hex(char c)
 {

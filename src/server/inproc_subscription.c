@@ -134,7 +134,7 @@ static void subscribe(struct letter *letter, void *owner)
     s->filter_user = inproc->filter_user;
     s->done = inproc_settled;
     s->done_user = inproc;
-    subscribe_batch_settle(s);
+    subscribe_batch_resolve(s);
 }
 
 /* The hub knows the workers. */

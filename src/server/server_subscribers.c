@@ -12,7 +12,9 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "delivery/listen.h"
 #include "delivery/subscriber.h"
+#include "delivery/subscription.h"
 #include "server/server_private.h"
 #include "uri/uri.h"
 

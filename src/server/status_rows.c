@@ -10,7 +10,9 @@
 #include "access/limit.h"
 #include "auth/auth.h"
 #include "base/str.h"
+#include "delivery/listen.h"
 #include "delivery/subscriber.h"
+#include "delivery/subscription.h"
 #include "json/write.h"
 
 bool status_after_parse(struct tidings_str text, struct status_after *ret)
@@ -97,7 +99,7 @@ static void write_peer(struct page *p, const struct subscriber *subscriber)
     status_rows_put_count(w, "held", subscriber->held_count);
     status_rows_put_count(w, "unsentBytes",
                           subscriber->sink ? subscriber->sink->ops->pending(subscriber->sink) : 0);
-    status_rows_put_count(w, "cursor", subscriber_cursor(subscriber));
+    status_rows_put_count(w, "cursor", subscriber_low_water(subscriber));
     jw_end_object(w);
 }
 

@@ -32,7 +32,7 @@ static void check_read(struct json *value, const struct option_limits *limits)
         return;
     }
     (void)options_read_params(&o, value, NULL);
-    if (options_settle(&o, limits, STR("app:///a"), &matches, &err) == 0) {
+    if (options_resolve(&o, limits, STR("app:///a"), &matches, &err) == 0) {
         require(o.window_ms <= limits->max_window_ms && o.rate_ms <= limits->max_rate_ms);
         require(matches != 0);
     } else {

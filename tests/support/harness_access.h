@@ -5,6 +5,7 @@
 #ifndef SUPPORT_BENCH_ACCESS_H
 #define SUPPORT_BENCH_ACCESS_H
 
+#include "access/access.h"
 #include "support/harness_client.h"
 #include "support/harness_subs.h"
 

@@ -12,6 +12,8 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "delivery/bookmark.h"
+#include "delivery/listen.h"
 #include "delivery/subscriber.h"
 #include "support/harness_access.h"
 #include "support/harness_client.h"
@@ -52,7 +54,7 @@ static int end(void **state)
 static void pass(void)
 {
     harness_settle(&b);
-    bookmarks_on_period(b.worker[0]->delivery->bookmark_timer, b.worker[0]);
+    bookmark_on_period(b.worker[0]->delivery->bookmark_timer, b.worker[0]);
     harness_settle(&b);
 }
 

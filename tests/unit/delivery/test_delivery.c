@@ -14,6 +14,8 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "delivery/listen.h"
+#include "delivery/resync.h"
 #include "delivery/subscriber.h"
 #include "support/harness_client.h"
 #include "support/harness_core.h"
@@ -226,7 +228,7 @@ static void a_cursor_is_never_above_what_is_held(void **state)
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         struct listen *listen = list_entry(subscriber->listens.next, struct listen, link);
         sub = list_entry(listen->subs.prev, struct subscription, link);
-        subscriber_owe_truncated(subscriber, sub, b.worker[0]->last_seq);
+        resync_mark(sub, b.worker[0]->last_seq);
     }
     harness_settle(&b);
     assert_json(update_nth(c, "mem://x/b", 2), TRUNCATED, "true");

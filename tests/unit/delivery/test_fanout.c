@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "delivery/listen.h"
 #include "delivery/subscriber.h"
 #include "store/change.h"
 #include "support/harness_core.h"

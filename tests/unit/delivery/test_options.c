@@ -36,7 +36,7 @@ static int take(const char *text, bool uris, struct options *o, struct tidings_e
     options_init(o);
     int rc = options_read(o, document, uris, err);
     unsigned matches;
-    return rc < 0 ? rc : options_settle(o, &limits, STR("a:///b"), &matches, err);
+    return rc < 0 ? rc : options_resolve(o, &limits, STR("a:///b"), &matches, err);
 }
 
 static int forget(void **state)
@@ -226,7 +226,7 @@ static void the_ceiling_itself_is_allowed(void **state)
     unsigned matches;
     options_init(&o);
     assert_int_equal(options_read(&o, document, false, &err), 0);
-    assert_int_equal(options_settle(&o, &none, STR_EMPTY, &matches, &err), TIDINGS_E_INVALID);
+    assert_int_equal(options_resolve(&o, &none, STR_EMPTY, &matches, &err), TIDINGS_E_INVALID);
     assert_non_null(strstr(err.text, "0 to 0"));
 }
 
@@ -306,7 +306,7 @@ static int settle(const char *text, const char *uri, struct options *o, unsigned
     assert_int_equal(jv_parse(tidings_str(text), JSON_MAX_DEPTH, &document, NULL), 0);
     options_init(o);
     assert_int_equal(options_read(o, document, false, err), 0);
-    return options_settle(o, &with, tidings_str(uri), matches, err);
+    return options_resolve(o, &with, tidings_str(uri), matches, err);
 }
 
 static void defaults_come_from_the_longest_prefix_that_has_one(void **state)

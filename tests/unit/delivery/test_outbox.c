@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "delivery/listen.h"
 #include "delivery/outbox.h"
 #include "delivery/subscriber.h"
 #include "store/change.h"

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "delivery/delivery.h"
 #include "delivery/hub.h"
 #include "delivery/subscribe_batch.h"
 

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "delivery/listen.h"
 #include "delivery/subscriber.h"
 #include "support/harness_client.h"
 #include "support/harness_core.h"

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "delivery/listen.h"
 #include "delivery/subscriber.h"
 #include "support/fail_alloc.h"
 #include "support/harness_client.h"

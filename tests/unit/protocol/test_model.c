@@ -25,6 +25,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "delivery/listen.h"
 #include "protocol/session.h"
 #include "support/harness_client.h"
 #include "support/harness_core.h"

@@ -13,6 +13,7 @@
 
 #include "base/str.h"
 #include "delivery/hub_private.h"
+#include "delivery/listen.h"
 #include "delivery/subscriber.h"
 #include "store/change.h"
 #include "support/harness_change.h"

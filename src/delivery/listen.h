@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A listen: a group of subscriptions of one subscriber. There is one for each subscriptions/listen,
+ * which gave it its id, and one without id for everything subscribed in the legacy way.
+ */
+#ifndef DELIVERY_LISTEN_H
+#define DELIVERY_LISTEN_H
+
+#include <tidings/types.h>
+
+#include "base/list.h"
+#include "delivery/subscriber.h"
+#include "delivery/subscription.h"
+
+struct listen_bookmarks;
+struct listen_scopes;
+struct map;
+
+/* Embedded by whoever works on behalf of a listen: `listen` becomes NULL when it goes. */
+struct listen_pending {
+    struct list link;
+    struct listen *listen;
+    bool is_subscribing; /* a struct subscribe_batch (delivery/subscribe.h) */
+};
+
+struct listen {
+    struct list link;      /* in subscriber->listens */
+    struct list list_link; /* in worker->delivery->list_watchers while it wants any list */
+    struct subscriber *subscriber;
+    struct list subs;
+    struct map *by_spelling; /* legacy only: subs by what the client wrote */
+    struct list pending;     /* struct listen_pending: subscribing under way, may find us gone */
+    struct listen_bookmarks *bookmarks;       /* NULL: nobody wants any */
+    struct listen_scopes *list_scopes;        /* armed for list_changed; NULL: none … */
+    uint32_t id_len;                          /* 0: legacy */
+    unsigned char wants_lists, lists_pending; /* bits: enum change_list, LIST_EVERYTHING */
+    bool arms_lists : 1;                      /* … yet */
+    bool has_listed : 1;                      /* a client of the legacy era */
+    bool live : 1;
+    char id_text[]; /* subscriptionId */
+};
+
+struct listen_scopes {
+    size_t count;
+    struct tidings_str at[]; /* their text follows */
+};
+
+/* The subscriptionId as JSON; empty: legacy. */
+static inline struct tidings_str listen_id(const struct listen *listen)
+{
+    return tidings_strn(listen->id_text, listen->id_len);
+}
+
+/* `id_json` empty: legacy. NULL: out of memory. */
+struct listen *listen_create(struct subscriber *subscriber, struct tidings_str id_json);
+/* Also unlinks it from its subscriber; its subscriptions are removed and their watches released. */
+void listen_destroy(struct listen *listen);
+struct listen *listen_find(struct subscriber *subscriber, struct tidings_str id_json);
+/* The subscription of a legacy group with that spelling; NULL: none. */
+struct subscription *listen_find_sub(const struct listen *listen, struct tidings_str spelled);
+/* Is `sub` open for a change with this number, now? */
+static inline bool listen_is_open_for(const struct subscription *sub, uint64_t seq)
+{
+    return sub->listen->live && seq > sub->since && sub->subscriber->sink && !sub->suspended;
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Writes what waits for a subscriber to its stream, as far as that takes it.
+ */
+#include "access/access.h"
+#include "delivery/change_content.h"
+#include "delivery/cursor_seal.h"
+#include "delivery/delivery.h"
+#include "delivery/list_changed.h"
+#include "delivery/listen.h"
+#include "delivery/outbox.h"
+#include "delivery/resync.h"
+#include "delivery/subscriber.h"
+#include "delivery/subscription.h"
+#include "dialect/dialect.h"
+#include "store/change.h"
+
+static bool flush_items(struct subscriber *subscriber)
+{
+    struct outbox_item *item;
+    while (subscriber->sink && (item = outbox_first(&subscriber->outbox)) != NULL) {
+        if (subscriber_is_blocked(subscriber)) {
+            return false;
+        }
+        struct subscription *sub = item->sub;
+        struct tidings_str value = STR_EMPTY;
+        struct baseline *to = NULL;
+        if (sub->wants_value &&
+            change_content_for(sub, item->change, &value, &to) == CHANGE_CONTENT_READING) {
+            subscriber->waits_value = true;
+            return false;
+        }
+        struct log_cursor cursor =
+            subscriber_cursor_at(subscriber, subscriber_written_with_first(subscriber));
+        struct dialect_updated u = {
+            .change = item->change,
+            .value_json = value,
+            .initial = item->initial,
+            .top_metadata = sub->wants_metadata,
+            .kind = (enum tidings_change_kind)item->kind,
+            .uri_json = sub->is_literal ? subscription_spelled_json(sub) : item->change->uri_json,
+            .subscribed_json = subscription_spelled_json(sub),
+            .listen_id_json = listen_id(sub->listen),
+            .cursor = cursor,
+            .sealed = cursor_seal_make(subscriber->worker, subscriber->who, &cursor),
+            .hides_version = !access_is_full(subscriber->who),
+            .hides_from = !access_shows_from(subscriber->who, item->change),
+            .merged = item->merged,
+            .profile = subscriber->worker->self->profile,
+        };
+        if (!subscriber_write_update(subscriber, &u, sub)) {
+            return false;
+        }
+        change_content_written(sub, item->change, to);
+        outbox_pop(&subscriber->outbox);
+    }
+    return true;
+}
+
+void subscriber_flush(struct subscriber *subscriber)
+{
+    if (!subscriber->sink || subscriber->catchup) {
+        return;
+    }
+    /* First what has no number of its own, or the cursors of the others would wait for it. */
+    (void)(list_changed_flush(subscriber) && resync_flush(subscriber) && flush_items(subscriber));
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A change that concerns a subscription on its way into the outbox of its subscriber: filters, then
+ * the window, then the queue; when that is full, what waits becomes "something changed" per
+ * subscription.
+ */
+#include "access/limit.h"
+#include "base/mem.h"
+#include "delivery/change_content.h"
+#include "delivery/delivery.h"
+#include "delivery/filters.h"
+#include "delivery/listen.h"
+#include "delivery/outbox.h"
+#include "delivery/resync.h"
+#include "delivery/subscriber.h"
+#include "delivery/subscription.h"
+#include "store/change.h"
+#include "store/changelog.h"
+
+/* Full: what waits becomes "something changed" per subscription. */
+static void collapse(struct subscriber *subscriber)
+{
+    limit_hit(subscriber->worker->book, LIMIT_OUTBOX);
+    struct outbox_item *item;
+    while ((item = outbox_first(&subscriber->outbox)) != NULL) {
+        resync_mark(item->sub, item->first_seq);
+        outbox_pop(&subscriber->outbox);
+    }
+}
+
+/* Into the outbox, or collapse it. */
+static void enqueue(struct subscriber *subscriber, struct subscription *sub,
+                    const struct change *change, enum tidings_change_kind kind)
+{
+    enum outbox_result r =
+        outbox_push(&subscriber->outbox, sub, change, kind, subscriber->worker->limits->outbox_max);
+    if (r == OUTBOX_MERGED) {
+        subscriber->worker->stats.coalesced++;
+    } else if (r == OUTBOX_FULL) {
+        collapse(subscriber);
+        resync_mark(sub, change->seq);
+    }
+    subscriber_mark_dirty(subscriber);
+}
+
+void subscriber_release_held(struct subscription *sub)
+{
+    struct subscriber *subscriber = sub->listen->subscriber;
+    struct outbox *held = sub->window.held;
+    uint64_t first = window_first_seq(&sub->window);
+    sub->window.held = NULL;
+    subscriber->held_count--;
+    if (held && !outbox_take(&subscriber->outbox, held, subscriber->worker->limits->outbox_max)) {
+        collapse(subscriber);
+        resync_mark(sub, first);
+    }
+    mem_free(held);
+    subscriber_mark_dirty(subscriber);
+}
+
+void subscriber_offer_initial(struct subscriber *subscriber, struct subscription *sub,
+                              const struct change *change)
+{
+    if (sub->truncated) {
+        return; /* it will be told to re-read anyway */
+    }
+    if (subscriber->sink &&
+        outbox_push_initial(&subscriber->outbox, sub, change,
+                            subscriber->worker->limits->outbox_max) == OUTBOX_FULL) {
+        collapse(subscriber);
+        resync_mark(sub, change->seq);
+    }
+    subscriber_mark_dirty(subscriber);
+}
+
+static void offer(struct subscriber *subscriber, struct subscription *sub,
+                  const struct change *change, enum tidings_change_kind kind, bool alone)
+{
+    if (!listen_is_open_for(sub, change->seq)) {
+        return;
+    }
+    if (!filters_pass(sub, change, alone)) {
+        change_content_skipped(sub, change);
+        return;
+    }
+    if (sub->truncated) {
+        subscriber_mark_dirty(subscriber); /* it will be told to re-read anyway */
+        return;
+    }
+    struct worker *worker = subscriber->worker;
+    bool held_before = sub->window.held != NULL;
+    struct tidings_str value;
+    struct baseline *to;
+    switch (window_offer(&worker->delivery->windows, &sub->window, loop_now_ms(worker->loop), sub,
+                         change, kind, worker->limits->outbox_max)) {
+    case WINDOW_PASS:
+        if (sub->wants_value) {
+            (void)change_content_for(sub, change, &value,
+                                     &to); /* so that it is there when it is needed */
+        }
+        enqueue(subscriber, sub, change, kind);
+        break;
+    case WINDOW_HELD:
+        subscriber->held_count += !held_before;
+        break;
+    case WINDOW_FULL:
+        subscriber->held_count -= held_before;
+        resync_mark(sub, held_before ? window_first_seq(&sub->window) : change->seq);
+        window_clear(&worker->delivery->windows, &sub->window);
+        break;
+    }
+}
+
+void subscriber_offer(struct subscriber *subscriber, struct subscription *sub,
+                      const struct change *change, enum tidings_change_kind kind)
+{
+    offer(subscriber, sub, change, kind, true);
+}
+
+void subscriber_offer_row(struct subscriber *subscriber, struct subscription *sub,
+                          const struct changelog_row *row, uint64_t since)
+{
+    uint64_t from = since > sub->since ? since : sub->since;
+    enum tidings_change_kind kind = row->change->kind;
+    if (kind == TIDINGS_CHANGE_UPDATED && row->created_seq > from) {
+        kind = TIDINGS_CHANGE_CREATED;
+    }
+    offer(subscriber, sub, row->change, kind, row->replaced_seq <= from);
+}

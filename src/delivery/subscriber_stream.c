@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A subscriber gets a stream, or loses it: what waited is forgotten then, and the cursor says where
+ * to begin again with the next one.
+ */
+#include "delivery/delivery.h"
+#include "delivery/initial_state.h"
+#include "delivery/listen.h"
+#include "delivery/outbox.h"
+#include "delivery/resync.h"
+#include "delivery/subscriber.h"
+#include "delivery/subscription.h"
+#include "request/channel.h"
+
+/* Without a stream nothing is owed: the cursor says where to begin again. What no cursor can say is
+ * owed again with the next one: to look again, from the first number on. */
+static void forget_waiting(struct subscriber *subscriber)
+{
+    subscriber->cursor = subscriber_low_water(subscriber);
+    outbox_remove(&subscriber->outbox, NULL);
+    list_each (lit, lnext, &subscriber->listens) {
+        struct listen *listen = list_entry(lit, struct listen, link);
+        listen->lists_pending = 0;
+        list_each (it, next, &listen->subs) {
+            struct subscription *sub = list_entry(it, struct subscription, link);
+            if (!sub->catching_up) {
+                sub->replayed_to = 0;
+            }
+            if (sub->truncated && subscriber->resync_from == 1) {
+                subscription_caught_up(sub, 0);
+                sub->since_pending = true;
+                sub->since = SINCE_UNKNOWN;
+            }
+            sub->truncated = false;
+            window_clear(&subscriber->worker->delivery->windows, &sub->window);
+        }
+    }
+    subscriber->held_count = 0;
+    subscriber->has_truncated = subscriber->has_list_pending = false;
+    subscriber->resync_from = subscriber->lists_from = 0;
+}
+
+/* A new stream: what could not be told without one. */
+static void tell_waiting(struct subscriber *subscriber)
+{
+    list_each (lit, lnext, &subscriber->listens) {
+        struct listen *listen = list_entry(lit, struct listen, link);
+        bool begins = false;
+        list_each (it, next, &listen->subs) {
+            struct subscription *sub = list_entry(it, struct subscription, link);
+            begins = begins || sub->initial_pending || sub->since_pending;
+            if (sub->suspended && !sub->suspension_written) {
+                resync_mark(sub, subscriber->worker->last_seq);
+            }
+        }
+        if (begins && listen->live) {
+            initial_state_begin(listen);
+        }
+    }
+    if (subscriber->has_list_pending || subscriber->has_truncated) {
+        subscriber_mark_dirty(subscriber);
+    }
+}
+
+static void on_drained(void *user)
+{
+    struct subscriber *subscriber = user;
+    if (subscriber->outbox.count > 0 || subscriber->has_truncated || subscriber->has_list_pending) {
+        subscriber_mark_dirty(subscriber);
+    }
+}
+
+static void on_closed(void *user)
+{
+    struct subscriber *subscriber = user;
+    forget_waiting(subscriber);
+    subscriber->sink = NULL;
+    if (subscriber->ops && subscriber->ops->closed) {
+        subscriber->ops->closed(subscriber);
+    }
+}
+
+void subscriber_set_sink(struct subscriber *subscriber, struct sink *sink)
+{
+    if (subscriber->sink) {
+        forget_waiting(subscriber);
+        sink_attach(subscriber->sink, NULL, NULL);
+    }
+    subscriber->sink = sink;
+    if (sink) {
+        static const struct sink_events events = {.drained = on_drained, .closed = on_closed};
+        sink_attach(sink, &events, subscriber);
+        tell_waiting(subscriber);
+    }
+}
+
+static void end_channel_subscriber(struct channel *channel)
+{
+    subscriber_destroy(channel->subscriber);
+    channel->subscriber = NULL;
+}
+
+struct subscriber *subscriber_of_channel(struct channel *channel)
+{
+    if (!channel->subscriber) {
+        struct subscriber *subscriber = subscriber_create(channel->worker, channel->who);
+        if (subscriber) {
+            static const struct answer_headers none;
+            subscriber_set_sink(subscriber, channel->ops->stream(channel, &none));
+            channel->subscriber = subscriber;
+            channel->end_subscriber = end_channel_subscriber;
+        }
+    }
+    return channel->subscriber;
+}

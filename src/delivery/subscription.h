@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A subscription: what one client wants to hear of (a URI or a pattern), how it wants to be told,
+ * and how far it was. It belongs to a listen (delivery/listen.h) and is in the match index exactly
+ * as long as it exists.
+ */
+#ifndef DELIVERY_SUBSCRIPTION_H
+#define DELIVERY_SUBSCRIPTION_H
+
+#include "base/list.h"
+#include "delivery/window.h"
+#include "match/match.h"
+
+struct chain;
+struct filter;
+struct listen;
+struct options;
+struct subscriber;
+struct tidings_provider;
+
+/* As `since` of a subscription: what it missed cannot be known. */
+#define SINCE_UNKNOWN UINT64_MAX
+
+/* May this subscription hear of it? `metadata` is the JSON object of the change. On the worker;
+ * must not block. */
+typedef bool (*subscription_filter_fn)(void *user, struct tidings_str uri,
+                                       struct tidings_str metadata);
+
+/* What few subscriptions have. */
+struct subscription_extra {
+    struct tidings_str origin; /* whose changes are left out (principal_put_origin); or empty */
+    size_t claimed;            /* bytes of it that are what the client calls itself */
+    struct filter *schema;     /* what a change must satisfy; a reference; NULL: anything */
+    unsigned gave_up;          /* judgements by it that were too costly */
+    struct chain *chain;       /* it is told patches; NULL: not */
+    subscription_filter_fn filter;
+    void *filter_user;
+    struct tidings_provider *covering; /* its `covers` is asked; NULL: none */
+    struct list covers_link;           /* in worker->delivery->covering */
+    struct subscription *sub;
+    struct tidings_str *scopes; /* armed for a pattern, in one block with their text */
+    size_t scope_count;
+    size_t condition_count; /* of a query: all must hold */
+    struct subscription_condition {
+        struct tidings_str key, value;
+    } conditions[]; /* their text follows */
+};
+
+struct subscription {
+    struct match_node node;
+    struct list link; /* in listen->subs */
+    struct listen *listen;
+    struct subscriber *subscriber; /* the listen's */
+    struct window window;
+    struct subscription_extra *extra; /* NULL: nothing special */
+    uint64_t since;                   /* changes up to this number are none of its business */
+    union {
+        const void *catchup;  /* … by this request; while catching_up */
+        uint64_t replayed_to; /* else: up to here the log was replayed to this stream for it */
+    };
+    unsigned queued;            /* items in the outbox, and held */
+    uint32_t asked_ms, rate_ms; /* period asked for, and set by the application */
+    enum match_kind kind;
+    bool is_strict : 1;   /* told in the order of numbers: what merges goes to the end */
+    bool bookmarks : 1;   /* the newest cursor is told from time to time */
+    bool is_literal : 1;  /* notifications use the client's spelling as `uri` */
+    bool watched : 1;     /* holds a need of its scope at the hub */
+    bool catching_up : 1; /* the log is being asked on its behalf … */
+    bool broad : 1;       /* covers whole mounts */
+    bool truncated : 1;   /* must be told that something, unknown what, changed */
+    bool rereads : 1;     /* … and was told so, or will be, since its state began to be listed */
+    bool suspended : 1;   /* not evaluated any more … */
+    bool suspension_written : 1; /* … which its client knows */
+    bool initial_pending : 1;    /* the current state, as soon as there is a stream */
+    bool since_pending : 1;      /* what changed after `since`, as soon as there is a stream */
+    bool wants_metadata : 1;     /* as a member of params */
+    bool wants_value : 1;
+    bool is_plain : 1;     /* quoting changed nothing: one text serves for both */
+    bool is_canonical : 1; /* and so does it for the canonical one */
+    uint32_t json_len, spelled_len, uri_len;
+    /* The texts follow: quoted, then the others where they differ. */
+};
+
+/* As the client wrote it, quoted and not; and canonical. */
+static inline struct tidings_str subscription_spelled_json(const struct subscription *sub)
+{
+    return tidings_strn((const char *)(sub + 1), sub->json_len);
+}
+static inline struct tidings_str subscription_spelled(const struct subscription *sub)
+{
+    const char *text = (const char *)(sub + 1);
+    return tidings_strn(sub->is_plain ? text + 1 : text + sub->json_len, sub->spelled_len);
+}
+static inline struct tidings_str subscription_uri(const struct subscription *sub)
+{
+    struct tidings_str spelled = subscription_spelled(sub);
+    const char *behind = spelled.ptr + spelled.len + (sub->is_plain ? 1 : 0);
+    return sub->is_canonical ? spelled : tidings_strn(behind, sub->uri_len);
+}
+
+/* `spelled` as the client wrote it, `uri` what goes into the index. NULL with err. */
+struct subscription *subscription_create(struct listen *listen, struct tidings_str spelled,
+                                         struct tidings_str uri, enum match_kind kind,
+                                         uint64_t since, struct tidings_error *err);
+void subscription_set_extra(struct subscription *sub,
+                            struct subscription_extra *extra); /* takes it */
+void subscription_destroy(struct subscription *sub);           /* releases its watches */
+/* The same, and its client is told that nothing more will come of it. */
+void subscription_withdraw(struct subscription *sub);
+
+/* How often: the longest of window, rate and what was set for the URI. */
+void subscription_set_period(struct subscription *sub, const struct options *options);
+void subscription_set_rate(struct subscription *sub, uint64_t ms);
+
+/* May it cover something below `scope`? Empty: below anything. */
+bool subscription_may_cover(const struct subscription *sub, struct tidings_str scope);
+/* The lowest number of what it has yet to be told; 0: nothing. */
+uint64_t subscription_pending_from(const struct subscription *sub);
+/* The log is being asked on its behalf, by `job` … */
+void subscription_catch_up(struct subscription *sub, const void *job);
+/* … and has answered. */
+void subscription_caught_up(struct subscription *sub, uint64_t replayed_to);
+
+#endif

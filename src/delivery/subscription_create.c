@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Makes a subscription. It is in the match index exactly as long as it exists.
+ */
+#include "access/limit.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "delivery/delivery.h"
+#include "delivery/listen.h"
+#include "delivery/subscriber.h"
+#include "delivery/subscription.h"
+#include "match/match.h"
+#include "worker/worker.h"
+#include "json/write.h"
+
+struct subscription *subscription_create(struct listen *listen, struct tidings_str spelled,
+                                         struct tidings_str uri, enum match_kind kind,
+                                         uint64_t since, struct tidings_error *err)
+{
+    struct worker *worker = listen->subscriber->worker;
+    size_t most = worker->limits->max_all_subscriptions;
+    if (!limit_enter(worker->book, LIMIT_ALL_SUBSCRIPTIONS, most)) {
+        tidings_fail(err, TIDINGS_E_BUSY,
+                     "%zu subscriptions are what this server allows (--max-all-subscriptions); try "
+                     "again later",
+                     most);
+        return NULL;
+    }
+    struct buf quoted;
+    buf_init(&quoted, 8 * spelled.len + 16);
+    jw_quote(&quoted, spelled);
+    bool same = str_eq(spelled, uri);
+    bool plain = quoted.len == spelled.len + 2; /* nothing needed escaping */
+    size_t quoted_len = quoted.len;
+    size_t extra = quoted_len + (plain ? 0 : spelled.len) + (same ? 0 : uri.len);
+    struct subscription *sub = quoted.failed ? NULL : mem_zalloc(sizeof(*sub) + extra);
+    if (!sub) {
+        limit_leave(worker->book, LIMIT_ALL_SUBSCRIPTIONS);
+        buf_deinit(&quoted);
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    char *at = (char *)(sub + 1);
+    (void)str_place(&at, buf_str(&quoted));
+    buf_deinit(&quoted);
+    if (!plain) {
+        (void)str_place(&at, spelled);
+    }
+    if (!same) {
+        (void)str_place(&at, uri);
+    }
+    sub->is_plain = plain;
+    sub->is_canonical = same;
+    sub->json_len = (uint32_t)quoted_len;
+    sub->spelled_len = (uint32_t)spelled.len;
+    sub->uri_len = (uint32_t)uri.len;
+    sub->listen = listen;
+    sub->subscriber = listen->subscriber;
+    sub->since = since;
+    sub->kind = kind;
+    sub->is_literal = kind == MATCH_LITERAL;
+    bool is_legacy = listen->id_len == 0;
+    int rc = match_add_for(&worker->delivery->match, &sub->node, kind, subscription_uri(sub),
+                           listen->subscriber->allowance, err);
+    if (rc == 0 && is_legacy &&
+        map_put(listen->by_spelling, subscription_spelled(sub), sub, NULL) < 0) {
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        match_remove(&worker->delivery->match, &sub->node);
+    }
+    if (rc < 0) {
+        limit_leave(worker->book, LIMIT_ALL_SUBSCRIPTIONS);
+        mem_free(sub);
+        return NULL;
+    }
+    list_append(&listen->subs, &sub->link);
+    listen->subscriber->subscription_count++;
+    worker->stats.subscriptions++;
+    return sub;
+}
+
+void subscription_set_extra(struct subscription *sub, struct subscription_extra *extra)
+{
+    sub->extra = extra;
+    extra->sub = sub;
+    list_init(&extra->covers_link);
+    if (extra->covering) {
+        list_append(&sub->listen->subscriber->worker->delivery->covering, &extra->covers_link);
+    }
+}
