@@ -227,7 +227,7 @@ struct lookup {
     bool failed;
 };
 
-static int change_query_at_row(struct tidings_list *list, const struct tidings_resource *row)
+static int job_stat_row(struct tidings_list *list, const struct tidings_resource *row)
 {
     struct lookup *l = list_entry(list, struct lookup, list);
     int order = str_cmp(row->uri, l->stat->base.uri);
@@ -252,7 +252,7 @@ static void lookup_done(struct job *job)
     mem_free(l);
 }
 
-static void change_query_up(struct tidings_stat *stat, struct tidings_provider *p)
+static void job_stat_by_list(struct tidings_stat *stat, struct tidings_provider *p)
 {
     struct lookup *l = mem_zalloc(sizeof(*l));
     if (!l) {
@@ -262,7 +262,7 @@ static void change_query_up(struct tidings_stat *stat, struct tidings_provider *
     }
     l->stat = stat;
     stat->base.provider = p;
-    l->list.on_row = change_query_at_row;
+    l->list.on_row = job_stat_row;
     job_init(&l->list.base, stat->base.worker, lookup_done, l, stat->base.uri);
     job_list(&l->list, p);
 }
@@ -277,7 +277,7 @@ void job_stat(struct tidings_stat *stat, const struct catalog_hit *hit)
         return;
     }
     if (!hit->provider->ops->stat && hit->provider->ops->list) {
-        change_query_up(stat, hit->provider);
+        job_stat_by_list(stat, hit->provider);
         return;
     }
     job_start(&stat->base, hit->provider, run_stat);

@@ -122,7 +122,7 @@ static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
 }
 
 /* Size and times of the database and of its log. */
-static void change_query_at_files(struct stat st[2])
+static void stat_files(struct stat st[2])
 {
     char wal[80];
     (void)snprintf(wal, sizeof wal, "%s-wal", path);
@@ -165,13 +165,13 @@ static void listing_writes_nothing_and_finds_what_is_not_applied_yet(void **stat
         }
         assert_int_equal(r->ops->commit(r, &err), 0);
         struct stat before[2], after[2];
-        change_query_at_files(before);
+        stat_files(before);
         for (size_t i = 0; i < sizeof scopes / sizeof *scopes; i++) {
             size_t count = 0;
             assert_int_equal(r->ops->list(r, &scopes[i], STR_EMPTY, count_row, &count, &err), 0);
             assert_int_equal(count, 40 * round);
         }
-        change_query_at_files(after);
+        stat_files(after);
         for (size_t i = 0; i < 2; i++) {
             assert_int_equal(before[i].st_size, after[i].st_size);
             assert_memory_equal(&before[i].st_mtim, &after[i].st_mtim, sizeof before[i].st_mtim);
