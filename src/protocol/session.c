@@ -239,13 +239,8 @@ static int session_create(struct worker *worker, const struct revision *revision
         mem_free(session);
         return tidings_fail(err, TIDINGS_E_NOMEM, "no session could be made");
     }
-<<<<<<< HEAD
     if (dialect_rules(worker->self)->broadcasts) {
-        listen_want_lists(session->listen, LIST_EVERYTHING);
-=======
-    if (dialect_does(worker->self, PROFILE_BROADCAST)) {
         list_changed_want(session->listen, LIST_EVERYTHING);
->>>>>>> 0f5002d (delivery: one header for each module; struct subscription, listen and subscriber sit low)
     }
     session->undelivered = session->subscriber->cursor;
     session->listen->live = true;
