@@ -183,13 +183,19 @@ static void read_nothing(void *user, struct tidings_read *read, struct tidings_s
 static void hear(void *user, const struct tidings_update *update)
 {
     (void)user;
-    if (update->refused.len > 0) {
-        bench_die("the subscription was refused");
-    }
+    (void)update;
     pthread_mutex_lock(&lock);
     heard++;
     pthread_cond_broadcast(&more);
     pthread_mutex_unlock(&lock);
+}
+
+static void hear_state(void *user, const struct tidings_state_event *event)
+{
+    (void)user;
+    if (event->state == TIDINGS_STATE_REFUSED) {
+        bench_die("the subscription was refused");
+    }
 }
 
 static void on_ready(void *user, const char *url)
@@ -215,7 +221,8 @@ static void start_server(pthread_t *thread)
 {
     struct tidings_error err = {0, ""};
     struct tidings_resource about;
-    struct tidings_subscribe_options o = {.json = tidings_str("{\"initial\":true}")};
+    struct tidings_subscribe_options o = {
+        .fn = hear, .on_state = hear_state, .options = "{\"initial\":true}"};
     tidings_resource_init(&about);
     about.uri = tidings_str(LAST);
     about.name = tidings_str("the end of a round");
@@ -224,7 +231,7 @@ static void start_server(pthread_t *thread)
         tidings_server_set(server, "workers", "1", &err) < 0 ||
         tidings_server_set(server, "window", "0", &err) < 0 ||
         tidings_server_add_resource(server, &about, read_nothing, NULL, &err) < 0 ||
-        tidings_server_subscribe(server, tidings_str(LAST), &o, hear, NULL, &err) < 0) {
+        !tidings_server_subscribe(server, tidings_str(LAST), &o, &err)) {
         bench_die("%s", err.text);
     }
     tidings_server_on_ready(server, on_ready, NULL);

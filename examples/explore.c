@@ -47,25 +47,25 @@ static void print_progress(void *user, double progress, double total, struct tid
     fprintf(stderr, "progress %g of %g %.*s\n", progress, total, (int)message.len, message.ptr);
 }
 
-static void on_update(void *user, const struct tidings_client_update *update)
+static void on_update(void *user, const struct tidings_update *update)
 {
     (void)user;
-    printf("%.*s %.*s %s\n", (int)update->change.len, update->change.ptr, (int)update->uri.len,
-           update->uri.ptr, tidings_subscription_uri(update->subscription));
+    printf("%s %.*s %s\n", tidings_change_name(update->kind), (int)update->uri.len, update->uri.ptr,
+           tidings_subscription_uri(update->subscription));
     fflush(stdout);
     if (--left <= 0) {
         tidings_client_stop(client);
     }
 }
 
-static void on_state(void *user, const struct tidings_client_event *event)
+static void on_state(void *user, const struct tidings_state_event *event)
 {
     static const char *const names[] = {"watching",  "refused", "disconnected",
                                         "connected", "lost",    "gap"};
     (void)user;
     fprintf(stderr, "%s %.*s %.*s\n", names[event->state], (int)event->uri.len, event->uri.ptr,
             (int)event->reason.len, event->reason.ptr);
-    if (event->state == TIDINGS_CLIENT_WATCHING && after) {
+    if (event->state == TIDINGS_STATE_WATCHING && after) {
         tidings_free(tidings_client_call(client, after, NULL, NULL, NULL, NULL));
         after = NULL;
     }
@@ -101,7 +101,7 @@ static int list(const char *what, struct tidings_error *err)
 
 static int watch(const char *uri, const char *count, struct tidings_error *err)
 {
-    struct tidings_subscribing on = {.fn = on_update};
+    struct tidings_subscribe_options on = {.fn = on_update};
     left = strtol(count ? count : "1", NULL, 10);
     tidings_client_on_state(client, on_state, NULL);
     if (!tidings_client_subscribe(client, uri, &on, err)) {

@@ -3,7 +3,7 @@
  * A client: watch, read and drive the resources of any MCP server.
  *
  *     struct tidings_client *c = tidings_client_create("http://127.0.0.1:7777/mcp", NULL, &err);
- *     struct tidings_subscribing on = {.fn = on_update, .user = me};
+ *     struct tidings_subscribe_options on = {.fn = on_update, .user = me};
  *     tidings_client_subscribe(c, "file:///docs/", &on, &err);
  *     tidings_client_run(c, &err);             // until tidings_client_stop
  *     tidings_client_destroy(c);
@@ -53,6 +53,7 @@
 #ifndef TIDINGS_CLIENT_H
 #define TIDINGS_CLIENT_H
 
+#include <tidings/subscription.h>
 #include <tidings/types.h>
 
 #ifdef __cplusplus
@@ -60,7 +61,6 @@ extern "C" {
 #endif
 
 struct tidings_client;
-struct tidings_subscription;
 
 /* ---- a client -------------------------------------------------------------------------------- */
 
@@ -195,80 +195,25 @@ TIDINGS_API int tidings_client_step(struct tidings_client *client, int timeout_m
 
 /* ---- how it stands --------------------------------------------------------------------------- */
 
-enum tidings_client_state {
-    TIDINGS_CLIENT_WATCHING = 0,     /* the server accepted `uri` */
-    TIDINGS_CLIENT_REFUSED = 1,      /* it did not; `reason` says why as far as known */
-    TIDINGS_CLIENT_DISCONNECTED = 2, /* `reason`; the next attempt is `retry_ms` away */
-    TIDINGS_CLIENT_CONNECTED = 3,    /* see tidings_client_info */
-    TIDINGS_CLIENT_LOST = 4, /* `uri` was accepted once and is not any more: `reason`. An alert */
-    TIDINGS_CLIENT_GAP = 5,  /* changes of `uri` were missed, and what they were cannot be known */
-};
-/* Everything is borrowed for the call. */
-struct tidings_client_event {
-    enum tidings_client_state state;
-    struct tidings_str uri;    /* WATCHING, REFUSED, LOST, GAP: which of those asked for */
-    struct tidings_str reason; /* REFUSED, DISCONNECTED, LOST, GAP: a sentence */
-    uint32_t retry_ms;         /* DISCONNECTED */
-    bool again; /* WATCHING: after an interruption; changes in between may have been missed */
-};
-typedef void (*tidings_client_state_fn)(void *user, const struct tidings_client_event *event);
-/* Hear how it stands. NULL: no more. */
-TIDINGS_API void tidings_client_on_state(struct tidings_client *client, tidings_client_state_fn fn,
+/* Hear how it stands: with the connection, and with each subscription. NULL: no more. */
+TIDINGS_API void tidings_client_on_state(struct tidings_client *client, tidings_state_fn fn,
                                          void *user);
 
 /* ---- subscriptions --------------------------------------------------------------------------- */
 
-/* One change. Everything is borrowed for the call. */
-struct tidings_client_update {
-    struct tidings_str uri;
-    struct tidings_str subscribed_uri; /* which subscription it belongs to; empty: not said */
-    struct tidings_str change;         /* "updated", "created", "deleted" */
-    struct tidings_str params;         /* the notification's parameters, JSON text */
-    int64_t received_ms;               /* Unix time */
-    struct tidings_subscription *subscription;
-    struct tidings_str version; /* of the resource, as the server counts; empty: not said */
-    struct tidings_str cursor;  /* everything up to here was told; empty: not said */
-    bool synthetic; /* the server did not say it: the client found it out by comparing */
-    bool truncated; /* the server could not tell everything: there may have been more changes */
-};
-typedef void (*tidings_client_update_fn)(void *user, const struct tidings_client_update *update);
-
-/* What belongs to a subscription; may be gone after the call, the strings are copied. */
-struct tidings_subscribing {
-    tidings_client_update_fn fn;
-    void *user;
-    /* A JSON object such as {"windowMs":0,"baseline":"…"}: what the server's documentation calls
-     * `dev.tidings/options`; servers that know none pass over them. NULL: none. */
-    const char *options;
-    /* What becomes of this one: WATCHING, REFUSED, LOST, GAP, after what tidings_client_on_state
-     * set has heard it. NULL: not needed. */
-    tidings_client_state_fn on_state;
-    void *reserved[4]; /* zero */
-};
-
-/* Watch a URI, or a pattern the server understands. Returns at once; the state callback tells what
- * the server says to it. Before or after connecting: it is asked for as soon as there is a
- * connection, be it for a question. The same URI may be subscribed to several
- * times: the server is asked once, everybody is told. At most 1000 URIs.
+/* Watch a URI, or a pattern the server understands (<tidings/subscription.h>). Returns at once; the
+ * state callbacks, that of tidings_client_on_state first, tell what the server says to it. Before
+ * or after connecting: it is asked for as soon as there is a connection, be it for a question. The
+ * same URI may be subscribed to several times: the server is asked once, everybody is told. At most
+ * 1000 URIs.
  *
  * An update goes to the subscriptions that it names (`subscribedUri`). Where the server names none,
  * it goes to those of that very URI, else to the patterns and containers that cover it.
- * NULL on failure: TIDINGS_E_INVALID, TIDINGS_E_LIMIT. */
+ * NULL on failure: TIDINGS_E_INVALID, TIDINGS_E_LIMIT, TIDINGS_E_UNSUPPORTED: a filter function. */
 TIDINGS_API struct tidings_subscription *
 tidings_client_subscribe(struct tidings_client *client, const char *uri,
-                         const struct tidings_subscribing *subscribing, struct tidings_error *err);
-/* No more of it; `subscription` is gone. Also in its own callback. NULL is fine. */
-TIDINGS_API void tidings_subscription_end(struct tidings_subscription *subscription);
-/* What was subscribed to; lives as long as the subscription. */
-TIDINGS_API const char *tidings_subscription_uri(const struct tidings_subscription *subscription);
-
-/* Other options, which the server hears the next time the URI is subscribed to, after an
- * interruption that is: a program that sets a new baseline with each update goes on where it was.
- * They belong to the URI, so the last ones set are those of all its subscriptions. NULL: none.
- * TIDINGS_E_INVALID: not a JSON object. */
-TIDINGS_API int tidings_subscription_set_options(struct tidings_subscription *subscription,
-                                                 const char *options, struct tidings_error *err);
-
+                         const struct tidings_subscribe_options *options,
+                         struct tidings_error *err);
 /* Hear every notification of the server as it came, updates too (before their subscriptions do).
  * NULL: no more. */
 typedef void (*tidings_client_notification_fn)(void *user, struct tidings_str method,

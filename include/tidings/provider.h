@@ -76,15 +76,6 @@ static inline struct tidings_resource tidings_resource(const char *uri, const ch
     return resource;
 }
 
-enum tidings_change_kind {
-    TIDINGS_CHANGE_UPDATED = 0,
-    TIDINGS_CHANGE_CREATED = 1,
-    TIDINGS_CHANGE_DELETED = 2,
-    /* `uri` was `from` before (which is required): told as deleted and, of the new URI, created. A
-     * provider that announces both halves itself says CREATED with `from` for the second. */
-    TIDINGS_CHANGE_MOVED = 3,
-};
-
 /* What a provider knows about one change. Zeroed fields mean "not known". */
 struct tidings_change {
     struct tidings_str uri; /* canonical URI of the resource that changed; required */

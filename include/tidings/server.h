@@ -40,6 +40,7 @@
 
 #include <tidings/http.h>
 #include <tidings/provider.h>
+#include <tidings/subscription.h>
 #include <tidings/types.h>
 
 #ifdef __cplusplus
@@ -264,48 +265,14 @@ TIDINGS_API int tidings_server_set_options(struct tidings_server *server, struct
 
 /* ---- subscriptions of the program itself ----------------------------------------------------- */
 
-/* What a subscription hears. Slices are valid during the call. */
-struct tidings_update {
-    struct tidings_str uri; /* what changed; empty when `refused` says why nothing ever will */
-    struct tidings_str subscribed_uri; /* as it was given */
-    struct tidings_str metadata;       /* members of a JSON object, without its braces */
-    struct tidings_str value;          /* JSON, when asked for: an array of contents; with
-                                        * `include: "patch"` an object (docs/subscriptions.md) */
-    struct tidings_str refused;
-    enum tidings_change_kind kind;
-    unsigned merged;
-    bool truncated;          /* something it covers changed, not known what */
-    bool suspended;          /* its filter took too long too often: nothing more will come */
-    bool initial;            /* nothing changed: the state when it was subscribed */
-    bool ended;              /* the last call: tidings_server_subscription_end was called */
-    struct tidings_str from; /* `kind` is MOVED: the URI it had before */
-};
-
-/* Called on a worker thread; must not block. */
-typedef void (*tidings_update_fn)(void *user, const struct tidings_update *update);
-/* May this subscription hear of a change? Before anything is coalesced. `metadata` as above. */
-typedef bool (*tidings_filter_fn)(void *user, struct tidings_str uri, struct tidings_str metadata);
-
-struct tidings_subscribe_options {
-    struct tidings_str json; /* the object a client would send as `dev.tidings/options`, or empty */
-    tidings_filter_fn filter; /* NULL: everything */
-    void *filter_user;
-};
-
-/* Hear of changes inside the program: the same matching, windows, rates and options that clients
- * have. `options` may be NULL. Any thread; before or while the server runs. Returns a positive
- * number that names it. It lives until it is ended or tidings_server_run returns. */
-TIDINGS_API int tidings_server_subscribe(struct tidings_server *server, struct tidings_str uri,
-                                         const struct tidings_subscribe_options *options,
-                                         tidings_update_fn fn, void *user,
-                                         struct tidings_error *err);
-
-/* End one. Any thread, also inside its own function. Until that function has had its last call,
- * with `ended` set, it may be called as before; afterwards, and after tidings_server_run has
- * returned, it is not called any more. One that ended already is fine; TIDINGS_E_INVALID: there
- * never was one. */
-TIDINGS_API int tidings_server_subscription_end(struct tidings_server *server, int subscription,
-                                                struct tidings_error *err);
+/* Hear of changes inside the program (<tidings/subscription.h>): the same matching, windows, rates
+ * and options that clients have. Any thread; before or while the server runs. It lives until it is
+ * ended or tidings_server_run returns. NULL on failure: TIDINGS_E_INVALID: no URI, no function, or
+ * options that are no JSON. What else is wrong with it is told to `on_state`: REFUSED. */
+TIDINGS_API struct tidings_subscription *
+tidings_server_subscribe(struct tidings_server *server, struct tidings_str uri,
+                         const struct tidings_subscribe_options *options,
+                         struct tidings_error *err);
 
 /* ---- pages of the program itself ------------------------------------------------------------- */
 

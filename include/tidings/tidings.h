@@ -8,6 +8,7 @@
  *     http.h         pages of the program next to the endpoint
  *     call.h         requests answered by functions of the program
  *     tool.h         tools, prompt.h prompts and completion: what such functions are
+ *     subscription.h  being told of changes, by a server of the program or by a client
  *     subscribers.h  who is subscribed to what
  *     client.h       watch and read what another server has
  *     copy.h         keep a live copy of an entity of another server
@@ -29,6 +30,7 @@
 #include <tidings/provider.h>
 #include <tidings/server.h>
 #include <tidings/subscribers.h>
+#include <tidings/subscription.h>
 #include <tidings/tool.h>
 #include <tidings/types.h>
 

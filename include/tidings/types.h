@@ -129,6 +129,18 @@ TIDINGS_API int tidings_fail(struct tidings_error *err, int code, const char *fm
 #define tidings_fail(err, code, ...) ((tidings_fail)((err), (code), __VA_ARGS__), (code))
 #endif
 
+/* What became of a resource. */
+enum tidings_change_kind {
+    TIDINGS_CHANGE_UPDATED = 0,
+    TIDINGS_CHANGE_CREATED = 1,
+    TIDINGS_CHANGE_DELETED = 2,
+    /* `uri` was `from` before (which is required): told as deleted and, of the new URI, created. A
+     * provider that announces both halves itself says CREATED with `from` for the second. */
+    TIDINGS_CHANGE_MOVED = 3,
+};
+/* "updated", "created", "deleted", "moved". */
+TIDINGS_API const char *tidings_change_name(enum tidings_change_kind kind);
+
 /* A part of some content. Bytes and lines count from 0; `to` is the first one left out, -1: to the
  * end. A line ends behind its line feed. */
 enum tidings_unit {

@@ -215,3 +215,14 @@ int error_http_status(int code)
     const struct code_row *row = row_find(code > 0 ? 0 : code);
     return row ? row->http : 500;
 }
+
+int error_check_reserved(void *const *reserved, size_t count, struct tidings_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (reserved[i]) {
+            return tidings_fail(err, TIDINGS_E_INVALID,
+                                "`reserved` is not zero: zero the struct before it is filled in");
+        }
+    }
+    return 0;
+}

@@ -20,6 +20,12 @@ int error_errno(struct tidings_error *err, int errnum, const char *fmt, ...) TID
 /* The code alone for an errno value. */
 int error_code_from_errno(int errnum);
 
+/* TIDINGS_E_INVALID unless the room for members to come is zero: what a program does not know of
+ * must be the default, and a struct that was never zeroed is found early. */
+int error_check_reserved(void *const *reserved, size_t count, struct tidings_error *err);
+#define RESERVED_CHECK(s, err)                                                                     \
+    error_check_reserved((s)->reserved, sizeof((s)->reserved) / sizeof((s)->reserved[0]), (err))
+
 /* The HTTP status that fits a code. */
 int error_http_status(int code);
 

@@ -188,7 +188,7 @@ int64_t tidings_client_ask(struct tidings_client *c, const struct tidings_client
     if (!asking->method || !asking->on_answer) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a question needs a method and a function");
     }
-    int rc = settings_check_room(asking->reserved, sizeof(asking->reserved) / sizeof(void *), err);
+    int rc = RESERVED_CHECK(asking, err);
     struct pending *p = rc == 0 ? mem_zalloc(sizeof(*p)) : NULL;
     if (!p) {
         return rc < 0 ? rc : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

@@ -144,7 +144,7 @@ void tidings_client_destroy(struct tidings_client *c)
     mem_free(c);
 }
 
-void tidings_client_on_state(struct tidings_client *c, tidings_client_state_fn fn, void *user)
+void tidings_client_on_state(struct tidings_client *c, tidings_state_fn fn, void *user)
 {
     c->on_state = fn;
     c->state_user = user;

@@ -85,8 +85,8 @@ static void comparison_tell(struct tidings_client *c, const struct watch *w, str
 
 static void tell_gap(struct tidings_client *c, const struct watch *w)
 {
-    struct tidings_client_event e = {
-        .state = TIDINGS_CLIENT_GAP,
+    struct tidings_state_event e = {
+        .state = TIDINGS_STATE_GAP,
         .uri = tidings_str(w->uri),
         .reason = STR("the server cannot tell what changed meanwhile, nor can it be compared"),
     };

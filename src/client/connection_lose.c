@@ -111,9 +111,9 @@ void connection_lose(struct tidings_client *c, const struct tidings_error *why)
         c->era = 0;
         connection_give_up(c, &reason);
     } else if (subscriptions_wants(c) || c->is_eager) {
-        struct tidings_client_event e = {.state = TIDINGS_CLIENT_DISCONNECTED,
-                                         .reason = tidings_str(reason.text),
-                                         .retry_ms = next_pause(c)};
+        struct tidings_state_event e = {.state = TIDINGS_STATE_DISCONNECTED,
+                                        .reason = tidings_str(reason.text),
+                                        .retry_ms = next_pause(c)};
         c->stage = STAGE_PAUSED;
         poller_set(&c->poller, &c->retry, e.retry_ms);
         events_put_state(c, &e);

@@ -106,7 +106,7 @@ static void ready(struct tidings_client *c)
     c->stage = STAGE_READY;
     connection_publish_info(c);
     if (!c->is_resumed) {
-        events_put_state(c, &(struct tidings_client_event){.state = TIDINGS_CLIENT_CONNECTED});
+        events_put_state(c, &(struct tidings_state_event){.state = TIDINGS_STATE_CONNECTED});
     }
     if (c->watch_count == 0) {
         c->failures = 0;

@@ -188,8 +188,8 @@ static bool copy_take(struct tidings_copy *y, struct json *told)
 
 static void copy_on_answer(void *user, struct tidings_str result, const struct tidings_error *err,
                            struct tidings_str error);
-static void copy_on_update(void *user, const struct tidings_client_update *u);
-static void copy_on_state(void *user, const struct tidings_client_event *e);
+static void copy_on_update(void *user, const struct tidings_update *u);
+static void copy_on_state(void *user, const struct tidings_state_event *e);
 
 /* Something is to be tried again, not at once. */
 static void wait_for_next(struct tidings_copy *y)
@@ -236,17 +236,17 @@ static int copy_subscribe(struct tidings_copy *y, struct tidings_error *err)
     if (uri.failed) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    struct tidings_subscribing how = {.fn = copy_on_update,
-                                      .on_state = copy_on_state,
-                                      .user = y,
-                                      .options = copy_options_of(y, options)};
+    struct tidings_subscribe_options how = {.fn = copy_on_update,
+                                            .on_state = copy_on_state,
+                                            .user = y,
+                                            .options = copy_options_of(y, options)};
     bool is_shared = watch_find(y->client, buf_str(&uri)) != NULL;
     y->subscription = tidings_client_subscribe(y->client, uri.ptr, &how, err);
     buf_deinit(&uri);
     if (!y->subscription) {
         return TIDINGS_E_LIMIT;
     }
-    y->subscription->watch->is_patient = true;
+    watch_of(y->subscription)->is_patient = true;
     if (is_shared) {
         read_it(y); /* the server tells the patches that follow another version */
     }
@@ -274,7 +274,7 @@ static void copy_leave(struct tidings_copy *y)
     }
 }
 
-static void copy_on_update(void *user, const struct tidings_client_update *u)
+static void copy_on_update(void *user, const struct tidings_update *u)
 {
     struct tidings_copy *y = user;
     struct json *root = NULL;
@@ -289,26 +289,27 @@ static void copy_on_update(void *user, const struct tidings_client_update *u)
 }
 
 /* What it says of the subscription. */
-static void copy_on_state(void *user, const struct tidings_client_event *e)
+static void copy_on_state(void *user, const struct tidings_state_event *e)
 {
     struct tidings_copy *y = user;
     switch (e->state) {
-    case TIDINGS_CLIENT_WATCHING:
+    case TIDINGS_STATE_WATCHING:
         y->refusals = y->pauses = 0;
         y->is_refused = false;
         break;
-    case TIDINGS_CLIENT_REFUSED: /* it is deleted, or that version forgotten */
-    case TIDINGS_CLIENT_LOST:
+    case TIDINGS_STATE_REFUSED: /* it is deleted, or that version forgotten */
+    case TIDINGS_STATE_LOST:
         y->is_refused = true;
         tidings_subscription_end(y->subscription);
         y->subscription = NULL;
         read_it(y);
         break;
-    case TIDINGS_CLIENT_GAP:
+    case TIDINGS_STATE_GAP:
         read_it(y);
         break;
-    case TIDINGS_CLIENT_CONNECTED:
-    case TIDINGS_CLIENT_DISCONNECTED:
+    case TIDINGS_STATE_ENDED:
+    case TIDINGS_STATE_CONNECTED:
+    case TIDINGS_STATE_DISCONNECTED:
         break;
     }
 }
@@ -348,7 +349,7 @@ static void take_failure(struct tidings_copy *y, const struct tidings_error *err
     if (y->is_ended) {
         return;
     }
-    if (!y->subscription || !y->subscription->watch->is_accepted) {
+    if (!y->subscription || !watch_of(y->subscription)->is_accepted) {
         wait_for_next(y); /* nobody will tell when it is back */
     }
 }
@@ -410,7 +411,7 @@ struct tidings_copy *tidings_copy_begin(struct tidings_client *c, const char *ur
                      "a copy needs a URI of at most %u bytes and a function", MAX_URI);
         return NULL;
     }
-    if (settings_check_room(how->reserved, sizeof(how->reserved) / sizeof(void *), err) < 0) {
+    if (RESERVED_CHECK(how, err) < 0) {
         return NULL;
     }
     if (c->copy_count >= CLIENT_MAX_WATCHES) {

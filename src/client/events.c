@@ -70,7 +70,7 @@ void events_nudge(struct tidings_client *c)
     }
 }
 
-void events_put_state(struct tidings_client *c, const struct tidings_client_event *state)
+void events_put_state(struct tidings_client *c, const struct tidings_state_event *state)
 {
     struct event *e = events_new(c, EVENT_STATE);
     if (!e) {

@@ -9,7 +9,7 @@
 
 #include "client/requests.h"
 
-void events_put_state(struct tidings_client *c, const struct tidings_client_event *e);
+void events_put_state(struct tidings_client *c, const struct tidings_state_event *e);
 /* Keeps a reference to the message. */
 void events_put_notification(struct tidings_client *c, struct json *root, size_t bytes);
 /* The same, for what the client found out by itself: an update. */

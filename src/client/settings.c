@@ -5,6 +5,7 @@
 #include "client/settings.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/mem.h"
 
 static uint32_t or_default(uint32_t value, uint32_t preset)
@@ -97,17 +98,6 @@ static int settings_check(const struct tidings_client_options *o, struct tidings
     return 0;
 }
 
-int settings_check_room(void *const *reserved, size_t count, struct tidings_error *err)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (reserved[i]) {
-            return tidings_fail(err, TIDINGS_E_INVALID,
-                                "`reserved` is not zero: zero the struct before it is filled in");
-        }
-    }
-    return 0;
-}
-
 int settings_init(struct client_settings *s, const struct tidings_client_options *options,
                   struct tidings_error *err)
 {
@@ -128,7 +118,7 @@ int settings_init(struct client_settings *s, const struct tidings_client_options
         .verify_ms = o->verify_ms,
         .silence_ms = o->silence_ms,
     };
-    int rc = settings_check_room(o->reserved, sizeof(o->reserved) / sizeof(void *), err);
+    int rc = RESERVED_CHECK(o, err);
     rc = rc == 0 ? settings_check(o, err) : rc;
     if (rc < 0) {
         return rc;

@@ -36,9 +36,6 @@ void settings_deinit(struct client_settings *s);
 void settings_put_token(const struct client_settings *s, struct buf *out);
 /* The server refused the token in `line`: does the program have another one? It is there then. */
 bool settings_renew_token(const struct client_settings *s, struct buf *line);
-/* TIDINGS_E_INVALID unless the room for members to come is zero: what a program does not know of
- * must be the default, and a struct that was never zeroed is found early. */
-int settings_check_room(void *const *reserved, size_t count, struct tidings_error *err);
 /* How long to wait before the next attempt, after so many in a row that failed. The first is soon,
  * anywhere within the shortest: an end may be no more than a server that moves its clients. Then
  * doubling up to the longest, the upper half by chance. So many clients do not come back in step.

@@ -123,7 +123,7 @@ struct tidings_client {
     size_t event_count, event_bytes;
     bool is_delivering, is_stepping;
     struct poller_timer nudge; /* makes the descriptor readable for what came outside a step */
-    tidings_client_state_fn on_state;
+    tidings_state_fn on_state;
     void *state_user;
     tidings_client_notification_fn on_notification;
     void *notification_user;

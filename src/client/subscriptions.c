@@ -9,6 +9,7 @@
 #include "client/subscriptions.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 
 #include <tidings/json.h>
@@ -44,7 +45,7 @@ static void drop_watch(struct tidings_client *c, struct watch *w)
     mem_free(w);
 }
 
-static void drop_subscription(struct tidings_subscription *s)
+static void drop_subscription(struct client_subscription *s)
 {
     list_remove(&s->link);
     mem_free(s);
@@ -55,7 +56,7 @@ void subscriptions_deinit(struct tidings_client *c)
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
         list_each (sub, after, &w->subscriptions) {
-            drop_subscription(list_entry(sub, struct tidings_subscription, link));
+            drop_subscription(list_entry(sub, struct client_subscription, link));
         }
         drop_watch(c, w);
     }
@@ -129,65 +130,10 @@ static void ask_for(struct tidings_client *c, struct watch *w)
     }
 }
 
-struct tidings_subscription *tidings_client_subscribe(struct tidings_client *c, const char *uri,
-                                                      const struct tidings_subscribing *about,
-                                                      struct tidings_error *err)
-{
-    if (!uri || !uri[0] || strlen(uri) > 8192 || !about || !about->fn) {
-        tidings_fail(err, TIDINGS_E_INVALID,
-                     "a subscription needs a URI of at most 8192 bytes and a function");
-        return NULL;
-    }
-    if (settings_check_room(about->reserved, sizeof(about->reserved) / sizeof(void *), err) < 0) {
-        return NULL;
-    }
-    struct watch *w = watch_find(c, tidings_str(uri));
-    bool is_new = !w;
-    if (is_new) {
-        w = subscriptions_add_watch(c, uri, err);
-    }
-    struct tidings_subscription *s = w ? mem_zalloc(sizeof(*s)) : NULL;
-    int rc = !w ? TIDINGS_E_LIMIT : !s ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
-    if (rc == 0 && (is_new || about->options)) {
-        rc = take_options(w, about->options, err);
-    }
-    if (rc < 0) {
-        mem_free(s);
-        if (w && is_new) {
-            drop_watch(c, w);
-        }
-        return NULL;
-    }
-    *s = (struct tidings_subscription){
-        .client = c,
-        .watch = w,
-        .fn = about->fn,
-        .on_state = about->on_state,
-        .user = about->user,
-    };
-    list_append(&w->subscriptions, &s->link);
-    if (is_new || w->is_ending) {
-        begin_anew(c, w);
-        ask_for(c, w);
-    }
-    return s;
-}
-
-const char *tidings_subscription_uri(const struct tidings_subscription *s)
-{
-    return s->watch->uri;
-}
-
-int tidings_subscription_set_options(struct tidings_subscription *s, const char *options,
-                                     struct tidings_error *err)
-{
-    return take_options(s->watch, options, err);
-}
-
 static bool subscriptions_is_used(const struct watch *w)
 {
     list_each (it, next, &w->subscriptions) {
-        if (!list_entry(it, struct tidings_subscription, link)->is_ended) {
+        if (!list_entry(it, struct client_subscription, link)->is_ended) {
             return true;
         }
     }
@@ -203,7 +149,7 @@ void subscriptions_sweep(struct tidings_client *c)
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
         list_each (sub, after, &w->subscriptions) {
-            struct tidings_subscription *s = list_entry(sub, struct tidings_subscription, link);
+            struct client_subscription *s = list_entry(sub, struct client_subscription, link);
             if (s->is_ended) {
                 drop_subscription(s);
             }
@@ -214,9 +160,28 @@ void subscriptions_sweep(struct tidings_client *c)
     }
 }
 
-void tidings_subscription_end(struct tidings_subscription *s)
+/* ---- the handle ------------------------------------------------------------------------------ */
+
+static struct client_subscription *client_subscription(struct tidings_subscription *base)
 {
-    if (!s || s->is_ended) {
+    return list_entry(base, struct client_subscription, base);
+}
+
+static const char *client_subscription_uri(const struct tidings_subscription *base)
+{
+    return watch_of(base)->uri;
+}
+
+static int client_subscription_set_options(struct tidings_subscription *base, const char *options,
+                                           struct tidings_error *err)
+{
+    return take_options(watch_of(base), options, err);
+}
+
+static void client_subscription_end(struct tidings_subscription *base)
+{
+    struct client_subscription *s = client_subscription(base);
+    if (s->is_ended) {
         return;
     }
     struct tidings_client *c = s->client;
@@ -234,6 +199,62 @@ void tidings_subscription_end(struct tidings_subscription *s)
         }
     }
     subscriptions_sweep(c);
+}
+
+static const struct subscription_handle_ops client_subscription_ops = {
+    .end = client_subscription_end,
+    .uri = client_subscription_uri,
+    .set_options = client_subscription_set_options,
+};
+
+struct tidings_subscription *tidings_client_subscribe(struct tidings_client *c, const char *uri,
+                                                      const struct tidings_subscribe_options *about,
+                                                      struct tidings_error *err)
+{
+    if (!uri || !uri[0] || strlen(uri) > 8192 || !about || !about->fn) {
+        tidings_fail(err, TIDINGS_E_INVALID,
+                     "a subscription needs a URI of at most 8192 bytes and a function");
+        return NULL;
+    }
+    if (RESERVED_CHECK(about, err) < 0) {
+        return NULL;
+    }
+    if (about->filter) {
+        tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                     "a client has no filter function: give the server a filter among the options");
+        return NULL;
+    }
+    struct watch *w = watch_find(c, tidings_str(uri));
+    bool is_new = !w;
+    if (is_new) {
+        w = subscriptions_add_watch(c, uri, err);
+    }
+    struct client_subscription *s = w ? mem_zalloc(sizeof(*s)) : NULL;
+    int rc = !w ? TIDINGS_E_LIMIT : !s ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
+    if (rc == 0 && (is_new || about->options)) {
+        rc = take_options(w, about->options, err);
+    }
+    if (rc < 0) {
+        mem_free(s);
+        if (w && is_new) {
+            drop_watch(c, w);
+        }
+        return NULL;
+    }
+    *s = (struct client_subscription){
+        .base = {.ops = &client_subscription_ops},
+        .client = c,
+        .watch = w,
+        .fn = about->fn,
+        .on_state = about->on_state,
+        .user = about->user,
+    };
+    list_append(&w->subscriptions, &s->link);
+    if (is_new || w->is_ending) {
+        begin_anew(c, w);
+        ask_for(c, w);
+    }
+    return &s->base;
 }
 
 /* ---- connected, lost ------------------------------------------------------------------------- */
@@ -293,13 +314,13 @@ void subscriptions_lost(struct tidings_client *c)
 }
 
 static void subscriptions_report(struct tidings_client *c, const struct watch *w,
-                                 enum tidings_client_state state, struct tidings_str reason)
+                                 enum tidings_state state, struct tidings_str reason)
 {
-    struct tidings_client_event e = {
+    struct tidings_state_event e = {
         .state = state,
         .uri = tidings_str(w->uri),
         .reason = reason,
-        .again = state == TIDINGS_CLIENT_WATCHING && w->is_interrupted,
+        .again = state == TIDINGS_STATE_WATCHING && w->is_interrupted,
     };
     events_put_state(c, &e);
 }
@@ -312,9 +333,9 @@ void subscriptions_judge(struct tidings_client *c, struct watch *w, bool is_acce
     w->is_judged = true;
     if (is_news) {
         subscriptions_report(c, w,
-                             is_accepted       ? TIDINGS_CLIENT_WATCHING
-                             : w->was_accepted ? TIDINGS_CLIENT_LOST
-                                               : TIDINGS_CLIENT_REFUSED,
+                             is_accepted       ? TIDINGS_STATE_WATCHING
+                             : w->was_accepted ? TIDINGS_STATE_LOST
+                                               : TIDINGS_STATE_REFUSED,
                              reason);
     }
     w->was_accepted = w->was_accepted || is_accepted;
@@ -353,12 +374,14 @@ void subscriptions_judged(struct tidings_client *c)
 }
 
 void subscriptions_tell_state(struct tidings_client *c, struct watch *w,
-                              const struct tidings_client_event *e)
+                              const struct tidings_state_event *e)
 {
     list_each (it, next, &w->subscriptions) {
-        struct tidings_subscription *s = list_entry(it, struct tidings_subscription, link);
+        struct client_subscription *s = list_entry(it, struct client_subscription, link);
         if (s->on_state && !s->is_ended && !client_is_stopping(c)) {
-            s->on_state(s->user, e);
+            struct tidings_state_event own = *e;
+            own.subscription = &s->base;
+            s->on_state(s->user, &own);
         }
     }
 }
@@ -366,26 +389,26 @@ void subscriptions_tell_state(struct tidings_client *c, struct watch *w,
 /* ---- routing --------------------------------------------------------------------------------- */
 
 /* What the server told before is not told again (ER-28). */
-static void subscriptions_tell(struct tidings_client *c, struct watch *w,
-                               struct tidings_client_update *u, bool is_guarded)
+static void subscriptions_tell(struct tidings_client *c, struct watch *w, struct tidings_update *u,
+                               bool is_guarded)
 {
     if (is_guarded && !resume_is_new(&c->resume, w->number, u->uri, u->version)) {
         return;
     }
     if (!u->synthetic) {
-        comparison_told(c, w, u->uri, str_eq(u->change, STR("deleted")));
+        comparison_told(c, w, u->uri, u->kind == TIDINGS_CHANGE_DELETED);
     }
     list_each (it, next, &w->subscriptions) {
-        struct tidings_subscription *s = list_entry(it, struct tidings_subscription, link);
+        struct client_subscription *s = list_entry(it, struct client_subscription, link);
         if (!s->is_ended && !client_is_stopping(c)) {
-            u->subscription = s;
+            u->subscription = &s->base;
             s->fn(s->user, u);
         }
     }
 }
 
 /* Those it names; else that very URI; else whoever may cover it. */
-static void route(struct tidings_client *c, struct tidings_client_update *u, bool is_guarded)
+static void route(struct tidings_client *c, struct tidings_update *u, bool is_guarded)
 {
     struct watch *w =
         u->subscribed_uri.len > 0 ? watch_find(c, u->subscribed_uri) : watch_find(c, u->uri);
@@ -418,6 +441,41 @@ static struct tidings_str version_of(struct json *meta, struct json *metadata, c
     return first_of(jv_str(jv_get(meta, "dev.tidings/version")), jv_str(plain));
 }
 
+/* What the server calls it; a word that is not known is a change like others. */
+static enum tidings_change_kind subscriptions_kind_of(struct tidings_str method,
+                                                      struct tidings_str word)
+{
+    static const enum tidings_change_kind kinds[] = {TIDINGS_CHANGE_CREATED, TIDINGS_CHANGE_DELETED,
+                                                     TIDINGS_CHANGE_MOVED};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (str_eq(word, tidings_str(tidings_change_name(kinds[i])))) {
+            return kinds[i];
+        }
+    }
+    bool is_deleted = word.len == 0 && str_ends(method, STR("deleted"));
+    return is_deleted ? TIDINGS_CHANGE_DELETED : TIDINGS_CHANGE_UPDATED;
+}
+
+static unsigned merged_of(const struct json *merged)
+{
+    int64_t count = jv_is(merged, JV_INT) ? jv_int(merged) : 1;
+    return count > 0 && count <= UINT_MAX ? (unsigned)count : 1;
+}
+
+/* Empty: there is none, or no memory. */
+static struct tidings_str subscriptions_text(const struct tidings_client *c,
+                                             const struct json *value, struct buf *out)
+{
+    struct jw w;
+    buf_init(out, 2 * c->settings.max_bytes);
+    if (!value) {
+        return STR_EMPTY;
+    }
+    jw_init(&w, out);
+    jw_value(&w, value);
+    return out->failed ? STR_EMPTY : buf_str(out);
+}
+
 /* Two streams are heard while one replaces the other: only the one that stays says how far. */
 static bool is_told_by_ours(const struct tidings_client *c, struct json *meta)
 {
@@ -447,11 +505,14 @@ void subscriptions_updated(struct tidings_client *c, struct json *message, int64
     struct tidings_str method = jv_str(jv_get(message, "method"));
     struct json *meta = jv_get(params, "_meta");
     struct json *metadata = jv_get(params, "metadata");
-    struct tidings_client_update u = {
+    struct tidings_update u = {
         .uri = jv_str(jv_get(params, "uri")),
         .subscribed_uri = first_of(jv_str(jv_get(params, "subscribedUri")),
                                    jv_str(jv_get(meta, "dev.tidings/subscribedUri"))),
-        .change = jv_str(jv_get(meta, "dev.tidings/change")),
+        .kind = subscriptions_kind_of(method, jv_str(jv_get(meta, "dev.tidings/change"))),
+        .from = jv_str(jv_get(meta, "dev.tidings/from")),
+        .merged = merged_of(jv_get(meta, "dev.tidings/merged")),
+        .initial = jv_is_true(jv_get(meta, "dev.tidings/initial")),
         .version = version_of(meta, metadata, number),
         .cursor = jv_str(jv_get(meta, "dev.tidings/cursor")),
         .truncated = jv_is_true(jv_get(meta, "dev.tidings/truncated")),
@@ -461,24 +522,21 @@ void subscriptions_updated(struct tidings_client *c, struct json *message, int64
     if (u.uri.len == 0) {
         return;
     }
-    if (u.change.len == 0) {
-        u.change = str_ends(method, STR("deleted")) ? STR("deleted") : STR("updated");
-    }
-    struct buf text;
-    struct jw w;
-    buf_init(&text, 2 * c->settings.max_bytes);
-    jw_init(&w, &text);
-    jw_value(&w, params);
-    u.params = text.failed ? STR("{}") : buf_str(&text);
+    struct buf text, about, value;
+    u.params = subscriptions_text(c, params, &text);
+    u.params = u.params.len > 0 ? u.params : STR("{}");
+    u.metadata =
+        subscriptions_text(c, metadata ? metadata : jv_get(meta, "dev.tidings/metadata"), &about);
+    u.value = subscriptions_text(c, jv_get(meta, "dev.tidings/data"), &value);
     bool is_suspended = jv_is_true(jv_get(meta, "dev.tidings/suspended"));
-    bool is_state = jv_is_true(jv_get(meta, "dev.tidings/initial"));
-    route(c, &u, !is_suspended && !is_state && !u.truncated);
+    route(c, &u, !is_suspended && !u.initial && !u.truncated);
     subscriptions_take_cursor(c, meta);
     struct watch *over = is_suspended ? watch_find(c, u.subscribed_uri) : NULL;
     if (over && over->is_accepted) {
         over->is_accepted = false;
-        subscriptions_report(c, over, TIDINGS_CLIENT_LOST,
-                             STR("the server ended the subscription"));
+        subscriptions_report(c, over, TIDINGS_STATE_LOST, STR("the server ended the subscription"));
     }
     buf_deinit(&text);
+    buf_deinit(&about);
+    buf_deinit(&value);
 }

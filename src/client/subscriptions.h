@@ -35,7 +35,7 @@ void subscriptions_updated(struct tidings_client *c, struct json *message, int64
 void subscriptions_bookmark(struct tidings_client *c, struct json *params);
 /* The subscriptions of a watch hear of it. */
 void subscriptions_tell_state(struct tidings_client *c, struct watch *w,
-                              const struct tidings_client_event *e);
+                              const struct tidings_state_event *e);
 void subscriptions_sweep(struct tidings_client *c); /* what ended in callbacks */
 
 #endif

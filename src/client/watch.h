@@ -8,6 +8,7 @@
 #include <tidings/client.h>
 
 #include "base/list.h"
+#include "base/subscription_handle.h"
 
 struct snapshot;
 
@@ -43,15 +44,21 @@ struct watch {
     unsigned broken_comparisons;              /* the connection was lost during so many in a row */
 };
 
-struct tidings_subscription {
+struct client_subscription {
+    struct tidings_subscription base;
     struct list link;
     struct tidings_client *client;
     struct watch *watch;
-    tidings_client_update_fn fn;
-    tidings_client_state_fn on_state;
+    tidings_update_fn fn;
+    tidings_state_fn on_state;
     void *user;
     bool is_ended; /* in a callback; freed after it */
 };
+
+static inline struct watch *watch_of(const struct tidings_subscription *subscription)
+{
+    return ((const struct client_subscription *)subscription)->watch;
+}
 
 /* NULL: it is not watched. */
 struct watch *watch_find(struct tidings_client *c, struct tidings_str uri);

@@ -39,7 +39,8 @@ struct json *delivery_make_subject(const struct worker *worker, const struct cha
     buf_puts(&text, worker->principals->rules ? change_metadata_without_version(change)
                                               : change->metadata_json);
     buf_putf(&text, ",\"change_type\":\"%s\"}}",
-             hides_from ? change_kind_name(change->kind) : change_type_name(change, change->kind));
+             hides_from ? tidings_change_name(change->kind)
+                        : change_type_name(change, change->kind));
     if (!text.failed) {
         (void)jv_parse(buf_str(&text), worker->limits->max_depth + 2, &subject, NULL);
     }

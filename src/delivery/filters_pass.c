@@ -132,5 +132,5 @@ bool filters_pass(struct subscription *sub, const struct change *change, bool al
     if (x->schema && !satisfies(sub, change)) {
         return false;
     }
-    return !x->filter || x->filter(x->filter_user, change->uri, change->metadata_json);
+    return !x->filter || x->filter(x->filter_user, change->uri, change_metadata_object(change));
 }

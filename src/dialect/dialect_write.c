@@ -296,7 +296,7 @@ static void dialect_write_put_cursor(struct pieces *p, const struct dialect_upda
 static void small_members(struct pieces *p, const struct dialect_updated *u)
 {
     PUT_LITERAL(p, ",\"dev.tidings/change\":\"");
-    const char *kind = change_kind_name(u->kind);
+    const char *kind = tidings_change_name(u->kind);
     put_small(p, kind, strlen(kind));
     PUT_LITERAL(p, "\",\"dev.tidings/cursor\":\"");
     dialect_write_put_cursor(p, u);
@@ -322,7 +322,7 @@ static void small_members(struct pieces *p, const struct dialect_updated *u)
 static void metadata_pieces(struct pieces *p, const struct dialect_updated *u)
 {
     piece(p, STR("{\"change_type\":\""));
-    piece(p, tidings_str(u->hides_from ? change_kind_name(u->kind)
+    piece(p, tidings_str(u->hides_from ? tidings_change_name(u->kind)
                                        : change_type_name(u->change, u->kind)));
     piece(p, STR("\","));
     piece(p,

@@ -43,7 +43,7 @@ struct change_call {
     struct log_cursor cursor;
     bool more;
 
-    /* change_answer.c */
+    /* change_call_answer.c */
     struct buf out;
     struct jw w;
     size_t next; /* row to be written */

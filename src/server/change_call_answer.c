@@ -69,7 +69,7 @@ static void change_answer_begin_row(struct change_call *c, const struct change_r
     struct jw *w = &c->w;
     jw_begin_object(w);
     jw_put_raw(w, STR("uri"), change->uri_json);
-    jw_put_string(w, STR("change"), tidings_str(change_kind_name(kind)));
+    jw_put_string(w, STR("change"), tidings_str(tidings_change_name(kind)));
     if (jv_is(at, JV_INT)) {
         char text[25];
         clock_format_iso(jv_int(at), text);

@@ -2,104 +2,136 @@
  *
  * A subscription of the embedding program: a subscriber on the first worker that is called instead
  * of written to. Made and ended on that worker's thread; what is left ends with the server.
+ *
+ * It is held twice: by the program, until it ends it, and by the server: as a letter on its way to
+ * the worker, then as a subscriber. So the handle stays good when the server is done with it, and
+ * the other way round. The list of all of them is for the server's end, when no thread is left but
+ * its own; until then a mutex guards it.
  */
 #include "server/inproc_subscription.h"
 
+#include "base/error.h"
+#include "base/mailbox.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/subscription_handle.h"
 #include "delivery/hub.h"
 #include "delivery/subscribe_batch.h"
 #include "store/change.h"
 
 struct inproc_subscription {
-    struct letter letter;
+    struct tidings_subscription base;
+    struct letter begin, end;
     struct inproc_subscriptions *all;
-    int id;
-    struct sink sink; /* nowhere */
-    struct subscriber *subscriber;
-    struct json *options; /* a reference, or NULL */
-    tidings_filter_fn filter;
-    void *filter_user;
-    tidings_update_fn fn;
-    void *user;
+    struct list link;                     /* among all */
+    unsigned refs;                        /* atomic */
+    bool is_ending;                       /* atomic: the program ended it */
+    struct sink sink;                     /* nowhere */
+    struct subscriber *subscriber;        /* worker's thread; NULL: not yet, or not any more */
+    struct json *options;                 /* a reference, or NULL */
+    struct tidings_subscribe_options how; /* its functions */
     size_t uri_len;
-    char uri[];
+    char uri[]; /* and a NUL */
 };
 
-/* ---- being told ------------------------------------------------------------------------------ */
-
-static void inproc_told(struct subscriber *subscriber, const struct dialect_updated *u,
-                        const struct subscription *sub)
+static struct inproc_subscription *inproc_of(struct tidings_subscription *base)
 {
-    struct inproc_subscription *inproc = subscriber->owner;
-    struct tidings_update update = {
-        .uri = u->change ? u->change->uri : subscription_spelled(sub),
-        .subscribed_uri = subscription_spelled(sub),
-        .metadata = u->change ? u->change->metadata_json : STR_EMPTY,
-        .value = u->value_json,
-        .kind = u->change ? change_kind_of(u->change, u->kind) : u->kind,
-        .merged = u->merged,
-        .truncated = u->truncated,
-        .suspended = u->suspended,
-        .initial = u->initial,
-    };
-    if (u->change && update.kind == TIDINGS_CHANGE_MOVED) {
-        update.from = u->change->from;
-    }
-    inproc->fn(inproc->user, &update);
+    return list_entry(base, struct inproc_subscription, base);
 }
 
-static void inproc_settled(struct subscribe_batch *s, void *user)
-{
-    struct inproc_subscription *inproc = user;
-    if (s->items[0].refused) {
-        struct tidings_update update = {
-            .subscribed_uri = s->items[0].spelled,
-            .refused = tidings_str(s->items[0].stat.base.err.text),
-        };
-        inproc->fn(inproc->user, &update);
-    }
-}
-
-static void inproc_subscription_free(struct inproc_subscription *inproc)
+static void inproc_free(struct inproc_subscription *inproc)
 {
     jv_unref(inproc->options);
     mem_free(inproc);
 }
 
-static struct tidings_str inproc_key_of(const int *id)
+static void inproc_unref(struct inproc_subscription *inproc)
 {
-    return tidings_strn((const char *)id, sizeof(*id));
+    struct inproc_subscriptions *all = inproc->all;
+    if (__atomic_sub_fetch(&inproc->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        pthread_mutex_lock(&all->lock);
+        list_remove(&inproc->link);
+        pthread_mutex_unlock(&all->lock);
+        inproc_free(inproc);
+    }
 }
 
-static void gone(struct subscriber *subscriber)
+/* ---- being told ------------------------------------------------------------------------------ */
+
+static void inproc_tell_state(struct inproc_subscription *inproc, enum tidings_state state,
+                              struct tidings_str reason)
+{
+    struct tidings_state_event event = {
+        .state = state,
+        .subscription = &inproc->base,
+        .uri = tidings_strn(inproc->uri, inproc->uri_len),
+        .reason = reason,
+    };
+    if (inproc->how.on_state) {
+        inproc->how.on_state(inproc->how.user, &event);
+    }
+}
+
+static void inproc_told(struct subscriber *subscriber, const struct dialect_updated *u,
+                        const struct subscription *sub)
 {
     struct inproc_subscription *inproc = subscriber->owner;
-    map_remove(&inproc->all->by_id, inproc_key_of(&inproc->id));
-    inproc_subscription_free(inproc);
+    if (u->suspended) {
+        inproc_tell_state(inproc, TIDINGS_STATE_LOST,
+                          STR("its filter took too long too often: nothing more will come"));
+        return;
+    }
+    struct tidings_update update = {
+        .subscription = &inproc->base,
+        .uri = u->change ? u->change->uri : subscription_spelled(sub),
+        .subscribed_uri = subscription_spelled(sub),
+        .metadata = u->change ? change_metadata_object(u->change) : STR_EMPTY,
+        .value = u->value_json,
+        .kind = u->change ? change_kind_of(u->change, u->kind) : u->kind,
+        .merged = u->merged,
+        .truncated = u->truncated,
+        .initial = u->initial,
+    };
+    if (u->change && update.kind == TIDINGS_CHANGE_MOVED) {
+        update.from = u->change->from;
+    }
+    inproc->how.fn(inproc->how.user, &update);
+}
+
+static void inproc_settled(struct subscribe_batch *s, void *user)
+{
+    if (s->items[0].refused) {
+        inproc_tell_state(user, TIDINGS_STATE_REFUSED, tidings_str(s->items[0].stat.base.err.text));
+    } else {
+        inproc_tell_state(user, TIDINGS_STATE_WATCHING, STR_EMPTY);
+    }
+}
+
+static void inproc_gone(struct subscriber *subscriber)
+{
+    struct inproc_subscription *inproc = subscriber->owner;
+    inproc->subscriber = NULL;
+    inproc_unref(inproc);
 }
 
 static void inproc_disconnect(struct subscriber *subscriber)
 {
-    struct inproc_subscription *inproc = subscriber->owner;
-    struct tidings_update update = {
-        .subscribed_uri = tidings_strn(inproc->uri, inproc->uri_len),
-        .ended = true,
-    };
-    inproc->fn(inproc->user, &update);
+    inproc_tell_state(subscriber->owner, TIDINGS_STATE_ENDED, STR_EMPTY);
     subscriber_destroy(subscriber);
 }
 
 static const struct subscriber_ops inproc_subscriber_ops = {
     .told = inproc_told,
-    .destroyed = gone,
+    .destroyed = inproc_gone,
     .disconnect = inproc_disconnect,
 };
 
-static void subscribe(struct letter *letter, void *owner)
+/* ---- beginning ------------------------------------------------------------------------------- */
+
+static void inproc_subscribe(struct letter *letter, void *owner)
 {
     struct worker *worker = owner;
-    struct inproc_subscription *inproc = list_entry(letter, struct inproc_subscription, letter);
+    struct inproc_subscription *inproc = list_entry(letter, struct inproc_subscription, begin);
     struct subscriber *subscriber = subscriber_create(worker, NULL);
     struct listen *listen = subscriber ? listen_create(subscriber, STR_EMPTY) : NULL;
     struct subscribe_batch *s = listen ? subscribe_batch_create(listen, 1) : NULL;
@@ -108,15 +140,13 @@ static void subscribe(struct letter *letter, void *owner)
         w->spelled = arena_dup(&s->arena, tidings_strn(inproc->uri, inproc->uri_len));
         w->kept = jv_ref(inproc->options);
     }
-    if (!w || !w->spelled.ptr ||
-        map_put(&inproc->all->by_id, inproc_key_of(&inproc->id), inproc, NULL) < 0) {
-        struct tidings_update update = {.refused = STR("out of memory")};
-        inproc->fn(inproc->user, &update);
+    if (!w || !w->spelled.ptr) {
+        inproc_tell_state(inproc, TIDINGS_STATE_REFUSED, STR("out of memory"));
         if (s) {
             subscribe_batch_free(s);
         }
         subscriber_destroy(subscriber);
-        inproc_subscription_free(inproc);
+        inproc_unref(inproc);
         return;
     }
     inproc->sink.ops = &sink_nowhere;
@@ -130,120 +160,135 @@ static void subscribe(struct letter *letter, void *owner)
     if (options_read(&w->options, inproc->options, false, &err) < 0) {
         subscribe_item_refuse(w, err.code, "%s", err.text);
     }
-    s->filter = inproc->filter;
-    s->filter_user = inproc->filter_user;
+    s->filter = inproc->how.filter;
+    s->filter_user = inproc->how.filter_user;
     s->done = inproc_settled;
     s->done_user = inproc;
     subscribe_batch_resolve(s);
 }
 
 /* The hub knows the workers. */
-static void inproc_on_hub(struct letter *letter, void *owner)
+static void inproc_begin_on_hub(struct letter *letter, void *owner)
 {
-    letter->deliver = subscribe;
+    letter->deliver = inproc_subscribe;
     hub_forward(owner, letter);
 }
 
-static void inproc_drop(struct letter *letter)
+static void inproc_begin_drop(struct letter *letter)
 {
-    inproc_subscription_free(list_entry(letter, struct inproc_subscription, letter));
-}
-
-void inproc_subscriptions_init(struct inproc_subscriptions *all)
-{
-    map_init(&all->by_id);
-    all->last = 0;
-}
-
-void inproc_subscriptions_deinit(struct inproc_subscriptions *all)
-{
-    map_deinit(&all->by_id);
-}
-
-struct letter *inproc_subscription_create(struct inproc_subscriptions *all, struct tidings_str uri,
-                                          const struct tidings_subscribe_options *options,
-                                          tidings_update_fn fn, void *user,
-                                          struct tidings_error *err)
-{
-    if (uri.len == 0 || !fn) {
-        tidings_fail(err, TIDINGS_E_INVALID, "a subscription needs a URI and a function to call");
-        return NULL;
-    }
-    struct json *parsed = NULL;
-    if (options && options->json.len > 0 &&
-        jv_parse(options->json, JSON_MAX_DEPTH, &parsed, err) < 0) {
-        return NULL;
-    }
-    struct inproc_subscription *inproc = mem_zalloc(sizeof(*inproc) + uri.len);
-    if (!inproc) {
-        jv_unref(parsed);
-        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-        return NULL;
-    }
-    memcpy(inproc->uri, uri.ptr, uri.len);
-    inproc->uri_len = uri.len;
-    inproc->options = parsed;
-    inproc->filter = options ? options->filter : NULL;
-    inproc->filter_user = options ? options->filter_user : NULL;
-    inproc->fn = fn;
-    inproc->user = user;
-    inproc->all = all;
-    inproc->id = __atomic_add_fetch(&all->last, 1, __ATOMIC_RELAXED);
-    inproc->letter.deliver = inproc_on_hub;
-    inproc->letter.drop = inproc_drop;
-    return &inproc->letter;
-}
-
-int inproc_subscription_id(struct letter *begin)
-{
-    return list_entry(begin, struct inproc_subscription, letter)->id;
+    inproc_unref(list_entry(letter, struct inproc_subscription, begin));
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-struct end_letter {
-    struct letter letter;
-    struct inproc_subscriptions *all;
-    int id;
-};
-
-static void end_drop(struct letter *letter)
+static void inproc_end_drop(struct letter *letter)
 {
-    mem_free(list_entry(letter, struct end_letter, letter));
+    inproc_unref(list_entry(letter, struct inproc_subscription, end));
 }
 
-static void end_now(struct letter *letter, void *owner)
+/* The letter that began it was delivered before, or dropped. */
+static void inproc_end_now(struct letter *letter, void *owner)
 {
     (void)owner;
-    struct end_letter *l = list_entry(letter, struct end_letter, letter);
-    struct inproc_subscription *inproc = map_find(&l->all->by_id, inproc_key_of(&l->id));
-    if (inproc) {
+    struct inproc_subscription *inproc = list_entry(letter, struct inproc_subscription, end);
+    if (inproc->subscriber) {
         inproc_disconnect(inproc->subscriber);
     }
-    end_drop(letter);
+    inproc_unref(inproc);
 }
 
-static void end_on_hub(struct letter *letter, void *owner)
+static void inproc_end_on_hub(struct letter *letter, void *owner)
 {
-    letter->deliver = end_now;
+    letter->deliver = inproc_end_now;
     hub_forward(owner, letter);
 }
 
-struct letter *inproc_subscription_end(struct inproc_subscriptions *all, int id,
-                                       struct tidings_error *err)
+static void inproc_end(struct tidings_subscription *base)
 {
-    if (id <= 0 || id > __atomic_load_n(&all->last, __ATOMIC_RELAXED)) {
-        tidings_fail(err, TIDINGS_E_INVALID, "%d is not a subscription", id);
+    struct inproc_subscription *inproc = inproc_of(base);
+    if (!__atomic_exchange_n(&inproc->is_ending, true, __ATOMIC_ACQ_REL)) {
+        mailbox_send(hub_mailbox(inproc->all->hub), &inproc->end);
+    }
+}
+
+/* ---- the handle ------------------------------------------------------------------------------ */
+
+static const char *inproc_uri(const struct tidings_subscription *base)
+{
+    return ((const struct inproc_subscription *)base)->uri;
+}
+
+static int inproc_set_options(struct tidings_subscription *base, const char *options,
+                              struct tidings_error *err)
+{
+    (void)base;
+    (void)options;
+    return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                        "a subscription of a server in this program keeps its options");
+}
+
+static const struct subscription_handle_ops inproc_handle_ops = {
+    .end = inproc_end,
+    .uri = inproc_uri,
+    .set_options = inproc_set_options,
+};
+
+void inproc_subscriptions_init(struct inproc_subscriptions *all)
+{
+    list_init(&all->list);
+    pthread_mutex_init(&all->lock, NULL);
+}
+
+void inproc_subscriptions_deinit(struct inproc_subscriptions *all)
+{
+    list_each (it, next, &all->list) {
+        inproc_free(list_entry(it, struct inproc_subscription, link));
+    }
+    pthread_mutex_destroy(&all->lock);
+}
+
+static int inproc_check(struct tidings_str uri, const struct tidings_subscribe_options *how,
+                        struct json **ret, struct tidings_error *err)
+{
+    if (uri.len == 0 || !how || !how->fn) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a subscription needs a URI and a function to call");
+    }
+    int rc = RESERVED_CHECK(how, err);
+    return rc == 0 && how->options ? jv_parse(tidings_str(how->options), JSON_MAX_DEPTH, ret, err)
+                                   : rc;
+}
+
+struct tidings_subscription *inproc_subscription_create(struct inproc_subscriptions *all,
+                                                        struct tidings_str uri,
+                                                        const struct tidings_subscribe_options *how,
+                                                        struct tidings_error *err)
+{
+    struct json *options = NULL;
+    if (inproc_check(uri, how, &options, err) < 0) {
         return NULL;
     }
-    struct end_letter *l = mem_zalloc(sizeof(*l));
-    if (!l) {
+    struct inproc_subscription *inproc = mem_zalloc(sizeof(*inproc) + uri.len + 1);
+    if (!inproc) {
+        jv_unref(options);
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    l->letter.deliver = end_on_hub;
-    l->letter.drop = end_drop;
-    l->all = all;
-    l->id = id;
-    return &l->letter;
+    inproc->base.ops = &inproc_handle_ops;
+    inproc->all = all;
+    inproc->refs = 2;
+    inproc->options = options;
+    inproc->how = *how;
+    inproc->how.options = NULL; /* the program's */
+    inproc->uri_len = uri.len;
+    memcpy(inproc->uri, uri.ptr, uri.len);
+    inproc->begin.deliver = inproc_begin_on_hub;
+    inproc->begin.drop = inproc_begin_drop;
+    inproc->end.deliver = inproc_end_on_hub;
+    inproc->end.drop = inproc_end_drop;
+    pthread_mutex_lock(&all->lock);
+    list_append(&all->list, &inproc->link);
+    pthread_mutex_unlock(&all->lock);
+    mailbox_send(hub_mailbox(all->hub), &inproc->begin); /* waits there until the server runs */
+    return &inproc->base;
 }

@@ -7,27 +7,28 @@
 #ifndef SERVER_INPROC_SUBSCRIPTION_H
 #define SERVER_INPROC_SUBSCRIPTION_H
 
-#include <tidings/server.h>
+#include <pthread.h>
 
-#include "base/mailbox.h"
-#include "base/map.h"
+#include <tidings/subscription.h>
+
+#include "base/list.h"
+
+struct hub;
 
 struct inproc_subscriptions {
-    struct map by_id; /* struct inproc_subscription; on the first worker's thread */
-    int last;         /* the newest id; atomic */
+    struct hub *hub; /* set before the first is made */
+    struct list list;
+    pthread_mutex_t lock; /* of the list */
 };
 
 void inproc_subscriptions_init(struct inproc_subscriptions *all);
+/* The hub and the workers are gone; handles that the program still has are too. */
 void inproc_subscriptions_deinit(struct inproc_subscriptions *all);
 
-/* A letter for the hub's mailbox that begins one. NULL with err. */
-struct letter *inproc_subscription_create(struct inproc_subscriptions *all, struct tidings_str uri,
-                                          const struct tidings_subscribe_options *options,
-                                          tidings_update_fn fn, void *user,
-                                          struct tidings_error *err);
-int inproc_subscription_id(struct letter *begin); /* before it is sent */
-/* Likewise, one that ends it, or does nothing when it has ended. */
-struct letter *inproc_subscription_end(struct inproc_subscriptions *all, int id,
-                                       struct tidings_error *err);
+/* Any thread. The program's handle; NULL with err. */
+struct tidings_subscription *inproc_subscription_create(struct inproc_subscriptions *all,
+                                                        struct tidings_str uri,
+                                                        const struct tidings_subscribe_options *how,
+                                                        struct tidings_error *err);
 
 #endif

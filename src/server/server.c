@@ -33,6 +33,7 @@ struct tidings_server *tidings_server_create(struct tidings_error *err)
     }
     s->loop = loop_create(err);
     s->hub = s->loop ? hub_create(s->loop, err) : NULL;
+    s->inproc.hub = s->hub;
     s->published =
         s->hub ? published_create(&s->config.published_max, &s->config.published_bytes, err) : NULL;
     if (!s->published) {

@@ -188,30 +188,16 @@ int tidings_server_set_rate(struct tidings_server *s, struct tidings_str uri, ui
     return rc;
 }
 
-int tidings_server_subscribe(struct tidings_server *s, struct tidings_str uri,
-                             const struct tidings_subscribe_options *options, tidings_update_fn fn,
-                             void *user, struct tidings_error *err)
+struct tidings_subscription *
+tidings_server_subscribe(struct tidings_server *s, struct tidings_str uri,
+                         const struct tidings_subscribe_options *options, struct tidings_error *err)
 {
     struct tidings_error why;
-    struct letter *letter = inproc_subscription_create(&s->inproc, uri, options, fn, user, &why);
-    if (!letter) {
-        return tidings_fail(err, why.code, "%s", why.text);
+    struct tidings_subscription *sub = inproc_subscription_create(&s->inproc, uri, options, &why);
+    if (!sub) {
+        tidings_fail(err, why.code, "%s", why.text);
     }
-    int id = inproc_subscription_id(letter);
-    mailbox_send(hub_mailbox(s->hub), letter); /* waits there until the server runs */
-    return id;
-}
-
-int tidings_server_subscription_end(struct tidings_server *s, int subscription,
-                                    struct tidings_error *err)
-{
-    struct tidings_error why;
-    struct letter *letter = inproc_subscription_end(&s->inproc, subscription, &why);
-    if (!letter) {
-        return tidings_fail(err, why.code, "%s", why.text);
-    }
-    mailbox_send(hub_mailbox(s->hub), letter);
-    return 0;
+    return sub;
 }
 
 int tidings_server_add_route(struct tidings_server *s, const char *path, tidings_route_fn fn,

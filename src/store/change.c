@@ -12,18 +12,6 @@
 #include "base/str.h"
 #include "json/write.h"
 
-static const char *const kind_names[] = {
-    [TIDINGS_CHANGE_UPDATED] = "updated",
-    [TIDINGS_CHANGE_CREATED] = "created",
-    [TIDINGS_CHANGE_DELETED] = "deleted",
-    [TIDINGS_CHANGE_MOVED] = "moved",
-};
-
-const char *change_kind_name(enum tidings_change_kind kind)
-{
-    return kind_names[kind];
-}
-
 enum tidings_change_kind change_kind_of(const struct change *change, enum tidings_change_kind kind)
 {
     return kind == TIDINGS_CHANGE_CREATED && change->from.len > 0 ? TIDINGS_CHANGE_MOVED : kind;
@@ -31,7 +19,13 @@ enum tidings_change_kind change_kind_of(const struct change *change, enum tiding
 
 const char *change_type_name(const struct change *change, enum tidings_change_kind kind)
 {
-    return change_kind_name(change_kind_of(change, kind));
+    return tidings_change_name(change_kind_of(change, kind));
+}
+
+struct tidings_str change_metadata_object(const struct change *change)
+{
+    struct tidings_str members = change->metadata_json;
+    return members.ptr ? tidings_strn(members.ptr - 1, members.len + 2) : STR_EMPTY;
 }
 
 struct tidings_str change_metadata_without_version(const struct change *change)
@@ -142,7 +136,8 @@ struct change *change_create(const struct tidings_change *change, uint64_t epoch
         c->uri = str_place(&at, change->uri);
         c->uri_json = str_place(&at, tidings_strn(text.ptr, quoted));
         c->meta_json = str_place(&at, tidings_strn(text.ptr + quoted, meta - quoted));
-        c->metadata_json = str_place(&at, tidings_strn(text.ptr + meta + 1, text.len - meta - 2));
+        struct tidings_str object = str_place(&at, tidings_strn(text.ptr + meta, text.len - meta));
+        c->metadata_json = tidings_strn(object.ptr + 1, object.len - 2);
         c->etag = str_place(&at, change->etag);
         c->origin = str_place(&at, change->origin);
         c->from = str_place(&at, change->from);

@@ -26,11 +26,11 @@ struct change {
     bool everything; /* no resource: anything may have changed */
     int64_t size;    /* -1: not known */
     int64_t modified_ms;
-    struct tidings_str uri;       /* canonical */
-    struct tidings_str uri_json;  /* quoted */
-    struct tidings_str meta_json; /* `,"dev.tidings/version":"…",…` without braces */
-    struct tidings_str
-        metadata_json; /* `"updated_at":…,…` without braces and without change_type */
+    struct tidings_str uri;           /* canonical */
+    struct tidings_str uri_json;      /* quoted */
+    struct tidings_str meta_json;     /* `,"dev.tidings/version":"…",…` without braces */
+    struct tidings_str metadata_json; /* `"updated_at":…,…` without braces, which stand around it in
+                                       * memory, and without change_type */
     /* For those who must not learn how many changes there are, nor where it moved from: the version
      * is the first member of meta_json and the last of metadata_json (unless the application gave
      * one), `from` the last of meta_json. */
@@ -43,13 +43,13 @@ struct change {
     unsigned refs;
 };
 
-/* "updated", "created", "deleted". */
-const char *change_kind_name(enum tidings_change_kind kind);
 /* What `change` is to somebody for whom it counts as `kind` (what was merged may differ): MOVED for
  * the second half of a move, and its name. */
 enum tidings_change_kind change_kind_of(const struct change *change, enum tidings_change_kind kind);
 const char *change_type_name(const struct change *change, enum tidings_change_kind kind);
 
+/* metadata_json with its braces; empty: there is none. */
+struct tidings_str change_metadata_object(const struct change *change);
 struct tidings_str change_metadata_without_version(const struct change *change);
 
 /* One reference. Copies everything into one block. `change->metadata` must be a JSON object or

@@ -49,16 +49,17 @@ static void on_progress(void *user, double progress, double total, struct tiding
     require(*(unsigned *)user == 0 && str_is_utf8(message));
 }
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void on_update(void *user, const struct tidings_update *u)
 {
     (void)user;
-    require(u->uri.len > 0 && u->change.len > 0 && u->params.ptr[0] == '{' && u->subscription);
+    require(u->uri.len > 0 && u->kind <= TIDINGS_CHANGE_MOVED && u->params.ptr[0] == '{' &&
+            u->subscription);
 }
 
-static void on_state(void *user, const struct tidings_client_event *e)
+static void on_state(void *user, const struct tidings_state_event *e)
 {
     (void)user;
-    require(e->state <= TIDINGS_CLIENT_GAP);
+    require(e->state <= TIDINGS_STATE_GAP);
 }
 
 static void on_notification(void *user, struct tidings_str method, struct tidings_str params)
@@ -82,7 +83,7 @@ static void settle(struct tidings_client *c, struct fake *f)
 static struct tidings_client *begin(struct fake *f)
 {
     struct tidings_client_options o = {.max_bytes = 4096, .retry_min_ms = 1, .retry_max_ms = 1};
-    struct tidings_subscribing on = {.fn = on_update};
+    struct tidings_subscribe_options on = {.fn = on_update};
     struct tidings_client *c = fake_client(f, hear, NULL, &o);
     tidings_client_on_state(c, on_state, NULL);
     tidings_client_on_notification(c, on_notification, NULL);

@@ -148,16 +148,17 @@ static void serve(void)
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void on_update(void *user, const struct tidings_update *u)
 {
     (void)user;
     struct json *root = NULL;
-    require(str_is_utf8(u->uri) && str_is_utf8(u->subscribed_uri) && str_is_utf8(u->change));
+    require(str_is_utf8(u->uri) && str_is_utf8(u->subscribed_uri) && str_is_utf8(u->from));
+    require(str_is_utf8(u->metadata) && str_is_utf8(u->value) && u->merged > 0);
     require(u->params.len == 0 || jv_parse(u->params, 512, &root, NULL) == 0);
     jv_unref(root);
 }
 
-static void on_state(void *user, const struct tidings_client_event *e)
+static void on_state(void *user, const struct tidings_state_event *e)
 {
     (void)user;
     require(str_is_utf8(e->uri));
@@ -188,7 +189,7 @@ static void on_progress(void *user, double progress, double total, struct tiding
 
 static void use_client(struct tidings_client *c)
 {
-    const struct tidings_subscribing on = {.fn = on_update};
+    const struct tidings_subscribe_options on = {.fn = on_update};
     const struct tidings_client_asking read = {.method = "resources/read",
                                                .params = "{\"uri\":\"app:///a\"}",
                                                .on_answer = on_answer,

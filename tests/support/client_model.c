@@ -156,7 +156,7 @@ static bool is_newer(struct model_version a, struct model_version b)
     return a.epoch > b.epoch || (a.epoch == b.epoch && a.number > b.number);
 }
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void on_update(void *user, const struct tidings_update *u)
 {
     struct model_handler *h = user;
     struct model_version v;
@@ -181,11 +181,11 @@ static void on_update(void *user, const struct tidings_client_update *u)
     h->known[uri] = is_newer(v, h->known[uri]) ? v : h->known[uri];
 }
 
-static void on_state(void *user, const struct tidings_client_event *e)
+static void on_state(void *user, const struct tidings_state_event *e)
 {
     struct model *m = user;
-    m->losses += e->state == TIDINGS_CLIENT_DISCONNECTED;
-    for (size_t i = 0; e->state == TIDINGS_CLIENT_WATCHING && i < m->count; i++) {
+    m->losses += e->state == TIDINGS_STATE_DISCONNECTED;
+    for (size_t i = 0; e->state == TIDINGS_STATE_WATCHING && i < m->count; i++) {
         struct model_handler *h = &m->handlers[i];
         if (h->sub && h->slot == model_slot(e->uri) && !h->is_accepted) {
             h->is_accepted = true;
@@ -211,12 +211,12 @@ static void begin(struct model *m, int slot)
         return;
     }
     struct model_handler *h = &m->handlers[m->count++];
-    struct tidings_subscribing on = {.fn = on_update, .user = h};
+    struct tidings_subscribe_options on = {.fn = on_update, .user = h};
     *h = (struct model_handler){.model = m, .slot = slot};
     put_uri(text, slot);
     h->sub = tidings_client_subscribe(m->client, text, &on, NULL);
     assert_non_null(h->sub);
-    if (h->sub->watch->is_judged) { /* it is watched already: nobody will say so */
+    if (watch_of(h->sub)->is_judged) { /* it is watched already: nobody will say so */
         h->is_accepted = true;
         look(h, slot);
     }

@@ -37,13 +37,27 @@ void ears_hear(void *user, const struct tidings_update *update)
     copy(t->subscribed, sizeof(t->subscribed), update->subscribed_uri);
     copy(t->metadata, sizeof(t->metadata), update->metadata);
     copy(t->value, sizeof(t->value), update->value);
-    copy(t->refused, sizeof(t->refused), update->refused);
     copy(t->from, sizeof(t->from), update->from);
     t->kind = update->kind;
     t->merged = update->merged;
     t->truncated = update->truncated;
     t->initial = update->initial;
-    t->ended = update->ended;
+    pthread_cond_broadcast(&e->more);
+    pthread_mutex_unlock(&e->lock);
+}
+
+void ears_state(void *user, const struct tidings_state_event *event)
+{
+    struct ears *e = user;
+    if (event->state == TIDINGS_STATE_WATCHING) {
+        return;
+    }
+    pthread_mutex_lock(&e->lock);
+    assert_true(e->count < EARS_MAX);
+    struct told *t = &e->told[e->count++];
+    copy(t->subscribed, sizeof(t->subscribed), event->uri);
+    copy(t->refused, sizeof(t->refused), event->reason);
+    t->ended = event->state == TIDINGS_STATE_ENDED;
     pthread_cond_broadcast(&e->more);
     pthread_mutex_unlock(&e->lock);
 }
@@ -200,14 +214,16 @@ int served_end(void **state)
     return 0;
 }
 
-int served_subscribe(const char *uri, const char *json, struct ears *e)
+struct tidings_subscription *served_subscribe(const char *uri, const char *json, struct ears *e)
 {
     struct tidings_error err = {0, ""};
-    struct tidings_subscribe_options o = {.json = tidings_str(json)};
-    int id =
-        tidings_server_subscribe(s.server, tidings_str(uri), json ? &o : NULL, ears_hear, e, &err);
-    assert_true(id > 0);
-    return id;
+    struct tidings_subscribe_options o = {
+        .fn = ears_hear, .on_state = ears_state, .user = e, .options = json};
+    struct tidings_subscription *sub =
+        tidings_server_subscribe(s.server, tidings_str(uri), &o, &err);
+    assert_non_null(sub);
+    assert_string_equal(tidings_subscription_uri(sub), uri);
+    return sub;
 }
 
 /* The subscription exists: a marker announced after it comes through. */

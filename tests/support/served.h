@@ -40,8 +40,9 @@ void ears_init(struct ears *e);
 size_t ears_count(struct ears *e);
 /* The n-th update, waited for. */
 struct told ears_await(struct ears *e, size_t n);
-void ears_hear(void *user,
-               const struct tidings_update *update); /* the function to subscribe with */
+/* The functions to subscribe with; what is refused or ended is told like an update. */
+void ears_hear(void *user, const struct tidings_update *update);
+void ears_state(void *user, const struct tidings_state_event *event);
 
 int served_begin(void **state);
 /* A test twice: folded into one worker, and with two. */
@@ -56,7 +57,7 @@ void served_stop(void); /* else served_end does */
 struct tidings_server *served(void);
 
 void served_set(const char *name, const char *value);
-int served_subscribe(const char *uri, const char *json, struct ears *e);
+struct tidings_subscription *served_subscribe(const char *uri, const char *json, struct ears *e);
 /* Announce `uri` until `e` hears of it: its subscription exists. Gives the count; more of these may
  * be under way. */
 size_t served_settle(const char *uri, struct ears *e);

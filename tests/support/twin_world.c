@@ -104,10 +104,15 @@ static void on_mark(void *user, const struct tidings_update *update)
     struct twin_world *w = user;
     struct tidings_str number = str_skip(update->uri, sizeof(MARKS) - 1);
     uint64_t n = 0;
-    twin_require(update->refused.len == 0, "marks are heard of");
-    if (!update->ended && str_to_u64(number, &n) && n > w->passed) {
+    if (str_to_u64(number, &n) && n > w->passed) {
         w->passed = (unsigned)n;
     }
+}
+
+static void on_mark_state(void *user, const struct tidings_state_event *event)
+{
+    (void)user;
+    twin_require(event->state != TIDINGS_STATE_REFUSED, "marks are heard of");
 }
 
 void twin_barrier(struct twin_world *w)
@@ -291,9 +296,11 @@ void twin_world_open(struct twin_world *w, const struct twin_plan *plan)
         twin_require(false, err.text);
     }
     w->server->hub->options.list_changed_ms = 0;
-    struct tidings_subscribe_options options = {.json = STR("{\"windowMs\":0,\"initial\":true}")};
-    int rc = tidings_server_subscribe(w->server, STR(MARKS), &options, on_mark, w, &err);
-    twin_require(rc > 0, err.text);
+    struct tidings_subscribe_options on = {.fn = on_mark,
+                                           .on_state = on_mark_state,
+                                           .user = w,
+                                           .options = "{\"windowMs\":0,\"initial\":true}"};
+    twin_require(tidings_server_subscribe(w->server, STR(MARKS), &on, &err), err.text);
     w->barriers = 1; /* what is there already is told first */
     twin_connect(w, TWIN_ROOT);
     twin_connect(w, TWIN_EDITOR);

@@ -197,7 +197,7 @@ int bench_requests(struct bench *b, struct tidings_error *err)
 /* ---- changes ----------------------------------------------------------------------------------
  */
 
-static void bench_load_on_update(void *user, const struct tidings_client_update *u)
+static void bench_load_on_update(void *user, const struct tidings_update *u)
 {
     struct bench_client *c = user;
     struct bench *b = c->bench;
@@ -209,13 +209,13 @@ static void bench_load_on_update(void *user, const struct tidings_client_update 
     }
 }
 
-static void bench_load_on_state(void *user, const struct tidings_client_event *e)
+static void bench_load_on_state(void *user, const struct tidings_state_event *e)
 {
     struct bench_client *c = user;
-    if (e->state == TIDINGS_CLIENT_WATCHING && !c->is_accepted) {
+    if (e->state == TIDINGS_STATE_WATCHING && !c->is_accepted) {
         c->is_accepted = true;
         c->bench->hearers++;
-    } else if (e->state == TIDINGS_CLIENT_REFUSED || e->state == TIDINGS_CLIENT_DISCONNECTED) {
+    } else if (e->state == TIDINGS_STATE_REFUSED || e->state == TIDINGS_STATE_DISCONNECTED) {
         char why[160];
         snprintf(why, sizeof(why), "%.*s", (int)e->reason.len, e->reason.ptr);
         bench_load_remember(&c->bench->told, why);
@@ -311,7 +311,7 @@ static int one_change(struct bench *b, struct tidings_error *err)
 static int subscribe_all(struct bench *b, struct tidings_error *err)
 {
     for (size_t i = 0; i < b->count; i++) {
-        struct tidings_subscribing on = {.fn = bench_load_on_update, .user = &b->clients[i]};
+        struct tidings_subscribe_options on = {.fn = bench_load_on_update, .user = &b->clients[i]};
         tidings_client_on_state(b->clients[i].client, bench_load_on_state, &b->clients[i]);
         if (!tidings_client_subscribe(b->clients[i].client, b->uri, &on, err)) {
             return err->code;

@@ -33,10 +33,10 @@ static void probe_others_on_notification(void *user, struct tidings_str method,
     }
 }
 
-static void probe_others_on_state(void *user, const struct tidings_client_event *e)
+static void probe_others_on_state(void *user, const struct tidings_state_event *e)
 {
     struct other *o = user;
-    o->losses += e->state == TIDINGS_CLIENT_DISCONNECTED ? 1 : 0;
+    o->losses += e->state == TIDINGS_STATE_DISCONNECTED ? 1 : 0;
 }
 
 /* Is it a process of its own, which knows nothing of what others are told? */

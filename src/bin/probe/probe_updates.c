@@ -88,7 +88,7 @@ static void on_notification(void *user, struct tidings_str method, struct tiding
     tidings_free(id);
 }
 
-static void probe_updates_on_update(void *user, const struct tidings_client_update *u)
+static void probe_updates_on_update(void *user, const struct tidings_update *u)
 {
     struct run *r = user;
     bool is_same = tidings_str_eq(u->uri, tidings_str(r->uri));
@@ -96,19 +96,19 @@ static void probe_updates_on_update(void *user, const struct tidings_client_upda
     r->heard.bare += !r->is_modern && !is_same && u->subscribed_uri.len == 0 ? 1 : 0;
 }
 
-static void probe_updates_on_state(void *user, const struct tidings_client_event *e)
+static void probe_updates_on_state(void *user, const struct tidings_state_event *e)
 {
     struct run *r = user;
-    if (e->state == TIDINGS_CLIENT_WATCHING && !r->heard.is_watching) {
+    if (e->state == TIDINGS_STATE_WATCHING && !r->heard.is_watching) {
         r->heard.is_watching = true;
         r->heard.watched_ms = now_ms();
     }
-    r->heard.is_refused = r->heard.is_refused || e->state == TIDINGS_CLIENT_REFUSED;
-    if (e->state == TIDINGS_CLIENT_DISCONNECTED) {
+    r->heard.is_refused = r->heard.is_refused || e->state == TIDINGS_STATE_REFUSED;
+    if (e->state == TIDINGS_STATE_DISCONNECTED) {
         r->heard.is_acknowledged = false;
         r->heard.lost_ms = r->heard.losses++ == 0 ? now_ms() : r->heard.lost_ms;
     }
-    if (e->reason.len > 0 && (r->heard.losses <= 1 || e->state == TIDINGS_CLIENT_REFUSED)) {
+    if (e->reason.len > 0 && (r->heard.losses <= 1 || e->state == TIDINGS_STATE_REFUSED)) {
         snprintf(r->heard.reason, sizeof(r->heard.reason), "%.*s", (int)e->reason.len,
                  e->reason.ptr);
     }
@@ -171,7 +171,7 @@ unsigned probe_reopened(const struct run *r)
 struct tidings_subscription *probe_subscribe(struct run *r)
 {
     struct tidings_error err = {0};
-    struct tidings_subscribing on = {.fn = probe_updates_on_update, .user = r};
+    struct tidings_subscribe_options on = {.fn = probe_updates_on_update, .user = r};
     struct heard *h = &r->heard;
     memset(h, 0, sizeof(*h));
     h->reopened = reopened(r);

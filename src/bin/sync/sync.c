@@ -270,10 +270,10 @@ static int sync_everything(struct sync *s, struct tidings_error *err)
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-static void sync_on_update(void *user, const struct tidings_client_update *u)
+static void sync_on_update(void *user, const struct tidings_update *u)
 {
     struct sync *s = user;
-    bool is_gone = tidings_str_eq(u->change, TIDINGS_STR("deleted"));
+    bool is_gone = u->kind == TIDINGS_CHANGE_DELETED;
     bool is_directory = u->uri.len > 0 && u->uri.ptr[u->uri.len - 1] == '/';
     /* A directory that is new or changed: what is in it may not be told one by one. What was found
      * by comparing is not the server's word: a pass looks for itself. */
@@ -284,20 +284,20 @@ static void sync_on_update(void *user, const struct tidings_client_update *u)
     }
 }
 
-static void sync_on_state(void *user, const struct tidings_client_event *e)
+static void sync_on_state(void *user, const struct tidings_state_event *e)
 {
     struct sync *s = user;
-    if (e->state == TIDINGS_CLIENT_WATCHING || e->state == TIDINGS_CLIENT_GAP) {
+    if (e->state == TIDINGS_STATE_WATCHING || e->state == TIDINGS_STATE_GAP) {
         s->is_watching = true;
         s->needs_pass = true;
         s->retry_ms = s->calm_ms;
-    } else if (e->state == TIDINGS_CLIENT_REFUSED) {
+    } else if (e->state == TIDINGS_STATE_REFUSED) {
         fputs("tidings sync: refused ", stderr);
         put_text(stderr, e->uri);
         fputs(": ", stderr);
         put_text(stderr, e->reason);
         fputc('\n', stderr);
-    } else if (e->state == TIDINGS_CLIENT_DISCONNECTED) {
+    } else if (e->state == TIDINGS_STATE_DISCONNECTED) {
         clear_progress(s);
         fputs("tidings sync: disconnected: ", stderr);
         put_text(stderr, e->reason);
@@ -383,7 +383,7 @@ static int idle_ms(const struct sync *s)
 /* Until it is stopped. */
 static int sync_until_stopped(struct sync *s, struct tidings_error *err)
 {
-    struct tidings_subscribing on = {.fn = sync_on_update, .user = s};
+    struct tidings_subscribe_options on = {.fn = sync_on_update, .user = s};
     if (!tidings_client_subscribe(s->mirror.client, s->base, &on, err)) {
         return err->code;
     }

@@ -14,12 +14,12 @@ static void change_put_member(FILE *out, const char *name, struct tidings_str va
     }
 }
 
-void change_put_json(FILE *out, const struct tidings_client_update *u, const struct content *c)
+void change_put_json(FILE *out, const struct tidings_update *u, const struct content *c)
 {
     fputs("{\"time\":\"", out);
     put_time(out, u->received_ms);
     fputs("\",\"change\":", out);
-    put_quoted(out, u->change);
+    put_quoted(out, tidings_str(tidings_change_name(u->kind)));
     fputs(",\"uri\":", out);
     put_quoted(out, u->uri);
     change_put_member(out, "subscribedUri", u->subscribed_uri);
@@ -44,11 +44,11 @@ void change_put_json(FILE *out, const struct tidings_client_update *u, const str
     fputs("}\n", out);
 }
 
-static enum style style_of(struct tidings_str change)
+static enum style style_of(enum tidings_change_kind kind)
 {
-    return tidings_str_eq(change, TIDINGS_STR("deleted"))   ? STYLE_BAD
-           : tidings_str_eq(change, TIDINGS_STR("created")) ? STYLE_GOOD
-                                                            : STYLE_NAME;
+    return kind == TIDINGS_CHANGE_DELETED   ? STYLE_BAD
+           : kind == TIDINGS_CHANGE_CREATED ? STYLE_GOOD
+                                            : STYLE_NAME;
 }
 
 /* Each line behind `indent`, so that none can be taken for one of ours. */
@@ -102,13 +102,13 @@ static void change_put_content(const struct cli *cli, const struct content *c)
     tidings_free(bytes);
 }
 
-void change_put_lines(const struct cli *cli, const struct tidings_client_update *u,
+void change_put_lines(const struct cli *cli, const struct tidings_update *u,
                       const struct content *c)
 {
     put_time(stdout, u->received_ms);
     fputc(' ', stdout);
-    put_style(cli, stdout, style_of(u->change));
-    put_text(stdout, u->change);
+    put_style(cli, stdout, style_of(u->kind));
+    fputs(tidings_change_name(u->kind), stdout);
     put_style(cli, stdout, STYLE_PLAIN);
     fputc(' ', stdout);
     put_text(stdout, u->uri);

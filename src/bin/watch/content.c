@@ -161,11 +161,11 @@ static char *difference(struct tidings_str before, struct tidings_str after)
     return text;
 }
 
-static void content_compare(struct content_kept *k, const struct tidings_client_update *u,
+static void content_compare(struct content_kept *k, const struct tidings_update *u,
                             struct tidings_str content, struct content *c)
 {
     struct seen *old = content_find(k, u->uri);
-    bool is_new = !old && tidings_str_eq(u->change, TIDINGS_STR("created"));
+    bool is_new = !old && u->kind == TIDINGS_CHANGE_CREATED;
     char *text = NULL;
     size_t len = 0;
     c->has_before = old || is_new;
@@ -182,10 +182,10 @@ static void content_compare(struct content_kept *k, const struct tidings_client_
 }
 
 void content_read(struct content_kept *k, struct tidings_client *client,
-                  const struct tidings_client_update *u, struct content *c)
+                  const struct tidings_update *u, struct content *c)
 {
     *c = (struct content){0};
-    if (tidings_str_eq(u->change, TIDINGS_STR("deleted"))) {
+    if (u->kind == TIDINGS_CHANGE_DELETED) {
         struct seen *old = k ? content_find(k, u->uri) : NULL;
         if (old) {
             c->has_before = true;

@@ -35,7 +35,7 @@ void content_begin(struct content_kept *kept, struct tidings_client *client, con
 /* Read it and compare it with what was kept (NULL: read it only), then keep this. For a resource
  * that was deleted nothing is asked, and what was kept of it is forgotten. */
 void content_read(struct content_kept *k, struct tidings_client *client,
-                  const struct tidings_client_update *u, struct content *c);
+                  const struct tidings_update *u, struct content *c);
 void content_release(struct content *c);
 
 #endif

@@ -42,7 +42,7 @@ struct watch {
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-static void watch_run_command(struct watch *w, const struct tidings_client_update *u,
+static void watch_run_command(struct watch *w, const struct tidings_update *u,
                               const struct content *c)
 {
     struct json_text object, time;
@@ -57,7 +57,7 @@ static void watch_run_command(struct watch *w, const struct tidings_client_updat
     }
     struct job_change change = {
         .uri = u->uri,
-        .change = u->change,
+        .change = tidings_str(tidings_change_name(u->kind)),
         .subscribed_uri = u->subscribed_uri,
         .version = u->version,
         .cursor = u->cursor,
@@ -75,7 +75,7 @@ static void watch_run_command(struct watch *w, const struct tidings_client_updat
     free(input);
 }
 
-static void watch_on_update(void *user, const struct tidings_client_update *u)
+static void watch_on_update(void *user, const struct tidings_update *u)
 {
     struct watch *w = user;
     struct content c = {0};
@@ -111,7 +111,7 @@ static void watch_say(const char *what, struct tidings_str uri, struct tidings_s
 }
 
 /* The first thing the server accepted, or a later one. */
-static void on_watching(struct watch *w, const struct tidings_client_event *e)
+static void on_watching(struct watch *w, const struct tidings_state_event *e)
 {
     w->has_watched = true;
     if (w->kept && !e->again) {
@@ -128,7 +128,7 @@ static void on_watching(struct watch *w, const struct tidings_client_event *e)
     }
 }
 
-static void on_disconnected(struct watch *w, const struct tidings_client_event *e)
+static void on_disconnected(struct watch *w, const struct tidings_state_event *e)
 {
     uint64_t next = now_ms() - w->begun_ms + e->retry_ms;
     watch_say("disconnected: ", tidings_strn("", 0), e->reason);
@@ -142,26 +142,27 @@ static void on_disconnected(struct watch *w, const struct tidings_client_event *
     tidings_client_stop(w->client);
 }
 
-static void watch_on_state(void *user, const struct tidings_client_event *e)
+static void watch_on_state(void *user, const struct tidings_state_event *e)
 {
     struct watch *w = user;
     switch (e->state) {
-    case TIDINGS_CLIENT_WATCHING:
+    case TIDINGS_STATE_WATCHING:
         on_watching(w, e);
         break;
-    case TIDINGS_CLIENT_DISCONNECTED:
+    case TIDINGS_STATE_DISCONNECTED:
         on_disconnected(w, e);
         break;
-    case TIDINGS_CLIENT_REFUSED:
-    case TIDINGS_CLIENT_LOST:
-    case TIDINGS_CLIENT_GAP:
-        watch_say(e->state == TIDINGS_CLIENT_REFUSED ? "refused "
-                  : e->state == TIDINGS_CLIENT_LOST  ? "lost "
-                                                     : "missed changes of ",
+    case TIDINGS_STATE_REFUSED:
+    case TIDINGS_STATE_LOST:
+    case TIDINGS_STATE_GAP:
+        watch_say(e->state == TIDINGS_STATE_REFUSED ? "refused "
+                  : e->state == TIDINGS_STATE_LOST  ? "lost "
+                                                    : "missed changes of ",
                   e->uri, e->reason);
         fputc('\n', stderr);
         break;
-    case TIDINGS_CLIENT_CONNECTED:
+    case TIDINGS_STATE_CONNECTED:
+    case TIDINGS_STATE_ENDED:
         break;
     }
 }
@@ -230,7 +231,7 @@ static int watch_loop(struct watch *w, struct tidings_error *err)
 
 static int watch_subscribe(struct watch *w, struct tidings_error *err)
 {
-    struct tidings_subscribing on = {.fn = watch_on_update, .user = w};
+    struct tidings_subscribe_options on = {.fn = watch_on_update, .user = w};
     char *options = NULL;
     int rc = make_options(w, &options, err);
     on.options = options;

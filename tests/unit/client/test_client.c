@@ -53,12 +53,10 @@ static void stop_if_done(struct seen *s)
     }
 }
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void on_update(void *user, const struct tidings_update *u)
 {
     struct seen *s = user;
-    char what[32];
-    snprintf(what, sizeof(what), "%.*s", (int)u->change.len, u->change.ptr);
-    say(s, what, u->uri, u->subscribed_uri);
+    say(s, tidings_change_name(u->kind), u->uri, u->subscribed_uri);
     assert_int_equal(u->params.ptr[0], '{');
     if (s->read_uri) {
         char *text = tidings_client_read(s->client, s->read_uri, NULL);
@@ -69,16 +67,16 @@ static void on_update(void *user, const struct tidings_client_update *u)
     stop_if_done(s);
 }
 
-static void on_state(void *user, const struct tidings_client_event *e)
+static void on_state(void *user, const struct tidings_state_event *e)
 {
     struct seen *s = user;
-    if (e->state == TIDINGS_CLIENT_WATCHING) {
+    if (e->state == TIDINGS_STATE_WATCHING) {
         say(s, e->again ? "again" : "watching", e->uri, e->reason);
         s->watched++;
         stop_if_done(s);
-    } else if (e->state == TIDINGS_CLIENT_REFUSED) {
+    } else if (e->state == TIDINGS_STATE_REFUSED) {
         say(s, "refused", e->uri, e->reason);
-    } else if (e->state == TIDINGS_CLIENT_DISCONNECTED) {
+    } else if (e->state == TIDINGS_STATE_DISCONNECTED) {
         say(s, "disconnected", tidings_str(""), tidings_str(""));
         if (s->stop_when_disconnected) {
             tidings_client_stop(s->client);
@@ -100,7 +98,7 @@ static int watch(scripted_fn answer, struct seen *s, struct scripted_server *ser
     s->client = tidings_client_create(server->url, &o, err);
     assert_non_null(s->client);
     tidings_client_on_state(s->client, on_state, s);
-    struct tidings_subscribing on = {.fn = on_update, .user = s};
+    struct tidings_subscribe_options on = {.fn = on_update, .user = s};
     for (size_t i = 0; i < 2; i++) {
         assert_non_null(tidings_client_subscribe(s->client, uris[i], &on, err));
     }
@@ -432,10 +430,10 @@ static void later_server(struct scripted_server *s, const struct scripted_reques
                    "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32603,\"message\":\"busy\"}}");
 }
 
-static void keep_pause(void *user, const struct tidings_client_event *e)
+static void keep_pause(void *user, const struct tidings_state_event *e)
 {
     struct seen *s = user;
-    s->retry_ms = e->state == TIDINGS_CLIENT_DISCONNECTED ? e->retry_ms : s->retry_ms;
+    s->retry_ms = e->state == TIDINGS_STATE_DISCONNECTED ? e->retry_ms : s->retry_ms;
     tidings_client_stop(s->client);
 }
 
@@ -445,7 +443,7 @@ static void a_server_is_left_alone_as_long_as_it_asks_for(void **state)
     struct scripted_server server;
     struct tidings_error err = {0};
     struct seen s = {0};
-    struct tidings_subscribing on = {.fn = on_update, .user = &s};
+    struct tidings_subscribe_options on = {.fn = on_update, .user = &s};
     scripted_start(&server, later_server, NULL);
     s.client = tidings_client_create(server.url, NULL, &err);
     tidings_client_on_state(s.client, keep_pause, &s);
@@ -466,7 +464,7 @@ static void nobody_there_is_reported_and_tried_again(void **state)
     struct seen s = {.stop_when_disconnected = true};
     s.client = tidings_client_create(server.url, NULL, &err);
     tidings_client_on_state(s.client, on_state, &s);
-    struct tidings_subscribing on = {.fn = on_update, .user = &s};
+    struct tidings_subscribe_options on = {.fn = on_update, .user = &s};
     assert_non_null(tidings_client_subscribe(s.client, "x://a", &on, &err));
     assert_int_equal(tidings_client_run(s.client, &err), 0);
     assert_string_equal(s.text, "disconnected \n");

@@ -50,7 +50,7 @@ static void note(struct scripted_server *s, const struct scripted_request *r)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void on_update(void *user, const struct tidings_update *u)
 {
     struct sent *sent = user;
     (void)u;
@@ -62,9 +62,9 @@ static void on_update(void *user, const struct tidings_client_update *u)
 }
 
 /* x://a and, perhaps, x://b. */
-static void subscribe(struct sent *sent, tidings_client_update_fn fn, bool both)
+static void subscribe(struct sent *sent, tidings_update_fn fn, bool both)
 {
-    struct tidings_subscribing on = {.fn = fn, .user = sent};
+    struct tidings_subscribe_options on = {.fn = fn, .user = sent};
     sent->first = tidings_client_subscribe(sent->client, "x://a", &on, NULL);
     assert_non_null(sent->first);
     assert_string_equal(tidings_subscription_uri(sent->first), "x://a");
@@ -133,16 +133,16 @@ static void legacy_server(struct scripted_server *s, const struct scripted_reque
     }
 }
 
-static void stay(void *user, const struct tidings_client_update *u)
+static void stay(void *user, const struct tidings_update *u)
 {
     (void)user;
     (void)u;
 }
 
-static void stop_when_watching(void *user, const struct tidings_client_event *e)
+static void stop_when_watching(void *user, const struct tidings_state_event *e)
 {
     struct sent *sent = user;
-    if (e->state == TIDINGS_CLIENT_WATCHING && ++sent->in_effect == 2) {
+    if (e->state == TIDINGS_STATE_WATCHING && ++sent->in_effect == 2) {
         tidings_client_stop(sent->client);
     }
 }
@@ -207,12 +207,12 @@ static void forgetful_server(struct scripted_server *s, const struct scripted_re
     }
 }
 
-static void stop_when_watching_again(void *user, const struct tidings_client_event *e)
+static void stop_when_watching_again(void *user, const struct tidings_state_event *e)
 {
     struct sent *sent = user;
-    if (e->state == TIDINGS_CLIENT_WATCHING && e->again) {
+    if (e->state == TIDINGS_STATE_WATCHING && e->again) {
         tidings_client_stop(sent->client);
-    } else if (e->state == TIDINGS_CLIENT_WATCHING) {
+    } else if (e->state == TIDINGS_STATE_WATCHING) {
         sem_post(&sent->watching);
     }
 }
@@ -242,7 +242,7 @@ static void options_must_be_an_object(void **state)
     (void)state;
     struct tidings_error err = {0};
     struct tidings_client *c = tidings_client_create("http://127.0.0.1:1/mcp", NULL, &err);
-    struct tidings_subscribing on = {.fn = stay, .options = "[]"};
+    struct tidings_subscribe_options on = {.fn = stay, .options = "[]"};
     assert_null(tidings_client_subscribe(c, "x://a", &on, &err));
     assert_int_equal(err.code, TIDINGS_E_INVALID);
     on.options = NULL;
@@ -314,7 +314,7 @@ static void a_struct_that_was_not_zeroed_is_refused(void **state)
     struct tidings_client_options o = {.reserved = {[7] = &err}};
     is_refused(!tidings_client_create("http://127.0.0.1:1/mcp", &o, &err), &err);
     struct tidings_client *c = tidings_client_create("http://127.0.0.1:1/mcp", NULL, &err);
-    struct tidings_subscribing on = {.fn = on_update, .reserved = {&err}};
+    struct tidings_subscribe_options on = {.fn = on_update, .reserved = {&err}};
     is_refused(!tidings_client_subscribe(c, "x://a", &on, &err), &err);
     struct tidings_client_asking asking = {
         .method = "ping", .on_answer = never_answered, .reserved = {[3] = &err}};

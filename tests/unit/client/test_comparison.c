@@ -92,20 +92,20 @@ static void serving(struct fake *f, const char *method, int64_t id, struct json 
 
 /* ---- what is told ---------------------------------------------------------------------------- */
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void on_update(void *user, const struct tidings_update *u)
 {
     struct world *w = user;
     size_t len = strlen(w->told);
-    snprintf(w->told + len, sizeof(w->told) - len, "%s%s%.*s %.*s\n", u->synthetic ? "found " : "",
-             u->truncated ? "truncated " : "", (int)u->change.len, u->change.ptr, (int)u->uri.len,
+    snprintf(w->told + len, sizeof(w->told) - len, "%s%s%s %.*s\n", u->synthetic ? "found " : "",
+             u->truncated ? "truncated " : "", tidings_change_name(u->kind), (int)u->uri.len,
              u->uri.ptr);
 }
 
-static void on_state(void *user, const struct tidings_client_event *e)
+static void on_state(void *user, const struct tidings_state_event *e)
 {
     struct world *w = user;
-    w->losses += e->state == TIDINGS_CLIENT_DISCONNECTED;
-    if (e->state == TIDINGS_CLIENT_GAP) {
+    w->losses += e->state == TIDINGS_STATE_DISCONNECTED;
+    if (e->state == TIDINGS_STATE_GAP) {
         size_t len = strlen(w->told);
         snprintf(w->told + len, sizeof(w->told) - len, "gap %.*s\n", (int)e->uri.len, e->uri.ptr);
     }
@@ -137,7 +137,7 @@ static void settle(struct world *w)
 static void open_world(struct world *w, const char *uri, const struct tidings_client_options *more)
 {
     struct tidings_client_options o = more ? *more : (struct tidings_client_options){0};
-    struct tidings_subscribing on = {.fn = on_update, .user = w};
+    struct tidings_subscribe_options on = {.fn = on_update, .user = w};
     o.retry_min_ms = o.retry_max_ms = 1;
     o.timeout_ms = 60000;
     w->client = fake_client(&w->fake, serving, w, &o);

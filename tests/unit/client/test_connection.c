@@ -159,13 +159,13 @@ struct coming_back {
     uint32_t pause_ms; /* as told */
 };
 
-static void on_pause(void *user, const struct tidings_client_event *e)
+static void on_pause(void *user, const struct tidings_state_event *e)
 {
     struct coming_back *s = user;
-    s->pause_ms = e->state == TIDINGS_CLIENT_DISCONNECTED ? e->retry_ms : s->pause_ms;
+    s->pause_ms = e->state == TIDINGS_STATE_DISCONNECTED ? e->retry_ms : s->pause_ms;
 }
 
-static void ignore(void *user, const struct tidings_client_update *u)
+static void ignore(void *user, const struct tidings_update *u)
 {
     (void)user;
     (void)u;
@@ -185,7 +185,7 @@ static void an_end_in_order_is_soon_followed_by_another_attempt(void **state)
     struct fake f;
     struct clock_fake clock = {.monotonic_ns = 1000000};
     struct coming_back s = {0};
-    struct tidings_subscribing on = {.fn = ignore};
+    struct tidings_subscribe_options on = {.fn = ignore};
     struct tidings_client_options o = {.retry_min_ms = 1000, .no_compare = true};
     unsigned early = 0, late = 0;
     clock_set_fake(&clock);

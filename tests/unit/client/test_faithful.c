@@ -27,7 +27,7 @@ struct scene {
     const char *last; /* … until this one */
     uint32_t silence_ms;
     const char *then; /* at the first update: subscribe to this as well */
-    struct tidings_subscribing on;
+    struct tidings_subscribe_options on;
     sem_t watched; /* as often as the client said so */
 };
 
@@ -41,7 +41,7 @@ static void say(struct scene *s, const char *what, struct tidings_str a, struct 
     }
 }
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void on_update(void *user, const struct tidings_update *u)
 {
     struct scene *s = user;
     say(s, u->truncated ? "truncated" : "updated", u->uri, u->version);
@@ -52,13 +52,13 @@ static void on_update(void *user, const struct tidings_client_update *u)
     }
 }
 
-static void on_state(void *user, const struct tidings_client_event *e)
+static void on_state(void *user, const struct tidings_state_event *e)
 {
     struct scene *s = user;
-    if (e->state == TIDINGS_CLIENT_WATCHING) {
+    if (e->state == TIDINGS_STATE_WATCHING) {
         say(s, e->again ? "again" : "watching", e->uri, e->reason);
         sem_post(&s->watched);
-    } else if (e->state == TIDINGS_CLIENT_LOST) {
+    } else if (e->state == TIDINGS_STATE_LOST) {
         say(s, "lost", e->uri, tidings_str(""));
     }
 }
@@ -68,7 +68,7 @@ static void play(struct scene *s, scripted_fn answer, const char *options)
     struct tidings_error err = {0};
     struct tidings_client_options o = {.timeout_ms = 30000, .retry_min_ms = 2, .retry_max_ms = 20};
     o.silence_ms = s->silence_ms;
-    s->on = (struct tidings_subscribing){.fn = on_update, .user = s, .options = options};
+    s->on = (struct tidings_subscribe_options){.fn = on_update, .user = s, .options = options};
     sem_init(&s->watched, 0, 0);
     scripted_start(&s->server, answer, s);
     s->client = tidings_client_create(s->server.url, &o, &err);

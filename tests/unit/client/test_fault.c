@@ -60,7 +60,7 @@ struct heard {
     int updates;
 };
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void on_update(void *user, const struct tidings_update *u)
 {
     struct heard *h = user;
     h->updates++;
@@ -89,7 +89,7 @@ static bool live(fake_fn server, bool is_modern)
     static const char *const headers[] = {"X-A: b", NULL};
     struct tidings_client_options o = {
         .timeout_ms = 50, .probe_ms = 50, .retry_min_ms = 1, .retry_max_ms = 1, .headers = headers};
-    struct tidings_subscribing on = {.fn = on_update, .options = "{\"windowMs\":0}"};
+    struct tidings_subscribe_options on = {.fn = on_update, .options = "{\"windowMs\":0}"};
     struct heard h = {0};
     struct tidings_error err = {0};
     struct fake f;

@@ -147,10 +147,10 @@ struct states {
     int disconnected;
 };
 
-static void on_state(void *user, const struct tidings_client_event *e)
+static void on_state(void *user, const struct tidings_state_event *e)
 {
     struct states *s = user;
-    if (e->state == TIDINGS_CLIENT_DISCONNECTED && ++s->disconnected == 3) {
+    if (e->state == TIDINGS_STATE_DISCONNECTED && ++s->disconnected == 3) {
         tidings_client_stop(s->client);
     }
 }

@@ -67,7 +67,7 @@ static void serve(struct fake *f, const char *method, int64_t id, struct json *m
     }
 }
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void on_update(void *user, const struct tidings_update *u)
 {
     struct slow *s = user;
     (void)u;
@@ -79,7 +79,7 @@ static void on_update(void *user, const struct tidings_client_update *u)
 static void begin(struct slow *s)
 {
     static const struct tidings_client_options options = {.no_compare = true};
-    struct tidings_subscribing on = {.fn = on_update, .user = s};
+    struct tidings_subscribe_options on = {.fn = on_update, .user = s};
     s->gate = (struct poller_fd){.fd = -1, .fn = on_gate, .user = s};
     s->client = fake_client(&s->fake, serve, s, &options);
     assert_non_null(s->client);

@@ -36,13 +36,12 @@ static void note(struct told *t, const char *fmt, ...)
     }
 }
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void on_update(void *user, const struct tidings_update *u)
 {
     struct told *t = user;
-    note(t, "%s: %.*s %.*s%s%.*s%s\n", tidings_subscription_uri(u->subscription),
-         (int)u->change.len, u->change.ptr, (int)u->uri.len, u->uri.ptr,
-         u->version.len > 0 ? " " : "", (int)u->version.len, u->version.ptr,
-         u->truncated ? " truncated" : "");
+    note(t, "%s: %s %.*s%s%.*s%s\n", tidings_subscription_uri(u->subscription),
+         tidings_change_name(u->kind), (int)u->uri.len, u->uri.ptr, u->version.len > 0 ? " " : "",
+         (int)u->version.len, u->version.ptr, u->truncated ? " truncated" : "");
     if (t->ends == u->subscription) {
         tidings_subscription_end(t->ends);
         tidings_subscription_end(t->ends);
@@ -50,12 +49,12 @@ static void on_update(void *user, const struct tidings_client_update *u)
     }
 }
 
-static void on_other(void *user, const struct tidings_client_update *u)
+static void on_other(void *user, const struct tidings_update *u)
 {
     note(user, "other %s\n", tidings_subscription_uri(u->subscription));
 }
 
-static void on_state(void *user, const struct tidings_client_event *e)
+static void on_state(void *user, const struct tidings_state_event *e)
 {
     static const char *const names[] = {"watching", "refused", "disconnected", "connected"};
     if (e->state < 3) {
@@ -65,7 +64,7 @@ static void on_state(void *user, const struct tidings_client_event *e)
 
 static struct tidings_subscription *add(struct told *t, const char *uri)
 {
-    struct tidings_subscribing on = {.fn = on_update, .user = t};
+    struct tidings_subscribe_options on = {.fn = on_update, .user = t};
     struct tidings_subscription *s = tidings_client_subscribe(t->client, uri, &on, NULL);
     assert_non_null(s);
     return s;
@@ -77,6 +76,64 @@ static void update(struct fake *f, const char *method, const char *params)
 }
 
 #define UPDATED "notifications/resources/updated"
+
+/* ---- what an update says --------------------------------------------------------------------- */
+
+static void telling_all(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    if (fake_modern(f, method, id) || strcmp(method, "subscriptions/listen") != 0) {
+        return;
+    }
+    fake_acknowledge(f, id, m, "");
+    update(
+        f, UPDATED,
+        "\"uri\":\"x:/a\",\"subscribedUri\":\"x:/a\",\"_meta\":{\"dev.tidings/change\":\"moved\","
+        "\"dev.tidings/from\":\"x:/b\",\"dev.tidings/merged\":3,\"dev.tidings/initial\":true,"
+        "\"dev.tidings/metadata\":{\"k\": 1},\"dev.tidings/data\":[{\"text\": \"t\"}]}");
+    update(f, UPDATED,
+           "\"uri\":\"x:/a\",\"metadata\":{\"v\":2},\"_meta\":{\"dev.tidings/change\":\"turned\","
+           "\"dev.tidings/merged\":-1,\"dev.tidings/metadata\":{}}");
+}
+
+static void note_members(void *user, const struct tidings_update *u)
+{
+    note(user, "%s %.*s %u %d %.*s %.*s\n", tidings_change_name(u->kind), (int)u->from.len,
+         u->from.ptr, u->merged, u->initial, (int)u->metadata.len, u->metadata.ptr,
+         (int)u->value.len, u->value.ptr);
+}
+
+static bool pass_all(void *user, struct tidings_str uri, struct tidings_str metadata)
+{
+    (void)user;
+    (void)uri;
+    (void)metadata;
+    return true;
+}
+
+static void note_own(void *user, const struct tidings_state_event *e)
+{
+    if (e->state == TIDINGS_STATE_WATCHING) {
+        note(user, "watching %s\n", tidings_subscription_uri(e->subscription));
+    }
+}
+
+static void an_update_has_what_one_of_a_server_has(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    struct told t = {.until = 3};
+    struct tidings_subscribe_options on = {.fn = note_members, .on_state = note_own, .user = &t};
+    t.client = fake_client(&f, telling_all, NULL, NULL);
+    assert_non_null(tidings_client_subscribe(t.client, "x:/a", &on, &err));
+    on.filter = pass_all;
+    assert_null(tidings_client_subscribe(t.client, "x:/a", &on, &err));
+    assert_int_equal(err.code, TIDINGS_E_UNSUPPORTED);
+    assert_int_equal(tidings_client_run(t.client, NULL), 0);
+    assert_string_equal(t.text, "watching x:/a\nmoved x:/b 3 1 {\"k\":1} [{\"text\":\"t\"}]\n"
+                                "updated  1 0 {\"v\":2} \n");
+    tidings_client_destroy(t.client);
+}
 
 /* ---- routing --------------------------------------------------------------------------------- */
 
@@ -104,7 +161,7 @@ static void overlapping_subscriptions_are_told_by_the_one_named(void **state)
     tidings_client_on_state(t.client, on_state, &t);
     add(&t, "x:/a/");
     add(&t, "x:/a/b");
-    struct tidings_subscribing other = {.fn = on_other, .user = &t};
+    struct tidings_subscribe_options other = {.fn = on_other, .user = &t};
     assert_non_null(tidings_client_subscribe(t.client, "x:/a/b", &other, NULL));
     assert_int_equal(tidings_client_run(t.client, NULL), 0);
     assert_string_equal(t.text, "watching x:/a/\nwatching x:/a/b\nx:/a/: updated x:/a/b\n"
@@ -333,7 +390,7 @@ static void a_thousand_uris_are_enough(void **state)
     struct fake f;
     struct tidings_error err = {0};
     struct told t = {.until = 1};
-    struct tidings_subscribing on = {.fn = on_update, .user = &t};
+    struct tidings_subscribe_options on = {.fn = on_update, .user = &t};
     t.client = fake_client(&f, listening, NULL, NULL);
     for (int i = 0; i < 1000; i++) {
         char uri[32];
@@ -351,6 +408,7 @@ static void a_thousand_uris_are_enough(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_update_has_what_one_of_a_server_has),
         cmocka_unit_test(overlapping_subscriptions_are_told_by_the_one_named),
         cmocka_unit_test(without_a_name_whoever_covers_it_is_told),
         cmocka_unit_test(a_subscription_may_end_in_its_own_callback),

@@ -166,22 +166,22 @@ static void say(struct scene *s, const char *what, struct tidings_str more)
     snprintf(s->text + len, sizeof(s->text) - len, "%s %.*s\n", what, (int)more.len, more.ptr);
 }
 
-static void on_state(void *user, const struct tidings_client_event *e)
+static void on_state(void *user, const struct tidings_state_event *e)
 {
     struct scene *s = user;
-    if (e->state == TIDINGS_CLIENT_DISCONNECTED) {
+    if (e->state == TIDINGS_STATE_DISCONNECTED) {
         say(s, "disconnected", e->reason);
         s->held += s->late > 0 && --s->late == 0 ? 1 : 0;
-    } else if (e->state != TIDINGS_CLIENT_CONNECTED) {
+    } else if (e->state != TIDINGS_STATE_CONNECTED) {
         say(s,
-            e->state != TIDINGS_CLIENT_WATCHING ? "other"
-            : e->again                          ? "again"
-                                                : "watching",
+            e->state != TIDINGS_STATE_WATCHING ? "other"
+            : e->again                         ? "again"
+                                               : "watching",
             e->reason);
     }
 }
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void on_update(void *user, const struct tidings_update *u)
 {
     struct scene *s = user;
     say(s, "updated", u->uri);
@@ -192,7 +192,7 @@ static void on_update(void *user, const struct tidings_client_update *u)
 
 static int watch(struct scene *s, scripted_fn answer, struct tidings_error *err)
 {
-    struct tidings_subscribing on = {.fn = on_update, .user = s};
+    struct tidings_subscribe_options on = {.fn = on_update, .user = s};
     begin(s, answer);
     tidings_client_on_state(s->client, on_state, s);
     assert_non_null(tidings_client_subscribe(s->client, "x://a", &on, NULL));
@@ -297,12 +297,12 @@ static void session(struct scripted_server *server, const struct scripted_reques
     }
 }
 
-static void on_session_state(void *user, const struct tidings_client_event *e)
+static void on_session_state(void *user, const struct tidings_state_event *e)
 {
     struct scene *s = user;
-    struct tidings_subscribing on = {.fn = on_update, .user = s};
+    struct tidings_subscribe_options on = {.fn = on_update, .user = s};
     on_state(user, e);
-    if (e->state == TIDINGS_CLIENT_WATCHING && !e->again) {
+    if (e->state == TIDINGS_STATE_WATCHING && !e->again) {
         assert_non_null(tidings_client_subscribe(s->client, "x://b", &on, NULL));
     }
 }
@@ -312,7 +312,7 @@ static void a_session_whose_token_expires_is_no_refusal_of_a_uri(void **state)
     (void)state;
     struct scene s = {.late = 2};
     struct tidings_error err = {0};
-    struct tidings_subscribing on = {.fn = on_update, .user = &s};
+    struct tidings_subscribe_options on = {.fn = on_update, .user = &s};
     begin(&s, session);
     tidings_client_on_state(s.client, on_session_state, &s);
     assert_non_null(tidings_client_subscribe(s.client, "x://a", &on, NULL));

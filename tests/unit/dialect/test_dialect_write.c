@@ -66,7 +66,7 @@ static void check_update(const struct dialect_updated *u)
     assert_json(text, U "uri", json_at(uri, ""));
     assert_json(text, "params|subscribedUri", json_at(subscribed, ""));
     assert_json(text, U "subscribedUri", json_at(subscribed, ""));
-    assert_json(text, U "change", change_kind_name(u->kind));
+    assert_json(text, U "change", tidings_change_name(u->kind));
     assert_json(text, U "cursor",
                 text_of(u->cursor.has_position ? "%llx.%llu.%llu" : "%llx.%llu",
                         (unsigned long long)u->cursor.epoch, (unsigned long long)u->cursor.seq,

@@ -77,15 +77,15 @@ static void begin(void)
         pthread_mutex_init(&rows[i].lock, NULL);
         pthread_cond_init(&rows[i].more, NULL);
         snprintf(uri, sizeof(uri), "app:///row/%u", i);
-        assert_true(
-            tidings_server_subscribe(served(), tidings_str(uri), NULL, hear, &rows[i], &err) > 0);
+        struct tidings_subscribe_options on = {.fn = hear, .user = &rows[i]};
+        assert_non_null(tidings_server_subscribe(served(), tidings_str(uri), &on, &err));
     }
     served_run();
     struct ears last; /* subscribed to after the others, so they are there when it hears */
     ears_init(&last);
-    int id = served_subscribe("app:///a", NULL, &last);
+    struct tidings_subscription *sub = served_subscribe("app:///a", NULL, &last);
     served_settle("app:///a", &last);
-    assert_int_equal(tidings_server_subscription_end(served(), id, NULL), 0);
+    tidings_subscription_end(sub);
     for (size_t n = 0; !ears_await(&last, n).ended; n++) {
     }
 }

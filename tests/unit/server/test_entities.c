@@ -69,8 +69,8 @@ static void who_calls_itself_like_the_program_is_heard_by_it_with_the_value(void
     call("add-entity-type", "\"name\":\"T\",\"version\":1,\"jsonSchema\":{\"type\":\"object\"}",
          "\"success\":true");
     call("upsert-entity", "\"uri\":\"/entity/T@1/a\",\"value\":{\"n\":0}", "\"changed\":true");
-    assert_true(served_subscribe("/entity/T@1/a",
-                                 "{\"origin\":\"me\",\"echo\":false,\"initial\":true}", &ears) > 0);
+    assert_non_null(served_subscribe("/entity/T@1/a",
+                                     "{\"origin\":\"me\",\"echo\":false,\"initial\":true}", &ears));
     struct told t = ears_await(&ears, 0);
     assert_true(t.initial);
     call("upsert-entity", "\"uri\":\"/entity/T@1/a\",\"value\":{\"n\":1},\"origin\":\"me\"",
@@ -113,9 +113,8 @@ static void patches_begin_where_the_program_is(void **state)
         if (version == 1) {
             upsert("T@1", "{\"n\":0,\"m\":0}", AT("0"));
             upsert("T@1", "{\"n\":1}", AT("1"));
-            assert_true(served_subscribe("entity:///T@1/a/patch",
-                                         "{\"initialBaseline\":\"2024-01-01T10:00:00Z\"}",
-                                         &ears) > 0);
+            assert_non_null(served_subscribe(
+                "entity:///T@1/a/patch", "{\"initialBaseline\":\"2024-01-01T10:00:00Z\"}", &ears));
             struct told t = ears_await(&ears, 0);
             assert_true(t.initial);
             assert_says(&t, "\"baseline\":\"" AT("0") "\"");
@@ -134,8 +133,8 @@ static void patches_begin_where_the_program_is(void **state)
     assert_int_equal(t.kind, TIDINGS_CHANGE_DELETED);
     assert_says(&t, "\"baseline\":\"" AT("3") "\",\"deleted\":true");
     ears_init(&ears);
-    assert_true(served_subscribe("entity:///T@2/a/patch", "{\"baseline\":\"" AT("5") "\"}", &ears) >
-                0);
+    assert_non_null(
+        served_subscribe("entity:///T@2/a/patch", "{\"baseline\":\"" AT("5") "\"}", &ears));
     t = ears_await(&ears, 0);
     assert_non_null(strstr(t.refused, "No snapshot found with validFrom timestamp: " AT("5")));
 }

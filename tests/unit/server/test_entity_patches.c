@@ -63,14 +63,9 @@ static void hear(void *user, const struct tidings_update *update)
 {
     struct follower *f = user;
     struct json *data = NULL;
-    if (update->ended) {
-        return;
-    }
     pthread_mutex_lock(&f->lock);
     f->told++;
-    if (update->refused.len > 0) {
-        snprintf(f->wrong, sizeof(f->wrong), "refused: %.*s", STR_ARG(update->refused));
-    } else if (update->value.len > 0) { /* it was deleted before it could be read, else */
+    if (update->value.len > 0) { /* it was deleted before it could be read, else */
         assert_int_equal(jv_parse(update->value, JSON_MAX_DEPTH, &data, NULL), 0);
         follow(f, data);
     }
@@ -79,12 +74,25 @@ static void hear(void *user, const struct tidings_update *update)
     pthread_mutex_unlock(&f->lock);
 }
 
+static void hear_state(void *user, const struct tidings_state_event *event)
+{
+    struct follower *f = user;
+    if (event->state == TIDINGS_STATE_REFUSED) {
+        pthread_mutex_lock(&f->lock);
+        f->told++;
+        snprintf(f->wrong, sizeof(f->wrong), "refused: %.*s", STR_ARG(event->reason));
+        pthread_cond_signal(&f->more);
+        pthread_mutex_unlock(&f->lock);
+    }
+}
+
 static void begin_following(struct follower *f, const char *uri, const char *json)
 {
-    struct tidings_subscribe_options options = {.json = tidings_str(json)};
+    struct tidings_subscribe_options on = {
+        .fn = hear, .on_state = hear_state, .user = f, .options = json};
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->more, NULL);
-    assert_true(tidings_server_subscribe(served(), tidings_str(uri), &options, hear, f, NULL) > 0);
+    assert_non_null(tidings_server_subscribe(served(), tidings_str(uri), &on, NULL));
 }
 
 /* Until it has that version; what it says of it must be `value`. */

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include <tidings/subscribers.h>
+
 #include "support/served.h"
 
 /* ---- subscriptions --------------------------------------------------------------------------- */
@@ -99,11 +101,14 @@ static void a_filter_decides_before_anything_is_merged(void **state)
     struct ears e, all;
     ears_init(&e);
     ears_init(&all);
-    struct tidings_subscribe_options o = {
-        .json = tidings_str("{\"windowMs\":200}"), .filter = only_red, .filter_user = &e};
+    struct tidings_subscribe_options o = {.fn = ears_hear,
+                                          .on_state = ears_state,
+                                          .user = &e,
+                                          .options = "{\"windowMs\":200}",
+                                          .filter = only_red,
+                                          .filter_user = &e};
     struct tidings_error err = {0, ""};
-    assert_true(
-        tidings_server_subscribe(served(), tidings_str("app:///a"), &o, ears_hear, &e, &err) > 0);
+    assert_non_null(tidings_server_subscribe(served(), tidings_str("app:///a"), &o, &err));
     served_subscribe("app:///a", NULL, &all);
     served_run();
     served_settle("app:///a", &all);
@@ -180,15 +185,23 @@ static void misuse_is_refused_at_once(void **state)
     struct tidings_error err = {0, ""};
     struct ears e;
     ears_init(&e);
-    struct tidings_subscribe_options bad = {.json = tidings_str("{")};
+    static const struct tidings_subscribe_options none;
+    struct tidings_subscribe_options good = {.fn = ears_hear, .user = &e}, bad = good, old = good;
     struct tidings_str a = tidings_str("app:///a");
-    assert_int_equal(tidings_server_subscribe(served(), tidings_str(""), NULL, ears_hear, &e, &err),
-                     TIDINGS_E_INVALID);
-    assert_int_equal(tidings_server_subscribe(served(), a, NULL, NULL, &e, &err),
-                     TIDINGS_E_INVALID);
-    assert_true(tidings_server_subscribe(served(), a, &bad, ears_hear, &e, &err) < 0);
+    bad.options = "{";
+    old.reserved[3] = &e; /* a struct that nobody zeroed */
+    assert_null(tidings_server_subscribe(served(), tidings_str(""), &good, &err));
+    assert_int_equal(err.code, TIDINGS_E_INVALID);
+    assert_null(tidings_server_subscribe(served(), a, &none, &err));
+    assert_int_equal(err.code, TIDINGS_E_INVALID);
+    assert_null(tidings_server_subscribe(served(), a, NULL, NULL));
+    err = (struct tidings_error){0};
+    assert_null(tidings_server_subscribe(served(), a, &old, &err));
+    assert_int_equal(err.code, TIDINGS_E_INVALID);
+    err = (struct tidings_error){0};
+    assert_null(tidings_server_subscribe(served(), a, &bad, &err));
     assert_true(err.text[0] != '\0');
-    assert_true(tidings_server_subscribe(served(), a, &bad, ears_hear, &e, NULL) < 0);
+    assert_null(tidings_server_subscribe(served(), a, &bad, NULL));
     assert_true(tidings_server_set_rate(served(), tidings_str("not a uri"), 5, &err) < 0);
     assert_int_equal(ears_count(&e), 0);
 }
@@ -225,12 +238,6 @@ static void everything_and_rates_reach_the_program_too(void **state)
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-static void end(int id)
-{
-    struct tidings_error err = {0, ""};
-    assert_int_equal(tidings_server_subscription_end(served(), id, &err), 0);
-}
-
 /* The n-th or a later one is the last. */
 static size_t await_end(struct ears *e, size_t n)
 {
@@ -246,51 +253,49 @@ static void an_ended_one_is_told_so_and_nothing_more(void **state)
     struct ears a, b;
     ears_init(&a);
     ears_init(&b);
-    int id = served_subscribe("app:///a", NULL, &a);
-    int other = served_subscribe("app:///a", NULL, &b);
-    assert_int_not_equal(id, other);
+    struct tidings_subscription *sub = served_subscribe("app:///a", NULL, &a);
+    struct tidings_subscription *other = served_subscribe("app:///a", NULL, &b);
+    assert_ptr_not_equal(sub, other);
     served_run();
     served_settle("app:///a", &a);
     served_settle("app:///a", &b);
-    end(id);
+    struct tidings_error err = {0, ""};
+    assert_int_equal(tidings_subscription_set_options(sub, "{}", &err), TIDINGS_E_UNSUPPORTED);
+    tidings_subscription_end(sub);
     size_t n = await_end(&a, 1);
     assert_string_equal(ears_await(&a, n - 1).subscribed, "app:///a");
     served_settle("app:///a", &b);
     assert_int_equal(ears_count(&a), n);
-    end(id); /* twice is fine */
-    struct tidings_error err = {0, ""};
-    int never[] = {0, -1, other + 1};
-    for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(tidings_server_subscription_end(served(), never[i], &err),
-                         TIDINGS_E_INVALID);
-    }
+    tidings_subscription_end(NULL);
 }
 
 struct once {
     struct ears ears;
-    int id; /* atomic */
+    struct tidings_subscription *sub; /* atomic */
 };
 
 static void hear_once(void *user, const struct tidings_update *update)
 {
     struct once *o = user;
     ears_hear(&o->ears, update);
-    int id = __atomic_load_n(&o->id, __ATOMIC_SEQ_CST);
-    if (id > 0 && !update->ended) {
-        assert_int_equal(tidings_server_subscription_end(served(), id, NULL), 0);
-    }
+    struct tidings_subscription *sub = __atomic_exchange_n(&o->sub, NULL, __ATOMIC_SEQ_CST);
+    assert_true(!sub || sub == update->subscription);
+    tidings_subscription_end(sub);
 }
 
 static void one_may_end_itself_while_it_is_told(void **state)
 {
     (void)state;
-    struct once o = {.id = 0};
+    struct once o = {.sub = NULL};
     struct ears b;
     ears_init(&o.ears);
     ears_init(&b);
     served_subscribe("app:///a", NULL, &b);
-    int id = tidings_server_subscribe(served(), tidings_str("app:///a"), NULL, hear_once, &o, NULL);
-    __atomic_store_n(&o.id, id, __ATOMIC_SEQ_CST);
+    struct tidings_subscribe_options on = {.fn = hear_once, .on_state = ears_state, .user = &o};
+    struct tidings_subscription *sub =
+        tidings_server_subscribe(served(), tidings_str("app:///a"), &on, NULL);
+    assert_non_null(sub);
+    __atomic_store_n(&o.sub, sub, __ATOMIC_SEQ_CST);
     served_run();
     served_settle("app:///a", &o.ears);
     size_t n = await_end(&o.ears, 0);
@@ -305,19 +310,88 @@ static void one_may_be_ended_before_it_exists(void **state)
     ears_init(&a);
     ears_init(&b);
     ears_init(&refused);
-    end(served_subscribe("app:///a", NULL, &a));
-    end(served_subscribe("app:///missing", NULL, &refused));
+    tidings_subscription_end(served_subscribe("app:///a", NULL, &a));
+    tidings_subscription_end(served_subscribe("app:///missing", NULL, &refused));
     served_run();
     assert_true(ears_await(&a, 0).ended);
     await_end(&refused, 0);
     for (int i = 0; i < 20; i++) { /* ended while it is being settled and armed */
-        end(served_subscribe("app:///row/{id}", "{\"initial\":true}", &b));
+        tidings_subscription_end(served_subscribe("app:///row/{id}", "{\"initial\":true}", &b));
     }
     for (size_t i = 0, ended = 0; ended < 20; i++) {
         ended += ears_await(&b, i).ended;
     }
     served_subscribe("app:///a", NULL, &a);
     served_settle("app:///a", &a);
+}
+
+static bool take_number(void *user, const struct tidings_subscriber *subscriber)
+{
+    *(uint64_t *)user = subscriber->subscriber;
+    return true;
+}
+
+struct watcher {
+    struct ears ears;
+    bool is_watching;
+};
+
+static void note_watching(void *user, const struct tidings_state_event *event)
+{
+    struct watcher *w = user;
+    assert_true(tidings_str_eq(event->uri, tidings_str("app:///a")));
+    w->is_watching = w->is_watching || event->state == TIDINGS_STATE_WATCHING;
+}
+
+static void hear_object(void *user, const struct tidings_update *update)
+{
+    struct watcher *w = user;
+    assert_true(w->is_watching);
+    assert_int_equal(update->metadata.ptr[0], '{');
+    assert_int_equal(update->metadata.ptr[update->metadata.len - 1], '}');
+    assert_string_equal(tidings_subscription_uri(update->subscription), "app:///a");
+    ears_hear(&w->ears, update);
+}
+
+static void it_is_said_that_one_is_watched_before_anything_is_told(void **state)
+{
+    (void)state;
+    struct watcher w = {.is_watching = false};
+    ears_init(&w.ears);
+    struct tidings_subscribe_options on = {
+        .fn = hear_object, .on_state = note_watching, .user = &w};
+    assert_non_null(tidings_server_subscribe(served(), tidings_str("app:///a"), &on, NULL));
+    served_run();
+    served_settle("app:///a", &w.ears);
+    served_stop(); /* `w` goes */
+}
+
+static void a_handle_outlives_what_others_end(void **state)
+{
+    (void)state;
+    struct ears a;
+    struct tidings_error err = {0, ""};
+    ears_init(&a);
+    struct tidings_subscription *refused = served_subscribe("app:///missing", NULL, &a);
+    served_run();
+    assert_true(ears_await(&a, 0).refused[0] != '\0');
+    assert_string_equal(tidings_subscription_uri(refused), "app:///missing");
+    tidings_subscription_end(refused);
+    assert_true(ears_await(&a, 1).ended);
+    struct tidings_subscription *sub = served_subscribe("app:///a", NULL, &a);
+    size_t n = served_settle("app:///a", &a);
+    uint64_t number = 0;
+    assert_int_equal(
+        tidings_server_subscribers(served(), tidings_str("app:///a"), take_number, &number, &err),
+        1);
+    assert_int_equal(tidings_server_disconnect(served(), number, &err), 1);
+    n = await_end(&a, n);
+    assert_string_equal(tidings_subscription_uri(sub), "app:///a");
+    tidings_subscription_end(sub);
+    sub = served_subscribe("app:///b", NULL, &a);
+    served_stop();
+    assert_string_equal(tidings_subscription_uri(sub), "app:///b");
+    tidings_subscription_end(sub); /* after the server has run, and before it is destroyed */
 }
 
 static void stopping_with_subscriptions_that_never_began_frees_them(void **state)
@@ -343,6 +417,8 @@ int main(void)
         SERVED_BOTH(an_ended_one_is_told_so_and_nothing_more),
         SERVED_BOTH(one_may_end_itself_while_it_is_told),
         SERVED_BOTH(one_may_be_ended_before_it_exists),
+        SERVED_BOTH(it_is_said_that_one_is_watched_before_anything_is_told),
+        SERVED_BOTH(a_handle_outlives_what_others_end),
         SERVED_BOTH(stopping_with_subscriptions_that_never_began_frees_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

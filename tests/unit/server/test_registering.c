@@ -32,10 +32,16 @@ static void read_uri(void *user, struct tidings_read *read, struct tidings_str u
     tidings_read_done(read, tidings_read_text(read, NULL, uri, NULL), NULL);
 }
 
-static void count_ends(void *user, const struct tidings_update *update)
+static void hear(void *user, const struct tidings_update *update)
+{
+    (void)user;
+    (void)update;
+}
+
+static void count_ends(void *user, const struct tidings_state_event *event)
 {
     struct hand *h = user;
-    __atomic_add_fetch(&h->ended, update->ended, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&h->ended, event->state == TIDINGS_STATE_ENDED, __ATOMIC_SEQ_CST);
 }
 
 static int put(const char *uri, bool is_template)
@@ -70,10 +76,13 @@ static void round_of(struct hand *h)
         h->failed = "templates";
     }
     snprintf(uri, sizeof(uri), "app:///t/%d/", h->number);
-    int id = tidings_server_subscribe(served(), tidings_str(uri), NULL, count_ends, h, NULL);
-    if (id <= 0 || tidings_server_subscription_end(served(), id, NULL) != 0) {
+    struct tidings_subscribe_options on = {.fn = hear, .on_state = count_ends, .user = h};
+    struct tidings_subscription *sub =
+        tidings_server_subscribe(served(), tidings_str(uri), &on, NULL);
+    if (!sub) {
         h->failed = "subscribing";
     }
+    tidings_subscription_end(sub);
 }
 
 static void *work(void *arg)

@@ -92,10 +92,10 @@ static void what_a_provider_without_stat_lists_can_be_subscribed_to(void **state
     assert_int_equal(
         tidings_server_mount(served(), &few, TIDINGS_STR("few:///"), TIDINGS_STR(""), NULL), 0);
     served_run();
-    assert_true(served_subscribe("few:///bb", NULL, &unknown) > 0);
+    assert_non_null(served_subscribe("few:///bb", NULL, &unknown));
     assert_string_equal(ears_await(&unknown, 0).refused, "resource not found");
     assert_int_equal(atomic_load(&rolls), 0); /* nobody watches yet */
-    assert_true(served_subscribe("few:///b", NULL, &known) > 0);
+    assert_non_null(served_subscribe("few:///b", NULL, &known));
     assert_string_equal(ears_await(&known, 0).uri, "few:///b");
     assert_string_equal(ears_await(&known, 1).uri, "few:///b");
 }
@@ -117,7 +117,7 @@ static void a_timer_runs_while_the_server_does(void **state)
     ears_init(&ears);
     assert_int_equal(tidings_server_every(served(), 5, on_time, &count, &err), 0);
     assert_int_equal(atomic_load(&count), 0);
-    assert_true(served_subscribe("app:///a", NULL, &ears) > 0);
+    assert_non_null(served_subscribe("app:///a", NULL, &ears));
     served_run();
     (void)ears_await(&ears, 2);
     assert_int_equal(tidings_server_every(served(), 5, on_time, &count, &err), TIDINGS_E_INVALID);

@@ -167,8 +167,8 @@ static void a_change_from_another_thread_makes_the_descriptor_ready(void **state
     void *result = NULL;
     heard = false;
     start();
-    assert_true(
-        tidings_server_subscribe(server, tidings_str("app:///a"), NULL, hear, &heard, NULL) > 0);
+    struct tidings_subscribe_options on = {.fn = hear, .user = &heard};
+    assert_non_null(tidings_server_subscribe(server, tidings_str("app:///a"), &on, NULL));
     for (int i = 0; i < 100; i++) {
         assert_int_equal(tidings_server_turn(server, NULL), 1);
     }

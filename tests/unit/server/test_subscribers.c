@@ -281,10 +281,8 @@ static void ask_when_told(void *user, const struct tidings_update *update)
     (void)user;
     struct found f = {.count = 0};
     uint64_t subscriber = __atomic_load_n(&inside.subscriber, __ATOMIC_SEQ_CST);
-    if (!update->ended) {
-        __atomic_store_n(&inside.asked, covering("app:///a", &f), __ATOMIC_SEQ_CST);
-    }
-    if (subscriber > 0 && !update->ended) {
+    __atomic_store_n(&inside.asked, covering("app:///a", &f), __ATOMIC_SEQ_CST);
+    if (subscriber > 0) {
         __atomic_store_n(&inside.disconnected,
                          tidings_server_disconnect(served(), subscriber, NULL), __ATOMIC_SEQ_CST);
     }
@@ -306,9 +304,9 @@ static void callbacks_do_not_wait(void **state)
     bool alone = !*state;
     memset(&inside, 0, sizeof(inside));
     ears_init(&inside.ears);
-    struct tidings_subscribe_options o = {.filter = ask_in_filter};
-    assert_true(tidings_server_subscribe(served(), tidings_str("app:///a"), &o, ask_when_told, NULL,
-                                         NULL) > 0);
+    struct tidings_subscribe_options o = {
+        .fn = ask_when_told, .on_state = ears_state, .user = &inside.ears, .filter = ask_in_filter};
+    assert_non_null(tidings_server_subscribe(served(), tidings_str("app:///a"), &o, NULL));
     served_run();
     served_settle("app:///a", &inside.ears);
     assert_int_equal(__atomic_load_n(&inside.asked, __ATOMIC_SEQ_CST), alone ? 1 : TIDINGS_E_BUSY);
@@ -361,9 +359,9 @@ static void asking_goes_on_while_everything_comes_and_goes_and_stops(void **stat
     served_run();
     for (int i = 0; i < 30; i++) {
         ears_init(&e);
-        int id = served_subscribe("app:///row/1", NULL, &e);
+        struct tidings_subscription *sub = served_subscribe("app:///row/1", NULL, &e);
         int fd = served_listen("app:///row/1");
-        tidings_server_subscription_end(served(), id, NULL);
+        tidings_subscription_end(sub);
         close(fd);
         for (size_t n = 0; !ears_await(&e, n).ended; n++) {
         }

@@ -47,7 +47,7 @@ static void a_record_holds_copies_and_encoded_texts(void **state)
     assert_int_equal(c->size, 7);
     assert_int_equal(c->modified_ms, 9);
     assert_int_equal(c->lists, 0);
-    assert_string_equal(change_kind_name(c->kind), "created");
+    assert_string_equal(tidings_change_name(c->kind), "created");
     assert_true(str_eq(c->from, STR("x:///old")));
     assert_string_equal(change_type_name(c, c->kind), "moved");
     assert_string_equal(change_type_name(c, TIDINGS_CHANGE_UPDATED), "updated");

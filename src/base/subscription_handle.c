@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The public functions of a subscription, passed on to whichever kind it is.
+ */
+#include "base/subscription_handle.h"
+
+const char *tidings_change_name(enum tidings_change_kind kind)
+{
+    switch (kind) {
+    case TIDINGS_CHANGE_CREATED:
+        return "created";
+    case TIDINGS_CHANGE_DELETED:
+        return "deleted";
+    case TIDINGS_CHANGE_MOVED:
+        return "moved";
+    case TIDINGS_CHANGE_UPDATED:
+    default:
+        return "updated";
+    }
+}
+
+void tidings_subscription_end(struct tidings_subscription *subscription)
+{
+    if (subscription) {
+        subscription->ops->end(subscription);
+    }
+}
+
+const char *tidings_subscription_uri(const struct tidings_subscription *subscription)
+{
+    return subscription->ops->uri(subscription);
+}
+
+int tidings_subscription_set_options(struct tidings_subscription *subscription, const char *options,
+                                     struct tidings_error *err)
+{
+    return subscription->ops->set_options(subscription, options, err);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the subscriptions of clients and of servers have in common: the handle that a program holds
+ * (<tidings/subscription.h>). It is the first member of either, and says by its table which it is.
+ */
+#ifndef BASE_SUBSCRIPTION_HANDLE_H
+#define BASE_SUBSCRIPTION_HANDLE_H
+
+#include <tidings/subscription.h>
+
+struct subscription_handle_ops {
+    void (*end)(struct tidings_subscription *subscription);
+    const char *(*uri)(const struct tidings_subscription *subscription);
+    int (*set_options)(struct tidings_subscription *subscription, const char *options,
+                       struct tidings_error *err);
+};
+
+struct tidings_subscription {
+    const struct subscription_handle_ops *ops;
+};
+
+#endif
