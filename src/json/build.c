@@ -146,7 +146,7 @@ static struct json *take_slots(struct build *b, size_t n)
     return slots;
 }
 
-char *build_text(struct build *b, size_t n)
+static char *build_text(struct build *b, size_t n)
 {
     if ((size_t)(b->text_end - b->text) < n) {
         size_t bytes = n < BLOCK_BYTES_MIN ? BLOCK_BYTES_MIN : n;

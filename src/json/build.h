@@ -45,10 +45,9 @@ struct build {
 
 /* Room for so many values and bytes at first. TIDINGS_E_NOMEM; build_finish is still due. */
 int build_init(struct build *b, size_t values, size_t text_bytes);
-struct json *build_finish(struct build *b);  /* the root, with its reference; NULL: failed */
-void build_discard(struct build *b);         /* instead of build_finish */
-struct json *build_grow(struct build *b);    /* build_push when the stack is full */
-char *build_text(struct build *b, size_t n); /* n bytes of text; NULL: failed */
+struct json *build_finish(struct build *b); /* the root, with its reference; NULL: failed */
+void build_discard(struct build *b);        /* instead of build_finish */
+struct json *build_grow(struct build *b);   /* build_push when the stack is full */
 
 /* The next value, to be filled in by the caller. NULL: failed. */
 static inline struct json *build_push(struct build *b)
