@@ -13,7 +13,7 @@
 #include "delivery/hub.h"
 #include "delivery/listen.h"
 #include "delivery/lookup.h"
-#include "delivery/subscribe_batch.h"
+#include "delivery/subscribe.h"
 #include "delivery/subscription.h"
 #include "request/request.h"
 #include "store/change.h"
@@ -270,9 +270,13 @@ static void be_plain(struct subscription *sub)
     sub->wants_value = false;
 }
 
-static void settled(struct subscribe_batch *s, void *user)
+static void subscribed(struct subscribe_batch *s, const struct log_cursor *at)
 {
-    struct change_query *look = user;
+    (void)at;
+    if (!s->pending.listen) {
+        return; /* it was cancelled */
+    }
+    struct change_query *look = s->user;
     look->wanted = NULL;
     look->upto = UINT64_MAX;
     for (size_t i = 0; i < s->count; i++) {
@@ -377,8 +381,8 @@ struct change_query *change_query_create(struct request *request, struct json *u
     subscriber->owner = look;
     subscriber->ops = &change_query_peer_ops;
     subscriber_set_sink(subscriber, &look->sink);
-    s->done = settled;
-    s->done_user = look;
+    s->done = subscribed;
+    s->user = look;
     if (copy_wishes(s, uris, since, err) < 0) {
         subscribe_batch_free(s);
         change_query_free(look);

@@ -4,7 +4,7 @@
  */
 #include "delivery/list_changed.h"
 #include "delivery/listen.h"
-#include "delivery/subscribe_batch.h"
+#include "delivery/subscribe.h"
 #include "delivery/subscriber.h"
 #include "dialect/dialect.h"
 #include "store/change.h"

@@ -22,6 +22,11 @@ static const char *const matches[] = {"auto", "literal", "container", "template"
 static const char *const orders[] = {"merged", "strict", NULL};
 static const char *const includes[] = {"none", "metadata", "value", "patch", NULL};
 
+struct json *options_find(struct json *params)
+{
+    return jv_get(jv_get(params, "_meta"), "dev.tidings/options");
+}
+
 void options_init(struct options *o)
 {
     memset(o, 0, sizeof(*o));

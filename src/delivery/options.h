@@ -104,6 +104,8 @@ struct option_limits {
     size_t rule_count;
 };
 
+/* Those that the params of a request carry, in `_meta`; NULL: none. */
+struct json *options_find(struct json *params);
 /* Nothing asked for. */
 void options_init(struct options *o);
 /* What is not asked for is this, where no rule says otherwise. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arming what was settled, making the subscriptions, telling the client; then what it asked for at
- * the beginning: the current state, or what it has missed.
+ * Arms the watches of what is to be subscribed, makes the subscriptions, and begins what they asked
+ * to hear first.
  */
 #include "delivery/subscribe.h"
 
@@ -21,9 +21,9 @@
 #include "delivery/list_changed.h"
 #include "delivery/listen.h"
 #include "delivery/resync.h"
-#include "delivery/subscribe_batch.h"
+#include "delivery/subscribe_private.h"
 #include "delivery/subscription.h"
-#include "protocol/method.h"
+#include "request/channel.h"
 #include "store/change.h"
 #include "uri/uri.h"
 
@@ -87,129 +87,6 @@ void subscribe_item_refuse(struct subscribe_item *w, int code, const char *fmt, 
     mem_free(w->stat.base.details); /* it was about something else */
     w->stat.base.details = NULL;
     tidings_fail(&w->stat.base.err, code, "%s", text);
-}
-
-struct json *options_of(const struct rpc_message *msg)
-{
-    return jv_get(jv_get(msg->params, "_meta"), "dev.tidings/options");
-}
-
-/* ---- telling --------------------------------------------------------------------------------- */
-
-static void write_refused(struct jw *w, const struct subscribe_batch *s)
-{
-    bool any = false;
-    for (size_t i = 0; i < s->count; i++) {
-        if (!s->items[i].refused) {
-            continue;
-        }
-        if (!any) {
-            any = true;
-            jw_key(w, STR("dev.tidings/refused"));
-            jw_begin_array(w);
-        }
-        jw_begin_object(w);
-        jw_put_string(w, STR("uri"), s->items[i].spelled);
-        jw_put_string(w, STR("reason"), tidings_str(s->items[i].stat.base.err.text));
-        if (s->items[i].stat.base.details) {
-            jw_put_raw(w, STR("data"), job_details(&s->items[i].stat.base));
-        }
-        jw_end_object(w);
-    }
-    if (any) {
-        jw_end_array(w);
-    }
-}
-
-static void write_honoured(struct jw *w, const struct subscribe_batch *s)
-{
-    bool any = false;
-    jw_begin_object(w);
-    static const struct {
-        struct tidings_str name;
-        unsigned list;
-    } flags[] = {
-        {{"toolsListChanged", 16}, LIST_TOOLS},
-        {{"promptsListChanged", 18}, LIST_PROMPTS},
-        {{"resourcesListChanged", 20}, LIST_RESOURCES},
-    };
-    for (size_t i = 0; i < LIST_COUNT; i++) {
-        if (s->pending.listen->wants_lists & flags[i].list) {
-            jw_put_bool(w, flags[i].name, true);
-        }
-    }
-    for (size_t i = 0; i < s->count; i++) {
-        if (s->items[i].refused) {
-            continue;
-        }
-        if (!any) {
-            any = true;
-            jw_key(w, STR("resourceSubscriptions"));
-            jw_begin_array(w);
-        }
-        jw_string(w, s->items[i].spelled);
-    }
-    if (any) {
-        jw_end_array(w);
-    }
-    jw_end_object(w);
-}
-
-static void put_cursor(struct jw *w, const struct subscriber *subscriber,
-                       const struct log_cursor *at)
-{
-    char text[CURSOR_TEXT];
-    jw_put_string(w, STR("dev.tidings/cursor"),
-                  cursor_seal_put(subscriber->worker, subscriber->who, at, text));
-}
-
-static void acknowledge(struct subscribe_batch *s, const struct log_cursor *at)
-{
-    struct listen *listen = s->pending.listen;
-    struct buf out;
-    buf_init(&out, SIZE_MAX / 2);
-    struct jw w;
-    jw_init(&w, &out);
-    jw_begin_object(&w);
-    jw_put_string(&w, STR("jsonrpc"), STR("2.0"));
-    jw_put_string(&w, STR("method"), STR("notifications/subscriptions/acknowledged"));
-    jw_key(&w, STR("params"));
-    jw_begin_object(&w);
-    jw_key(&w, STR("notifications"));
-    write_honoured(&w, s);
-    jw_key(&w, STR("_meta"));
-    jw_begin_object(&w);
-    jw_put_raw(&w, STR("io.modelcontextprotocol/subscriptionId"), listen_id(listen));
-    put_cursor(&w, listen->subscriber, at);
-    write_refused(&w, s);
-    jw_end_object(&w);
-    jw_end_object(&w);
-    jw_end_object(&w);
-    listen->live = true;
-    subscriber_send(listen->subscriber, &out);
-    buf_deinit(&out);
-}
-
-/* Answer resources/subscribe: {} and, in _meta, where the client stands. */
-static void answer(struct subscribe_batch *s, const struct log_cursor *at)
-{
-    struct subscribe_item *w = &s->items[0];
-    struct request *request = s->request;
-    s->request = NULL;
-    if (!s->pending.listen) {
-        request_fail(request, TIDINGS_E_CLOSED, w->spelled, "the session ended meanwhile");
-    } else if (w->refused) {
-        request_fail_job(request, &w->stat.base, w->spelled, STR_EMPTY);
-    } else if (dialect_rules(request->worker->self)->is_literal) {
-        method_confirm(request, true, w->spelled);
-    } else {
-        request_begin(request);
-        jw_key(&request->w, STR("_meta"));
-        jw_begin_object(&request->w);
-        put_cursor(&request->w, s->pending.listen->subscriber, at);
-        jw_end_object(&request->w);
-        request_end(request, CACHE_NONE);
-    }
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -394,13 +271,8 @@ static void finish(struct subscribe_batch *s, const struct hub_arm *arm)
         listen->arms_lists = false;
     }
     struct log_cursor at = standing(s, arm ? arm->seq : s->worker->last_seq);
-    if (s->request) {
-        answer(s, &at);
-    } else if (s->acknowledge && listen) {
-        acknowledge(s, &at);
-    }
-    if (s->done && listen) {
-        s->done(s, s->done_user);
+    if (s->done) {
+        s->done(s, &at);
     }
     if (s->pending.listen) {
         initial_state_begin(s->pending.listen);
@@ -502,8 +374,8 @@ static void armed(struct hub_arm *arm, struct worker *worker)
 static void never_armed(struct hub_arm *arm)
 {
     struct subscribe_batch *s = arm->user;
-    if (s->request) {
-        request_drop(s->request);
+    if (s->dropped) {
+        s->dropped(s);
     }
     subscribe_batch_free(s);
 }

@@ -1,27 +1,79 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a request to a subscription: settle what each URI means, arm its watch, put it into the
- * index, and only then tell the client that it has it.
+ * From URIs that a client names to subscriptions: find out what each URI means (one resource, what
+ * is below one, a query, a template, a glob, a regex: subscribe_resolve.c), arm its watches at the
+ * hub, put it into the index, and only then tell the client that it has it.
  *
- * What a URI means is decided here, once: a URI that names an existing resource is literal, and if
- * that resource has children it covers everything below; a URI that ends in '/' covers everything
- * below whether it exists or not; anything else must be producible by a registered template.
+ * A batch is one request to subscribe on its way. It may outlive its listen (the client went): then
+ * whatever was armed is released again.
  */
 #ifndef DELIVERY_SUBSCRIBE_H
 #define DELIVERY_SUBSCRIBE_H
 
-#include "delivery/subscriber.h"
-#include "request/request.h"
+#include "base/arena.h"
+#include "catalog/job.h"
+#include "delivery/listen.h"
+#include "delivery/options.h"
+#include "delivery/subscription.h"
 
-struct listen;
+struct channel;
 
-/* resources/subscribe: answers the request with {} or an error. */
-void subscribe_one(struct request *request, struct listen *listen, struct tidings_str spelled);
-/* resources/unsubscribe: succeeds whether or not there was one. */
-void unsubscribe_one(struct request *request, struct listen *listen, struct tidings_str spelled);
-/* subscriptions/listen: takes the request; acknowledges on the stream it becomes. */
-void subscribe_listen(struct request *request);
-/* Has its client subscribed to too much lately? Then the request was answered. */
-bool subscribe_is_too_often(struct request *request);
+struct subscribe_batch;
+
+struct subscribe_item {
+    struct subscribe_batch *owner;
+    struct tidings_str spelled; /* as the client wrote it; all texts lie in the arena */
+    struct tidings_str uri;     /* canonical, or the pattern that goes into the index */
+    struct tidings_str subject; /* what it is told patches of, when that is another; or empty */
+    struct options options;
+    unsigned matches;      /* 1u << enum option_match: what it may turn out to be */
+    struct json *kept;     /* a reference to what the options borrow, or NULL */
+    struct filter *filter; /* of the options, once all is settled; a reference */
+    enum match_kind kind;
+    struct tidings_str *scopes; /* to be armed */
+    size_t scope_count;
+    struct tidings_str *hooked; /* the memory they lie in, or NULL: the arena */
+    size_t first_item;          /* of its scopes in the arm */
+    struct subscription_condition *conditions;
+    size_t condition_count;
+    struct tidings_provider *covering; /* has a relation of its own */
+    struct tidings_stat stat;          /* its err says why it was refused */
+    struct subscription *sub;          /* once it exists */
+    bool refused, broad;
+};
+
+struct subscribe_batch {
+    struct listen_pending pending; /* .listen is NULL once the client is gone */
+    struct worker *worker;
+    const struct principal *who; /* a reference: who asks, also once the client is gone */
+    struct arena arena;
+    struct option_rules *rules;    /* a reference to what options may borrow from, or NULL */
+    struct tidings_str share;      /* HUB_SHARE and the principal; empty: the program itself */
+    subscription_filter_fn filter; /* in-process subscriptions */
+    void *filter_user;
+    /* Each item was refused or has its subscription. `at`: where the client stands. The listen may
+     * be gone (pending.listen is NULL), and with it whoever owns that. May be NULL. */
+    void (*done)(struct subscribe_batch *s, const struct log_cursor *at);
+    void (*dropped)(struct subscribe_batch *s); /* instead: the server ends. May be NULL */
+    void *user;
+    bool is_legacy;  /* resources/subscribe: what the profile says of it holds */
+    bool wants_list; /* also arm every mount */
+    bool withdrawn;  /* unsubscribed before it came to be */
+    size_t unresolved;
+    size_t count;
+    struct subscribe_item items[];
+};
+
+struct subscribe_batch *subscribe_batch_create(struct listen *listen, size_t count);
+void subscribe_batch_free(struct subscribe_batch *s);
+/* Find out what each URI means, arm its watches, make the subscriptions; then `done`, perhaps
+ * before this returns, and the batch is gone. */
+void subscribe_batch_resolve(struct subscribe_batch *s);
+
+/* On whose behalf: broad items are counted per principal. false: out of memory. */
+bool subscribe_batch_set_channel(struct subscribe_batch *s, const struct channel *channel);
+
+void subscribe_item_refuse(struct subscribe_item *w, int code, const char *fmt, ...)
+    TIDINGS_PRINTF(3, 4);
 
 #endif

@@ -9,7 +9,7 @@
 #include "catalog/job_read.h"
 #include "delivery/baseline.h"
 #include "delivery/delivery.h"
-#include "delivery/subscribe_batch.h"
+#include "delivery/subscribe_private.h"
 #include "uri/uri.h"
 
 void subscribe_item_find_subject(struct subscribe_item *w, struct tidings_str uri)

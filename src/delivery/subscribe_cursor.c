@@ -5,7 +5,7 @@
 #include "delivery/cursor_seal.h"
 #include "delivery/delivery.h"
 #include "delivery/hub.h"
-#include "delivery/subscribe_batch.h"
+#include "delivery/subscribe_private.h"
 #include "delivery/subscription.h"
 
 /* Is everything that could match kept in the store? Not what the program registered, nor what lies

@@ -8,7 +8,7 @@
 #include "delivery/delivery.h"
 #include "delivery/filters.h"
 #include "delivery/listen.h"
-#include "delivery/subscribe_batch.h"
+#include "delivery/subscribe_private.h"
 #include "delivery/subscription.h"
 
 void subscribe_item_explain_limit(struct subscribe_item *w, enum limit limit, uint64_t value)

@@ -10,11 +10,12 @@
  */
 #include "base/mem.h"
 #include "base/str.h"
-#include "delivery/subscribe_batch.h"
+#include "delivery/subscribe_private.h"
+#include "dialect/dialect.h"
 #include "uri/uri.h"
+#include "worker/worker.h"
 
 #define CONDITIONS_MAX 8u
-#define HOOKED_MAX 10000u /* scopes of one subscription that are there because of a hook */
 
 static bool out_of_memory(struct subscribe_item *w, const void *p)
 {
@@ -45,50 +46,6 @@ static void check_kind(struct subscribe_item *w)
     buf_deinit(&text);
 }
 
-static bool is_hooked(const struct subscribe_item *w, const struct watch_hook *hook)
-{
-    bool is_there = w->scope_count > 0 && str_eq(w->scopes[0], hook->text);
-    return !is_there && watch_hook_is_covered(hook, w->kind, w->uri);
-}
-
-/* Resources and templates with a watch hook that a pattern may cover are scopes of it too. */
-static void add_hooked(struct subscribe_item *w)
-{
-    const struct watch_hooks *hooks = &w->owner->worker->catalog->hooks;
-    size_t found = 0, text = 0;
-    for (size_t i = 0; i < hooks->count && found <= HOOKED_MAX; i++) {
-        bool is = is_hooked(w, hooks->at[i]);
-        found += is;
-        text += is ? hooks->at[i]->text.len : 0;
-    }
-    if (found > HOOKED_MAX) {
-        subscribe_item_refuse(
-            w, TIDINGS_E_LIMIT,
-            "this covers more than %u resources that are watched one by one; name "
-            "something narrower",
-            HOOKED_MAX);
-    }
-    if (found == 0 || w->refused) {
-        return;
-    }
-    size_t count = w->scope_count;
-    struct tidings_str *scopes = mem_alloc((count + found) * sizeof(*scopes) + text);
-    if (out_of_memory(w, scopes)) {
-        return;
-    }
-    char *at = (char *)(scopes + count + found);
-    for (size_t i = 0; i < count; i++) {
-        scopes[i] = w->scopes[i];
-    }
-    for (size_t i = 0; i < hooks->count; i++) {
-        if (is_hooked(w, hooks->at[i])) {
-            scopes[count++] = str_place(&at, hooks->at[i]->text);
-        }
-    }
-    w->hooked = w->scopes = scopes;
-    w->scope_count = count;
-}
-
 static void settled(struct subscribe_batch *s)
 {
     if (--s->unresolved > 0) {
@@ -99,7 +56,7 @@ static void settled(struct subscribe_batch *s)
         check_kind(w);
         subscribe_item_judge_baseline(w);
         if (!w->refused && w->kind != MATCH_LITERAL) {
-            add_hooked(w);
+            subscribe_item_add_hooked(w);
         }
     }
     subscribe_batch_arm(s);
@@ -461,8 +418,8 @@ static bool has_class(struct tidings_str s)
 static bool is_regex_uri(const struct subscribe_item *w, struct tidings_str path)
 {
     ptrdiff_t end = str_find(path, ']');
-    return w->owner->request && dialect_rules(w->owner->worker->self)->has_regex_uris && end >= 0 &&
-           (size_t)end + 1 < path.len && path.ptr[end + 1] == '+';
+    return w->owner->is_legacy && dialect_rules(w->owner->worker->self)->has_regex_uris &&
+           end >= 0 && (size_t)end + 1 < path.len && path.ptr[end + 1] == '+';
 }
 
 /* A pattern by its looks alone, or by option; false: its existence has to be asked. */
@@ -541,7 +498,7 @@ static bool apply_rules(struct subscribe_item *w)
     struct option_limits limits = *w->owner->worker->limits->options;
     limits.rules = rules ? rules->at : limits.rules;
     limits.rule_count = rules ? rules->count : limits.rule_count;
-    if (w->owner->request) { /* what comes in the legacy way */
+    if (w->owner->is_legacy) { /* what comes in the legacy way */
         struct dialect_defaults defaults = dialect_defaults(w->owner->worker->self);
         options_default(&w->options, &limits, &defaults);
     }

@@ -16,8 +16,8 @@
 
 #include "base/str.h"
 #include "dialect/cursor.h"
-#include "wire/rpc.h"
 #include "json/write.h"
+#include "wire/rpc.h"
 
 enum era {
     ERA_LEGACY,
@@ -262,7 +262,26 @@ struct dialect_updated {
 bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *user, size_t size),
                            void *user);
 
+/* Where the client stands with what it has subscribed: `_meta` of the result. */
+void dialect_put_cursor(struct jw *w, struct tidings_str cursor);
+
+/* One URI of a listen, honoured or not. */
+struct dialect_acknowledged_uri {
+    struct tidings_str uri;
+    bool is_refused;
+    struct tidings_str reason, details_json; /* why; empty: no more is known */
+};
+struct dialect_acknowledged {
+    struct tidings_str listen_id_json, cursor;
+    unsigned lists; /* that it will hear of; bits: enum change_list */
+    size_t count;
+    struct dialect_acknowledged_uri (*uri)(void *user, size_t index);
+    void *user;
+};
+
 /* Whole messages, appended to `out`. */
+/* notifications/subscriptions/acknowledged. */
+void dialect_put_acknowledged(struct buf *out, const struct dialect_acknowledged *a);
 /* `list`: one bit of enum change_list, or LIST_EVERYTHING. */
 #define LIST_EVERYTHING                                                                            \
     8u /* beside the lists: an update without URI (dialect_rules.broadcasts)                       \

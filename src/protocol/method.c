@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "delivery/list_changed.h"
 #include "delivery/listen.h"
-#include "delivery/subscribe.h"
+#include "delivery/subscriber.h"
 #include "handler/handlers.h"
 #include "protocol/session.h"
 #include "store/change.h"
@@ -130,15 +130,15 @@ static void with_uri(struct request *request,
 
 static void method_subscribe(struct request *request)
 {
-    if (subscribe_is_too_often(request)) {
+    if (method_subscribes_too_often(request)) {
         return;
     }
-    with_uri(request, subscribe_one);
+    with_uri(request, method_subscribe_one);
 }
 
 static void method_unsubscribe(struct request *request)
 {
-    with_uri(request, unsubscribe_one);
+    with_uri(request, method_unsubscribe_one);
 }
 
 enum { IN_LEGACY = 1 << ERA_LEGACY, IN_MODERN = 1 << ERA_MODERN, IN_BOTH = IN_LEGACY | IN_MODERN };
@@ -154,7 +154,7 @@ static const struct method {
     {{"resources/metadata", 18}, method_resources_metadata, IN_BOTH, 0},
     {{"resources/directory/read", 24}, method_resources_children, IN_BOTH, 0},
     {{"resources/templates/list", 24}, method_resources_templates_list, IN_BOTH, 0},
-    {{"subscriptions/listen", 20}, subscribe_listen, IN_MODERN, 0},
+    {{"subscriptions/listen", 20}, method_listen, IN_MODERN, 0},
     {{"resources/subscribe", 19}, method_subscribe, IN_LEGACY, OFFER_SUBSCRIPTIONS},
     {{"resources/unsubscribe", 21}, method_unsubscribe, IN_LEGACY, OFFER_SUBSCRIPTIONS},
     {{"initialize", 10}, method_initialize, IN_LEGACY, 0},

@@ -7,6 +7,8 @@
 
 #include "request/request.h"
 
+struct listen;
+
 /* Answers the request, now or later. Unknown methods are answered too. */
 void method_run(struct request *request);
 
@@ -21,6 +23,17 @@ void method_prompts_get(struct request *request);
 void method_prompts_list(struct request *request);
 void method_complete(struct request *request);
 void method_tools_call(struct request *request);
+/* subscriptions/listen: takes the request; acknowledges on the stream it becomes. */
+void method_listen(struct request *request);
+/* resources/subscribe: answers the request with {} or an error. */
+void method_subscribe_one(struct request *request, struct listen *listen,
+                          struct tidings_str spelled);
+/* resources/unsubscribe: succeeds whether or not there was one, unless the profile says otherwise.
+ */
+void method_unsubscribe_one(struct request *request, struct listen *listen,
+                            struct tidings_str spelled);
+/* Has its client subscribed to too much lately? Then the request was answered. */
+bool method_subscribes_too_often(struct request *request);
 
 /* Answer resources/subscribe or unsubscribe: it is done. */
 void method_confirm(struct request *request, bool subscribed, struct tidings_str uri);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * subscriptions/listen: everything that can be wrong with the request itself is answered; then it
- * becomes a stream (a pipe is one already) and its URIs are settled one by one, each refused or not
- * by itself.
+ * becomes a stream (a pipe is one already) and its URIs are resolved one by one, each refused or
+ * not by itself.
  */
 #include "base/mem.h"
 #include "base/str.h"
+#include "delivery/cursor_seal.h"
 #include "delivery/list_changed.h"
 #include "delivery/subscribe.h"
-#include "delivery/subscribe_batch.h"
 #include "handler/handlers.h"
+#include "protocol/method.h"
 #include "store/change.h"
 #include "uri/uri.h"
 
@@ -57,8 +58,8 @@ static void read_options(struct subscribe_batch *s, struct subscribe_item *w, st
 }
 
 /* Copy the items; a repeated one counts once. */
-static int method_listen_copy_wishes(struct subscribe_batch *s, struct json *uris,
-                                     struct json *options)
+static int method_listen_copy_uris(struct subscribe_batch *s, struct json *uris,
+                                   struct json *options)
 {
     struct map seen;
     map_init(&seen);
@@ -157,7 +158,7 @@ static bool check_listen(struct request *request, struct json *wanted)
         !method_listen_check_uris(request, jv_get(wanted, "resourceSubscriptions"))) {
         return false;
     }
-    struct json *options = options_of(&request->msg);
+    struct json *options = options_find(request->msg.params);
     if (options && (!jv_is(options, JV_OBJECT) ||
                     (jv_get(options, "uris") && !jv_is(jv_get(options, "uris"), JV_OBJECT)))) {
         request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
@@ -203,10 +204,45 @@ static void give_up(struct request *request, struct subscriber *subscriber, stru
     }
 }
 
-void subscribe_listen(struct request *request)
+static struct dialect_acknowledged_uri acknowledged_uri(void *user, size_t index)
+{
+    const struct subscribe_batch *s = user;
+    const struct subscribe_item *w = &s->items[index];
+    return (struct dialect_acknowledged_uri){
+        .uri = w->spelled,
+        .is_refused = w->refused,
+        .reason = tidings_str(w->stat.base.err.text),
+        .details_json = job_details(&w->stat.base),
+    };
+}
+
+static void acknowledge(struct subscribe_batch *s, const struct log_cursor *at)
+{
+    struct listen *listen = s->pending.listen;
+    if (!listen) {
+        return;
+    }
+    char cursor[CURSOR_TEXT];
+    struct dialect_acknowledged a = {
+        .listen_id_json = listen_id(listen),
+        .cursor = cursor_seal_put(s->worker, listen->subscriber->who, at, cursor),
+        .lists = listen->wants_lists,
+        .count = s->count,
+        .uri = acknowledged_uri,
+        .user = s,
+    };
+    struct buf out;
+    buf_init(&out, SIZE_MAX / 2);
+    dialect_put_acknowledged(&out, &a);
+    listen->live = true;
+    subscriber_send(listen->subscriber, &out);
+    buf_deinit(&out);
+}
+
+void method_listen(struct request *request)
 {
     struct json *wanted = jv_get(request->msg.params, "notifications");
-    if (subscribe_is_too_often(request) || !check_listen(request, wanted)) {
+    if (method_subscribes_too_often(request) || !check_listen(request, wanted)) {
         return;
     }
     struct channel *channel = request->channel;
@@ -220,11 +256,11 @@ void subscribe_listen(struct request *request)
     struct listen *listen = subscriber ? listen_create(subscriber, request->id_json) : NULL;
     struct subscribe_batch *s = listen ? subscribe_batch_create(listen, jv_count(uris)) : NULL;
     if (!s || !subscribe_batch_set_channel(s, channel) ||
-        method_listen_copy_wishes(s, uris, options_of(&request->msg)) < 0) {
+        method_listen_copy_uris(s, uris, options_find(request->msg.params)) < 0) {
         give_up(request, subscriber, listen, s);
         return;
     }
-    s->acknowledge = true;
+    s->done = acknowledge;
     if (request->worker->self->list_changed) {
         unsigned offers = handlers_offers(request->worker);
         s->wants_list = jv_is_true(jv_get(wanted, "resourcesListChanged"));

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * resources/subscribe and unsubscribe, and what every client of the legacy era hears of unasked.
+ * resources/subscribe and resources/unsubscribe.
  */
 #include "access/quota.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "delivery/hub.h"
+#include "delivery/cursor_seal.h"
 #include "delivery/subscribe.h"
-#include "delivery/subscribe_batch.h"
 #include "protocol/method.h"
 #include "store/change.h"
 #include "uri/uri.h"
 
-bool subscribe_is_too_often(struct request *request)
+bool method_subscribes_too_often(struct request *request)
 {
     struct refusal why;
     struct worker *worker = request->worker;
@@ -23,9 +22,36 @@ bool subscribe_is_too_often(struct request *request)
     return true;
 }
 
-void subscribe_one(struct request *request, struct listen *listen, struct tidings_str spelled)
+/* Answer with {} and, in _meta, where the client stands. */
+static void subscribed(struct subscribe_batch *s, const struct log_cursor *at)
 {
-    struct json *given = options_of(&request->msg);
+    struct subscribe_item *w = &s->items[0];
+    struct request *request = s->user;
+    const struct listen *listen = s->pending.listen;
+    if (!listen) {
+        request_fail(request, TIDINGS_E_CLOSED, w->spelled, "the session ended meanwhile");
+    } else if (w->refused) {
+        request_fail_job(request, &w->stat.base, w->spelled, STR_EMPTY);
+    } else if (dialect_rules(request->worker->self)->is_literal) {
+        method_confirm(request, true, w->spelled);
+    } else {
+        const struct principal *who = listen->subscriber->who;
+        char text[CURSOR_TEXT];
+        request_begin(request);
+        dialect_put_cursor(&request->w, cursor_seal_put(s->worker, who, at, text));
+        request_end(request, CACHE_NONE);
+    }
+}
+
+static void dropped(struct subscribe_batch *s)
+{
+    request_drop(s->user);
+}
+
+void method_subscribe_one(struct request *request, struct listen *listen,
+                          struct tidings_str spelled)
+{
+    struct json *given = options_find(request->msg.params);
     struct options options;
     struct tidings_error err;
     options_init(&options);
@@ -53,13 +79,17 @@ void subscribe_one(struct request *request, struct listen *listen, struct tiding
         }
         return;
     }
-    s->request = request;
+    s->is_legacy = true;
+    s->done = subscribed;
+    s->dropped = dropped;
+    s->user = request;
     s->items[0].spelled = copy;
     s->items[0].options = options;
     subscribe_batch_resolve(s);
 }
 
-void unsubscribe_one(struct request *request, struct listen *listen, struct tidings_str spelled)
+void method_unsubscribe_one(struct request *request, struct listen *listen,
+                            struct tidings_str spelled)
 {
     struct subscription *sub = listen_find_sub(listen, spelled);
     bool was_known = sub != NULL;
@@ -70,7 +100,7 @@ void unsubscribe_one(struct request *request, struct listen *listen, struct tidi
         struct listen_pending *pending = list_entry(it, struct listen_pending, link);
         struct subscribe_batch *s =
             pending->is_subscribing ? list_entry(pending, struct subscribe_batch, pending) : NULL;
-        if (s && s->request && s->count == 1 && str_eq(s->items[0].spelled, spelled)) {
+        if (s && s->is_legacy && s->count == 1 && str_eq(s->items[0].spelled, spelled)) {
             s->withdrawn = was_known = true;
         }
     }

@@ -16,7 +16,8 @@
 #include "base/str.h"
 #include "base/subscription_handle.h"
 #include "delivery/hub.h"
-#include "delivery/subscribe_batch.h"
+#include "delivery/subscribe.h"
+#include "dialect/dialect.h"
 #include "store/change.h"
 
 struct inproc_subscription {
@@ -98,12 +99,16 @@ static void inproc_told(struct subscriber *subscriber, const struct dialect_upda
     inproc->how.fn(inproc->how.user, &update);
 }
 
-static void inproc_settled(struct subscribe_batch *s, void *user)
+static void inproc_subscribed(struct subscribe_batch *s, const struct log_cursor *at)
 {
+    (void)at;
+    if (!s->pending.listen) {
+        return; /* it ended meanwhile */
+    }
     if (s->items[0].refused) {
-        inproc_tell_state(user, TIDINGS_STATE_REFUSED, tidings_str(s->items[0].stat.base.err.text));
+        inproc_tell_state(s->user, TIDINGS_STATE_REFUSED, tidings_str(s->items[0].stat.base.err.text));
     } else {
-        inproc_tell_state(user, TIDINGS_STATE_WATCHING, STR_EMPTY);
+        inproc_tell_state(s->user, TIDINGS_STATE_WATCHING, STR_EMPTY);
     }
 }
 
@@ -162,8 +167,8 @@ static void inproc_subscribe(struct letter *letter, void *owner)
     }
     s->filter = inproc->how.filter;
     s->filter_user = inproc->how.filter_user;
-    s->done = inproc_settled;
-    s->done_user = inproc;
+    s->done = inproc_subscribed;
+    s->user = inproc;
     subscribe_batch_resolve(s);
 }
 

@@ -424,7 +424,7 @@ static void everything_is_one_update_for_each_subscription(void **state)
 
 /* ---- subscribing again ----------------------------------------------------------------------- */
 
-static void subscribe_batch_again_replaces_the_options(void **state)
+static void subscribing_again_replaces_the_options(void **state)
 {
     (void)state;
     struct client *pipe = pipe_open();
@@ -448,7 +448,7 @@ static void subscribe_batch_again_replaces_the_options(void **state)
     assert_int_equal(place_watched_all(&place), 0);
 }
 
-static void subscribe_batch_again_does_not_lose_what_was_held(void **state)
+static void subscribing_again_does_not_lose_what_was_held(void **state)
 {
     (void)state;
     struct client *pipe = pipe_open();
@@ -500,8 +500,8 @@ int main(void)
         WITH_BENCH(own_changes_are_left_out_when_asked),
         WITH_BENCH(an_own_change_does_not_hide_anothers),
         WITH_BENCH(everything_is_one_update_for_each_subscription),
-        WITH_BENCH(subscribe_batch_again_replaces_the_options),
-        WITH_BENCH(subscribe_batch_again_does_not_lose_what_was_held),
+        WITH_BENCH(subscribing_again_replaces_the_options),
+        WITH_BENCH(subscribing_again_does_not_lose_what_was_held),
         WITH_BENCH(a_refused_change_of_options_leaves_the_old_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,7 @@
 
 #include "delivery/delivery.h"
 #include "delivery/hub.h"
-#include "delivery/subscribe_batch.h"
+#include "delivery/subscribe_private.h"
 
 #define FIRST 100u /* the newest position when this epoch began */
 #define EARLIER 0xeau

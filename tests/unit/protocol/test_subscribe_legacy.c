@@ -81,7 +81,7 @@ static void update(const char *uri)
     harness_settle(&b);
 }
 
-static void subscribe_batch_is_answered_when_armed_and_heard_until_unsubscribed(void **state)
+static void subscribing_is_answered_when_armed_and_heard_until_unsubscribed(void **state)
 {
     (void)state;
     struct client *c = handshaken_pipe();
@@ -137,7 +137,7 @@ static void refusals_are_errors_with_the_uri(void **state)
     client_free(c);
 }
 
-static void subscribe_batch_twice_is_subscribing_once(void **state)
+static void subscribing_twice_is_subscribing_once(void **state)
 {
     (void)state;
     struct client *c = handshaken_pipe();
@@ -158,7 +158,7 @@ static void subscribe_batch_twice_is_subscribing_once(void **state)
     client_free(c);
 }
 
-static void subscribe_batch_twice_at_once_is_subscribing_once(void **state)
+static void subscribing_twice_at_once_is_subscribing_once(void **state)
 {
     (void)state;
     struct client *c = handshaken_pipe();
@@ -479,10 +479,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(who_subscribes_again_is_still_told_to_read),
-        TEST(subscribe_batch_is_answered_when_armed_and_heard_until_unsubscribed),
+        TEST(subscribing_is_answered_when_armed_and_heard_until_unsubscribed),
         TEST(refusals_are_errors_with_the_uri),
-        TEST(subscribe_batch_twice_is_subscribing_once),
-        TEST(subscribe_batch_twice_at_once_is_subscribing_once),
+        TEST(subscribing_twice_is_subscribing_once),
+        TEST(subscribing_twice_at_once_is_subscribing_once),
         TEST(unsubscribing_overtakes_nothing),
         TEST(two_spellings_of_one_uri_are_two_subscriptions),
         TEST(a_watch_is_not_taken_from_another_by_one_who_never_had_it),

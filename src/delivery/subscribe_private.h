@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The steps of subscribing, each in its file: subscribe_resolve.c (what a URI means),
+ * subscribe_baseline.c (where patches begin), subscribe_cursor.c (what a cursor is worth),
+ * subscribe_limits.c (what it may cost), subscribe_hooks.c (what hooks watch) and subscribe.c
+ * (arming, making the subscriptions).
+ */
+#ifndef DELIVERY_SUBSCRIBE_PRIVATE_H
+#define DELIVERY_SUBSCRIBE_PRIVATE_H
+
+#include "access/limit.h"
+#include "delivery/subscribe.h"
+
+/* All items are resolved: arm their watches, and go on. */
+void subscribe_batch_arm(struct subscribe_batch *s);
+
+/* The details that go with a refusal by a limit. */
+void subscribe_item_explain_limit(struct subscribe_item *w, enum limit limit, uint64_t value);
+/* Is it refused, perhaps because there are too many, or its client has no steps left for a regex?
+ */
+bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscribe_item *w);
+/* Its subscription; a regex is compiled at the expense of its client. */
+struct subscription *subscribe_item_make_sub(struct subscribe_batch *s,
+                                             const struct subscribe_item *w, uint64_t since,
+                                             struct tidings_error *err);
+/* Before anything is armed, so that a bad filter costs nobody else anything. */
+void subscribe_batch_compile_filters(struct subscribe_batch *s);
+
+/* Resources and templates with a watch hook that a pattern may cover are scopes of it too. */
+void subscribe_item_add_hooked(struct subscribe_item *w);
+
+/* Is the canonical `uri` one under which patches of another resource are told? Sets `subject`, or
+ * refuses. */
+void subscribe_item_find_subject(struct subscribe_item *w, struct tidings_str uri);
+/* What can be said of its baseline once the kind is settled; refuses. */
+void subscribe_item_judge_baseline(struct subscribe_item *w);
+/* Ask the provider for the version it names: `done` comes later, perhaps after a refusal. false:
+ * nothing to ask. */
+bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct subscribe_item *w));
+/* Where its patches begin. NULL: out of memory. */
+struct chain *subscribe_item_begin_chain(const struct subscribe_item *w);
+/* What the cursor of its options is to whoever gave it: perhaps unknown. */
+void subscribe_item_open_since(struct subscribe_item *w, const struct principal *who);
+/* The number here that the cursor of its options stands for, `seq` being the newest; SINCE_UNKNOWN:
+ * the client has to look again. */
+uint64_t subscribe_item_since(const struct subscribe_item *w, uint64_t seq);
+
+#endif
