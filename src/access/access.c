@@ -141,9 +141,9 @@ static bool class_allows(const struct access_class *class, enum access_op op,
     return false;
 }
 
-bool access_allows(const struct principal *who, enum access_op op, struct tidings_str uri)
+bool access_allows(const struct principal *principal, enum access_op op, struct tidings_str uri)
 {
-    return !who || !who->class || class_allows(who->class, op, uri);
+    return !principal || !principal->class || class_allows(principal->class, op, uri);
 }
 
 bool access_class_reaches(const struct access_class *class, enum access_op op,
@@ -167,56 +167,58 @@ bool access_class_reaches(const struct access_class *class, enum access_op op,
     return false;
 }
 
-bool access_reaches(const struct principal *who, enum access_op op, struct tidings_str text)
+bool access_reaches(const struct principal *principal, enum access_op op, struct tidings_str text)
 {
-    return !who || !who->class || access_class_reaches(who->class, op, text);
+    return !principal || !principal->class || access_class_reaches(principal->class, op, text);
 }
 
-bool access_subscribes(const struct principal *who, struct tidings_str uri)
+bool access_subscribes(const struct principal *principal, struct tidings_str uri)
 {
-    return access_allows(who, ACCESS_READ, uri) && access_allows(who, ACCESS_SUBSCRIBE, uri);
+    return access_allows(principal, ACCESS_READ, uri) &&
+           access_allows(principal, ACCESS_SUBSCRIBE, uri);
 }
 
-bool access_writes(const struct principal *who, struct tidings_str uri)
+bool access_writes(const struct principal *principal, struct tidings_str uri)
 {
-    return access_allows(who, ACCESS_READ, uri) && access_allows(who, ACCESS_WRITE, uri);
+    return access_allows(principal, ACCESS_READ, uri) &&
+           access_allows(principal, ACCESS_WRITE, uri);
 }
 
-bool access_hears(const struct principal *who, const struct change *change)
+bool access_hears(const struct principal *principal, const struct change *change)
 {
-    if (access_is_full(who)) {
+    if (access_is_full(principal)) {
         return true;
     }
-    struct access_class *class = who->class;
+    struct access_class *class = principal->class;
     if (class->judged_seq != change->seq) {
-        class->judged = access_subscribes(who, change->uri) &&
-                        (change->target.len == 0 || access_subscribes(who, change->target));
+        class->judged = access_subscribes(principal, change->uri) &&
+                        (change->target.len == 0 || access_subscribes(principal, change->target));
         class->judged_seq = change->seq;
     }
     return class->judged;
 }
 
-bool access_shows_from(const struct principal *who, const struct change *change)
+bool access_shows_from(const struct principal *principal, const struct change *change)
 {
-    if (change->from.len == 0 || access_is_full(who)) {
+    if (change->from.len == 0 || access_is_full(principal)) {
         return true;
     }
-    struct access_class *class = who->class;
+    struct access_class *class = principal->class;
     if (class->from_seq != change->seq) {
-        class->shows_from = access_subscribes(who, change->from);
+        class->shows_from = access_subscribes(principal, change->from);
         class->from_seq = change->seq;
     }
     return class->shows_from;
 }
 
 /* The first that a rule for it asks for and it does not have; empty: no scope would do. */
-static struct tidings_str scope_for(const struct principal *who, enum access_op op,
+static struct tidings_str scope_for(const struct principal *principal, enum access_op op,
                                     struct tidings_str uri)
 {
-    const struct access_rules *rules = who->class->rules;
+    const struct access_rules *rules = principal->class->rules;
     for (size_t i = 0; i < rules->count; i++) {
         const struct access_rule *rule = &rules->at[i];
-        if (rule->scope.len > 0 && is_for(rule, who) && !access_holds(rule, who) &&
+        if (rule->scope.len > 0 && is_for(rule, principal) && !access_holds(rule, principal) &&
             allows(rule, op, uri)) {
             return rule->scope;
         }
@@ -224,18 +226,18 @@ static struct tidings_str scope_for(const struct principal *who, enum access_op 
     return STR_EMPTY;
 }
 
-int access_put_missing(const struct principal *who, unsigned ops, struct tidings_str uri,
+int access_put_missing(const struct principal *principal, unsigned ops, struct tidings_str uri,
                        struct buf *out)
 {
-    if (!who || !who->class || who->kind != PRINCIPAL_TOKEN) {
+    if (!principal || !principal->class || principal->kind != PRINCIPAL_TOKEN) {
         return 0;
     }
     struct tidings_str last = STR_EMPTY;
     for (unsigned op = 0; op < ACCESS_OPS; op++) {
-        if ((ops & 1u << op) == 0 || access_allows(who, (enum access_op)op, uri)) {
+        if ((ops & 1u << op) == 0 || access_allows(principal, (enum access_op)op, uri)) {
             continue;
         }
-        struct tidings_str scope = scope_for(who, (enum access_op)op, uri);
+        struct tidings_str scope = scope_for(principal, (enum access_op)op, uri);
         if (scope.len == 0) {
             buf_clear(out);
             return 0;

@@ -83,31 +83,31 @@ void access_class_unref(struct access_class *class); /* NULL is fine */
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 /* `uri` is canonical. Any thread. */
-bool access_allows(const struct principal *who, enum access_op op, struct tidings_str uri);
+bool access_allows(const struct principal *principal, enum access_op op, struct tidings_str uri);
 /* May it subscribe to that: ACCESS_SUBSCRIBE and ACCESS_READ. */
-bool access_subscribes(const struct principal *who, struct tidings_str uri);
+bool access_subscribes(const struct principal *principal, struct tidings_str uri);
 /* May it write that: ACCESS_WRITE and ACCESS_READ, because what is answered shows what is there. */
-bool access_writes(const struct principal *who, struct tidings_str uri);
+bool access_writes(const struct principal *principal, struct tidings_str uri);
 /* May it do so with some URI that a template produces? `text` may have none of the braces. */
-bool access_reaches(const struct principal *who, enum access_op op, struct tidings_str text);
+bool access_reaches(const struct principal *principal, enum access_op op, struct tidings_str text);
 bool access_class_reaches(const struct access_class *class, enum access_op op,
                           struct tidings_str text);
 /* May it list, read and hear of everything? Who may not is shown no number that counts what it does
  * not see: versions are left out, cursors sealed. */
-static inline bool access_is_full(const struct principal *who)
+static inline bool access_is_full(const struct principal *principal)
 {
-    return !who || !who->class || who->class->is_full;
+    return !principal || !principal->class || principal->class->is_full;
 }
 
 /* On the worker, as often as one likes: patterns are compared once per change and class. May it
  * hear of this? And of where it moved from? */
-bool access_hears(const struct principal *who, const struct change *change);
-bool access_shows_from(const struct principal *who, const struct change *change);
+bool access_hears(const struct principal *principal, const struct change *change);
+bool access_shows_from(const struct principal *principal, const struct change *change);
 
-/* Put the scopes, separated by blanks, that the token of `who` lacks to do all of `ops`
+/* Put the scopes, separated by blanks, that the token of `principal` lacks to do all of `ops`
  * (1u << enum access_op) with `uri`. Nothing: it may, it came without a token, or no scopes would
  * do. Says nothing of whether there is such a resource. */
-int access_put_missing(const struct principal *who, unsigned ops, struct tidings_str uri,
+int access_put_missing(const struct principal *principal, unsigned ops, struct tidings_str uri,
                        struct buf *out);
 
 #endif

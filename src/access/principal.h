@@ -11,10 +11,10 @@
  *         .kind = PRINCIPAL_TOKEN, .name = sub, .scopes = scopes, .scope_count = n,
  *         .expires_ms = exp * 1000,
  *     };
- *     const struct principal *who = NULL;
- *     int rc = principal_intern(worker, &spec, &who, err);  // 503: out of memory; 401: too long
- *     channel_set_who(channel, who);                      // takes a reference of its own
- *     principal_unref(who);
+ *     const struct principal *principal = NULL;
+ *     int rc = principal_intern(worker, &spec, &principal, err); // no memory: 503; invalid: 401
+ *     channel_set_principal(channel, principal);                 // takes a reference of its own
+ *     principal_unref(principal);
  *
  * Calls, sessions and streams that begin then hold it too. A bearer token is one per request, so
  * the channel's may be another each time; a session goes on with the newest that is the same

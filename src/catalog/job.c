@@ -169,7 +169,7 @@ int tidings_list_add(struct tidings_list *list, const struct tidings_resource *r
     if (list->after.len > 0 && str_cmp(row->uri, list->after) <= 0) {
         return 1; /* on a page before */
     }
-    if (!access_allows(list->who, ACCESS_LIST, row->uri)) {
+    if (!access_allows(list->principal, ACCESS_LIST, row->uri)) {
         return 1; /* nor does it count: that there is more would tell of it */
     }
     if (list->full || list->count == list->wanted) {
@@ -192,8 +192,8 @@ int tidings_list_add(struct tidings_list *list, const struct tidings_resource *r
 
 bool tidings_list_shows(const struct tidings_list *list, struct tidings_str uri)
 {
-    return list->subscribes ? access_subscribes(list->who, uri)
-                            : access_allows(list->who, ACCESS_LIST, uri);
+    return list->subscribes ? access_subscribes(list->principal, uri)
+                            : access_allows(list->principal, ACCESS_LIST, uri);
 }
 
 struct tidings_str tidings_list_after(const struct tidings_list *list)
@@ -295,7 +295,7 @@ void job_free_stat(struct tidings_stat *stat)
 
 bool tidings_stat_shows(const struct tidings_stat *stat, struct tidings_str uri)
 {
-    return access_allows(stat->who, ACCESS_LIST, uri);
+    return access_allows(stat->principal, ACCESS_LIST, uri);
 }
 
 void tidings_stat_explain(struct tidings_stat *stat, struct tidings_str object)

@@ -44,7 +44,7 @@ struct job {
 struct tidings_list {
     struct job base;
     struct jw *w; /* inside the array of rows */
-    const struct principal *who;
+    const struct principal *principal;
     struct tidings_str after; /* URI */
     struct buf last;          /* URI of the last row added */
     size_t wanted, count;
@@ -56,7 +56,7 @@ struct tidings_list {
 
 struct tidings_stat {
     struct job base;
-    const struct principal *who;
+    const struct principal *principal;
     struct tidings_resource about; /* slices valid inside done only */
     struct tidings_resource *copy; /* private: when it travelled */
 };
@@ -64,7 +64,7 @@ struct tidings_stat {
 struct tidings_complete {
     struct job base; /* .uri is the template */
     struct tidings_str name, value;
-    const struct principal *who;
+    const struct principal *principal;
     struct jw *w;               /* inside the array of values */
     const struct json *context; /* the other arguments as far as known; NULL: none */
     size_t count, max;
@@ -74,7 +74,7 @@ struct tidings_complete {
 
 struct tidings_write {
     struct job base;
-    const struct principal *who;
+    const struct principal *principal;
     struct tidings_str bytes, mime_type, if_match, query;
     bool is_removal, is_patch, if_absent;
     struct allowance *allowance; /* at whose expense; held by whoever asks; NULL: nobody's */

@@ -136,17 +136,18 @@ bool tidings_read_wants(const struct tidings_read *read, struct tidings_str uri,
         return wants_format(read, mime_type);
     }
     return !read->own_only && !read->options->has_range &&
-           access_allows(read->who, ACCESS_READ, uri);
+           access_allows(read->principal, ACCESS_READ, uri);
 }
 
 bool tidings_read_shows(const struct tidings_read *read, struct tidings_str uri)
 {
-    return uri.len == 0 ? access_is_full(read->who) : access_allows(read->who, ACCESS_LIST, uri);
+    return uri.len == 0 ? access_is_full(read->principal)
+                        : access_allows(read->principal, ACCESS_LIST, uri);
 }
 
 bool tidings_read_may(const struct tidings_read *read, struct tidings_str uri)
 {
-    return access_allows(read->who, ACCESS_READ, uri);
+    return access_allows(read->principal, ACCESS_READ, uri);
 }
 
 /* What the caller says, completed from the registration, which also bounds its capabilities. */

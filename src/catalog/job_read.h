@@ -62,7 +62,7 @@ struct tidings_read {
     struct jw *w;                       /* inside the array of contents, when `taker` is NULL */
     const struct read_taker *taker;     /* NULL: JSON into `w` */
     const struct read_options *options; /* NULL: everything */
-    const struct principal *who;
+    const struct principal *principal;
     struct tidings_str spelled; /* the client's spelling of the URI, used in the contents */
     size_t max_bytes;
     bool own_only; /* no children, please */

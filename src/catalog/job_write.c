@@ -46,12 +46,12 @@ bool tidings_complete_cancelled(const struct tidings_complete *c)
 
 bool tidings_complete_shows(const struct tidings_complete *c, struct tidings_str uri)
 {
-    return access_reaches(c->who, ACCESS_LIST, uri);
+    return access_reaches(c->principal, ACCESS_LIST, uri);
 }
 
 void tidings_complete_set_total(struct tidings_complete *c, size_t total)
 {
-    if (!access_is_full(c->who)) {
+    if (!access_is_full(c->principal)) {
         return; /* it counts what is not for everybody */
     }
     c->total = total > INT64_MAX ? INT64_MAX : (int64_t)total;
@@ -59,7 +59,7 @@ void tidings_complete_set_total(struct tidings_complete *c, size_t total)
 
 int tidings_complete_add(struct tidings_complete *c, struct tidings_str value)
 {
-    if (!access_is_full(c->who) && !suggest_may(c, value)) {
+    if (!access_is_full(c->principal) && !suggest_may(c, value)) {
         return 1;
     }
     if (c->count == c->max) {

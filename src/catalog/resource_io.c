@@ -140,7 +140,7 @@ static void start_list(struct resource_io *p, struct tidings_str uri)
     jw_key(&p->w, STR("resources"));
     jw_begin_array(&p->w);
     list->w = &p->w;
-    list->who = p->who;
+    list->principal = p->principal;
     list->after = p->after;
     list->wanted = p->worker->limits->page_size;
     p->job = &list->base;
@@ -161,7 +161,7 @@ static void resource_io_read_done(struct job *job)
     if (p->unchanged) {
         p->etag = p->read.held;
     } else if (p->code >= 0 && !p->about && provider && provider->ops->children) {
-        if (access_allows(p->who, ACCESS_LIST, job->uri)) {
+        if (access_allows(p->principal, ACCESS_LIST, job->uri)) {
             start_list(p, job->uri);
         } else {
             resource_io_fail(p, TIDINGS_E_NOTFOUND, "resource not found");
@@ -183,7 +183,7 @@ static void start_read(struct resource_io *p, struct tidings_str uri)
     job_init(&read->base, p->worker, resource_io_read_done, p, uri);
     read->taker = &taker;
     read->options = &p->options;
-    read->who = p->who;
+    read->principal = p->principal;
     read->own_only = true;
     read->raw = true;
     read->max_bytes = p->worker->limits->max_read_bytes;
@@ -215,7 +215,7 @@ static void start_write(struct resource_io *p, struct tidings_str uri, enum reso
     struct tidings_write *write = &p->write;
     memset(write, 0, sizeof(*write));
     job_init(&write->base, p->worker, write_done, p, uri);
-    write->who = p->who;
+    write->principal = p->principal;
     write->allowance = p->allowance;
     write->bytes = p->bytes;
     write->mime_type = p->mime_type;
@@ -233,13 +233,13 @@ static void start_write(struct resource_io *p, struct tidings_str uri, enum reso
 static bool resource_io_may(struct resource_io *p, enum resource_io_op op, struct tidings_str uri)
 {
     bool reads = op == RESOURCE_IO_READ;
-    if (reads ? access_allows(p->who, ACCESS_READ, uri) : access_writes(p->who, uri)) {
+    if (reads ? access_allows(p->principal, ACCESS_READ, uri) : access_writes(p->principal, uri)) {
         return true;
     }
     struct buf scopes;
     buf_init(&scopes, SCOPES_MAX);
     unsigned ops = reads ? 1u << ACCESS_READ : 1u << ACCESS_READ | 1u << ACCESS_WRITE;
-    if (access_put_missing(p->who, ops, uri, &scopes) == 0 && scopes.len > 0) {
+    if (access_put_missing(p->principal, ops, uri, &scopes) == 0 && scopes.len > 0) {
         p->scope = arena_dup(&p->arena, buf_str(&scopes));
     }
     buf_deinit(&scopes);
@@ -250,7 +250,7 @@ void resource_io_start(struct resource_io *p, enum resource_io_op op)
 {
     struct buf canonical;
     p->op = op;
-    p->held = principal_ref(p->who);
+    p->held = principal_ref(p->principal);
     buf_init(&canonical, URI_MAX * 3);
     p->code = catalog_canonical(p->worker->catalog, p->spelled, false, &canonical, &p->err);
     struct tidings_str uri = p->code < 0 ? STR_EMPTY : arena_dup(&p->arena, buf_str(&canonical));

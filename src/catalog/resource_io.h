@@ -30,8 +30,8 @@ enum resource_io_op {
 
 struct resource_io {
     /* What is asked: */
-    const struct principal *who; /* on whose behalf; held from resource_io_start on */
-    struct tidings_str spelled;  /* the URI */
+    const struct principal *principal; /* on whose behalf; held from resource_io_start on */
+    struct tidings_str spelled;        /* the URI */
     struct tidings_str after; /* RESOURCE_IO_READ of what has children and no content: see below */
     struct read_options options;  /* RESOURCE_IO_READ; `formats` empty: whichever comes first */
     struct tidings_str bytes;     /* RESOURCE_IO_WRITE, RESOURCE_IO_PATCH */
@@ -62,7 +62,7 @@ struct resource_io {
     void (*done)(struct resource_io *p);
     void *user;
     enum resource_io_op op;
-    const struct principal *held; /* a reference to `who` */
+    const struct principal *held; /* a reference to `principal` */
     struct job *job;              /* NULL: nothing is under way */
     struct arena arena;
     struct catalog_hit hit;

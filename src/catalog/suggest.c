@@ -85,10 +85,10 @@ bool suggest_may(const struct tidings_complete *c, struct tidings_str value)
     bool may = has_own && expand(c, tidings_strn(text.ptr, known), value, &expanded) == 0;
     if (may && is_whole) {
         may = uri_canonical(buf_str(&expanded), &uri, NULL) == 0 &&
-              access_allows(c->who, ACCESS_LIST, buf_str(&uri));
+              access_allows(c->principal, ACCESS_LIST, buf_str(&uri));
     } else if (may) {
         buf_putc(&expanded, '{'); /* and whatever follows */
-        may = !expanded.failed && access_reaches(c->who, ACCESS_LIST, buf_str(&expanded));
+        may = !expanded.failed && access_reaches(c->principal, ACCESS_LIST, buf_str(&expanded));
     }
     buf_deinit(&expanded);
     buf_deinit(&uri);

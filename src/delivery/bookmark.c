@@ -32,11 +32,12 @@ static void bookmark_tell(struct listen_bookmarks *b, struct buf *message)
     }
     char text[CURSOR_TEXT];
     struct log_cursor at = subscriber_cursor(subscriber);
-    if (access_is_full(subscriber->who) && at.seq == b->seq) {
+    if (access_is_full(subscriber->principal) && at.seq == b->seq) {
         return;
     }
     buf_clear(message);
-    dialect_put_bookmark(message, cursor_seal_put(subscriber->worker, subscriber->who, &at, text),
+    dialect_put_bookmark(message,
+                         cursor_seal_put(subscriber->worker, subscriber->principal, &at, text),
                          listen_id(listen));
     if (subscriber_send(subscriber, message)) {
         b->seq = at.seq;

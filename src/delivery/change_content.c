@@ -35,7 +35,7 @@ static void value_free(struct change_contents *v, struct value *e)
     v->count -= e->state != CHANGE_CONTENT_READING;
     v->bytes -= e->out.len;
     change_unref(e->change);
-    principal_unref(e->who);
+    principal_unref(e->principal);
     baseline_unref(e->from);
     baseline_unref(e->to);
     arena_deinit(&e->arena);
@@ -72,7 +72,7 @@ struct value *change_content_find(struct change_contents *v, struct value_key ke
 }
 
 struct value *change_content_add(struct worker *worker, struct change_contents *v,
-                                 const struct principal *who, const struct change *change,
+                                 const struct principal *principal, const struct change *change,
                                  struct value_key key)
 {
     struct value *e = mem_zalloc(sizeof(*e));
@@ -86,7 +86,7 @@ struct value *change_content_add(struct worker *worker, struct change_contents *
     }
     e->worker = worker;
     e->change = change_ref(change);
-    e->who = key.class ? principal_ref(who) : NULL;
+    e->principal = key.class ? principal_ref(principal) : NULL;
     e->state = CHANGE_CONTENT_READING;
     arena_init(&e->arena, 1u << 16);
     buf_init(&e->out, worker->limits->max_value_bytes * VALUE_ESCAPE + 4096);

@@ -28,9 +28,9 @@ struct value {
     struct list link;
     struct value_key key;
     struct worker *worker;
-    const struct change *change; /* a reference */
-    const struct principal *who; /* a reference to one of the class, or NULL */
-    struct baseline *from, *to;  /* of a patch: references, or NULL */
+    const struct change *change;       /* a reference */
+    const struct principal *principal; /* a reference to one of the class, or NULL */
+    struct baseline *from, *to;        /* of a patch: references, or NULL */
     enum change_content_state state;
     bool is_too_large, is_whole; /* of a patch: it is; it was asked for without a baseline */
     struct tidings_str etag;     /* of what a patch leads to */
@@ -43,7 +43,7 @@ struct value {
 struct value *change_content_find(struct change_contents *v, struct value_key key);
 /* An entry that is being read. NULL: out of memory. */
 struct value *change_content_add(struct worker *worker, struct change_contents *v,
-                                 const struct principal *who, const struct change *change,
+                                 const struct principal *principal, const struct change *change,
                                  struct value_key key);
 /* It has been read, or cannot be. */
 void change_content_conclude(struct change_contents *v, struct value *e, bool is_ready);

@@ -16,9 +16,9 @@
 #include "dialect/dialect.h"
 #include "store/change.h"
 
-static const struct access_class *class_of(const struct principal *who)
+static const struct access_class *class_of(const struct principal *principal)
 {
-    return access_is_full(who) ? NULL : who->class;
+    return access_is_full(principal) ? NULL : principal->class;
 }
 
 static void wake_waiting(struct worker *worker)
@@ -57,7 +57,7 @@ static void ask(struct value *e)
     }
     job_init(&e->read.base, worker, value_read, e, e->change->uri);
     e->read.w = &e->w;
-    e->read.who = e->who;
+    e->read.principal = e->principal;
     e->read.own_only = true;
     e->read.max_bytes = worker->limits->max_value_bytes;
     job_read(&e->read, &hit);
@@ -65,7 +65,7 @@ static void ask(struct value *e)
 
 /* The content of what changed; asks for it when nobody has. */
 static enum change_content_state change_content_get(struct worker *worker,
-                                                    const struct principal *who,
+                                                    const struct principal *principal,
                                                     const struct change *change,
                                                     struct tidings_str *ret_json)
 {
@@ -73,11 +73,11 @@ static enum change_content_state change_content_get(struct worker *worker,
     if (change->kind == TIDINGS_CHANGE_DELETED) {
         return CHANGE_CONTENT_NONE;
     }
-    struct value_key key = {.change = change, .class = class_of(who)};
+    struct value_key key = {.change = change, .class = class_of(principal)};
     struct value *e = change_content_find(&worker->delivery->contents, key);
     if (!e) {
         change_content_trim(&worker->delivery->contents);
-        e = change_content_add(worker, &worker->delivery->contents, who, change, key);
+        e = change_content_add(worker, &worker->delivery->contents, principal, change, key);
         if (!e) {
             return CHANGE_CONTENT_NONE;
         }
@@ -155,25 +155,28 @@ static void ask_patch(struct value *e)
     job_init(&e->read.base, worker, patch_read, e, e->change->uri);
     e->read.taker = &patch_taker;
     e->read.max_bytes = worker->limits->max_read_bytes;
-    e->read.who = e->who;
+    e->read.principal = e->principal;
     e->read.is_patch = true;
     e->read.patch_from = e->from && !e->is_whole ? baseline_etag(e->from) : STR_EMPTY;
     job_read(&e->read, &hit);
 }
 
 /* From contents; whoever has none of them is told whole next time. */
-static enum change_content_state make_patch(struct worker *worker, const struct principal *who,
+static enum change_content_state make_patch(struct worker *worker,
+                                            const struct principal *principal,
                                             const struct change *change, struct value_key key,
                                             struct baseline *from, struct value **ret)
 {
     bool is_deleted = change->kind == TIDINGS_CHANGE_DELETED;
     struct tidings_str contents = STR_EMPTY;
     enum change_content_state state =
-        is_deleted ? CHANGE_CONTENT_READY : change_content_get(worker, who, change, &contents);
+        is_deleted ? CHANGE_CONTENT_READY
+                   : change_content_get(worker, principal, change, &contents);
     if (state != CHANGE_CONTENT_READY) {
         return state;
     }
-    struct value *e = change_content_add(worker, &worker->delivery->contents, who, change, key);
+    struct value *e =
+        change_content_add(worker, &worker->delivery->contents, principal, change, key);
     if (!e) {
         return CHANGE_CONTENT_NONE;
     }
@@ -195,23 +198,23 @@ static enum change_content_state make_patch(struct worker *worker, const struct 
  * provider says). *ret_to, unless it is being read: what has been told once this is; borrowed,
  * NULL: nothing that a patch can begin at. */
 static enum change_content_state
-change_content_get_patch(struct worker *worker, const struct principal *who,
+change_content_get_patch(struct worker *worker, const struct principal *principal,
                          const struct change *change, struct baseline *from,
                          struct tidings_str *ret_json, struct baseline **ret_to)
 {
     struct value_key key = {
-        .change = change, .from = from, .shape = SHAPE_PATCH, .class = class_of(who)};
+        .change = change, .from = from, .shape = SHAPE_PATCH, .class = class_of(principal)};
     struct value *e = change_content_find(&worker->delivery->contents, key);
     *ret_json = STR_EMPTY;
     *ret_to = NULL;
     if (!e) {
         change_content_trim(&worker->delivery->contents);
         if (!find_patching(worker, change->uri)) {
-            enum change_content_state state = make_patch(worker, who, change, key, from, &e);
+            enum change_content_state state = make_patch(worker, principal, change, key, from, &e);
             if (!e) {
                 return state;
             }
-        } else if ((e = change_content_add(worker, &worker->delivery->contents, who, change,
+        } else if ((e = change_content_add(worker, &worker->delivery->contents, principal, change,
                                            key)) != NULL) {
             e->from = baseline_ref(from);
             ask_patch(e);
@@ -243,14 +246,14 @@ static bool is_said(const struct subscription *sub)
 }
 
 /* The same as `*json`, made once. */
-static enum change_content_state say(struct worker *worker, const struct principal *who,
+static enum change_content_state say(struct worker *worker, const struct principal *principal,
                                      const struct change *change, struct value_key key,
                                      struct tidings_str *json)
 {
     struct value *e = change_content_find(&worker->delivery->contents, key);
     if (!e) {
         change_content_trim(&worker->delivery->contents);
-        e = change_content_add(worker, &worker->delivery->contents, who, change, key);
+        e = change_content_add(worker, &worker->delivery->contents, principal, change, key);
         if (!e) {
             *json = STR_EMPTY;
             return CHANGE_CONTENT_NONE;
@@ -279,9 +282,9 @@ enum change_content_state change_content_for(const struct subscription *sub,
     struct baseline *from = chain ? chain_at(chain, change->uri) : NULL;
     *ret_to = NULL;
     enum change_content_state state =
-        chain
-            ? change_content_get_patch(worker, sub->subscriber->who, change, from, ret_json, ret_to)
-            : change_content_get(worker, sub->subscriber->who, change, ret_json);
+        chain ? change_content_get_patch(worker, sub->subscriber->principal, change, from, ret_json,
+                                         ret_to)
+              : change_content_get(worker, sub->subscriber->principal, change, ret_json);
     bool is_there = state == CHANGE_CONTENT_READY ||
                     (state == CHANGE_CONTENT_NONE && change->kind == TIDINGS_CHANGE_DELETED);
     if (!is_there || !is_said(sub)) {
@@ -290,8 +293,8 @@ enum change_content_state change_content_for(const struct subscription *sub,
     struct value_key key = {.change = change,
                             .from = from,
                             .shape = chain ? SHAPE_SAID_PATCH : SHAPE_SAID,
-                            .class = class_of(sub->subscriber->who)};
-    return say(worker, sub->subscriber->who, change, key, ret_json);
+                            .class = class_of(sub->subscriber->principal)};
+    return say(worker, sub->subscriber->principal, change, key, ret_json);
 }
 
 void change_content_written(const struct subscription *sub, const struct change *change,

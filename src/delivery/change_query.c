@@ -111,7 +111,7 @@ static const struct subscription *find_sub(struct change_query *look,
     const struct change *change = row->change;
     list_each (it, next, &listen_of(look)->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
-        if (change->seq <= sub->since || !access_hears(look->subscriber->who, change)) {
+        if (change->seq <= sub->since || !access_hears(look->subscriber->principal, change)) {
             continue;
         }
         enum lookup_answer answer = covers(sub, change->uri);
@@ -344,7 +344,7 @@ static int check_rate(struct request *request, struct tidings_error *err)
 static struct subscriber *create_peer(struct request *request, size_t count,
                                       struct subscribe_batch **ret)
 {
-    struct subscriber *subscriber = subscriber_create(request->worker, request->who);
+    struct subscriber *subscriber = subscriber_create(request->worker, request->principal);
     struct listen *listen = subscriber ? listen_create(subscriber, STR("0")) : NULL;
     *ret = listen ? subscribe_batch_create(listen, count) : NULL;
     if (!*ret || !subscribe_batch_set_channel(*ret, request->channel)) {

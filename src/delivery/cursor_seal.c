@@ -61,10 +61,10 @@ static size_t seal(struct worker *worker, const struct log_cursor *cursor, char 
     return sealed->len;
 }
 
-struct tidings_str cursor_seal_make(struct worker *worker, const struct principal *who,
+struct tidings_str cursor_seal_make(struct worker *worker, const struct principal *principal,
                                     const struct log_cursor *cursor)
 {
-    if (access_is_full(who)) {
+    if (access_is_full(principal)) {
         return STR_EMPTY;
     }
     if (!worker->delivery->seals) {
@@ -87,18 +87,18 @@ struct tidings_str cursor_seal_make(struct worker *worker, const struct principa
     return all->at[i].len > 0 ? tidings_strn(all->at[i].text, all->at[i].len) : NONE;
 }
 
-struct tidings_str cursor_seal_put(struct worker *worker, const struct principal *who,
+struct tidings_str cursor_seal_put(struct worker *worker, const struct principal *principal,
                                    const struct log_cursor *cursor, char out[CURSOR_TEXT])
 {
-    struct tidings_str sealed = cursor_seal_make(worker, who, cursor);
+    struct tidings_str sealed = cursor_seal_make(worker, principal, cursor);
     return sealed.len > 0 ? sealed : cursor_print(cursor, out);
 }
 
-bool cursor_seal_open(struct worker *worker, const struct principal *who, struct tidings_str text,
-                      struct log_cursor *ret)
+bool cursor_seal_open(struct worker *worker, const struct principal *principal,
+                      struct tidings_str text, struct log_cursor *ret)
 {
     if (cursor_parse(text, ret)) {
-        return access_is_full(who);
+        return access_is_full(principal);
     }
     struct buf plain;
     buf_init(&plain, CURSOR_SEALED);

@@ -23,15 +23,15 @@ struct cursor_seals;
 void cursor_seal_free(struct cursor_seals *all);     /* NULL is fine, here … */
 void cursor_seal_end_turn(struct cursor_seals *all); /* … and here */
 
-/* As `who` is told it: written to `out`, or sealed and valid until the next
+/* As `principal` is told it: written to `out`, or sealed and valid until the next
  * one is asked for. */
-struct tidings_str cursor_seal_put(struct worker *worker, const struct principal *who,
+struct tidings_str cursor_seal_put(struct worker *worker, const struct principal *principal,
                                    const struct log_cursor *cursor, char out[CURSOR_TEXT]);
-/* The seal alone; empty: `who` may see the numbers. */
-struct tidings_str cursor_seal_make(struct worker *worker, const struct principal *who,
+/* The seal alone; empty: `principal` may see the numbers. */
+struct tidings_str cursor_seal_make(struct worker *worker, const struct principal *principal,
                                     const struct log_cursor *cursor);
-/* What `who` came back with. false: none that it was given. */
-bool cursor_seal_open(struct worker *worker, const struct principal *who, struct tidings_str text,
-                      struct log_cursor *ret);
+/* What `principal` came back with. false: none that it was given. */
+bool cursor_seal_open(struct worker *worker, const struct principal *principal,
+                      struct tidings_str text, struct log_cursor *ret);
 
 #endif

@@ -113,7 +113,7 @@ bool filters_is_own(const struct subscription *sub, const struct change *change)
 bool filters_pass(struct subscription *sub, const struct change *change, bool alone)
 {
     const struct subscriber *subscriber = sub->subscriber;
-    if (!access_hears(subscriber->who, change)) {
+    if (!access_hears(subscriber->principal, change)) {
         return false;
     }
     const struct subscription_extra *x = sub->extra;
@@ -123,7 +123,7 @@ bool filters_pass(struct subscription *sub, const struct change *change, bool al
     if (filters_is_own(sub, change)) {
         return false;
     }
-    if (!access_shows_from(subscriber->who, change)) {
+    if (!access_shows_from(subscriber->principal, change)) {
         return pass_without_from(sub, change);
     }
     if (x->condition_count > 0 && !all_hold(x, delivery_subject(subscriber->worker, change))) {

@@ -179,8 +179,8 @@ struct walk {
     struct tidings_list list;
     struct listen_pending pending;
     struct worker *worker;
-    const struct principal *who; /* a reference */
-    struct catalog *catalog;     /* a reference */
+    const struct principal *principal; /* a reference */
+    struct catalog *catalog;           /* a reference */
     enum match_kind kind;
     struct regex *regex; /* of a subscription to one */
     uint64_t steps;      /* set aside to search with it, and left */
@@ -199,7 +199,7 @@ static void walk_free(struct walk *k)
     }
     list_remove(&k->pending.link);
     catalog_unref(k->catalog);
-    principal_unref(k->who);
+    principal_unref(k->principal);
     regex_destroy(k->regex);
     mem_free(k);
 }
@@ -222,7 +222,7 @@ static int walk_row(struct tidings_list *list, const struct tidings_resource *ro
 {
     struct walk *k = list_entry(list, struct walk, list);
     bool matches;
-    if (!access_subscribes(k->who, row->uri)) {
+    if (!access_subscribes(k->principal, row->uri)) {
         return 1; /* asked first: what is not seen costs nothing */
     }
     if (k->kind == MATCH_REGEX) {
@@ -292,7 +292,7 @@ static void walk_next(struct walk *k)
     }
     job_init(&k->list.base, k->worker, walked, k, STR_EMPTY);
     k->list.on_row = walk_row;
-    k->list.who = k->who;
+    k->list.principal = k->principal;
     k->list.subscribes = true;
     k->list.after = STR_EMPTY;
     k->list.full = false;
@@ -340,7 +340,7 @@ static void show_matching(struct subscription *sub)
     }
     char *at = k->memory;
     k->worker = listen->subscriber->worker;
-    k->who = principal_ref(listen->subscriber->who);
+    k->principal = principal_ref(listen->subscriber->principal);
     k->catalog = catalog_ref(k->worker->catalog);
     k->kind = sub->kind;
     k->spelled = str_place(&at, subscription_spelled(sub));

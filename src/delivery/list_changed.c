@@ -41,7 +41,8 @@ void list_changed_offer(struct worker *worker, unsigned lists)
 {
     list_each (it, next, &worker->delivery->list_watchers) {
         struct listen *listen = list_entry(it, struct listen, list_link);
-        unsigned seen = lists & ~(access_is_full(listen->subscriber->who) ? 0u : LIST_RESOURCES);
+        unsigned seen =
+            lists & ~(access_is_full(listen->subscriber->principal) ? 0u : LIST_RESOURCES);
         if (listen->live && listen->subscriber->sink && !listen->subscriber->catchup) {
             list_changed_mark(listen, seen, worker->last_seq);
         }
@@ -66,7 +67,7 @@ static void tell_class(struct worker *worker, struct access_class *class, uint64
     class->owes_list = false;
     list_each (it, next, &worker->delivery->list_watchers) {
         struct listen *listen = list_entry(it, struct listen, list_link);
-        if (listen->subscriber->who && listen->subscriber->who->class == class) {
+        if (listen->subscriber->principal && listen->subscriber->principal->class == class) {
             list_changed_mark(listen, LIST_RESOURCES, worker->last_seq);
         }
     }
@@ -127,8 +128,8 @@ void list_changed_replay(struct subscriber *subscriber, const struct changelog_r
     bool is_row = change->lists == 0 && !change->everything &&
                   (change->kind != TIDINGS_CHANGE_UPDATED || row->created_seq > since);
     unsigned lists = change->lists;
-    if (!access_is_full(subscriber->who)) {
-        bool may = is_row && class_lists(subscriber->who->class, change->uri, change->target);
+    if (!access_is_full(subscriber->principal)) {
+        bool may = is_row && class_lists(subscriber->principal->class, change->uri, change->target);
         lists = (lists & ~(unsigned)LIST_RESOURCES) | (may ? LIST_RESOURCES : 0u);
     }
     list_each (it, next, &subscriber->listens) {

@@ -30,7 +30,7 @@ static void found(void *user, struct match_node *node)
 /* Access is asked before anything is spent. */
 static bool is_concerned(const struct paid_lookup *l, const struct subscription *sub)
 {
-    return l->calls->concerns(l->user, sub) && access_hears(sub->subscriber->who, l->change);
+    return l->calls->concerns(l->user, sub) && access_hears(sub->subscriber->principal, l->change);
 }
 
 static bool may_pay(void *user, struct match_node *node, uint64_t *ret_steps)

@@ -166,7 +166,7 @@ static bool write_truncated(struct subscriber *subscriber, struct subscription *
         .subscribed_json = subscription_spelled_json(sub),
         .listen_id_json = listen_id(sub->listen),
         .cursor = cursor,
-        .sealed = cursor_seal_make(subscriber->worker, subscriber->who, &cursor),
+        .sealed = cursor_seal_make(subscriber->worker, subscriber->principal, &cursor),
         .truncated = !sub->suspended,
         .suspended = sub->suspended,
         .profile = subscriber->worker->self->profile,

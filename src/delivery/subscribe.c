@@ -37,7 +37,7 @@ struct subscribe_batch *subscribe_batch_create(struct listen *listen, size_t cou
         return NULL;
     }
     s->worker = listen->subscriber->worker;
-    s->who = principal_ref(listen->subscriber->who);
+    s->principal = principal_ref(listen->subscriber->principal);
     s->rules = option_rules_ref(s->worker->delivery->rules);
     s->count = count;
     arena_init(&s->arena, (count + 1) * ARENA_PER_WISH);
@@ -56,7 +56,7 @@ void subscribe_batch_free(struct subscribe_batch *s)
         jv_unref(s->items[i].kept);
         mem_free(s->items[i].hooked);
     }
-    principal_unref(s->who);
+    principal_unref(s->principal);
     option_rules_unref(s->rules);
     arena_deinit(&s->arena);
     mem_free(s);
@@ -65,7 +65,7 @@ void subscribe_batch_free(struct subscribe_batch *s)
 bool subscribe_batch_set_channel(struct subscribe_batch *s, const struct channel *channel)
 {
     char text[sizeof(HUB_SHARE) + PRINCIPAL_MAX] = HUB_SHARE;
-    channel_principal(channel, text + sizeof(HUB_SHARE) - 1);
+    channel_client_name(channel, text + sizeof(HUB_SHARE) - 1);
     s->share = arena_dup(&s->arena, tidings_str(text));
     struct subscriber *subscriber = s->pending.listen->subscriber;
     if (!subscriber->allowance) {
@@ -107,7 +107,7 @@ static struct tidings_str own_origin(struct subscribe_batch *s, const struct sub
 {
     struct buf text;
     buf_init(&text, ORIGIN_MAX + PRINCIPAL_ORIGIN_MAX);
-    principal_put_origin(s->who, w->options.echo ? STR_EMPTY : w->options.origin, &text);
+    principal_put_origin(s->principal, w->options.echo ? STR_EMPTY : w->options.origin, &text);
     struct tidings_str own = arena_dup(&s->arena, buf_str(&text));
     own.ptr = text.failed ? NULL : own.ptr;
     buf_deinit(&text);
@@ -198,7 +198,7 @@ static void establish(struct subscribe_batch *s, struct subscribe_item *w,
     bool is_named =
         w->condition_count == 0 && (w->kind == MATCH_LITERAL || w->kind == MATCH_CONTAINER);
     if (is_named &&
-        !access_subscribes(listen->subscriber->who, w->uri)) { /* since it was settled */
+        !access_subscribes(listen->subscriber->principal, w->uri)) { /* since it was settled */
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     }
     if (w->refused || s->withdrawn || subscribe_item_is_too_many(s, w)) {

@@ -45,7 +45,7 @@ struct subscribe_item {
 struct subscribe_batch {
     struct listen_pending pending; /* .listen is NULL once the client is gone */
     struct worker *worker;
-    const struct principal *who; /* a reference: who asks, also once the client is gone */
+    const struct principal *principal; /* a reference: who asks, also once the client is gone */
     struct arena arena;
     struct option_rules *rules;    /* a reference to what options may borrow from, or NULL */
     struct tidings_str share;      /* HUB_SHARE and the principal; empty: the program itself */

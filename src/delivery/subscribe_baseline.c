@@ -134,7 +134,7 @@ bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct s
     buf_init(&a->text, worker->limits->max_read_bytes + 4096);
     job_init(&a->read.base, worker, asked, a, w->uri);
     a->read.taker = &taker;
-    a->read.who = w->owner->who;
+    a->read.principal = w->owner->principal;
     a->read.is_patch = true;
     a->read.patch_from = w->options.baseline;
     a->read.max_bytes = worker->limits->max_read_bytes;

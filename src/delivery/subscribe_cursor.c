@@ -30,14 +30,14 @@ static bool is_durable(const struct catalog *c, enum match_kind kind, struct tid
     return !next || !str_starts(next->about->uri, fixed);
 }
 
-void subscribe_item_open_since(struct subscribe_item *w, const struct principal *who)
+void subscribe_item_open_since(struct subscribe_item *w, const struct principal *principal)
 {
     static const struct log_cursor unknown = {.seq = UINT64_MAX};
     struct options *o = &w->options;
     bool is_sealed = o->sealed.len > 0;
     if ((o->given & OPTION_SINCE) &&
-        (is_sealed ? !cursor_seal_open(w->owner->worker, who, o->sealed, &o->since)
-                   : !access_is_full(who))) {
+        (is_sealed ? !cursor_seal_open(w->owner->worker, principal, o->sealed, &o->since)
+                   : !access_is_full(principal))) {
         o->since = unknown;
     }
 }

@@ -40,7 +40,7 @@ bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct s
 /* Where its patches begin. NULL: out of memory. */
 struct chain *subscribe_item_begin_chain(const struct subscribe_item *w);
 /* What the cursor of its options is to whoever gave it: perhaps unknown. */
-void subscribe_item_open_since(struct subscribe_item *w, const struct principal *who);
+void subscribe_item_open_since(struct subscribe_item *w, const struct principal *principal);
 /* The number here that the cursor of its options stands for, `seq` being the newest; SINCE_UNKNOWN:
  * the client has to look again. */
 uint64_t subscribe_item_since(const struct subscribe_item *w, uint64_t seq);

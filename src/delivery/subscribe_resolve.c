@@ -355,7 +355,7 @@ static void mean_existing(struct subscribe_item *w)
         return;
     }
     const struct listen *listen = w->owner->pending.listen;
-    if (listen && !access_subscribes(listen->subscriber->who, about->uri)) {
+    if (listen && !access_subscribes(listen->subscriber->principal, about->uri)) {
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
         return;
     }
@@ -512,7 +512,7 @@ static bool apply_rules(struct subscribe_item *w)
 static void settle(struct subscribe_item *w)
 {
     struct subscribe_batch *s = w->owner;
-    const struct principal *who = s->pending.listen->subscriber->who;
+    const struct principal *principal = s->pending.listen->subscriber->principal;
     job_init(&w->stat.base, s->worker, stat_done, w, STR_EMPTY);
     w->stat.base.keeps_details = true;
     if (s->worker->self->no_subscriptions && s->share.len > 0) { /* the program itself may */
@@ -520,16 +520,16 @@ static void settle(struct subscribe_item *w)
         settled(s);
         return;
     }
-    subscribe_item_open_since(w, who);
+    subscribe_item_open_since(w, principal);
     if (!apply_rules(w) || mean_by_text(w)) {
         settled(s);
         return;
     }
     w->stat.base.uri = w->uri;
     struct catalog_hit hit;
-    bool may = access_subscribes(who, w->uri);
+    bool may = access_subscribes(principal, w->uri);
     if (may && catalog_find(s->worker->catalog, w->uri, &s->arena, &hit)) {
-        w->stat.who = s->who;
+        w->stat.principal = s->principal;
         job_stat(&w->stat, &hit);
         return;
     }

@@ -13,14 +13,14 @@
 /* Beyond this much unsent, changes wait (and merge) in the outbox instead of the send buffer. */
 #define SUBSCRIBER_HIGH_WATER (64u * 1024u)
 
-struct subscriber *subscriber_create(struct worker *worker, const struct principal *who)
+struct subscriber *subscriber_create(struct worker *worker, const struct principal *principal)
 {
     struct subscriber *subscriber = mem_zalloc(sizeof(*subscriber));
     if (!subscriber) {
         return NULL;
     }
     subscriber->worker = worker;
-    subscriber->who = principal_ref(who);
+    subscriber->principal = principal_ref(principal);
     subscriber->cursor = worker->last_seq;
     subscriber->number = ++worker->delivery->subscribers_made;
     outbox_init(&subscriber->outbox);
@@ -31,10 +31,10 @@ struct subscriber *subscriber_create(struct worker *worker, const struct princip
     return subscriber;
 }
 
-void subscriber_set_who(struct subscriber *subscriber, const struct principal *who)
+void subscriber_set_principal(struct subscriber *subscriber, const struct principal *principal)
 {
-    const struct principal *old = subscriber->who;
-    subscriber->who = principal_ref(who);
+    const struct principal *old = subscriber->principal;
+    subscriber->principal = principal_ref(principal);
     principal_unref(old);
 }
 

@@ -74,7 +74,7 @@ struct subscriber {
         struct loop_discard discard; /* once it is destroyed */
     };
     struct worker *worker;
-    const struct principal *who; /* a reference */
+    const struct principal *principal; /* a reference */
     struct allowance *allowance; /* likewise: what its patterns may cost; NULL: what they like */
     struct sink *sink;
     struct outbox outbox;
@@ -100,9 +100,9 @@ struct subscriber {
     void *owner;
 };
 
-struct subscriber *subscriber_create(struct worker *worker, const struct principal *who);
+struct subscriber *subscriber_create(struct worker *worker, const struct principal *principal);
 /* It goes on with what this one may do; a reference of its own. */
-void subscriber_set_who(struct subscriber *subscriber, const struct principal *who);
+void subscriber_set_principal(struct subscriber *subscriber, const struct principal *principal);
 /* The one subscriber of a pipe, made when first needed; NULL when out of memory. */
 struct subscriber *subscriber_of_channel(struct channel *channel);
 /* Removes every subscription, releases the watches; the memory goes at the end of the turn. */

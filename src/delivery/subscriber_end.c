@@ -77,7 +77,7 @@ void subscriber_destroy(struct subscriber *subscriber)
     if (subscriber->ops && subscriber->ops->destroyed) {
         subscriber->ops->destroyed(subscriber);
     }
-    subscriber_set_who(subscriber, NULL);
+    subscriber_set_principal(subscriber, NULL);
     allowance_release(subscriber->allowance);
     loop_discard(subscriber->worker->loop, &subscriber->discard, mem_free, subscriber);
 }

@@ -42,9 +42,9 @@ static bool flush_items(struct subscriber *subscriber)
             .subscribed_json = subscription_spelled_json(sub),
             .listen_id_json = listen_id(sub->listen),
             .cursor = cursor,
-            .sealed = cursor_seal_make(subscriber->worker, subscriber->who, &cursor),
-            .hides_version = !access_is_full(subscriber->who),
-            .hides_from = !access_shows_from(subscriber->who, item->change),
+            .sealed = cursor_seal_make(subscriber->worker, subscriber->principal, &cursor),
+            .hides_version = !access_is_full(subscriber->principal),
+            .hides_from = !access_shows_from(subscriber->principal, item->change),
             .merged = item->merged,
             .profile = subscriber->worker->self->profile,
         };

@@ -103,7 +103,7 @@ static void end_channel_subscriber(struct channel *channel)
 struct subscriber *subscriber_of_channel(struct channel *channel)
 {
     if (!channel->subscriber) {
-        struct subscriber *subscriber = subscriber_create(channel->worker, channel->who);
+        struct subscriber *subscriber = subscriber_create(channel->worker, channel->principal);
         if (subscriber) {
             static const struct answer_headers none;
             subscriber_set_sink(subscriber, channel->ops->stream(channel, &none));

@@ -45,7 +45,7 @@ static void call_free(struct tidings_call *h)
     limit_leave(h->base.worker->book, LIMIT_CALLS);
     call_ask_deinit(h);
     feature_unref(h->feature);
-    principal_unref(h->who);
+    principal_unref(h->principal);
     allowance_release(h->allowance);
     buf_deinit(&h->origin);
     jv_unref(h->root);
@@ -298,7 +298,7 @@ static struct tidings_call *call_create(struct request *request, const struct ca
     h->base.on_cancel = call_on_cancel;
     h->request = request;
     h->kind = kind;
-    h->who = principal_ref(request->who);
+    h->principal = principal_ref(request->principal);
     h->allowance = client;
     h->feature = feature_ref(f);
     h->root = jv_ref(request->root);
@@ -307,7 +307,7 @@ static struct tidings_call *call_create(struct request *request, const struct ca
     h->meta = request->meta;
     struct tidings_str origin = jv_str(jv_get(meta, "dev.tidings/origin"));
     buf_init(&h->origin, ORIGIN_MAX + PRINCIPAL_ORIGIN_MAX);
-    principal_put_origin(h->who, origin.len <= ORIGIN_MAX ? origin : STR_EMPTY, &h->origin);
+    principal_put_origin(h->principal, origin.len <= ORIGIN_MAX ? origin : STR_EMPTY, &h->origin);
     buf_init(&h->arguments_text, max);
     buf_init(&h->json_text, max);
     buf_init(&h->content, max);

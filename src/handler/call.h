@@ -72,13 +72,13 @@ struct tidings_call {
     struct list link;        /* in worker->handlers->calls.all */
     struct request *request; /* NULL once the client has an answer */
     const struct call_kind *kind;
-    const struct principal *who; /* a reference: on whose behalf, … */
-    struct allowance *allowance; /* … and another: at whose expense */
-    struct feature *feature;     /* a reference */
-    struct json *root;           /* a reference: the message */
-    struct json *arguments;      /* in it; NULL: none */
-    struct json *meta;           /* in it: of a modern request; NULL in the legacy era */
-    struct buf origin;           /* what the client calls itself (principal_put_origin) */
+    const struct principal *principal; /* a reference: on whose behalf, … */
+    struct allowance *allowance;       /* … and another: at whose expense */
+    struct feature *feature;           /* a reference */
+    struct json *root;                 /* a reference: the message */
+    struct json *arguments;            /* in it; NULL: none */
+    struct json *meta;                 /* in it: of a modern request; NULL in the legacy era */
+    struct buf origin;                 /* what the client calls itself (principal_put_origin) */
     struct buf arguments_text, json_text;
     struct call_ask ask;
     uint64_t deadline_ms;

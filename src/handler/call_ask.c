@@ -37,12 +37,12 @@ static size_t find_askable(const char *method)
 /* ---- sealing: kind, name, arguments and who calls are the purpose: a state fits one call only --
  */
 
-static int put_purpose(struct tidings_call *h, const struct principal *who, struct buf *out)
+static int put_purpose(struct tidings_call *h, const struct principal *principal, struct buf *out)
 {
     buf_init(out, ASK_BYTES + h->base.worker->limits->max_read_bytes * 6);
-    if (who && who->kind != PRINCIPAL_ANONYMOUS) {
-        buf_putu(out, who->kind);
-        buf_puts(out, who->name);
+    if (principal && principal->kind != PRINCIPAL_ANONYMOUS) {
+        buf_putu(out, principal->kind);
+        buf_puts(out, principal->name);
     }
     buf_putc(out, '\0');
     buf_puts(out, tidings_str(h->kind->what));
@@ -53,14 +53,14 @@ static int put_purpose(struct tidings_call *h, const struct principal *who, stru
     return h->arguments_text.failed ? h->arguments_text.failed : out->failed;
 }
 
-static int seal_state(struct tidings_call *h, const struct principal *who, struct buf *out)
+static int seal_state(struct tidings_call *h, const struct principal *principal, struct buf *out)
 {
     struct buf purpose, text;
     buf_init(&text, CALL_MAX_STATE + sizeof(int64_t));
     int64_t expires_ms = clock_wall_ms() + STATE_LIFE_MS;
     buf_put(&text, &expires_ms, sizeof(expires_ms));
     buf_puts(&text, buf_str(&h->ask.state));
-    int rc = put_purpose(h, who, &purpose);
+    int rc = put_purpose(h, principal, &purpose);
     rc = rc < 0 ? rc : text.failed;
     if (rc == 0) {
         rc = seal_put(&h->base.worker->sealer, out, buf_str(&purpose), buf_str(&text));
@@ -70,12 +70,12 @@ static int seal_state(struct tidings_call *h, const struct principal *who, struc
     return rc;
 }
 
-static int open_state(struct tidings_call *h, const struct principal *who,
+static int open_state(struct tidings_call *h, const struct principal *principal,
                       struct tidings_str sealed)
 {
     struct buf purpose, *text = &h->ask.kept;
     int64_t expires_ms = 0;
-    int rc = put_purpose(h, who, &purpose);
+    int rc = put_purpose(h, principal, &purpose);
     if (rc == 0) {
         rc = seal_open(&h->base.worker->sealer, text, buf_str(&purpose), sealed);
     }
@@ -126,8 +126,8 @@ bool call_read_answers(struct tidings_call *h, struct request *request)
     if (!state) {
         return true;
     }
-    int rc =
-        jv_is(state, JV_STRING) ? open_state(h, request->who, jv_str(state)) : TIDINGS_E_INVALID;
+    int rc = jv_is(state, JV_STRING) ? open_state(h, request->principal, jv_str(state))
+                                     : TIDINGS_E_INVALID;
     if (rc < 0) {
         request_fail(request, rc, STR_EMPTY, "%s",
                      rc == TIDINGS_E_NOMEM
@@ -271,7 +271,7 @@ void call_write_asked(struct tidings_call *h, struct request *request)
     if (h->ask.has_state) {
         struct buf sealed;
         buf_init(&sealed, 2 * CALL_MAX_STATE);
-        int rc = seal_state(h, request->who, &sealed);
+        int rc = seal_state(h, request->principal, &sealed);
         jw_put_string(w, STR("requestState"), buf_str(&sealed));
         w->out->failed = w->out->failed ? w->out->failed : rc;
         buf_deinit(&sealed);

@@ -31,7 +31,7 @@ struct tidings_str tidings_call_origin(const struct tidings_call *h)
 
 struct tidings_str tidings_call_principal(const struct tidings_call *h)
 {
-    return h->who ? h->who->name : STR_EMPTY;
+    return h->principal ? h->principal->name : STR_EMPTY;
 }
 
 _Static_assert((int)TIDINGS_ACCESS_LIST == (int)ACCESS_LIST &&
@@ -47,8 +47,8 @@ bool tidings_call_may(const struct tidings_call *h, enum tidings_access what,
     buf_init(&text, URI_MAX * 3);
     bool needs_read = what == TIDINGS_ACCESS_SUBSCRIBE || what == TIDINGS_ACCESS_WRITE;
     bool may = uri_canonical(uri, &text, NULL) == 0 &&
-               access_allows(h->who, (enum access_op)what, buf_str(&text)) &&
-               (!needs_read || access_allows(h->who, ACCESS_READ, buf_str(&text)));
+               access_allows(h->principal, (enum access_op)what, buf_str(&text)) &&
+               (!needs_read || access_allows(h->principal, ACCESS_READ, buf_str(&text)));
     buf_deinit(&text);
     return may;
 }

@@ -26,32 +26,33 @@ static void access_enforce_end_streams(struct subscriber *subscriber)
 
 /* ---- narrowing ------------------------------------------------------------------------------- */
 
-static bool may_hear(void *who, const struct outbox_item *item)
+static bool may_hear(void *principal, const struct outbox_item *item)
 {
-    return access_hears(who, item->change);
+    return access_hears(principal, item->change);
 }
 
 /* A pattern only covers less; what is named is allowed or not. */
-static bool access_enforce_is_over(const struct subscription *sub, const struct principal *who)
+static bool access_enforce_is_over(const struct subscription *sub,
+                                   const struct principal *principal)
 {
     bool is_named = sub->kind == MATCH_LITERAL || sub->kind == MATCH_CONTAINER;
     bool is_query = sub->extra && sub->extra->condition_count > 0;
-    return is_named && !is_query && !access_subscribes(who, subscription_uri(sub));
+    return is_named && !is_query && !access_subscribes(principal, subscription_uri(sub));
 }
 
 static void narrow(struct subscriber *subscriber)
 {
-    struct principal *who = (struct principal *)(uintptr_t)subscriber->who;
-    outbox_filter(&subscriber->outbox, may_hear, who);
+    struct principal *principal = (struct principal *)(uintptr_t)subscriber->principal;
+    outbox_filter(&subscriber->outbox, may_hear, principal);
     list_each (lit, lnext, &subscriber->listens) {
         list_each (it, next, &list_entry(lit, struct listen, link)->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
-            if (access_enforce_is_over(sub, who)) {
+            if (access_enforce_is_over(sub, principal)) {
                 subscription_withdraw(sub);
                 continue;
             }
             if (sub->window.held) {
-                outbox_filter(sub->window.held, may_hear, who);
+                outbox_filter(sub->window.held, may_hear, principal);
             }
             if (sub->window.held && sub->window.held->count == 0) {
                 window_clear(&subscriber->worker->delivery->windows, &sub->window);
@@ -64,10 +65,10 @@ static void narrow(struct subscriber *subscriber)
 /* false: out of memory, and it may not go on by the old rules. */
 static bool renew(struct worker *worker, struct subscriber *subscriber)
 {
-    const struct principal *who = principal_ref(subscriber->who);
-    bool good = principal_renew(worker, &who) == 0;
-    subscriber_set_who(subscriber, good ? who : subscriber->who);
-    principal_unref(who);
+    const struct principal *principal = principal_ref(subscriber->principal);
+    bool good = principal_renew(worker, &principal) == 0;
+    subscriber_set_principal(subscriber, good ? principal : subscriber->principal);
+    principal_unref(principal);
     return good;
 }
 
@@ -78,14 +79,15 @@ void access_enforce_rules(struct worker *worker, struct access_rules *rules)
     principals_forget(worker->principals);
     list_each (sit, snext, &worker->sessions->all) {
         struct session *session = list_entry(sit, struct session, link);
-        if (principal_renew(worker, &session->who) < 0) {
+        if (principal_renew(worker, &session->principal) < 0) {
             session_destroy(session);
         }
     }
     list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         bool is_renewed = renew(worker, subscriber);
-        const struct access_class *class = subscriber->who ? subscriber->who->class : NULL;
+        const struct access_class *class =
+            subscriber->principal ? subscriber->principal->class : NULL;
         if (!is_renewed || (class && class->count == 0)) {
             access_enforce_end_streams(subscriber);
         } else if (class) {
@@ -103,7 +105,7 @@ void access_enforce_expiry(struct worker *worker)
     }
     list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
-        if (principal_is_expired(subscriber->who, now)) {
+        if (principal_is_expired(subscriber->principal, now)) {
             access_enforce_end_streams(subscriber);
         }
     }
@@ -114,7 +116,7 @@ void access_enforce_revocation(struct worker *worker, principal_test_fn is_gone,
 {
     list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
-        if (subscriber->who && is_gone(user, subscriber->who)) {
+        if (subscriber->principal && is_gone(user, subscriber->principal)) {
             access_enforce_end_streams(subscriber);
         }
     }

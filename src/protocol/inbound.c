@@ -111,7 +111,7 @@ static struct session *need_session(struct channel *channel, const struct dialec
         inbound_answer_error(channel, 400, id, &e);
         return NULL;
     }
-    struct session *session = session_find(channel->worker, h->session_id, channel->who);
+    struct session *session = session_find(channel->worker, h->session_id, channel->principal);
     if (!session) {
         e.message = STR("session not found or ended; send initialize to get a new one");
         inbound_answer_error(channel, 404, id, &e);
@@ -433,11 +433,11 @@ void inbound_text(struct channel *channel, struct tidings_str text,
     struct json *root = NULL;
     struct tidings_error err;
     worker_trim_later(channel->worker, text.len);
-    if (principal_renew(channel->worker, &channel->who) < 0) {
+    if (principal_renew(channel->worker, &channel->principal) < 0) {
         inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
         return;
     }
-    if (!channel->ops->is_http && principal_is_expired(channel->who, clock_wall_ms())) {
+    if (!channel->ops->is_http && principal_is_expired(channel->principal, clock_wall_ms())) {
         inbound_refuse(channel, 401, RPC_INVALID_REQUEST,
                        "the token or certificate this connection began with has expired; connect "
                        "again");

@@ -161,8 +161,8 @@ static void complete_template(struct completing *c, struct tidings_str text)
     struct request *request = c->request;
     struct tidings_str name = c->complete.name;
     const struct catalog *catalog = request->worker->catalog;
-    if (access_reaches(request->who, ACCESS_LIST, text)) {
-        c->complete.who = request->who;
+    if (access_reaches(request->principal, ACCESS_LIST, text)) {
+        c->complete.principal = request->principal;
         const struct catalog_entry *entry = catalog_find_template(catalog, text);
         struct tidings_provider *p = entry ? NULL : method_complete_find_mount(catalog, text);
         if (entry && !has_variable(entry->uri_template, name)) {

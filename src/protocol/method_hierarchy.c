@@ -65,7 +65,7 @@ static void method_hierarchy_look(struct request *request, size_t wanted,
         request_fail(request, TIDINGS_E_NOMEM, l->spelled, "out of memory");
         return;
     }
-    if (!access_allows(request->who, ACCESS_LIST, l->uri) ||
+    if (!access_allows(request->principal, ACCESS_LIST, l->uri) ||
         !catalog_find(request->worker->catalog, l->uri, &request->arena, &l->hit)) {
         request_fail(request, TIDINGS_E_NOTFOUND, l->spelled, "resource not found");
         return;
@@ -74,7 +74,7 @@ static void method_hierarchy_look(struct request *request, size_t wanted,
     l->wanted = wanted;
     l->found = found;
     job_init(&l->stat.base, request->worker, method_hierarchy_stat_done, l, l->uri);
-    l->stat.who = request->who;
+    l->stat.principal = request->principal;
     request_asks(request, &l->stat.base);
     job_stat(&l->stat, &l->hit);
 }
@@ -200,7 +200,7 @@ static void list_children(struct looking *l)
     }
     l->list.after = after;
     l->list.wanted = l->wanted;
-    l->list.who = request->who;
+    l->list.principal = request->principal;
     l->list.w = &request->w;
     buf_init(&l->list.last, URI_MAX * 3);
     request_begin(request);

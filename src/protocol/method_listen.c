@@ -26,7 +26,7 @@ static struct subscriber *listen_peer(struct request *request)
     if (!channel->ops->is_http) {
         return subscriber_of_channel(channel);
     }
-    struct subscriber *subscriber = subscriber_create(request->worker, channel->who);
+    struct subscriber *subscriber = subscriber_create(request->worker, channel->principal);
     if (subscriber) {
         static const struct answer_headers none;
         static const struct subscriber_ops ops = {.closed = http_listen_closed};
@@ -225,7 +225,7 @@ static void acknowledge(struct subscribe_batch *s, const struct log_cursor *at)
     char cursor[CURSOR_TEXT];
     struct dialect_acknowledged a = {
         .listen_id_json = listen_id(listen),
-        .cursor = cursor_seal_put(s->worker, listen->subscriber->who, at, cursor),
+        .cursor = cursor_seal_put(s->worker, listen->subscriber->principal, at, cursor),
         .lists = listen->wants_lists,
         .count = s->count,
         .uri = acknowledged_uri,

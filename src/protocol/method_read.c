@@ -21,7 +21,7 @@ struct reading {
 static void method_read_write_meta(struct request *request, const struct tidings_read *read)
 {
     char version[64];
-    if (access_is_full(request->who)) { /* it counts everything */
+    if (access_is_full(request->principal)) { /* it counts everything */
         snprintf(version, sizeof(version), "%llx.%llu", (unsigned long long)request->worker->epoch,
                  (unsigned long long)read->version);
         jw_put_string(&request->w, STR("dev.tidings/version"), tidings_str(version));
@@ -72,7 +72,7 @@ void method_resources_read(struct request *request)
         request_fail_err(request, &err, spelled);
         return;
     }
-    if (!access_allows(request->who, ACCESS_READ, uri) ||
+    if (!access_allows(request->principal, ACCESS_READ, uri) ||
         !catalog_find(request->worker->catalog, uri, &request->arena, &r->hit)) {
         request_fail(request, TIDINGS_E_NOTFOUND, spelled, "resource not found");
         return;
@@ -81,7 +81,7 @@ void method_resources_read(struct request *request)
     job_init(&read->base, request->worker, read_done, request, uri);
     read->w = &request->w;
     read->options = &r->options;
-    read->who = request->who;
+    read->principal = request->principal;
     read->spelled = spelled;
     read->max_bytes = request->worker->limits->max_read_bytes;
     request_asks(request, &read->base);

@@ -140,7 +140,7 @@ void method_resources_list(struct request *request)
     l->request = request;
     l->catalog = catalog_ref(request->worker->catalog);
     l->list.wanted = wanted;
-    l->list.who = request->who;
+    l->list.principal = request->principal;
     l->list.w = &request->w;
     buf_init(&l->list.last, LAST_URI_MAX);
     if (cursor.source == FROM_MOUNT && !method_resources_find_mount(l, cursor.after)) {
@@ -190,7 +190,7 @@ static void write_mount_template(struct request *request, const struct tidings_p
     about.name = tidings_str(p->ops->name);
     about.description = STR("Anything below this prefix, by its path");
     about.listable = true;
-    if (access_reaches(request->who, ACCESS_LIST, about.uri)) {
+    if (access_reaches(request->principal, ACCESS_LIST, about.uri)) {
         write_template(&request->w, &about);
     }
     buf_deinit(&text);
@@ -213,7 +213,7 @@ void method_resources_templates_list(struct request *request)
     struct entries_position at = entries_after(&catalog->templates, cursor.after);
     for (struct catalog_entry *e; !full && (e = entries_next(&catalog->templates, &at)) != NULL;) {
         const struct tidings_resource *about = e->about;
-        bool may = access_reaches(request->who, ACCESS_LIST, about->uri);
+        bool may = access_reaches(request->principal, ACCESS_LIST, about->uri);
         full = may && count == wanted;
         if (may && !full) {
             write_template(&request->w, about);
@@ -226,7 +226,7 @@ void method_resources_templates_list(struct request *request)
         const struct tidings_provider_ops *ops = catalog->mounts[i]->ops;
         const struct tidings_resource *own = ops->templates;
         for (; own && own->uri.len > 0; own++) {
-            if (access_reaches(request->who, ACCESS_LIST, own->uri)) {
+            if (access_reaches(request->principal, ACCESS_LIST, own->uri)) {
                 write_template(&request->w, own);
             }
         }

@@ -35,10 +35,10 @@ static void subscribed(struct subscribe_batch *s, const struct log_cursor *at)
     } else if (dialect_rules(request->worker->self)->is_literal) {
         method_confirm(request, true, w->spelled);
     } else {
-        const struct principal *who = listen->subscriber->who;
+        const struct principal *principal = listen->subscriber->principal;
         char text[CURSOR_TEXT];
         request_begin(request);
-        dialect_put_cursor(&request->w, cursor_seal_put(s->worker, who, at, text));
+        dialect_put_cursor(&request->w, cursor_seal_put(s->worker, principal, at, text));
         request_end(request, CACHE_NONE);
     }
 }

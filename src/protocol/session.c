@@ -213,7 +213,7 @@ int session_make_id(const struct worker *worker, char id[SESSION_ID_LEN + 1])
 }
 
 static int session_create(struct worker *worker, const struct revision *revision,
-                          const struct principal *who, struct session **ret,
+                          const struct principal *principal, struct session **ret,
                           struct tidings_error *err)
 {
     struct session *session = mem_zalloc(sizeof(*session));
@@ -222,7 +222,7 @@ static int session_create(struct worker *worker, const struct revision *revision
     }
     session->worker = worker;
     session->revision = revision;
-    session->who = principal_ref(who);
+    session->principal = principal_ref(principal);
     session->active_ms = loop_now_ms(worker->loop);
     session_make_tag(session);
     list_init(&session->requests);
@@ -230,12 +230,12 @@ static int session_create(struct worker *worker, const struct revision *revision
     list_init(&session->rest_link);
     list_init(&session->link);
     int rc = session_make_id(worker, session->id);
-    session->subscriber = rc < 0 ? NULL : subscriber_create(worker, who);
+    session->subscriber = rc < 0 ? NULL : subscriber_create(worker, principal);
     session->listen = session->subscriber ? listen_create(session->subscriber, STR_EMPTY) : NULL;
     if (!session->listen || map_put(&worker->sessions->by_id,
                                     tidings_strn(session->id, SESSION_ID_LEN), session, NULL) < 0) {
         subscriber_destroy(session->subscriber);
-        principal_unref(session->who);
+        principal_unref(session->principal);
         mem_free(session);
         return tidings_fail(err, TIDINGS_E_NOMEM, "no session could be made");
     }
@@ -285,7 +285,7 @@ int session_open(struct channel *channel, const struct revision *revision, struc
     if (!session_enter(channel, &quota, why)) {
         return TIDINGS_E_LIMIT;
     }
-    int rc = session_create(worker, revision, channel->who, ret, err);
+    int rc = session_create(worker, revision, channel->principal, ret, err);
     if (rc < 0) {
         session_left(worker, quota);
         return rc;
@@ -318,21 +318,21 @@ void session_destroy(struct session *session)
         mem_free(stream);
     }
     subscriber_destroy(session->subscriber);
-    principal_unref(session->who);
+    principal_unref(session->principal);
     mem_free(session);
 }
 
 struct session *session_find(struct worker *worker, struct tidings_str id,
-                             const struct principal *who)
+                             const struct principal *principal)
 {
     struct session *session = map_find(&worker->sessions->by_id, id);
-    if (!session || !principal_is_same(session->who, who)) {
+    if (!session || !principal_is_same(session->principal, principal)) {
         return NULL;
     }
-    if (session->who != who) { /* another token of the same */
-        principal_unref(session->who);
-        session->who = principal_ref(who);
-        subscriber_set_who(session->subscriber, who);
+    if (session->principal != principal) { /* another token of the same */
+        principal_unref(session->principal);
+        session->principal = principal_ref(principal);
+        subscriber_set_principal(session->subscriber, principal);
     }
     touch(session);
     return session;

@@ -40,8 +40,8 @@ struct session {
     struct list link; /* in worker->sessions->all */
     struct worker *worker;
     const struct revision *revision;
-    const struct principal *who; /* a reference: of the newest request */
-    struct quota *quota;         /* of its client; NULL: nothing limits it */
+    const struct principal *principal; /* a reference: of the newest request */
+    struct quota *quota;               /* of its client; NULL: nothing limits it */
     struct subscriber *subscriber;
     struct listen *listen; /* everything subscribed in this session */
     struct list requests;  /* requests under way */
@@ -85,9 +85,9 @@ void session_left(struct worker *worker, struct quota *quota);
 /* Ends its streams and subscriptions. */
 void session_destroy(struct session *session);
 /* NULL: unknown, ended, or somebody else's. Counts as activity, and the session goes on with what
- * `who` may do. */
+ * `principal` may do. */
 struct session *session_find(struct worker *worker, struct tidings_str id,
-                             const struct principal *who);
+                             const struct principal *principal);
 /* Which worker a session id belongs to; -1: not one of ours. */
 int session_worker(struct tidings_str id);
 /* Answer a GET: the exchange on `channel` becomes a stream of this session. `last_event_id` empty:

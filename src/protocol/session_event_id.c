@@ -21,15 +21,15 @@ int session_hex(char c)
 /* Kind and name of whoever it is, in short; nothing secret, and the same after a restart. */
 void session_make_tag(struct session *session)
 {
-    const struct principal *who = session->who;
-    if (!who || who->kind == PRINCIPAL_ANONYMOUS) {
+    const struct principal *principal = session->principal;
+    if (!principal || principal->kind == PRINCIPAL_ANONYMOUS) {
         return;
     }
-    unsigned char kind = (unsigned char)who->kind, hash[SHA256_BYTES];
+    unsigned char kind = (unsigned char)principal->kind, hash[SHA256_BYTES];
     struct sha256 h;
     sha256_init(&h);
     sha256_put(&h, &kind, 1);
-    sha256_put(&h, who->name.ptr, who->name.len);
+    sha256_put(&h, principal->name.ptr, principal->name.len);
     sha256_end(&h, hash);
     snprintf(session->tag, sizeof(session->tag), "%02x%02x%02x%02x-", hash[0], hash[1], hash[2],
              hash[3]);
@@ -40,7 +40,7 @@ size_t session_event_id(struct subscriber *subscriber, const struct log_cursor *
 {
     struct session *session = subscriber->owner;
     struct session_stream *stream = session_newest_stream(session);
-    struct tidings_str sealed = cursor_seal_make(subscriber->worker, subscriber->who, at);
+    struct tidings_str sealed = cursor_seal_make(subscriber->worker, subscriber->principal, at);
     int n = snprintf(out, EVENT_ID_MAX, "%s%x.%llu.", session->tag, stream ? stream->no : 0,
                      (unsigned long long)++session->next_event);
     size_t len = n > 0 ? (size_t)n : 0;
@@ -74,10 +74,10 @@ static bool parse_event_cursor(const struct session *session, struct tidings_str
     bool has_lost = false;
     struct tidings_str number = str_cut(text, '~', &lost, &has_lost);
     *ret = (struct log_cursor){.epoch = session->worker->epoch};
-    if (access_is_full(session->who) && str_to_u64(number, &ret->seq)) {
+    if (access_is_full(session->principal) && str_to_u64(number, &ret->seq)) {
         return !has_lost || cursor_parse_lost(lost, &ret->lost);
     }
-    return cursor_seal_open(session->worker, session->who, text, ret) &&
+    return cursor_seal_open(session->worker, session->principal, text, ret) &&
            ret->epoch == session->worker->epoch;
 }
 

@@ -12,12 +12,13 @@
 #include "base/str.h"
 #include "worker/worker.h"
 
-void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
+void channel_client_name(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
-    bool is_known = channel->who && channel->who->kind != PRINCIPAL_ANONYMOUS;
-    snprintf(out, PRINCIPAL_MAX, "%s", is_known ? channel->who->name.ptr : channel->ops->name);
-    if (!is_known && channel->ops->principal) {
-        channel->ops->principal(channel, out);
+    bool is_known = channel->principal && channel->principal->kind != PRINCIPAL_ANONYMOUS;
+    snprintf(out, PRINCIPAL_MAX, "%s",
+             is_known ? channel->principal->name.ptr : channel->ops->name);
+    if (!is_known && channel->ops->address) {
+        channel->ops->address(channel, out);
     }
 }
 
@@ -25,7 +26,7 @@ struct allowance *channel_allowance(struct channel *channel)
 {
     if (!channel->allowance) {
         char name[PRINCIPAL_MAX];
-        channel_principal(channel, name);
+        channel_client_name(channel, name);
         channel->allowance = allowances_find(channel->worker->allowances, tidings_str(name),
                                              loop_now_ms(channel->worker->loop));
     }
@@ -38,13 +39,13 @@ static void forget_allowance(struct channel *channel)
     channel->allowance = NULL;
 }
 
-void channel_set_who(struct channel *channel, const struct principal *who)
+void channel_set_principal(struct channel *channel, const struct principal *principal)
 {
-    const struct principal *old = channel->who;
-    if (old != who) {
+    const struct principal *old = channel->principal;
+    if (old != principal) {
         forget_allowance(channel);
     }
-    channel->who = principal_ref(who);
+    channel->principal = principal_ref(principal);
     principal_unref(old);
 }
 
@@ -77,5 +78,6 @@ bool channel_may_go_on(struct channel *channel)
 
 struct quota *channel_quota(const struct channel *channel)
 {
-    return channel->who && channel->who->quota ? channel->who->quota : channel->quota;
+    return channel->principal && channel->principal->quota ? channel->principal->quota
+                                                           : channel->quota;
 }

@@ -44,13 +44,13 @@ struct channel_ops {
     /* Where somebody without a name comes from, as far as the transport can say: what everybody may
      * have so much of is shared by all channels that give the same. NULL: one for the whole
      * transport. */
-    void (*principal)(const struct channel *channel, char out[PRINCIPAL_MAX]);
+    void (*address)(const struct channel *channel, char out[PRINCIPAL_MAX]);
 };
 
 struct channel {
     const struct channel_ops *ops;
     struct worker *worker;
-    const struct principal *who; /* a reference; NULL: the program itself */
+    const struct principal *principal; /* a reference; NULL: the program itself */
     struct quota *quota; /* of where it comes from; the transport holds it; NULL: no limits */
     struct allowance *allowance;     /* a reference, once it was asked for */
     struct list requests;            /* requests under way */
@@ -72,9 +72,9 @@ bool channel_may_go_on(struct channel *channel);
 /* What limits its client: who it has shown itself to be, or where it comes from. NULL: nothing. */
 struct quota *channel_quota(const struct channel *channel);
 /* From now on it is this one (takes a reference of its own). What is under way stays what it is. */
-void channel_set_who(struct channel *channel, const struct principal *who);
+void channel_set_principal(struct channel *channel, const struct principal *principal);
 /* The name of its principal; of one without, where it comes from. */
-void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX]);
+void channel_client_name(const struct channel *channel, char out[PRINCIPAL_MAX]);
 /* A reference to what its client may have judged (access/allowance.h). NULL: out of memory. */
 struct allowance *channel_allowance(struct channel *channel);
 /* The transport is going away: cancels what is under way, drops the subscriber of a pipe. */

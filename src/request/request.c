@@ -38,7 +38,7 @@ struct request *request_create(struct channel *channel, struct json *root,
     const struct worker_limits *limits = channel->worker->limits;
     request->worker = channel->worker;
     request->channel = channel;
-    request->who = principal_ref(channel->who);
+    request->principal = principal_ref(channel->principal);
     request->msg = *msg;
     request->root = jv_ref(root);
     arena_init(&request->arena, REQUEST_ARENA_MAX);
@@ -68,7 +68,7 @@ static void request_free(struct request *request)
     list_remove(&request->session_link);
     list_remove(&request->asked_link);
     jv_unref(request->root);
-    principal_unref(request->who);
+    principal_unref(request->principal);
     buf_deinit(&request->out);
     arena_deinit(&request->arena);
     mem_free(request);
@@ -511,7 +511,7 @@ void channel_deinit(struct channel *channel)
     if (channel->subscriber) {
         channel->end_subscriber(channel);
     }
-    channel_set_who(channel, NULL);
+    channel_set_principal(channel, NULL);
     allowance_release(channel->allowance);
     channel->allowance = NULL;
 }

@@ -31,7 +31,7 @@ struct request {
     struct list session_link; /* in session->requests: legacy over HTTP */
     struct worker *worker;
     struct channel *channel; /* NULL once it is gone */
-    const struct principal *who;
+    const struct principal *principal;
     struct batch *batch;     /* NULL: answered by itself */
     struct session *session; /* legacy over HTTP; NULL once it has ended */
     enum era era;

@@ -36,14 +36,15 @@ void request_name_scopes(struct request *request, int code, struct tidings_str s
 {
     bool is_missing = code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_DENIED;
     unsigned ops = is_missing && spelled.len > 0 ? ops_of(request->msg.method) : 0;
-    if (ops == 0 || !request->who || !request->who->class) {
+    if (ops == 0 || !request->principal || !request->principal->class) {
         return;
     }
     struct buf uri, scopes;
     buf_init(&uri, URI_MAX * 3);
     buf_init(&scopes, SCOPES_MAX);
     if (catalog_canonical(request->worker->catalog, spelled, false, &uri, NULL) == 0 &&
-        access_put_missing(request->who, ops, buf_str(&uri), &scopes) == 0 && scopes.len > 0) {
+        access_put_missing(request->principal, ops, buf_str(&uri), &scopes) == 0 &&
+        scopes.len > 0) {
         struct tidings_str copy = arena_dup(&request->arena, buf_str(&scopes));
         request->headers.scope = copy.ptr ? copy : STR_EMPTY;
     }

@@ -63,7 +63,7 @@ static void change_answer_begin_row(struct change_call *c, const struct change_r
     struct json *metadata = jv_get(delivery_subject(c->worker, change), "metadata");
     struct json *at = jv_get(metadata, "updated_at");
     enum tidings_change_kind kind = change_kind_of(change, row->kind);
-    if (kind == TIDINGS_CHANGE_MOVED && !access_shows_from(c->call->who, change)) {
+    if (kind == TIDINGS_CHANGE_MOVED && !access_shows_from(c->call->principal, change)) {
         kind = row->kind;
     }
     struct jw *w = &c->w;
@@ -125,7 +125,7 @@ static bool read_contents(struct change_call *c, const struct change_row *row)
     memset(&c->read, 0, sizeof(c->read));
     job_init(&c->read.base, c->worker, on_read, c, row->change->uri);
     c->read.w = &c->w;
-    c->read.who = c->call->who;
+    c->read.principal = c->call->principal;
     c->read.own_only = true;
     c->read.max_bytes = c->worker->limits->max_value_bytes;
     c->catalog = catalog_ref(c->worker->catalog);
@@ -192,7 +192,7 @@ void change_answer(struct change_call *c)
     jw_init(&c->w, &c->out);
     jw_begin_object(&c->w);
     jw_put_string(&c->w, STR("cursor"),
-                  cursor_seal_put(c->worker, c->call->who, &c->cursor, cursor));
+                  cursor_seal_put(c->worker, c->call->principal, &c->cursor, cursor));
     jw_key(&c->w, STR("changes"));
     jw_begin_array(&c->w);
     change_answer_write_rows(c);

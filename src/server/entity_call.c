@@ -26,7 +26,7 @@ static void entity_call_free(struct entity_call *c)
         jv_unref(c->body);
     }
     buf_deinit(&c->out);
-    buf_deinit(&c->principal);
+    buf_deinit(&c->principal_json);
     buf_deinit(&c->origin);
     arena_deinit(&c->arena);
     mem_free(c);
@@ -64,7 +64,7 @@ struct entity_call *entity_call_create(struct tidings_provider *provider)
         c->provider = provider;
         arena_init(&c->arena, ARENA_MAX);
         buf_init(&c->out, HISTORY_MAX);
-        buf_init(&c->principal, PRINCIPAL_TEXT_MAX);
+        buf_init(&c->principal_json, PRINCIPAL_TEXT_MAX);
         buf_init(&c->origin, 4 * ORIGIN_MAX + PRINCIPAL_ORIGIN_MAX); /* schemas count characters */
         list_init(&c->job.letter.link);
     }
@@ -82,12 +82,12 @@ static struct entity_call *entity_call_begin(struct tidings_provider *provider,
         return NULL;
     }
     c->call = call;
-    c->who = call->who;
+    c->principal = call->principal;
     c->allowance = call->allowance;
     c->arguments = call->arguments; /* lives as long as the call; nobody changes it */
     struct tidings_str origin = jv_str(jv_get(c->arguments, "origin"));
     if (origin.len > 0) {
-        principal_put_origin(c->who, origin, &c->origin);
+        principal_put_origin(c->principal, origin, &c->origin);
     } else {
         buf_puts(&c->origin, tidings_call_origin(call));
     }
@@ -105,9 +105,10 @@ static bool call_may(void *user, enum entity_right right, const struct entity_ty
         .kind = ENTITY_URI_CURRENT, .type = type->name, .version = type->version, .id = id};
     struct buf text;
     buf_init(&text, ENTITY_URI_MAX);
-    bool may = entity_uri_build(&uri, &text) == 0 &&
-               (right == ENTITY_MAY_WRITE ? access_writes(c->who, buf_str(&text))
-                                          : access_allows(c->who, ACCESS_READ, buf_str(&text)));
+    bool may =
+        entity_uri_build(&uri, &text) == 0 &&
+        (right == ENTITY_MAY_WRITE ? access_writes(c->principal, buf_str(&text))
+                                   : access_allows(c->principal, ACCESS_READ, buf_str(&text)));
     buf_deinit(&text);
     return may;
 }
@@ -116,7 +117,7 @@ static bool call_may(void *user, enum entity_right right, const struct entity_ty
 static bool call_knows(struct entity_call *c, const struct entity_version *v)
 {
     struct entity_type_row type = {.name = v->type, .version = v->type_version};
-    return access_is_full(c->who) || call_may(c, ENTITY_MAY_KNOW, &type, v->id);
+    return access_is_full(c->principal) || call_may(c, ENTITY_MAY_KNOW, &type, v->id);
 }
 
 /* ---- what schemas may cost ------------------------------------------------------------------- */
@@ -154,16 +155,16 @@ static bool is_judged(const struct entity_call *c)
 static int run_writes(struct keeper_job *job, struct entities *e)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
-    bool is_known = c->who && c->who->kind != PRINCIPAL_ANONYMOUS;
+    bool is_known = c->principal && c->principal->kind != PRINCIPAL_ANONYMOUS;
     struct entity_transaction t = {
         .writes = c->writes,
         .count = c->count,
-        .may = c->who && c->who->class ? call_may : NULL,
+        .may = c->principal && c->principal->class ? call_may : NULL,
         .may_user = c,
         .key = c->key,
         .now = clock_wall_ms(),
-        .owner = buf_str(&c->principal),
-        .principal = is_known ? buf_str(&c->principal) : STR_EMPTY,
+        .owner = buf_str(&c->principal_json),
+        .principal = is_known ? buf_str(&c->principal_json) : STR_EMPTY,
         .digest = tidings_str(c->digest),
         .steps = &c->steps,
     };
@@ -215,9 +216,9 @@ static void writes_done(struct keeper_job *job, int code)
 static int call_identify(struct entity_call *c)
 {
     struct jw w;
-    jw_init(&w, &c->principal);
-    principal_write(&w, c->who);
-    int rc = c->principal.failed;
+    jw_init(&w, &c->principal_json);
+    principal_write(&w, c->principal);
+    int rc = c->principal_json.failed;
     rc = rc == 0 && c->key.len > 0 ? entity_digest(c->writes, c->count, c->digest) : rc;
     return rc < 0 ? tidings_fail(&c->job.err, rc, "out of memory") : 0;
 }

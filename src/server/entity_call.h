@@ -19,9 +19,9 @@ struct tidings_server;
 struct entity_call {
     struct keeper_job job;
     struct tidings_provider *provider;
-    struct tidings_call *call;   /* or … */
-    struct tidings_write *write; /* … over HTTP: then the arguments are its own, and: */
-    const struct principal *who; /* held by whichever of them it is; NULL: may do everything */
+    struct tidings_call *call;         /* or … */
+    struct tidings_write *write;       /* … over HTTP: then the arguments are its own, and: */
+    const struct principal *principal; /* held by whichever it is; NULL: may do everything */
     struct allowance *allowance; /* likewise: at whose expense schemas judge and are compiled */
     struct json *body;           /* the value or patch; NULL: among the arguments */
     struct json *arguments;      /* everything below borrows from it and from the arena */
@@ -34,7 +34,7 @@ struct entity_call {
     size_t count;
     struct tidings_str key;
     char digest[ENTITY_DIGEST_TEXT]; /* with a key */
-    struct buf principal;            /* who writes, as JSON */
+    struct buf principal_json;       /* who writes, as JSON */
     bool is_transaction;             /* else the one write is the answer */
     bool is_replayed;
     struct entity_problem problem;

@@ -147,8 +147,8 @@ static int read_changed_by(struct entity_call *c, struct json *value, struct tid
 int entity_call_check(const struct entity_call *c, enum access_op op, const struct entity_uri *uri,
                       struct tidings_error *err)
 {
-    const struct principal *who = c->who;
-    if (!who || !who->class || c->write) {
+    const struct principal *principal = c->principal;
+    if (!principal || !principal->class || c->write) {
         return 0;
     }
     if (uri->kind != ENTITY_URI_TYPES && (uri->type.len == 0 || uri->version.len == 0)) {
@@ -162,8 +162,8 @@ int entity_call_check(const struct entity_call *c, enum access_op op, const stru
     struct buf text;
     buf_init(&text, ENTITY_URI_MAX);
     bool may = entity_uri_build(&current, &text) == 0 &&
-               (op == ACCESS_WRITE ? access_writes(who, buf_str(&text))
-                                   : access_allows(who, op, buf_str(&text)));
+               (op == ACCESS_WRITE ? access_writes(principal, buf_str(&text))
+                                   : access_allows(principal, op, buf_str(&text)));
     buf_deinit(&text);
     return may ? 0
                : tidings_fail(err, op == ACCESS_WRITE ? TIDINGS_E_DENIED : TIDINGS_E_NOTFOUND,

@@ -189,7 +189,7 @@ static int read_write(struct entity_call *c, struct tidings_str uri, struct tidi
     w->is_careful = true;
     w->rebase = w->rebase || (any && is_patch);
     c->key = jv_str(jv_get(c->arguments, "idempotencyKey"));
-    principal_put_origin(c->who, jv_str(jv_get(c->arguments, "origin")), &c->origin);
+    principal_put_origin(c->principal, jv_str(jv_get(c->arguments, "origin")), &c->origin);
     return is_patch && w->baseline == TIMELINE_NEVER && !w->rebase
                ? tidings_fail(err, TIDINGS_E_CONDITION, "name the version the patch starts from")
                : 0;
@@ -206,7 +206,7 @@ void entity_http_write(struct tidings_provider *provider, struct tidings_write *
         return;
     }
     c->write = write;
-    c->who = write->who;
+    c->principal = write->principal;
     c->allowance = write->allowance;
     entity_call_submit(c, read_write(c, uri, &c->job.err));
 }

@@ -145,7 +145,7 @@ void conn_become_websocket(struct http_conn *conn, struct websocket *ws)
     conn_detach(conn);
     const struct websocket_start start = {
         .out = &out,
-        .who = conn->channel.who,
+        .principal = conn->channel.principal,
         .quota = conn->channel.quota,
         .input = tidings_strn(r->in.ptr + r->head_len, r->in.len - r->head_len),
         .eof = conn->eof,

@@ -85,13 +85,13 @@ static int find_principal(struct http_conn *conn, struct auth_identity *identity
         .expires_ms = identity->expires_ms,
         .proof = identity->proof,
     };
-    const struct principal *who = identity->attached;
+    const struct principal *principal = identity->attached;
     /* The rules may have changed since it was remembered. */
-    int rc = who ? principal_renew(conn->hw->worker, &who)
-                 : principal_intern(conn->hw->worker, &spec, &who, err);
+    int rc = principal ? principal_renew(conn->hw->worker, &principal)
+                       : principal_intern(conn->hw->worker, &spec, &principal, err);
     if (rc == 0) {
-        identity->attached = (void *)(uintptr_t)who;
-        *ret = who;
+        identity->attached = (void *)(uintptr_t)principal;
+        *ret = principal;
     }
     return rc;
 }
@@ -101,10 +101,10 @@ static void release_principal(void *attached)
     principal_unref(attached);
 }
 
-static bool has_scopes(const struct http_auth *auth, const struct principal *who)
+static bool has_scopes(const struct http_auth *auth, const struct principal *principal)
 {
     for (size_t i = 0; i < auth->scope_count; i++) {
-        if (!principal_has_scope(who, auth->scopes[i])) {
+        if (!principal_has_scope(principal, auth->scopes[i])) {
             return false;
         }
     }
@@ -113,8 +113,8 @@ static bool has_scopes(const struct http_auth *auth, const struct principal *who
 
 static bool let_in(struct http_conn *conn, struct auth_identity *identity)
 {
-    const struct principal *who = NULL;
-    int rc = find_principal(conn, identity, &who, NULL);
+    const struct principal *principal = NULL;
+    int rc = find_principal(conn, identity, &principal, NULL);
     if (rc == TIDINGS_E_NOMEM) {
         refuse_for_now(conn, "out of memory");
         return false;
@@ -124,12 +124,12 @@ static bool let_in(struct http_conn *conn, struct auth_identity *identity)
                      "the token names somebody by too long a name");
         return false;
     }
-    if (!has_scopes(conn->hw->config->auth, who)) {
+    if (!has_scopes(conn->hw->config->auth, principal)) {
         refuse_token(conn, 403, STR("insufficient_scope"),
                      "the token lacks a scope that is needed");
         return false;
     }
-    channel_set_who(&conn->channel, who);
+    channel_set_principal(&conn->channel, principal);
     return true;
 }
 
@@ -226,9 +226,9 @@ static void dismiss(struct http_worker *hw, principal_test_fn is_gone, void *use
     legacy_sse_dismiss(hw, is_gone, user);
 }
 
-static bool is_equal_to(void *user, const struct principal *who)
+static bool is_equal_to(void *user, const struct principal *principal)
 {
-    return principal_is_equal(user, who);
+    return principal_is_equal(user, principal);
 }
 
 static void on_revoked(void *user, void *attached)
@@ -237,9 +237,9 @@ static void on_revoked(void *user, void *attached)
 }
 
 /* Its key was withdrawn. */
-static bool is_unproven(void *user, const struct principal *who)
+static bool is_unproven(void *user, const struct principal *principal)
 {
-    return !auth_proof_stands(user, who->proof);
+    return !auth_proof_stands(user, principal->proof);
 }
 
 void http_review_tokens(struct http_worker *hw)

@@ -124,7 +124,7 @@ static bool check_principal(struct http_conn *conn, const struct http_request *r
         conn_refuse(conn, 503, "out of memory");
         return false;
     }
-    if (principal_is_expired(conn->channel.who, clock_wall_ms())) {
+    if (principal_is_expired(conn->channel.principal, clock_wall_ms())) {
         conn_refuse(conn, 403, "the certificate of this connection has expired");
         return false;
     }

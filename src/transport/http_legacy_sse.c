@@ -42,9 +42,9 @@ static struct sink *legacy_sse_stream(struct channel *channel, const struct answ
     return conn->r ? http_channel_ops.stream(channel, headers) : &conn->sink;
 }
 
-static void legacy_sse_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
+static void legacy_sse_address(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
-    http_channel_ops.principal(channel, out);
+    http_channel_ops.address(channel, out);
 }
 
 static const struct channel_ops legacy_sse_channel_ops = {
@@ -53,7 +53,7 @@ static const struct channel_ops legacy_sse_channel_ops = {
     .answer = legacy_sse_answer,
     .accepted = message_conn_accepted,
     .stream = legacy_sse_stream,
-    .principal = legacy_sse_principal,
+    .address = legacy_sse_address,
 };
 
 static char *legacy_sse_room(struct sink *sink, struct tidings_str event_id, size_t len)
@@ -96,7 +96,7 @@ static const struct subscriber_ops legacy_sse_peer_ops = {.destroyed = legacy_ss
 /* It goes on for longer than an exchange, and ends when its principal does. */
 static void note_expiry(struct http_conn *conn)
 {
-    int64_t end = conn->channel.who ? conn->channel.who->expires_ms : 0;
+    int64_t end = conn->channel.principal ? conn->channel.principal->expires_ms : 0;
     int64_t *next = &conn->hw->next_expiry_ms;
     if (end > 0 && (*next == 0 || end < *next)) {
         *next = end;
@@ -161,7 +161,7 @@ void legacy_sse_open(struct http_conn *conn)
 void legacy_sse_post(struct http_conn *conn, struct tidings_str id, struct tidings_str text)
 {
     struct sse_stream *s = id.ptr ? map_find(&conn->hw->sse_streams, id) : NULL;
-    if (!s || !principal_is_same(s->conn->channel.who, conn->channel.who)) {
+    if (!s || !principal_is_same(s->conn->channel.principal, conn->channel.principal)) {
         inbound_refuse(&conn->channel, 404, RPC_SESSION,
                        "session not found or ended; GET /sse opens one");
     } else if (!message_conn_has_room(&s->conn->channel, &s->conn->out)) {
@@ -191,11 +191,12 @@ int64_t legacy_sse_expire(struct http_worker *hw, int64_t now_ms)
     struct sse_stream *s;
     int64_t next = 0;
     while ((s = map_next(&hw->sse_streams, &pos)) != NULL) {
-        const struct principal *who = s->conn->channel.who;
-        if (principal_is_expired(who, now_ms)) {
+        const struct principal *principal = s->conn->channel.principal;
+        if (principal_is_expired(principal, now_ms)) {
             http_sink_ops.end(&s->conn->sink);
-        } else if (who && who->expires_ms > 0 && (next == 0 || who->expires_ms < next)) {
-            next = who->expires_ms;
+        } else if (principal && principal->expires_ms > 0 &&
+                   (next == 0 || principal->expires_ms < next)) {
+            next = principal->expires_ms;
         }
     }
     return next;
@@ -206,7 +207,7 @@ void legacy_sse_dismiss(struct http_worker *hw, principal_test_fn is_gone, void 
     size_t pos = 0;
     struct sse_stream *s;
     while ((s = map_next(&hw->sse_streams, &pos)) != NULL) {
-        if (s->conn->channel.who && is_gone(user, s->conn->channel.who)) {
+        if (s->conn->channel.principal && is_gone(user, s->conn->channel.principal)) {
             http_sink_ops.end(&s->conn->sink);
         }
     }

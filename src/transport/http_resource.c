@@ -365,7 +365,7 @@ static void http_exchange_read_again(struct http_exchange *ex, bool everything)
     options.range = (struct tidings_range){.unit = TIDINGS_UNIT_BYTES};
     resource_io_deinit(p);
     resource_io_init(p, ex->conn->hw->worker, http_exchange_done, ex);
-    p->who = ex->conn->channel.who;
+    p->principal = ex->conn->channel.principal;
     p->spelled = buf_str(&ex->uri);
     p->after = buf_str(&ex->after);
     p->options = options;
@@ -480,7 +480,7 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
     buf_init(&ex->after, HTTP_MAX_TARGET);
     buf_init(&ex->request, 0);
     resource_io_init(p, conn->hw->worker, http_exchange_done, ex);
-    p->who = conn->channel.who;
+    p->principal = conn->channel.principal;
     if (!find_uri(ex, req)) {
         http_exchange_free(ex);
         return;

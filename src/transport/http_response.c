@@ -230,7 +230,7 @@ static struct sink *http_channel_stream(struct channel *channel,
     return &conn->sink;
 }
 
-static void http_channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
+static void http_channel_address(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
     const struct http_conn *conn = conn_of_channel(channel);
     peer_identity_name(conn->out.fd, sendq_tls(&conn->out), out);
@@ -243,7 +243,7 @@ const struct channel_ops http_channel_ops = {
     .accepted = http_channel_accepted,
     .takes_stream = http_channel_takes_stream,
     .stream = http_channel_stream,
-    .principal = http_channel_principal,
+    .address = http_channel_address,
 };
 
 /* ---- streams --------------------------------------------------------------------------------- */

@@ -44,7 +44,7 @@ void conn_run_route(struct http_conn *conn, const struct http_request *req)
         .query = req->query,
         .content_type = http_header(req, "content-type", NULL),
         .body = {conn->r->in.ptr + conn->r->head_len, conn->r->body_len},
-        .principal = conn->channel.who ? conn->channel.who->name : STR_EMPTY,
+        .principal = conn->channel.principal ? conn->channel.principal->name : STR_EMPTY,
     };
     struct tidings_http_response response = {.conn = conn};
     conn->r->route->fn(conn->r->route->user, &request, &response);

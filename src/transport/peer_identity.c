@@ -50,17 +50,17 @@ void peer_identity_name(int fd, const struct tls_session *tls, char out[PRINCIPA
 
 int peer_identity_apply(struct channel *channel, int fd, const struct tls_session *tls)
 {
-    if (channel->who) {
-        return principal_renew(channel->worker, &channel->who);
+    if (channel->principal) {
+        return principal_renew(channel->worker, &channel->principal);
     }
     char name[PRINCIPAL_MAX] = "";
     struct principal_spec spec = {.kind = find_out(fd, tls, name)};
     spec.name = spec.kind == PRINCIPAL_ANONYMOUS ? STR_EMPTY : tidings_str(name);
     spec.expires_ms = spec.kind == PRINCIPAL_CERTIFICATE ? tls_session_expiry(tls) : 0;
-    const struct principal *who = NULL;
-    int rc = principal_intern(channel->worker, &spec, &who, NULL);
-    channel_set_who(channel, who);
-    principal_unref(who);
+    const struct principal *principal = NULL;
+    int rc = principal_intern(channel->worker, &spec, &principal, NULL);
+    channel_set_principal(channel, principal);
+    principal_unref(principal);
     return rc;
 }
 

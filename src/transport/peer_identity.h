@@ -17,8 +17,8 @@ struct sockaddr;
 void peer_identity_name(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX]);
 /* Give the channel the principal that the certificate or the kernel tells of, which expires with
  * the certificate: whoever comes over TCP without one is anonymous. Once it has one nothing happens
- * (who has put a token's there takes it away with channel_set_who(channel, NULL)). TIDINGS_E_NOMEM:
- * nothing may be handled. */
+ * (who has put a token's there takes it away with channel_set_principal(channel, NULL)).
+ * TIDINGS_E_NOMEM: nothing may be handled. */
 int peer_identity_apply(struct channel *channel, int fd, const struct tls_session *tls);
 /* What a connection counts as, before anything is known of it but where it comes from: "192.0.2.1",
  * "2001:db8:1:2::/64", "uid:1000". Returns whether that is this machine. */

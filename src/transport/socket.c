@@ -316,7 +316,7 @@ static struct sink *socket_channel_stream(struct channel *channel,
     return line_stream(channel, headers);
 }
 
-static void socket_channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
+static void socket_channel_address(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
     const struct line_conn *conn = of_line(line_of(channel));
     peer_identity_name(conn->fd, sendq_tls(&conn->line.out), out);
@@ -328,7 +328,7 @@ static const struct channel_ops socket_channel_ops = {
     .answer = line_answer,
     .accepted = line_accepted,
     .stream = socket_channel_stream,
-    .principal = socket_channel_principal,
+    .address = socket_channel_address,
 };
 
 /* ---- workers --------------------------------------------------------------------------------- */

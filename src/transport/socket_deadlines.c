@@ -96,7 +96,7 @@ static bool cut_first(struct socket_worker *sw, uint32_t least_ms)
 
 void line_conn_note_expiry(struct line_conn *conn)
 {
-    int64_t end = conn->line.channel.who ? conn->line.channel.who->expires_ms : 0;
+    int64_t end = conn->line.channel.principal ? conn->line.channel.principal->expires_ms : 0;
     int64_t *next = &conn->sw->next_expiry_ms;
     if (end > 0 && (*next == 0 || end < *next)) {
         *next = end;
@@ -115,7 +115,7 @@ static void socket_expire_principals(struct socket_worker *sw)
     for (size_t i = 0; i < sizeof(open_states) / sizeof(open_states[0]); i++) {
         list_each (it, next, &sw->by_state[open_states[i]]) {
             struct line_conn *conn = list_entry(it, struct line_conn, link);
-            if (principal_is_expired(conn->line.channel.who, now)) {
+            if (principal_is_expired(conn->line.channel.principal, now)) {
                 line_conn_refuse(conn, 401,
                                  "the certificate this connection began with has expired; connect "
                                  "again");

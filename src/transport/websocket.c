@@ -310,7 +310,7 @@ void websocket_open(struct websocket *ws, const struct websocket_start *start)
     list_init(&ws->link);
     list_init(&ws->wait_link);
     channel_init(&ws->channel, &websocket_channel_ops, ww->worker);
-    channel_set_who(&ws->channel, start->who);
+    channel_set_principal(&ws->channel, start->principal);
     ws->channel.quota = start->quota;
     ws->sink.ops = &websocket_sink_ops;
     ws->eof = start->eof;
@@ -320,7 +320,7 @@ void websocket_open(struct websocket *ws, const struct websocket_start *start)
         websocket_close(ws, "out of memory");
         return;
     }
-    int64_t end = start->who ? start->who->expires_ms : 0;
+    int64_t end = start->principal ? start->principal->expires_ms : 0;
     if (end > 0 && (ww->next_expiry_ms == 0 || end < ww->next_expiry_ms)) {
         ww->next_expiry_ms = end;
     }

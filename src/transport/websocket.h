@@ -52,11 +52,11 @@ int websocket_check_reader(struct websocket_worker *ww, struct tidings_error *er
 
 /* What an HTTP connection leaves to its WebSocket. */
 struct websocket_start {
-    struct sendq *out;           /* emptied (sendq_move); its socket must not be polled any more */
-    const struct principal *who; /* it takes a reference of its own; may be NULL */
-    struct quota *quota;         /* entered; may be NULL */
-    struct tidings_str input;    /* what followed the request: the first of the frames */
-    bool eof;                    /* … and the last of them */
+    struct sendq *out; /* emptied (sendq_move); its socket must not be polled any more */
+    const struct principal *principal; /* it takes a reference of its own; may be NULL */
+    struct quota *quota;               /* entered; may be NULL */
+    struct tidings_str input;          /* what followed the request: the first of the frames */
+    bool eof;                          /* … and the last of them */
 };
 /* The memory for one, before the client is told that there will be one; NULL: out of memory. */
 struct websocket *websocket_create(struct websocket_worker *ww);

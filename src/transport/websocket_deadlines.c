@@ -147,7 +147,7 @@ void websocket_dismiss(struct websocket_worker *ww, principal_test_fn is_gone, v
     for (size_t i = 0; i < OPEN_STATES; i++) {
         list_each (it, next, &ww->by_state[open_states[i]]) {
             struct websocket *ws = list_entry(it, struct websocket, link);
-            if (ws->channel.who && is_gone(user, ws->channel.who)) {
+            if (ws->channel.principal && is_gone(user, ws->channel.principal)) {
                 websocket_say_close(ws, WS_POLICY, STR("the token was taken back"),
                                     WEBSOCKET_LEAVING);
                 websocket_want(ws);
@@ -166,7 +166,7 @@ static void websocket_expire_principals(struct websocket_worker *ww)
     for (size_t i = 0; i < OPEN_STATES; i++) {
         list_each (it, next, &ww->by_state[open_states[i]]) {
             struct websocket *ws = list_entry(it, struct websocket, link);
-            int64_t end = ws->channel.who ? ws->channel.who->expires_ms : 0;
+            int64_t end = ws->channel.principal ? ws->channel.principal->expires_ms : 0;
             if (end == 0) {
                 continue;
             }

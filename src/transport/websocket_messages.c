@@ -103,7 +103,7 @@ static struct sink *websocket_stream(struct channel *channel, const struct answe
     return &ws->sink;
 }
 
-static void websocket_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
+static void websocket_address(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
     const struct websocket *ws = websocket_of_channel(channel);
     peer_identity_name(ws->out.fd, sendq_tls(&ws->out), out);
@@ -115,7 +115,7 @@ const struct channel_ops websocket_channel_ops = {
     .answer = websocket_answer,
     .accepted = message_conn_accepted,
     .stream = websocket_stream,
-    .principal = websocket_principal,
+    .address = websocket_address,
 };
 
 static char *websocket_sink_room(struct sink *sink, struct tidings_str event_id, size_t len)
@@ -183,13 +183,14 @@ static void websocket_on_text(struct websocket *ws, struct tidings_str text)
 
 bool websocket_end_if_expired(struct websocket *ws, int64_t now_ms)
 {
-    const struct principal *who = ws->channel.who;
-    if (!principal_is_expired(who, now_ms)) {
+    const struct principal *principal = ws->channel.principal;
+    if (!principal_is_expired(principal, now_ms)) {
         return false;
     }
     websocket_say_close(ws, WS_POLICY,
-                        who->kind == PRINCIPAL_CERTIFICATE ? STR("the certificate has expired")
-                                                           : STR("the token has expired"),
+                        principal->kind == PRINCIPAL_CERTIFICATE
+                            ? STR("the certificate has expired")
+                            : STR("the token has expired"),
                         WEBSOCKET_LEAVING);
     return true;
 }

@@ -31,7 +31,7 @@ void harness_access_start(struct harness *b, struct place *place)
     place_add(place, "mem://x/hidden/c", false);
     place_add(place, "mem://x/open/d", false);
     place_add(place, "mem://x/open/e", false);
-    b->who.name = NULL;
+    b->principal.name = NULL;
 }
 
 struct kept_rules {
@@ -80,10 +80,10 @@ void harness_rules(struct harness *b, const struct harness_rule *rules, size_t c
 
 void harness_is(struct harness *b, const char *name, const char *scopes)
 {
-    b->who.kind = name && name[0] ? PRINCIPAL_TOKEN : PRINCIPAL_ANONYMOUS;
-    b->who.name = name;
-    b->who.scopes = scopes;
-    b->who.expires_ms = 0;
+    b->principal.kind = name && name[0] ? PRINCIPAL_TOKEN : PRINCIPAL_ANONYMOUS;
+    b->principal.name = name;
+    b->principal.scopes = scopes;
+    b->principal.expires_ms = 0;
 }
 
 /* ---- transcripts ----------------------------------------------------------------------------- */

@@ -108,12 +108,12 @@ static bool takes_stream(struct channel *channel)
     return !list_entry(channel, struct client, channel)->takes_no_stream;
 }
 
-static void principal(const struct channel *channel, char out[PRINCIPAL_MAX])
+static void client_address(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
     const struct client *c =
         list_entry((struct channel *)(uintptr_t)channel, struct client, channel);
-    if (c->principal) {
-        keep(out, PRINCIPAL_MAX, tidings_str(c->principal));
+    if (c->address) {
+        keep(out, PRINCIPAL_MAX, tidings_str(c->address));
     }
 }
 
@@ -124,7 +124,7 @@ static const struct channel_ops http_ops = {
     .accepted = accepted,
     .takes_stream = takes_stream,
     .stream = stream,
-    .principal = principal,
+    .address = client_address,
 };
 
 static const struct channel_ops pipe_ops = {
@@ -133,7 +133,7 @@ static const struct channel_ops pipe_ops = {
     .answer = answer,
     .accepted = accepted,
     .stream = stream,
-    .principal = principal,
+    .address = client_address,
 };
 
 static struct client *of_sink(const struct sink *sink)
@@ -201,10 +201,10 @@ void client_is(struct client *c, enum principal_kind kind, const char *name, con
     while (rest.len > 0) {
         given[spec.scope_count++] = str_cut(rest, ' ', &rest, NULL);
     }
-    const struct principal *who = NULL;
-    assert_int_equal(principal_intern(c->channel.worker, &spec, &who, NULL), 0);
-    channel_set_who(&c->channel, who);
-    principal_unref(who);
+    const struct principal *principal = NULL;
+    assert_int_equal(principal_intern(c->channel.worker, &spec, &principal, NULL), 0);
+    channel_set_principal(&c->channel, principal);
+    principal_unref(principal);
 }
 
 static struct client *client_open(struct harness *b, size_t worker, const struct channel_ops *ops)
@@ -214,9 +214,9 @@ static struct client *client_open(struct harness *b, size_t worker, const struct
     c->harness = b;
     c->sink.ops = &sink_ops;
     channel_init(&c->channel, ops, b->worker[worker]);
-    if (b->who.name) {
-        client_is(c, b->who.kind, b->who.name, b->who.scopes ? b->who.scopes : "",
-                  b->who.expires_ms);
+    if (b->principal.name) {
+        client_is(c, b->principal.kind, b->principal.name,
+                  b->principal.scopes ? b->principal.scopes : "", b->principal.expires_ms);
     }
     return c;
 }

@@ -51,7 +51,7 @@ struct client {
     bool has_no_room;
     bool takes_no_stream; /* its Accept lacks text/event-stream */
     size_t pending;
-    const char *principal; /* NULL: one for all of its kind */
+    const char *address; /* of the client; NULL: one for all of its kind */
 };
 
 struct client *client_http(struct harness *b);

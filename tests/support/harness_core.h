@@ -36,7 +36,7 @@ struct harness {
         enum principal_kind kind;
         const char *name, *scopes;
         int64_t expires_ms;
-    } who;
+    } principal;
 };
 
 void harness_init(struct harness *b);

@@ -112,12 +112,12 @@ static void what_no_rule_allows_is_denied(void **state)
     assert_false(may("bob", PRINCIPAL_TOKEN, "", ACCESS_LIST, "mem://x/a"));
 }
 
-static void assert_missing(const struct principal *who, unsigned ops, struct tidings_str uri,
+static void assert_missing(const struct principal *principal, unsigned ops, struct tidings_str uri,
                            const char *expected)
 {
     struct buf out;
     buf_init(&out, 256);
-    assert_int_equal(access_put_missing(who, ops, uri, &out), 0);
+    assert_int_equal(access_put_missing(principal, ops, uri, &out), 0);
     assert_true(str_eq(buf_str(&out), tidings_str(expected)));
     buf_deinit(&out);
 }
@@ -128,12 +128,12 @@ static void the_scope_that_would_allow_it_can_be_named(void **state)
     set_usual();
     struct client *c = client_http(&b);
     client_is(c, PRINCIPAL_TOKEN, "cleo", "res:read", 0);
-    const struct principal *who = c->channel.who;
+    const struct principal *principal = c->channel.principal;
     struct tidings_str uri = STR("mem://x/open/nothing is there");
-    assert_missing(who, 1u << ACCESS_WRITE, uri, "res:write");
-    assert_missing(who, 1u << ACCESS_READ | 1u << ACCESS_WRITE, uri, "res:write");
-    assert_missing(who, 1u << ACCESS_READ, uri, ""); /* it has that */
-    assert_missing(who, 1u << ACCESS_READ, STR("mem://x/hidden/b"), "");
+    assert_missing(principal, 1u << ACCESS_WRITE, uri, "res:write");
+    assert_missing(principal, 1u << ACCESS_READ | 1u << ACCESS_WRITE, uri, "res:write");
+    assert_missing(principal, 1u << ACCESS_READ, uri, ""); /* it has that */
+    assert_missing(principal, 1u << ACCESS_READ, STR("mem://x/hidden/b"), "");
     assert_missing(NULL, 1u << ACCESS_READ, uri, "");
     client_free(c);
 }
@@ -146,11 +146,11 @@ static void principals_with_the_same_rules_are_one_class(void **state)
     client_is(one, PRINCIPAL_TOKEN, "ada", "", 0);
     client_is(two, PRINCIPAL_TOKEN, "ada", "more scopes", 7);
     client_is(other, PRINCIPAL_TOKEN, "bob", "", 0);
-    assert_ptr_not_equal(one->channel.who, two->channel.who);
-    assert_ptr_equal(one->channel.who->class, two->channel.who->class);
-    assert_ptr_not_equal(one->channel.who->class, other->channel.who->class);
-    assert_false(access_is_full(one->channel.who));
-    assert_true(access_is_full(other->channel.who));
+    assert_ptr_not_equal(one->channel.principal, two->channel.principal);
+    assert_ptr_equal(one->channel.principal->class, two->channel.principal->class);
+    assert_ptr_not_equal(one->channel.principal->class, other->channel.principal->class);
+    assert_false(access_is_full(one->channel.principal));
+    assert_true(access_is_full(other->channel.principal));
     client_free(one);
     client_free(two);
     client_free(other);

@@ -43,7 +43,7 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    b.who.name = NULL;
+    b.principal.name = NULL;
     harness_settle(&b);
     assert_true(list_empty(&b.worker[0]->delivery->bookmarked));
     harness_stop(&b);

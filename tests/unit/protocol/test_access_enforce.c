@@ -116,7 +116,7 @@ static void streams_end_when_the_time_is_over_and_the_session_stays(void **state
 {
     (void)state;
     harness_is(&b, "ada", "");
-    b.who.expires_ms = clock_wall_ms() + 30;
+    b.principal.expires_ms = clock_wall_ms() + 30;
     struct client *listen = listen_with(&b, "[\"mem://x/a\"]", NULL);
     struct harness_session s;
     harness_session(&b, "2025-11-25", &s);
@@ -133,7 +133,7 @@ static void streams_end_when_the_time_is_over_and_the_session_stays(void **state
     harness_update(&b, "mem://x/a");
     harness_settle(&b);
     /* A newer token of the same one goes on where the stream ended. */
-    b.who.expires_ms = clock_wall_ms() + 1000000;
+    b.principal.expires_ms = clock_wall_ms() + 1000000;
     stream = session_stream(&s, id);
     harness_settle(&b);
     assert_int_equal(update_count(stream, "mem://x/a"), 1);
@@ -176,8 +176,8 @@ static void sessions_and_events_of_another_are_not_found(void **state)
     assert_int_equal(get(own.id, id), 404); /* hers in a session of one's own */
     assert_int_equal(get(own.id, "1.1.0"), 404);
     assert_int_equal(get(own.id, ""), 200);
-    b.who.kind = PRINCIPAL_CERTIFICATE; /* the same name, otherwise proved */
-    b.who.name = "ada";
+    b.principal.kind = PRINCIPAL_CERTIFICATE; /* the same name, otherwise proved */
+    b.principal.name = "ada";
     assert_int_equal(get(s.id, ""), 404);
     harness_is(&b, "", ""); /* nobody known, in a session of nobody known */
     harness_session(&b, "2025-11-25", &own);

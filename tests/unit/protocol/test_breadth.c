@@ -39,10 +39,10 @@ static int end(void **state)
     return 0;
 }
 
-static struct client *listen_as(const char *who, size_t worker, const char *uri)
+static struct client *listen_from(const char *address, size_t worker, const char *uri)
 {
     struct client *c = client_http_at(&b, worker);
-    c->principal = who;
+    c->address = address;
     client_listen_with(c, "1", text_of("[\"%s\"]", uri), NULL);
     harness_settle(&b);
     return c;
@@ -51,25 +51,25 @@ static struct client *listen_as(const char *who, size_t worker, const char *uri)
 static void connections_of_one_principal_share_what_it_may_have(void **state)
 {
     (void)state;
-    struct client *one = listen_as("ada", 0, "mem://**");
-    struct client *two = listen_as("ada", 1, "mem:///");
+    struct client *one = listen_from("ada", 0, "mem://**");
+    struct client *two = listen_from("ada", 1, "mem:///");
     assert_true(is_honoured(one, "mem://**"));
     assert_true(is_honoured(two, "mem:///"));
-    struct client *three = listen_as("ada", 0, "mem://*/a");
+    struct client *three = listen_from("ada", 0, "mem://*/a");
     const char *reason = refused_reason(three, "mem://*/a");
     assert_non_null(reason);
     assert_non_null(strstr(reason, "at most 2 "));
     assert_non_null(strstr(reason, "'ada'"));
     assert_non_null(strstr(reason, "--max-breadth"));
-    struct client *narrow = listen_as("ada", 1, "mem://x/a");
+    struct client *narrow = listen_from("ada", 1, "mem://x/a");
     assert_true(is_honoured(narrow, "mem://x/a"));
-    struct client *other = listen_as("bob", 0, "mem://*/a");
+    struct client *other = listen_from("bob", 0, "mem://*/a");
     assert_true(is_honoured(other, "mem://*/a"));
 
     /* Gone on one worker is room on the other. */
     client_free(two);
     harness_settle(&b);
-    struct client *four = listen_as("ada", 0, "mem://*/a");
+    struct client *four = listen_from("ada", 0, "mem://*/a");
     assert_true(is_honoured(four, "mem://*/a"));
     client_free(one);
     client_free(three);

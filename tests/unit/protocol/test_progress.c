@@ -201,7 +201,7 @@ static int begin_plain(void **state)
 static int end(void **state)
 {
     (void)state;
-    b.who.name = NULL;
+    b.principal.name = NULL;
     harness_stop(&b);
     return 0;
 }

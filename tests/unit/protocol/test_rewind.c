@@ -77,7 +77,7 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    b.who.name = NULL;
+    b.principal.name = NULL;
     harness_stop(&b);
     return 0;
 }

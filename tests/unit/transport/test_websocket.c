@@ -114,7 +114,7 @@ static void an_upgrade_ends_the_http_connection_and_keeps_the_socket(void **stat
     assert_int_equal(wire_state(&w, 0), CONN_GONE);
     assert_int_equal(state_now(), WEBSOCKET_OPEN);
     assert_int_equal(wire_connections(&w, 0), 1); /* still one */
-    assert_non_null(find()->channel.who);
+    assert_non_null(find()->channel.principal);
     say_frame(c, TEXT, ASK);
     wire_assert_has(wire_heard(c), "\"id\":7");
     wire_leave(c);
@@ -402,10 +402,10 @@ static void draining_answers_first_what_is_under_way(void **state)
     assert_int_equal(w.drained, 1);
 }
 
-static bool is_everybody(void *user, const struct principal *who)
+static bool is_everybody(void *user, const struct principal *principal)
 {
     (void)user;
-    return who != NULL;
+    return principal != NULL;
 }
 
 static void who_is_nobody_any_more_is_told_so(void **state)
