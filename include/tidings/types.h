@@ -45,6 +45,13 @@ extern "C" {
 #define TIDINGS_PRINTF(fmt, first)
 #endif
 
+/* Revisions of the protocol that are spoken, newest first: the stateless one, and the newest with
+ * sessions first among its like. */
+#define TIDINGS_PROTOCOL_MODERN "2026-07-28"
+#define TIDINGS_PROTOCOL_LEGACY "2025-11-25"
+#define TIDINGS_PROTOCOL_VERSIONS                                                                  \
+    TIDINGS_PROTOCOL_MODERN, TIDINGS_PROTOCOL_LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"
+
 /* A borrowed run of bytes. `ptr` may be NULL only when `len` is 0. */
 struct tidings_str {
     const char *ptr;

@@ -11,8 +11,7 @@
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
 
-static const char *const revisions[] = {"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26",
-                                        "2024-11-05"};
+static const char *const revisions[] = {TIDINGS_PROTOCOL_VERSIONS};
 
 static void put_revisions(const char *quote, const char *separator)
 {

@@ -70,8 +70,7 @@ static bool is_header(const char *line)
 
 static int settings_check(const struct tidings_client_options *o, struct tidings_error *err)
 {
-    static const char *const versions[] = {CLIENT_MODERN, CLIENT_LEGACY, "2025-06-18", "2025-03-26",
-                                           "2024-11-05"};
+    static const char *const versions[] = {TIDINGS_PROTOCOL_VERSIONS};
     bool is_known = !o->version;
     for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]) && !is_known; i++) {
         is_known = strcmp(o->version, versions[i]) == 0;

@@ -9,8 +9,8 @@
 
 #include "base/str.h"
 
-#define CLIENT_MODERN "2026-07-28"
-#define CLIENT_LEGACY "2025-11-25"
+#define CLIENT_MODERN TIDINGS_PROTOCOL_MODERN
+#define CLIENT_LEGACY TIDINGS_PROTOCOL_LEGACY
 #define CLIENT_MAX_HEADERS 32u
 #define CLIENT_MAX_TOKEN_LINE 16384u /* with the name of the header */
 

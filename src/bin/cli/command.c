@@ -7,9 +7,7 @@
 #include <stddef.h>
 
 static const char *const colors[] = {"auto", "always", "never", NULL};
-static const char *const eras[] = {"auto",       "modern",     "legacy",
-                                   "2026-07-28", "2025-11-25", "2025-06-18",
-                                   "2025-03-26", "2024-11-05", NULL};
+static const char *const eras[] = {"auto", "modern", "legacy", TIDINGS_PROTOCOL_VERSIONS, NULL};
 
 #define AT(member) offsetof(struct cli, member)
 

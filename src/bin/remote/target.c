@@ -309,8 +309,8 @@ static void target_discard(void *user, struct tidings_str bytes)
 
 struct tidings_client *target_open(const struct cli *cli, struct tidings_error *err)
 {
-    static const char *const versions[] = {NULL,         "2026-07-28", "2025-11-25", "2026-07-28",
-                                           "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
+    static const char *const versions[] = {NULL, TIDINGS_PROTOCOL_MODERN, TIDINGS_PROTOCOL_LEGACY,
+                                           TIDINGS_PROTOCOL_VERSIONS};
     struct target target = {0};
     struct tidings_client *client = NULL;
     struct tidings_error why = {0};

@@ -486,6 +486,26 @@ static void log_levels_are_the_eight_words_in_order_and_nothing_else(void **stat
     }
 }
 
+/* The table here and the list that programs see. */
+static void every_version_that_is_spoken_has_a_row(void **state)
+{
+    (void)state;
+    static const char *const names[] = {TIDINGS_PROTOCOL_VERSIONS};
+    struct buf text;
+    struct jw w;
+    buf_init(&text, 256);
+    jw_init(&w, &text);
+    dialect_write_versions(&w, STR_EMPTY, false);
+    struct json *list = NULL;
+    assert_int_equal(jv_parse(buf_str(&text), 4, &list, NULL), 0);
+    assert_int_equal(jv_count(list), COUNT(names));
+    for (size_t i = 0; i < COUNT(names); i++) {
+        assert_true(str_eq(jv_str(jv_at(list, i)), tidings_str(names[i])));
+    }
+    jv_unref(list);
+    buf_deinit(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -500,6 +520,7 @@ int main(void)
         cmocka_unit_test(streams_are_for_legacy_revisions_below_the_ceiling),
         cmocka_unit_test(codes_and_statuses_depend_on_the_era),
         cmocka_unit_test(log_levels_are_the_eight_words_in_order_and_nothing_else),
+        cmocka_unit_test(every_version_that_is_spoken_has_a_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
