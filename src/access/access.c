@@ -149,13 +149,13 @@ bool access_allows(const struct principal *principal, enum access_op op, struct 
 bool access_class_reaches(const struct access_class *class, enum access_op op,
                           struct tidings_str text)
 {
-    struct tidings_str own = match_kind_beginning(MATCH_TEMPLATE, text);
+    struct tidings_str own = match_kind_prefix(MATCH_TEMPLATE, text);
     if (own.len == text.len) {
         return class_allows(class, op, text);
     }
     for (size_t i = 0; i < class->count; i++) {
         const struct access_rule *rule = class->at[i];
-        struct tidings_str other = match_kind_beginning(rule->kind, rule->uri);
+        struct tidings_str other = match_kind_prefix(rule->kind, rule->uri);
         /* Whether two patterns meet is hard to say; whether they cannot is easy. One URI is met by
          * what leads to it. */
         bool is_one = rule->kind == MATCH_LITERAL && rule->uri.len > 0;

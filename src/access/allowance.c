@@ -202,16 +202,16 @@ void allowance_refund(struct allowance *a, uint64_t steps)
     }
 }
 
-struct refusal allowance_refusal(struct limit_book *book)
+struct refusal allowance_refusal(struct limit_counters *counters)
 {
-    limit_hit(book, LIMIT_PATTERN_STEPS);
+    limit_hit(counters, LIMIT_PATTERN_STEPS);
     return limit_refusal(LIMIT_PATTERN_STEPS, ALLOWANCE_STEPS, true);
 }
 
 bool allowance_take(struct allowance *a, enum allowance_thing thing)
 {
     static const uint32_t most[] = {
-        [ALLOWANCE_LOOSE_REGEXES] = ALLOWANCE_MAX_LOOSE_REGEXES,
+        [ALLOWANCE_UNINDEXED_REGEXES] = ALLOWANCE_MAX_UNINDEXED_REGEXES,
         [ALLOWANCE_FILTERS] = ALLOWANCE_MAX_FILTERS,
     };
     if (!a) {

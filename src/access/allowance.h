@@ -27,11 +27,11 @@
 
 /* Of what has to be tried at every change there may be so many because of one client. */
 enum allowance_thing {
-    ALLOWANCE_LOOSE_REGEXES, /* without text that could be looked for */
+    ALLOWANCE_UNINDEXED_REGEXES, /* without text that could be looked for */
     ALLOWANCE_FILTERS,
     ALLOWANCE_THINGS,
 };
-#define ALLOWANCE_MAX_LOOSE_REGEXES 64u
+#define ALLOWANCE_MAX_UNINDEXED_REGEXES 64u
 #define ALLOWANCE_MAX_FILTERS 256u
 
 struct allowance;
@@ -55,7 +55,7 @@ void allowance_pay(struct allowance *a, uint64_t steps, uint64_t now_ms);
 void allowance_refund(struct allowance *a, uint64_t steps);
 
 /* What somebody is told who has too few left; counts it. */
-struct refusal allowance_refusal(struct limit_book *book);
+struct refusal allowance_refusal(struct limit_counters *counters);
 
 /* One more of a thing, which holds the allowance until it is given back. false: it has all it may.
  */

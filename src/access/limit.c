@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The book of limits.
+ * The names, values and counters of limits, and what a client that reached one is told.
  */
 #include "access/limit.h"
 
@@ -46,28 +46,28 @@ bool limit_is_counted(enum limit limit)
            limit == LIMIT_ALL_SUBSCRIPTIONS || limit == LIMIT_CALLS || limit == LIMIT_INPUT;
 }
 
-void limit_book_init(struct limit_book *book)
+void limit_counters_init(struct limit_counters *counters)
 {
-    *book = (struct limit_book){0};
+    *counters = (struct limit_counters){0};
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
-        book->values[i] = rows[i].value;
+        counters->values[i] = rows[i].value;
     }
 }
 
-bool limit_enter(struct limit_book *book, enum limit limit, uint64_t most)
+bool limit_enter(struct limit_counters *counters, enum limit limit, uint64_t most)
 {
-    size_t before = __atomic_fetch_add(&book->in_use[limit], 1, __ATOMIC_RELAXED);
+    size_t before = __atomic_fetch_add(&counters->in_use[limit], 1, __ATOMIC_RELAXED);
     if (most > 0 && before >= most) {
-        limit_leave(book, limit);
-        limit_hit(book, limit);
+        limit_leave(counters, limit);
+        limit_hit(counters, limit);
         return false;
     }
     return true;
 }
 
-void limit_leave(struct limit_book *book, enum limit limit)
+void limit_leave(struct limit_counters *counters, enum limit limit)
 {
-    __atomic_fetch_sub(&book->in_use[limit], 1, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&counters->in_use[limit], 1, __ATOMIC_RELAXED);
 }
 
 struct refusal limit_refusal(enum limit limit, uint64_t value, bool is_own)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Every limit that a client can run into: its name, its value, how often it was reached, how much
- * of it is in use. One book for the whole server: all threads write into it, and it is always kept,
- * whoever may read it (tidings://self/limits).
+ * of it is in use. One set of counters for the whole server: all threads write into it, and it is
+ * always kept, whoever may read it (tidings://self/limits).
  *
  * A limit is called like its option; those without an option are fixed. What a refused client is
  * told is a struct refusal: which limit, its value, and when to try again.
@@ -64,25 +64,25 @@ const char *limit_text(enum limit limit);
 bool limit_is_counted(enum limit limit);
 
 /* Everything in it is written and read by any thread; all zero is empty but for the fixed values,
- * which limit_book_init sets. */
-struct limit_book {
+ * which limit_counters_init sets. */
+struct limit_counters {
     uint64_t values[LIMIT_COUNT]; /* set before threads start */
     uint64_t hits[LIMIT_COUNT];   /* atomic: how often it was reached */
     size_t in_use[LIMIT_COUNT];   /* atomic: of those that count something in the whole server */
 };
-void limit_book_init(struct limit_book *book);
+void limit_counters_init(struct limit_counters *counters);
 
-static inline void limit_hit(struct limit_book *book, enum limit limit)
+static inline void limit_hit(struct limit_counters *counters, enum limit limit)
 {
-    __atomic_fetch_add(&book->hits[limit], 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&counters->hits[limit], 1, __ATOMIC_RELAXED);
 }
-static inline size_t limit_in_use(const struct limit_book *book, enum limit limit)
+static inline size_t limit_in_use(const struct limit_counters *counters, enum limit limit)
 {
-    return __atomic_load_n(&book->in_use[limit], __ATOMIC_RELAXED);
+    return __atomic_load_n(&counters->in_use[limit], __ATOMIC_RELAXED);
 }
 /* One more, unless there are `most` (0: there is no limit), which counts as a hit. */
-bool limit_enter(struct limit_book *book, enum limit limit, uint64_t most);
-void limit_leave(struct limit_book *book, enum limit limit);
+bool limit_enter(struct limit_counters *counters, enum limit limit, uint64_t most);
+void limit_leave(struct limit_counters *counters, enum limit limit);
 
 /* Why somebody is sent away. */
 struct refusal {

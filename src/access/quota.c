@@ -18,7 +18,7 @@ struct quota {
     struct bucket requests, subscribes, connects, refusals;
     uint64_t blocked_until_ms; /* atomic */
     const struct quota_rules *rules;
-    struct limit_book *book;
+    struct limit_counters *limit_counters;
     uint32_t connections, sessions;
     /* … and what it does not. */
     struct shared_value value;
@@ -27,7 +27,7 @@ struct quota {
 };
 
 struct quotas {
-    struct limit_book *book;
+    struct limit_counters *limit_counters;
     struct quotas_options options;
     bool limits_far, limits_near;
     struct shared_map *shared;
@@ -44,16 +44,16 @@ static void quota_destroy(struct shared_value *value)
 {
     struct quota *q = quota_of_value(value);
     if (q->is_counted) {
-        limit_leave(q->book, LIMIT_CLIENTS);
+        limit_leave(q->limit_counters, LIMIT_CLIENTS);
     }
     mem_free(q);
 }
 
-struct quotas *quotas_create(struct limit_book *book)
+struct quotas *quotas_create(struct limit_counters *counters)
 {
     struct quotas *quotas = mem_zalloc(sizeof(*quotas));
     if (quotas) {
-        quotas->book = book;
+        quotas->limit_counters = counters;
         quotas->shared = shared_map_create(NULL);
     }
     if (quotas && !quotas->shared) {
@@ -120,7 +120,7 @@ static struct quota *quota_create(struct quotas *quotas, struct tidings_str name
     struct quota *q = mem_zalloc(sizeof(*q) + name.len);
     if (q) {
         memcpy(q->name, name.ptr, name.len);
-        q->book = quotas->book;
+        q->limit_counters = quotas->limit_counters;
         q->rules = is_near ? &quotas->options.near : &quotas->options.far;
         q->value.key = tidings_strn(q->name, name.len);
         q->value.destroy = quota_destroy;
@@ -150,7 +150,7 @@ static int quota_place(void *user, const struct shared_value *old)
         p->found = quota_ref(quota_of_value(old));
         return SHARED_MAP_KEEP;
     }
-    if (!limit_enter(p->quotas->book, LIMIT_CLIENTS, p->quotas->options.max_clients)) {
+    if (!limit_enter(p->quotas->limit_counters, LIMIT_CLIENTS, p->quotas->options.max_clients)) {
         return TIDINGS_E_LIMIT;
     }
     p->fresh->is_counted = true;
@@ -199,7 +199,7 @@ void quota_release(struct quota *q)
 /* It is refused something: once more than it may be, and it is shut out. */
 static struct refusal strike(struct quota *q, enum limit limit, uint64_t value, uint64_t now)
 {
-    limit_hit(q->book, limit);
+    limit_hit(q->limit_counters, limit);
     if (q->rules->refusals.count > 0 && bucket_take(&q->refusals, &q->rules->refusals, now) > 0) {
         __atomic_store_n(&q->blocked_until_ms, now + q->rules->block_ms, __ATOMIC_RELAXED);
     }
@@ -212,7 +212,7 @@ static bool is_blocked(struct quota *q, uint64_t now, struct refusal *why)
     if (until <= now) {
         return false;
     }
-    limit_hit(q->book, LIMIT_BLOCKED);
+    limit_hit(q->limit_counters, LIMIT_BLOCKED);
     *why = limit_refusal(LIMIT_BLOCKED, q->rules->refusals.count, true);
     why->retry_ms = until - now;
     return true;
@@ -294,7 +294,7 @@ bool quota_open_session(struct quota *q, struct refusal *why)
         return true;
     }
     if (!count_up(&q->sessions, q->rules->max_sessions)) {
-        limit_hit(q->book, LIMIT_CLIENT_SESSIONS);
+        limit_hit(q->limit_counters, LIMIT_CLIENT_SESSIONS);
         *why = limit_refusal(LIMIT_CLIENT_SESSIONS, q->rules->max_sessions, true);
         return false;
     }

@@ -35,8 +35,8 @@ struct quotas_options {
     size_t max_clients;
 };
 
-/* `book` outlives them. NULL: out of memory. */
-struct quotas *quotas_create(struct limit_book *book);
+/* `counters` outlives them. NULL: out of memory. */
+struct quotas *quotas_create(struct limit_counters *counters);
 void quotas_destroy(struct quotas *quotas); /* nobody holds any; NULL is fine */
 /* Before threads start. Without it nobody is limited. */
 void quotas_set(struct quotas *quotas, const struct quotas_options *options);

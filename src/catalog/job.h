@@ -100,7 +100,7 @@ void job_complete(struct tidings_complete *c, struct tidings_provider *p);
 void job_write(struct tidings_write *w, struct tidings_provider *p);
 
 /* Finish: the client has reached that limit, which was counted. */
-void request_write_limit(struct tidings_write *w, const struct refusal *why);
+void job_write_limit(struct tidings_write *w, const struct refusal *why);
 
 /* For request kinds in files of their own: run now or on the pool; finish on whichever thread. */
 void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job *));

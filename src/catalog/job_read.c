@@ -3,7 +3,7 @@
  * Reads: asking, and the way of each element from whoever gives it to whoever takes it.
  *
  * Elements are passed on as they come, so that content is never kept twice; when a later one is a
- * better format, or everything turns out to be held by the client, the taker is told to forget.
+ * better format, or everything turns out to be held by the client, the receiver is told to discard.
  */
 #include "catalog/job_read.h"
 
@@ -17,7 +17,8 @@
 
 static const struct read_options everything;
 
-/* ---- the taker that writes JSON -------------------------------------------------------------- */
+/* ---- the receiver that writes JSON --------------------------------------------------------------
+ */
 
 static int json_element(struct tidings_read *read, const struct read_element *e,
                         struct tidings_error *err)
@@ -34,14 +35,14 @@ static int json_element(struct tidings_read *read, const struct read_element *e,
     return 0;
 }
 
-static void json_forget(struct tidings_read *read)
+static void json_discard(struct tidings_read *read)
 {
     *read->w = read->begun;
     read->w->out->len = read->begun_len;
     read->w->out->failed = 0;
 }
 
-static const struct read_taker json_taker = {json_element, json_forget};
+static const struct read_receiver json_receiver = {json_element, json_discard};
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
@@ -65,8 +66,8 @@ void job_read(struct tidings_read *read, const struct catalog_hit *hit)
     read->rank = SIZE_MAX;
     read->all_held = true;
     read->version = read->base.worker->last_seq;
-    if (!read->taker) {
-        read->taker = &json_taker;
+    if (!read->receiver) {
+        read->receiver = &json_receiver;
         read->begun = *read->w;
         read->begun_len = read->w->out->len;
     }
@@ -260,7 +261,7 @@ static int job_read_give(struct tidings_read *read, const struct read_element *e
 {
     size_t rank = read_options_rank(read->options, e->about->mime_type);
     if (read->options->format_count > 0 && !read->rules.listable && read->count > 0) {
-        read->taker->forget(read);
+        read->receiver->discard(read);
         read->count = read->bytes = 0;
         read->all_held = true;
     }
@@ -274,7 +275,7 @@ static int job_read_give(struct tidings_read *read, const struct read_element *e
     read->count++;
     read->all_held =
         read->all_held && read_options_holds(read->options, e->about->etag, &read->held);
-    return read->taker->element(read, e, err);
+    return read->receiver->element(read, e, err);
 }
 
 static int pass(struct tidings_read *read, const struct tidings_resource *about,
@@ -336,7 +337,7 @@ int tidings_read_blob(struct tidings_read *read, const struct tidings_resource *
     return job_read_add(read, about, bytes, false, -1, err);
 }
 
-/* Content that is ours from now on: the taker may keep it. */
+/* Content that is ours from now on: the receiver may keep it. */
 static int job_read_take(struct tidings_read *read, const struct tidings_resource *about,
                          struct tidings_str bytes, char *memory, int64_t offset,
                          struct tidings_error *err)
@@ -415,7 +416,7 @@ void tidings_read_done(struct tidings_read *read, int code, const struct tidings
         read->reason = READ_TOO_LARGE;
     }
     if (code >= 0 && read->unchanged && read->count > 0) {
-        read->taker->forget(read);
+        read->receiver->discard(read);
         read->count = 0;
     }
     job_finish(&read->base, code, err);

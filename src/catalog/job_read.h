@@ -6,26 +6,27 @@
  * not sent again, and the rules of contents are kept (catalog/read_rules.h).
  *
  * resources/read takes the elements as JSON. Somebody who wants the bytes (an HTTP route) brings a
- * taker of its own:
+ * receiver of its own:
  *
  *     static int keep(struct tidings_read *read, const struct read_element *e, err) { … copy … }
- *     static void forget(struct tidings_read *read) { … drop what was copied … }
- *     static const struct read_taker taker = {keep, forget};
+ *     static void discard(struct tidings_read *read) { … drop what was copied … }
+ *     static const struct read_receiver receiver = {keep, discard};
  *
  *     if (!catalog_find(worker->catalog, uri, &arena, &hit)) …            // canonical uri: 404
  *     options.has_range = true; options.range = …; options.etags[0] = …; // or none: leave NULL
  *     job_init(&read->base, worker, done, user, uri);                  // on the worker's thread
- *     read->taker = &taker;
+ *     read->receiver = &receiver;
  *     read->options = &options;                                          // must outlive the read
  *     read->max_bytes = worker->limits->max_read_bytes;
  *     job_read(read, &hit);                                          // done may come first
  *
- * The taker is called on whichever thread the provider answers from; `done` on the worker's. In it:
+ * The receiver is called on whichever thread the provider answers from; `done` on the worker's. In
+ * it:
  *
  *     read->base.code < 0            read->base.err, and read->reason (below) where there is one
  *     read->unchanged                304: nothing was given; `read->held` is the etag
- *     else                           what the taker kept; e->about->etag, mime_type, size (whole),
- *                                    e->from and e->to of a part: 206 with Content-Range
+ *     else                           what the receiver kept; e->about->etag, mime_type, size
+ * (whole), e->from and e->to of a part: 206 with Content-Range
  *
  * Reasons: READ_OUT_OF_RANGE (416), READ_NOT_ACCEPTABLE (406), READ_RULE (500).
  */
@@ -49,19 +50,19 @@ struct read_element {
     int64_t from, to; /* where in the whole, in bytes */
 };
 
-struct read_taker {
+struct read_receiver {
     int (*element)(struct tidings_read *read, const struct read_element *element,
                    struct tidings_error *err);
     /* Everything given so far does not count. */
-    void (*forget)(struct tidings_read *read);
+    void (*discard)(struct tidings_read *read);
 };
 
 struct tidings_read {
     struct job base;
     /* Set by whoever asks: */
-    struct jw *w;                       /* inside the array of contents, when `taker` is NULL */
-    const struct read_taker *taker;     /* NULL: JSON into `w` */
-    const struct read_options *options; /* NULL: everything */
+    struct jw *w; /* inside the array of contents, when `receiver` is NULL */
+    const struct read_receiver *receiver; /* NULL: JSON into `w` */
+    const struct read_options *options;   /* NULL: everything */
     const struct principal *principal;
     struct tidings_str spelled; /* the client's spelling of the URI, used in the contents */
     size_t max_bytes;
@@ -77,7 +78,7 @@ struct tidings_read {
     struct tidings_str reason; /* of a failure, a word for programs; or empty */
     int64_t whole;             /* READ_OUT_OF_RANGE: the size of the whole; 0: not known */
     uint64_t version;          /* the newest change known when it began: it is not older */
-    /* For the taker: memory that `element->bytes` begins, when it was handed over. Who wants to
+    /* For the receiver: memory that `element->bytes` begins, when it was handed over. Who wants to
      * keep it sets this to NULL and frees it with mem_free later. */
     char *loaded;
     /* Private: */

@@ -4,8 +4,8 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "catalog/completion_access.h"
 #include "catalog/job.h"
-#include "catalog/suggest.h"
 
 #define WRITE_ANSWER_MAX (64u << 20)
 
@@ -59,7 +59,7 @@ void tidings_complete_set_total(struct tidings_complete *c, size_t total)
 
 int tidings_complete_add(struct tidings_complete *c, struct tidings_str value)
 {
-    if (!access_is_full(c->principal) && !suggest_may(c, value)) {
+    if (!access_is_full(c->principal) && !completion_access_allows(c, value)) {
         return 1;
     }
     if (c->count == c->max) {
@@ -152,7 +152,7 @@ void tidings_write_done(struct tidings_write *w, int code, struct tidings_str et
     job_finish(&w->base, code, err);
 }
 
-void request_write_limit(struct tidings_write *w, const struct refusal *why)
+void job_write_limit(struct tidings_write *w, const struct refusal *why)
 {
     char sentence[REFUSAL_SENTENCE], data[REFUSAL_JSON];
     struct tidings_error err;

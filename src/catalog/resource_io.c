@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A taker of bytes for reads, and the road to a provider's `write`.
+ * A receiver of bytes for reads, and the road to a provider's `write`.
  */
 #include "catalog/resource_io.h"
 
@@ -55,7 +55,7 @@ static void resource_io_fail(struct resource_io *p, int code, const char *text)
 
 /* ---- read ------------------------------------------------------------------------------------ */
 
-static void resource_io_forget(struct tidings_read *read)
+static void resource_io_discard(struct tidings_read *read)
 {
     struct resource_io *p = read->base.user;
     mem_free(p->about);
@@ -94,7 +94,7 @@ static int keep(struct tidings_read *read, const struct read_element *e, struct 
     return 0;
 }
 
-static const struct read_taker taker = {keep, resource_io_forget};
+static const struct read_receiver receiver = {keep, resource_io_discard};
 
 static void list_done(struct job *job)
 {
@@ -181,7 +181,7 @@ static void start_read(struct resource_io *p, struct tidings_str uri)
     }
     memset(read, 0, sizeof(*read));
     job_init(&read->base, p->worker, resource_io_read_done, p, uri);
-    read->taker = &taker;
+    read->receiver = &receiver;
     read->options = &p->options;
     read->principal = p->principal;
     read->own_only = true;

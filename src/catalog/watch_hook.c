@@ -101,6 +101,6 @@ bool watch_hook_is_covered(const struct watch_hook *hook, enum match_kind kind,
     }
     /* Whether two patterns meet is hard to say; whether they cannot is easy. */
     struct tidings_str own = tidings_strn(hook->text.ptr, hook->fixed);
-    struct tidings_str other = match_kind_beginning(kind, pattern);
+    struct tidings_str other = match_kind_prefix(kind, pattern);
     return str_starts(own, other) || str_starts(other, own);
 }

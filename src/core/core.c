@@ -31,8 +31,8 @@ static uint64_t core_next_tick(const struct worker *worker, uint64_t now)
         at = list_entry(worker->sessions->resting.next, struct session, rest_link)->rest_ms;
         due = at + limits->list_linger_ms < due ? at + limits->list_linger_ms : due;
     }
-    if (!list_empty(&worker->requests->asked) && limits->call_timeout_ms > 0) {
-        at = list_entry(worker->requests->asked.next, struct request, asked_link)->asked_ms;
+    if (!list_empty(&worker->requests->with_job) && limits->call_timeout_ms > 0) {
+        at = list_entry(worker->requests->with_job.next, struct request, job_link)->job_begun_ms;
         due = at + limits->call_timeout_ms < due ? at + limits->call_timeout_ms : due;
     }
     if (worker->principals->next_expiry_ms > 0 && !list_empty(&worker->delivery->subscribers)) {
@@ -71,7 +71,7 @@ static void core_on_tick(struct loop_timer *timer, void *user)
 static void core_use_hub(struct worker *worker, struct hub *hub)
 {
     worker->hub = hub;
-    worker->book = hub_book(hub);
+    worker->limit_counters = hub_limit_counters(hub);
     worker->quotas = hub_quotas(hub);
     worker->allowances = hub_allowances(hub);
     worker->epoch = hub_epoch(hub);

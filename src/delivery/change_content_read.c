@@ -108,13 +108,13 @@ static int take_patch(struct tidings_read *read, const struct read_element *elem
     return rc < 0 || !e->etag.ptr ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
 }
 
-static void forget_patch(struct tidings_read *read)
+static void discard_patch(struct tidings_read *read)
 {
     struct value *e = read->base.user;
     buf_clear(&e->out);
 }
 
-static const struct read_taker patch_taker = {take_patch, forget_patch};
+static const struct read_receiver patch_receiver = {take_patch, discard_patch};
 
 static void ask_patch(struct value *e);
 
@@ -153,7 +153,7 @@ static void ask_patch(struct value *e)
     }
     memset(&e->read, 0, sizeof(e->read));
     job_init(&e->read.base, worker, patch_read, e, e->change->uri);
-    e->read.taker = &patch_taker;
+    e->read.receiver = &patch_receiver;
     e->read.max_bytes = worker->limits->max_read_bytes;
     e->read.principal = e->principal;
     e->read.is_patch = true;

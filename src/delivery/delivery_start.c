@@ -65,14 +65,14 @@ static void flush_dirty(void *user)
 }
 
 /* A regex without text that could be looked for, because of one client. */
-static bool take_loose(void *owner)
+static bool take_unindexed(void *owner)
 {
-    return allowance_take(owner, ALLOWANCE_LOOSE_REGEXES);
+    return allowance_take(owner, ALLOWANCE_UNINDEXED_REGEXES);
 }
 
-static void give_loose(void *owner)
+static void give_back_unindexed(void *owner)
 {
-    allowance_give_back(owner, ALLOWANCE_LOOSE_REGEXES);
+    allowance_give_back(owner, ALLOWANCE_UNINDEXED_REGEXES);
 }
 
 int delivery_init(struct worker *worker, struct tidings_error *err)
@@ -80,8 +80,8 @@ int delivery_init(struct worker *worker, struct tidings_error *err)
     struct delivery *d = worker->delivery;
     struct loop *loop = worker->loop;
     match_init(&d->match);
-    d->match.take_loose = take_loose;
-    d->match.give_loose = give_loose;
+    d->match.take_unindexed = take_unindexed;
+    d->match.give_back_unindexed = give_back_unindexed;
     list_init(&d->subscribers);
     list_init(&d->dirty);
     list_init(&d->list_watchers);

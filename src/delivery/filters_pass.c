@@ -51,7 +51,7 @@ static bool judge(struct subscription *sub, struct json *subject, enum schema_ve
     struct allowance *client = sub->subscriber->allowance;
     uint64_t now = loop_now_ms(worker->loop), steps = FILTER_MAX_STEPS;
     if (allowance_left(client, now) < steps) {
-        limit_hit(worker->book, LIMIT_PATTERN_STEPS);
+        limit_hit(worker->limit_counters, LIMIT_PATTERN_STEPS);
         return false;
     }
     *ret = schema_judge_within(sub->extra->schema->schema, subject, NULL, &steps);

@@ -221,8 +221,8 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     hub->loop = loop;
     hub->max_announced = HUB_MAX_ANNOUNCED;
     map_init(&hub->watches);
-    limit_book_init(&hub->book);
-    hub->quotas = quotas_create(&hub->book);
+    limit_counters_init(&hub->limit_counters);
+    hub->quotas = quotas_create(&hub->limit_counters);
     hub->allowances = allowances_create();
     hub->mailbox = mailbox_create(loop, hub, err);
     hub->pool = pool_create(POOL_THREADS, POOL_WAITING, err);

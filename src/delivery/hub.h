@@ -21,7 +21,7 @@ struct access_rules;
 struct worker;
 struct hub;
 struct allowances;
-struct limit_book;
+struct limit_counters;
 struct quotas;
 struct option_rules;
 struct pool;
@@ -62,7 +62,7 @@ uint64_t hub_list_period(const struct hub *hub);
 /* For what clients keep for handlers; any thread. */
 const struct seal_key *hub_seal(const struct hub *hub);
 /* Limits, and what clients use of them; any thread. They live as long as the hub. */
-struct limit_book *hub_book(struct hub *hub);
+struct limit_counters *hub_limit_counters(struct hub *hub);
 struct quotas *hub_quotas(struct hub *hub);
 struct allowances *hub_allowances(struct hub *hub);
 /* A new reference to the newest list (NULL: there are none); like hub_catalog. */

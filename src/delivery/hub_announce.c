@@ -178,7 +178,7 @@ int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint
         __atomic_sub_fetch(&hub->announced, bytes, __ATOMIC_RELAXED);
         hub_lose(hub);
         if (!fits) {
-            limit_hit(&hub->book, LIMIT_ANNOUNCED);
+            limit_hit(&hub->limit_counters, LIMIT_ANNOUNCED);
         }
         return fits ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory")
                     : tidings_fail(err, TIDINGS_E_BUSY,

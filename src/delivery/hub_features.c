@@ -198,9 +198,9 @@ const struct seal_key *hub_seal(const struct hub *hub)
     return &hub->seal;
 }
 
-struct limit_book *hub_book(struct hub *hub)
+struct limit_counters *hub_limit_counters(struct hub *hub)
 {
-    return &hub->book;
+    return &hub->limit_counters;
 }
 
 struct quotas *hub_quotas(struct hub *hub)

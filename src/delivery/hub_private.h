@@ -39,7 +39,7 @@ struct hub {
     struct feature_list *features[FEATURE_KINDS]; /* NULL: none yet */
     struct seal_key seal;
     struct pool *handlers; /* for handlers that block */
-    struct limit_book book;
+    struct limit_counters limit_counters;
     struct quotas *quotas;
     struct allowances *allowances;
     size_t max_announced; /* atomic */

@@ -247,7 +247,7 @@ static void take_share(struct hub *hub, struct hub_arm *arm, size_t index)
     struct tidings_error err;
     if ((w ? w->needs : 0) >= arm->max_shares) {
         struct tidings_str who = str_skip(scope, sizeof(HUB_SHARE) - 1);
-        limit_hit(&hub->book, LIMIT_BREADTH);
+        limit_hit(&hub->limit_counters, LIMIT_BREADTH);
         tidings_fail(&err, TIDINGS_E_LIMIT,
                      "this covers whole mounts; at most %zu such subscriptions are allowed for "
                      "'%.*s' (--max-breadth), name something narrower",

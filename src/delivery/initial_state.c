@@ -246,7 +246,7 @@ static int walk_row(struct tidings_list *list, const struct tidings_resource *ro
 /* May the pattern match anything there? */
 static bool walk_reaches(const struct walk *k, struct tidings_str prefix)
 {
-    struct tidings_str text = match_kind_beginning(k->kind, k->text);
+    struct tidings_str text = match_kind_prefix(k->kind, k->text);
     return str_starts(text, prefix) || str_starts(prefix, text);
 }
 
@@ -267,7 +267,7 @@ static void walk_end(struct walk *k)
         allowance_refund(sub->subscriber->allowance, k->steps);
     }
     if (sub && k->is_over) {
-        limit_hit(k->worker->book, LIMIT_PATTERN_STEPS);
+        limit_hit(k->worker->limit_counters, LIMIT_PATTERN_STEPS);
         resync_mark(sub, k->worker->last_seq);
     }
     for (size_t i = 0; sub && !sub->rereads && i < k->found; i++) {

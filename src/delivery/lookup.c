@@ -56,7 +56,7 @@ static void unsure(void *user, struct match_node *node)
     struct paid_lookup *l = user;
     struct subscription *sub = list_entry(node, struct subscription, node);
     if (is_concerned(l, sub)) {
-        limit_hit(l->worker->book, LIMIT_PATTERN_STEPS);
+        limit_hit(l->worker->limit_counters, LIMIT_PATTERN_STEPS);
         resync_mark(sub, l->change->seq);
     }
 }
@@ -83,6 +83,6 @@ enum lookup_answer lookup_ask(struct subscription *sub, struct tidings_str uri)
     if (result == REGEX_FOUND || result == REGEX_ABSENT) {
         return result == REGEX_FOUND ? LOOKUP_YES : LOOKUP_NO;
     }
-    limit_hit(worker->book, LIMIT_PATTERN_STEPS);
+    limit_hit(worker->limit_counters, LIMIT_PATTERN_STEPS);
     return LOOKUP_UNKNOWN;
 }

@@ -78,7 +78,7 @@ static int take(struct tidings_read *read, const struct read_element *element,
     return rc < 0 ? tidings_fail(err, rc, "the version does not fit") : 0;
 }
 
-static void forget(struct tidings_read *read)
+static void discard(struct tidings_read *read)
 {
     struct asking *a = read->base.user;
     buf_clear(&a->text);
@@ -117,7 +117,7 @@ static void asked(struct job *job)
 
 bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct subscribe_item *w))
 {
-    static const struct read_taker taker = {take, forget};
+    static const struct read_receiver receiver = {take, discard};
     struct worker *worker = w->owner->worker;
     struct catalog_hit hit = {.provider = w->stat.base.provider};
     bool asks = w->options.include == OPTION_INCLUDE_PATCH && w->kind == MATCH_LITERAL &&
@@ -133,7 +133,7 @@ bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct s
     a->done = done;
     buf_init(&a->text, worker->limits->max_read_bytes + 4096);
     job_init(&a->read.base, worker, asked, a, w->uri);
-    a->read.taker = &taker;
+    a->read.receiver = &receiver;
     a->read.principal = w->owner->principal;
     a->read.is_patch = true;
     a->read.patch_from = w->options.baseline;

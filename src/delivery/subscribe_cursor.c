@@ -12,7 +12,7 @@
  * in other mounts. */
 static bool is_durable(const struct catalog *c, enum match_kind kind, struct tidings_str text)
 {
-    struct tidings_str fixed = match_kind_beginning(kind, text);
+    struct tidings_str fixed = match_kind_prefix(kind, text);
     const struct tidings_provider *p = catalog_mount(c, fixed);
     if (!p || !p->is_durable || entries_find(&c->resources, fixed)) {
         return false;

@@ -22,7 +22,7 @@ void subscribe_item_explain_limit(struct subscribe_item *w, enum limit limit, ui
 static void explain_steps(struct subscribe_batch *s, struct subscribe_item *w)
 {
     char data[REFUSAL_JSON];
-    struct refusal why = allowance_refusal(s->worker->book);
+    struct refusal why = allowance_refusal(s->worker->limit_counters);
     w->stat.base.details = str_dup(refusal_json(&why, data));
 }
 
@@ -41,7 +41,7 @@ bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscribe_item
         subscribe_item_refuse(w, TIDINGS_E_LIMIT, "at most %zu subscriptions are allowed",
                               limits->max_subscriptions);
         subscribe_item_explain_limit(w, LIMIT_SUBSCRIPTIONS, limits->max_subscriptions);
-        limit_hit(s->worker->book, LIMIT_SUBSCRIPTIONS);
+        limit_hit(s->worker->limit_counters, LIMIT_SUBSCRIPTIONS);
     } else if (w->kind == MATCH_REGEX && !has_steps(s)) {
         subscribe_item_refuse(
             w, TIDINGS_E_LIMIT,

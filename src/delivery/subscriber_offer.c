@@ -20,7 +20,7 @@
 /* Full: what waits becomes "something changed" per subscription. */
 static void collapse(struct subscriber *subscriber)
 {
-    limit_hit(subscriber->worker->book, LIMIT_OUTBOX);
+    limit_hit(subscriber->worker->limit_counters, LIMIT_OUTBOX);
     struct outbox_item *item;
     while ((item = outbox_first(&subscriber->outbox)) != NULL) {
         resync_mark(item->sub, item->first_seq);

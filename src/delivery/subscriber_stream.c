@@ -105,7 +105,7 @@ struct subscriber *subscriber_of_channel(struct channel *channel)
     if (!channel->subscriber) {
         struct subscriber *subscriber = subscriber_create(channel->worker, channel->principal);
         if (subscriber) {
-            static const struct answer_headers none;
+            static const struct response_headers none;
             subscriber_set_sink(subscriber, channel->ops->stream(channel, &none));
             channel->subscriber = subscriber;
             channel->end_subscriber = end_channel_subscriber;

@@ -19,7 +19,7 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
 {
     struct worker *worker = listen->subscriber->worker;
     size_t most = worker->limits->max_all_subscriptions;
-    if (!limit_enter(worker->book, LIMIT_ALL_SUBSCRIPTIONS, most)) {
+    if (!limit_enter(worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS, most)) {
         tidings_fail(err, TIDINGS_E_BUSY,
                      "%zu subscriptions are what this server allows (--max-all-subscriptions); try "
                      "again later",
@@ -35,7 +35,7 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
     size_t extra = quoted_len + (plain ? 0 : spelled.len) + (same ? 0 : uri.len);
     struct subscription *sub = quoted.failed ? NULL : mem_zalloc(sizeof(*sub) + extra);
     if (!sub) {
-        limit_leave(worker->book, LIMIT_ALL_SUBSCRIPTIONS);
+        limit_leave(worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS);
         buf_deinit(&quoted);
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
@@ -68,7 +68,7 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
         match_remove(&worker->delivery->match, &sub->node);
     }
     if (rc < 0) {
-        limit_leave(worker->book, LIMIT_ALL_SUBSCRIPTIONS);
+        limit_leave(worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS);
         mem_free(sub);
         return NULL;
     }

@@ -33,7 +33,7 @@ void subscription_destroy(struct subscription *sub)
     list_remove(&sub->link);
     subscriber->subscription_count--;
     subscriber->worker->stats.subscriptions--;
-    limit_leave(subscriber->worker->book, LIMIT_ALL_SUBSCRIPTIONS);
+    limit_leave(subscriber->worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS);
     if (sub->watched) {
         hub_disarm(subscriber->worker->hub, subscription_uri(sub));
     }

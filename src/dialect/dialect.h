@@ -16,8 +16,8 @@
 
 #include "base/str.h"
 #include "dialect/cursor.h"
-#include "json/write.h"
 #include "wire/rpc.h"
+#include "json/write.h"
 
 enum era {
     ERA_LEGACY,

@@ -42,7 +42,7 @@ static bool move_state(struct tidings_call *h, int from, int to)
 static void call_free(struct tidings_call *h)
 {
     list_remove(&h->link);
-    limit_leave(h->base.worker->book, LIMIT_CALLS);
+    limit_leave(h->base.worker->limit_counters, LIMIT_CALLS);
     call_ask_deinit(h);
     feature_unref(h->feature);
     principal_unref(h->principal);
@@ -229,7 +229,7 @@ static void call_give_up(struct tidings_call *h)
     const struct feature *f = h->feature;
     uint64_t allowed = f->timeout_ms ? f->timeout_ms : h->base.worker->limits->call_timeout_ms;
     struct tidings_error err;
-    limit_hit(h->base.worker->book, LIMIT_CALL_TIME);
+    limit_hit(h->base.worker->limit_counters, LIMIT_CALL_TIME);
     tidings_fail(&err, TIDINGS_E_TIMEOUT, "the %s '%.*s' did not finish within %llu ms (%s)",
                  h->kind->what, STR_ARG(f->name), (unsigned long long)allowed,
                  f->timeout_ms ? "its own limit" : "--call-timeout");
@@ -315,7 +315,7 @@ static struct tidings_call *call_create(struct request *request, const struct ca
     uint64_t allowed = f->timeout_ms ? f->timeout_ms : worker->limits->call_timeout_ms;
     h->deadline_ms = allowed > 0 ? loop_now_ms(worker->loop) + allowed : 0;
     list_append(&worker->handlers->calls, &h->link);
-    call_read_wishes(h);
+    call_read_report_options(h);
     return h;
 }
 
@@ -330,7 +330,7 @@ static bool call_judge(struct request *request, struct allowance *client,
     *ret = had > 0 ? schema_judge_within(schema, given, ret_error, &steps) : SCHEMA_GAVE_UP;
     allowance_pay(client, had - steps, now);
     if (*ret == SCHEMA_GAVE_UP && steps == 0 && had < most) {
-        struct refusal why = allowance_refusal(request->worker->book);
+        struct refusal why = allowance_refusal(request->worker->limit_counters);
         request_fail_limit(request, &why, STR_EMPTY);
         return false;
     }
@@ -401,14 +401,14 @@ static bool call_begin(struct request *request, const struct call_kind *kind, st
                        struct allowance *client)
 {
     struct worker *worker = request->worker;
-    if (!limit_enter(worker->book, LIMIT_CALLS, worker->limits->max_calls)) {
+    if (!limit_enter(worker->limit_counters, LIMIT_CALLS, worker->limits->max_calls)) {
         struct refusal why = limit_refusal(LIMIT_CALLS, worker->limits->max_calls, false);
         request_fail_limit(request, &why, STR_EMPTY);
         return false;
     }
     struct tidings_call *h = call_create(request, kind, f, client);
     if (!h) {
-        limit_leave(worker->book, LIMIT_CALLS);
+        limit_leave(worker->limit_counters, LIMIT_CALLS);
         request_fail(request, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
         return false;
     }

@@ -101,7 +101,7 @@ struct tidings_call {
     struct tidings_str progress_token; /* JSON; empty: the client does not want to know */
     double progress;
     uint64_t progress_ms; /* when it was sent last; 0: never */
-    int log_level;        /* messages below it are not wanted; LOG_ASK_PEER: the session says */
+    int log_level;        /* messages below it are not wanted; LOG_ASK_SESSION: the session says */
     unsigned notes;       /* atomic: on their way home */
 };
 
@@ -142,6 +142,6 @@ bool call_fail_missing(struct tidings_call *h, struct request *request);
 void call_ask_deinit(struct tidings_call *h);
 
 /* call_report.c */
-void call_read_wishes(struct tidings_call *h); /* progress token and log level */
+void call_read_report_options(struct tidings_call *h); /* progress token and log level */
 
 #endif

@@ -16,10 +16,10 @@
 #define PROGRESS_MS 20u /* between two reports */
 #define NOTES_MAX 64u   /* on their way home, per handling */
 #define NOTE_BYTES 65536u
-#define LOG_ASK_PEER (-1)
+#define LOG_ASK_SESSION (-1)
 #define LOG_UNWANTED 8
 
-void call_read_wishes(struct tidings_call *h)
+void call_read_report_options(struct tidings_call *h)
 {
     struct request *request = h->request;
     struct json *meta = jv_get(request->msg.params, "_meta");
@@ -35,7 +35,7 @@ void call_read_wishes(struct tidings_call *h)
         h->progress_token = tidings_strn(copy, copy ? len : 0);
         buf_deinit(&text);
     }
-    h->log_level = LOG_ASK_PEER;
+    h->log_level = LOG_ASK_SESSION;
     if (request->meta) {
         int level = dialect_asked_log_level(request->meta);
         h->log_level = level < 0 ? LOG_UNWANTED : level;
@@ -54,8 +54,8 @@ struct note {
 static void send(struct tidings_call *h, int level, const struct buf *text)
 {
     struct request *request = h->request;
-    if (request &&
-        (h->log_level != LOG_ASK_PEER || level >= request->worker->handlers->log_level(request))) {
+    if (request && (h->log_level != LOG_ASK_SESSION ||
+                    level >= request->worker->handlers->log_level(request))) {
         (void)request_notify(request, text);
     }
 }

@@ -63,7 +63,7 @@ bool match_kind_matches(enum match_kind kind, struct tidings_str text, struct ti
     return pattern_matches((enum pattern_kind)kind, text, uri);
 }
 
-struct tidings_str match_kind_beginning(enum match_kind kind, struct tidings_str text)
+struct tidings_str match_kind_prefix(enum match_kind kind, struct tidings_str text)
 {
     static const char *const wild[] = {
         [MATCH_LITERAL] = "", [MATCH_CONTAINER] = "", [MATCH_TEMPLATE] = "{",
@@ -205,8 +205,8 @@ static void remove_entry(struct match *m, struct match_entry *entry)
         match_tree_remove(&m->tree, entry);
         break;
     case ITEM_REGEX:
-        if (m->give_loose && match_regex_is_loose(entry)) {
-            m->give_loose(match_regex_owner(entry));
+        if (m->give_back_unindexed && match_regex_is_unindexed(entry)) {
+            m->give_back_unindexed(match_regex_owner(entry));
         }
         match_regexes_remove(&m->regexes, m->seed, entry);
         break;
@@ -220,10 +220,10 @@ static int find_regex(struct match *m, struct tidings_str text, void *owner,
                       struct match_entry **ret, struct tidings_error *err)
 {
     int rc = match_regexes_add(&m->regexes, m->seed, text, ret, err);
-    if (rc < 0 || (*ret)->nodes || !m->take_loose || !match_regex_is_loose(*ret)) {
+    if (rc < 0 || (*ret)->nodes || !m->take_unindexed || !match_regex_is_unindexed(*ret)) {
         return rc;
     }
-    if (!m->take_loose(owner)) {
+    if (!m->take_unindexed(owner)) {
         match_regexes_remove(&m->regexes, m->seed, *ret);
         *ret = NULL;
         return tidings_fail(err, TIDINGS_E_LIMIT,

@@ -49,8 +49,8 @@ struct match {
     size_t count;     /* nodes */
 
     /* May this owner have one more regex without literal text? NULL: as many as there may be. */
-    bool (*take_loose)(void *owner);
-    void (*give_loose)(void *owner);
+    bool (*take_unindexed)(void *owner);
+    void (*give_back_unindexed)(void *owner);
 };
 
 void match_init(struct match *m);
@@ -93,6 +93,6 @@ size_t match_bytes(const struct match *m);
  * question. */
 bool match_kind_matches(enum match_kind kind, struct tidings_str text, struct tidings_str uri);
 /* What every URI that it matches begins with: the text before anything in it is wild. */
-struct tidings_str match_kind_beginning(enum match_kind kind, struct tidings_str text);
+struct tidings_str match_kind_prefix(enum match_kind kind, struct tidings_str text);
 
 #endif

@@ -2,9 +2,9 @@
  *
  * Filing regexes under grams, and running those a URI calls for.
  *
- * Invariant: a regex lies in exactly one list, of its gram or the loose ones; a gram exists while
- * its list is not empty. `popularity` is a small table of counters that several
- * grams may share: a wrong count makes a filing worse, never wrong.
+ * Invariant: a regex lies in exactly one list, of its gram or the unindexed ones; a gram exists
+ * while its list is not empty. `popularity` is a small table of counters that several grams may
+ * share: a wrong count makes a filing worse, never wrong.
  */
 #include "match/match_regex.h"
 
@@ -176,7 +176,7 @@ static void unfile(struct match_regexes *r, struct match_regex *x)
     }
     x->link = NULL;
     if (!x->gram) {
-        r->loose_count--;
+        r->unindexed_count--;
     } else if (!x->gram->first) {
         r->gram8_count -= x->gram->item.detail == 8;
         r->gram4_count -= x->gram->item.detail == 4;
@@ -194,14 +194,14 @@ static int file(struct match_regexes *r, struct match_seed seed, struct match_re
     struct tidings_str all = tidings_strn(literals, regex_literals(source_of(x), literals));
     size_t len = gram_length(all);
     if (len == 0) {
-        if (r->loose_count == MATCH_MAX_LOOSE_REGEXES) {
+        if (r->unindexed_count == MATCH_MAX_UNINDEXED_REGEXES) {
             return tidings_fail(err, TIDINGS_E_LIMIT,
                                 "regex refused: %u others have no literal text of 4 bytes or more "
                                 "either, which is all that are accepted",
-                                MATCH_MAX_LOOSE_REGEXES);
+                                MATCH_MAX_UNINDEXED_REGEXES);
         }
-        link_to(&r->loose, x);
-        r->loose_count++;
+        link_to(&r->unindexed, x);
+        r->unindexed_count++;
         return 0;
     }
     struct choice best = {.popularity = UINT_MAX};
@@ -415,5 +415,5 @@ void match_regexes_find(struct match_regexes *r, const struct match_view *view)
     if (r->gram4_count > 0) {
         find_grams(r, view, 4);
     }
-    match_regex_run_list(r, r->loose, view);
+    match_regex_run_list(r, r->unindexed, view);
 }

@@ -17,7 +17,7 @@
 #include "match/match_table.h"
 #include "uri/pattern_literals.h"
 
-#define MATCH_MAX_LOOSE_REGEXES 1024u /* distinct ones without a gram */
+#define MATCH_MAX_UNINDEXED_REGEXES 1024u /* distinct ones without a gram */
 
 struct match_gram;
 
@@ -27,9 +27,9 @@ struct match_regex {
     struct regex *regex;
     struct regex_table *table;        /* once it was searched a few times; NULL: without */
     uint8_t searches;                 /* before that */
-    void *owner;                      /* whom a loose one counts for */
-    struct match_gram *gram;          /* NULL: loose */
-    struct match_regex *next, **link; /* among those of the gram, or the loose ones */
+    void *owner;                      /* whom an unindexed one counts for */
+    struct match_gram *gram;          /* NULL: unindexed */
+    struct match_regex *next, **link; /* among those of the gram, or the unindexed ones */
 };
 
 struct match_gram {
@@ -42,8 +42,8 @@ struct match_gram {
 struct match_regexes {
     struct match_table sources, grams;
     size_t gram8_count, gram4_count; /* distinct ones filed under */
-    struct match_regex *loose;
-    size_t loose_count;
+    struct match_regex *unindexed;
+    size_t unindexed_count;
     uint64_t compiled;    /* steps that making regexes took, those that were refused too */
     uint16_t *popularity; /* roughly, how many regexes have a gram; while there is a regex */
     size_t bytes;
@@ -54,7 +54,7 @@ struct match_view;
 void match_regexes_init(struct match_regexes *r);
 void match_regexes_deinit(struct match_regexes *r); /* nothing is in it */
 /* The entry of the source, made when there is none. The errors of regex_create; TIDINGS_E_LIMIT
- * also when there are MATCH_MAX_LOOSE_REGEXES loose ones. */
+ * also when there are MATCH_MAX_UNINDEXED_REGEXES unindexed ones. */
 int match_regexes_add(struct match_regexes *r, struct match_seed seed, struct tidings_str source,
                       struct match_entry **ret, struct tidings_error *err);
 /* Take away an entry that has no nodes. */
@@ -63,7 +63,7 @@ void match_regexes_remove(struct match_regexes *r, struct match_seed seed,
 /* Calls view->found for each regex that is found, once, and view->unsure for each of which that is
  * not known. */
 void match_regexes_find(struct match_regexes *r, const struct match_view *view);
-static inline bool match_regex_is_loose(const struct match_entry *entry)
+static inline bool match_regex_is_unindexed(const struct match_entry *entry)
 {
     return !((const struct match_regex *)entry)->gram;
 }

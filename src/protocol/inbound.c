@@ -31,7 +31,7 @@ struct arrival {
     struct session *session; /* of the batch */
 };
 
-static void refuse_with(struct channel *channel, int status, const struct answer_headers *headers,
+static void refuse_with(struct channel *channel, int status, const struct response_headers *headers,
                         struct json *id, const struct dialect_error *e)
 {
     struct buf text, id_json;
@@ -56,7 +56,7 @@ static void refuse_with(struct channel *channel, int status, const struct answer
 static void inbound_answer_error(struct channel *channel, int status, struct json *id,
                                  const struct dialect_error *e)
 {
-    static const struct answer_headers none;
+    static const struct response_headers none;
     refuse_with(channel, status, &none, id, e);
 }
 
@@ -71,7 +71,7 @@ void inbound_refuse_limit(struct channel *channel, const struct refusal *why, st
     };
     snprintf(header, sizeof(header), "Retry-After: %llu\r\n",
              (unsigned long long)refusal_seconds(why));
-    struct answer_headers headers = {.extra = tidings_str(header)};
+    struct response_headers headers = {.extra = tidings_str(header)};
     refuse_with(channel, refusal_status(why), &headers, id, &e);
 }
 
@@ -408,7 +408,7 @@ static void many(struct arrival *a, struct json *root)
     }
     size_t n = jv_count(root);
     if (n > BATCH_MAX) {
-        limit_hit(channel->worker->book, LIMIT_BATCH);
+        limit_hit(channel->worker->limit_counters, LIMIT_BATCH);
     }
     if (n == 0 || n > BATCH_MAX) {
         inbound_refuse(channel, 400, RPC_INVALID_REQUEST, "a batch holds 1 to %u messages",
@@ -446,7 +446,7 @@ void inbound_text(struct channel *channel, struct tidings_str text,
     int rc = jv_parse(text, channel->worker->limits->max_depth, &root, &err);
     if (rc < 0) {
         if (rc == TIDINGS_E_LIMIT) {
-            limit_hit(channel->worker->book, LIMIT_DEPTH);
+            limit_hit(channel->worker->limit_counters, LIMIT_DEPTH);
         }
         inbound_refuse(channel, 400, RPC_PARSE_ERROR, "not valid JSON: %s", err.text);
         return;
@@ -467,7 +467,7 @@ static bool check_stream_version(struct channel *channel, const struct dialect_h
     const struct server_identity *self = channel->worker->self;
     int status = dialect_judge_stream(h->protocol_version, self->ceiling, self->profile);
     if (status == 405) {
-        static const struct answer_headers post_only = {.allow = {"POST", 4}};
+        static const struct response_headers post_only = {.allow = {"POST", 4}};
         struct buf text;
         buf_init(&text, REFUSAL_MAX);
         struct jw w;
@@ -498,7 +498,7 @@ void inbound_get(struct channel *channel, const struct dialect_headers *h)
         inbound_refuse(channel, 404, RPC_SESSION,
                        "no such event; open the stream without Last-Event-ID");
     } else if (rc < 0) {
-        limit_hit(channel->worker->book, LIMIT_SESSION_STREAMS);
+        limit_hit(channel->worker->limit_counters, LIMIT_SESSION_STREAMS);
         inbound_refuse(channel, 409, RPC_SESSION,
                        "this session has %u streams open already; close one first",
                        SESSION_MAX_STREAMS);
@@ -513,7 +513,7 @@ void inbound_delete(struct channel *channel, const struct dialect_headers *h)
     struct session *session = need_session(channel, h, NULL);
     if (session) {
         session_destroy(session);
-        static const struct answer_headers none;
+        static const struct response_headers none;
         struct buf nothing;
         buf_init(&nothing, 0);
         channel->ops->answer(channel, 204, &none, &nothing);

@@ -33,7 +33,7 @@ static void completed(struct job *job)
 {
     struct completing *c = job->user;
     struct request *request = c->request;
-    request_asked(request);
+    request_end_job(request);
     feature_unref(c->feature);
     if (job->code < 0) {
         struct tidings_error err = job->err;
@@ -55,7 +55,7 @@ static void completed(struct job *job)
 static void begin_values(struct completing *c)
 {
     struct jw *w = &c->request->w;
-    request_asks(c->request, &c->complete.base);
+    request_begin_job(c->request, &c->complete.base);
     request_begin(c->request);
     jw_key(w, STR("completion"));
     jw_begin_object(w);

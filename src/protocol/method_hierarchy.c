@@ -30,7 +30,7 @@ static void method_hierarchy_stat_done(struct job *job)
 {
     struct looking *l = job->user;
     struct request *request = l->request;
-    request_asked(request);
+    request_end_job(request);
     if (job->code < 0) {
         job_free_stat(&l->stat);
         request_fail_job(request, job, l->spelled, STR_EMPTY);
@@ -75,7 +75,7 @@ static void method_hierarchy_look(struct request *request, size_t wanted,
     l->found = found;
     job_init(&l->stat.base, request->worker, method_hierarchy_stat_done, l, l->uri);
     l->stat.principal = request->principal;
-    request_asks(request, &l->stat.base);
+    request_begin_job(request, &l->stat.base);
     job_stat(&l->stat, &l->hit);
 }
 
@@ -129,7 +129,7 @@ static void children_done(struct job *job)
 {
     struct looking *l = job->user;
     struct request *request = l->request;
-    request_asked(request);
+    request_end_job(request);
     if (job->code < 0) {
         struct tidings_error err = job->err;
         buf_deinit(&l->list.last);
@@ -211,7 +211,7 @@ static void list_children(struct looking *l)
         return;
     }
     job_init(&l->list.base, request->worker, children_done, l, l->uri);
-    request_asks(request, &l->list.base);
+    request_begin_job(request, &l->list.base);
     job_children(&l->list, l->hit.provider);
 }
 

@@ -28,7 +28,7 @@ static struct subscriber *listen_peer(struct request *request)
     }
     struct subscriber *subscriber = subscriber_create(request->worker, channel->principal);
     if (subscriber) {
-        static const struct answer_headers none;
+        static const struct response_headers none;
         static const struct subscriber_ops ops = {.closed = http_listen_closed};
         subscriber->ops = &ops;
         subscriber_set_sink(subscriber, channel->ops->stream(channel, &none));
@@ -103,7 +103,7 @@ static bool method_listen_check_uris(struct request *request, struct json *uris)
     }
     if (jv_count(uris) > most) {
         struct refusal why = {.limit = LIMIT_LISTEN_URIS, .value = most};
-        limit_hit(request->worker->book, LIMIT_LISTEN_URIS);
+        limit_hit(request->worker->limit_counters, LIMIT_LISTEN_URIS);
         request_fail_limit(request, &why, STR_EMPTY);
         return false;
     }
@@ -111,7 +111,7 @@ static bool method_listen_check_uris(struct request *request, struct json *uris)
         struct json *uri = jv_at(uris, i);
         if (!jv_is(uri, JV_STRING) || jv_str(uri).len > URI_MAX) {
             if (jv_is(uri, JV_STRING)) {
-                limit_hit(request->worker->book, LIMIT_URI);
+                limit_hit(request->worker->limit_counters, LIMIT_URI);
             }
             request_fail(
                 request, TIDINGS_E_INVALID, STR_EMPTY,
@@ -175,7 +175,7 @@ static bool check_listen(struct request *request, struct json *wanted)
     if (open >= request->worker->limits->max_listens) {
         struct refusal why =
             limit_refusal(LIMIT_LISTENS, request->worker->limits->max_listens, true);
-        limit_hit(request->worker->book, LIMIT_LISTENS);
+        limit_hit(request->worker->limit_counters, LIMIT_LISTENS);
         request_fail_limit(request, &why, STR_EMPTY);
         return false;
     }

@@ -36,7 +36,7 @@ static void read_done(struct job *job)
 {
     struct request *request = job->user;
     struct tidings_read *read = list_entry(job, struct tidings_read, base);
-    request_asked(request);
+    request_end_job(request);
     if (job->code < 0) {
         request_fail_job(request, job, read->spelled, read->reason);
         return;
@@ -84,7 +84,7 @@ void method_resources_read(struct request *request)
     read->principal = request->principal;
     read->spelled = spelled;
     read->max_bytes = request->worker->limits->max_read_bytes;
-    request_asks(request, &read->base);
+    request_begin_job(request, &read->base);
     request_begin(request);
     jw_key(&request->w, STR("contents"));
     jw_begin_array(&request->w);

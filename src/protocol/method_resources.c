@@ -60,7 +60,7 @@ static void listing_end(struct listing *l)
     }
     buf_deinit(&l->list.last);
     catalog_unref(l->catalog);
-    request_asked(request);
+    request_end_job(request);
     request_end(request, CACHE_NOW);
 }
 
@@ -70,7 +70,7 @@ static void listing_fail(struct listing *l, const struct tidings_error *err)
     struct tidings_error copy = *err;
     buf_deinit(&l->list.last);
     catalog_unref(l->catalog);
-    request_asked(request);
+    request_end_job(request);
     request_fail_err(request, &copy, STR_EMPTY);
 }
 
@@ -100,7 +100,7 @@ static void next_mount(struct listing *l)
     }
     l->before = l->list.count;
     job_init(&l->list.base, request->worker, mount_listed, l, STR_EMPTY);
-    request_asks(request, &l->list.base);
+    request_begin_job(request, &l->list.base);
     job_list(&l->list, l->catalog->mounts[l->mount]);
 }
 

@@ -65,7 +65,7 @@ void method_subscribe_one(struct request *request, struct listen *listen,
         return;
     }
     if (spelled.len > URI_MAX) {
-        limit_hit(request->worker->book, LIMIT_URI);
+        limit_hit(request->worker->limit_counters, LIMIT_URI);
         request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
                      "params.uri may be at most %u bytes long", URI_MAX);
         return;

@@ -186,7 +186,7 @@ static struct tidings_str id_of(const struct subscriber *subscriber)
     return tidings_strn(session->id, SESSION_ID_LEN);
 }
 
-static const struct subscriber_ops session_peer_ops = {
+static const struct subscriber_ops session_subscriber_ops = {
     .end_streams = session_end_streams,
     .disconnect = session_disconnect,
     .session_id = id_of,
@@ -246,7 +246,7 @@ static int session_create(struct worker *worker, const struct revision *revision
     session->listen->live = true;
     session->subscriber->owner = session;
     session->subscriber->skips = &session->skips;
-    session->subscriber->ops = &session_peer_ops;
+    session->subscriber->ops = &session_subscriber_ops;
     list_append(&worker->sessions->all, &session->link);
     worker->stats.sessions++;
     *ret = session;
@@ -257,12 +257,12 @@ bool session_enter(struct channel *channel, struct quota **ret, struct refusal *
 {
     struct worker *worker = channel->worker;
     *ret = channel_quota(channel);
-    if (!limit_enter(worker->book, LIMIT_SESSIONS, worker->limits->max_sessions)) {
+    if (!limit_enter(worker->limit_counters, LIMIT_SESSIONS, worker->limits->max_sessions)) {
         *why = limit_refusal(LIMIT_SESSIONS, worker->limits->max_sessions, false);
         return false;
     }
     if (!quota_open_session(*ret, why)) {
-        limit_leave(worker->book, LIMIT_SESSIONS);
+        limit_leave(worker->limit_counters, LIMIT_SESSIONS);
         return false;
     }
     return true;
@@ -270,7 +270,7 @@ bool session_enter(struct channel *channel, struct quota **ret, struct refusal *
 
 void session_left(struct worker *worker, struct quota *quota)
 {
-    limit_leave(worker->book, LIMIT_SESSIONS);
+    limit_leave(worker->limit_counters, LIMIT_SESSIONS);
     quota_close_session(quota);
 }
 
@@ -399,7 +399,7 @@ int session_open_stream(struct session *session, struct channel *channel,
         return TIDINGS_E_NOMEM;
     }
     struct subscriber *subscriber = session->subscriber;
-    struct answer_headers headers = {.session_id = tidings_strn(session->id, SESSION_ID_LEN)};
+    struct response_headers headers = {.session_id = tidings_strn(session->id, SESSION_ID_LEN)};
     /* The stream that was in front may have ended only in the client's eyes: it keeps what it has.
      */
     struct session_stream *front = session_newest_stream(session);

@@ -20,7 +20,7 @@ struct subscriber;
 struct quota;
 
 /* Headers an answer may carry besides its body; empty slices are left out. */
-struct answer_headers {
+struct response_headers {
     struct tidings_str session_id;
     struct tidings_str allow;
     struct tidings_str scope; /* it was denied for want of these, separated by blanks */
@@ -33,14 +33,14 @@ struct channel_ops {
     bool is_http;
     /* A complete JSON text that answers the exchange (pipes: one message). Takes the memory of
      * `text` and leaves it empty. */
-    void (*answer)(struct channel *channel, int status, const struct answer_headers *headers,
+    void (*answer)(struct channel *channel, int status, const struct response_headers *headers,
                    struct buf *text);
     /* Nothing to say: 202 with no body (pipes: nothing). */
     void (*accepted)(struct channel *channel);
     /* HTTP: would the client of this exchange take a stream of messages for an answer? */
     bool (*takes_stream)(struct channel *channel);
     /* The exchange becomes a stream of messages (pipes: the pipe itself). NULL: impossible. */
-    struct sink *(*stream)(struct channel *channel, const struct answer_headers *headers);
+    struct sink *(*stream)(struct channel *channel, const struct response_headers *headers);
     /* Where somebody without a name comes from, as far as the transport can say: what everybody may
      * have so much of is shared by all channels that give the same. NULL: one for the whole
      * transport. */

@@ -52,7 +52,7 @@ struct request *request_create(struct channel *channel, struct json *root,
     bool failed = id.failed || !request->id_json.ptr;
     buf_deinit(&id);
     list_init(&request->session_link);
-    list_init(&request->asked_link);
+    list_init(&request->job_link);
     list_append(&channel->requests, &request->link);
     channel->worker->stats.requests++;
     if (failed) {
@@ -66,7 +66,7 @@ static void request_free(struct request *request)
 {
     list_remove(&request->link);
     list_remove(&request->session_link);
-    list_remove(&request->asked_link);
+    list_remove(&request->job_link);
     jv_unref(request->root);
     principal_unref(request->principal);
     buf_deinit(&request->out);
@@ -108,7 +108,7 @@ static void request_deliver(struct request *request, int status)
         return;
     }
     struct buf text = request->out;
-    struct answer_headers headers = request->headers;
+    struct response_headers headers = request->headers;
     buf_init(&request->out, 0);
     struct sink *sink = request->sink;
     list_remove(&request->link);
@@ -332,7 +332,7 @@ static void abandon(struct request *request)
     request->cancelled = true;
     list_remove(&request->link);
     list_remove(&request->session_link);
-    list_remove(&request->asked_link);
+    list_remove(&request->job_link);
     if (request->job) {
         job_cancel(request->job);
     }
@@ -353,25 +353,25 @@ void request_cancel(struct request *request)
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-void request_asks(struct request *request, struct job *job)
+void request_begin_job(struct request *request, struct job *job)
 {
     request->job = job;
-    request->asked_ms = loop_now_ms(request->worker->loop);
-    list_remove(&request->asked_link);
-    list_append(&request->worker->requests->asked, &request->asked_link);
+    request->job_begun_ms = loop_now_ms(request->worker->loop);
+    list_remove(&request->job_link);
+    list_append(&request->worker->requests->with_job, &request->job_link);
 }
 
-void request_asked(struct request *request)
+void request_end_job(struct request *request)
 {
     request->job = NULL;
-    list_remove(&request->asked_link);
+    list_remove(&request->job_link);
 }
 
 /* A provider may still be writing into the answer: another request is answered in its place, and
  * this one vanishes when the provider is done. */
 static void expire(struct request *request, uint64_t allowed_ms)
 {
-    list_remove(&request->asked_link);
+    list_remove(&request->job_link);
     struct request *other =
         request->channel ? request_create(request->channel, request->root, &request->msg) : NULL;
     if (!other) {
@@ -388,7 +388,7 @@ static void expire(struct request *request, uint64_t allowed_ms)
     request->sink = NULL;
     abandon(request);
     request->channel = NULL;
-    limit_hit(other->worker->book, LIMIT_CALL_TIME);
+    limit_hit(other->worker->limit_counters, LIMIT_CALL_TIME);
     request_fail(other, TIDINGS_E_TIMEOUT, STR_EMPTY,
                  "whoever provides this did not answer within %llu ms (--call-timeout)",
                  (unsigned long long)allowed_ms);
@@ -397,10 +397,10 @@ static void expire(struct request *request, uint64_t allowed_ms)
 void requests_expire(struct worker *worker)
 {
     uint64_t allowed = worker->limits->call_timeout_ms, now = loop_now_ms(worker->loop);
-    while (allowed > 0 && !list_empty(&worker->requests->asked)) {
+    while (allowed > 0 && !list_empty(&worker->requests->with_job)) {
         struct request *oldest =
-            list_entry(worker->requests->asked.next, struct request, asked_link);
-        if (oldest->asked_ms + allowed > now) {
+            list_entry(worker->requests->with_job.next, struct request, job_link);
+        if (oldest->job_begun_ms + allowed > now) {
             break;
         }
         expire(oldest, allowed);
@@ -477,7 +477,7 @@ static void batch_done(struct batch *batch)
             request_put_refusal(&batch->out, RPC_INTERNAL,
                                 "the answers do not fit; send fewer at a time");
         }
-        static const struct answer_headers none;
+        static const struct response_headers none;
         channel->ops->answer(channel, 200, &none, &batch->out);
     } else if (channel) {
         channel->ops->accepted(channel);

@@ -19,11 +19,11 @@ struct session;
 
 /* Those of one worker. */
 struct requests {
-    struct list asked; /* that wait for a provider, longest first */
+    struct list with_job; /* that wait for a provider, longest first */
 };
 static inline void requests_init(struct requests *requests)
 {
-    list_init(&requests->asked);
+    list_init(&requests->with_job);
 }
 
 struct request {
@@ -43,12 +43,12 @@ struct request {
     struct arena arena;
     struct buf out;
     struct jw w;
-    struct answer_headers headers;
+    struct response_headers headers;
     bool cancelled;
-    struct sink *sink;      /* HTTP: the exchange became a stream, which its answer ends */
-    struct job *job;        /* asked of a provider, told when nobody waits any more */
-    struct list asked_link; /* in worker->requests->asked while a provider has it */
-    uint64_t asked_ms;
+    struct sink *sink;    /* HTTP: the exchange became a stream, which its answer ends */
+    struct job *job;      /* asked of a provider, told when nobody waits any more */
+    struct list job_link; /* in worker->requests->with_job while a provider has it */
+    uint64_t job_begun_ms;
 };
 
 struct request *request_create(struct channel *channel, struct json *root,
@@ -96,8 +96,8 @@ void request_drop(struct request *request);
 /* The client said it does not wait any more. */
 void request_cancel(struct request *request);
 /* A provider is about to be asked; it has answered. In between the request has a deadline. */
-void request_asks(struct request *request, struct job *job);
-void request_asked(struct request *request);
+void request_begin_job(struct request *request, struct job *job);
+void request_end_job(struct request *request);
 /* Every 500 ms: who has waited for longer than --request-timeout gets an error instead of an
  * answer, and whoever works on it is told that nobody waits any more. */
 void requests_expire(struct worker *worker);

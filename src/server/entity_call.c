@@ -35,9 +35,9 @@ static void entity_call_free(struct entity_call *c)
 static void refuse_limit(struct entity_call *c)
 {
     struct worker *worker = c->write ? c->write->base.worker : c->call->base.worker;
-    struct refusal why = allowance_refusal(worker->book);
+    struct refusal why = allowance_refusal(worker->limit_counters);
     if (c->write) {
-        request_write_limit(c->write, &why);
+        job_write_limit(c->write, &why);
     } else {
         call_refuse_limit(c->call, &why);
     }

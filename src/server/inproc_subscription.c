@@ -106,7 +106,8 @@ static void inproc_subscribed(struct subscribe_batch *s, const struct log_cursor
         return; /* it ended meanwhile */
     }
     if (s->items[0].refused) {
-        inproc_tell_state(s->user, TIDINGS_STATE_REFUSED, tidings_str(s->items[0].stat.base.err.text));
+        inproc_tell_state(s->user, TIDINGS_STATE_REFUSED,
+                          tidings_str(s->items[0].stat.base.err.text));
     } else {
         inproc_tell_state(s->user, TIDINGS_STATE_WATCHING, STR_EMPTY);
     }

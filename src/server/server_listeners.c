@@ -266,7 +266,7 @@ int server_listeners_open(struct tidings_server *s, struct tidings_error *err)
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     s->max_connections = connection_limit(s);
-    hub_book(s->hub)->values[LIMIT_CONNECTIONS] = s->max_connections;
+    hub_limit_counters(s->hub)->values[LIMIT_CONNECTIONS] = s->max_connections;
     int rc = tls_setup(&s->tls, &s->config, err);
     if (rc < 0) {
         return rc;

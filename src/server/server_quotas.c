@@ -16,10 +16,10 @@ static struct bucket_rule rule(uint64_t count, uint64_t burst, uint32_t period_m
 }
 
 /* Every limit that is a row of the configuration has its value. */
-static void fill_book(const struct config *c, struct limit_book *book)
+static void fill_limits(const struct config *c, struct limit_counters *counters)
 {
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
-        (void)config_get_number(c, limit_name((enum limit)i), &book->values[i]);
+        (void)config_get_number(c, limit_name((enum limit)i), &counters->values[i]);
     }
 }
 
@@ -53,5 +53,5 @@ void server_set_quotas(struct tidings_server *s)
         o.near.subscribes.count = 0;
     }
     quotas_set(hub_quotas(s->hub), &o);
-    fill_book(c, hub_book(s->hub));
+    fill_limits(c, hub_limit_counters(s->hub));
 }

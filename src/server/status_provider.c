@@ -208,7 +208,7 @@ static void read_catalog(const struct status *status, struct tidings_read *read,
     buf_init(&text, PART_MAX);
     jw_init(&w, &text);
     if (kind == STATUS_LIMITS) {
-        status_write_limits(&w, read->base.worker->book);
+        status_write_limits(&w, read->base.worker->limit_counters);
     } else if (kind == STATUS_TOKENS) {
         status_write_tokens(&w, status->auth);
     } else if (kind == STATUS_MOUNTS) {

@@ -155,7 +155,7 @@ static bool write_peers(struct page *p, const struct worker *worker, bool subscr
     return true;
 }
 
-void status_write_limits(struct jw *w, const struct limit_book *book)
+void status_write_limits(struct jw *w, const struct limit_counters *counters)
 {
     jw_begin_array(w);
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
@@ -163,11 +163,11 @@ void status_write_limits(struct jw *w, const struct limit_book *book)
         jw_begin_object(w);
         jw_put_string(w, STR("limit"), tidings_str(limit_name(limit)));
         jw_put_string(w, STR("about"), tidings_str(limit_text(limit)));
-        status_rows_put_count(w, "value", book->values[i]);
+        status_rows_put_count(w, "value", counters->values[i]);
         if (limit_is_counted(limit)) {
-            status_rows_put_count(w, "inUse", limit_in_use(book, limit));
+            status_rows_put_count(w, "inUse", limit_in_use(counters, limit));
         }
-        status_rows_put_count(w, "reached", __atomic_load_n(&book->hits[i], __ATOMIC_RELAXED));
+        status_rows_put_count(w, "reached", __atomic_load_n(&counters->hits[i], __ATOMIC_RELAXED));
         jw_end_object(w);
     }
     jw_end_array(w);

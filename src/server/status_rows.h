@@ -34,7 +34,7 @@ bool status_write_rows(struct buf *out, const struct worker *worker, enum status
 
 /* The array of all limits; any thread. */
 struct jw;
-void status_write_limits(struct jw *w, const struct limit_book *book);
+void status_write_limits(struct jw *w, const struct limit_counters *counters);
 
 /* The object of counters of tokens; any thread. `auth` NULL: all of them are 0. */
 struct auth;

@@ -424,7 +424,7 @@ struct http_worker *http_worker_create(struct worker *worker, const struct http_
     loop_hook_add(worker->loop, &hw->flush_hook, http_flush_batch, hw);
     hw->tick = loop_timer_open(worker->loop, http_on_tick, hw);
     hw->next_turn = loop_timer_open(worker->loop, http_on_next_turn, hw);
-    hw->inbox.book = worker->book;
+    hw->inbox.limit_counters = worker->limit_counters;
     hw->inbox.adopt = http_adopt;
     hw->inbox.mailbox = mailbox_create(worker->loop, hw, err);
     hw->websockets = create_websockets(hw);

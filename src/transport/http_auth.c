@@ -279,7 +279,7 @@ void conn_run_metadata(struct http_conn *conn, const struct http_request *req)
     } else {
         buf_puts(&text, auth->metadata);
     }
-    const struct answer_headers headers = {.extra = buf_str(&fields)};
+    const struct response_headers headers = {.extra = buf_str(&fields)};
     int status = text.failed || fields.failed ? 503 : leads_on ? 307 : 200;
     conn_answer(conn, status, &headers, STR("application/json"), &text);
     buf_deinit(&text);

@@ -43,7 +43,7 @@ static void close_idle(struct http_conn *conn)
 
 static void close_unready(struct http_conn *conn)
 {
-    limit_hit(conn->hw->worker->book, LIMIT_HEAD_TIME);
+    limit_hit(conn->hw->worker->limit_counters, LIMIT_HEAD_TIME);
     conn_close(conn, "the handshake was not done in time");
 }
 
@@ -80,7 +80,7 @@ static void http_cut_stalled(struct http_worker *hw)
             conn->wait_since_ms = now > 0 ? now : 1;
         } else if ((uint32_t)(now - conn->wait_since_ms) >= hw->config->stall_timeout_ms) {
             hw->worker->stats.cut++;
-            limit_hit(hw->worker->book, LIMIT_STALL);
+            limit_hit(hw->worker->limit_counters, LIMIT_STALL);
             conn_close(conn, "stalled: the client does not read");
         }
     }
@@ -126,7 +126,7 @@ void http_on_tick(struct loop_timer *timer, void *user)
     http_expire(hw, CONN_HEAD, config->header_timeout_ms, refuse_slow);
     http_expire(hw, CONN_AUTHENTICATING, config->header_timeout_ms, conn_give_up_pending_token);
     http_expire(hw, CONN_BODY, config->body_timeout_ms, refuse_slow_body);
-    if (input_is_tight(hw->worker->book)) {
+    if (input_is_tight(hw->worker->limit_counters)) {
         http_expire(hw, CONN_BODY, INPUT_TIGHT_MS, conn_cut_input);
     }
     http_expire(hw, CONN_STREAM, config->keepalive_ms, stream_keep_alive);

@@ -12,7 +12,7 @@ void conn_book_input(struct http_conn *conn)
     if (held < conn->booked) {
         worker_trim_later(conn->hw->worker, conn->booked - held);
     }
-    input_book(conn->hw->worker->book, &conn->booked, held);
+    input_book(conn->hw->worker->limit_counters, &conn->booked, held);
 }
 
 /* Of those in the middle of a request: which has had no progress for longest? */
@@ -43,7 +43,7 @@ void conn_cut_input(struct http_conn *conn)
 
 void http_make_room(struct http_worker *hw)
 {
-    while (input_is_over(hw->worker->book)) {
+    while (input_is_over(hw->worker->limit_counters)) {
         struct http_conn *conn = conn_find_slowest(hw);
         uint32_t since_ms = 0;
         bool has_websocket = websocket_find_slowest(hw->websockets, &since_ms);

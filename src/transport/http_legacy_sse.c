@@ -23,7 +23,7 @@ struct sse_stream {
 };
 
 static void legacy_sse_answer(struct channel *channel, int status,
-                              const struct answer_headers *headers, struct buf *text)
+                              const struct response_headers *headers, struct buf *text)
 {
     (void)status;
     (void)headers;
@@ -36,7 +36,8 @@ static void legacy_sse_answer(struct channel *channel, int status,
 }
 
 /* The first time the exchange becomes the stream; then it is there. */
-static struct sink *legacy_sse_stream(struct channel *channel, const struct answer_headers *headers)
+static struct sink *legacy_sse_stream(struct channel *channel,
+                                      const struct response_headers *headers)
 {
     struct http_conn *conn = conn_of_channel(channel);
     return conn->r ? http_channel_ops.stream(channel, headers) : &conn->sink;
@@ -165,7 +166,7 @@ void legacy_sse_post(struct http_conn *conn, struct tidings_str id, struct tidin
         inbound_refuse(&conn->channel, 404, RPC_SESSION,
                        "session not found or ended; GET /sse opens one");
     } else if (!message_conn_has_room(&s->conn->channel, &s->conn->out)) {
-        limit_hit(conn->hw->worker->book, LIMIT_PIPE_CALLS);
+        limit_hit(conn->hw->worker->limit_counters, LIMIT_PIPE_CALLS);
         inbound_refuse(&conn->channel, 503, RPC_INTERNAL,
                        "too much waits to be answered or read on this session's stream");
     } else {

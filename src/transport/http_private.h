@@ -231,7 +231,7 @@ bool path_takes(enum http_path path, const struct http_request *req);
 struct tidings_str path_session(enum http_path path, const struct http_request *req);
 
 /* http_response.c */
-void conn_answer(struct http_conn *conn, int status, const struct answer_headers *headers,
+void conn_answer(struct http_conn *conn, int status, const struct response_headers *headers,
                  struct tidings_str type, struct buf *text);
 /* A refusal below JSON-RPC; closes the connection. */
 void conn_refuse(struct http_conn *conn, int status, const char *text);

@@ -25,7 +25,8 @@ static int request_parse_head(struct http_conn *conn, struct http_request *req)
     ptrdiff_t n = http_parse_head(conn->r->in.ptr, conn->r->in.len, scanned, req, &fault);
     if (n < 0) {
         if (fault.status == 431 || fault.status == 414) {
-            limit_hit(conn->hw->worker->book, fault.status == 431 ? LIMIT_HEAD : LIMIT_TARGET);
+            limit_hit(conn->hw->worker->limit_counters,
+                      fault.status == 431 ? LIMIT_HEAD : LIMIT_TARGET);
         }
         conn_refuse(conn, fault.status, fault.text);
         return -1;

@@ -60,7 +60,7 @@ struct failure {
 
 static void answer_failure(struct http_conn *conn, const struct failure *f)
 {
-    struct answer_headers headers = {0};
+    struct response_headers headers = {0};
     struct buf text, fields;
     struct jw w;
     buf_init(&text, ERROR_MAX);
@@ -266,7 +266,7 @@ static void answer_read(struct http_exchange *ex)
     if (status != 304) {
         resource_put_type(&type, p);
     }
-    struct answer_headers headers = {.extra = buf_str(&fields)};
+    struct response_headers headers = {.extra = buf_str(&fields)};
     conn_answer(ex->conn, status, &headers, buf_str(&type), &text);
     buf_deinit(&type);
     buf_deinit(&fields);
@@ -286,7 +286,7 @@ static void answer_write(struct http_exchange *ex)
     }
     buf_init(&fields, FIELDS_MAX);
     http_put_etag(&fields, "ETag", p->etag);
-    struct answer_headers headers = {.extra = buf_str(&fields)};
+    struct response_headers headers = {.extra = buf_str(&fields)};
     conn_answer(ex->conn,
                 p->code == 1 ? 201
                 : is_said    ? 200

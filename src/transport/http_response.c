@@ -35,7 +35,7 @@ static struct tidings_str date_now(struct http_worker *hw)
 }
 
 static void put_common(struct http_conn *conn, struct buf *head, int status,
-                       const struct answer_headers *headers)
+                       const struct response_headers *headers)
 {
     http_put_status(head, status);
     http_put_header(head, "Date", date_now(conn->hw));
@@ -71,7 +71,7 @@ static void put_connection(struct http_conn *conn, struct buf *head)
     }
 }
 
-void conn_answer(struct http_conn *conn, int status, const struct answer_headers *headers,
+void conn_answer(struct http_conn *conn, int status, const struct response_headers *headers,
                  struct tidings_str type, struct buf *text)
 {
     struct buf *head = &conn->hw->head;
@@ -110,7 +110,7 @@ void conn_refuse(struct http_conn *conn, int status, const char *text)
 void conn_refuse_with(struct http_conn *conn, int status, struct tidings_str fields,
                       const char *text)
 {
-    const struct answer_headers headers = {.extra = fields};
+    const struct response_headers headers = {.extra = fields};
     struct buf body;
     buf_init(&body, BODY_MAX);
     bool as_json = conn->r->path == PATH_RESOURCE; /* our own sentences hold nothing to escape */
@@ -123,7 +123,7 @@ void conn_refuse_with(struct http_conn *conn, int status, struct tidings_str fie
 
 void conn_refuse_over(struct http_conn *conn, enum limit limit, int status, const char *text)
 {
-    limit_hit(conn->hw->worker->book, limit);
+    limit_hit(conn->hw->worker->limit_counters, limit);
     conn_refuse(conn, status, text);
 }
 
@@ -159,9 +159,9 @@ void conn_answer_preflight(struct http_conn *conn, const struct http_request *re
 {
     struct buf *head = &conn->hw->head;
     buf_clear(head);
-    const struct answer_headers allow = {.allow = conn->r->path == PATH_RESOURCE
-                                                      ? resource_allows(conn)
-                                                      : path_allows(conn->r->path)};
+    const struct response_headers allow = {.allow = conn->r->path == PATH_RESOURCE
+                                                        ? resource_allows(conn)
+                                                        : path_allows(conn->r->path)};
     put_common(conn, head, 204, &allow);
     if (conn->r->origin) {
         http_put_header(head, "Access-Control-Allow-Methods", allow.allow);
@@ -177,7 +177,7 @@ void conn_answer_preflight(struct http_conn *conn, const struct http_request *re
 /* ---- the channel ----------------------------------------------------------------------------- */
 
 static void http_channel_answer(struct channel *channel, int status,
-                                const struct answer_headers *headers, struct buf *text)
+                                const struct response_headers *headers, struct buf *text)
 {
     status = headers->scope.len > 0 ? 403 : status;
     conn_answer(conn_of_channel(channel), status, headers, STR("application/json"), text);
@@ -186,7 +186,7 @@ static void http_channel_answer(struct channel *channel, int status,
 
 static void http_channel_accepted(struct channel *channel)
 {
-    static const struct answer_headers none;
+    static const struct response_headers none;
     struct buf nothing;
     buf_init(&nothing, 0);
     http_channel_answer(channel, 202, &none, &nothing);
@@ -205,7 +205,7 @@ static void limit_kernel(struct http_conn *conn)
 }
 
 static struct sink *http_channel_stream(struct channel *channel,
-                                        const struct answer_headers *headers)
+                                        const struct response_headers *headers)
 {
     struct http_conn *conn = conn_of_channel(channel);
     struct buf *head = &conn->hw->head;

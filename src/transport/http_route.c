@@ -23,7 +23,7 @@ const struct http_route *route_find(const struct http_config *config, struct tid
 void tidings_http_reply(struct tidings_http_response *response, int status,
                         const char *content_type, struct tidings_str body)
 {
-    static const struct answer_headers none;
+    static const struct response_headers none;
     if (response->replied) {
         return;
     }

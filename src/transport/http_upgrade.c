@@ -10,7 +10,7 @@
 
 static void refuse_upgrade(struct http_conn *conn, int status, const char *why)
 {
-    const struct answer_headers headers = {
+    const struct response_headers headers = {
         .extra = status == 426 ? STR("Connection: Upgrade\r\nUpgrade: websocket\r\n"
                                      "Sec-WebSocket-Version: 13\r\n")
                                : STR_EMPTY,

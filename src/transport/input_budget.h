@@ -19,25 +19,25 @@
 #define INPUT_TIGHT_MS 1000u
 
 /* A connection that had booked *booked bytes holds `held` now. */
-static inline void input_book(struct limit_book *book, uint32_t *booked, size_t held)
+static inline void input_book(struct limit_counters *counters, uint32_t *booked, size_t held)
 {
     if (held != *booked) { /* modulo 2^64: what is less is subtracted */
-        __atomic_fetch_add(&book->in_use[LIMIT_INPUT], held - *booked, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&counters->in_use[LIMIT_INPUT], held - *booked, __ATOMIC_RELAXED);
         *booked = (uint32_t)held;
     }
 }
 
-static inline bool input_is_over(const struct limit_book *book)
+static inline bool input_is_over(const struct limit_counters *counters)
 {
-    uint64_t most = book->values[LIMIT_INPUT];
-    return most > 0 && limit_in_use(book, LIMIT_INPUT) > most;
+    uint64_t most = counters->values[LIMIT_INPUT];
+    return most > 0 && limit_in_use(counters, LIMIT_INPUT) > most;
 }
 
 /* More than half? */
-static inline bool input_is_tight(const struct limit_book *book)
+static inline bool input_is_tight(const struct limit_counters *counters)
 {
-    uint64_t most = book->values[LIMIT_INPUT];
-    return most > 0 && limit_in_use(book, LIMIT_INPUT) > most / 2;
+    uint64_t most = counters->values[LIMIT_INPUT];
+    return most > 0 && limit_in_use(counters, LIMIT_INPUT) > most / 2;
 }
 
 #endif

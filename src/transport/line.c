@@ -32,7 +32,7 @@ static void break_off(struct line *line, const char *reason)
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-void line_answer(struct channel *channel, int status, const struct answer_headers *headers,
+void line_answer(struct channel *channel, int status, const struct response_headers *headers,
                  struct buf *text)
 {
     (void)status;
@@ -55,7 +55,7 @@ void line_accepted(struct channel *channel)
     stir(line_of(channel));
 }
 
-struct sink *line_stream(struct channel *channel, const struct answer_headers *headers)
+struct sink *line_stream(struct channel *channel, const struct response_headers *headers)
 {
     (void)headers;
     return &line_of(channel)->sink;
@@ -113,7 +113,7 @@ static bool line_has_room(const struct line *line)
 static void handle(struct line *line, enum line_result result, struct tidings_str text)
 {
     if (result == LINE_TOO_LONG) {
-        limit_hit(line->channel.worker->book, LIMIT_LINE);
+        limit_hit(line->channel.worker->limit_counters, LIMIT_LINE);
         inbound_refuse(&line->channel, 413, RPC_INVALID_REQUEST,
                        "a message may be at most %u bytes long", line->max_line);
     } else {

@@ -56,10 +56,10 @@ bool line_is_done(const struct line *line);
 /* What the send queue said after a flush. */
 void line_flushed(struct line *line, enum sendq_state state);
 
-void line_answer(struct channel *channel, int status, const struct answer_headers *headers,
+void line_answer(struct channel *channel, int status, const struct response_headers *headers,
                  struct buf *text);
 void line_accepted(struct channel *channel);
-struct sink *line_stream(struct channel *channel, const struct answer_headers *headers);
+struct sink *line_stream(struct channel *channel, const struct response_headers *headers);
 
 static inline struct line *line_of(const struct channel *channel)
 {

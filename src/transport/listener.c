@@ -72,7 +72,7 @@ static void hand_over(struct listener *l, int fd, const struct sockaddr *from)
     struct refusal why;
     if (total >= most) {
         why = limit_refusal(LIMIT_CONNECTIONS, most, false);
-        limit_hit(inboxes->by_kind[protocol->kind]->book, LIMIT_CONNECTIONS);
+        limit_hit(inboxes->by_kind[protocol->kind]->limit_counters, LIMIT_CONNECTIONS);
         listener_reject(l, fd, &why);
         return;
     }
@@ -129,7 +129,7 @@ static bool reject_next(struct listener *l)
     size_t total = 0;
     const struct worker_inboxes *inboxes = least_loaded(l, &total);
     struct refusal why = limit_refusal(LIMIT_CONNECTIONS, total, false);
-    limit_hit(inboxes->by_kind[l->options.protocol->kind]->book, LIMIT_CONNECTIONS);
+    limit_hit(inboxes->by_kind[l->options.protocol->kind]->limit_counters, LIMIT_CONNECTIONS);
     listener_reject(l, fd, &why);
     return true;
 }

@@ -51,7 +51,7 @@ static void line_conn_want(struct line_conn *conn)
     if (conn->gone) {
         return;
     }
-    input_book(conn->sw->worker->book, &conn->booked, line_size(&conn->line));
+    input_book(conn->sw->worker->limit_counters, &conn->booked, line_size(&conn->line));
     int events = conn->line.out.pending > 0 && conn->line.out.is_waiting ? LOOP_WRITE : 0;
     if (conn->state == LINE_LINGER || line_reads(&conn->line)) {
         events |= LOOP_READ;
@@ -97,7 +97,7 @@ void line_conn_close(struct line_conn *conn, const char *reason)
     quota_leave(conn->line.channel.quota);
     line_deinit(&conn->line);
     worker_trim_later(sw->worker, conn->booked);
-    input_book(sw->worker->book, &conn->booked, 0);
+    input_book(sw->worker->limit_counters, &conn->booked, 0);
     close(conn->fd);
     worker_inbox_left(&sw->inbox);
     loop_discard(sw->worker->loop, &conn->discard, mem_free, conn);
@@ -309,7 +309,7 @@ static void socket_end_turn(void *user)
 
 /* It will be told of changes from now on. */
 static struct sink *socket_channel_stream(struct channel *channel,
-                                          const struct answer_headers *headers)
+                                          const struct response_headers *headers)
 {
     int size = STREAM_SNDBUF;
     setsockopt(of_line(line_of(channel))->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
@@ -405,7 +405,7 @@ struct socket_worker *socket_worker_create(struct worker *worker,
     loop_hook_add(worker->loop, &sw->end_hook, socket_end_turn, sw);
     sw->tick = loop_timer_open(worker->loop, socket_on_tick, sw);
     sw->rested = loop_timer_open(worker->loop, on_rested, sw);
-    sw->inbox.book = worker->book;
+    sw->inbox.limit_counters = worker->limit_counters;
     sw->inbox.adopt = adopt;
     sw->inbox.mailbox = mailbox_create(worker->loop, sw, err);
     if (!sw->inbox.mailbox || !sw->tick || !sw->rested) {

@@ -33,11 +33,11 @@ static void socket_expire(struct socket_worker *sw, enum line_state state, uint6
         } else if (!line_reads(&conn->line) || (state == LINE_OPEN && line_conn_is_used(conn))) {
             line_conn_set_state(conn, state); /* it waits for us, not we for it */
         } else if (state == LINE_MIDLINE) {
-            limit_hit(sw->worker->book, LIMIT_BODY_TIME);
+            limit_hit(sw->worker->limit_counters, LIMIT_BODY_TIME);
             line_conn_refuse(conn, 408, "the rest of the message did not arrive in time");
         } else {
             if (state == LINE_SHAKING) {
-                limit_hit(sw->worker->book, LIMIT_HEAD_TIME);
+                limit_hit(sw->worker->limit_counters, LIMIT_HEAD_TIME);
             }
             line_conn_close(conn, "idle");
         }
@@ -54,7 +54,7 @@ static void socket_cut_stalled(struct socket_worker *sw)
             conn->wait_since_ms = now;
         } else if ((uint32_t)(now - conn->wait_since_ms) >= sw->config->stall_timeout_ms) {
             sw->worker->stats.cut++;
-            limit_hit(sw->worker->book, LIMIT_STALL);
+            limit_hit(sw->worker->limit_counters, LIMIT_STALL);
             line_conn_close(conn, "stalled: the client does not read");
         }
     }
@@ -85,12 +85,12 @@ static bool cut_first(struct socket_worker *sw, uint32_t least_ms)
     if (!conn || (uint32_t)loop_now_ms(sw->worker->loop) - conn->since_ms < least_ms) {
         return false;
     }
-    limit_hit(sw->worker->book, LIMIT_INPUT);
+    limit_hit(sw->worker->limit_counters, LIMIT_INPUT);
     line_conn_refuse(conn, 503,
                      "the server holds too much unfinished input; send it again later, and faster "
                      "(--max-input)");
     line_drop_input(&conn->line);
-    input_book(sw->worker->book, &conn->booked, 0);
+    input_book(sw->worker->limit_counters, &conn->booked, 0);
     return true;
 }
 
@@ -150,7 +150,7 @@ void socket_on_tick(struct loop_timer *timer, void *user)
     socket_expire(sw, LINE_SHAKING, config->header_timeout_ms);
     socket_expire(sw, LINE_FRESH, config->idle_timeout_ms);
     socket_expire(sw, LINE_MIDLINE, config->body_timeout_ms);
-    if (input_is_tight(sw->worker->book)) {
+    if (input_is_tight(sw->worker->limit_counters)) {
         while (cut_first(sw, INPUT_TIGHT_MS)) {
         }
     }
@@ -169,6 +169,6 @@ void socket_on_tick(struct loop_timer *timer, void *user)
 
 void socket_make_room(struct socket_worker *sw)
 {
-    while (input_is_over(sw->worker->book) && cut_first(sw, 0)) {
+    while (input_is_over(sw->worker->limit_counters) && cut_first(sw, 0)) {
     }
 }

@@ -91,7 +91,7 @@ void websocket_book_input(struct websocket *ws)
     if (held < ws->booked) {
         worker_trim_later(worker, ws->booked - held);
     }
-    input_book(worker->book, &ws->booked, held);
+    input_book(worker->limit_counters, &ws->booked, held);
 }
 
 static void websocket_free(void *thing)

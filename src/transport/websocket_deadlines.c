@@ -67,7 +67,7 @@ static void websocket_give_up(struct websocket *ws)
         return;
     }
     ws->ww->worker->stats.cut++;
-    limit_hit(ws->ww->worker->book, LIMIT_STALL);
+    limit_hit(ws->ww->worker->limit_counters, LIMIT_STALL);
     websocket_close(ws, "stalled: nothing comes, not even an answer to a ping");
 }
 
@@ -86,7 +86,7 @@ static void websocket_cut_stalled(struct websocket_worker *ww)
             ws->wait_since_ms = now > 0 ? now : 1;
         } else if ((uint32_t)(now - ws->wait_since_ms) >= ww->config.stall_timeout_ms) {
             ww->worker->stats.cut++;
-            limit_hit(ww->worker->book, LIMIT_STALL);
+            limit_hit(ww->worker->limit_counters, LIMIT_STALL);
             websocket_close(ws, "stalled: the client does not read");
         }
     }
@@ -108,13 +108,13 @@ static void refuse_late(struct websocket *ws)
         websocket_set_state(ws, WEBSOCKET_MIDWAY); /* it waits for us, not we for it */
         return;
     }
-    limit_hit(ws->ww->worker->book, LIMIT_BODY_TIME);
+    limit_hit(ws->ww->worker->limit_counters, LIMIT_BODY_TIME);
     refuse_input(ws, WS_POLICY, STR("the rest of the message did not arrive in time"));
 }
 
 static void cut_input(struct websocket *ws)
 {
-    limit_hit(ws->ww->worker->book, LIMIT_INPUT);
+    limit_hit(ws->ww->worker->limit_counters, LIMIT_INPUT);
     refuse_input(ws, WS_TRY_AGAIN, STR("too much unfinished input; see --max-input"));
     websocket_want(ws);
 }
@@ -231,7 +231,7 @@ void websocket_tick(struct websocket_worker *ww)
 {
     const struct websocket_config *config = &ww->config;
     websocket_expire(ww, WEBSOCKET_MIDWAY, config->message_timeout_ms, refuse_late);
-    if (input_is_tight(ww->worker->book)) {
+    if (input_is_tight(ww->worker->limit_counters)) {
         websocket_expire(ww, WEBSOCKET_MIDWAY, INPUT_TIGHT_MS, cut_input);
     }
     websocket_expire(ww, WEBSOCKET_OPEN, config->keepalive_ms, websocket_ping);

@@ -78,7 +78,7 @@ static struct websocket *websocket_of_sink(const struct sink *sink)
 }
 
 static void websocket_answer(struct channel *channel, int status,
-                             const struct answer_headers *headers, struct buf *text)
+                             const struct response_headers *headers, struct buf *text)
 {
     (void)status;
     (void)headers;
@@ -94,7 +94,8 @@ static void websocket_answer(struct channel *channel, int status,
 }
 
 /* It will be told of changes from now on. */
-static struct sink *websocket_stream(struct channel *channel, const struct answer_headers *headers)
+static struct sink *websocket_stream(struct channel *channel,
+                                     const struct response_headers *headers)
 {
     (void)headers;
     struct websocket *ws = websocket_of_channel(channel);
@@ -230,7 +231,7 @@ static void websocket_on_message(struct websocket *ws, enum ws_event event,
             websocket_close(ws, "malformed frame");
         } else {
             if (m->code == WS_TOO_BIG) {
-                limit_hit(ws->ww->worker->book, LIMIT_BODY);
+                limit_hit(ws->ww->worker->limit_counters, LIMIT_BODY);
             }
             websocket_say_close(ws, m->code, m->payload, WEBSOCKET_REFUSED);
         }

@@ -41,7 +41,7 @@ void worker_inbox_send(struct worker_inbox *r, struct handover *h)
 {
     h->letter.deliver = r->adopt;
     __atomic_add_fetch(&r->count, 1, __ATOMIC_RELAXED);
-    (void)limit_enter(r->book, LIMIT_CONNECTIONS, 0);
+    (void)limit_enter(r->limit_counters, LIMIT_CONNECTIONS, 0);
     mailbox_send(r->mailbox, &h->letter);
 }
 
@@ -53,5 +53,5 @@ size_t worker_inbox_count(const struct worker_inbox *r)
 void worker_inbox_left(struct worker_inbox *r)
 {
     __atomic_sub_fetch(&r->count, 1, __ATOMIC_RELAXED);
-    limit_leave(r->book, LIMIT_CONNECTIONS);
+    limit_leave(r->limit_counters, LIMIT_CONNECTIONS);
 }

@@ -46,7 +46,7 @@ struct worker_inbox {
     /* Called with the mailbox's owner and a struct handover's letter, which is then its own. */
     void (*adopt)(struct letter *letter, void *owner);
     size_t count; /* atomic: connections here and on their way */
-    struct limit_book *book;
+    struct limit_counters *limit_counters;
 };
 void worker_inbox_send(struct worker_inbox *inbox, struct handover *handover); /* any thread */
 size_t worker_inbox_count(const struct worker_inbox *inbox);                   /* any thread */

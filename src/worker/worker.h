@@ -21,7 +21,7 @@ struct delivery;
 struct drain;
 struct handlers;
 struct hub;
-struct limit_book;
+struct limit_counters;
 struct loop;
 struct loop_timer;
 struct mailbox;
@@ -70,9 +70,9 @@ struct worker {
     const struct server_identity *self; /* dialect/dialect.h */
     struct hub *hub;                    /* delivery/hub.h */
     /* Of the whole server, used from any thread: */
-    struct limit_book *book;       /* access/limit.h */
-    struct quotas *quotas;         /* access/quota.h */
-    struct allowances *allowances; /* access/allowance.h */
+    struct limit_counters *limit_counters; /* access/limit.h */
+    struct quotas *quotas;                 /* access/quota.h */
+    struct allowances *allowances;         /* access/allowance.h */
     /* The state of each part: */
     struct principals *principals; /* access/principal.h */
     struct catalog *catalog;       /* catalog/catalog.h: a reference to the newest snapshot */

@@ -67,7 +67,7 @@ static void drop_input(struct client *c)
     c->input = NULL;
 }
 
-static void answer(struct channel *channel, int status, const struct answer_headers *headers,
+static void answer(struct channel *channel, int status, const struct response_headers *headers,
                    struct buf *text)
 {
     struct client *c = list_entry(channel, struct client, channel);
@@ -91,7 +91,7 @@ static void accepted(struct channel *channel)
     end_exchange(c);
 }
 
-static struct sink *stream(struct channel *channel, const struct answer_headers *headers)
+static struct sink *stream(struct channel *channel, const struct response_headers *headers)
 {
     struct client *c = list_entry(channel, struct client, channel);
     end_exchange(c);

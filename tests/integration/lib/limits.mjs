@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Clients from several addresses (all of 127.0.0.0/8 is this machine), and the book of limits of a
+// Clients from several addresses (all of 127.0.0.0/8 is this machine), and the limits table of a
 // server with --self, which is read from an address of its own so that reading it counts for nobody else.
 
 import assert from 'node:assert/strict';

@@ -13,7 +13,7 @@
 #include "access/quota.h"
 #include "support/fail_alloc.h"
 
-static struct limit_book book;
+static struct limit_counters counters;
 static struct quotas *quotas;
 
 static const struct quotas_options options = {
@@ -33,8 +33,8 @@ static const struct quotas_options options = {
 static int setup(void **state)
 {
     (void)state;
-    limit_book_init(&book);
-    quotas = quotas_create(&book);
+    limit_counters_init(&counters);
+    quotas = quotas_create(&counters);
     assert_non_null(quotas);
     quotas_set(quotas, &options);
     return 0;
@@ -75,7 +75,7 @@ static void a_client_has_so_many_connections_and_others_have_theirs(void **state
     assert_int_equal(why.limit, LIMIT_CLIENT_CONNECTIONS);
     assert_int_equal(why.value, 2);
     assert_true(why.is_own);
-    assert_int_equal(book.hits[LIMIT_CLIENT_CONNECTIONS], 1);
+    assert_int_equal(counters.hits[LIMIT_CLIENT_CONNECTIONS], 1);
     struct quota *other = enter("b", 0);
     quota_leave(a);
     a = enter("a", 0);
@@ -147,7 +147,7 @@ static void nothing_is_counted_of_whom_nothing_limits(void **state)
     struct refusal why;
     assert_int_equal(quotas_enter(quotas, tidings_str("127.0.0.1"), true, 0, &q, &why), 0);
     assert_null(q);
-    assert_int_equal(limit_in_use(&book, LIMIT_CLIENTS), 0);
+    assert_int_equal(limit_in_use(&counters, LIMIT_CLIENTS), 0);
     assert_true(quota_take_request(q, 0, &why));
     assert_true(quota_take_subscribe(q, 0, &why));
     assert_true(quota_open_session(q, &why));
@@ -167,18 +167,18 @@ static void a_full_table_forgets_who_is_idle_and_refuses_otherwise(void **state)
     assert_int_equal(why.limit, LIMIT_CLIENTS);
     assert_false(why.is_own);
     assert_int_equal(refusal_status(&why), 503);
-    assert_int_equal(book.hits[LIMIT_CLIENTS], 1);
+    assert_int_equal(counters.hits[LIMIT_CLIENTS], 1);
     quota_leave(held[2]);
     why = turned_away("e", 0); /* it has just come: its bucket tells */
     assert_int_equal(why.limit, LIMIT_CLIENTS);
     struct quota *e = enter("e", 10000);
-    assert_int_equal(limit_in_use(&book, LIMIT_CLIENTS), 4);
+    assert_int_equal(limit_in_use(&counters, LIMIT_CLIENTS), 4);
     quota_leave(e);
     quota_leave(held[0]);
     quota_leave(held[1]);
     quota_leave(held[3]);
     struct quota *last = enter("f", 20000);
-    assert_int_equal(limit_in_use(&book, LIMIT_CLIENTS), 1); /* all the others are forgotten */
+    assert_int_equal(limit_in_use(&counters, LIMIT_CLIENTS), 1); /* all the others are forgotten */
     quota_leave(last);
 }
 
@@ -236,7 +236,7 @@ static void a_client_that_finds_no_memory_changes_nothing(void **state)
         }
         assert_int_equal(rc, TIDINGS_E_NOMEM);
         assert_null(q);
-        assert_int_equal(limit_in_use(&book, LIMIT_CLIENTS), 0);
+        assert_int_equal(limit_in_use(&counters, LIMIT_CLIENTS), 0);
     }
 }
 
@@ -275,13 +275,13 @@ static void what_threads_hold_is_never_more_than_the_table_and_nothing_in_the_en
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
     }
-    assert_in_range(limit_in_use(&book, LIMIT_CLIENTS), 0, options.max_clients);
+    assert_in_range(limit_in_use(&counters, LIMIT_CLIENTS), 0, options.max_clients);
     uint64_t later = UINT64_C(1000000000);
     for (int i = 0; i < 4; i++) { /* nobody holds anything: all are forgotten, two come in */
         quota_leave(enter("x", later + (uint64_t)i * 1000));
         quota_leave(enter("y", later + (uint64_t)i * 1000));
     }
-    assert_in_range(limit_in_use(&book, LIMIT_CLIENTS), 1, 2);
+    assert_in_range(limit_in_use(&counters, LIMIT_CLIENTS), 1, 2);
     struct quota *one = enter("x", later + 10000), *two = enter("x", later + 10000);
     assert_int_equal(turned_away("x", later + 10000).limit, LIMIT_CLIENT_CONNECTIONS);
     quota_leave(one);

@@ -85,13 +85,13 @@ static void things_are_counted_and_given_back(void **state)
         assert_true(allowance_take(a, ALLOWANCE_FILTERS));
     }
     assert_false(allowance_take(a, ALLOWANCE_FILTERS));
-    assert_true(allowance_take(a, ALLOWANCE_LOOSE_REGEXES));
+    assert_true(allowance_take(a, ALLOWANCE_UNINDEXED_REGEXES));
     allowance_give_back(a, ALLOWANCE_FILTERS);
     assert_true(allowance_take(a, ALLOWANCE_FILTERS));
     for (unsigned i = 0; i < ALLOWANCE_MAX_FILTERS; i++) {
         allowance_give_back(a, ALLOWANCE_FILTERS);
     }
-    allowance_give_back(a, ALLOWANCE_LOOSE_REGEXES);
+    allowance_give_back(a, ALLOWANCE_UNINDEXED_REGEXES);
     assert_true(allowance_take(NULL, ALLOWANCE_FILTERS));
     allowance_release(a);
     allowances_destroy(all);
@@ -164,11 +164,11 @@ static void a_regex_that_costs_too_much_is_told_to_look_again_and_others_go_on(v
     harness_rules(&b, rules, COUNT(rules));
     struct client *ada = listen_as("ada", REGEX, AS_REGEX);
     struct client *bob = listen_as("bob", "mem://x/", "{\"windowMs\":0}");
-    uint64_t before = b.worker[0]->book->hits[LIMIT_PATTERN_STEPS];
+    uint64_t before = b.worker[0]->limit_counters->hits[LIMIT_PATTERN_STEPS];
     update(long_uri("open"));
     assert_int_equal(update_count(ada, REGEX), 1);
     assert_json(update_nth(ada, REGEX, 0), TRUNCATED, "true");
-    assert_int_equal(b.worker[0]->book->hits[LIMIT_PATTERN_STEPS], before + 1);
+    assert_int_equal(b.worker[0]->limit_counters->hits[LIMIT_PATTERN_STEPS], before + 1);
     assert_int_equal(update_count(bob, "mem://x/"), 1);
     client_free(ada);
     client_free(bob);
@@ -414,7 +414,7 @@ static void arguments_of_tools_are_judged_at_the_expense_of_the_client(void **st
                 .name = "t", .input = COSTLY_SCHEMA, .handler = count_call, .user = &called});
     harness_settle(&b);
     uint64_t before = loop_now_ms(b.worker[0]->loop),
-             hits = b.worker[0]->book->hits[LIMIT_PATTERN_STEPS];
+             hits = b.worker[0]->limit_counters->hits[LIMIT_PATTERN_STEPS];
     struct allowance *ada = allowance_of("ada");
     struct client *c = call_as("ada", "t", "\"arguments\":{\"s\":\"ab\"}");
     assert_json(client_answer(c)->text, "result|content|0|text", "hello");
@@ -430,7 +430,7 @@ static void arguments_of_tools_are_judged_at_the_expense_of_the_client(void **st
     assert_refused(c);
     client_free(c);
     assert_int_equal(called, 2);
-    assert_int_equal(b.worker[0]->book->hits[LIMIT_PATTERN_STEPS], hits + 1);
+    assert_int_equal(b.worker[0]->limit_counters->hits[LIMIT_PATTERN_STEPS], hits + 1);
     c = call_as("bob", "t", costly_arguments());
     assert_json(client_answer(c)->text, "result|content|0|text", "hello");
     client_free(c);

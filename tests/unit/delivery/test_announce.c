@@ -67,7 +67,7 @@ static void what_does_not_fit_is_refused_and_everybody_looks_again_once(void **s
         assert_int_equal(err.code, TIDINGS_E_BUSY);
         assert_non_null(strstr(err.text, "more changes than can be told"));
         assert_int_equal(announce("mem://x/elsewhere", NULL), TIDINGS_E_BUSY);
-        assert_int_equal(b.worker[0]->book->hits[LIMIT_ANNOUNCED], 2 * round);
+        assert_int_equal(b.worker[0]->limit_counters->hits[LIMIT_ANNOUNCED], 2 * round);
         harness_settle(&b);
         assert_int_equal(client_count(c, SAID_UPDATED), round);
         assert_json(client_nth(c, SAID_UPDATED, (size_t)round - 1), TRUNCATED, "true");

@@ -102,7 +102,7 @@ static void an_overflow_becomes_one_mark_per_subscription(void **state)
     for (unsigned i = 0; i < 4; i++) {
         update(i);
     }
-    assert_int_equal(b.worker[0]->book->hits[LIMIT_OUTBOX], 1);
+    assert_int_equal(b.worker[0]->limit_counters->hits[LIMIT_OUTBOX], 1);
     uint64_t last = b.worker[0]->last_seq;
     client_drain(c);
     harness_settle(&b);

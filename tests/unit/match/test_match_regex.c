@@ -142,17 +142,17 @@ static void what_nobody_can_pay_for_is_not_known(void **state)
     end(&p);
 }
 
-/* Owners: of loose regexes two each. */
+/* Owners: of unindexed regexes two each. */
 static unsigned owned[2];
 
-static bool take_loose(void *owner)
+static bool take_unindexed(void *owner)
 {
     unsigned *n = owner;
     *n += *n < 2 ? 1 : 100;
     return *n <= 2 || (*n -= 100, false);
 }
 
-static void give_loose(void *owner)
+static void give_back_unindexed(void *owner)
 {
     --*(unsigned *)owner;
 }
@@ -164,8 +164,8 @@ static void each_owner_has_so_many_without_literal_text(void **state)
     struct match m;
     struct tidings_error err = {0};
     match_init(&m);
-    m.take_loose = take_loose;
-    m.give_loose = give_loose;
+    m.take_unindexed = take_unindexed;
+    m.give_back_unindexed = give_back_unindexed;
     owned[0] = owned[1] = 0;
     assert_int_equal(match_add_for(&m, &nodes[0], MATCH_REGEX, STR("a.b"), &owned[0], NULL), 0);
     assert_int_equal(match_add_for(&m, &nodes[1], MATCH_REGEX, STR("a.c"), &owned[0], NULL), 0);
@@ -193,7 +193,7 @@ static void each_owner_has_so_many_without_literal_text(void **state)
 static void regexes_without_literal_text_are_few(void **state)
 {
     (void)state;
-    static struct match_node nodes[MATCH_MAX_LOOSE_REGEXES + 1];
+    static struct match_node nodes[MATCH_MAX_UNINDEXED_REGEXES + 1];
     struct match_node again = {0}, filed = {0};
     struct match m;
     struct tidings_error err = {0};
@@ -205,7 +205,7 @@ static void regexes_without_literal_text_are_few(void **state)
         text[5] = (char)('a' + i / 26 % 26);
         text[7] = (char)('a' + i / 26 / 26);
         int rc = match_add(&m, &nodes[i], MATCH_REGEX, tidings_str(text), &err);
-        assert_int_equal(rc, i < MATCH_MAX_LOOSE_REGEXES ? 0 : TIDINGS_E_LIMIT);
+        assert_int_equal(rc, i < MATCH_MAX_UNINDEXED_REGEXES ? 0 : TIDINGS_E_LIMIT);
     }
     assert_non_null(strstr(err.text, "no literal text of 4 bytes"));
     assert_int_equal(match_add(&m, &again, MATCH_REGEX, STR("[a]b.a.a$"), NULL), 0);
@@ -214,8 +214,8 @@ static void regexes_without_literal_text_are_few(void **state)
     match_find(&m, STR("x:///ab-a-a"), count, &hits);
     assert_int_equal(hits, 3);
     match_remove(&m, &nodes[5]);
-    assert_int_equal(match_add(&m, &nodes[MATCH_MAX_LOOSE_REGEXES], MATCH_REGEX, STR("z"), NULL),
-                     0);
+    assert_int_equal(
+        match_add(&m, &nodes[MATCH_MAX_UNINDEXED_REGEXES], MATCH_REGEX, STR("z"), NULL), 0);
     match_remove(&m, &again);
     match_remove(&m, &filed);
     for (size_t i = 0; i < COUNT(nodes); i++) {

@@ -262,7 +262,7 @@ static void a_body_that_drips_is_refused_in_time(void **state)
     assert_int_equal(wire_state(&w, 0), CONN_BODY);
     wire_age(&w, 0, CONN_BODY, w.config.body_timeout_ms / 2);
     assert_refused(c, "HTTP/1.1 408");
-    assert_int_equal(limit_in_use(w.b.worker[0]->book, LIMIT_INPUT), 0);
+    assert_int_equal(limit_in_use(w.b.worker[0]->limit_counters, LIMIT_INPUT), 0);
 }
 
 static void a_body_that_comes_on_has_its_time_anew(void **state)
@@ -362,23 +362,23 @@ static void the_slowest_is_cut_when_all_hold_too_much(void **state)
     struct wire_client *slowest = wire_connect(&w, 0), *slow = wire_connect(&w, 0),
                        *quick = wire_connect(&w, 0);
     memset(part, 'x', sizeof(part));
-    struct limit_book *book = w.b.worker[0]->book;
+    struct limit_counters *counters = w.b.worker[0]->limit_counters;
     wire_say(slowest, "GET /ping HTTP/1.1\r\nX: ");
     wire_say_bytes(slowest, part, sizeof(part));
     make_older(CONN_HEAD, 10);
     wire_say(slow, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3001\r\n\r\n");
     wire_say_bytes(slow, part, sizeof(part));
     make_older(CONN_BODY, 5);
-    uint64_t held = limit_in_use(book, LIMIT_INPUT);
+    uint64_t held = limit_in_use(counters, LIMIT_INPUT);
     assert_true(held >= 2 * sizeof(part));
-    book->values[LIMIT_INPUT] = held;
+    counters->values[LIMIT_INPUT] = held;
     wire_say(quick, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n1");
     wire_assert_has(wire_heard(slowest), "HTTP/1.1 503"); /* which is room enough */
     wire_say(slow, "1");
     wire_assert_has(wire_heard(slow), "HTTP/1.1 200");
     wire_say(quick, "2");
     wire_assert_has(wire_heard(quick), "HTTP/1.1 200");
-    assert_int_equal(limit_in_use(book, LIMIT_INPUT), 0);
+    assert_int_equal(limit_in_use(counters, LIMIT_INPUT), 0);
 }
 
 /* ---- mistakes -------------------------------------------------------------------------------- */

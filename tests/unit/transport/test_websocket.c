@@ -279,7 +279,7 @@ static void assert_lingers(struct wire_client *c)
     assert_int_equal(state_now(), WEBSOCKET_LINGER);
     age(WEBSOCKET_LINGER, LINGER_MS);
     assert_int_equal(state_now(), WEBSOCKET_GONE);
-    assert_int_equal(limit_in_use(w.b.worker[0]->book, LIMIT_INPUT), 0);
+    assert_int_equal(limit_in_use(w.b.worker[0]->limit_counters, LIMIT_INPUT), 0);
 }
 
 static void a_message_that_drips_is_refused_in_time(void **state)
@@ -298,12 +298,12 @@ static void a_message_that_drips_is_refused_in_time(void **state)
 static void half_a_message_goes_when_all_hold_too_much(void **state)
 {
     (void)state;
-    struct limit_book *book = w.b.worker[0]->book;
+    struct limit_counters *counters = w.b.worker[0]->limit_counters;
     struct wire_client *c = open_one();
     say_frame(c, FIRST_PART, "{\"jsonrpc\"");
-    uint64_t held = limit_in_use(book, LIMIT_INPUT);
+    uint64_t held = limit_in_use(counters, LIMIT_INPUT);
     assert_true(held > 0);
-    book->values[LIMIT_INPUT] = held - 1;
+    counters->values[LIMIT_INPUT] = held - 1;
     say_frame(c, 0, ":");
     assert_close(c, WS_TRY_AGAIN);
     assert_lingers(c);

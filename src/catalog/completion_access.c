@@ -3,7 +3,7 @@
  * Whether a suggestion leads to what somebody may list. With all variables known the URI says so;
  * else the part before the first unknown one does, if the suggestion is in it.
  */
-#include "catalog/suggest.h"
+#include "catalog/completion_access.h"
 
 #include "base/str.h"
 #include "uri/template.h"
@@ -70,7 +70,7 @@ static int expand(const struct tidings_complete *c, struct tidings_str text,
     return rc;
 }
 
-bool suggest_may(const struct tidings_complete *c, struct tidings_str value)
+bool completion_access_allows(const struct tidings_complete *c, struct tidings_str value)
 {
     struct tidings_str text = c->base.uri;
     if (text.len == 0) {

@@ -3,12 +3,12 @@
  * Suggestions for a variable of a template, for somebody who may not see everything: those that
  * lead to what it may list.
  */
-#ifndef CATALOG_SUGGEST_H
-#define CATALOG_SUGGEST_H
+#ifndef CATALOG_COMPLETION_ACCESS_H
+#define CATALOG_COMPLETION_ACCESS_H
 
 #include "catalog/job.h"
 
 /* May it be suggested to whoever asks, as a value of the variable of the template? */
-bool suggest_may(const struct tidings_complete *c, struct tidings_str value);
+bool completion_access_allows(const struct tidings_complete *c, struct tidings_str value);
 
 #endif
