@@ -78,7 +78,7 @@ static int take(struct tidings_read *read, const struct read_element *element,
     return rc < 0 ? tidings_fail(err, rc, "the version does not fit") : 0;
 }
 
-static void discard(struct tidings_read *read)
+static void discard_state(struct tidings_read *read)
 {
     struct asking *a = read->base.user;
     buf_clear(&a->text);
@@ -117,7 +117,7 @@ static void asked(struct job *job)
 
 bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct subscribe_item *w))
 {
-    static const struct read_receiver receiver = {take, discard};
+    static const struct read_receiver receiver = {take, discard_state};
     struct worker *worker = w->owner->worker;
     struct catalog_hit hit = {.provider = w->stat.base.provider};
     bool asks = w->options.include == OPTION_INCLUDE_PATCH && w->kind == MATCH_LITERAL &&

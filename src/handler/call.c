@@ -80,7 +80,7 @@ static void call_answer(struct tidings_call *h, struct request *request)
 }
 
 /* What was left to say. */
-static void call_complete(struct tidings_call *h)
+static void call_finish_at_home(struct tidings_call *h)
 {
     struct tidings_error err = {0};
     int rc = h->at_home(h->home_user, h, &err);
@@ -95,7 +95,7 @@ static void came_home(struct job *r)
 {
     struct tidings_call *h = r->user;
     if (h->at_home) {
-        call_complete(h);
+        call_finish_at_home(h);
     }
     if (h->request) {
         h->request->job = NULL;

@@ -172,7 +172,7 @@ static void list_registered(struct looking *l)
     children_listed(l);
 }
 
-static void list_children(struct looking *l)
+static void method_list_children(struct looking *l)
 {
     struct request *request = l->request;
     struct tidings_str uri = arena_dup(&request->arena, l->stat.about.uri);
@@ -219,6 +219,6 @@ void method_resources_children(struct request *request)
 {
     size_t wanted = page_size(request);
     if (wanted > 0) {
-        method_hierarchy_look(request, wanted, list_children);
+        method_hierarchy_look(request, wanted, method_list_children);
     }
 }

@@ -23,7 +23,7 @@ bool method_subscribes_too_often(struct request *request)
 }
 
 /* Answer with {} and, in _meta, where the client stands. */
-static void subscribed(struct subscribe_batch *s, const struct log_cursor *at)
+static void answer_subscribed(struct subscribe_batch *s, const struct log_cursor *at)
 {
     struct subscribe_item *w = &s->items[0];
     struct request *request = s->user;
@@ -80,7 +80,7 @@ void method_subscribe_one(struct request *request, struct listen *listen,
         return;
     }
     s->is_legacy = true;
-    s->done = subscribed;
+    s->done = answer_subscribed;
     s->dropped = dropped;
     s->user = request;
     s->items[0].spelled = copy;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Channels: whose they are, and how much they may do. How one ends is with its requests
- * (request.c).
+ * Channels: whose they are, and how much they may do. How one ends is in channel_end.c.
  */
 #include "request/channel.h"
 

@@ -1,32 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calls and batches of calls.
+ * The life of a request: created, answered with a result or an error, cancelled, or expired.
+ * Several requests in one array are in request_batch.c.
  */
 #include "request/request.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "access/allowance.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/job.h"
+#include "request/request_private.h"
 
 #define REQUEST_ARENA_MAX (1u << 20)
-/* Escaping may turn one byte into six; the envelope and the rows' own members fit in the rest. */
-#define REQUEST_OUT_FACTOR 6u
-#define REQUEST_OUT_EXTRA (4u << 20)
 /* Beyond this much unsent, notifications about a request are dropped. */
 #define REQUEST_NOTES_HIGH_WATER (256u * 1024u)
 #define REQUEST_OUT_FIRST 1024u /* most answers fit without growing */
-
-struct batch {
-    struct channel *channel; /* NULL once it is gone */
-    struct batch *next;      /* of the same channel */
-    struct buf out;
-    size_t open; /* calls under way, and one until closed */
-    size_t count;
-};
 
 struct request *request_create(struct channel *channel, struct json *root,
                                const struct rpc_message *msg)
@@ -74,8 +64,6 @@ static void request_free(struct request *request)
     mem_free(request);
 }
 
-static void batch_done(struct batch *batch);
-
 /* The last message of a stream. */
 static void end_stream(struct sink *sink, struct tidings_str text)
 {
@@ -100,9 +88,7 @@ static void request_deliver(struct request *request, int status)
         return;
     }
     if (batch) {
-        buf_putc(&batch->out, batch->count++ == 0 ? '[' : ',');
-        buf_puts(&batch->out, buf_str(&request->out));
-        batch->out.failed = batch->out.failed ? batch->out.failed : request->out.failed;
+        batch_put(batch, &request->out);
         request_free(request);
         batch_done(batch);
         return;
@@ -152,7 +138,7 @@ void request_begin(struct request *request)
     dialect_begin_result(&request->w, request->id_json);
 }
 
-static void request_finish(struct request *request)
+static void request_deliver_result(struct request *request)
 {
     if (request->out.failed) {
         request_fail(request, request->out.failed, STR_EMPTY, "the answer does not fit");
@@ -164,7 +150,7 @@ static void request_finish(struct request *request)
 void request_end(struct request *request, enum dialect_cache cache)
 {
     dialect_end_result(&request->w, request->era, request->worker->self, cache);
-    request_finish(request);
+    request_deliver_result(request);
 }
 
 void request_begin_meta(struct request *request, enum dialect_cache cache)
@@ -175,7 +161,7 @@ void request_begin_meta(struct request *request, enum dialect_cache cache)
 void request_end_meta(struct request *request)
 {
     dialect_end_meta(&request->w);
-    request_finish(request);
+    request_deliver_result(request);
 }
 
 void request_empty(struct request *request)
@@ -252,7 +238,7 @@ static struct tidings_str request_reason_of(int code, struct tidings_str uri)
 void request_fail_job(struct request *request, const struct job *r, struct tidings_str uri,
                       struct tidings_str reason)
 {
-    struct tidings_error err = r->err; /* the request goes with the request */
+    struct tidings_error err = r->err; /* the job goes with the request */
     struct dialect_error e = {
         .message = tidings_str(err.text), .uri = uri, .reason = reason, .details = job_details(r)};
     if (reason.len == 0 && e.details.len == 0) {
@@ -327,7 +313,7 @@ void request_drop(struct request *request)
     }
 }
 
-static void abandon(struct request *request)
+void request_abandon(struct request *request)
 {
     request->cancelled = true;
     list_remove(&request->link);
@@ -343,7 +329,7 @@ void request_cancel(struct request *request)
     struct channel *channel = request->channel;
     struct sink *sink = request->sink;
     bool alone = !request->batch;
-    abandon(request);
+    request_abandon(request);
     if (sink) {
         sink->ops->end(sink); /* and nothing more is said */
     } else if (alone && channel && channel->ops->is_http) {
@@ -369,7 +355,7 @@ void request_end_job(struct request *request)
 
 /* A provider may still be writing into the answer: another request is answered in its place, and
  * this one vanishes when the provider is done. */
-static void expire(struct request *request, uint64_t allowed_ms)
+static void request_expire(struct request *request, uint64_t allowed_ms)
 {
     list_remove(&request->job_link);
     struct request *other =
@@ -386,7 +372,7 @@ static void expire(struct request *request, uint64_t allowed_ms)
     other->sink = request->sink;
     request->batch = NULL;
     request->sink = NULL;
-    abandon(request);
+    request_abandon(request);
     request->channel = NULL;
     limit_hit(other->worker->limit_counters, LIMIT_CALL_TIME);
     request_fail(other, TIDINGS_E_TIMEOUT, STR_EMPTY,
@@ -403,13 +389,13 @@ void requests_expire(struct worker *worker)
         if (oldest->job_begun_ms + allowed > now) {
             break;
         }
-        expire(oldest, allowed);
+        request_expire(oldest, allowed);
     }
 }
 
-struct request *request_find(struct list *calls, struct tidings_str id_json, bool by_session)
+struct request *request_find(struct list *requests, struct tidings_str id_json, bool by_session)
 {
-    list_each (it, next, calls) {
+    list_each (it, next, requests) {
         struct request *request = by_session ? list_entry(it, struct request, session_link)
                                              : list_entry(it, struct request, link);
         if (str_eq(request->id_json, id_json)) {
@@ -417,101 +403,4 @@ struct request *request_find(struct list *calls, struct tidings_str id_json, boo
         }
     }
     return NULL;
-}
-
-/* ---- batches --------------------------------------------------------------------------------- */
-
-struct batch *batch_create(struct channel *channel)
-{
-    struct batch *batch = mem_zalloc(sizeof(*batch));
-    if (!batch) {
-        return NULL;
-    }
-    const struct worker_limits *limits = channel->worker->limits;
-    batch->channel = channel;
-    batch->open = 1;
-    batch->next = channel->batches;
-    channel->batches = batch;
-    buf_init(&batch->out, limits->max_read_bytes * REQUEST_OUT_FACTOR + REQUEST_OUT_EXTRA);
-    return batch;
-}
-
-static void request_put_refusal(struct buf *out, int rpc_code, const char *text)
-{
-    struct jw w;
-    jw_init(&w, out);
-    struct dialect_error e = {.code = rpc_code, .message = tidings_str(text)};
-    dialect_write_error(&w, STR_EMPTY, &e);
-}
-
-void batch_refuse(struct batch *batch, int rpc_code, const char *text)
-{
-    buf_putc(&batch->out, batch->count++ == 0 ? '[' : ',');
-    request_put_refusal(&batch->out, rpc_code, text);
-}
-
-void batch_add(struct batch *batch, struct request *request)
-{
-    request->batch = batch;
-    batch->open++;
-}
-
-static void batch_done(struct batch *batch)
-{
-    if (--batch->open > 0) {
-        return;
-    }
-    struct channel *channel = batch->channel;
-    struct batch **at = channel ? &channel->batches : NULL;
-    while (at && *at != batch) {
-        at = &(*at)->next;
-    }
-    if (at) {
-        *at = batch->next;
-    }
-    if (channel && batch->count > 0) {
-        buf_putc(&batch->out, ']');
-        if (batch->out.failed) {
-            buf_deinit(&batch->out);
-            buf_init(&batch->out, REQUEST_OUT_EXTRA);
-            request_put_refusal(&batch->out, RPC_INTERNAL,
-                                "the answers do not fit; send fewer at a time");
-        }
-        static const struct response_headers none;
-        channel->ops->answer(channel, 200, &none, &batch->out);
-    } else if (channel) {
-        channel->ops->accepted(channel);
-    }
-    buf_deinit(&batch->out);
-    mem_free(batch);
-}
-
-void batch_close(struct batch *batch)
-{
-    batch_done(batch);
-}
-
-/* ---- channels -------------------------------------------------------------------------------- */
-
-void channel_deinit(struct channel *channel)
-{
-    list_each (it, next, &channel->requests) {
-        struct request *request = list_entry(it, struct request, link);
-        request->channel = NULL;
-        request->sink = NULL;
-        if (request->session) {
-            list_remove(&request->link); /* losing the connection cancels nothing in that era */
-        } else {
-            abandon(request);
-        }
-    }
-    for (; channel->batches; channel->batches = channel->batches->next) {
-        channel->batches->channel = NULL;
-    }
-    if (channel->subscriber) {
-        channel->end_subscriber(channel);
-    }
-    channel_set_principal(channel, NULL);
-    allowance_release(channel->allowance);
-    channel->allowance = NULL;
 }

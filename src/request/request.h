@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * One request being answered. The answer is written straight into `out`, envelope first, so that
- * rows and contents are encoded once and where they arise. A request is answered exactly once; if
- * its client goes or cancels meanwhile it stays alive until whoever works on it is done, and then
- * vanishes.
+ * One JSON-RPC request of a client while it is being answered. The answer is written straight into
+ * `out`, envelope first, so that rows and contents are encoded once and where they arise. A request
+ * is answered exactly once; if its client goes or cancels meanwhile it stays alive until whoever
+ * works on it is done, and then vanishes.
  */
 #ifndef REQUEST_REQUEST_H
 #define REQUEST_REQUEST_H
@@ -95,14 +95,17 @@ void request_accept(struct request *request);
 void request_drop(struct request *request);
 /* The client said it does not wait any more. */
 void request_cancel(struct request *request);
+/* Nobody waits for it any more: it is in no list, and the provider that has its job is told. It is
+ * freed when whoever works on it is done. */
+void request_abandon(struct request *request);
 /* A provider is about to be asked; it has answered. In between the request has a deadline. */
 void request_begin_job(struct request *request, struct job *job);
 void request_end_job(struct request *request);
-/* Every 500 ms: who has waited for longer than --request-timeout gets an error instead of an
+/* Who has waited for longer than --call-timeout gets an error instead of an
  * answer, and whoever works on it is told that nobody waits any more. */
 void requests_expire(struct worker *worker);
-/* Among `calls` the one with that id. */
-struct request *request_find(struct list *calls, struct tidings_str id_json, bool by_session);
+/* Among `requests` the one with that id. */
+struct request *request_find(struct list *requests, struct tidings_str id_json, bool by_session);
 
 /* Several requests in one array (2025-03-26): answered as one array when the last is done. */
 struct batch *batch_create(struct channel *channel);
@@ -110,5 +113,7 @@ void batch_add(struct batch *batch, struct request *request);
 /* An element that is no message and has no id. */
 void batch_refuse(struct batch *batch, int rpc_code, const char *text);
 void batch_close(struct batch *batch); /* no more will be added */
+/* The channel is going away: nobody waits for what is gathered for it. */
+void batch_detach(struct channel *channel);
 
 #endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The end of a channel: what becomes of the requests under way on it, and of its subscriber.
+ */
+#include "access/allowance.h"
+#include "request/channel.h"
+#include "request/request.h"
+
+void channel_deinit(struct channel *channel)
+{
+    list_each (it, next, &channel->requests) {
+        struct request *request = list_entry(it, struct request, link);
+        request->channel = NULL;
+        request->sink = NULL;
+        if (request->session) {
+            list_remove(&request->link); /* losing the connection cancels nothing in that era */
+        } else {
+            request_abandon(request);
+        }
+    }
+    batch_detach(channel);
+    if (channel->subscriber) {
+        channel->end_subscriber(channel);
+    }
+    channel_set_principal(channel, NULL);
+    allowance_release(channel->allowance);
+    channel->allowance = NULL;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Batches: several requests that came in one array (2025-03-26), whose responses are gathered into
+ * one array, in the order in which they are ready.
+ */
+#include "base/mem.h"
+#include "request/request.h"
+#include "request/request_private.h"
+
+struct batch {
+    struct channel *channel; /* NULL once it is gone */
+    struct batch *next;      /* of the same channel */
+    struct buf out;
+    size_t open; /* requests under way, and one until closed */
+    size_t count;
+};
+
+struct batch *batch_create(struct channel *channel)
+{
+    struct batch *batch = mem_zalloc(sizeof(*batch));
+    if (!batch) {
+        return NULL;
+    }
+    const struct worker_limits *limits = channel->worker->limits;
+    batch->channel = channel;
+    batch->open = 1;
+    batch->next = channel->batches;
+    channel->batches = batch;
+    buf_init(&batch->out, limits->max_read_bytes * REQUEST_OUT_FACTOR + REQUEST_OUT_EXTRA);
+    return batch;
+}
+
+static void batch_put_refusal(struct buf *out, int rpc_code, const char *text)
+{
+    struct jw w;
+    jw_init(&w, out);
+    struct dialect_error e = {.code = rpc_code, .message = tidings_str(text)};
+    dialect_write_error(&w, STR_EMPTY, &e);
+}
+
+void batch_refuse(struct batch *batch, int rpc_code, const char *text)
+{
+    buf_putc(&batch->out, batch->count++ == 0 ? '[' : ',');
+    batch_put_refusal(&batch->out, rpc_code, text);
+}
+
+void batch_put(struct batch *batch, const struct buf *response)
+{
+    buf_putc(&batch->out, batch->count++ == 0 ? '[' : ',');
+    buf_puts(&batch->out, buf_str(response));
+    batch->out.failed = batch->out.failed ? batch->out.failed : response->failed;
+}
+
+void batch_add(struct batch *batch, struct request *request)
+{
+    request->batch = batch;
+    batch->open++;
+}
+
+void batch_done(struct batch *batch)
+{
+    if (--batch->open > 0) {
+        return;
+    }
+    struct channel *channel = batch->channel;
+    struct batch **at = channel ? &channel->batches : NULL;
+    while (at && *at != batch) {
+        at = &(*at)->next;
+    }
+    if (at) {
+        *at = batch->next;
+    }
+    if (channel && batch->count > 0) {
+        buf_putc(&batch->out, ']');
+        if (batch->out.failed) {
+            buf_deinit(&batch->out);
+            buf_init(&batch->out, REQUEST_OUT_EXTRA);
+            batch_put_refusal(&batch->out, RPC_INTERNAL,
+                              "the answers do not fit; send fewer at a time");
+        }
+        static const struct response_headers none;
+        channel->ops->answer(channel, 200, &none, &batch->out);
+    } else if (channel) {
+        channel->ops->accepted(channel);
+    }
+    buf_deinit(&batch->out);
+    mem_free(batch);
+}
+
+void batch_close(struct batch *batch)
+{
+    batch_done(batch);
+}
+
+void batch_detach(struct channel *channel)
+{
+    for (; channel->batches; channel->batches = channel->batches->next) {
+        channel->batches->channel = NULL;
+    }
+}

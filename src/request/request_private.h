@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of request share: how large a response may become, and the end of a request that
+ * is part of a batch.
+ */
+#ifndef REQUEST_REQUEST_PRIVATE_H
+#define REQUEST_REQUEST_PRIVATE_H
+
+#include "request/request.h"
+
+/* Escaping may turn one byte into six; the envelope and the rows' own members fit in the rest. */
+#define REQUEST_OUT_FACTOR 6u
+#define REQUEST_OUT_EXTRA (4u << 20)
+
+/* Append the response to one of its requests. */
+void batch_put(struct batch *batch, const struct buf *response);
+/* One of its requests is gone, answered or not: with the last the array is sent. */
+void batch_done(struct batch *batch);
+
+#endif
