@@ -220,10 +220,9 @@ static void *serve(void *arg)
 static void start_server(pthread_t *thread)
 {
     struct tidings_error err = {0, ""};
-    struct tidings_resource about;
+    struct tidings_resource about = {0};
     struct tidings_subscribe_options o = {
         .fn = hear, .on_state = hear_state, .options = "{\"initial\":true}"};
-    tidings_resource_init(&about);
     about.uri = tidings_str(LAST);
     about.name = tidings_str("the end of a round");
     server = tidings_server_create(&err);

@@ -77,8 +77,7 @@ static int add_resources(struct tidings_error *err)
 {
     int rc = 0;
     for (size_t i = 0; i < RESOURCES && rc == 0; i++) {
-        struct tidings_resource about;
-        tidings_resource_init(&about);
+        struct tidings_resource about = {0};
         snprintf(uris[i], sizeof(uris[i]), "bench://r/%zu", i + 1);
         about.uri = tidings_str(uris[i]);
         about.name = about.uri;

@@ -43,8 +43,7 @@ static void read_sales(void *user, struct tidings_read *read, struct tidings_str
     (void)user;
     (void)uri;
     struct tidings_error err;
-    struct tidings_resource about;
-    tidings_resource_init(&about); /* what is not said here is as it was registered */
+    struct tidings_resource about = {0}; /* what is not said here is as it was registered */
     about.mime_type = tidings_str(CSV);
     int rc = tidings_read_text(read, &about, tidings_str(table), &err);
     about.mime_type = tidings_str(JSON);
@@ -66,13 +65,12 @@ static void read_nothing(void *user, struct tidings_read *read, struct tidings_s
 
 static int add_resources(struct tidings_error *err)
 {
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str("report:///");
     about.name = tidings_str("reports");
     about.listable = true;
     int rc = tidings_server_add_resource(server, &about, read_nothing, NULL, err);
-    tidings_resource_init(&about);
+    memset(&about, 0, sizeof(about));
     about.uri = tidings_str("report:///sales");
     about.name = tidings_str("sales");
     about.title = tidings_str("Units sold per month");

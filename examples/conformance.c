@@ -82,8 +82,7 @@ static const struct row rows[] = {
 static int add_rows(struct tidings_error *err)
 {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct tidings_resource about;
-        tidings_resource_init(&about);
+        struct tidings_resource about = {0};
         about.uri = tidings_str(rows[i].uri);
         about.name = tidings_str(rows[i].name);
         about.mime_type = tidings_str(rows[i].mime_type);
@@ -106,8 +105,7 @@ static const char wav[] =
 
 static struct tidings_resource described(const char *uri, const char *name, const char *mime_type)
 {
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str(uri);
     about.name = tidings_str(name);
     about.mime_type = tidings_str(mime_type);

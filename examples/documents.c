@@ -59,8 +59,7 @@ static char pdf[102400], extract[8192];
 static void read_report(void *user, struct tidings_read *read, struct tidings_str uri)
 {
     struct tidings_error err;
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     (void)user;
     (void)uri;
     about.mime_type = tidings_str("application/pdf");
@@ -86,7 +85,6 @@ static int add_resources(struct tidings_error *err)
             tidings_resource(rows[i].uri, rows[i].name, rows[i].mime_type);
         about.description = tidings_str(rows[i].description);
         about.listable = rows[i].kind == CONTAINER;
-        about.subscribable = true;
         void *user = (void *)(uintptr_t)&rows[i]; /* read only */
         rc = rows[i].kind == TEMPLATE
                  ? tidings_server_add_template(server, &about, on_read, user, err)

@@ -176,11 +176,11 @@ static void on_ready(void *user, const char *url)
 static int set_up(const char *address, struct tidings_error *err)
 {
     struct tidings_resource buffer, line;
-    tidings_resource_init(&buffer);
+    memset(&buffer, 0, sizeof(buffer));
     buffer.uri = tidings_str(BUFFER);
     buffer.name = tidings_str("buffer");
     buffer.mime_type = tidings_str("text/plain");
-    tidings_resource_init(&line);
+    memset(&line, 0, sizeof(line));
     line.uri = tidings_str("editor:///line/{n}");
     line.name = tidings_str("line");
     line.mime_type = tidings_str("text/plain");

@@ -93,8 +93,7 @@ static void on_ready(void *user, const char *url)
 
 static int set_up(const char *address, struct tidings_error *err)
 {
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str(CLOCK);
     about.name = tidings_str("clock");
     about.mime_type = tidings_str("text/plain");

@@ -39,8 +39,7 @@ static void on_publish(void *user, const struct tidings_http_request *request,
 int main(int argc, char **argv)
 {
     struct tidings_error err = {0, ""};
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str(URI);
     about.name = tidings_str("announcements");
     about.mime_type = tidings_str("text/plain");

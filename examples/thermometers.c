@@ -116,8 +116,7 @@ static void on_signal(int signal)
 static int offer(struct tidings_error *err)
 {
     static const struct tidings_watch_hook hook = {.watch = watch, .unwatch = unwatch};
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str("thermometer:///watched");
     about.name = tidings_str("watched");
     int rc = tidings_server_add_resource(server, &about, read_watched, NULL, err);

@@ -142,16 +142,6 @@ TIDINGS_API void tidings_call_on_cancel(struct tidings_call *call, tidings_call_
 TIDINGS_API void tidings_call_progress(struct tidings_call *call, double progress, double total,
                                        struct tidings_str message);
 
-enum tidings_log_level {
-    TIDINGS_LOG_DEBUG = 0,
-    TIDINGS_LOG_INFO = 1,
-    TIDINGS_LOG_NOTICE = 2,
-    TIDINGS_LOG_WARNING = 3,
-    TIDINGS_LOG_ERROR = 4,
-    TIDINGS_LOG_CRITICAL = 5,
-    TIDINGS_LOG_ALERT = 6,
-    TIDINGS_LOG_EMERGENCY = 7,
-};
 /* A log message to this client, if it wants messages of that level (revision 2026-07-28: if the
  * request asked for any). `logger` may be NULL. Never put secrets here. A client that does not read
  * loses messages. */

@@ -127,14 +127,14 @@ struct tidings_client_options {
  *
  * `options` may be NULL. Nothing is sent yet. NULL on failure; TIDINGS_E_INVALID: no such address;
  * TIDINGS_E_UNSUPPORTED: libcurl, or for ws: wslay, cannot be loaded. */
-TIDINGS_API struct tidings_client *
+TIDINGS_API TIDINGS_MUST_CHECK struct tidings_client *
 tidings_client_create(const char *address, const struct tidings_client_options *options,
                       struct tidings_error *err);
 /* A server that is launched, NULL at the end of `argv`; its program is looked for in PATH. It is
  * started when it is needed first and again when it ended; its end is asked for by closing its
  * input, then demanded (SIGTERM after 2 seconds, SIGKILL after 2 more). It dies with the thread
  * that started it. A program that is not there is TIDINGS_E_NOTFOUND, when it is needed. */
-TIDINGS_API struct tidings_client *
+TIDINGS_API TIDINGS_MUST_CHECK struct tidings_client *
 tidings_client_launch(const char *const *argv, const struct tidings_client_options *options,
                       struct tidings_error *err);
 /* Ends the session and the launched server, at most 5 seconds. Ends all subscriptions and copies;
@@ -225,8 +225,9 @@ TIDINGS_API void tidings_client_on_notification(struct tidings_client *client,
 
 /* Ask anything: `params` is a JSON object (NULL: none), which may have a `_meta` of its own. The
  * JSON text of the result. */
-TIDINGS_API char *tidings_client_request(struct tidings_client *client, const char *method,
-                                         const char *params, struct tidings_error *err);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_request(struct tidings_client *client,
+                                                            const char *method, const char *params,
+                                                            struct tidings_error *err);
 /* The error object of the server, JSON text, when the last function that waited for an answer
  * failed because the server answered with one; else NULL. Valid until the next one. */
 TIDINGS_API const char *tidings_client_last_error(const struct tidings_client *client);
@@ -260,26 +261,29 @@ TIDINGS_API int64_t tidings_client_ask(struct tidings_client *client,
 TIDINGS_API void tidings_client_cancel(struct tidings_client *client, int64_t number);
 
 /* Read a resource: `{"contents":[…]}`. */
-TIDINGS_API char *tidings_client_read(struct tidings_client *client, const char *uri,
-                                      struct tidings_error *err);
+TIDINGS_API TIDINGS_MUST_CHECK char *
+tidings_client_read(struct tidings_client *client, const char *uri, struct tidings_error *err);
 /* What a server says of one resource: the Resource object. Asks `resources/metadata`, and where
  * that is unknown looks for it in the list. */
-TIDINGS_API char *tidings_client_metadata(struct tidings_client *client, const char *uri,
-                                          struct tidings_error *err);
+TIDINGS_API TIDINGS_MUST_CHECK char *
+tidings_client_metadata(struct tidings_client *client, const char *uri, struct tidings_error *err);
 /* Call a tool, with a JSON object as arguments (NULL: none): `{"content":[…]}`, which also says
  * whether the tool failed (`isError`). `on_progress` may be NULL. */
-TIDINGS_API char *tidings_client_call(struct tidings_client *client, const char *tool,
-                                      const char *arguments, tidings_client_progress_fn on_progress,
-                                      void *user, struct tidings_error *err);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_call(struct tidings_client *client,
+                                                         const char *tool, const char *arguments,
+                                                         tidings_client_progress_fn on_progress,
+                                                         void *user, struct tidings_error *err);
 /* A prompt with its arguments, a JSON object of strings (NULL: none): `{"messages":[…]}`. */
-TIDINGS_API char *tidings_client_prompt(struct tidings_client *client, const char *name,
-                                        const char *arguments, struct tidings_error *err);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_prompt(struct tidings_client *client,
+                                                           const char *name, const char *arguments,
+                                                           struct tidings_error *err);
 /* Complete an argument: `ref` is `{"type":"ref/resource","uri":"…{…}"}` or
  * `{"type":"ref/prompt","name":"…"}`; `known` a JSON object with the arguments settled already
  * (NULL: none). `{"values":[…],…}`. */
-TIDINGS_API char *tidings_client_complete(struct tidings_client *client, const char *ref,
-                                          const char *argument, const char *value,
-                                          const char *known, struct tidings_error *err);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_complete(struct tidings_client *client,
+                                                             const char *ref, const char *argument,
+                                                             const char *value, const char *known,
+                                                             struct tidings_error *err);
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
@@ -306,8 +310,9 @@ TIDINGS_API int tidings_client_children(struct tidings_client *client, const cha
                                         struct tidings_error *err);
 
 struct tidings_walk_limits {
-    uint32_t depth;   /* 0: 32 */
-    uint32_t entries; /* 0: 100,000 */
+    uint32_t depth;    /* 0: 32 */
+    uint32_t entries;  /* 0: 100,000 */
+    void *reserved[4]; /* zero */
 };
 /* One resource met on the way, before what is below it. Borrowed for the call. */
 struct tidings_walk_entry {
@@ -348,6 +353,7 @@ struct tidings_client_http {
      * needed. It may do whatever callbacks may. */
     int (*on_bytes)(void *user, long status, struct tidings_str bytes);
     void *user;
+    void *reserved[4]; /* zero */
 };
 struct tidings_client_http_answer {
     long status;           /* 0: none came */
@@ -366,7 +372,7 @@ TIDINGS_API int tidings_client_http(struct tidings_client *client,
 
 /* What the client is built on, as "libcurl/7.88.1 OpenSSL/3.0.11"; loads it. Free the text with
  * tidings_free. NULL when it cannot be loaded. */
-TIDINGS_API char *tidings_client_library(void);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_library(void);
 
 #ifdef __cplusplus
 }

@@ -30,8 +30,9 @@ enum tidings_file_from {
  * tidings_free. NULL with `err`: TIDINGS_E_NOTFOUND when there is none, TIDINGS_E_DENIED when it is
  * refused or cannot be read, TIDINGS_E_LIMIT when it is larger. The sentence begins with the path
  * in quotes. `ret_len` may be NULL. */
-TIDINGS_API char *tidings_file_read(const char *path, enum tidings_file_from from, size_t max,
-                                    size_t *ret_len, struct tidings_error *err);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_file_read(const char *path,
+                                                       enum tidings_file_from from, size_t max,
+                                                       size_t *ret_len, struct tidings_error *err);
 
 /* SHA-256 of the bytes in lower-case hexadecimal, NUL behind it: to know content again that was
  * approved once. */

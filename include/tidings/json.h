@@ -23,18 +23,21 @@ extern "C" {
 
 /* What is at `pointer` (RFC 6901: "/a/0/b", '~' is "~0" and '/' in a name "~1"; "": all of it), as
  * compact JSON text. NULL: nothing is there, the text is no JSON, or there is no memory. */
-TIDINGS_API char *tidings_json_get(struct tidings_str json, const char *pointer);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_get(struct tidings_str json, const char *pointer);
 
 /* The same for a string, as it reads: without quotes and escapes. NULL also when what is there is
  * no string, or holds a NUL. */
-TIDINGS_API char *tidings_json_string(struct tidings_str json, const char *pointer);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_string(struct tidings_str json,
+                                                         const char *pointer);
 
 /* The same with its length, not counting the NUL behind it: it may hold others. */
-TIDINGS_API char *tidings_json_text(struct tidings_str json, const char *pointer, size_t *ret_len);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_text(struct tidings_str json, const char *pointer,
+                                                       size_t *ret_len);
 
 /* The same for a string that holds base64: its bytes, `*ret_len` of them, and a NUL behind. NULL
  * also when it is no base64. */
-TIDINGS_API char *tidings_json_bytes(struct tidings_str json, const char *pointer, size_t *ret_len);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_bytes(struct tidings_str json,
+                                                        const char *pointer, size_t *ret_len);
 
 /* Call `fn` for each member of the object, or element of the array (`key` is empty then), that is
  * at `pointer`, in their order, until it returns something other than 0. Both slices are borrowed
@@ -46,21 +49,22 @@ TIDINGS_API int tidings_json_each(struct tidings_str json, const char *pointer,
 
 /* A JSON string of this text, with quotes and escapes. Bytes that are no UTF-8 become U+FFFD. NULL:
  * no memory. */
-TIDINGS_API char *tidings_json_quote(struct tidings_str text);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_quote(struct tidings_str text);
 
 /* A JSON string of these bytes in base64. NULL: no memory. */
-TIDINGS_API char *tidings_json_quote_bytes(struct tidings_str bytes);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_quote_bytes(struct tidings_str bytes);
 
 /* A JSON text as people write it, as compact JSON text: comments (// and the form of C), and commas
  * behind the last member, are allowed. NULL with the line in `err`. */
-TIDINGS_API char *tidings_json_compact(struct tidings_str text, struct tidings_error *err);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_compact(struct tidings_str text,
+                                                          struct tidings_error *err);
 /* The reverse: over several lines, two blanks for each level. NULL: no JSON, or no memory. */
-TIDINGS_API char *tidings_json_pretty(struct tidings_str json);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_pretty(struct tidings_str json);
 
 /* `target` after the merge patch (RFC 7396), as compact JSON text; an empty target: there is
  * nothing yet. NULL on failure. */
-TIDINGS_API char *tidings_json_merge(struct tidings_str target, struct tidings_str patch,
-                                     struct tidings_error *err);
+TIDINGS_API TIDINGS_MUST_CHECK char *
+tidings_json_merge(struct tidings_str target, struct tidings_str patch, struct tidings_error *err);
 
 #ifdef __cplusplus
 }

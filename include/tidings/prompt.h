@@ -61,6 +61,7 @@ struct tidings_prompt {
                                  reserved by the protocol */
     uint64_t timeout_ms;      /* 0: the server's --call-timeout */
     bool is_blocking;         /* the handler may block: it runs on a pool of threads */
+    void *reserved[4];        /* zero */
 };
 
 /* Offer a prompt. Any thread, before or while the server runs; clients are told that the list

@@ -41,42 +41,42 @@ enum tidings_provider_flag {
     TIDINGS_PROVIDER_FIXED_LIST = 1u << 3,
 };
 
-/* The description of one resource or, in `uri`, of one template. Empty slices, negative sizes and
- * zero times mean "not known" and are left out on the wire. Borrowed by whoever receives it. */
+/* The description of one resource or, in `uri`, of one template. What is empty or zero is not
+ * known, and left out on the wire. Borrowed by whoever receives it. */
 struct tidings_resource {
     struct tidings_str uri;
     struct tidings_str name; /* required */
     struct tidings_str title;
     struct tidings_str description;
     struct tidings_str mime_type;
-    struct tidings_str etag;     /* equality of content; "W/…": may stay the same for a moment */
-    int64_t size;                /* raw bytes; -1: not known */
-    int64_t modified_ms;         /* Unix time; 0: not known */
-    struct tidings_str icons;    /* JSON array text, or empty */
-    struct tidings_str audience; /* JSON array text, or empty */
-    double priority;             /* 0 … 1; negative: not set */
-    bool listable;               /* has children */
-    bool subscribable;
     struct tidings_str formats; /* JSON array of all media types a read may give, `mime_type` first;
                                  * empty: that one alone */
+    struct tidings_str etag;    /* equality of content; "W/…": may stay the same for a moment */
+    struct tidings_str icons;   /* JSON array text */
+    struct tidings_str audience; /* JSON array text */
+    int64_t modified_ms;         /* Unix time */
+    int64_t size;                /* raw bytes, with `has_size` */
+    double priority;             /* 0 … 1, with `has_priority` */
+    bool has_size;
+    bool has_priority;
+    bool listable;         /* has children */
+    bool not_subscribable; /* nobody can be told of its changes */
+    void *reserved[4];     /* zero */
 };
 
-/* All fields "not known", not listable, subscribable. */
-TIDINGS_API void tidings_resource_init(struct tidings_resource *resource);
-
-/* The same with what nearly every resource has; the texts are borrowed. `mime_type` may be NULL. */
+/* One with what nearly every resource has; the texts are borrowed. `mime_type` may be NULL. */
 static inline struct tidings_resource tidings_resource(const char *uri, const char *name,
                                                        const char *mime_type)
 {
     struct tidings_resource resource;
-    tidings_resource_init(&resource);
+    memset(&resource, 0, sizeof(resource));
     resource.uri = tidings_str(uri);
     resource.name = tidings_str(name);
     resource.mime_type = tidings_str(mime_type);
     return resource;
 }
 
-/* What a provider knows about one change. Zeroed fields mean "not known". */
+/* What a provider knows about one change. What is empty or zero is not known. */
 struct tidings_change {
     struct tidings_str uri; /* canonical URI of the resource that changed; required */
     enum tidings_change_kind kind;
@@ -85,11 +85,12 @@ struct tidings_change {
     struct tidings_str metadata; /* JSON object text with free keys, or empty */
     struct tidings_str checksum;
     struct tidings_str origin; /* who made it: subscriptions may leave out their own */
-    int64_t size;              /* negative or 0 with `has_size` false: not known */
-    int64_t modified_ms;
-    bool has_size;
     struct tidings_str target; /* `uri` is a link, and this is what it leads to (canonical): told to
                                 * those who may hear of both */
+    int64_t modified_ms;       /* Unix time */
+    int64_t size;              /* raw bytes, with `has_size` */
+    bool has_size;
+    void *reserved[4]; /* zero */
 };
 
 struct tidings_provider; /* one open instance; `tidings_provider_state` gives its own memory */

@@ -51,7 +51,8 @@ struct tidings_server;
 
 /* A server with the default configuration that serves nothing yet. NULL on failure: out of memory
  * or descriptors. */
-TIDINGS_API struct tidings_server *tidings_server_create(struct tidings_error *err);
+TIDINGS_API TIDINGS_MUST_CHECK struct tidings_server *
+tidings_server_create(struct tidings_error *err);
 /* Frees everything: descriptors, threads, memory. Not while tidings_server_run runs, nor from a
  * callback; a stepped server is finished first. NULL is fine. A request that a callback of the
  * program never answered keeps the server in memory: it could be answered still. */
@@ -72,11 +73,11 @@ TIDINGS_API int tidings_server_args(struct tidings_server *server, int argc, cha
                                     struct tidings_error *err);
 /* What `--help` prints, and the effective configuration with where each value came from. Free
  * either with tidings_free. NULL when out of memory. */
-TIDINGS_API char *tidings_config_help(void);
-TIDINGS_API char *tidings_config_print(struct tidings_server *server);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_config_help(void);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_config_print(struct tidings_server *server);
 /* The effective configuration for programs: {"settings": what tidings.json would hold, "origins":
  * {key: where its value came from}}. Free it with tidings_free. NULL when out of memory. */
-TIDINGS_API char *tidings_config_json(struct tidings_server *server);
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_config_json(struct tidings_server *server);
 
 /* One option of a command line as `--help` has it, for programs that make something of it. */
 struct tidings_config_option {
@@ -114,6 +115,7 @@ TIDINGS_API const char *tidings_server_door(struct tidings_server *server, size_
 
 struct tidings_server_info {
     struct tidings_str name, version, title, description, website_url, instructions;
+    void *reserved[4]; /* zero */
 };
 /* How the server names itself to clients. Texts are copied. Call before it runs. */
 TIDINGS_API int tidings_server_set_info(struct tidings_server *server,
@@ -179,6 +181,7 @@ struct tidings_watch_hook {
     tidings_watch_fn watch;
     tidings_unwatch_fn unwatch;
     void *user;
+    void *reserved[4]; /* zero */
 };
 /* Any thread. `hook` NULL: no more of it, but for the `unwatch` of what is watched now. */
 TIDINGS_API int tidings_server_on_watch(struct tidings_server *server, struct tidings_str uri,
@@ -405,11 +408,12 @@ TIDINGS_API void tidings_server_stop(struct tidings_server *server);
  * answers that are not ready are not waited for. From any thread, and from signal handlers. */
 TIDINGS_API void tidings_server_stop_now(struct tidings_server *server);
 
-/* Where log lines go. Level: 0 off (the default; a command line sets its own), 1 errors, 2
- * warnings, 3 info, 4 debug; process-wide. `fn` NULL: standard error. `fn` is called on any thread,
- * one call at a time; what it logs itself is dropped. */
-typedef void (*tidings_log_fn)(void *user, int level, struct tidings_str line);
-TIDINGS_API void tidings_set_log(int level, tidings_log_fn fn, void *user);
+/* Where log lines of at least that level go; TIDINGS_LOG_OFF, the default: none are written (a
+ * command line sets its own). The library uses ERROR, WARNING, INFO and DEBUG. Process-wide. `fn`
+ * NULL: standard error. `fn` is called on any thread, one call at a time; what it logs itself is
+ * dropped. */
+typedef void (*tidings_log_fn)(void *user, enum tidings_log_level level, struct tidings_str line);
+TIDINGS_API void tidings_set_log(enum tidings_log_level least, tidings_log_fn fn, void *user);
 
 #ifdef __cplusplus
 }

@@ -16,8 +16,16 @@
  *   - Strings are slices with a length; they need no terminating NUL. Where a parameter is a
  *     `const char *` it has one. All text is UTF-8.
  *   - Structs that a program fills in are zeroed first (`= {0}`, in C++ `{}`): what is zero is the
- *     default, also of members to come. `reserved` is room for them and stays zero. Structs that
- *     the library hands out may get members at their end: do not copy them by size.
+ *     default, also of members to come. Each ends with `reserved`, room for those, which stays
+ *     zero: functions that can fail refuse what is not (TIDINGS_E_INVALID). Only the rows of
+ *     tables (`struct tidings_argument`, `struct tidings_semantics`) have none, and stay as they
+ *     are; a table of functions has `abi` instead. A number of which 0 is a value like others is
+ *     known when `has_` says so (`size` and `has_size`). Structs that the library hands out may
+ *     get members at their end: do not copy them by size.
+ *   - A higher level of a log matters more (`enum tidings_log_level`), wherever levels are spoken
+ * of.
+ *   - TIDINGS_MUST_CHECK marks what returns memory that the caller has to release, or the one
+ *     handle of something: to pass over it is a leak, and the compiler says so.
  *   - Some functions are named like the struct they make or return. C++ then needs the word
  *     `struct` before the name of the type: `struct tidings_str`.
  *
@@ -136,6 +144,19 @@ TIDINGS_API int tidings_fail(struct tidings_error *err, int code, const char *fm
 #define tidings_fail(err, code, ...) ((tidings_fail)((err), (code), __VA_ARGS__), (code))
 #endif
 
+/* How much something matters; the words of RFC 5424, of MCP too. A higher level matters more. */
+enum tidings_log_level {
+    TIDINGS_LOG_DEBUG = 0,
+    TIDINGS_LOG_INFO = 1,
+    TIDINGS_LOG_NOTICE = 2,
+    TIDINGS_LOG_WARNING = 3,
+    TIDINGS_LOG_ERROR = 4,
+    TIDINGS_LOG_CRITICAL = 5,
+    TIDINGS_LOG_ALERT = 6,
+    TIDINGS_LOG_EMERGENCY = 7,
+    TIDINGS_LOG_OFF = 8, /* where a least level is asked for: nothing matters so much */
+};
+
 /* What became of a resource. */
 enum tidings_change_kind {
     TIDINGS_CHANGE_UPDATED = 0,
@@ -161,7 +182,14 @@ struct tidings_range {
     int64_t last; /* not 0: the last so many, and `from` is 0, `to` -1 */
 };
 
-/* "0.1.0". */
+/* The version of these headers, for `#if TIDINGS_VERSION >= TIDINGS_VERSION_NUMBER(1, 2, 0)`; … */
+#define TIDINGS_VERSION_MAJOR 0
+#define TIDINGS_VERSION_MINOR 1
+#define TIDINGS_VERSION_PATCH 0
+#define TIDINGS_VERSION_NUMBER(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
+#define TIDINGS_VERSION                                                                            \
+    TIDINGS_VERSION_NUMBER(TIDINGS_VERSION_MAJOR, TIDINGS_VERSION_MINOR, TIDINGS_VERSION_PATCH)
+/* … and that of the library the program runs with: "0.1.0". */
 TIDINGS_API const char *tidings_version(void);
 
 /* Replace the allocator used by everything the library allocates itself. Call before any
@@ -171,7 +199,7 @@ TIDINGS_API void tidings_set_allocator(void *(*alloc)(size_t), void *(*resize)(v
 
 /* Memory from that allocator: for what the library takes over (tidings_read_take), and to release
  * what it hands out. NULL is fine. */
-TIDINGS_API void *tidings_alloc(size_t bytes);
+TIDINGS_API TIDINGS_MUST_CHECK void *tidings_alloc(size_t bytes);
 TIDINGS_API void tidings_free(void *memory);
 
 #ifdef __cplusplus

@@ -16,13 +16,14 @@
 #include "base/clock.h"
 #include "base/str.h"
 
-static atomic_int current_level = LOG_OFF;
+static atomic_int current_level = TIDINGS_LOG_OFF;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static log_sink_fn current_sink;
 static void *current_user;
 static _Thread_local bool is_logging;
 
-static const char *const level_names[] = {"off", "error", "warn", "info", "debug"};
+static const char *const level_names[] = {"debug", "info",     "notice", "warn",
+                                          "error", "critical", "alert",  "emergency"};
 
 /* The line being built: bytes that fit, plus room for the newline. */
 struct line {
@@ -30,14 +31,14 @@ struct line {
     size_t len;
 };
 
-void log_set_level(enum log_level level)
+void log_set_level(enum tidings_log_level least)
 {
-    atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
+    atomic_store_explicit(&current_level, (int)least, memory_order_relaxed);
 }
 
-enum log_level log_get_level(void)
+enum tidings_log_level log_get_level(void)
 {
-    return (enum log_level)atomic_load_explicit(&current_level, memory_order_relaxed);
+    return (enum tidings_log_level)atomic_load_explicit(&current_level, memory_order_relaxed);
 }
 
 void log_set_sink(log_sink_fn sink, void *user)
@@ -92,7 +93,7 @@ static void write_stderr(struct line *line)
     } while (n < 0 && errno == EINTR);
 }
 
-static void log_deliver(enum log_level level, struct line *line)
+static void log_deliver(enum tidings_log_level level, struct line *line)
 {
     if (is_logging) {
         return; /* a sink that logs would wait for its own lock */
@@ -108,9 +109,9 @@ static void log_deliver(enum log_level level, struct line *line)
     is_logging = false;
 }
 
-void log_write(enum log_level level, const char *event, const char *fmt, ...)
+void log_write(enum tidings_log_level level, const char *event, const char *fmt, ...)
 {
-    if (level <= LOG_OFF || level > LOG_DEBUG || level > log_get_level()) {
+    if (level >= TIDINGS_LOG_OFF || level < log_get_level()) {
         return;
     }
     int saved = errno;

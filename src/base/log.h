@@ -12,28 +12,21 @@
 
 #define LOG_MAX_LINE 4095u /* with its newline within PIPE_BUF: lines of processes do not mix */
 
-enum log_level {
-    LOG_OFF = 0,
-    LOG_ERROR = 1,
-    LOG_WARN = 2,
-    LOG_INFO = 3,
-    LOG_DEBUG = 4,
-};
-
 /* `line` has no newline. Called by one thread at a time; what a sink itself logs is left out. */
-typedef void (*log_sink_fn)(void *user, enum log_level level, struct tidings_str line);
+typedef void (*log_sink_fn)(void *user, enum tidings_log_level level, struct tidings_str line);
 
-void log_set_level(enum log_level level);
-enum log_level log_get_level(void);
+void log_set_level(enum tidings_log_level least); /* TIDINGS_LOG_OFF: nothing */
+enum tidings_log_level log_get_level(void);
 void log_set_sink(log_sink_fn sink, void *user); /* NULL: standard error */
 
 /* `event` is a fixed phrase; `fmt` gives the key=value pairs and may be NULL. Keeps errno. */
-void log_write(enum log_level level, const char *event, const char *fmt, ...) TIDINGS_PRINTF(3, 4);
+void log_write(enum tidings_log_level level, const char *event, const char *fmt, ...)
+    TIDINGS_PRINTF(3, 4);
 
-#define log_error(event, ...) log_write(LOG_ERROR, event, __VA_ARGS__)
-#define log_warn(event, ...) log_write(LOG_WARN, event, __VA_ARGS__)
-#define log_info(event, ...) log_write(LOG_INFO, event, __VA_ARGS__)
-#define log_debug(event, ...) log_write(LOG_DEBUG, event, __VA_ARGS__)
+#define log_error(event, ...) log_write(TIDINGS_LOG_ERROR, event, __VA_ARGS__)
+#define log_warn(event, ...) log_write(TIDINGS_LOG_WARNING, event, __VA_ARGS__)
+#define log_info(event, ...) log_write(TIDINGS_LOG_INFO, event, __VA_ARGS__)
+#define log_debug(event, ...) log_write(TIDINGS_LOG_DEBUG, event, __VA_ARGS__)
 
 /* Control characters and bytes that are not UTF-8 in the finished line are replaced by \xNN, so a
  * stranger's string cannot forge a line. */

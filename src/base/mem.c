@@ -22,7 +22,12 @@ static struct {
 
 const char *tidings_version(void)
 {
-    return TIDINGS_VERSION;
+#define TEXT(x) #x
+#define TEXT_OF(x) TEXT(x)
+    return TEXT_OF(TIDINGS_VERSION_MAJOR) "." TEXT_OF(TIDINGS_VERSION_MINOR) "." TEXT_OF(
+        TIDINGS_VERSION_PATCH);
+#undef TEXT_OF
+#undef TEXT
 }
 
 void tidings_set_allocator(void *(*alloc)(size_t), void *(*resize)(void *, size_t),

@@ -45,7 +45,7 @@ static int check_bound(const struct catalog_entry *resource, const struct catalo
                        struct tidings_error *err)
 {
     bool list = resource->about->listable && !bound->about->listable;
-    bool subscribe = resource->about->subscribable && !bound->about->subscribable;
+    bool subscribe = !resource->about->not_subscribable && bound->about->not_subscribable;
     if ((!list && !subscribe) ||
         !template_match(bound->uri_template, resource->about->uri, NULL, NULL)) {
         return 0;

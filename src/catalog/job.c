@@ -6,6 +6,7 @@
 
 #include <assert.h>
 
+#include "base/error.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/str.h"
@@ -162,6 +163,9 @@ void job_children(struct tidings_list *list, struct tidings_provider *p)
 int tidings_list_add(struct tidings_list *list, const struct tidings_resource *row,
                      struct tidings_error *err)
 {
+    if (RESERVED_CHECK(row, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     if (list->on_row) {
         list->full = list->full || list->on_row(list, row) == 0;
         return !list->full;

@@ -8,6 +8,7 @@
 #include "catalog/job_read.h"
 
 #include "base/byte_range.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/resource.h"
@@ -156,13 +157,13 @@ static void job_read_complete(const struct tidings_read *read, const struct tidi
                               bool own, struct tidings_resource *row)
 {
     const struct tidings_resource *known = read->entry ? read->entry->about : NULL;
-    tidings_resource_init(row);
+    *row = (struct tidings_resource){0};
     if (about || known) {
         *row = about ? *about : *known;
     }
     if (!about) { /* of what is registered these would not follow the content */
         row->uri = row->etag = STR_EMPTY;
-        row->size = -1;
+        row->has_size = false;
     }
     if (own && row->uri.len <= read->base.uri.len) {
         row->uri = read->spelled.len > 0 ? read->spelled : read->base.uri;
@@ -177,13 +178,16 @@ static void job_read_complete(const struct tidings_read *read, const struct tidi
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         *texts[i] = texts[i]->len > 0 ? *texts[i] : known_texts[i];
     }
-    row->priority = row->priority < 0 ? known->priority : row->priority;
+    if (!row->has_priority) {
+        row->priority = known->priority;
+        row->has_priority = known->has_priority;
+    }
     if (!read->entry->uri_template) {
         row->listable = known->listable;
-        row->subscribable = known->subscribable;
+        row->not_subscribable = known->not_subscribable;
     }
     row->listable = row->listable && known->listable;
-    row->subscribable = row->subscribable && known->subscribable;
+    row->not_subscribable = row->not_subscribable || known->not_subscribable;
 }
 
 /* Equality of content for those who have no cheaper way to tell. */
@@ -285,7 +289,8 @@ static int pass(struct tidings_read *read, const struct tidings_resource *about,
     bool own = !about || is_own(read, about->uri);
     struct tidings_resource row;
     job_read_complete(read, about, own, &row);
-    int rc = read_rules_add(&read->rules, own, &row, err);
+    int rc = RESERVED_CHECK(&row, err);
+    rc = rc < 0 ? rc : read_rules_add(&read->rules, own, &row, err);
     if (rc < 0) {
         return rc;
     }
@@ -297,6 +302,7 @@ static int pass(struct tidings_read *read, const struct tidings_resource *about,
     }
     char etag[ETAG_SIZE];
     if (offset < 0) {
+        row.has_size = true;
         row.size = (int64_t)bytes.len; /* of this format, whatever was said of another */
         row.etag = row.etag.len > 0 ? row.etag : content_etag(bytes, etag);
     }
@@ -304,7 +310,7 @@ static int pass(struct tidings_read *read, const struct tidings_resource *about,
     struct tidings_error why;
     if (job_read_cut(read, bytes, may_be_text, offset, &e, &why) < 0) {
         leave_out(read, READ_OUT_OF_RANGE, &why);
-        read->whole = read->whole == 0 && row.size > 0 ? row.size : read->whole;
+        read->whole = read->whole == 0 && row.has_size && row.size > 0 ? row.size : read->whole;
         return 0;
     }
     return job_read_give(read, &e, err);
@@ -358,7 +364,8 @@ int tidings_read_take(struct tidings_read *read, const struct tidings_resource *
 int tidings_read_part(struct tidings_read *read, const struct tidings_resource *about,
                       int64_t offset, char *bytes, size_t len, struct tidings_error *err)
 {
-    bool is_good = about && offset >= 0 && about->size >= 0 && read->options->has_range;
+    bool is_good =
+        about && offset >= 0 && about->has_size && about->size >= 0 && read->options->has_range;
     if (!is_good && read->failed.code == 0) {
         tidings_fail(&read->failed, TIDINGS_E_INTERNAL,
                      "a part is given when one was asked for, with its offset and the size of the "

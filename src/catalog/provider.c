@@ -27,7 +27,8 @@ int tidings_provider_changed(struct tidings_provider *p, const struct tidings_ch
     if (!p || !change || change->uri.len == 0) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a change needs the URI of what changed");
     }
-    return p->host->changed(p->host, change, err);
+    int rc = RESERVED_CHECK(change, err);
+    return rc < 0 ? rc : p->host->changed(p->host, change, err);
 }
 
 void tidings_provider_missed(struct tidings_provider *p)

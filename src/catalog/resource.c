@@ -11,14 +11,6 @@
 
 #define JSON_TEXT_DEPTH 16u
 
-void tidings_resource_init(struct tidings_resource *r)
-{
-    memset(r, 0, sizeof(*r));
-    r->size = -1;
-    r->priority = -1;
-    r->subscribable = true;
-}
-
 /* By listable and subscribable: written often. */
 static const struct tidings_str capabilities[2][2] = {
     {{"{\"list\":false,\"subscribe\":false}", 32}, {"{\"list\":false,\"subscribe\":true}", 31}},
@@ -34,7 +26,7 @@ static void resource_put_text(struct jw *w, struct tidings_str key, struct tidin
 
 static void write_annotations(struct jw *w, const struct tidings_resource *r)
 {
-    if (r->modified_ms == 0 && r->audience.len == 0 && r->priority < 0) {
+    if (r->modified_ms == 0 && r->audience.len == 0 && !r->has_priority) {
         return;
     }
     jw_key(w, STR("annotations"));
@@ -42,7 +34,7 @@ static void write_annotations(struct jw *w, const struct tidings_resource *r)
     if (r->audience.len > 0) {
         jw_put_raw(w, STR("audience"), r->audience);
     }
-    if (r->priority >= 0) {
+    if (r->has_priority) {
         jw_key(w, STR("priority"));
         jw_number(w, r->priority);
     }
@@ -107,14 +99,14 @@ void resource_write_with(struct jw *w, struct tidings_str uri_key, const struct 
     resource_put_text(w, STR("title"), r->title);
     resource_put_text(w, STR("description"), r->description);
     resource_put_text(w, STR("mimeType"), r->mime_type);
-    if (r->size >= 0) {
+    if (r->has_size) {
         jw_put_integer(w, STR("size"), r->size);
     }
     if (r->icons.len > 0) {
         jw_put_raw(w, STR("icons"), r->icons);
     }
     write_annotations(w, r);
-    jw_put_raw(w, STR("capabilities"), capabilities[r->listable][r->subscribable]);
+    jw_put_raw(w, STR("capabilities"), capabilities[r->listable][!r->not_subscribable]);
     resource_write_meta(w, r, meta);
 }
 
@@ -147,7 +139,10 @@ void resource_write_embedded(struct jw *w, const struct tidings_resource *r,
                              struct tidings_str bytes, bool is_text)
 {
     struct tidings_resource row = *r;
-    row.size = row.size < 0 ? (int64_t)bytes.len : row.size;
+    if (!row.has_size) {
+        row.size = (int64_t)bytes.len;
+        row.has_size = true;
+    }
     jw_put_string(w, STR("type"), STR("resource"));
     jw_key(w, STR("resource"));
     jw_begin_object(w);
@@ -221,10 +216,11 @@ static int check_array(struct tidings_str text, const char *name, enum jv_type t
 
 int resource_check(const struct tidings_resource *r, struct tidings_error *err)
 {
-    if (r->priority > 1) {
+    if (r->has_priority && !(r->priority >= 0 && r->priority <= 1)) {
         return tidings_fail(err, TIDINGS_E_INVALID, "priority must be from 0 to 1");
     }
-    int rc = check_array(r->icons, "icons", JV_OBJECT, err);
+    int rc = RESERVED_CHECK(r, err);
+    rc = rc < 0 ? rc : check_array(r->icons, "icons", JV_OBJECT, err);
     rc = rc < 0 ? rc : check_array(r->audience, "audience", JV_STRING, err);
     return rc < 0 ? rc : check_array(r->formats, "formats", JV_STRING, err);
 }

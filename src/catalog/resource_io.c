@@ -89,7 +89,7 @@ static int keep(struct tidings_read *read, const struct read_element *e, struct 
     p->is_text = e->is_text;
     p->is_part = e->is_part;
     p->from = e->from;
-    p->size = e->about->size;
+    p->size = e->about->has_size ? e->about->size : -1;
     p->etag = p->about->etag;
     return 0;
 }
@@ -99,8 +99,7 @@ static const struct read_receiver receiver = {keep, resource_io_discard};
 static void list_done(struct job *job)
 {
     struct resource_io *p = job->user;
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = job->uri;
     about.name = STR("children");
     about.mime_type = STR("application/json");

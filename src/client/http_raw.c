@@ -131,6 +131,9 @@ int tidings_client_http(struct tidings_client *c, const struct tidings_client_ht
 {
     struct raw r = {.client = c, .request = request};
     memset(ret, 0, sizeof(*ret));
+    if (RESERVED_CHECK(request, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     if (strcmp(c->transport->ops->name, "http") != 0) {
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "the server is not reached over HTTP");
     }

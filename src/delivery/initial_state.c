@@ -162,7 +162,7 @@ static void offer_state(struct subscription *sub, const struct tidings_resource 
         .uri = about->uri,
         .etag = about->etag,
         .size = about->size,
-        .has_size = about->size >= 0,
+        .has_size = about->has_size,
         .modified_ms = about->modified_ms,
     };
     struct change *change = change_create(&now, worker->epoch, worker->last_seq);
@@ -362,8 +362,7 @@ static void show_state(struct listen *listen)
         }
         sub->initial_pending = false;
         if (sub->kind == MATCH_LITERAL) {
-            struct tidings_resource about;
-            tidings_resource_init(&about);
+            struct tidings_resource about = {0};
             about.uri = subscription_uri(sub);
             offer_state(sub, &about);
         } else if (!sub->extra || sub->extra->condition_count == 0) {

@@ -349,7 +349,7 @@ static void mean_absent(struct subscribe_item *w)
 static void mean_existing(struct subscribe_item *w)
 {
     const struct tidings_resource *about = &w->stat.about;
-    if (!about->subscribable) {
+    if (about->not_subscribable) {
         subscribe_item_refuse(w, TIDINGS_E_INVALID, "this resource cannot be subscribed to");
         job_explain(&w->stat.base, STR("{\"reason\":\"not_subscribable\"}"));
         return;

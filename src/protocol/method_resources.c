@@ -184,8 +184,7 @@ static void write_mount_template(struct request *request, const struct tidings_p
     buf_init(&text, LAST_URI_MAX);
     buf_puts(&text, p->prefix);
     buf_puts(&text, STR("{+path}"));
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = buf_str(&text);
     about.name = tidings_str(p->ops->name);
     about.description = STR("Anything below this prefix, by its path");

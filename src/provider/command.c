@@ -37,14 +37,14 @@ static void command_describe(const struct command *c, struct tidings_resource *a
 {
     const struct command_settings *s = &c->settings;
     const char *slash = memrchr(c->uri.ptr, '/', c->uri.len);
-    tidings_resource_init(about);
+    *about = (struct tidings_resource){0};
     about->uri = c->uri;
     about->name = s->name ? tidings_str(s->name)
                           : str_skip(c->uri, slash ? (size_t)(slash + 1 - c->uri.ptr) : 0);
     about->title = tidings_str(s->title);
     about->description = tidings_str(s->description);
     about->mime_type = s->mime_type ? tidings_str(s->mime_type) : STR("text/plain");
-    about->subscribable = s->interval_ms > 0;
+    about->not_subscribable = s->interval_ms == 0;
 }
 
 /* ---- on the actor ---------------------------------------------------------------------------- */

@@ -193,7 +193,7 @@ struct keeper *entity_keeper(struct tidings_provider *p)
 #define TEMPLATE(text, n, about, sub)                                                              \
     {                                                                                              \
         .uri = TEXT(text), .name = TEXT(n), .description = TEXT(about),                            \
-        .mime_type = TEXT("application/json"), .size = -1, .priority = -1, .subscribable = (sub)   \
+        .mime_type = TEXT("application/json"), .not_subscribable = !(sub)                          \
     }
 
 static const struct tidings_resource templates[] = {
@@ -207,7 +207,7 @@ static const struct tidings_resource templates[] = {
              "The merge patch from the version that begins then to the current one", false),
     TEMPLATE(ENTITY "/at/{timestamp}", "Historical Entity", "An entity as it was at that instant",
              false),
-    {.size = -1},
+    {.uri = {NULL, 0}},
 };
 
 static const struct tidings_semantics semantics[] = {

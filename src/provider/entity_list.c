@@ -76,7 +76,7 @@ static int find_types(struct entity_job *r, struct entities *e, struct listed_ty
 
 static void describe_type(const struct listed_type *p, struct tidings_resource *row)
 {
-    tidings_resource_init(row);
+    *row = (struct tidings_resource){0};
     row->uri = p->uri;
     row->mime_type = STR("application/json");
     if (p->type.len == 0) {
@@ -99,7 +99,7 @@ static void describe_entity(const struct entity_version *v, struct buf *uri,
     struct entity_uri parts = {
         .kind = ENTITY_URI_CURRENT, .type = v->type, .version = v->type_version, .id = v->id};
     (void)entity_uri_build(&parts, uri);
-    tidings_resource_init(row);
+    *row = (struct tidings_resource){0};
     row->uri = buf_str(uri);
     row->name = v->id;
     row->mime_type = STR("application/json");
@@ -220,7 +220,7 @@ static int stat_entity(struct entity_job *r, struct entities *e, struct tidings_
     if (r->uri.kind != ENTITY_URI_CURRENT) {
         buf_clear(&uri);
         (void)entity_uri_build(&r->uri, &uri);
-        row->subscribable = r->uri.kind == ENTITY_URI_PATCH;
+        row->not_subscribable = r->uri.kind != ENTITY_URI_PATCH;
         row->etag = STR_EMPTY;
     }
     row->uri = arena_dup(&r->arena, buf_str(&uri));

@@ -287,12 +287,11 @@ static int write_content(struct entity_job *r, struct entities *e, struct buf *o
 
 int entity_read(struct entity_job *r, struct entities *e, struct tidings_error *err)
 {
-    struct tidings_resource about;
+    struct tidings_resource about = {0};
     struct buf compact, pretty;
     if (r->uri.kind == ENTITY_URI_ROOT || r->uri.kind == ENTITY_URI_TYPE) {
         return entity_stat(r, e, err); /* a container that exists has no content of its own */
     }
-    tidings_resource_init(&about);
     about.mime_type = STR("application/json");
     buf_init(&compact, tidings_read_max_bytes(r->read));
     buf_init(&pretty, tidings_read_max_bytes(r->read));
@@ -372,7 +371,7 @@ static int write_types(struct entities *e, struct jw *w)
 
 int entity_patch(struct entity_job *r, struct entities *e, struct tidings_error *err)
 {
-    struct tidings_resource about;
+    struct tidings_resource about = {0};
     struct buf text;
     struct jw w;
     int64_t baseline = TIMELINE_NEVER;
@@ -385,7 +384,6 @@ int entity_patch(struct entity_job *r, struct entities *e, struct tidings_error 
         r->reason = "invalidTimestamp";
         return error_wrap(err, TIDINGS_E_INVALID, "baseline");
     }
-    tidings_resource_init(&about);
     about.mime_type = STR("application/json");
     buf_init(&text, tidings_read_max_bytes(r->read));
     jw_init(&w, &text);

@@ -289,7 +289,7 @@ bool file_describe(const struct file_provider *f, struct tidings_str uri, struct
                    const struct file_look *look, char etag[FILE_ETAG_SIZE],
                    struct tidings_resource *row)
 {
-    tidings_resource_init(row);
+    *row = (struct tidings_resource){0};
     file_etag(&look->st, etag);
     row->uri = uri;
     row->name = name.len > 0 && str_is_utf8(name) ? name : file_last_segment(uri);
@@ -301,6 +301,7 @@ bool file_describe(const struct file_provider *f, struct tidings_str uri, struct
         return true;
     }
     row->size = look->st.st_size;
+    row->has_size = true;
     row->mime_type = mime_find(f->mime, name);
     bool is_known = row->mime_type.len > 0;
     if (!is_known) {

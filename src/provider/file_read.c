@@ -89,6 +89,7 @@ static int file_read_give(struct read_job *job, const struct file_part *part,
         return tidings_read_part(job->read, &row, part->from, bytes, got, err);
     }
     row.size = row.size < (int64_t)got ? (int64_t)got : row.size;
+    row.has_size = true;
     return tidings_read_take(job->read, &row, bytes, got, err);
 }
 

@@ -79,7 +79,7 @@ static bool find_container(struct tidings_provider *p, struct tidings_str uri, s
 
 static void describe_container(struct tidings_str uri, struct tidings_resource *row)
 {
-    tidings_resource_init(row);
+    *row = (struct tidings_resource){0};
     row->uri = uri;
     row->name = published_name(uri);
     row->mime_type = STR("inode/directory");
@@ -366,7 +366,7 @@ static void published_write(struct tidings_provider *p, struct tidings_write *wr
         .if_match = tidings_write_if_match(write),
         .if_absent = tidings_write_if_absent(write),
     };
-    tidings_resource_init(&pub.about);
+    pub.about = (struct tidings_resource){0};
     pub.about.uri = uri;
     pub.about.mime_type = tidings_write_mime_type(write);
     published_put_then(store_of(p), p, &pub, written, write);

@@ -77,6 +77,7 @@ static void published_store_complete(const struct published *store, const struct
     about->etag = STR_EMPTY;
     about->listable = false;
     about->size = (int64_t)p->content.len;
+    about->has_size = true;
     if (about->name.len == 0) {
         about->name = published_name(about->uri);
     }
@@ -124,8 +125,10 @@ struct published_item *published_item_create(const struct published *store,
 bool published_is_same(const struct published_item *a, const struct published_item *b)
 {
 #define DIFFERS(field) || !str_eq(a->about.field, b->about.field)
-    return !(a->about.subscribable != b->about.subscribable ||
-             a->about.priority != b->about.priority ABOUT_SLICES(DIFFERS)) &&
+    return !(a->about.not_subscribable != b->about.not_subscribable ||
+             a->about.has_priority != b->about.has_priority ||
+             (a->about.has_priority && a->about.priority != b->about.priority)
+                 ABOUT_SLICES(DIFFERS)) &&
            str_eq(a->content, b->content);
 #undef DIFFERS
 }

@@ -68,7 +68,7 @@ static int system_find(const struct system *s, struct tidings_str uri)
 
 static void system_describe(const struct system *s, unsigned metric, struct tidings_resource *about)
 {
-    tidings_resource_init(about);
+    *about = (struct tidings_resource){0};
     about->uri = system_uri_of(s, metric);
     about->mime_type = STR("application/json");
     about->listable = metric == ALL;

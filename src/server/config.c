@@ -333,6 +333,14 @@ int config_get(const struct config *c, const char *name, struct buf *out)
     return row ? config_put_value(out, c, row) : TIDINGS_E_NOTFOUND;
 }
 
+enum tidings_log_level config_log_level(const struct config *c)
+{
+    static const enum tidings_log_level levels[] = {TIDINGS_LOG_OFF, TIDINGS_LOG_ERROR,
+                                                    TIDINGS_LOG_WARNING, TIDINGS_LOG_INFO,
+                                                    TIDINGS_LOG_DEBUG};
+    return levels[c->log_level]; /* in the order of the choices of "log-level" */
+}
+
 int config_get_number(const struct config *c, const char *name, uint64_t *ret)
 {
     const struct config_row *row = config_find(tidings_str(name), CONFIG_AS_NAME);

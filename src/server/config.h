@@ -142,7 +142,7 @@ struct config {
     struct config_list allow_origin;
     struct config_list allow_host;
     unsigned protocol_max; /* 0: 2024-11-05 … 4: 2026-07-28, see config_get for the text */
-    unsigned log_level;    /* enum log_level */
+    unsigned log_level;    /* see config_log_level */
     char *name;
     char *title;
 
@@ -191,6 +191,7 @@ int config_check(const struct config *c, struct tidings_error *err);
 
 /* The file that keeps things, ":memory:", or NULL: none. */
 const char *config_store(const struct config *c);
+enum tidings_log_level config_log_level(const struct config *c);
 /* Did anybody set that row? */
 bool config_is_given(const struct config *c, const char *name);
 /* HTTP is served when an address for it was given, or no other door was named. */

@@ -99,7 +99,7 @@ int tidings_server_args(struct tidings_server *s, int argc, char **argv, struct 
     }
     int rc = config_args(&s->config, argc, argv, environ, err);
     if (rc == 0) {
-        log_set_level((enum log_level)s->config.log_level);
+        log_set_level(config_log_level(&s->config));
         s->is_program = true;
     }
     return rc;
@@ -136,6 +136,9 @@ int tidings_server_set_info(struct tidings_server *s, const struct tidings_serve
                             struct tidings_error *err)
 {
     if (server_check_new(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
+    if (RESERVED_CHECK(info, err) < 0) {
         return TIDINGS_E_INVALID;
     }
     struct tidings_server_info copy = *info;
@@ -183,8 +186,8 @@ int tidings_server_sandbox(struct tidings_server *s, struct tidings_error *err)
     return 0;
 }
 
-void tidings_set_log(int level, tidings_log_fn fn, void *user)
+void tidings_set_log(enum tidings_log_level least, tidings_log_fn fn, void *user)
 {
-    log_set_level((enum log_level)level);
-    log_set_sink((log_sink_fn)fn, user);
+    log_set_level(least);
+    log_set_sink(fn, user);
 }

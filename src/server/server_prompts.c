@@ -157,7 +157,8 @@ int tidings_server_add_prompt(struct tidings_server *s, const struct tidings_pro
                             "a prompt needs a server, a name and a handler");
     }
     struct feature *f = NULL;
-    int rc = feature_check_name(about->name, err);
+    int rc = RESERVED_CHECK(about, err);
+    rc = rc < 0 ? rc : feature_check_name(about->name, err);
     rc = rc < 0 ? rc : prompts_create(about, &f, err);
     if (!f) {
         return rc;

@@ -131,6 +131,9 @@ int tidings_server_publish(struct tidings_server *s, const struct tidings_resour
     if (!s || !about || about->uri.len == 0) {
         return tidings_fail(err, TIDINGS_E_INVALID, "what is published needs a server and a URI");
     }
+    if (RESERVED_CHECK(about, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     const struct publication p = {.about = *about, .content = content};
     struct publication copy;
     struct tidings_provider *mount = NULL;

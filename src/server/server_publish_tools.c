@@ -59,7 +59,7 @@ static int read_content(struct tidings_call *call, struct buf *bytes, struct tid
 static int read_publication(struct tidings_call *call, struct publication *p, struct buf *bytes,
                             struct tidings_error *err)
 {
-    tidings_resource_init(&p->about);
+    p->about = (struct tidings_resource){0};
     p->about.uri = tidings_call_string(call, "uri");
     p->about.name = tidings_call_string(call, "name");
     p->about.title = tidings_call_string(call, "title");

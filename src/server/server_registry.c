@@ -72,6 +72,9 @@ int tidings_server_on_watch(struct tidings_server *s, struct tidings_str uri,
     if (!s || uri.len == 0 || uri.len > URI_MAX) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a watch hook needs a URI or a template");
     }
+    if (hook && RESERVED_CHECK(hook, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
     bool is_template = str_find(uri, '{') >= 0;
@@ -138,7 +141,8 @@ int tidings_announce(struct tidings_server *s, const struct tidings_change *chan
     if (!s || !change) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a change needs a server and a URI");
     }
-    int rc = check_metadata(change->metadata, err);
+    int rc = RESERVED_CHECK(change, err);
+    rc = rc < 0 ? rc : check_metadata(change->metadata, err);
     if (rc < 0) {
         return rc;
     }

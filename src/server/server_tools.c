@@ -89,7 +89,8 @@ int tidings_server_add_tool(struct tidings_server *s, const struct tidings_tool 
     if (!s || !about || !handler) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a tool needs a server, a name and a handler");
     }
-    int rc = feature_check_name(about->name, err);
+    int rc = RESERVED_CHECK(about, err);
+    rc = rc < 0 ? rc : feature_check_name(about->name, err);
     rc = rc < 0 ? rc : row_check_meta(about->meta, err);
     if (rc < 0) {
         return rc;

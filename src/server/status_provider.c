@@ -123,8 +123,7 @@ static void status_finish(struct gather *g)
     for (size_t i = 0; i < g->count; i++) {
         buf_deinit(&g->parts[i].text);
     }
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.name = kinds[g->kind].name;
     about.mime_type = STR("application/json");
     int rc = text.failed ? tidings_fail(&err, text.failed, "the server's state does not fit")
@@ -174,12 +173,12 @@ static int find_kind(const struct status *status, struct tidings_str uri)
 
 static void status_describe(enum status_kind kind, struct tidings_resource *about)
 {
-    tidings_resource_init(about);
+    *about = (struct tidings_resource){0};
     about->uri = kinds[kind].uri;
     about->name = kinds[kind].name;
     about->description = kinds[kind].description;
     about->mime_type = STR("application/json");
-    about->subscribable = (unsigned)kind < STATUS_LIVE;
+    about->not_subscribable = (unsigned)kind >= STATUS_LIVE;
 }
 
 static void write_mounts(struct jw *w, const struct catalog *catalog)

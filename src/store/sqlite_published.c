@@ -48,8 +48,8 @@ static int sqlite_published_write(struct sqlite_entities *s, const struct publis
     for (int i = 0; i < 6; i++) {
         sqlite_bind_str(st, 7 + i, texts[i]);
     }
-    sqlite_bind_int(st, 13, sqlite_published_bits_of(about->priority));
-    sqlite_bind_int(st, 14, about->subscribable);
+    sqlite_bind_int(st, 13, sqlite_published_bits_of(about->has_priority ? about->priority : -1));
+    sqlite_bind_int(st, 14, !about->not_subscribable);
     sqlite_bind_int(st, 15, s->now_ms);
     sqlite_bind_bytes(st, 16, content);
     rc = sqlite_run(s->db, st, err);
@@ -123,6 +123,7 @@ int sqlite_published_each(struct entity_rows *rows, published_row_fn fn, void *u
                     .uri = sqlite_str(st, 0),
                     .etag = sqlite_str(st, 1),
                     .size = sqlite_int(st, 2),
+                    .has_size = true,
                     .modified_ms = sqlite_int(st, 3),
                     .name = sqlite_str(st, 4),
                     .title = sqlite_str(st, 5),
@@ -131,7 +132,8 @@ int sqlite_published_each(struct entity_rows *rows, published_row_fn fn, void *u
                     .icons = sqlite_str(st, 8),
                     .audience = sqlite_str(st, 9),
                     .priority = double_of(sqlite_int(st, 10)),
-                    .subscribable = sqlite_int(st, 11) != 0,
+                    .has_priority = double_of(sqlite_int(st, 10)) >= 0,
+                    .not_subscribable = sqlite_int(st, 11) == 0,
                 },
             .content = sqlite_bytes(st, 12),
         };

@@ -281,7 +281,7 @@ static int print_row(void *user, const struct published_row *row, struct tidings
     buf_putf(&f->text, "%.*s %.*s %.*s %lld %zu %g %d\n", STR_ARG(row->about.uri),
              STR_ARG(row->about.mime_type), STR_ARG(row->about.title),
              (long long)row->about.modified_ms, row->content.len, row->about.priority,
-             row->about.subscribable);
+             !row->about.not_subscribable);
     return 0;
 }
 
@@ -293,12 +293,13 @@ static void what_is_published_comes_back_as_it_was(void **state)
     static const char bytes[] = "a\0\xff z";
     struct published_row row = {.content = tidings_strn(bytes, sizeof bytes)};
     uint64_t position = 0;
-    tidings_resource_init(&row.about);
+    row.about = (struct tidings_resource){0};
     row.about.uri = STR("p:///x");
     row.about.mime_type = STR("text/x");
     row.about.title = STR("title");
     row.about.modified_ms = 12345;
     row.about.priority = 0.3;
+    row.about.has_priority = true;
     begin(rows);
     assert_int_equal(sqlite_published_put(rows, &row, &position, NULL), 0);
     row.about.uri = STR("p:///empty");

@@ -76,9 +76,8 @@ static void ask(void *user, struct tidings_call *call)
 
 static void add_resource(const char *uri, bool is_template)
 {
-    struct tidings_resource about;
+    struct tidings_resource about = {0};
     struct tidings_error err = {0, ""};
-    tidings_resource_init(&about);
     about.uri = tidings_str(uri);
     about.name = STR("a thing");
     int rc = is_template ? tidings_server_add_template(d.server, &about, read_uri, NULL, &err)

@@ -149,8 +149,7 @@ static void read_text(void *user, struct tidings_read *read, struct tidings_str 
 
 static void add(struct harness *b, const char *uri, bool is_template)
 {
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str(uri);
     about.name = STR("a thing");
     about.mime_type = STR("text/plain");

@@ -69,7 +69,7 @@ static void docs_close(struct tidings_provider *p)
 static void describe(const struct docs *d, const struct doc_version *v,
                      struct tidings_resource *about)
 {
-    tidings_resource_init(about);
+    *about = (struct tidings_resource){0};
     about->uri = tidings_str(v->uri);
     about->name = tidings_str(v->uri);
     about->mime_type =

@@ -73,11 +73,11 @@ static void fake_close(struct tidings_provider *p)
 
 static void describe(const struct fake_resource *from, struct tidings_resource *about)
 {
-    tidings_resource_init(about);
+    *about = (struct tidings_resource){0};
     about->uri = tidings_str(from->own);
     about->name = tidings_str(from->uri);
     about->listable = from->is_listable;
-    about->subscribable = !from->is_mute;
+    about->not_subscribable = from->is_mute;
 }
 
 static void read_now(struct fake *f, struct tidings_read *read, struct tidings_str uri)

@@ -209,7 +209,7 @@ static int find(const struct place *p, struct tidings_str uri)
 
 static void describe(const struct place *p, size_t i, struct tidings_resource *about)
 {
-    tidings_resource_init(about);
+    *about = (struct tidings_resource){0};
     about->uri = tidings_str(p->uris[i]);
     about->name = STR("thing");
     about->listable = p->listable[i];

@@ -136,7 +136,7 @@ static struct host_row *add_row(struct host_answer *a, const struct tidings_reso
         .name = copy_of(about->name),
         .mime_type = copy_of(about->mime_type),
         .etag = copy_of(about->etag),
-        .size = about->size,
+        .size = about->has_size ? about->size : -1,
         .modified_ms = about->modified_ms,
         .listable = about->listable,
     };
@@ -157,11 +157,6 @@ void host_answer_free(struct host_answer *a)
 }
 
 /* ---- what providers call --------------------------------------------------------------------- */
-
-void tidings_resource_init(struct tidings_resource *resource)
-{
-    *resource = (struct tidings_resource){.size = -1, .priority = -1, .subscribable = true};
-}
 
 void *tidings_provider_state(struct tidings_provider *provider)
 {
@@ -341,8 +336,7 @@ int tidings_complete_add(struct tidings_complete *complete, struct tidings_str v
         complete->r.answer->is_full = true;
         return 0;
     }
-    struct tidings_resource row;
-    tidings_resource_init(&row);
+    struct tidings_resource row = {0};
     row.name = value;
     add_row(complete->r.answer, &row);
     return 1;

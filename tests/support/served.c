@@ -123,8 +123,7 @@ static void on_read(void *user, struct tidings_read *read, struct tidings_str ur
 static void add(const char *uri, bool is_template)
 {
     struct tidings_error err = {0, ""};
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str(uri);
     about.name = tidings_str("thing");
     int rc = is_template ? tidings_server_add_template(s.server, &about, on_read, NULL, &err)

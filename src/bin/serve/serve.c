@@ -56,7 +56,7 @@ static void serve_put_line(struct json_text *t)
 }
 
 /* A line of the log: "TIME LEVEL MESSAGE". */
-static void put_log(void *user, int level, struct tidings_str line)
+static void put_log(void *user, enum tidings_log_level level, struct tidings_str line)
 {
     static const char *const names[] = {"time", "level", "message"};
     struct json_text t;
@@ -152,7 +152,7 @@ static int serve_run(int argc, char **argv)
     struct tidings_error err = {0};
     is_json = options_take(&argc, argv, "--json");
     if (is_json) {
-        tidings_set_log(0, put_log, NULL); /* its level comes with the arguments */
+        tidings_set_log(TIDINGS_LOG_OFF, put_log, NULL); /* its level comes with the arguments */
     }
     process_has_secrets(); /* the key that seals cursors, if nothing else */
     struct tidings_server *server = tidings_server_create(&err);

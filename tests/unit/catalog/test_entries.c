@@ -24,8 +24,7 @@ static struct catalog_entry *entries[NAMES];
 static struct catalog_entry *entry(unsigned n)
 {
     char uri[32];
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     (void)snprintf(uri, sizeof uri, "x:///%04u", n);
     about.uri = about.name = tidings_str(uri);
     struct catalog_entry *e = catalog_entry_create(&about, false, NULL, NULL, NULL);

@@ -33,8 +33,7 @@ static void check(const char *expected)
 static void a_resource_says_what_is_known_and_always_its_capabilities(void **state)
 {
     (void)state;
-    struct tidings_resource r;
-    tidings_resource_init(&r);
+    struct tidings_resource r = {0};
     r.uri = STR("app:a");
     begin();
     resource_write_members(&w, STR("uri"), &r);
@@ -44,13 +43,14 @@ static void a_resource_says_what_is_known_and_always_its_capabilities(void **sta
     r.title = STR("t");
     r.description = STR("d");
     r.mime_type = STR("text/plain");
-    r.size = 0;
+    r.has_size = true; /* … and it is 0 */
     r.icons = STR("[{\"src\":\"x\"}]");
     r.audience = STR("[\"user\"]");
     r.priority = 0.5;
+    r.has_priority = true;
     r.modified_ms = 1000;
     r.listable = true;
-    r.subscribable = false;
+    r.not_subscribable = true;
     r.etag = STR("e");
     begin();
     resource_write_with(
@@ -67,11 +67,11 @@ static void a_resource_says_what_is_known_and_always_its_capabilities(void **sta
 static void links_and_embedded_resources_are_written_by_it_too(void **state)
 {
     (void)state;
-    struct tidings_resource r;
-    tidings_resource_init(&r);
+    struct tidings_resource r = {0};
     r.uri = STR("app:a");
     r.name = STR("n");
     r.priority = 1;
+    r.has_priority = true;
     begin();
     resource_write_link(&w, &r);
     check("{\"type\":\"resource_link\",\"uri\":\"app:a\",\"name\":\"n\",\"annotations\":{"

@@ -49,8 +49,7 @@ static void op_read(struct tidings_provider *p, struct tidings_read *read, struc
 {
     (void)p;
     struct tidings_error err = {0};
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.name = STR("x");
     about.etag = STR("tag");
     int rc = 0;

@@ -98,8 +98,7 @@ static void mount(struct made *m, const struct tidings_provider_ops *ops, const 
 
 static void add(struct made *m, const char *uri, bool is_template)
 {
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str(uri);
     about.name = STR("n");
     struct catalog_entry *e = catalog_entry_create(&about, is_template, read_entry, NULL, NULL);

@@ -52,8 +52,7 @@ static void read_nothing(void *user, struct tidings_read *read, struct tidings_s
 
 static struct catalog_entry *entry(const char *uri, bool is_template, struct tidings_error *err)
 {
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str(uri);
     about.name = STR("n");
     return catalog_entry_create(&about, is_template, read_nothing, NULL, err);

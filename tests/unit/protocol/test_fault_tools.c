@@ -28,8 +28,7 @@ static void do_all(void *user, struct tidings_call *h)
 {
     (void)user;
     struct tidings_error err;
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = STR("mem:///r");
     about.name = STR("r");
     tidings_call_log(h, TIDINGS_LOG_ERROR, "me", STR("text"));

@@ -49,14 +49,13 @@ static void read_nothing(void *user, struct tidings_read *read, struct tidings_s
 static int add_with(const char *uri, unsigned capabilities, bool is_template, const char *formats,
                     struct tidings_error *err)
 {
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str(uri);
     about.name = STR("a name");
     about.mime_type = STR("text/plain");
     about.formats = tidings_str(formats);
     about.listable = capabilities & LIST;
-    about.subscribable = capabilities & SUBSCRIBE;
+    about.not_subscribable = !(capabilities & SUBSCRIBE);
     struct catalog_entry *e = catalog_entry_create(&about, is_template, read_nothing, NULL, err);
     int rc = e ? hub_add_entry(b.hub, e, err) : TIDINGS_E_NOMEM;
     harness_settle(&b);

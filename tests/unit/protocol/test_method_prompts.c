@@ -86,8 +86,7 @@ static void all_kinds(void *user, struct tidings_call *call)
 {
     (void)user;
     struct tidings_error err;
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = STR("x:///a");
     about.name = STR("a");
     assert_int_equal(tidings_call_text(call, STR("one"), &err), 0);

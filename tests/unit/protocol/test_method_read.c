@@ -66,12 +66,12 @@ static void play(void *user, struct tidings_read *read, struct tidings_str uri)
     s->reads++;
     for (size_t i = 0; i < s->count && (rc == 0 || s->ignores_failures); i++) {
         const struct piece *p = &s->pieces[i];
-        struct tidings_resource about;
-        tidings_resource_init(&about);
+        struct tidings_resource about = {0};
         about.uri = tidings_str(p->uri);
         about.mime_type = tidings_str(p->mime_type);
         about.etag = tidings_str(p->etag);
         about.size = p->size;
+        about.has_size = p->size >= 0;
         about.listable = p->is_listable;
         rc = p->is_blob ? tidings_read_blob(read, &about, tidings_str(p->text), &err)
                         : tidings_read_text(read, &about, tidings_str(p->text), &err);
@@ -81,8 +81,7 @@ static void play(void *user, struct tidings_read *read, struct tidings_str uri)
 
 static int add(struct script *s, const struct tidings_resource *more, struct tidings_error *err)
 {
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     if (more) {
         about = *more;
     }
@@ -248,14 +247,14 @@ static void alternatives_are_completed_and_one_can_be_asked_for(void **state)
                    {.mime_type = "image/png", .text = "\x89PNG", .is_blob = true}},
         .count = 3,
     };
-    struct tidings_resource more;
-    tidings_resource_init(&more);
+    struct tidings_resource more = {0};
     more.title = STR("The title");
     more.description = STR("What it is");
     more.audience = STR("[\"user\"]");
     more.icons = STR("[{\"src\":\"data:,\"}]");
     more.formats = STR("[\"text/csv\",\"application/json\",\"image/png\"]");
-    more.subscribable = false;
+    more.not_subscribable = true;
+    more.has_size = true;
     more.size = 8; /* of the preferred format */
     assert_int_equal(add(&s, &more, NULL), 0);
     harness_settle(&b);
@@ -361,9 +360,9 @@ static void play_part(void *user, struct tidings_read *read, struct tidings_str 
 {
     (void)uri;
     const struct partial *p = user;
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.size = p->size;
+    about.has_size = p->size >= 0;
     char *bytes = tidings_alloc(8);
     memcpy(bytes, "abcdefgh", 8);
     (void)tidings_read_part(read, p->is_known ? &about : NULL, p->offset, bytes, 8, NULL);
@@ -374,8 +373,7 @@ static void a_part_must_be_asked_for_and_say_where_it_lies(void **state)
 {
     (void)state;
     struct partial p = {.offset = 100, .size = 200, .is_known = true};
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = STR("app:a");
     about.name = STR("a");
     struct catalog_entry *entry = catalog_entry_create(&about, false, play_part, &p, NULL);
@@ -471,9 +469,8 @@ static void what_is_written_as_json_must_be_json(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct script s = {.uri = "app:a"};
-        struct tidings_resource more;
+        struct tidings_resource more = {0};
         struct tidings_error err = {0};
-        tidings_resource_init(&more);
         more.icons = tidings_str(rows[i].icons);
         more.audience = tidings_str(rows[i].audience);
         more.formats = tidings_str(rows[i].formats);

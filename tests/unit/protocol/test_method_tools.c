@@ -193,8 +193,7 @@ static void give_everything(void *user, struct tidings_call *h)
 {
     (void)user;
     struct tidings_error err;
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = STR("mem:///r");
     about.name = STR("r");
     assert_int_equal(tidings_call_text(h, STR("one"), &err), 0);

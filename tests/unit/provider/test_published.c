@@ -54,7 +54,7 @@ static int end(void **state)
 static struct publication about(const char *uri, const char *content)
 {
     struct publication p = {.content = tidings_str(content)};
-    tidings_resource_init(&p.about);
+    p.about = (struct tidings_resource){0};
     p.about.uri = tidings_str(uri);
     return p;
 }

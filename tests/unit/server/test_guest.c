@@ -201,7 +201,7 @@ static void mount(struct tidings_server *s, const char *name, const char *prefix
 static struct tidings_server *create(void)
 {
     struct tidings_error err = {0, ""};
-    struct tidings_resource about;
+    struct tidings_resource about = {0};
     char files[128];
     struct tidings_server *s = tidings_server_create(&err);
     assert_non_null(s);
@@ -209,7 +209,6 @@ static struct tidings_server *create(void)
     assert_int_equal(tidings_server_set(s, "http", "127.0.0.1:0", &err), 0);
     assert_int_equal(tidings_server_set(s, "workers", "2", &err), 0);
     assert_int_equal(tidings_server_set(s, "mount", files, &err), 0);
-    tidings_resource_init(&about);
     about.uri = tidings_str("app:///large");
     about.name = tidings_str("large");
     assert_int_equal(tidings_server_add_resource(s, &about, read_large, NULL, &err), 0);

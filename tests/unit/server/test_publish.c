@@ -18,8 +18,7 @@ static struct tidings_error err;
 
 static int publish(const char *uri, const char *content)
 {
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str(uri);
     memset(&err, 0, sizeof(err));
     return tidings_server_publish(served(), &about, tidings_str(content), &err);
@@ -39,8 +38,7 @@ static void silent(void *user, struct tidings_read *read, struct tidings_str uri
 
 static int add(const char *uri, bool is_template)
 {
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str(uri);
     about.name = tidings_str("registered");
     memset(&err, 0, sizeof(err));
@@ -105,8 +103,7 @@ static void *push(void *arg)
     const int *number = arg;
     for (int i = 0; i < ROUNDS; i++) {
         char text[32];
-        struct tidings_resource about;
-        tidings_resource_init(&about);
+        struct tidings_resource about = {0};
         about.uri = tidings_str("note://busy");
         snprintf(text, sizeof(text), "%d of %d", i, *number);
         assert_int_not_equal(tidings_server_publish(served(), &about, tidings_str(text), NULL),

@@ -46,8 +46,7 @@ static void count_ends(void *user, const struct tidings_state_event *event)
 
 static int put(const char *uri, bool is_template)
 {
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str(uri);
     about.name = tidings_str("n");
     return is_template ? tidings_server_add_template(served(), &about, read_uri, NULL, NULL)

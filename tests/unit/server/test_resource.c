@@ -14,14 +14,16 @@
 
 #include <cmocka.h>
 
+#include <tidings/prompt.h>
+#include <tidings/tool.h>
+
 #include "support/served.h"
 
 /* ---- what is served -------------------------------------------------------------------------- */
 
 static int both_formats(struct tidings_read *read, struct tidings_error *err)
 {
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.name = tidings_str("page");
     about.mime_type = tidings_str("text/markdown");
     int rc = tidings_read_text(read, &about, tidings_str("# Title"), err);
@@ -43,8 +45,7 @@ static void on_odd(void *user, struct tidings_read *read, struct tidings_str uri
     (void)user;
     (void)uri;
     struct tidings_error err = {0, ""};
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.name = tidings_str("odd");
     about.mime_type = tidings_str("text/html\r\nSet-Cookie: x=1");
     about.etag = tidings_str("a\"\r\nX: y");
@@ -76,8 +77,7 @@ static void answer_slowly(struct tidings_read *read)
     size_t len = 300000;
     char *bytes = tidings_alloc(len);
     memset(bytes, 'x', len);
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.name = tidings_str("slow");
     struct tidings_error err = {0, ""};
     int rc = tidings_read_take(read, &about, bytes, len, &err);
@@ -94,8 +94,7 @@ static void *answer_later(void *arg)
 static void add(const char *uri, tidings_read_fn fn)
 {
     struct tidings_error err = {0, ""};
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str(uri);
     about.name = tidings_str("x");
     assert_int_equal(tidings_server_add_resource(served(), &about, fn, NULL, &err), 0);
@@ -208,6 +207,61 @@ static void a_page_of_the_program_at_the_same_path_wins(void **state)
     check(get("app:///a", ""), "200", "text/plain", "mine");
 }
 
+/* ---- structs that are filled in ---------------------------------------------------------------
+ */
+
+static void a_zeroed_description_is_the_default(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct tidings_resource about = {0};
+    struct ears ears;
+    ears_init(&ears);
+    about.uri = tidings_str("app:///zeroed");
+    about.name = tidings_str("zeroed");
+    assert_int_equal(tidings_server_add_resource(served(), &about, on_page, NULL, &err), 0);
+    assert_non_null(served_subscribe("app:///zeroed", NULL, &ears));
+    served_run();
+    served_settle("app:///zeroed", &ears); /* it can be subscribed to */
+    assert_string_equal(ears_await(&ears, 0).refused, "");
+}
+
+static void on_call(void *user, struct tidings_call *call)
+{
+    (void)user;
+    tidings_call_done(call, 0, NULL);
+}
+
+static void assert_reserved(int rc, struct tidings_error *err)
+{
+    assert_int_equal(rc, TIDINGS_E_INVALID);
+    assert_non_null(strstr(err->text, "reserved"));
+    *err = (struct tidings_error){0};
+}
+
+static void a_struct_that_was_never_zeroed_is_refused(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct tidings_str uri = tidings_str("app:///reserved"), none = tidings_str("");
+    struct tidings_resource about = tidings_resource("app:///reserved", "r", NULL);
+    struct tidings_change change = {.uri = uri};
+    struct tidings_watch_hook hook = {.watch = NULL};
+    struct tidings_server_info info = {.name = tidings_str("n")};
+    struct tidings_tool tool = {.name = tidings_str("t")};
+    struct tidings_prompt prompt = {.name = tidings_str("p")};
+    about.reserved[3] = change.reserved[3] = hook.reserved[3] = &err;
+    info.reserved[3] = tool.reserved[3] = prompt.reserved[3] = &err;
+    struct tidings_server *s = served();
+    assert_reserved(tidings_server_add_resource(s, &about, on_page, NULL, &err), &err);
+    assert_reserved(tidings_server_publish(s, &about, none, &err), &err);
+    assert_reserved(tidings_announce(s, &change, &err), &err);
+    assert_reserved(tidings_server_on_watch(s, uri, &hook, &err), &err);
+    assert_reserved(tidings_server_set_info(s, &info, &err), &err);
+    assert_reserved(tidings_server_add_tool(s, &tool, on_call, NULL, &err), &err);
+    assert_reserved(tidings_server_add_prompt(s, &prompt, on_call, NULL, &err), &err);
+}
+
 #define BOTH(name)                                                                                 \
     cmocka_unit_test_prestate_setup_teardown(name, served_begin, served_end, one),                 \
         cmocka_unit_test_prestate_setup_teardown(name, served_begin, served_end, two)
@@ -221,6 +275,8 @@ int main(void)
         BOTH(a_handler_may_answer_later_from_another_thread),
         BOTH(a_client_that_leaves_cancels_what_it_asked_for),
         BOTH(what_is_registered_is_not_written),
+        BOTH(a_zeroed_description_is_the_default),
+        BOTH(a_struct_that_was_never_zeroed_is_refused),
         BOTH(a_page_of_the_program_at_the_same_path_wins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

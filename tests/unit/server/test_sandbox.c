@@ -171,9 +171,8 @@ enum { ATTEMPTS = sizeof attempts / sizeof attempts[0] };
 static void on_read(void *user, struct tidings_read *read, struct tidings_str uri)
 {
     const struct attempt *a = user;
-    struct tidings_resource about;
+    struct tidings_resource about = {0};
     char text[32];
-    tidings_resource_init(&about);
     about.uri = uri;
     about.name = tidings_str(a->name);
     snprintf(text, sizeof text, "errno=%d", a->try());
@@ -211,8 +210,7 @@ static struct tidings_server *make(const char *const *settings)
         }
     }
     for (size_t i = 0; i < ATTEMPTS; i++) {
-        struct tidings_resource about;
-        tidings_resource_init(&about);
+        struct tidings_resource about = {0};
         snprintf(uri, sizeof uri, "try:///%s", attempts[i].name);
         about.uri = tidings_str(uri);
         about.name = tidings_str(attempts[i].name);
@@ -235,7 +233,7 @@ static void begin(bool is_confined, const char *const *settings)
         struct tidings_error err = {0, ""};
         told = ends[1];
         alarm(60);
-        tidings_set_log(0, NULL, NULL);
+        tidings_set_log(TIDINGS_LOG_OFF, NULL, NULL);
         struct tidings_server *s = make(settings);
         int rc = is_confined ? tidings_server_sandbox(s, &err) : 0;
         rc = rc < 0 ? rc : tidings_server_run(s, &err);

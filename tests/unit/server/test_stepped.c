@@ -74,8 +74,7 @@ static void read_uri(void *user, struct tidings_read *read, struct tidings_str u
 static void add(struct tidings_server *s, const char *uri, tidings_read_fn fn, void *user)
 {
     struct tidings_error err = {0, ""};
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str(uri);
     about.name = tidings_str("a thing");
     if (tidings_server_add_resource(s, &about, fn, user, &err) < 0) {
@@ -185,8 +184,7 @@ static void a_change_from_another_thread_makes_the_descriptor_ready(void **state
 
 static void *add_one(void *arg)
 {
-    struct tidings_resource about;
-    tidings_resource_init(&about);
+    struct tidings_resource about = {0};
     about.uri = tidings_str("app:///late");
     about.name = tidings_str("late");
     int rc = tidings_server_add_resource(server, &about, read_uri, NULL, NULL);

@@ -28,7 +28,7 @@ static struct tidings_server *server;
 static SSL_CTX *client_context;
 static char said[8192]; /* by the log */
 
-static void on_log(void *user, int level, struct tidings_str line)
+static void on_log(void *user, enum tidings_log_level level, struct tidings_str line)
 {
     (void)user;
     (void)level;
@@ -53,7 +53,7 @@ static int begin(void **state)
     tls_files_make(&(struct tls_wish){.name = "first", .subject = "the first"});
     client_context = SSL_CTX_new(TLS_client_method());
     said[0] = '\0';
-    tidings_set_log(3, on_log, NULL);
+    tidings_set_log(TIDINGS_LOG_INFO, on_log, NULL);
     server = tidings_server_create(&err);
     must_set("http", "127.0.0.1:0");
     return 0;
@@ -63,7 +63,7 @@ static int end(void **state)
 {
     (void)state;
     tidings_server_destroy(server);
-    tidings_set_log(0, NULL, NULL);
+    tidings_set_log(TIDINGS_LOG_OFF, NULL, NULL);
     SSL_CTX_free(client_context);
     tls_files_end();
     return 0;
