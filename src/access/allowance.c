@@ -163,6 +163,11 @@ void allowance_release(struct allowance *a)
     }
 }
 
+struct tidings_str allowance_name(const struct allowance *a)
+{
+    return a->value.key;
+}
+
 /* ---- spending -------------------------------------------------------------------------------- */
 
 uint64_t allowance_left(const struct allowance *a, uint64_t now)
@@ -208,21 +213,26 @@ struct refusal allowance_refusal(struct limit_counters *counters)
     return limit_refusal(LIMIT_PATTERN_STEPS, ALLOWANCE_STEPS, true);
 }
 
-bool allowance_take(struct allowance *a, enum allowance_thing thing)
+bool allowance_take_within(struct allowance *a, enum allowance_thing thing, size_t most)
 {
-    static const uint32_t most[] = {
-        [ALLOWANCE_UNINDEXED_REGEXES] = ALLOWANCE_MAX_UNINDEXED_REGEXES,
-        [ALLOWANCE_FILTERS] = ALLOWANCE_MAX_FILTERS,
-    };
     if (!a) {
         return true;
     }
-    if (__atomic_fetch_add(&a->things[thing], 1, __ATOMIC_RELAXED) >= most[thing]) {
+    if (__atomic_fetch_add(&a->things[thing], 1, __ATOMIC_RELAXED) >= most) {
         __atomic_fetch_sub(&a->things[thing], 1, __ATOMIC_RELAXED);
         return false;
     }
     shared_value_ref(&a->value);
     return true;
+}
+
+bool allowance_take(struct allowance *a, enum allowance_thing thing)
+{
+    static const size_t most[] = {
+        [ALLOWANCE_UNINDEXED_REGEXES] = ALLOWANCE_MAX_UNINDEXED_REGEXES,
+        [ALLOWANCE_FILTERS] = ALLOWANCE_MAX_FILTERS,
+    };
+    return allowance_take_within(a, thing, most[thing]);
 }
 
 void allowance_give_back(struct allowance *a, enum allowance_thing thing)

@@ -29,6 +29,7 @@
 enum allowance_thing {
     ALLOWANCE_UNINDEXED_REGEXES, /* without text that could be looked for */
     ALLOWANCE_FILTERS,
+    ALLOWANCE_BROAD, /* subscriptions that cover whole mounts: allowance_take_within */
     ALLOWANCE_THINGS,
 };
 #define ALLOWANCE_MAX_UNINDEXED_REGEXES 64u
@@ -45,6 +46,8 @@ struct allowance *allowances_find(struct allowances *all, struct tidings_str cli
                                   uint64_t now_ms);
 struct allowance *allowance_ref(struct allowance *a);
 void allowance_release(struct allowance *a); /* NULL is fine, here and below */
+/* Whose it is, as the client was found by; valid while it is held. */
+struct tidings_str allowance_name(const struct allowance *a);
 
 /* Steps it has left now; and take so many, perhaps more than there are. */
 uint64_t allowance_left(const struct allowance *a, uint64_t now_ms);
@@ -60,6 +63,8 @@ struct refusal allowance_refusal(struct limit_counters *counters);
 /* One more of a thing, which holds the allowance until it is given back. false: it has all it may.
  */
 bool allowance_take(struct allowance *a, enum allowance_thing thing);
+/* The same where `most` says how many that are. */
+bool allowance_take_within(struct allowance *a, enum allowance_thing thing, size_t most);
 void allowance_give_back(struct allowance *a, enum allowance_thing thing);
 
 #endif

@@ -232,7 +232,7 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     list_init(&hub->arming);
     hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
     if (!hub->mailbox || !hub->pool || !has_lists || !hub->watch_timer || !hub->catalog ||
-        !hub->quotas || !hub->allowances || hub_token_init(hub, err) < 0) {
+        !hub->quotas || !hub->allowances || hub_hold_init(hub, err) < 0) {
         hub_destroy(hub);
         return NULL;
     }
@@ -267,7 +267,7 @@ void hub_destroy(struct hub *hub)
         mailbox_close(hub->mailbox);
         mailbox_unref(hub->mailbox);
     }
-    hub_token_deinit(hub);
+    hub_hold_deinit(hub);
     hub_watches_clear(hub);
     map_deinit(&hub->watches);
     hub_lists_close(hub);

@@ -139,10 +139,6 @@ void hub_unmount_new(struct hub *hub, const struct catalog *before);
 
 /* ---- from workers ---------------------------------------------------------------------------- */
 
-/* A scope that begins so is none: it is a share of what a principal may have on all workers. It is
- * counted like a watch and released like one. No URI begins with it. */
-#define HUB_SHARE "share of "
-
 struct hub_arm_item {
     struct tidings_str scope; /* canonical; lies in the arm's own memory */
     int code;                 /* the result */
@@ -160,8 +156,7 @@ struct hub_arm {
     void (*done)(struct hub_arm *arm, struct worker *worker);
     void (*dropped)(struct hub_arm *arm); /* the hub or the worker went; freed afterwards */
     void *user;
-    uint64_t seq;      /* the newest number when the answer was given */
-    size_t max_shares; /* more of one principal are refused */
+    uint64_t seq; /* the newest number when the answer was given */
     size_t pending;
     size_t count;
     struct hub_arm_item items[];

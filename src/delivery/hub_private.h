@@ -48,14 +48,12 @@ struct hub {
     bool is_lost;         /* atomic: something was refused since everybody was last told */
     bool running;         /* atomic */
     pthread_t thread;     /* atomic; while it runs */
-    struct mailbox *turn; /* holds the token, unless somebody does */
-    struct letter token;
-    pthread_t holder; /* atomic; 0: nobody */
-    unsigned holds;   /* of the holder, within one another */
+    pthread_mutex_t held; /* by whoever acts in its stead, or sends it a letter; recursive */
+    bool can_hold;        /* that was made */
 };
 
-int hub_token_init(struct hub *hub, struct tidings_error *err);
-void hub_token_deinit(struct hub *hub);
+int hub_hold_init(struct hub *hub, struct tidings_error *err);
+void hub_hold_deinit(struct hub *hub);
 
 /* Number a change of no resource in particular, keep it, tell the workers. */
 void hub_publish(struct hub *hub, enum change_notice notice);

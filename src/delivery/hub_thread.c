@@ -1,65 +1,46 @@
 /* SPDX-License-Identifier: MIT
  *
- * Doing things on the hub from any thread, before it runs, while it does, and after.
+ * The hub's thread: does things on the hub from any thread, before it runs, while it does, and
+ * after.
  *
- * While the hub runs, its thread does them. While it does not, whoever holds the hub may act in its
- * stead: there is one token, a letter in a mailbox of its own, and taking it out is holding. A
- * letter to a running hub is sent while holding, and the hub stops while holding, so that none is
- * sent to a hub that has looked for the last time.
+ * While the hub runs, its thread does them. While it does not, whoever holds the hub, which is a
+ * recursive mutex, may act in its stead. A letter to a running hub is sent while holding, and the
+ * hub stops while holding, so that none is sent to a hub that has looked for the last time.
  */
 #include "base/error.h"
 #include "delivery/delivery.h"
 #include "delivery/hub_private.h"
 
-/* ---- the token ------------------------------------------------------------------------------- */
+/* ---- holding --------------------------------------------------------------------------------- */
 
-static void token_taken(struct letter *letter, void *owner)
+int hub_hold_init(struct hub *hub, struct tidings_error *err)
 {
-    (void)letter;
-    struct hub *hub = owner;
-    __atomic_store_n(&hub->holder, pthread_self(), __ATOMIC_RELAXED);
-}
-
-static void token_drop(struct letter *letter)
-{
-    (void)letter;
-}
-
-int hub_token_init(struct hub *hub, struct tidings_error *err)
-{
-    hub->turn = mailbox_create_blocking(hub, err);
-    if (!hub->turn) {
-        return TIDINGS_E_NOMEM;
+    pthread_mutexattr_t attr;
+    bool good = pthread_mutexattr_init(&attr) == 0;
+    if (good) {
+        pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+        good = pthread_mutex_init(&hub->held, &attr) == 0;
+        pthread_mutexattr_destroy(&attr);
     }
-    hub->token.deliver = token_taken;
-    hub->token.drop = token_drop;
-    mailbox_send(hub->turn, &hub->token);
-    return 0;
+    hub->can_hold = good;
+    return good ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
-void hub_token_deinit(struct hub *hub)
+void hub_hold_deinit(struct hub *hub)
 {
-    if (hub->turn) {
-        mailbox_close(hub->turn);
-        mailbox_unref(hub->turn);
+    if (hub->can_hold) {
+        pthread_mutex_destroy(&hub->held);
     }
 }
 
 void hub_hold(struct hub *hub)
 {
-    /* Only this thread can have put itself there. */
-    if (!pthread_equal(__atomic_load_n(&hub->holder, __ATOMIC_RELAXED), pthread_self())) {
-        mailbox_wait(hub->turn, -1);
-    }
-    hub->holds++;
+    pthread_mutex_lock(&hub->held);
 }
 
 void hub_release(struct hub *hub)
 {
-    if (--hub->holds == 0) {
-        __atomic_store_n(&hub->holder, (pthread_t)0, __ATOMIC_RELAXED);
-        mailbox_send(hub->turn, &hub->token);
-    }
+    pthread_mutex_unlock(&hub->held);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -113,7 +94,7 @@ bool hub_is_here(struct hub *hub)
 }
 
 /* Something to do for another thread, which waits in a blocking mailbox for the outcome. */
-struct errand {
+struct hub_task {
     struct letter letter;
     struct letter answer;
     struct mailbox *waiter;
@@ -129,29 +110,34 @@ static void answer_deliver(struct letter *letter, void *owner)
     *(bool *)owner = true;
 }
 
-static void errand_deliver(struct letter *letter, void *owner)
+static void answer_drop(struct letter *letter)
 {
-    struct errand *e = list_entry(letter, struct errand, letter);
-    e->code = e->fn(owner, e->arg, &e->err);
-    mailbox_send(e->waiter, &e->answer);
+    (void)letter; /* lies with whoever waits */
 }
 
-static void errand_drop(struct letter *letter)
+static void hub_task_deliver(struct letter *letter, void *owner)
 {
-    struct errand *e = list_entry(letter, struct errand, letter);
-    e->code = tidings_fail(&e->err, TIDINGS_E_CLOSED, "the server is stopping");
-    mailbox_send(e->waiter, &e->answer);
+    struct hub_task *task = list_entry(letter, struct hub_task, letter);
+    task->code = task->fn(owner, task->arg, &task->err);
+    mailbox_send(task->waiter, &task->answer);
 }
 
-static int wait_for(struct errand *e, bool *answered, struct tidings_error *err)
+static void hub_task_drop(struct letter *letter)
+{
+    struct hub_task *task = list_entry(letter, struct hub_task, letter);
+    task->code = tidings_fail(&task->err, TIDINGS_E_CLOSED, "the server is stopping");
+    mailbox_send(task->waiter, &task->answer);
+}
+
+static int wait_for(struct hub_task *task, bool *answered, struct tidings_error *err)
 {
     while (!*answered) {
-        mailbox_wait(e->waiter, -1);
+        mailbox_wait(task->waiter, -1);
     }
-    if (e->code < 0 && err) {
-        *err = e->err;
+    if (task->code < 0 && err) {
+        *err = task->err;
     }
-    return e->code;
+    return task->code;
 }
 
 int hub_run_on(struct hub *hub, hub_fn fn, void *arg, struct tidings_error *err)
@@ -160,13 +146,13 @@ int hub_run_on(struct hub *hub, hub_fn fn, void *arg, struct tidings_error *err)
         return fn(hub, arg, err);
     }
     bool answered = false;
-    struct errand e = {.fn = fn, .arg = arg};
-    e.letter.deliver = errand_deliver;
-    e.letter.drop = errand_drop;
-    e.answer.deliver = answer_deliver;
-    e.answer.drop = token_drop;
-    e.waiter = mailbox_create_blocking(&answered, err);
-    if (!e.waiter) {
+    struct hub_task task = {.fn = fn, .arg = arg};
+    task.letter.deliver = hub_task_deliver;
+    task.letter.drop = hub_task_drop;
+    task.answer.deliver = answer_deliver;
+    task.answer.drop = answer_drop;
+    task.waiter = mailbox_create_blocking(&answered, err);
+    if (!task.waiter) {
         return TIDINGS_E_NOMEM;
     }
     int rc = 0;
@@ -175,11 +161,11 @@ int hub_run_on(struct hub *hub, hub_fn fn, void *arg, struct tidings_error *err)
         rc = fn(hub, arg, err);
         hub_release(hub);
     } else {
-        mailbox_send(hub->mailbox, &e.letter);
+        mailbox_send(hub->mailbox, &task.letter);
         hub_release(hub);
-        rc = wait_for(&e, &answered, err);
+        rc = wait_for(&task, &answered, err);
     }
-    mailbox_close(e.waiter);
-    mailbox_unref(e.waiter);
+    mailbox_close(task.waiter);
+    mailbox_unref(task.waiter);
     return rc;
 }

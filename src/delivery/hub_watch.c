@@ -2,8 +2,7 @@
  *
  * What is being watched: one entry per scope, counted over all workers. The provider hears of the
  * first who needs it and of the last who leaves; those who come while it is arming wait with the
- * first. Shares of principals are counted here too: this is the one place that hears of all
- * workers, in order.
+ * first.
  *
  *     (none) --first need--> ARMING --done--> ARMED --last leaves--> (none)
  *                               \--refused--> (none), everybody waiting is told why
@@ -28,7 +27,7 @@ struct tidings_watch {
     struct letter letter;
     struct hub *hub;
     struct tidings_provider *provider; /* this is told, … */
-    struct watch_hook *hook;           /* … or this (a reference); neither: a share */
+    struct watch_hook *hook;           /* … or this (a reference) */
     struct tidings_str scope;
     struct list arming_link; /* in hub->arming while somebody waits */
     size_t needs;
@@ -91,7 +90,7 @@ static void release(struct tidings_watch *w)
         if (w->hook->unwatch) {
             w->hook->unwatch(w->hook->user, w->scope);
         }
-    } else if (w->provider) {
+    } else {
         w->provider->ops->unwatch(w->provider, w->scope);
     }
     watch_free(w);
@@ -240,32 +239,6 @@ static int watch_begin(struct hub *hub, struct tidings_provider *p, struct watch
     return 0;
 }
 
-static void take_share(struct hub *hub, struct hub_arm *arm, size_t index)
-{
-    struct tidings_str scope = arm->items[index].scope;
-    struct tidings_watch *w = map_find(&hub->watches, scope);
-    struct tidings_error err;
-    if ((w ? w->needs : 0) >= arm->max_shares) {
-        struct tidings_str who = str_skip(scope, sizeof(HUB_SHARE) - 1);
-        limit_hit(&hub->limit_counters, LIMIT_BREADTH);
-        tidings_fail(&err, TIDINGS_E_LIMIT,
-                     "this covers whole mounts; at most %zu such subscriptions are allowed for "
-                     "'%.*s' (--max-breadth), name something narrower",
-                     arm->max_shares, STR_ARG(who));
-        settle(arm, index, false, &err);
-        return;
-    }
-    w = w ? w : watch_create(hub, NULL, scope);
-    if (!w) {
-        tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
-        settle(arm, index, false, &err);
-        return;
-    }
-    w->armed = true;
-    w->needs++;
-    settle(arm, index, true, NULL);
-}
-
 /* Who is to be told that `scope` is needed, if anybody. */
 static bool find_watcher(struct hub *hub, struct tidings_str scope, struct tidings_provider **p,
                          struct watch_hook **hook)
@@ -291,10 +264,6 @@ static bool find_watcher(struct hub *hub, struct tidings_str scope, struct tidin
 static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
 {
     struct tidings_str scope = arm->items[index].scope;
-    if (str_starts(scope, STR(HUB_SHARE))) {
-        take_share(hub, arm, index);
-        return;
-    }
     struct tidings_watch *w = map_find(&hub->watches, scope);
     if (w && w->armed) {
         w->needs++;

@@ -55,25 +55,23 @@ void subscribe_batch_free(struct subscribe_batch *s)
         filter_release(s->items[i].filter);
         jv_unref(s->items[i].kept);
         mem_free(s->items[i].hooked);
+        allowance_give_back(s->items[i].counted, ALLOWANCE_BROAD);
     }
     principal_unref(s->principal);
+    allowance_release(s->client);
     option_rules_unref(s->rules);
     arena_deinit(&s->arena);
     mem_free(s);
 }
 
-bool subscribe_batch_set_channel(struct subscribe_batch *s, const struct channel *channel)
+bool subscribe_batch_set_channel(struct subscribe_batch *s, struct channel *channel)
 {
-    char text[sizeof(HUB_SHARE) + PRINCIPAL_MAX] = HUB_SHARE;
-    channel_client_name(channel, text + sizeof(HUB_SHARE) - 1);
-    s->share = arena_dup(&s->arena, tidings_str(text));
     struct subscriber *subscriber = s->pending.listen->subscriber;
+    s->client = channel_allowance(channel);
     if (!subscriber->allowance) {
-        subscriber->allowance =
-            allowances_find(s->worker->allowances, tidings_str(text + sizeof(HUB_SHARE) - 1),
-                            loop_now_ms(s->worker->loop));
+        subscriber->allowance = allowance_ref(s->client);
     }
-    return s->share.ptr != NULL && subscriber->allowance != NULL;
+    return s->client != NULL;
 }
 
 void subscribe_item_refuse(struct subscribe_item *w, int code, const char *fmt, ...)
@@ -133,7 +131,7 @@ static bool add_extra(struct subscribe_batch *s, struct subscribe_item *w,
     sub->watched = resource_io_scope && arm->items[w->first_item].watched;
     bool patches = w->options.include == OPTION_INCLUDE_PATCH;
     if (text == 0 && scopes == 0 && w->condition_count == 0 && !w->filter && !s->filter &&
-        !w->covering && !patches) {
+        !w->covering && !patches && !w->counted) {
         return true;
     }
     struct subscription_extra *x =
@@ -147,6 +145,8 @@ static bool add_extra(struct subscribe_batch *s, struct subscribe_item *w,
         return false;
     }
     x->chain = chain;
+    x->broad = w->counted;
+    w->counted = NULL;
     char *at = (char *)&x->conditions[w->condition_count];
     for (size_t i = 0; i < w->condition_count; i++) {
         x->conditions[i].key = str_place(&at, w->conditions[i].key);
@@ -406,22 +406,11 @@ static size_t collect_scopes(struct subscribe_batch *s, struct tidings_str *ret)
     return n;
 }
 
-/* Those that will make room themselves: subscribing again replaces. */
-static size_t replaced_broad(const struct subscribe_batch *s)
-{
-    const struct listen *listen = s->pending.listen;
-    size_t n = 0;
-    for (size_t i = 0; listen && i < s->count; i++) {
-        const struct subscription *old = listen_find_sub(listen, s->items[i].spelled);
-        n += s->items[i].broad && old && old->broad;
-    }
-    return n;
-}
-
 void subscribe_batch_arm(struct subscribe_batch *s)
 {
     struct hub_arm *arm = NULL;
     subscribe_batch_compile_filters(s);
+    subscribe_batch_count_broad(s);
     size_t n = collect_scopes(s, NULL);
     struct tidings_str *scopes = mem_alloc((n + 1) * sizeof(*scopes));
     if (scopes) {
@@ -436,7 +425,6 @@ void subscribe_batch_arm(struct subscribe_batch *s)
         finish(s, NULL);
         return;
     }
-    arm->max_shares = s->worker->limits->max_broad + replaced_broad(s);
     arm->done = armed;
     arm->dropped = never_armed;
     arm->user = s;

@@ -16,6 +16,7 @@
 #include "delivery/options.h"
 #include "delivery/subscription.h"
 
+struct allowance;
 struct channel;
 
 struct subscribe_batch;
@@ -39,6 +40,7 @@ struct subscribe_item {
     struct tidings_provider *covering; /* has a relation of its own */
     struct tidings_stat stat;          /* its err says why it was refused */
     struct subscription *sub;          /* once it exists */
+    struct allowance *counted;         /* as broad, until the subscription is; NULL: it is not */
     bool refused, broad;
 };
 
@@ -48,7 +50,7 @@ struct subscribe_batch {
     const struct principal *principal; /* a reference: who asks, also once the client is gone */
     struct arena arena;
     struct option_rules *rules;    /* a reference to what options may borrow from, or NULL */
-    struct tidings_str share;      /* HUB_SHARE and the principal; empty: the program itself */
+    struct allowance *client;      /* a reference; NULL: the program itself, which has no limits */
     subscription_filter_fn filter; /* in-process subscriptions */
     void *filter_user;
     /* Each item was refused or has its subscription. `at`: where the client stands. The listen may
@@ -71,7 +73,7 @@ void subscribe_batch_free(struct subscribe_batch *s);
 void subscribe_batch_resolve(struct subscribe_batch *s);
 
 /* On whose behalf: broad items are counted per principal. false: out of memory. */
-bool subscribe_batch_set_channel(struct subscribe_batch *s, const struct channel *channel);
+bool subscribe_batch_set_channel(struct subscribe_batch *s, struct channel *channel);
 
 void subscribe_item_refuse(struct subscribe_item *w, int code, const char *fmt, ...)
     TIDINGS_PRINTF(3, 4);

@@ -83,3 +83,37 @@ void subscribe_batch_compile_filters(struct subscribe_batch *s)
         }
     }
 }
+
+/* Those that will make room themselves: subscribing again replaces. */
+static size_t replaced_broad(const struct subscribe_batch *s)
+{
+    const struct listen *listen = s->pending.listen;
+    size_t n = 0;
+    for (size_t i = 0; listen && i < s->count; i++) {
+        const struct subscription *old = listen_find_sub(listen, s->items[i].spelled);
+        n += s->items[i].broad && old && old->broad;
+    }
+    return n;
+}
+
+void subscribe_batch_count_broad(struct subscribe_batch *s)
+{
+    size_t most = s->worker->limits->max_broad + replaced_broad(s);
+    for (size_t i = 0; s->client && i < s->count; i++) {
+        struct subscribe_item *w = &s->items[i];
+        if (w->refused || !w->broad) {
+            continue;
+        }
+        if (allowance_take_within(s->client, ALLOWANCE_BROAD, most)) {
+            w->counted = s->client;
+            continue;
+        }
+        struct tidings_str name = allowance_name(s->client);
+        limit_hit(s->worker->limit_counters, LIMIT_BREADTH);
+        subscribe_item_refuse(
+            w, TIDINGS_E_LIMIT,
+            "this covers whole mounts; at most %zu such subscriptions are allowed for '%.*s' "
+            "(--max-breadth), name something narrower",
+            most, STR_ARG(name));
+    }
+}

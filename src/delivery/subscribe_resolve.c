@@ -95,7 +95,7 @@ static void scope_below(struct subscribe_item *w, struct tidings_str prefix)
 {
     struct subscribe_batch *s = w->owner;
     const struct catalog *c = s->worker->catalog;
-    w->scopes = arena_alloc(&s->arena, (c->mount_count + 2) * sizeof(*w->scopes));
+    w->scopes = arena_alloc(&s->arena, (c->mount_count + 1) * sizeof(*w->scopes));
     if (out_of_memory(w, w->scopes)) {
         return;
     }
@@ -113,9 +113,6 @@ static void scope_below(struct subscribe_item *w, struct tidings_str prefix)
         }
     }
     w->broad = !inside; /* whole mounts, or whatever is registered there */
-    if (w->broad && s->share.len > 0) {
-        w->scopes[w->scope_count++] = s->share;
-    }
 }
 
 /* The same as a text of its own that ends in '/'. */
@@ -515,7 +512,7 @@ static void settle(struct subscribe_item *w)
     const struct principal *principal = s->pending.listen->subscriber->principal;
     job_init(&w->stat.base, s->worker, stat_done, w, STR_EMPTY);
     w->stat.base.keeps_details = true;
-    if (s->worker->self->no_subscriptions && s->share.len > 0) { /* the program itself may */
+    if (s->worker->self->no_subscriptions && s->client) { /* the program itself may */
         subscribe_item_refuse(w, TIDINGS_E_UNSUPPORTED, "this server offers no subscriptions");
         settled(s);
         return;

@@ -11,6 +11,7 @@
 #include "delivery/window.h"
 #include "match/match.h"
 
+struct allowance;
 struct chain;
 struct filter;
 struct listen;
@@ -33,6 +34,7 @@ struct subscription_extra {
     struct filter *schema;     /* what a change must satisfy; a reference; NULL: anything */
     unsigned gave_up;          /* judgements by it that were too costly */
     struct chain *chain;       /* it is told patches; NULL: not */
+    struct allowance *broad;   /* it counts as ALLOWANCE_BROAD there; NULL: nowhere */
     subscription_filter_fn filter;
     void *filter_user;
     struct tidings_provider *covering; /* its `covers` is asked; NULL: none */

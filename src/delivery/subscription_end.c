@@ -2,6 +2,7 @@
  *
  * Ends a subscription: out of the index and out of what waits, and its watches are released.
  */
+#include "access/allowance.h"
 #include "access/limit.h"
 #include "base/mem.h"
 #include "delivery/bookmark.h"
@@ -44,6 +45,7 @@ void subscription_destroy(struct subscription *sub)
         list_remove(&sub->extra->covers_link);
         filter_release(sub->extra->schema);
         chain_destroy(sub->extra->chain);
+        allowance_give_back(sub->extra->broad, ALLOWANCE_BROAD);
         mem_free(sub->extra->scopes);
         mem_free(sub->extra);
     }
