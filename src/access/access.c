@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rules, classes, and the questions. A class is found by comparing what holds for it: there are
- * few.
+ * Access rules, the classes of principals for whom the same rules hold, and the questions asked of
+ * them. A class is found by comparing what holds for it: there are few.
  */
 #include "access/access.h"
 

@@ -5,7 +5,7 @@
  *
  * Rules allow; what none allows is denied, and who is denied is answered as if there were nothing.
  * Without rules everybody may do everything. A set of rules is immutable and counted, because all
- * threads read it; which of them hold for a principal is settled when it is interned, and
+ * threads read it; which of them hold for a principal is decided when it is interned, and
  * principals for whom the same hold are one class. Changing the rules makes new principals
  * (access_enforce_rules).
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Allowances in a shared map, like quotas. What is kept of the steps is the moment at which there
- * will be ALLOWANCE_BURST of them again, in steps: a millisecond is so many.
+ * The CPU allowances of clients, in a shared map like quotas. What is kept of the steps is the
+ * moment at which there will be ALLOWANCE_BURST of them again, in steps: a millisecond is so many.
  */
 #include "access/allowance.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who is at the other end, once a transport has found out: how it was found out, a name, the scopes
- * it was given and until when. NULL is the program itself (standard input, in-process): it may do
- * everything.
+ * A principal: who is at the other end, once a transport has found out: how it was found out, a
+ * name, the scopes it was given and until when. NULL is the program itself (standard input,
+ * in-process): it may do everything.
  *
  * A transport makes one when a request begins and gives it to its channel, which holds it until the
  * next one:
@@ -16,7 +16,7 @@
  *     channel_set_principal(channel, principal);                 // takes a reference of its own
  *     principal_unref(principal);
  *
- * Calls, sessions and streams that begin then hold it too. A bearer token is one per request, so
+ * Requests, sessions and streams that begin then hold it too. A bearer token is one per request, so
  * the channel's may be another each time; a session goes on with the newest that is the same
  * somebody (principal_is_same), whatever its scopes and its end.
  *

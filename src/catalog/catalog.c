@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Snapshots: what is registered is shared as far as it did not change (catalog/entries); mounts and
- * hooks are few and copied.
+ * Snapshots of the catalog: what is registered is shared as far as it did not change
+ * (catalog/entries); mounts and hooks are few and copied.
  */
 #include "catalog/catalog.h"
 

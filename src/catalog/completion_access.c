@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whether a suggestion leads to what somebody may list. With all variables known the URI says so;
- * else the part before the first unknown one does, if the suggestion is in it.
+ * Whether a completion's suggestion leads to what somebody may list. With all variables known the
+ * URI says so; else the part before the first unknown one does, if the suggestion is in it.
  */
 #include "catalog/completion_access.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Suggestions for a variable of a template, for somebody who may not see everything: those that
- * lead to what it may list.
+ * Access to completions: of the values suggested for a variable of a template, a principal who may
+ * not see everything is told those that lead to what it may list.
  */
 #ifndef CATALOG_COMPLETION_ACCESS_H
 #define CATALOG_COMPLETION_ACCESS_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Leaves of at most ENTRIES_LEAF entries. One that would become larger is cut in two halves; one
- * that becomes empty goes; small neighbours are not joined, since what is registered is rarely
- * removed one by one in numbers that would matter.
+ * Registered resources and templates, in leaves of at most ENTRIES_LEAF entries. One that would
+ * become larger is cut in two halves; one that becomes empty goes; small neighbours are not joined,
+ * since what is registered is rarely removed one by one in numbers that would matter.
  */
 #include "catalog/entries.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests to providers: dispatch (directly, or on the pool for blocking ones) and coming home.
+ * Provider jobs: dispatch (directly, or on the pool for blocking ones) and coming home.
  */
 #include "catalog/job.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a provider is asked (struct tidings_list, tidings_stat …; tidings_read is in
- * catalog/job_read.h) and how its answer comes home: finished on the home thread the result is used
- * at once, on any other it travels by mailbox.
+ * Provider jobs: what a provider is asked to do (struct tidings_list, tidings_stat …; tidings_read
+ * is in catalog/job_read.h) and how its answer comes home: finished on the home thread the result
+ * is used at once, on any other it travels by mailbox.
  *
  * Rows and contents are written as JSON straight into the answer under construction, on whichever
  * thread the provider adds them; nothing is kept twice.
@@ -31,7 +31,7 @@ struct job {
     job_done_fn done; /* on the home thread, exactly once */
     void *user;
     struct tidings_provider *provider;
-    struct tidings_str uri; /* canonical; outlives the request */
+    struct tidings_str uri; /* canonical; outlives the job */
     int code;
     struct tidings_error err;
     char *details;                    /* of a failure: an object, compact; NULL: none */
@@ -102,7 +102,7 @@ void job_write(struct tidings_write *w, struct tidings_provider *p);
 /* Finish: the client has reached that limit, which was counted. */
 void job_write_limit(struct tidings_write *w, const struct refusal *why);
 
-/* For request kinds in files of their own: run now or on the pool; finish on whichever thread. */
+/* For kinds of jobs in files of their own: run now or on the pool; finish on whichever thread. */
 void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job *));
 void job_finish(struct job *r, int code, const struct tidings_error *err);
 /* The same, but never before this returns. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads: asking, and the way of each element from whoever gives it to whoever takes it.
+ * Reads: asking a provider, and the way of each element from the provider to the receiver.
  *
  * Elements are passed on as they come, so that content is never kept twice; when a later one is a
  * better format, or everything turns out to be held by the client, the receiver is told to discard.

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * One read: what is asked of a provider or handler (struct tidings_read), and what becomes of the
- * elements it gives. Between the two, and the same for everybody: the description is completed from
- * the registration, the range is cut out, one format is chosen, what the client already holds is
- * not sent again, and the rules of contents are kept (catalog/read_rules.h).
+ * A read, the provider job (struct tidings_read): what is asked of a provider or of the function of
+ * a registered resource, and what becomes of the elements it gives. Between the two, and the same
+ * for everybody: the description is completed from the registration, the range is cut out, one
+ * format is chosen, what the client already holds is not sent again, and the rules of contents are
+ * kept (catalog/read_rules.h).
  *
  * resources/read takes the elements as JSON. Somebody who wants the bytes (an HTTP route) brings a
  * receiver of its own:

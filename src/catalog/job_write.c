@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The two requests that change or complete something: tidings_write and tidings_complete.
+ * The provider jobs that change or complete something: tidings_write and tidings_complete.
  */
 #include "base/error.h"
 #include "base/str.h"

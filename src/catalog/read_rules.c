@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counting elements and remembering the first breach.
+ * Checking the contents of a read: counts elements and remembers the first rule that was broken.
  */
 #include "catalog/read_rules.h"
 

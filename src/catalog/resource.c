@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Unknown fields are left out; capabilities are always said (absent would mean "unknown" to
- * clients of SEP-2093). `size` is raw bytes.
+ * Resource objects as JSON. Unknown fields are left out; capabilities are always said (absent would
+ * mean "unknown" to clients of SEP-2093). `size` is raw bytes.
  */
 #include "catalog/resource.h"
 

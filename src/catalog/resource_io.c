@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A receiver of bytes for reads, and the road to a provider's `write`.
+ * Reading a resource as plain bytes (a receiver of its own, catalog/job_read.h), and writing it
+ * through its provider.
  */
 #include "catalog/resource_io.h"
 

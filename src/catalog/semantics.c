@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sources are sorted by URI, so those of one scheme ("x:") lie side by side: the schemes are found
- * by taking the least one above the last, over and over.
+ * Writing tidings://self/semantics. Sources are sorted by URI, so those of one scheme ("x:") lie
+ * side by side: the schemes are found by taking the least one above the last, over and over.
  */
 #include "catalog/semantics.h"
 

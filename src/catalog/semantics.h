@@ -2,7 +2,7 @@
  *
  * What subscriptions cover, per scheme, for programs: the content of tidings://self/semantics. It
  * is made from the tables of the providers that serve a scheme and, where they say nothing, from
- * the rules that hold everywhere, in the order in which it is settled what a URI means.
+ * the rules that hold everywhere, in the order in which it is decided what a URI means.
  */
 #ifndef CATALOG_SEMANTICS_H
 #define CATALOG_SEMANTICS_H

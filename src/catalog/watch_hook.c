@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hooks in an array that is searched by halves, and what a pattern has to do with one.
+ * Watch hooks in a sorted array (binary search), and whether a pattern concerns one.
  */
 #include "catalog/watch_hook.h"
 

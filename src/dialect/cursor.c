@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Cursors of the change log: reading and writing them, and the durable numbers a worker remembers.
+ */
 #include "dialect/cursor.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cursors as they are written, `epoch.seq`, and with a store `epoch.seq.position`; and where in the
- * store a number stands.
+ * Cursors of the change log as clients see them, `epoch.seq`, and with a store
+ * `epoch.seq.position`; and where in the store a number stands.
  *
  * A client that missed too much is told to look again, one message for each of its subscriptions.
  * Until the last of them is told a cursor ends in `~lost`: subscriptions whose order is not below

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Judging: era, required `_meta`, headers against body, version, in the order of the specification
- * (missing `_meta` before header mismatch before unsupported version). Pure: message and headers
- * in, verdict out.
+ * Judging a message: era, required `_meta`, headers against body, version, in the order of the
+ * specification (missing `_meta` before header mismatch before unsupported version). Pure: message
+ * and headers in, verdict out.
  */
 #include "dialect/dialect.h"
 

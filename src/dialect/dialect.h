@@ -7,7 +7,7 @@
  *
  * Two eras. *Legacy* (2024-11-05 … 2025-11-25): `initialize`, then a session or a pipe that
  * remembers it. *Modern* (2026-07-28): every request says its version in `_meta`. One endpoint
- * serves both; the era is settled per message, the body deciding and headers cross-checked.
+ * serves both; the era is decided per message, the body deciding and headers cross-checked.
  */
 #ifndef DIALECT_DIALECT_H
 #define DIALECT_DIALECT_H

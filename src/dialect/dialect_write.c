@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Speaking: results with the decoration of their era, errors, and notifications. An update is
- * gathered as pieces first, so that it is copied once, straight into the send buffer of a stream.
+ * Writing messages: results with the decoration of their era, errors, and notifications. An update
+ * is gathered as pieces first, so that it is copied once, straight into the send buffer of a
+ * stream.
  */
 #include <assert.h>
 

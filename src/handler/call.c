@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The life of a handling: begin, deadline, cancellation, end. What its handler gives is in
+ * The life of a call: begin, deadline, cancellation, end. What its handler gives is in
  * call_content.c, what it reports meanwhile in call_report.c, what it asks its client in
  * call_ask.c.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A handler of the application at work: struct tidings_call (<tidings/call.h>) from inside. Tools
- * and prompts are handled the same way and differ in the few functions of a call_kind.
+ * A call of a handler that the application registered: struct tidings_call (<tidings/call.h>) from
+ * inside. Tools and prompts are handled the same way and differ in the few functions of a
+ * call_kind.
  *
  *     request ── call_run: find the feature, judge the arguments, count, set the deadline
  *        │
@@ -9,8 +10,8 @@
  *        │
  *     done ── home by mailbox ── the result is written into the answer of the request
  *
- * What a handler gives is gathered in memory of the handling itself, because its client may be gone
- * (cancelled, disconnected, answered after the deadline) while it still works. The handling lives
+ * What a handler gives is gathered in memory of the call itself, because its client may be gone
+ * (cancelled, disconnected, answered after the deadline) while it still works. The call lives
  * until it is finished; its `request` only as long as somebody waits.
  */
 #ifndef HANDLER_CALL_H
@@ -69,7 +70,7 @@ struct call_ask {
 
 struct tidings_call {
     struct job base;         /* .done comes home; .cancelled; .err */
-    struct list link;        /* in worker->handlers->calls.all */
+    struct list link;        /* in worker->handlers->calls */
     struct request *request; /* NULL once the client has an answer */
     const struct call_kind *kind;
     const struct principal *principal; /* a reference: on whose behalf, … */
@@ -105,7 +106,7 @@ struct tidings_call {
     unsigned notes;       /* atomic: on their way home */
 };
 
-/* All handlings of a worker, and the timer of their deadlines. Begin and end of worker. */
+/* All calls of a worker, and the timer of their deadlines: with the worker's begin and end. */
 bool calls_open(struct worker *worker); /* false: out of memory */
 void calls_close(struct worker *worker);
 /* The worker ends: every handler is told that nobody waits any more. */

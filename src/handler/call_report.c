@@ -14,7 +14,7 @@
 #include "request/request.h"
 
 #define PROGRESS_MS 20u /* between two reports */
-#define NOTES_MAX 64u   /* on their way home, per handling */
+#define NOTES_MAX 64u   /* on their way home, per call */
 #define NOTE_BYTES 65536u
 #define LOG_ASK_SESSION (-1)
 #define LOG_UNWANTED 8

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finding the mirrored properties of a schema, and comparing requests with them.
+ * Finding the properties of a tool's schema that HTTP headers repeat, and comparing requests with
+ * them.
  */
 #include "handler/header_params.h"
 

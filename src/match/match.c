@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The index as a whole: literals and containers lie in two hash tables, globs and templates in a
- * tree, regexes under their grams. A changed URI is cut at its slashes once; the hash of any run of
- * segments is made of the hashes of the segments, so that looking up every prefix of a URI costs no
- * more than reading it.
+ * The match index as a whole: literals and containers lie in two hash tables, globs and templates
+ * in a tree, regexes under their grams. A changed URI is cut at its slashes once; the hash of any
+ * run of segments is made of the hashes of the segments, so that looking up every prefix of a URI
+ * costs no more than reading it.
  *
  * Invariant: an entry exists exactly while it has a node. Canonical form is the caller's.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which subscriptions does a changed URI concern? Pure: knows nothing of delivery or access.
+ * The match index: which subscriptions does a changed URI concern? Pure: knows nothing of delivery
+ * or access.
  *
  * A worker has one index. A *target* is whatever the caller wants found (embed struct match_node).
  * Cost of a lookup depends on the length and depth of the URI and on what matches, not on how many
@@ -92,7 +93,7 @@ size_t match_bytes(const struct match *m);
 /* Would a node of that kind and text be found for `uri`? Asks without an index, for a single
  * question. */
 bool match_kind_matches(enum match_kind kind, struct tidings_str text, struct tidings_str uri);
-/* What every URI that it matches begins with: the text before anything in it is wild. */
+/* The prefix of every URI that it matches: the text before anything in it is wild. */
 struct tidings_str match_kind_prefix(enum match_kind kind, struct tidings_str text);
 
 #endif

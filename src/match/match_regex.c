@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Filing regexes under grams, and running those a URI calls for.
+ * Indexing regexes by a piece of literal text (a gram), and running those whose gram a URI has.
  *
  * Invariant: a regex lies in exactly one list, of its gram or the unindexed ones; a gram exists
  * while its list is not empty. `popularity` is a small table of counters that several grams may

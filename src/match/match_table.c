@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table: linear probing over tags.
+ * The hash table of the match index: linear probing over tags.
  *
  * Invariant: at most `fill` eighths of the slots are taken, and between an item's home slot and the
  * slot it sits in there is no free one. Removal moves later items back instead of leaving marks.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Building the tree, and taking it down again.
+ * Adding patterns to the match index's tree of globs and templates, and removing them.
  *
  * Invariant: a state has at least one edge, the root excepted; a leaf has at least one node, from
  * the caller's next step on. A state counts its edges by shape, and forgets a shape with its last

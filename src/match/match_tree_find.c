@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Walking the tree along one URI. At a state, the URI is cut to each shape the state has, and the
- * table is asked for edges of that shape; most of the time there is none, and nothing is called to
- * find that out. Recursion follows the steps of a pattern, hence its depth is bounded by
- * PLAN_MAX_STEPS.
+ * Looking a URI up in the tree of globs and templates. At a state, the URI is cut to each shape the
+ * state has, and the table is asked for edges of that shape; most of the time there is none, and
+ * nothing is called to find that out. Recursion follows the steps of a pattern, hence its depth is
+ * bounded by PLAN_MAX_STEPS.
  */
 #include "match/match_tree.h"
 

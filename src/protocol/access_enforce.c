@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Narrowing and ending what subscribers have open.
+ * Narrowing and ending the subscriptions of principals that may do less than before.
  */
 #include "protocol/access_enforce.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The order of checks is the specification's: JSON, JSON-RPC, era, `_meta`, headers, version,
- * session, method, parameters.
+ * Handling messages that come in. The order of checks is the specification's: JSON, JSON-RPC, era,
+ * `_meta`, headers, version, session, method, parameters.
  */
 #include "protocol/inbound.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A message came in: parse, settle its era, find its session, run it. Whatever is wrong with it is
- * answered; nothing a stranger sends is dropped in silence except notifications.
+ * Handling a message that came in: parse it, decide its era, find its session, run it. Whatever is
+ * wrong with it is answered; nothing a stranger sends is dropped in silence except notifications.
  */
 #ifndef PROTOCOL_INBOUND_H
 #define PROTOCOL_INBOUND_H

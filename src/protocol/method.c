@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Methods that need no more than a few lines, and the table.
+ * The table of JSON-RPC methods, and those of them that need no more than a few lines.
  */
 #include "protocol/method.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of methods: name -> handler, and in which eras it exists.
+ * JSON-RPC methods: which function answers each, and in which eras it exists.
  */
 #ifndef PROTOCOL_METHOD_H
 #define PROTOCOL_METHOD_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sessions and their streams.
+ * Legacy HTTP sessions and the GET streams they have open.
  */
 #include "protocol/session.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading and writing the cursors of lists.
+ * Pages of lists: reading and writing their cursors.
  */
 #include "request/page.h"
 

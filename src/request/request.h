@@ -98,11 +98,11 @@ void request_cancel(struct request *request);
 /* Nobody waits for it any more: it is in no list, and the provider that has its job is told. It is
  * freed when whoever works on it is done. */
 void request_abandon(struct request *request);
-/* A provider is about to be asked; it has answered. In between the request has a deadline. */
+/* A provider is given this job; it has finished it. In between the request has a deadline. */
 void request_begin_job(struct request *request, struct job *job);
 void request_end_job(struct request *request);
-/* Who has waited for longer than --call-timeout gets an error instead of an
- * answer, and whoever works on it is told that nobody waits any more. */
+/* Who has waited for longer than --call-timeout gets an error instead of an answer, and whoever
+ * works on it is told that nobody waits any more. */
 void requests_expire(struct worker *worker);
 /* Among `requests` the one with that id. */
 struct request *request_find(struct list *requests, struct tidings_str id_json, bool by_session);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is denied is answered as if it were not there. But where a scope would have allowed it, the
- * client may get itself a token that has it: so it is told which (RFC 6750 §3.1). That depends on
- * the rules, the URI and the token alone, and so says nothing of what is there.
+ * Which scopes a denied request lacks. What is denied is answered as if it were not there. But
+ * where a scope would have allowed it, the client may get itself a token that has it: so it is told
+ * which (RFC 6750 §3.1). That depends on the rules, the URI and the token alone, and so says
+ * nothing of what is there.
  */
 #include "access/access.h"
 #include "catalog/catalog.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * The sink that leads nowhere, for subscribers inside the program.
+ */
 #include "request/sink.h"
 
 static char *no_room(struct sink *sink, struct tidings_str event_id, size_t len)

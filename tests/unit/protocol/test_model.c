@@ -33,7 +33,7 @@
 #include "support/harness_subs.h"
 #include "support/model.h"
 
-#define PEERS 4u
+#define SUBSCRIBERS 4u
 #define STEPS 90u
 
 static struct harness b;
@@ -41,7 +41,7 @@ static struct place place;
 
 enum sort { SESSION, LISTEN, PIPE_LEGACY, PIPE_MODERN, SORTS };
 
-struct who {
+struct model_subscriber {
     enum sort sort;
     struct model_client model;
     struct client *line; /* NULL: broken */
@@ -51,7 +51,7 @@ struct who {
     size_t cursor_from; /* messages before this one say nothing about all subscriptions */
 };
 
-static struct who subscribers[PEERS];
+static struct model_subscriber subscribers[SUBSCRIBERS];
 static uint64_t random_state;
 
 static unsigned roll(unsigned n)
@@ -63,7 +63,7 @@ static unsigned roll(unsigned n)
 }
 
 /* The client reads what came, but for the last `lost`. */
-static void see(struct who *w, size_t lost)
+static void see(struct model_subscriber *w, size_t lost)
 {
     while (w->line && w->seen + lost < w->line->count) {
         bool counts = w->seen >= w->cursor_from;
@@ -73,7 +73,7 @@ static void see(struct who *w, size_t lost)
 
 /* ---- subscribing ----------------------------------------------------------------------------- */
 
-static const char *since_of(const struct who *w)
+static const char *since_of(const struct model_subscriber *w)
 {
     if (!w->model.cursor[0]) {
         return NULL;
@@ -92,14 +92,14 @@ static const char *options_text(const struct model_sub *s, const char *since)
                    since ? "\"" : "");
 }
 
-static void new_stream(struct who *w)
+static void new_stream(struct model_subscriber *w)
 {
     w->seen = w->cursor_from = 0;
     model_new_stream(&w->model);
 }
 
 /* One listen for everything; what was promised before goes on from the cursor. */
-static void open_listen(struct who *w)
+static void open_listen(struct model_subscriber *w)
 {
     char uris[512], each[1536];
     size_t n = 0, len = 0;
@@ -120,7 +120,7 @@ static void open_listen(struct who *w)
 
 /* The cursor in the answer says what was written to the stream, which is another connection: what
  * it carries may not have arrived. So it counts only for who never saw another. */
-static void subscribe_in_session(struct who *w, struct model_sub *s, const char *since)
+static void subscribe_in_session(struct model_subscriber *w, struct model_sub *s, const char *since)
 {
     const char *options = options_text(s, since);
     const char *answer = session_subscribe_with(&w->session, s->pattern->spelled, options);
@@ -139,7 +139,7 @@ static void subscribe_in_session(struct who *w, struct model_sub *s, const char 
     }
 }
 
-static void open_stream(struct who *w)
+static void open_stream(struct model_subscriber *w)
 {
     bool fresh = w->model.last_id[0] == '\0';
     TRACE("client %u opens a stream after '%s'\n", w->model.no, w->model.last_id);
@@ -155,7 +155,7 @@ static void open_stream(struct who *w)
     }
 }
 
-static void bury(struct who *w)
+static void bury(struct model_subscriber *w)
 {
     if (w->dead) {
         client_free(w->dead);
@@ -164,7 +164,7 @@ static void bury(struct who *w)
 }
 
 /* The session is gone: everything again, in a new one. */
-static void renew_session(struct who *w)
+static void renew_session(struct model_subscriber *w)
 {
     char since[CURSOR_TEXT] = "";
     bool stream_first = roll(2);
@@ -196,7 +196,7 @@ static void renew_session(struct who *w)
     }
 }
 
-static void open_pipe(struct who *w)
+static void open_pipe(struct model_subscriber *w)
 {
     TRACE("client %u is a pipe of sort %d\n", w->model.no, (int)w->sort);
     w->line = client_pipe(&b);
@@ -220,7 +220,7 @@ static void open_pipe(struct who *w)
 }
 
 /* A pattern each, all different, so that an update tells whose it is. */
-static void begin_who(struct who *w)
+static void begin_subscriber(struct model_subscriber *w)
 {
     unsigned first = roll(MODEL_PATTERNS);
     for (unsigned k = 0; k < MODEL_SUBS; k++) {
@@ -239,7 +239,7 @@ static void begin_who(struct who *w)
 
 /* ---- what happens ---------------------------------------------------------------------------- */
 
-static void break_line(struct who *w)
+static void break_line(struct model_subscriber *w)
 {
     size_t unseen = w->line->count - w->seen;
     TRACE("client %u breaks\n", w->model.no);
@@ -252,7 +252,7 @@ static void break_line(struct who *w)
     w->line = NULL;
 }
 
-static void come_back(struct who *w)
+static void come_back(struct model_subscriber *w)
 {
     if (w->sort == LISTEN) {
         open_listen(w);
@@ -263,7 +263,7 @@ static void come_back(struct who *w)
     }
 }
 
-static void break_or_come_back(struct who *w)
+static void break_or_come_back(struct model_subscriber *w)
 {
     if (w->sort != SESSION && w->sort != LISTEN) {
         return;
@@ -276,7 +276,7 @@ static void break_or_come_back(struct who *w)
 }
 
 /* Other options; in the legacy era also after giving it up. */
-static void subscribe_again(struct who *w)
+static void subscribe_again(struct model_subscriber *w)
 {
     struct model_sub *s = &w->model.subs[roll(MODEL_SUBS)];
     const char *spelled = s->pattern->spelled;
@@ -293,7 +293,7 @@ static void subscribe_again(struct who *w)
 
 static void step(void)
 {
-    struct who *w = &subscribers[roll(PEERS)];
+    struct model_subscriber *w = &subscribers[roll(SUBSCRIBERS)];
     unsigned i = roll(MODEL_URIS);
     switch (roll(16)) {
     case 0:
@@ -353,12 +353,12 @@ static void step(void)
 static void finish(void)
 {
     harness_settle(&b);
-    for (unsigned p = 0; p < PEERS; p++) {
+    for (unsigned p = 0; p < SUBSCRIBERS; p++) {
         bury(&subscribers[p]);
     }
     for (unsigned round = 0; round < 3; round++) {
-        for (unsigned p = 0; p < PEERS; p++) {
-            struct who *w = &subscribers[p];
+        for (unsigned p = 0; p < SUBSCRIBERS; p++) {
+            struct model_subscriber *w = &subscribers[p];
             if (!w->line) {
                 come_back(w);
             }
@@ -367,7 +367,7 @@ static void finish(void)
         }
         harness_settle(&b);
         harness_end_windows(&b);
-        for (unsigned p = 0; p < PEERS; p++) {
+        for (unsigned p = 0; p < SUBSCRIBERS; p++) {
             see(&subscribers[p], 0);
         }
     }
@@ -387,16 +387,16 @@ static void run(unsigned seed, size_t log_entries)
     for (unsigned i = 0; i < MODEL_URIS; i++) {
         place_add(&place, model_uri(i), false);
     }
-    for (unsigned p = 0; p < PEERS; p++) {
+    for (unsigned p = 0; p < SUBSCRIBERS; p++) {
         subscribers[p].model.no = p;
-        begin_who(&subscribers[p]);
+        begin_subscriber(&subscribers[p]);
     }
     for (unsigned i = 0; i < STEPS; i++) {
         step();
     }
     finish();
     assert_int_equal(b.worker[0]->last_seq, truth.seq);
-    for (unsigned p = 0; p < PEERS; p++) {
+    for (unsigned p = 0; p < SUBSCRIBERS; p++) {
         model_check(&subscribers[p].model);
         client_free(subscribers[p].line);
         if (subscribers[p].sort == SESSION) {

@@ -247,7 +247,7 @@ static void a_watch_is_not_taken_from_another_by_one_who_never_had_it(void **sta
 /* ---- limits
  * ------------------------------------------------------------------------------------------ */
 
-static void a_peer_has_at_most_so_many_subscriptions(void **state)
+static void a_subscriber_has_at_most_so_many_subscriptions(void **state)
 {
     (void)state;
     struct client *c = handshaken_pipe();
@@ -486,7 +486,7 @@ int main(void)
         TEST(unsubscribing_overtakes_nothing),
         TEST(two_spellings_of_one_uri_are_two_subscriptions),
         TEST(a_watch_is_not_taken_from_another_by_one_who_never_had_it),
-        TEST(a_peer_has_at_most_so_many_subscriptions),
+        TEST(a_subscriber_has_at_most_so_many_subscriptions),
         TEST(a_listen_has_at_most_so_many_uris),
         TEST(a_pipe_has_at_most_so_many_listens),
         TEST(uris_that_are_too_long_are_refused_as_such),
