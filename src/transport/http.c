@@ -76,7 +76,7 @@ static void http_check_drained(struct http_worker *hw)
 static void conn_detach(struct http_conn *conn)
 {
     conn_set_state(conn, CONN_GONE);
-    list_remove(&conn->wait_link);
+    deadline_leave(&conn->hw->stalled, &conn->stall);
     loop_poll_deinit(&conn->poll);
     sendq_deinit(&conn->out);
     conn_book_input(conn);
@@ -223,12 +223,7 @@ static void conn_on_event(struct loop_poll *poll, int events, void *user)
 
 static void conn_begin_waiting(struct http_conn *conn)
 {
-    if (conn->wait_since_ms == 0) {
-        uint32_t now = (uint32_t)loop_now_ms(conn->hw->worker->loop);
-        conn->wait_since_ms = now > 0 ? now : 1;
-        conn->wait_written = (uint32_t)conn->out.written;
-        list_append(&conn->hw->waiting, &conn->wait_link);
-    }
+    deadline_stall(&conn->hw->stalled, &conn->stall, conn->out.written);
     conn_want(conn);
 }
 
@@ -236,7 +231,7 @@ static void conn_on_flushed(struct sendq *q, enum sendq_state state, void *user)
 {
     (void)q;
     struct http_conn *conn = user;
-    if (state == SENDQ_EMPTY && conn->state == CONN_STREAM && conn->wait_since_ms == 0 &&
+    if (state == SENDQ_EMPTY && conn->state == CONN_STREAM && !deadline_is_listed(&conn->stall) &&
         !conn->sink.blocked) {
         return; /* the ordinary case of a stream: nothing waited */
     }
@@ -248,8 +243,7 @@ static void conn_on_flushed(struct sendq *q, enum sendq_state state, void *user)
         conn_begin_waiting(conn);
         return;
     }
-    list_remove(&conn->wait_link);
-    conn->wait_since_ms = 0;
+    deadline_leave(&conn->hw->stalled, &conn->stall);
     if (conn->state == CONN_CLOSING || (conn->state == CONN_REFUSED && conn->eof)) {
         conn_close(conn, "done");
         return;
@@ -306,12 +300,13 @@ void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void
     hw->drained_user = user;
     static const enum conn_state quiet[] = {CONN_HANDSHAKE, CONN_IDLE, CONN_HEAD, CONN_BODY};
     for (size_t i = 0; i < sizeof(quiet) / sizeof(quiet[0]); i++) {
-        list_each (it, next, &hw->by_state[quiet[i]]) {
-            conn_end_if_quiet(list_entry(it, struct http_conn, link));
+        list_each (it, next, &hw->lists[quiet[i]].all) {
+            conn_end_if_quiet(list_entry(it, struct http_conn, deadline.link));
         }
     }
     websocket_drain(hw->websockets);
     legacy_sse_drain(hw);
+    deadlines_changed(&hw->deadlines);
     http_check_drained(hw);
 }
 
@@ -339,7 +334,7 @@ static void http_adopt(struct letter *letter, void *owner)
         http_check_drained(hw);
         return;
     }
-    http_start_tick(hw);
+    http_review_tokens(hw); /* what was taken back while nobody was here */
     channel_init(&conn->channel, &http_channel_ops, hw->worker);
     conn->channel.quota = h->quota;
     conn->sink.ops = &http_sink_ops;
@@ -348,8 +343,8 @@ static void http_adopt(struct letter *letter, void *owner)
     conn->r->in = h->in;
     conn->r->in.max = HTTP_MAX_HEAD + hw->config->max_body + sizeof(hw->scratch);
     conn->r->in.is_secret = hw->config->auth != NULL; /* there are tokens in it */
-    list_init(&conn->link);
-    list_init(&conn->wait_link);
+    deadline_init(&conn->deadline);
+    deadline_init(&conn->stall);
     http_set_options(hw->config, h->fd);
     sendq_init(&conn->out, &hw->worker->batch, h->fd, conn_on_flushed, conn);
     conn_start_state(conn, h->tls && !tls_session_is_ready(h->tls) ? CONN_HANDSHAKE : CONN_IDLE);
@@ -393,6 +388,7 @@ static struct websocket_worker *create_websockets(struct http_worker *hw)
         .user = hw,
         .worker = hw->worker,
         .inbox = &hw->inbox,
+        .deadlines = &hw->deadlines,
         .scratch = hw->scratch,
         .scratch_size = sizeof(hw->scratch),
         .review = http_on_review,
@@ -415,20 +411,16 @@ struct http_worker *http_worker_create(struct worker *worker, const struct http_
     hw->config = config;
     hw->find = find;
     hw->find_user = user;
-    for (size_t i = 0; i < CONN_STATES; i++) {
-        list_init(&hw->by_state[i]);
-    }
-    list_init(&hw->waiting);
+    int timed = http_deadlines_init(hw);
     map_init(&hw->sse_streams);
     buf_init(&hw->head, 2 * HTTP_MAX_HEAD); /* an echoed Origin is the longest thing in it */
     loop_hook_add(worker->loop, &hw->flush_hook, http_flush_batch, hw);
-    hw->tick = loop_timer_open(worker->loop, http_on_tick, hw);
     hw->next_turn = loop_timer_open(worker->loop, http_on_next_turn, hw);
     hw->inbox.limit_counters = worker->limit_counters;
     hw->inbox.adopt = http_adopt;
     hw->inbox.mailbox = mailbox_create(worker->loop, hw, err);
     hw->websockets = create_websockets(hw);
-    if (!hw->inbox.mailbox || !hw->tick || !hw->next_turn || !hw->websockets) {
+    if (timed < 0 || !hw->inbox.mailbox || !hw->next_turn || !hw->websockets) {
         http_worker_destroy(hw);
         return NULL;
     }
@@ -441,9 +433,10 @@ void http_worker_destroy(struct http_worker *hw)
         return;
     }
     hw->drained = NULL;
-    for (size_t i = 0; i < CONN_STATES; i++) {
-        while (!list_empty(&hw->by_state[i])) {
-            conn_close(list_entry(hw->by_state[i].next, struct http_conn, link), "shutdown");
+    for (size_t i = 0; i < CONN_LISTS; i++) {
+        struct deadline *first;
+        while ((first = deadline_list_first(&hw->lists[i])) != NULL) {
+            conn_close(conn_of_deadline(first), "shutdown");
         }
     }
     websocket_worker_destroy(hw->websockets);
@@ -452,7 +445,7 @@ void http_worker_destroy(struct http_worker *hw)
         mailbox_close(hw->inbox.mailbox);
         mailbox_unref(hw->inbox.mailbox);
     }
-    loop_timer_close(hw->tick);
+    deadlines_deinit(&hw->deadlines);
     loop_timer_close(hw->next_turn);
     loop_hook_remove(&hw->flush_hook);
     map_deinit(&hw->sse_streams);

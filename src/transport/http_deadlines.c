@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Deadlines of HTTP connections: all hang on one timer, four times a second, and on lists that are
- * ordered because every member of a list has the same allowance. WebSockets have their own
- * (transport/websocket_deadlines.c).
+ * Deadlines of HTTP connections: how long each may stay in its state, and what becomes of it then.
+ * Also what is looked at on the same timer: tokens that expire or are taken back, unfinished input
+ * while there is too much of it, and streams that end with the server. WebSockets have their own
+ * (transport/websocket_deadlines.c), on the timer of this worker.
  */
 #include "base/clock.h"
 #include "transport/http_private.h"
@@ -10,79 +11,85 @@
 
 /* How long a refused client may go on sending before the connection is reset. */
 #define LINGER_MS 1000u
-#define TICK_MS 250u
+#define REVIEW_MS 1000u /* tokens that were loaded anew are looked at */
+#define DRAIN_MS 250u   /* while the server ends: who is done? */
 
-static void http_expire(struct http_worker *hw, enum conn_state state, uint64_t allowance,
-                        void (*act)(struct http_conn *conn))
+/* ---- what becomes of a connection ------------------------------------------------------------ */
+
+static void http_close_idle(struct deadline *deadline)
 {
-    uint32_t now = (uint32_t)loop_now_ms(hw->worker->loop);
-    list_each (it, next, &hw->by_state[state]) {
-        struct http_conn *conn = list_entry(it, struct http_conn, link);
-        /* A stream that was written to is put off without being moved for each message: it is
-         * looked at every eighth of the allowance, and acted on after seven to eight eighths of
-         * silence. */
-        bool is_put_off = state == CONN_STREAM;
-        uint64_t eighth = is_put_off ? allowance / 8 : 0;
-        if ((uint32_t)(now - conn->listed_ms) < (is_put_off ? eighth : allowance)) {
-            return;
-        }
-        if ((uint32_t)(now - conn->since_ms) < allowance - eighth) {
-            list_remove(&conn->link);
-            list_append(&hw->by_state[state], &conn->link);
-            conn->listed_ms = now;
-            continue;
-        }
-        act(conn);
-    }
+    conn_close(conn_of_deadline(deadline), "idle");
 }
 
-static void close_idle(struct http_conn *conn)
+static void http_close_unready(struct deadline *deadline)
 {
-    conn_close(conn, "idle");
-}
-
-static void close_unready(struct http_conn *conn)
-{
+    struct http_conn *conn = conn_of_deadline(deadline);
     limit_hit(conn->hw->worker->limit_counters, LIMIT_HEAD_TIME);
     conn_close(conn, "the handshake was not done in time");
 }
 
-static void refuse_slow(struct http_conn *conn)
+static void http_refuse_slow(struct deadline *deadline)
 {
-    conn_refuse_over(conn, LIMIT_HEAD_TIME, 408, "the request did not arrive in time");
+    conn_refuse_over(conn_of_deadline(deadline), LIMIT_HEAD_TIME, 408,
+                     "the request did not arrive in time");
 }
 
-static void refuse_slow_body(struct http_conn *conn)
+static void refuse_slow_body(struct deadline *deadline)
 {
-    conn_refuse_over(conn, LIMIT_BODY_TIME, 408, "the body did not arrive in time");
+    conn_refuse_over(conn_of_deadline(deadline), LIMIT_BODY_TIME, 408,
+                     "the body did not arrive in time");
 }
 
-static void stream_keep_alive(struct http_conn *conn)
+static void give_up_token(struct deadline *deadline)
 {
+    conn_give_up_pending_token(conn_of_deadline(deadline));
+}
+
+/* One that was written to is put off without being moved for each message: it is looked at every
+ * eighth of the time from then on, and acted on after six to eight eighths of silence. */
+static void stream_keep_alive(struct deadline *deadline)
+{
+    struct http_conn *conn = conn_of_deadline(deadline);
+    struct deadline_list *put_off = &conn->hw->lists[CONN_PUT_OFF];
+    uint64_t time = conn->hw->config->keepalive_ms;
+    if (deadline_age_ms(put_off, deadline->noted) < time - time / 4) {
+        deadline_enter(put_off, deadline);
+        return;
+    }
     conn_set_state(conn, CONN_STREAM);
     if (conn->out.pending == 0) {
         sendq_put(&conn->out, ":\n\n", 3);
     }
 }
 
-static void close_late(struct http_conn *conn)
+static void end_poll(struct deadline *deadline)
 {
-    conn_close(conn, "the client does not read");
+    poll_finish(conn_of_deadline(deadline));
 }
 
-static void http_cut_stalled(struct http_worker *hw)
+static void close_late(struct deadline *deadline)
 {
-    uint32_t now = (uint32_t)loop_now_ms(hw->worker->loop);
-    list_each (it, next, &hw->waiting) {
-        struct http_conn *conn = list_entry(it, struct http_conn, wait_link);
-        if ((uint32_t)conn->out.written != conn->wait_written) {
-            conn->wait_written = (uint32_t)conn->out.written;
-            conn->wait_since_ms = now > 0 ? now : 1;
-        } else if ((uint32_t)(now - conn->wait_since_ms) >= hw->config->stall_timeout_ms) {
-            hw->worker->stats.cut++;
-            limit_hit(hw->worker->limit_counters, LIMIT_STALL);
-            conn_close(conn, "stalled: the client does not read");
+    conn_close(conn_of_deadline(deadline), "the client does not read");
+}
+
+static void http_cut_stalled(struct deadline *stall)
+{
+    struct http_conn *conn = list_entry(stall, struct http_conn, stall);
+    conn->hw->worker->stats.cut++;
+    limit_hit(conn->hw->worker->limit_counters, LIMIT_STALL);
+    conn_close(conn, "stalled: the client does not read");
+}
+
+/* ---- what is looked at besides --------------------------------------------------------------- */
+
+static void http_cut_tight(struct http_worker *hw)
+{
+    list_each (it, next, &hw->lists[CONN_BODY].all) {
+        struct http_conn *conn = list_entry(it, struct http_conn, deadline.link);
+        if (deadline_age_ms(&hw->lists[CONN_BODY], conn->deadline.listed_ms) < INPUT_TIGHT_MS) {
+            return;
         }
+        conn_cut_input(conn);
     }
 }
 
@@ -96,52 +103,63 @@ static void http_expire_principals(struct http_worker *hw)
     }
 }
 
-static bool has_connections(const struct http_worker *hw)
-{
-    for (size_t i = 0; i < CONN_STATES; i++) {
-        if (!list_empty(&hw->by_state[i])) {
-            return true;
-        }
-    }
-    return !websocket_worker_is_empty(hw->websockets);
-}
-
-void http_start_tick(struct http_worker *hw)
-{
-    if (loop_timer_is_running(hw->tick)) {
-        return;
-    }
-    if (hw->config->auth) {
-        http_review_tokens(hw); /* what was taken back while nobody was here */
-    }
-    loop_timer_start(hw->tick, TICK_MS, TICK_MS);
-}
-
-void http_on_tick(struct loop_timer *timer, void *user)
+static void http_look(void *user)
 {
     struct http_worker *hw = user;
-    const struct http_config *config = hw->config;
-    http_expire(hw, CONN_HANDSHAKE, config->header_timeout_ms, close_unready);
-    http_expire(hw, CONN_IDLE, config->idle_timeout_ms, close_idle);
-    http_expire(hw, CONN_HEAD, config->header_timeout_ms, refuse_slow);
-    http_expire(hw, CONN_AUTHENTICATING, config->header_timeout_ms, conn_give_up_pending_token);
-    http_expire(hw, CONN_BODY, config->body_timeout_ms, refuse_slow_body);
     if (input_is_tight(hw->worker->limit_counters)) {
-        http_expire(hw, CONN_BODY, INPUT_TIGHT_MS, conn_cut_input);
+        http_cut_tight(hw);
     }
-    http_expire(hw, CONN_STREAM, config->keepalive_ms, stream_keep_alive);
-    http_expire(hw, CONN_POLL, config->keepalive_ms, poll_finish);
-    http_expire(hw, CONN_CLOSING, config->stall_timeout_ms, close_late);
-    http_expire(hw, CONN_REFUSED, config->stall_timeout_ms, close_late);
-    http_expire(hw, CONN_LINGER, LINGER_MS, close_late);
-    http_cut_stalled(hw);
     http_expire_principals(hw);
     http_review_tokens(hw);
-    websocket_tick(hw->websockets);
+    websocket_look(hw->websockets);
     if (hw->draining) {
         legacy_sse_drain(hw);
     }
-    if (!has_connections(hw)) {
-        loop_timer_stop(timer); /* until somebody comes */
+}
+
+static uint64_t http_next_look(void *user)
+{
+    struct http_worker *hw = user;
+    uint64_t now = loop_now_ms(hw->worker->loop), next = websocket_next_look(hw->websockets);
+    if (worker_inbox_count(&hw->inbox) == 0) {
+        return UINT64_MAX;
     }
+    if (hw->draining && now + DRAIN_MS < next) {
+        next = now + DRAIN_MS;
+    }
+    if (hw->token_cache && now + REVIEW_MS < next) {
+        next = now + REVIEW_MS;
+    }
+    uint64_t tight = input_next_look(hw->worker->limit_counters, &hw->lists[CONN_BODY]);
+    uint64_t expiry = deadlines_at_wall(&hw->deadlines, hw->next_expiry_ms);
+    next = tight < next ? tight : next;
+    return expiry < next ? expiry : next;
+}
+
+int http_deadlines_init(struct http_worker *hw)
+{
+    const struct http_config *config = hw->config;
+    const struct {
+        uint64_t after_ms;
+        deadline_fn due;
+    } times[CONN_LISTS] = {
+        [CONN_HANDSHAKE] = {config->header_timeout_ms, http_close_unready},
+        [CONN_IDLE] = {config->idle_timeout_ms, http_close_idle},
+        [CONN_HEAD] = {config->header_timeout_ms, http_refuse_slow},
+        [CONN_AUTHENTICATING] = {config->header_timeout_ms, give_up_token},
+        [CONN_BODY] = {config->body_timeout_ms, refuse_slow_body},
+        [CONN_STREAM] = {config->keepalive_ms - config->keepalive_ms / 8, stream_keep_alive},
+        [CONN_PUT_OFF] = {config->keepalive_ms / 8, stream_keep_alive},
+        [CONN_POLL] = {config->keepalive_ms, end_poll},
+        [CONN_CLOSING] = {config->stall_timeout_ms, close_late},
+        [CONN_REFUSED] = {config->stall_timeout_ms, close_late},
+        [CONN_LINGER] = {LINGER_MS, close_late},
+    };
+    const struct deadlines_also also = {http_next_look, http_look, hw};
+    int rc = deadlines_init(&hw->deadlines, hw->worker->loop, &also);
+    for (size_t i = 0; i < CONN_LISTS; i++) {
+        deadline_list_init(&hw->lists[i], &hw->deadlines, times[i].after_ms, times[i].due);
+    }
+    deadline_list_init(&hw->stalled, &hw->deadlines, config->stall_timeout_ms, http_cut_stalled);
+    return rc;
 }

@@ -21,10 +21,9 @@ static struct http_conn *conn_find_slowest(struct http_worker *hw)
     static const enum conn_state partial[] = {CONN_HEAD, CONN_BODY};
     struct http_conn *slowest = NULL;
     for (size_t i = 0; i < sizeof(partial) / sizeof(partial[0]); i++) {
-        struct list *all = &hw->by_state[partial[i]];
-        struct http_conn *first =
-            list_empty(all) ? NULL : list_entry(all->next, struct http_conn, link);
-        if (first && (!slowest || (int32_t)(first->since_ms - slowest->since_ms) < 0)) {
+        struct http_conn *first = http_first_in(hw, partial[i]);
+        if (first &&
+            (!slowest || (int32_t)(first->deadline.listed_ms - slowest->deadline.listed_ms) < 0)) {
             slowest = first;
         }
     }
@@ -47,7 +46,7 @@ void http_make_room(struct http_worker *hw)
         struct http_conn *conn = conn_find_slowest(hw);
         uint32_t since_ms = 0;
         bool has_websocket = websocket_find_slowest(hw->websockets, &since_ms);
-        if (has_websocket && (!conn || (int32_t)(since_ms - conn->since_ms) < 0)) {
+        if (has_websocket && (!conn || (int32_t)(since_ms - conn->deadline.listed_ms) < 0)) {
             websocket_cut_slowest(hw->websockets);
         } else if (conn) {
             conn_cut_input(conn);

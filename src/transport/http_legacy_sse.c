@@ -101,6 +101,7 @@ static void note_expiry(struct http_conn *conn)
     int64_t *next = &conn->hw->next_expiry_ms;
     if (end > 0 && (*next == 0 || end < *next)) {
         *next = end;
+        deadlines_changed(&conn->hw->deadlines);
     }
 }
 

@@ -68,8 +68,8 @@ void poll_finish(struct http_conn *conn)
 
 void poll_flush(struct http_worker *hw)
 {
-    struct list *all = &hw->by_state[CONN_POLLED];
-    while (!list_empty(all)) {
-        poll_finish(list_entry(all->next, struct http_conn, link));
+    struct http_conn *conn;
+    while ((conn = http_first_in(hw, CONN_POLLED)) != NULL) {
+        poll_finish(conn);
     }
 }

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "request/channel.h"
+#include "transport/deadlines.h"
 #include "transport/http.h"
 #include "transport/websocket.h"
 #include "wire/http.h"
@@ -75,6 +76,11 @@ enum conn_state {
     CONN_STATES,
 };
 
+/* The lists connections are in: one for each state, and one for streams whose keep-alive was put
+ * off by what was written to them. */
+#define CONN_PUT_OFF CONN_STATES
+#define CONN_LISTS (CONN_STATES + 1)
+
 /* Where a request leads (http_path.c). */
 enum http_path {
     PATH_NOWHERE,
@@ -119,26 +125,21 @@ struct http_reading {
 struct http_conn {
     struct channel channel;
     struct http_worker *hw;
-    union {
-        struct {
-            struct list link;      /* in hw->by_state[state], oldest first */
-            struct list wait_link; /* in hw->waiting while the kernel takes no more */
-        };
-        struct loop_discard discard; /* once it is gone */
-    };
     struct loop_poll poll;
     struct http_reading *r; /* NULL once it is a stream */
     /* From here on what every message to a stream touches, close together. */
     struct sink sink;
     struct sendq out; /* also says its descriptor: out.fd */
-    /* Times are the loop's, cut to 32 bits: no deadline is as long as that takes to come round. */
-    uint32_t since_ms;      /* in this state, or written to */
-    uint32_t listed_ms;     /* when it was put at the end of its list */
-    uint32_t wait_since_ms; /* the kernel takes nothing; 0: it does */
-    uint32_t wait_written;  /* bytes it had taken then */
-    uint32_t booked;        /* bytes of input (http_input_budget.c) */
+    uint32_t booked;  /* bytes of input (http_input_budget.c) */
     enum conn_state state : 8;
     bool eof : 1; /* the client will send nothing more */
+    union {
+        struct {
+            struct deadline stall;    /* in hw->stalled while the kernel takes no more */
+            struct deadline deadline; /* in hw->lists[state]; noted: when it was written to */
+        };
+        struct loop_discard discard; /* once it is gone */
+    };
 };
 
 struct http_worker {
@@ -148,10 +149,10 @@ struct http_worker {
     http_find_worker_fn find;
     void *find_user;
     struct websocket_worker *websockets;
-    struct list by_state[CONN_STATES];
-    struct list waiting;
-    struct map sse_streams; /* of HTTP+SSE, by id */
-    struct loop_timer *tick;
+    struct deadlines deadlines; /* of its WebSockets, too */
+    struct deadline_list lists[CONN_LISTS];
+    struct deadline_list stalled;
+    struct map sse_streams;       /* of HTTP+SSE, by id */
     struct loop_timer *next_turn; /* runs while some have yielded */
     struct loop_hook flush_hook;
     void (*drained)(void *user);
@@ -171,6 +172,18 @@ extern const struct sink_ops http_sink_ops;
 static inline struct http_conn *conn_of_channel(const struct channel *channel)
 {
     return list_entry((struct channel *)(uintptr_t)channel, struct http_conn, channel);
+}
+
+static inline struct http_conn *conn_of_deadline(struct deadline *deadline)
+{
+    return list_entry(deadline, struct http_conn, deadline);
+}
+
+/* The one that is in a state for longest; NULL: none is. */
+static inline struct http_conn *http_first_in(const struct http_worker *hw, enum conn_state state)
+{
+    struct deadline *first = deadline_list_first(&hw->lists[state]);
+    return first ? conn_of_deadline(first) : NULL;
 }
 
 static inline struct http_conn *conn_of_sink(const struct sink *sink)
@@ -254,9 +267,8 @@ bool conn_may_go_on(struct http_conn *conn);
 void http_end_turn(struct http_worker *hw);
 void http_on_next_turn(struct loop_timer *timer, void *user);
 
-/* http_deadlines.c: four times a second. */
-void http_on_tick(struct loop_timer *timer, void *user);
-void http_start_tick(struct http_worker *hw); /* somebody comes; it ends by itself */
+/* http_deadlines.c: the lists of connections, and what is due when. -1: out of memory. */
+int http_deadlines_init(struct http_worker *hw);
 
 /* http_upgrade.c: may the request begin a WebSocket? Answers when it may not. */
 bool upgrade_check(struct http_conn *conn, const struct http_request *req);

@@ -266,7 +266,7 @@ static char *http_stream_room(struct sink *sink, struct tidings_str event_id, si
     at += head;
     memcpy(at, "data: ", 6);
     memcpy(at + 6 + len, "\n\n", 2);
-    conn->since_ms =
+    conn->deadline.noted =
         (uint32_t)loop_now_ms(conn->hw->worker->loop); /* the keep-alive clock starts anew */
     return at + 6;
 }

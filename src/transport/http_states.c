@@ -38,13 +38,14 @@ bool conn_may_move(enum conn_state from, enum conn_state to)
 
 static void conn_enter(struct http_conn *conn, enum conn_state state)
 {
-    list_remove(&conn->link);
+    struct deadline_list *list = &conn->hw->lists[state];
     conn->state = state;
     if (state == CONN_GONE) {
-        return; /* in no list */
+        deadline_leave(list, &conn->deadline); /* in no list */
+        return;
     }
-    list_append(&conn->hw->by_state[state], &conn->link);
-    conn->since_ms = conn->listed_ms = (uint32_t)loop_now_ms(conn->hw->worker->loop);
+    deadline_enter(list, &conn->deadline);
+    conn->deadline.noted = conn->deadline.listed_ms;
 }
 
 void conn_start_state(struct http_conn *conn, enum conn_state first)

@@ -14,6 +14,7 @@
 #define TRANSPORT_INPUT_BUDGET_H
 
 #include "access/limit.h"
+#include "transport/deadlines.h"
 
 #define INPUT_STEP (64u * 1024u) /* bytes that are progress */
 #define INPUT_TIGHT_MS 1000u
@@ -38,6 +39,20 @@ static inline bool input_is_tight(const struct limit_counters *counters)
 {
     uint64_t most = counters->values[LIMIT_INPUT];
     return most > 0 && limit_in_use(counters, LIMIT_INPUT) > most / 2;
+}
+
+/* When those in a list of unfinished input should be asked whether they go on too slowly: some
+ * worker may use more than half by then. */
+static inline uint64_t input_next_look(const struct limit_counters *counters,
+                                       const struct deadline_list *partial)
+{
+    const struct deadline *first = deadline_list_first(partial);
+    if (!first || counters->values[LIMIT_INPUT] == 0) {
+        return UINT64_MAX;
+    }
+    uint32_t age = deadline_age_ms(partial, first->listed_ms);
+    return loop_now_ms(partial->deadlines->loop) +
+           (age < INPUT_TIGHT_MS ? INPUT_TIGHT_MS - age : INPUT_TIGHT_MS);
 }
 
 #endif

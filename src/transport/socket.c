@@ -30,25 +30,17 @@ static struct line_conn *of_line(struct line *line)
     return list_entry(line, struct line_conn, line);
 }
 
-void line_conn_set_state(struct line_conn *conn, enum line_state state)
-{
-    list_remove(&conn->link);
-    list_append(&conn->sw->by_state[state], &conn->link);
-    conn->state = state;
-    conn->since_ms = (uint32_t)loop_now_ms(conn->sw->worker->loop);
-}
-
 void line_conn_stir(struct line *line)
 {
     struct line_conn *conn = of_line(line);
-    if (!conn->gone && list_empty(&conn->stir_link)) {
+    if (conn->state != LINE_GONE && list_empty(&conn->stir_link)) {
         list_append(&conn->sw->stirred, &conn->stir_link);
     }
 }
 
 static void line_conn_want(struct line_conn *conn)
 {
-    if (conn->gone) {
+    if (conn->state == LINE_GONE) {
         return;
     }
     input_book(conn->sw->worker->limit_counters, &conn->booked, line_size(&conn->line));
@@ -84,13 +76,12 @@ static void check_drained(struct socket_worker *sw)
 void line_conn_close(struct line_conn *conn, const char *reason)
 {
     struct socket_worker *sw = conn->sw;
-    if (conn->gone) {
+    if (conn->state == LINE_GONE) {
         return;
     }
     log_debug("connection closed", "reason=\"%s\" worker=%u", reason, sw->worker->index);
-    conn->gone = true;
-    list_remove(&conn->link);
-    list_remove(&conn->wait_link);
+    line_conn_set_state(conn, LINE_GONE);
+    deadline_leave(&sw->stalled, &conn->stall);
     list_remove(&conn->stir_link);
     list_remove(&conn->rest_link);
     loop_poll_deinit(&conn->poll);
@@ -145,6 +136,9 @@ static void on_tls_failed(struct line_conn *conn, ssize_t why)
     struct sendq *out = &conn->line.out;
     log_debug("TLS failed", "reason=\"%s\" worker=%u", tls_session_reason(sendq_tls(out)),
               conn->sw->worker->index);
+    if (conn->state == LINE_LINGER) {
+        return; /* all is said; what still comes is thrown away as it is */
+    }
     if (why == -EPROTOTYPE) {
         tls_session_destroy(sendq_detach_tls(out));
         line_conn_refuse(conn, 400, "this port speaks TLS");
@@ -173,7 +167,7 @@ static void line_conn_read(struct line_conn *conn)
             line_conn_close(conn, "done");
         }
     } else {
-        if (conn->state == LINE_SHAKING && tls_session_is_ready(tls)) {
+        if (conn->state == LINE_HANDSHAKE && tls_session_is_ready(tls)) {
             line_conn_set_state(conn, LINE_FRESH);
         }
         if (n > 0 && peer_identity_apply(&conn->line.channel, conn->fd, tls) < 0) {
@@ -195,15 +189,9 @@ static void line_conn_on_flushed(struct sendq *q, enum sendq_state state, void *
     (void)q;
     struct line_conn *conn = user;
     if (state == SENDQ_WAITING) {
-        if (!conn->waits) {
-            conn->waits = true;
-            conn->wait_since_ms = (uint32_t)loop_now_ms(conn->sw->worker->loop);
-            conn->wait_written = (uint32_t)conn->line.out.written;
-            list_append(&conn->sw->waiting, &conn->wait_link);
-        }
+        deadline_stall(&conn->sw->stalled, &conn->stall, conn->line.out.written);
     } else {
-        list_remove(&conn->wait_link);
-        conn->waits = false;
+        deadline_leave(&conn->sw->stalled, &conn->stall);
     }
     line_flushed(&conn->line, state);
     line_conn_want(conn);
@@ -267,7 +255,7 @@ static void line_conn_review(struct line_conn *conn)
     if (has_come_to_its_end(conn)) {
         line_conn_read(conn); /* whatever has come is still answered */
     }
-    if (conn->gone || conn->state == LINE_LINGER) {
+    if (conn->state >= LINE_LINGER) {
         return;
     }
     if (has_come_to_its_end(conn)) {
@@ -303,6 +291,7 @@ static void socket_end_turn(void *user)
     if (!list_empty(&sw->resting) && !loop_timer_is_running(sw->rested)) {
         loop_timer_start(sw->rested, 0, 0);
     }
+    deadlines_end_turn(&sw->deadlines);
 }
 
 /* ---- the channel ----------------------------------------------------------------------------- */
@@ -362,11 +351,10 @@ static void adopt(struct letter *letter, void *owner)
         check_drained(sw);
         return;
     }
-    socket_start_tick(sw);
     conn->sw = sw;
     conn->fd = h->fd;
-    list_init(&conn->link);
-    list_init(&conn->wait_link);
+    deadline_init(&conn->deadline);
+    deadline_init(&conn->stall);
     list_init(&conn->stir_link);
     list_init(&conn->rest_link);
     line_init(&conn->line, &socket_channel_ops, sw->worker, sw->config->max_line);
@@ -374,7 +362,7 @@ static void adopt(struct letter *letter, void *owner)
     conn->line.channel.quota = h->quota;
     sendq_init(&conn->line.out, &sw->worker->batch, conn->fd, line_conn_on_flushed, conn);
     socket_set_options(sw->config, conn->fd);
-    line_conn_set_state(conn, h->tls ? LINE_SHAKING : LINE_FRESH);
+    line_conn_start_state(conn, h->tls ? LINE_HANDSHAKE : LINE_FRESH);
     int rc = h->tls ? sendq_use_tls(&conn->line.out, h->tls) : 0;
     mem_free(h);
     if (rc < 0) {
@@ -396,19 +384,15 @@ struct socket_worker *socket_worker_create(struct worker *worker,
     }
     sw->worker = worker;
     sw->config = config;
-    for (size_t i = 0; i < LINE_STATES; i++) {
-        list_init(&sw->by_state[i]);
-    }
-    list_init(&sw->waiting);
+    int timed = socket_deadlines_init(sw);
     list_init(&sw->stirred);
     list_init(&sw->resting);
     loop_hook_add(worker->loop, &sw->end_hook, socket_end_turn, sw);
-    sw->tick = loop_timer_open(worker->loop, socket_on_tick, sw);
     sw->rested = loop_timer_open(worker->loop, on_rested, sw);
     sw->inbox.limit_counters = worker->limit_counters;
     sw->inbox.adopt = adopt;
     sw->inbox.mailbox = mailbox_create(worker->loop, sw, err);
-    if (!sw->inbox.mailbox || !sw->tick || !sw->rested) {
+    if (timed < 0 || !sw->inbox.mailbox || !sw->rested) {
         socket_worker_destroy(sw);
         return NULL;
     }
@@ -422,15 +406,16 @@ void socket_worker_destroy(struct socket_worker *sw)
     }
     sw->drained = NULL;
     for (size_t i = 0; i < LINE_STATES; i++) {
-        while (!list_empty(&sw->by_state[i])) {
-            line_conn_close(list_entry(sw->by_state[i].next, struct line_conn, link), "shutdown");
+        struct deadline *first;
+        while ((first = deadline_list_first(&sw->lists[i])) != NULL) {
+            line_conn_close(line_conn_of_deadline(first), "shutdown");
         }
     }
     if (sw->inbox.mailbox) {
         mailbox_close(sw->inbox.mailbox);
         mailbox_unref(sw->inbox.mailbox);
     }
-    loop_timer_close(sw->tick);
+    deadlines_deinit(&sw->deadlines);
     loop_timer_close(sw->rested);
     loop_hook_remove(&sw->end_hook);
     mem_free(sw);
@@ -447,5 +432,6 @@ void socket_worker_drain(struct socket_worker *sw, void (*drained)(void *user), 
     sw->drained = drained;
     sw->drained_user = user;
     socket_stir_open(sw);
+    deadlines_changed(&sw->deadlines);
     check_drained(sw);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Deadlines of line-framed connections: all hang on one timer and on lists that are ordered because
- * every member of a list has the same allowance.
+ * Deadlines of line-framed connections: how long each may stay in its state, and what becomes of it
+ * then. Also what is looked at on the same timer: certificates that expire, unfinished input while
+ * there is too much of it, and who may go when the server ends.
  */
 #include "base/clock.h"
 #include "delivery/subscriber.h"
@@ -10,7 +11,8 @@
 
 /* How long a client may go on sending after its last answer before the connection is reset. */
 #define LINGER_MS 1000u
-#define TICK_MS 250u
+#define ENDING_MS 250u /* a request that ends without an answer does not say so */
+#define DRAIN_MS 250u  /* while the server ends: who is done? */
 
 static bool line_conn_is_used(const struct line_conn *conn)
 {
@@ -20,56 +22,64 @@ static bool line_conn_is_used(const struct line_conn *conn)
            (peer && (peer->subscription_count > 0 || peer->listen_count > 0));
 }
 
-static void socket_expire(struct socket_worker *sw, enum line_state state, uint64_t allowance)
+/* Nothing else is done for it: it waits for us, not we for it. */
+static bool waits_for_us(const struct line_conn *conn)
 {
-    uint32_t now = (uint32_t)loop_now_ms(sw->worker->loop);
-    list_each (it, next, &sw->by_state[state]) {
-        struct line_conn *conn = list_entry(it, struct line_conn, link);
-        if ((uint32_t)(now - conn->since_ms) < allowance) {
-            return;
-        }
-        if (state == LINE_LINGER) {
-            line_conn_close(conn, "done");
-        } else if (!line_reads(&conn->line) || (state == LINE_OPEN && line_conn_is_used(conn))) {
-            line_conn_set_state(conn, state); /* it waits for us, not we for it */
-        } else if (state == LINE_MIDLINE) {
-            limit_hit(sw->worker->limit_counters, LIMIT_BODY_TIME);
-            line_conn_refuse(conn, 408, "the rest of the message did not arrive in time");
-        } else {
-            if (state == LINE_SHAKING) {
-                limit_hit(sw->worker->limit_counters, LIMIT_HEAD_TIME);
-            }
-            line_conn_close(conn, "idle");
-        }
+    return !line_reads(&conn->line) || (conn->state == LINE_OPEN && line_conn_is_used(conn));
+}
+
+static void socket_close_unready(struct deadline *deadline)
+{
+    struct line_conn *conn = line_conn_of_deadline(deadline);
+    limit_hit(conn->sw->worker->limit_counters, LIMIT_HEAD_TIME);
+    line_conn_close(conn, "the handshake was not done in time");
+}
+
+static void socket_close_idle(struct deadline *deadline)
+{
+    struct line_conn *conn = line_conn_of_deadline(deadline);
+    if (!waits_for_us(conn)) {
+        line_conn_close(conn, "idle");
     }
 }
 
-static void socket_cut_stalled(struct socket_worker *sw)
+static void socket_refuse_slow(struct deadline *deadline)
 {
-    uint32_t now = (uint32_t)loop_now_ms(sw->worker->loop);
-    list_each (it, next, &sw->waiting) {
-        struct line_conn *conn = list_entry(it, struct line_conn, wait_link);
-        if ((uint32_t)conn->line.out.written != conn->wait_written) {
-            conn->wait_written = (uint32_t)conn->line.out.written;
-            conn->wait_since_ms = now;
-        } else if ((uint32_t)(now - conn->wait_since_ms) >= sw->config->stall_timeout_ms) {
-            sw->worker->stats.cut++;
-            limit_hit(sw->worker->limit_counters, LIMIT_STALL);
-            line_conn_close(conn, "stalled: the client does not read");
-        }
+    struct line_conn *conn = line_conn_of_deadline(deadline);
+    if (!waits_for_us(conn)) {
+        limit_hit(conn->sw->worker->limit_counters, LIMIT_BODY_TIME);
+        line_conn_refuse(conn, 408, "the rest of the message did not arrive in time");
     }
+}
+
+static void look_at_ending(struct deadline *deadline)
+{
+    line_conn_stir(&line_conn_of_deadline(deadline)->line);
+}
+
+static void close_lingering(struct deadline *deadline)
+{
+    line_conn_close(line_conn_of_deadline(deadline), "done");
+}
+
+static void socket_cut_stalled(struct deadline *stall)
+{
+    struct line_conn *conn = list_entry(stall, struct line_conn, stall);
+    conn->sw->worker->stats.cut++;
+    limit_hit(conn->sw->worker->limit_counters, LIMIT_STALL);
+    line_conn_close(conn, "stalled: the client does not read");
 }
 
 static void stir_all(struct socket_worker *sw, enum line_state state)
 {
-    list_each (it, next, &sw->by_state[state]) {
-        line_conn_stir(&list_entry(it, struct line_conn, link)->line);
+    list_each (it, next, &sw->lists[state].all) {
+        line_conn_stir(&list_entry(it, struct line_conn, deadline.link)->line);
     }
 }
 
 void socket_stir_open(struct socket_worker *sw)
 {
-    stir_all(sw, LINE_SHAKING);
+    stir_all(sw, LINE_HANDSHAKE);
     stir_all(sw, LINE_FRESH);
     stir_all(sw, LINE_MIDLINE);
     stir_all(sw, LINE_OPEN);
@@ -79,12 +89,12 @@ void socket_stir_open(struct socket_worker *sw)
  * why, forget what came, and end it. */
 static bool cut_first(struct socket_worker *sw, uint32_t least_ms)
 {
-    struct list *partial = &sw->by_state[LINE_MIDLINE];
-    struct line_conn *conn =
-        list_empty(partial) ? NULL : list_entry(partial->next, struct line_conn, link);
-    if (!conn || (uint32_t)loop_now_ms(sw->worker->loop) - conn->since_ms < least_ms) {
+    const struct deadline_list *partial = &sw->lists[LINE_MIDLINE];
+    struct deadline *first = deadline_list_first(partial);
+    if (!first || deadline_age_ms(partial, first->listed_ms) < least_ms) {
         return false;
     }
+    struct line_conn *conn = line_conn_of_deadline(first);
     limit_hit(sw->worker->limit_counters, LIMIT_INPUT);
     line_conn_refuse(conn, 503,
                      "the server holds too much unfinished input; send it again later, and faster "
@@ -100,6 +110,7 @@ void line_conn_note_expiry(struct line_conn *conn)
     int64_t *next = &conn->sw->next_expiry_ms;
     if (end > 0 && (*next == 0 || end < *next)) {
         *next = end;
+        deadlines_changed(&conn->sw->deadlines);
     }
 }
 
@@ -113,8 +124,8 @@ static void socket_expire_principals(struct socket_worker *sw)
     }
     sw->next_expiry_ms = 0;
     for (size_t i = 0; i < sizeof(open_states) / sizeof(open_states[0]); i++) {
-        list_each (it, next, &sw->by_state[open_states[i]]) {
-            struct line_conn *conn = list_entry(it, struct line_conn, link);
+        list_each (it, next, &sw->lists[open_states[i]].all) {
+            struct line_conn *conn = list_entry(it, struct line_conn, deadline.link);
             if (principal_is_expired(conn->line.channel.principal, now)) {
                 line_conn_refuse(conn, 401,
                                  "the certificate this connection began with has expired; connect "
@@ -126,49 +137,59 @@ static void socket_expire_principals(struct socket_worker *sw)
     }
 }
 
-static bool socket_has_any(const struct socket_worker *sw)
-{
-    for (size_t i = 0; i < LINE_STATES; i++) {
-        if (!list_empty(&sw->by_state[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void socket_start_tick(struct socket_worker *sw)
-{
-    if (!loop_timer_is_running(sw->tick)) {
-        loop_timer_start(sw->tick, TICK_MS, TICK_MS);
-    }
-}
-
-void socket_on_tick(struct loop_timer *timer, void *user)
-{
-    struct socket_worker *sw = user;
-    const struct socket_config *config = sw->config;
-    socket_expire(sw, LINE_SHAKING, config->header_timeout_ms);
-    socket_expire(sw, LINE_FRESH, config->idle_timeout_ms);
-    socket_expire(sw, LINE_MIDLINE, config->body_timeout_ms);
-    if (input_is_tight(sw->worker->limit_counters)) {
-        while (cut_first(sw, INPUT_TIGHT_MS)) {
-        }
-    }
-    socket_expire(sw, LINE_OPEN, config->session_timeout_ms);
-    socket_expire(sw, LINE_LINGER, LINGER_MS);
-    socket_cut_stalled(sw);
-    socket_expire_principals(sw);
-    stir_all(sw, LINE_ENDING);
-    if (sw->draining) {
-        socket_stir_open(sw);
-    }
-    if (!socket_has_any(sw)) {
-        loop_timer_stop(timer); /* until somebody comes */
-    }
-}
-
 void socket_make_room(struct socket_worker *sw)
 {
     while (input_is_over(sw->worker->limit_counters) && cut_first(sw, 0)) {
     }
+}
+
+/* ---- the timer ------------------------------------------------------------------------------- */
+
+static void socket_look(void *user)
+{
+    struct socket_worker *sw = user;
+    if (input_is_tight(sw->worker->limit_counters)) {
+        while (cut_first(sw, INPUT_TIGHT_MS)) {
+        }
+    }
+    socket_expire_principals(sw);
+    if (sw->draining) {
+        socket_stir_open(sw);
+    }
+}
+
+static uint64_t socket_next_look(void *user)
+{
+    const struct socket_worker *sw = user;
+    uint64_t next = input_next_look(sw->worker->limit_counters, &sw->lists[LINE_MIDLINE]);
+    if (worker_inbox_count(&sw->inbox) == 0) {
+        return UINT64_MAX;
+    }
+    uint64_t expiry = deadlines_at_wall(&sw->deadlines, sw->next_expiry_ms);
+    uint64_t drain = sw->draining ? loop_now_ms(sw->worker->loop) + DRAIN_MS : UINT64_MAX;
+    next = expiry < next ? expiry : next;
+    return drain < next ? drain : next;
+}
+
+int socket_deadlines_init(struct socket_worker *sw)
+{
+    const struct socket_config *config = sw->config;
+    const struct {
+        uint64_t after_ms;
+        deadline_fn due;
+    } times[LINE_STATES] = {
+        [LINE_HANDSHAKE] = {config->header_timeout_ms, socket_close_unready},
+        [LINE_FRESH] = {config->idle_timeout_ms, socket_close_idle},
+        [LINE_MIDLINE] = {config->body_timeout_ms, socket_refuse_slow},
+        [LINE_OPEN] = {config->session_timeout_ms, socket_close_idle},
+        [LINE_ENDING] = {ENDING_MS, look_at_ending},
+        [LINE_LINGER] = {LINGER_MS, close_lingering},
+    };
+    const struct deadlines_also also = {socket_next_look, socket_look, sw};
+    int rc = deadlines_init(&sw->deadlines, sw->worker->loop, &also);
+    for (size_t i = 0; i < LINE_STATES; i++) {
+        deadline_list_init(&sw->lists[i], &sw->deadlines, times[i].after_ms, times[i].due);
+    }
+    deadline_list_init(&sw->stalled, &sw->deadlines, config->stall_timeout_ms, socket_cut_stalled);
+    return rc;
 }

@@ -44,10 +44,9 @@ bool websocket_may_move(enum websocket_state from, enum websocket_state to)
 
 static void websocket_enter(struct websocket *ws, enum websocket_state state)
 {
-    list_remove(&ws->link);
-    list_append(&ws->ww->by_state[state], &ws->link);
+    deadline_enter(&ws->ww->lists[state], &ws->deadline);
+    ws->deadline.noted = ws->deadline.listed_ms;
     ws->state = state;
-    ws->since_ms = ws->listed_ms = (uint32_t)loop_now_ms(ws->ww->worker->loop);
 }
 
 void websocket_set_state(struct websocket *ws, enum websocket_state state)
@@ -109,14 +108,13 @@ void websocket_close(struct websocket *ws, const char *reason)
     }
     log_debug("connection closed", "reason=\"%s\" worker=%u", reason, ww->worker->index);
     int fd = ws->out.fd;
+    deadline_leave(&ww->lists[ws->state], &ws->deadline);
+    deadline_leave(&ww->stalled, &ws->stall);
     ws->state = WEBSOCKET_GONE; /* from everywhere; in no list */
-    list_remove(&ws->link);
-    list_remove(&ws->wait_link);
     loop_poll_deinit(&ws->poll);
     sendq_deinit(&ws->out);
     websocket_book_input(ws);
     close(fd);
-    ww->count--;
     worker_inbox_left(ww->owner.inbox);
     quota_leave(ws->channel.quota);
     sink_closed(&ws->sink);
@@ -172,7 +170,7 @@ static void note_heard(struct websocket *ws)
         websocket_set_state(ws, WEBSOCKET_OPEN);
     }
     if (ws->state != WEBSOCKET_MIDWAY) { /* which is not put off by what drips in */
-        ws->since_ms = (uint32_t)loop_now_ms(ws->ww->worker->loop);
+        ws->deadline.noted = (uint32_t)loop_now_ms(ws->ww->worker->loop);
     }
 }
 
@@ -254,12 +252,7 @@ static void on_last_written(struct websocket *ws)
 
 static void begin_waiting(struct websocket *ws)
 {
-    if (ws->wait_since_ms == 0) {
-        uint32_t now = (uint32_t)loop_now_ms(ws->ww->worker->loop);
-        ws->wait_since_ms = now > 0 ? now : 1;
-        ws->wait_written = (uint32_t)ws->out.written;
-        list_append(&ws->ww->waiting, &ws->wait_link);
-    }
+    deadline_stall(&ws->ww->stalled, &ws->stall, ws->out.written);
     websocket_want(ws);
 }
 
@@ -269,7 +262,7 @@ static void websocket_on_flushed(struct sendq *q, enum sendq_state state, void *
     struct websocket *ws = user;
     bool is_open = websocket_is_open(ws);
     if (state == SENDQ_EMPTY && is_open && (ws->poll.wanted & LOOP_READ) != 0 &&
-        ws->wait_since_ms == 0 && !ws->sink.blocked) {
+        !deadline_is_listed(&ws->stall) && !ws->sink.blocked) {
         return; /* the ordinary case: nothing waited */
     }
     if (state == SENDQ_BROKEN) {
@@ -280,8 +273,7 @@ static void websocket_on_flushed(struct sendq *q, enum sendq_state state, void *
         begin_waiting(ws);
         return;
     }
-    list_remove(&ws->wait_link);
-    ws->wait_since_ms = 0;
+    deadline_leave(&ws->ww->stalled, &ws->stall);
     if (ws->state == WEBSOCKET_CLOSING || ws->state == WEBSOCKET_LEAVING ||
         ws->state == WEBSOCKET_REFUSED) {
         on_last_written(ws);
@@ -306,9 +298,8 @@ struct websocket *websocket_create(struct websocket_worker *ww)
 void websocket_open(struct websocket *ws, const struct websocket_start *start)
 {
     struct websocket_worker *ww = ws->ww;
-    ww->count++;
-    list_init(&ws->link);
-    list_init(&ws->wait_link);
+    deadline_init(&ws->deadline);
+    deadline_init(&ws->stall);
     channel_init(&ws->channel, &websocket_channel_ops, ww->worker);
     channel_set_principal(&ws->channel, start->principal);
     ws->channel.quota = start->quota;
@@ -348,10 +339,7 @@ struct websocket_worker *websocket_worker_create(const struct websocket_config *
     ww->config = *config;
     ww->owner = *owner;
     ww->worker = owner->worker;
-    for (size_t i = 0; i < WEBSOCKET_STATES; i++) {
-        list_init(&ww->by_state[i]);
-    }
-    list_init(&ww->waiting);
+    websocket_deadlines_init(ww);
     return ww;
 }
 
@@ -360,16 +348,12 @@ void websocket_worker_destroy(struct websocket_worker *ww)
     if (!ww) {
         return;
     }
-    for (size_t i = 0; i < WEBSOCKET_STATES; i++) {
-        while (!list_empty(&ww->by_state[i])) {
-            websocket_close(list_entry(ww->by_state[i].next, struct websocket, link), "shutdown");
+    for (size_t i = 0; i < WEBSOCKET_LISTS; i++) {
+        struct deadline *first;
+        while ((first = deadline_list_first(&ww->lists[i])) != NULL) {
+            websocket_close(websocket_of_deadline(first), "shutdown");
         }
     }
     ws_reader_destroy(ww->spare_reader);
     mem_free(ww);
-}
-
-bool websocket_worker_is_empty(const struct websocket_worker *ww)
-{
-    return ww->count == 0;
 }

@@ -6,8 +6,8 @@
  *
  * A WebSocket begins where its HTTP connection ends (transport/http_upgrade.c): it takes the
  * socket, what still waits to be written, whoever was identified, and the bytes that followed the
- * request. The HTTP worker owns the worker of its WebSockets, turns its clock and is told of what
- * concerns both (struct websocket_owner).
+ * request. The HTTP worker owns the worker of its WebSockets, lends it its timer and is told of
+ * what concerns both (struct websocket_owner).
  */
 #ifndef TRANSPORT_WEBSOCKET_H
 #define TRANSPORT_WEBSOCKET_H
@@ -15,6 +15,7 @@
 #include "access/principal.h"
 #include "base/sendq.h"
 #include "delivery/delivery.h"
+#include "transport/deadlines.h"
 #include "transport/worker_inbox.h"
 
 struct websocket;
@@ -31,8 +32,9 @@ struct websocket_config {
 struct websocket_owner {
     void *user;
     struct worker *worker;
-    struct worker_inbox *inbox; /* counts connections */
-    char *scratch;              /* to read into; nobody else's while it is being read from */
+    struct worker_inbox *inbox;  /* counts connections */
+    struct deadlines *deadlines; /* the lists of WebSockets are among them */
+    char *scratch;               /* to read into; nobody else's while it is being read from */
     size_t scratch_size;
     void (*review)(void *user);    /* a message is about to be handled: tokens may be taken back */
     void (*make_room)(void *user); /* one holds input: is there too much of it on this worker? */
@@ -44,7 +46,6 @@ struct websocket_worker *websocket_worker_create(const struct websocket_config *
                                                  const struct websocket_owner *owner);
 /* Closes what is left; NULL is fine. */
 void websocket_worker_destroy(struct websocket_worker *ww);
-bool websocket_worker_is_empty(const struct websocket_worker *ww);
 
 /* Can messages be read? TIDINGS_E_UNSUPPORTED: the library is left out or not there;
  * TIDINGS_E_NOMEM. */
@@ -63,8 +64,10 @@ struct websocket *websocket_create(struct websocket_worker *ww);
 /* Takes everything in `start`; the connection is closed when that fails. */
 void websocket_open(struct websocket *ws, const struct websocket_start *start);
 
-/* Four times a second: deadlines, principals that expire, and what drains. */
-void websocket_tick(struct websocket_worker *ww);
+/* What may be due besides deadlines: input while there is too much of it, principals that expire,
+ * and what drains; and when it is to be looked at next, by the loop's time (UINT64_MAX: not). */
+void websocket_look(struct websocket_worker *ww);
+uint64_t websocket_next_look(const struct websocket_worker *ww);
 /* One connection handles so many messages in a turn. Are there any that wait for another turn? This
  * is one. */
 bool websocket_has_yielded(const struct websocket_worker *ww);
@@ -75,8 +78,8 @@ void websocket_resume(struct websocket_worker *ww);
 bool websocket_find_slowest(const struct websocket_worker *ww, uint32_t *since_ms);
 void websocket_cut_slowest(struct websocket_worker *ww);
 
-/* End those whose principals are gone; after drain_begin, those that wait for no answer, now and at
- * every tick. */
+/* End those whose principals are gone; after drain_begin, those that wait for no answer, now and
+ * whenever websocket_look is called. */
 void websocket_dismiss(struct websocket_worker *ww, principal_test_fn is_gone, void *user);
 void websocket_drain(struct websocket_worker *ww);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What ends WebSockets besides their clients: deadlines, too much input, principals that expire or
- * are taken back, and the end of the server. Deadlines hang on lists that are ordered because every
- * member of a list has the same allowance.
+ * are taken back, and the end of the server.
  */
 #include "base/clock.h"
 #include "protocol/drain.h"
@@ -12,33 +11,10 @@
 /* How long a refused client may go on sending before the connection is reset. */
 #define LINGER_MS 1000u
 
-/* Those on which messages may come and go. */
-static const enum websocket_state open_states[] = {WEBSOCKET_OPEN, WEBSOCKET_PINGED,
-                                                   WEBSOCKET_MIDWAY, WEBSOCKET_YIELDED};
-#define OPEN_STATES (sizeof(open_states) / sizeof(open_states[0]))
-
-static void websocket_expire(struct websocket_worker *ww, enum websocket_state state,
-                             uint64_t allowance, void (*act)(struct websocket *ws))
-{
-    uint32_t now = (uint32_t)loop_now_ms(ww->worker->loop);
-    list_each (it, next, &ww->by_state[state]) {
-        struct websocket *ws = list_entry(it, struct websocket, link);
-        /* One that was heard of is put off without being moved for each message: it is looked at
-         * every eighth of the allowance, and acted on after seven to eight eighths of silence. */
-        bool is_put_off = state == WEBSOCKET_OPEN;
-        uint64_t eighth = is_put_off ? allowance / 8 : 0;
-        if ((uint32_t)(now - ws->listed_ms) < (is_put_off ? eighth : allowance)) {
-            return;
-        }
-        if ((uint32_t)(now - ws->since_ms) < allowance - eighth) {
-            list_remove(&ws->link);
-            list_append(&ww->by_state[state], &ws->link);
-            ws->listed_ms = now;
-            continue;
-        }
-        act(ws);
-    }
-}
+/* The lists of those on which messages may come and go. */
+static const int open_lists[] = {WEBSOCKET_OPEN, WEBSOCKET_PUT_OFF, WEBSOCKET_PINGED,
+                                 WEBSOCKET_MIDWAY, WEBSOCKET_YIELDED};
+#define OPEN_LISTS (sizeof(open_lists) / sizeof(open_lists[0]))
 
 /* ---- silence --------------------------------------------------------------------------------- */
 
@@ -48,9 +24,18 @@ static bool may_be_silent(const struct websocket *ws)
     return ws->out.pending > 0 || (ws->poll.wanted & LOOP_READ) == 0;
 }
 
-/* Nothing was heard from it: ask whether it is there. */
-static void websocket_ping(struct websocket *ws)
+/* Nothing was heard from it: ask whether it is there. One that was heard of is put off without
+ * being moved for each message: it is looked at every eighth of the time from then on, and asked
+ * after six to eight eighths of silence. */
+static void websocket_ping(struct deadline *deadline)
 {
+    struct websocket *ws = websocket_of_deadline(deadline);
+    struct deadline_list *put_off = &ws->ww->lists[WEBSOCKET_PUT_OFF];
+    uint64_t time = ws->ww->config.keepalive_ms;
+    if (deadline_age_ms(put_off, deadline->noted) < time - time / 4) {
+        deadline_enter(put_off, deadline);
+        return;
+    }
     if (may_be_silent(ws)) {
         websocket_set_state(ws, WEBSOCKET_OPEN);
         return;
@@ -60,8 +45,9 @@ static void websocket_ping(struct websocket *ws)
 }
 
 /* It did not say so. */
-static void websocket_give_up(struct websocket *ws)
+static void websocket_give_up(struct deadline *deadline)
 {
+    struct websocket *ws = websocket_of_deadline(deadline);
     if (may_be_silent(ws)) {
         websocket_set_state(ws, WEBSOCKET_PINGED);
         return;
@@ -71,25 +57,17 @@ static void websocket_give_up(struct websocket *ws)
     websocket_close(ws, "stalled: nothing comes, not even an answer to a ping");
 }
 
-static void close_unread(struct websocket *ws)
+static void close_unread(struct deadline *deadline)
 {
-    websocket_close(ws, "the client does not read");
+    websocket_close(websocket_of_deadline(deadline), "the client does not read");
 }
 
-static void websocket_cut_stalled(struct websocket_worker *ww)
+static void websocket_cut_stalled(struct deadline *stall)
 {
-    uint32_t now = (uint32_t)loop_now_ms(ww->worker->loop);
-    list_each (it, next, &ww->waiting) {
-        struct websocket *ws = list_entry(it, struct websocket, wait_link);
-        if ((uint32_t)ws->out.written != ws->wait_written) {
-            ws->wait_written = (uint32_t)ws->out.written;
-            ws->wait_since_ms = now > 0 ? now : 1;
-        } else if ((uint32_t)(now - ws->wait_since_ms) >= ww->config.stall_timeout_ms) {
-            ww->worker->stats.cut++;
-            limit_hit(ww->worker->limit_counters, LIMIT_STALL);
-            websocket_close(ws, "stalled: the client does not read");
-        }
-    }
+    struct websocket *ws = list_entry(stall, struct websocket, stall);
+    ws->ww->worker->stats.cut++;
+    limit_hit(ws->ww->worker->limit_counters, LIMIT_STALL);
+    websocket_close(ws, "stalled: the client does not read");
 }
 
 /* ---- half a message -------------------------------------------------------------------------- */
@@ -102,8 +80,9 @@ static void refuse_input(struct websocket *ws, unsigned code, struct tidings_str
     websocket_book_input(ws);
 }
 
-static void refuse_late(struct websocket *ws)
+static void refuse_late(struct deadline *deadline)
 {
+    struct websocket *ws = websocket_of_deadline(deadline);
     if (!websocket_has_room(ws)) {
         websocket_set_state(ws, WEBSOCKET_MIDWAY); /* it waits for us, not we for it */
         return;
@@ -121,14 +100,14 @@ static void cut_input(struct websocket *ws)
 
 static struct websocket *find_slowest(const struct websocket_worker *ww)
 {
-    const struct list *midway = &ww->by_state[WEBSOCKET_MIDWAY];
-    return list_empty(midway) ? NULL : list_entry(midway->next, struct websocket, link);
+    struct deadline *first = deadline_list_first(&ww->lists[WEBSOCKET_MIDWAY]);
+    return first ? websocket_of_deadline(first) : NULL;
 }
 
 bool websocket_find_slowest(const struct websocket_worker *ww, uint32_t *since_ms)
 {
     const struct websocket *ws = find_slowest(ww);
-    *since_ms = ws ? ws->since_ms : 0;
+    *since_ms = ws ? ws->deadline.listed_ms : 0;
     return ws != NULL;
 }
 
@@ -140,13 +119,25 @@ void websocket_cut_slowest(struct websocket_worker *ww)
     }
 }
 
+static void websocket_cut_tight(struct websocket_worker *ww)
+{
+    const struct deadline_list *midway = &ww->lists[WEBSOCKET_MIDWAY];
+    list_each (it, next, &midway->all) {
+        struct websocket *ws = list_entry(it, struct websocket, deadline.link);
+        if (deadline_age_ms(midway, ws->deadline.listed_ms) < INPUT_TIGHT_MS) {
+            return;
+        }
+        cut_input(ws);
+    }
+}
+
 /* ---- who they are ---------------------------------------------------------------------------- */
 
 void websocket_dismiss(struct websocket_worker *ww, principal_test_fn is_gone, void *user)
 {
-    for (size_t i = 0; i < OPEN_STATES; i++) {
-        list_each (it, next, &ww->by_state[open_states[i]]) {
-            struct websocket *ws = list_entry(it, struct websocket, link);
+    for (size_t i = 0; i < OPEN_LISTS; i++) {
+        list_each (it, next, &ww->lists[open_lists[i]].all) {
+            struct websocket *ws = list_entry(it, struct websocket, deadline.link);
             if (ws->channel.principal && is_gone(user, ws->channel.principal)) {
                 websocket_say_close(ws, WS_POLICY, STR("the token was taken back"),
                                     WEBSOCKET_LEAVING);
@@ -163,9 +154,9 @@ static void websocket_expire_principals(struct websocket_worker *ww)
         return;
     }
     ww->next_expiry_ms = 0;
-    for (size_t i = 0; i < OPEN_STATES; i++) {
-        list_each (it, next, &ww->by_state[open_states[i]]) {
-            struct websocket *ws = list_entry(it, struct websocket, link);
+    for (size_t i = 0; i < OPEN_LISTS; i++) {
+        list_each (it, next, &ww->lists[open_lists[i]].all) {
+            struct websocket *ws = list_entry(it, struct websocket, deadline.link);
             int64_t end = ws->channel.principal ? ws->channel.principal->expires_ms : 0;
             if (end == 0) {
                 continue;
@@ -190,9 +181,9 @@ static bool is_done_with(const struct websocket *ws)
 void websocket_drain(struct websocket_worker *ww)
 {
     ww->draining = true;
-    for (size_t i = 0; i < OPEN_STATES; i++) {
-        list_each (it, next, &ww->by_state[open_states[i]]) {
-            struct websocket *ws = list_entry(it, struct websocket, link);
+    for (size_t i = 0; i < OPEN_LISTS; i++) {
+        list_each (it, next, &ww->lists[open_lists[i]].all) {
+            struct websocket *ws = list_entry(it, struct websocket, deadline.link);
             if (is_done_with(ws)) {
                 websocket_read(ws); /* whatever has come is still answered */
             }
@@ -209,41 +200,65 @@ void websocket_drain(struct websocket_worker *ww)
 
 bool websocket_has_yielded(const struct websocket_worker *ww)
 {
-    return !list_empty(&ww->by_state[WEBSOCKET_YIELDED]);
+    return deadline_list_first(&ww->lists[WEBSOCKET_YIELDED]) != NULL;
 }
 
 void websocket_resume(struct websocket_worker *ww)
 {
-    struct list *all = &ww->by_state[WEBSOCKET_YIELDED];
+    const struct deadline_list *yielded = &ww->lists[WEBSOCKET_YIELDED];
+    struct deadline *first;
     size_t count = 0; /* who yields meanwhile is behind these; who is ended leaves them */
-    list_each (it, next, all) {
+    list_each (it, next, &yielded->all) {
         count++;
     }
-    for (; count > 0 && !list_empty(all); count--) {
-        struct websocket *ws = list_entry(all->next, struct websocket, link);
+    for (; count > 0 && (first = deadline_list_first(yielded)) != NULL; count--) {
+        struct websocket *ws = websocket_of_deadline(first);
         websocket_set_state(ws, WEBSOCKET_OPEN);
         websocket_go_on(ws);
         websocket_want(ws);
     }
 }
 
-void websocket_tick(struct websocket_worker *ww)
+/* ---- the timer ------------------------------------------------------------------------------- */
+
+void websocket_look(struct websocket_worker *ww)
 {
-    const struct websocket_config *config = &ww->config;
-    websocket_expire(ww, WEBSOCKET_MIDWAY, config->message_timeout_ms, refuse_late);
     if (input_is_tight(ww->worker->limit_counters)) {
-        websocket_expire(ww, WEBSOCKET_MIDWAY, INPUT_TIGHT_MS, cut_input);
+        websocket_cut_tight(ww);
     }
-    websocket_expire(ww, WEBSOCKET_OPEN, config->keepalive_ms, websocket_ping);
-    websocket_expire(ww, WEBSOCKET_PINGED, config->stall_timeout_ms, websocket_give_up);
-    websocket_expire(ww, WEBSOCKET_CLOSING, config->stall_timeout_ms, close_unread);
-    websocket_expire(ww, WEBSOCKET_LEAVING, config->stall_timeout_ms, close_unread);
-    websocket_expire(ww, WEBSOCKET_REFUSED, config->stall_timeout_ms, close_unread);
-    websocket_expire(ww, WEBSOCKET_AWAITING_CLOSE, LINGER_MS, close_unread);
-    websocket_expire(ww, WEBSOCKET_LINGER, LINGER_MS, close_unread);
-    websocket_cut_stalled(ww);
     websocket_expire_principals(ww);
     if (ww->draining) {
         websocket_drain(ww);
     }
+}
+
+uint64_t websocket_next_look(const struct websocket_worker *ww)
+{
+    uint64_t tight = input_next_look(ww->worker->limit_counters, &ww->lists[WEBSOCKET_MIDWAY]);
+    uint64_t expiry = deadlines_at_wall(ww->owner.deadlines, ww->next_expiry_ms);
+    return tight < expiry ? tight : expiry;
+}
+
+void websocket_deadlines_init(struct websocket_worker *ww)
+{
+    const struct websocket_config *config = &ww->config;
+    const struct {
+        uint64_t after_ms;
+        deadline_fn due;
+    } times[WEBSOCKET_LISTS] = {
+        [WEBSOCKET_MIDWAY] = {config->message_timeout_ms, refuse_late},
+        [WEBSOCKET_OPEN] = {config->keepalive_ms - config->keepalive_ms / 8, websocket_ping},
+        [WEBSOCKET_PUT_OFF] = {config->keepalive_ms / 8, websocket_ping},
+        [WEBSOCKET_PINGED] = {config->stall_timeout_ms, websocket_give_up},
+        [WEBSOCKET_CLOSING] = {config->stall_timeout_ms, close_unread},
+        [WEBSOCKET_LEAVING] = {config->stall_timeout_ms, close_unread},
+        [WEBSOCKET_REFUSED] = {config->stall_timeout_ms, close_unread},
+        [WEBSOCKET_AWAITING_CLOSE] = {LINGER_MS, close_unread},
+        [WEBSOCKET_LINGER] = {LINGER_MS, close_unread},
+    };
+    struct deadlines *deadlines = ww->owner.deadlines;
+    for (size_t i = 0; i < WEBSOCKET_LISTS; i++) {
+        deadline_list_init(&ww->lists[i], deadlines, times[i].after_ms, times[i].due);
+    }
+    deadline_list_init(&ww->stalled, deadlines, config->stall_timeout_ms, websocket_cut_stalled);
 }

@@ -52,45 +52,49 @@ enum websocket_state {
     WEBSOCKET_STATES,
 };
 
+/* The lists they are in: one for each state, and one for open ones whose ping was put off by what
+ * they said. */
+#define WEBSOCKET_PUT_OFF WEBSOCKET_STATES
+#define WEBSOCKET_LISTS (WEBSOCKET_STATES + 1)
+
 struct websocket {
     struct channel channel;
     struct websocket_worker *ww;
-    union {
-        struct {
-            struct list link;      /* in ww->by_state[state], oldest first */
-            struct list wait_link; /* in ww->waiting while the kernel takes no more */
-        };
-        struct loop_discard discard; /* once it is gone */
-    };
     struct loop_poll poll;
     struct ws_reader *reader; /* while a message is half read, else NULL */
     /* From here on what every notification touches, close together. */
     struct sink sink;
     struct sendq out; /* also says its descriptor: out.fd */
-    /* Times are the loop's, cut to 32 bits: no deadline is as long as that takes to come round. */
-    uint32_t since_ms;      /* in this state, or heard of */
-    uint32_t listed_ms;     /* when it was put at the end of its list */
-    uint32_t wait_since_ms; /* the kernel takes nothing; 0: it does */
-    uint32_t wait_written;  /* bytes it had taken then */
-    uint32_t booked;        /* bytes of input (transport/input_budget.h) */
+    uint32_t booked;  /* bytes of input (transport/input_budget.h) */
     enum websocket_state state : 8;
     bool eof : 1;            /* the client will send nothing more */
     bool has_rest : 1;       /* messages that were read wait for room */
     bool was_enveloped : 1;  /* the last message was: so are answers */
     bool uses_envelopes : 1; /* some message was: so are notifications */
+    union {
+        struct {
+            struct deadline stall;    /* in ww->stalled while the kernel takes no more */
+            struct deadline deadline; /* in ww->lists[state]; noted: when it was heard of */
+        };
+        struct loop_discard discard; /* once it is gone */
+    };
 };
 
 struct websocket_worker {
     struct worker *worker; /* owner.worker */
     struct websocket_config config;
     struct websocket_owner owner;
-    struct list by_state[WEBSOCKET_STATES];
-    struct list waiting;
+    struct deadline_list lists[WEBSOCKET_LISTS];
+    struct deadline_list stalled;
     struct ws_reader *spare_reader; /* an idle one; NULL: none */
     int64_t next_expiry_ms;         /* of a principal; 0: never */
-    size_t count;
     bool draining;
 };
+
+static inline struct websocket *websocket_of_deadline(struct deadline *deadline)
+{
+    return list_entry(deadline, struct websocket, deadline);
+}
 
 /* May messages come and go? */
 static inline bool websocket_is_open(const struct websocket *ws)
@@ -127,5 +131,8 @@ void websocket_go_on(struct websocket *ws);
 /* It keeps the token or certificate it began with; when that is over, so is it. */
 bool websocket_end_if_expired(struct websocket *ws, int64_t now_ms);
 void websocket_free_reader(struct websocket *ws);
+
+/* websocket_deadlines.c */
+void websocket_deadlines_init(struct websocket_worker *ww);
 
 #endif

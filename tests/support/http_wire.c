@@ -123,12 +123,15 @@ void wire_turn(struct wire *w)
 void wire_age(struct wire *w, unsigned worker, enum conn_state state, uint64_t ms)
 {
     struct http_worker *hw = w->hw[worker];
-    list_each (it, next, &hw->by_state[state]) {
-        struct http_conn *conn = list_entry(it, struct http_conn, link);
-        conn->since_ms -= (uint32_t)ms;
-        conn->listed_ms -= (uint32_t)ms;
+    for (unsigned i = 0; i < CONN_LISTS; i++) {
+        list_each (it, next, &hw->lists[i].all) {
+            struct http_conn *conn = list_entry(it, struct http_conn, deadline.link);
+            uint32_t older = conn->state == state ? (uint32_t)ms : 0;
+            conn->deadline.noted -= older;
+            conn->deadline.listed_ms -= older;
+        }
     }
-    http_on_tick(hw->tick, hw);
+    deadlines_run(&hw->deadlines);
     wire_turn(w);
 }
 
@@ -148,11 +151,11 @@ void wire_drain(struct wire *w, unsigned worker)
 struct http_conn *wire_conn(struct wire *w, unsigned worker)
 {
     struct http_conn *found = NULL;
-    for (unsigned i = 0; i < CONN_STATES; i++) {
-        list_each (it, next, &w->hw[worker]->by_state[i]) {
+    for (unsigned i = 0; i < CONN_LISTS; i++) {
+        list_each (it, next, &w->hw[worker]->lists[i].all) {
             assert_null(found); /* the only one */
-            found = list_entry(it, struct http_conn, link);
-            assert_int_equal(found->state, i);
+            found = list_entry(it, struct http_conn, deadline.link);
+            assert_int_equal(found->state, i == CONN_PUT_OFF ? CONN_STREAM : i);
         }
     }
     return found;

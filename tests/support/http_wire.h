@@ -48,7 +48,7 @@ void wire_start(struct wire *w);
 void wire_stop(struct wire *w);
 /* Turns until nothing happens any more. */
 void wire_turn(struct wire *w);
-/* Age those of a worker that are in `state` by so much, and let its clock tick. */
+/* Age those of a worker that are in `state` by so much, and let it do what is due then. */
 void wire_age(struct wire *w, unsigned worker, enum conn_state state, uint64_t ms);
 /* End the worker, as a server does that stops. */
 void wire_drain(struct wire *w, unsigned worker);

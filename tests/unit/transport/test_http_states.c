@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tables of moves of HTTP connections and WebSockets, held against the drawings above their
- * enums, and what becomes of a connection that is moved otherwise.
+ * The tables of moves of HTTP connections, WebSockets and line-framed connections, held against the
+ * drawings above their enums, and what becomes of a connection that is moved otherwise.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -18,6 +18,7 @@
 #include "support/harness_core.h"
 #include "support/harness_provider.h"
 #include "support/http_wire.h"
+#include "transport/socket_private.h"
 #include "transport/websocket_private.h"
 
 #define MOVES_MAX 16u
@@ -107,6 +108,27 @@ static void the_moves_of_websockets_are_those_drawn(void **state)
     check_table(rows, WEBSOCKET_STATES, ws_may_move);
 }
 
+static bool line_may_move(int from, int to)
+{
+    return line_conn_may_move((enum line_state)from, (enum line_state)to);
+}
+
+static void the_moves_of_line_framed_connections_are_those_drawn(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {LINE_HANDSHAKE, {LINE_FRESH, LINE_ENDING, LINE_LINGER, LINE_GONE, -1}},
+        {LINE_FRESH, {LINE_MIDLINE, LINE_OPEN, LINE_ENDING, LINE_LINGER, LINE_GONE, -1}},
+        {LINE_MIDLINE, {LINE_MIDLINE, LINE_OPEN, LINE_ENDING, LINE_LINGER, LINE_GONE, -1}},
+        {LINE_OPEN, {LINE_MIDLINE, LINE_OPEN, LINE_ENDING, LINE_LINGER, LINE_GONE, -1}},
+        {LINE_ENDING, {LINE_LINGER, LINE_GONE, -1}},
+        {LINE_LINGER, {LINE_GONE, -1}},
+        {LINE_GONE, {-1}},
+    };
+    assert_int_equal(sizeof(rows) / sizeof(rows[0]), LINE_STATES);
+    check_table(rows, LINE_STATES, line_may_move);
+}
+
 /* In a process of its own: 0: it was closed; 1: it was moved; aborted: asserted. */
 static int move_in_child(struct http_conn *conn, enum conn_state to)
 {
@@ -145,6 +167,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_moves_of_http_connections_are_those_drawn),
         cmocka_unit_test(the_moves_of_websockets_are_those_drawn),
+        cmocka_unit_test(the_moves_of_line_framed_connections_are_those_drawn),
         cmocka_unit_test(a_move_that_is_not_drawn_ends_in_an_assertion_or_a_closed_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

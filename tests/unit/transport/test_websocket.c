@@ -47,11 +47,11 @@ static int teardown(void **state)
 static struct websocket *find(void)
 {
     struct websocket *found = NULL;
-    for (unsigned i = 0; i < WEBSOCKET_STATES; i++) {
-        list_each (it, next, &w.hw[0]->websockets->by_state[i]) {
+    for (unsigned i = 0; i < WEBSOCKET_LISTS; i++) {
+        list_each (it, next, &w.hw[0]->websockets->lists[i].all) {
             assert_null(found);
-            found = list_entry(it, struct websocket, link);
-            assert_int_equal(found->state, i);
+            found = list_entry(it, struct websocket, deadline.link);
+            assert_int_equal(found->state, i == WEBSOCKET_PUT_OFF ? WEBSOCKET_OPEN : i);
         }
     }
     return found;
@@ -67,10 +67,10 @@ static void age(enum websocket_state state, uint64_t ms)
 {
     struct websocket *ws = find();
     if (ws && ws->state == state) {
-        ws->since_ms -= (uint32_t)ms;
-        ws->listed_ms -= (uint32_t)ms;
+        ws->deadline.noted -= (uint32_t)ms;
+        ws->deadline.listed_ms -= (uint32_t)ms;
     }
-    http_on_tick(w.hw[0]->tick, w.hw[0]);
+    deadlines_run(&w.hw[0]->deadlines);
     wire_turn(&w);
 }
 
@@ -151,13 +151,13 @@ static void answers_that_are_not_written_yet_go_with_the_socket(void **state)
     wire_say(c, wire_upgrade);
     struct websocket *ws = find();
     assert_non_null(ws);
-    assert_true(ws->out.pending > 0 && ws->wait_since_ms != 0);
+    assert_true(ws->out.pending > 0 && deadline_is_listed(&ws->stall));
     c->deaf = false;
     wire_turn(&w);
     const char *heard = wire_heard(c);
     assert_int_equal(wire_count(heard, "HTTP/1.1 200"), 6);
     wire_assert_has(heard, "HTTP/1.1 101");
-    assert_int_equal(ws->wait_since_ms, 0);
+    assert_false(deadline_is_listed(&ws->stall));
     say_frame(c, TEXT, ASK);
     wire_assert_has(wire_heard(c), "\"id\":7");
 }
@@ -322,11 +322,11 @@ static void one_that_takes_nothing_is_cut(void **state)
                   "\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
     }
     struct websocket *ws = find();
-    assert_true(ws->wait_since_ms != 0);
-    ws->wait_since_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
+    assert_true(deadline_is_listed(&ws->stall));
+    ws->stall.listed_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
     age(WEBSOCKET_GONE, 0);
     assert_ptr_equal(find(), ws);
-    ws->wait_since_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
+    ws->stall.listed_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
     age(WEBSOCKET_GONE, 0);
     assert_int_equal(state_now(), WEBSOCKET_GONE);
     assert_int_equal(w.b.worker[0]->stats.cut, 1);
