@@ -103,7 +103,7 @@ struct subscriber {
 struct subscriber *subscriber_create(struct worker *worker, const struct principal *principal);
 /* It goes on with what this one may do; a reference of its own. */
 void subscriber_set_principal(struct subscriber *subscriber, const struct principal *principal);
-/* The one subscriber of a pipe, made when first needed; NULL when out of memory. */
+/* The one subscriber of a message connection, made when first needed; NULL when out of memory. */
 struct subscriber *subscriber_of_channel(struct channel *channel);
 /* Removes every subscription, releases the watches; the memory goes at the end of the turn. */
 void subscriber_destroy(struct subscriber *subscriber);
@@ -111,9 +111,9 @@ void subscriber_destroy(struct subscriber *subscriber);
 /* Names it among the subscribers of all workers, also those that are gone; ascending per worker. */
 uint64_t subscriber_id(const struct subscriber *subscriber);
 /* Its session ends, or its listens with their results; and its stream. `withdraws`: what it has
- * subscribed in the legacy way on a pipe, which stays open, ends too and is told. */
+ * subscribed in the legacy way on a message connection, which stays open, ends too and is told. */
 void subscriber_end(struct subscriber *subscriber, bool withdraws);
-/* Everything it has subscribed ends, and its stream; a pipe stays open. */
+/* Everything it has subscribed ends, and its stream; a message connection stays open. */
 void subscriber_disconnect(struct subscriber *subscriber);
 
 /* ---- the stream ------------------------------------------------------------------------------ */

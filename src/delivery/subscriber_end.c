@@ -25,7 +25,7 @@ static void end_listen(struct listen *listen, struct worker *worker)
 }
 
 /* Its session ends, or its listens with their results; and its stream. `withdraws`: what it has
- * subscribed in the legacy way on a pipe, which stays open, ends too and is told. */
+ * subscribed in the legacy way on a message connection, which stays open, ends too and is told. */
 void subscriber_end(struct subscriber *subscriber, bool withdraws)
 {
     if (subscriber->ops && subscriber->ops->disconnect) {

@@ -294,8 +294,8 @@ static void judge_http_legacy(const struct dialect_context *ctx, const struct rp
     }
 }
 
-static void judge_pipe_legacy(const struct dialect_context *ctx, const struct rpc_message *msg,
-                              struct dialect_verdict *v)
+static void judge_message_conn_legacy(const struct dialect_context *ctx,
+                                      const struct rpc_message *msg, struct dialect_verdict *v)
 {
     if (msg->kind != RPC_REQUEST || ctx->handshaken) {
         if (msg->kind == RPC_REQUEST && str_eq(msg->method, STR("initialize"))) {
@@ -335,7 +335,7 @@ void dialect_judge(const struct dialect_context *ctx, const struct rpc_message *
     } else if (ctx->headers) {
         judge_http_legacy(ctx, msg, ret);
     } else {
-        judge_pipe_legacy(ctx, msg, ret);
+        judge_message_conn_legacy(ctx, msg, ret);
     }
     bool is_modern = ret->era == ERA_MODERN;
     ret->meta = is_modern ? meta : NULL;

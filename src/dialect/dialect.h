@@ -5,9 +5,10 @@
  * differs is resolved here into named fields (struct dialect_verdict, struct dialect_rules), and
  * only the table of methods (protocol/method.c) says in which eras a method exists.
  *
- * Two eras. *Legacy* (2024-11-05 … 2025-11-25): `initialize`, then a session or a pipe that
- * remembers it. *Modern* (2026-07-28): every request says its version in `_meta`. One endpoint
- * serves both; the era is decided per message, the body deciding and headers cross-checked.
+ * Two eras. *Legacy* (2024-11-05 … 2025-11-25): `initialize`, then a session or a message
+ * connection that remembers it. *Modern* (2026-07-28): every request says its version in `_meta`.
+ * One endpoint serves both; the era is decided per message, the body deciding and headers
+ * cross-checked.
  */
 #ifndef DIALECT_DIALECT_H
 #define DIALECT_DIALECT_H
@@ -69,10 +70,10 @@ struct dialect_headers {
 };
 
 struct dialect_context {
-    const struct dialect_headers *headers; /* NULL on pipes */
+    const struct dialect_headers *headers; /* NULL on message connections */
     struct tidings_str ceiling;            /* empty: none */
     const struct profile *profile;         /* NULL: none */
-    bool handshaken;                       /* pipes: `initialize` was answered here */
+    bool handshaken;                       /* message connections: `initialize` was answered here */
 };
 
 struct dialect_verdict {
@@ -137,7 +138,7 @@ struct dialect_rules {
     bool confirms_unsubscribe; /* … and resources/unsubscribe {unsubscribed, uri} */
     bool is_literal;           /* no `_meta` of ours, and no `subscribedUri` */
     bool opens_sessions;       /* any POST does; initialize is not needed */
-    bool needs_session;        /* subscriptions do: none on pipes */
+    bool needs_session;        /* subscriptions do: none on message connections */
     bool answers_200;          /* of every JSON-RPC error that answers a request */
     bool is_unprimed;          /* streams begin with a message */
     bool has_regex_uris;       /* `[…]+` makes a URI a regular expression */

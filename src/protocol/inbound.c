@@ -267,8 +267,8 @@ static void check_mirrored(const struct worker *worker, const struct dialect_hea
     }
 }
 
-/* Has its client asked too often? Then it was told so. What is no request and came on a pipe cannot
- * be answered: it counts, and is handled all the same. */
+/* Has its client asked too often? Then it was told so. What is no request and came on a message
+ * connection cannot be answered: it counts, and is handled all the same. */
 static bool is_too_often(struct arrival *a, struct json *root, const struct rpc_message *msg)
 {
     struct channel *channel = a->channel;

@@ -10,7 +10,7 @@
 
 struct refusal;
 
-/* One text (an HTTP body, a line). `headers` NULL on pipes. */
+/* One text (an HTTP body, a line). `headers` NULL on message connections. */
 void inbound_text(struct channel *channel, struct tidings_str text,
                   const struct dialect_headers *headers);
 /* An error that answers no particular request. `rpc_code` 0: only the status and the sentence. */

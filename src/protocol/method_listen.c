@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * subscriptions/listen: everything that can be wrong with the request itself is answered; then it
- * becomes a stream (a pipe is one already) and its URIs are resolved one by one, each refused or
- * not by itself.
+ * becomes a stream (a message connection is one already) and its URIs are resolved one by one, each
+ * refused or not by itself.
  */
 #include "base/mem.h"
 #include "base/str.h"
@@ -14,7 +14,8 @@
 #include "store/change.h"
 #include "uri/uri.h"
 
-/* A pipe has one subscriber for everything it hears; an HTTP listen is a subscriber of its own. */
+/* A message connection has one subscriber for everything it hears; an HTTP listen is a subscriber
+ * of its own. */
 static void http_listen_closed(struct subscriber *subscriber)
 {
     subscriber_destroy(subscriber);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A way messages come in and answers go out: an HTTP connection (one exchange at a time) or a pipe
- * (stdio: messages interleave freely). Transports embed it and implement the operations.
+ * A way messages come in and answers go out: an HTTP connection (one exchange at a time) or a
+ * message connection (stdio, sockets, WebSockets: messages interleave freely). Transports embed it
+ * and implement the operations.
  */
 #ifndef REQUEST_CHANNEL_H
 #define REQUEST_CHANNEL_H
@@ -29,17 +30,18 @@ struct response_headers {
 
 struct channel_ops {
     const char *name;
-    /* Headers, statuses and one exchange at a time (HTTP), or not (pipes). */
+    /* Headers, statuses and one exchange at a time (HTTP), or not (message connections). */
     bool is_http;
-    /* A complete JSON text that answers the exchange (pipes: one message). Takes the memory of
-     * `text` and leaves it empty. */
+    /* A complete JSON text that answers the exchange (message connections: one message). Takes the
+     * memory of `text` and leaves it empty. */
     void (*answer)(struct channel *channel, int status, const struct response_headers *headers,
                    struct buf *text);
-    /* Nothing to say: 202 with no body (pipes: nothing). */
+    /* Nothing to say: 202 with no body (message connections: nothing). */
     void (*accepted)(struct channel *channel);
     /* HTTP: would the client of this exchange take a stream of messages for an answer? */
     bool (*takes_stream)(struct channel *channel);
-    /* The exchange becomes a stream of messages (pipes: the pipe itself). NULL: impossible. */
+    /* The exchange becomes a stream of messages (message connections: the connection itself). NULL:
+     * impossible. */
     struct sink *(*stream)(struct channel *channel, const struct response_headers *headers);
     /* Where somebody without a name comes from, as far as the transport can say: what everybody may
      * have so much of is shared by all channels that give the same. NULL: one for the whole
@@ -55,11 +57,11 @@ struct channel {
     struct allowance *allowance;     /* a reference, once it was asked for */
     struct list requests;            /* requests under way */
     struct batch *batches;           /* arrays of them */
-    const struct revision *revision; /* pipes: negotiated by initialize, else NULL */
-    struct subscriber *subscriber;   /* pipes: made when first needed */
+    const struct revision *revision; /* message connections: negotiated by initialize, else NULL */
+    struct subscriber *subscriber;   /* message connections: made when first needed */
     void (*end_subscriber)(struct channel *channel); /* with it */
-    bool initialized;                                /* pipes: the client said so */
-    unsigned char promised; /* pipes: lists whose changes it will be told of */
+    bool initialized;                                /* message connections: the client said so */
+    unsigned char promised; /* message connections: lists whose changes it will be told of */
     uint16_t handled;       /* messages, … */
     uint32_t turn;          /* … in this turn of the loop */
 };
@@ -77,7 +79,8 @@ void channel_set_principal(struct channel *channel, const struct principal *prin
 void channel_client_name(const struct channel *channel, char out[PRINCIPAL_MAX]);
 /* A reference to what its client may have judged (access/allowance.h). NULL: out of memory. */
 struct allowance *channel_allowance(struct channel *channel);
-/* The transport is going away: cancels what is under way, drops the subscriber of a pipe. */
+/* The transport is going away: cancels what is under way, drops the subscriber of a message
+ * connection. */
 void channel_deinit(struct channel *channel);
 
 #endif

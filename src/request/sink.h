@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Where a subscriber writes: one open stream of messages to a client. Implemented by transports (an
- * SSE response, a pipe) and by tests (a buffer).
+ * SSE response, a message connection) and by tests (a buffer).
  *
  * The stream is written to in whole messages. When it ends for any reason the transport calls
  * `closed` once; after that the sink is gone. A writer that has more to say than the stream takes
@@ -25,7 +25,8 @@ struct sink_ops {
     void (*prime)(struct sink *sink, struct tidings_str event_id, int64_t retry_ms);
     /* Bytes written but not yet taken by the kernel. */
     size_t (*pending)(const struct sink *sink);
-    /* No more messages: finish what is pending, then end (HTTP: close the response; pipes stay). */
+    /* No more messages: finish what is pending, then end (HTTP: close the response; message
+     * connections stay). */
     void (*end)(struct sink *sink);
     /* End at once, without ceremony, so that the client notices and comes back. */
     void (*cut)(struct sink *sink, const char *reason);

@@ -38,7 +38,7 @@ struct worker_limits {
     size_t max_read_bytes;
     unsigned max_depth;
     size_t max_sessions; /* on all workers */
-    size_t max_listens;  /* per pipe */
+    size_t max_listens;  /* per message connection */
     size_t max_uris_per_listen;
     size_t max_subscriptions;     /* per subscriber */
     size_t max_all_subscriptions; /* on all workers; 0: any number */
