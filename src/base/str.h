@@ -5,10 +5,13 @@
  * struct buf owns its bytes, is always NUL-terminated once it holds anything, and is told its
  * maximum at init: growing past it fails with TIDINGS_E_LIMIT instead of eating the machine. A
  * failed append leaves the contents as they were and sets `failed`, which sticks: a writer may
- * append many pieces and check once at the end.
+ * append many pieces and check once at the end. Appending is inline: an answer is made of hundreds
+ * of small pieces, nearly all of which find room.
  */
 #ifndef BASE_STR_H
 #define BASE_STR_H
+
+#include <string.h>
 
 #include <tidings/types.h>
 
@@ -55,17 +58,55 @@ void buf_init(struct buf *b, size_t max_bytes);
 /* One for secrets: memory that it lets go of, also when it grows, is wiped (not what is detached).
  */
 void buf_init_secret(struct buf *b, size_t max_bytes);
-void buf_deinit(struct buf *b);              /* frees; the buffer may be used again */
-void buf_clear(struct buf *b);               /* len 0 and failed 0, keeps the memory */
-int buf_reserve(struct buf *b, size_t more); /* room for `more` bytes beyond len */
-int buf_put(struct buf *b, const void *bytes, size_t len);
-int buf_puts(struct buf *b, struct tidings_str s);
-int buf_putc(struct buf *b, char c);
+void buf_deinit(struct buf *b);                /* frees; the buffer may be used again */
+void buf_clear(struct buf *b);                 /* len 0 and failed 0, keeps the memory */
+int buf_make_room(struct buf *b, size_t more); /* for buf_reserve */
+
+/* Room for `more` bytes beyond len. */
+static inline int buf_reserve(struct buf *b, size_t more)
+{
+    return !b->failed && more < b->cap - b->len ? 0 : buf_make_room(b, more);
+}
+
+static inline int buf_put(struct buf *b, const void *bytes, size_t len)
+{
+    int rc = buf_reserve(b, len);
+    if (rc < 0) {
+        return rc;
+    }
+    if (len) {
+        memcpy(b->ptr + b->len, bytes, len);
+        b->len += len;
+    }
+    b->ptr[b->len] = '\0';
+    return 0;
+}
+
+static inline int buf_puts(struct buf *b, struct tidings_str s)
+{
+    return buf_put(b, s.ptr, s.len);
+}
+
+static inline int buf_putc(struct buf *b, char c)
+{
+    int rc = buf_reserve(b, 1);
+    if (rc < 0) {
+        return rc;
+    }
+    b->ptr[b->len++] = c;
+    b->ptr[b->len] = '\0';
+    return 0;
+}
+
 int buf_putf(struct buf *b, const char *fmt, ...) TIDINGS_PRINTF(2, 3);
 int buf_putu(struct buf *b, uint64_t n); /* decimal */
 int buf_puti(struct buf *b, int64_t n);
 void buf_consume(struct buf *b, size_t n); /* drop n bytes from the front (memmove) */
-struct tidings_str buf_str(const struct buf *b);
+static inline struct tidings_str buf_str(const struct buf *b)
+{
+    return b->ptr ? tidings_strn(b->ptr, b->len) : STR_EMPTY;
+}
+
 /* Hand the memory over (mem_free it); the buffer is empty afterwards. NULL when nothing was ever
  * put in. `len` may be NULL. */
 char *buf_detach(struct buf *b, size_t *len);

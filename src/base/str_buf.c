@@ -75,7 +75,7 @@ static int buf_grow(struct buf *b, size_t need)
     return 0;
 }
 
-int buf_reserve(struct buf *b, size_t more)
+int buf_make_room(struct buf *b, size_t more)
 {
     if (b->failed) {
         return b->failed;
@@ -85,36 +85,6 @@ int buf_reserve(struct buf *b, size_t more)
     }
     size_t need = b->len + more + 1;
     return need <= b->cap ? 0 : buf_grow(b, need);
-}
-
-int buf_put(struct buf *b, const void *bytes, size_t len)
-{
-    int rc = buf_reserve(b, len);
-    if (rc < 0) {
-        return rc;
-    }
-    if (len) {
-        memcpy(b->ptr + b->len, bytes, len);
-        b->len += len;
-    }
-    b->ptr[b->len] = '\0';
-    return 0;
-}
-
-int buf_puts(struct buf *b, struct tidings_str s)
-{
-    return buf_put(b, s.ptr, s.len);
-}
-
-int buf_putc(struct buf *b, char c)
-{
-    int rc = buf_reserve(b, 1);
-    if (rc < 0) {
-        return rc;
-    }
-    b->ptr[b->len++] = c;
-    b->ptr[b->len] = '\0';
-    return 0;
 }
 
 int buf_putf(struct buf *b, const char *fmt, ...)
@@ -185,11 +155,6 @@ void buf_consume(struct buf *b, size_t n)
     b->len -= n;
     memmove(b->ptr, b->ptr + n, b->len);
     b->ptr[b->len] = '\0';
-}
-
-struct tidings_str buf_str(const struct buf *b)
-{
-    return b->ptr ? tidings_strn(b->ptr, b->len) : STR_EMPTY;
 }
 
 char *buf_detach(struct buf *b, size_t *len)

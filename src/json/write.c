@@ -32,6 +32,30 @@ static const unsigned char escapes[256] = {
 #undef EIGHT
 /* clang-format on */
 
+/* Are eight bytes as they are in JSON? */
+static bool is_plain_word(uint64_t v)
+{
+    /* A high bit appears where a byte is < 0x20, '"', '\' or >= 0x80. A borrow can only come from
+     * such a byte, so a zero result is always right. */
+    uint64_t odd = v | (v - EACH_BYTE(0x20)) | ((v ^ EACH_BYTE('"')) - EACH_BYTE(1)) |
+                   ((v ^ EACH_BYTE('\\')) - EACH_BYTE(1));
+    return !(odd & EACH_BYTE(0x80));
+}
+
+/* The last bytes of a string of at least four, as a word: some of them twice. */
+static uint64_t last_word(const char *p, size_t len)
+{
+    uint32_t first, last;
+    uint64_t v;
+    if (len >= sizeof v) {
+        memcpy(&v, p + len - sizeof v, sizeof v);
+        return v;
+    }
+    memcpy(&first, p, sizeof first);
+    memcpy(&last, p + len - sizeof last, sizeof last);
+    return (uint64_t)first << 32 | last;
+}
+
 /* How many bytes from the start need neither escaping nor checking. */
 static size_t plain_prefix(const char *p, size_t len)
 {
@@ -39,14 +63,13 @@ static size_t plain_prefix(const char *p, size_t len)
     while (len - i >= 8) {
         uint64_t v;
         memcpy(&v, p + i, 8);
-        /* A high bit appears where a byte is < 0x20, '"', '\' or >= 0x80. A borrow can only come
-         * from such a byte, so a zero result is always right. */
-        uint64_t odd = v | (v - EACH_BYTE(0x20)) | ((v ^ EACH_BYTE('"')) - EACH_BYTE(1)) |
-                       ((v ^ EACH_BYTE('\\')) - EACH_BYTE(1));
-        if (odd & EACH_BYTE(0x80)) {
+        if (!is_plain_word(v)) {
             break;
         }
         i += 8;
+    }
+    if (len - i < 8 && len >= 4 && is_plain_word(last_word(p, len))) {
+        return len;
     }
     while (i < len && escapes[(unsigned char)p[i]] == 0) {
         i++;

@@ -118,20 +118,28 @@ static void strings_are_escaped_and_repaired(void **state)
     }
 }
 
-/* Every byte at every position of a word, so that the eight-byte test cannot hide one. */
+static void check_survives(struct tidings_str text)
+{
+    buf_clear(&out);
+    assert_int_equal(jw_quote(&out, text), 0);
+    struct json *v = reread();
+    assert_true(str_eq(jv_str(v), text));
+    jv_unref(v);
+}
+
+/* Every byte at every position of strings of up to two words and a byte, so that the eight-byte
+ * test, and the one of a string's end, cannot hide one. */
 static void every_byte_survives_at_every_position(void **state)
 {
     (void)state;
-    for (unsigned c = 0; c < 0x80; c++) {
-        for (size_t at = 0; at < 17; at++) {
-            char text[17];
-            memset(text, 'x', sizeof text);
-            text[at] = (char)c;
-            buf_clear(&out);
-            assert_int_equal(jw_quote(&out, tidings_strn(text, sizeof text)), 0);
-            struct json *v = reread();
-            assert_true(str_eq(jv_str(v), tidings_strn(text, sizeof text)));
-            jv_unref(v);
+    for (size_t len = 1; len <= 17; len++) {
+        for (unsigned c = 0; c < 0x80; c++) {
+            for (size_t at = 0; at < len; at++) {
+                char text[17];
+                memset(text, 'x', len);
+                text[at] = (char)c;
+                check_survives(tidings_strn(text, len));
+            }
         }
     }
 }
