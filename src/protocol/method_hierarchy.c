@@ -16,19 +16,20 @@
 #include "request/page.h"
 #include "uri/uri.h"
 
-struct looking {
+/* A request for the metadata or the children of one resource. */
+struct hierarchy_request {
     struct tidings_stat stat;
     struct tidings_list list;
     struct catalog_hit hit;
     struct request *request;
     struct tidings_str spelled, uri; /* in the arena */
     size_t wanted;
-    void (*found)(struct looking *l);
+    void (*found)(struct hierarchy_request *l);
 };
 
 static void method_hierarchy_stat_done(struct job *job)
 {
-    struct looking *l = job->user;
+    struct hierarchy_request *l = job->user;
     struct request *request = l->request;
     request_end_job(request);
     if (job->code < 0) {
@@ -40,11 +41,11 @@ static void method_hierarchy_stat_done(struct job *job)
 }
 
 /* Find and describe what `params.uri` names; `found` goes on, or the request is answered. */
-static void method_hierarchy_look(struct request *request, size_t wanted,
-                                  void (*found)(struct looking *l))
+static void method_hierarchy_find(struct request *request, size_t wanted,
+                                  void (*found)(struct hierarchy_request *l))
 {
     struct json *param = jv_get(request->msg.params, "uri");
-    struct looking *l = arena_alloc(&request->arena, sizeof(*l));
+    struct hierarchy_request *l = arena_alloc(&request->arena, sizeof(*l));
     if (!jv_is(param, JV_STRING) || !l) {
         request_fail(request, l ? TIDINGS_E_INVALID : TIDINGS_E_NOMEM, STR_EMPTY,
                      l ? "params.uri must be a string" : "out of memory");
@@ -81,7 +82,7 @@ static void method_hierarchy_look(struct request *request, size_t wanted,
 
 /* ---- resources/metadata ---------------------------------------------------------------------- */
 
-static void method_hierarchy_describe(struct looking *l)
+static void method_hierarchy_describe(struct hierarchy_request *l)
 {
     struct request *request = l->request;
     struct tidings_resource about = l->stat.about;
@@ -100,12 +101,12 @@ static void method_hierarchy_describe(struct looking *l)
 
 void method_resources_metadata(struct request *request)
 {
-    method_hierarchy_look(request, 0, method_hierarchy_describe);
+    method_hierarchy_find(request, 0, method_hierarchy_describe);
 }
 
 /* ---- children -------------------------------------------------------------------------------- */
 
-static void children_listed(struct looking *l)
+static void children_listed(struct hierarchy_request *l)
 {
     struct request *request = l->request;
     jw_end_array(&request->w);
@@ -127,7 +128,7 @@ static void children_listed(struct looking *l)
 
 static void children_done(struct job *job)
 {
-    struct looking *l = job->user;
+    struct hierarchy_request *l = job->user;
     struct request *request = l->request;
     request_end_job(request);
     if (job->code < 0) {
@@ -155,7 +156,7 @@ static bool is_child(struct tidings_str parent, struct tidings_str uri)
 }
 
 /* Everything below the parent lies together in the sorted list of what is registered. */
-static void list_registered(struct looking *l)
+static void list_registered(struct hierarchy_request *l)
 {
     const struct catalog *catalog = l->request->worker->catalog;
     struct tidings_str after = l->list.after.len > 0 ? l->list.after : l->uri;
@@ -172,7 +173,7 @@ static void list_registered(struct looking *l)
     children_listed(l);
 }
 
-static void method_list_children(struct looking *l)
+static void method_list_children(struct hierarchy_request *l)
 {
     struct request *request = l->request;
     struct tidings_str uri = arena_dup(&request->arena, l->stat.about.uri);
@@ -219,6 +220,6 @@ void method_resources_children(struct request *request)
 {
     size_t wanted = page_size(request);
     if (wanted > 0) {
-        method_hierarchy_look(request, wanted, method_list_children);
+        method_hierarchy_find(request, wanted, method_list_children);
     }
 }

@@ -11,7 +11,8 @@
 #include "base/str.h"
 #include "worker/worker.h"
 
-void channel_client_name(const struct channel *channel, char out[PRINCIPAL_MAX])
+/* The name of its principal; of one without, where it comes from. */
+static void channel_client_name(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
     bool is_known = channel->principal && channel->principal->kind != PRINCIPAL_ANONYMOUS;
     snprintf(out, PRINCIPAL_MAX, "%s",

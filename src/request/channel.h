@@ -75,8 +75,6 @@ bool channel_may_go_on(struct channel *channel);
 struct quota *channel_quota(const struct channel *channel);
 /* From now on it is this one (takes a reference of its own). What is under way stays what it is. */
 void channel_set_principal(struct channel *channel, const struct principal *principal);
-/* The name of its principal; of one without, where it comes from. */
-void channel_client_name(const struct channel *channel, char out[PRINCIPAL_MAX]);
 /* A reference to what its client may have judged (access/allowance.h). NULL: out of memory. */
 struct allowance *channel_allowance(struct channel *channel);
 /* The transport is going away: cancels what is under way, drops the subscriber of a message
