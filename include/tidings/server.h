@@ -91,27 +91,27 @@ struct tidings_config_option {
 /* The option of that number, from 0 on. False: there are not so many. */
 TIDINGS_API bool tidings_config_option(size_t index, struct tidings_config_option *ret);
 
-/* ---- doors ------------------------------------------------------------------------------------
+/* ---- where clients connect --------------------------------------------------------------------
  *
- * What clients come in by: the rows "http" (the default, when no other is named), "tcp", "unix" and
+ * The rows "http" (the default, when no other is named), "tcp", "unix" and
  * "stdio"; and listening sockets that the program, or whoever started it, has made already.
  */
 
-enum tidings_door {
-    TIDINGS_DOOR_HTTP = 0,
-    TIDINGS_DOOR_LINES = 1, /* one message per line, as on standard input and output */
+enum tidings_listener {
+    TIDINGS_LISTENER_HTTP = 0,
+    TIDINGS_LISTENER_LINES = 1, /* one message per line, as on standard input and output */
 };
 
 /* Serve on a listening stream socket (internet or Unix). The server takes the descriptor and closes
- * it; not on failure. Before it starts; at most 64 doors. TIDINGS_E_INVALID: it is no such socket.
+ * it; not on failure. Before it starts; at most 64 in all. TIDINGS_E_INVALID: it is no such socket.
  */
-TIDINGS_API int tidings_server_add_socket(struct tidings_server *server, enum tidings_door door,
+TIDINGS_API int tidings_server_add_socket(struct tidings_server *server, enum tidings_listener kind,
                                           int fd, struct tidings_error *err);
 /* What clients connect to, one after the other, HTTP first: "http://127.0.0.1:7777/mcp",
  * "tcp://127.0.0.1:7778", "unix:/run/app.sock", "http+unix:/run/app.sock", "stdio"; NULL: there are
  * no more.
  * From the call of tidings_ready_fn until the server stops, on the thread that runs it. */
-TIDINGS_API const char *tidings_server_door(struct tidings_server *server, size_t index);
+TIDINGS_API const char *tidings_server_address(struct tidings_server *server, size_t index);
 
 struct tidings_server_info {
     struct tidings_str name, version, title, description, website_url, instructions;
@@ -361,7 +361,7 @@ TIDINGS_API int tidings_token_create(struct tidings_str name, struct tidings_str
                                      char **ret_token, char **ret_line, struct tidings_error *err);
 
 /* Called once, on the thread of tidings_server_run or tidings_server_start, when clients can
- * connect. `url` is the first of tidings_server_door. Set before it
+ * connect. `url` is the first of tidings_server_address. Set before it
  * starts. */
 typedef void (*tidings_ready_fn)(void *user, const char *url);
 TIDINGS_API void tidings_server_on_ready(struct tidings_server *server, tidings_ready_fn fn,

@@ -102,7 +102,7 @@ struct config {
     uint64_t max_sessions;
     uint64_t max_connections;       /* 0: what the descriptor limit allows */
     uint64_t max_listens;           /* per connection */
-    uint64_t max_subscriptions;     /* per peer */
+    uint64_t max_subscriptions;     /* per subscriber */
     uint64_t max_all_subscriptions; /* 0: any number */
     uint64_t max_uris_per_listen;
     /* Of one client; 0: any number, and server/server_quotas.c for what holds when nobody says so.
@@ -113,7 +113,7 @@ struct config {
     uint64_t subscribe_rate, subscribe_burst;
     uint64_t block_after, block_time_ms;
     uint64_t max_clients;
-    uint64_t outbox; /* notifications per peer */
+    uint64_t outbox; /* notifications per subscriber */
     uint64_t log_entries;
     uint64_t log_bytes;
     uint64_t max_announced;
@@ -194,7 +194,7 @@ const char *config_store(const struct config *c);
 enum tidings_log_level config_log_level(const struct config *c);
 /* Did anybody set that row? */
 bool config_is_given(const struct config *c, const char *name);
-/* HTTP is served when an address for it was given, or no other door was named. */
+/* HTTP is served when an address for it was given, or no other listener was named. */
 bool config_wants_http(const struct config *c);
 /* Must clients show a certificate? Then it is known who they are. */
 bool config_knows_clients(const struct config *c);

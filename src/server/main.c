@@ -40,7 +40,7 @@ static void on_ready(void *user, const char *url)
 {
     struct tidings_server *server = __atomic_load_n(&serving, __ATOMIC_ACQUIRE);
     fprintf(stderr, "%s: serving on", (const char *)user);
-    for (size_t i = 0; url; url = tidings_server_door(server, ++i)) {
+    for (size_t i = 0; url; url = tidings_server_address(server, ++i)) {
         bool is_pipe = strcmp(url, "stdio") == 0;
         fprintf(stderr, "%s %s", i > 0 ? "," : "", is_pipe ? "standard input and output" : url);
     }

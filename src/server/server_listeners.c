@@ -76,17 +76,17 @@ bool server_has_listener(const struct tidings_server *s, enum listener_kind kind
     return has;
 }
 
-int tidings_server_add_socket(struct tidings_server *s, enum tidings_door door, int fd,
+int tidings_server_add_socket(struct tidings_server *s, enum tidings_listener kind, int fd,
                               struct tidings_error *err)
 {
     if (server_check_new(s, err) < 0) {
         return TIDINGS_E_INVALID;
     }
-    if (door != TIDINGS_DOOR_HTTP && door != TIDINGS_DOOR_LINES) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "there is no kind of door %d", (int)door);
+    if (kind != TIDINGS_LISTENER_HTTP && kind != TIDINGS_LISTENER_LINES) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "there is no kind of listener %d", (int)kind);
     }
     if (s->passed_count >= SERVER_LISTENERS_MAX) {
-        return tidings_fail(err, TIDINGS_E_LIMIT, "a server has at most %u doors",
+        return tidings_fail(err, TIDINGS_E_LIMIT, "a server has at most %u listeners",
                             SERVER_LISTENERS_MAX);
     }
     int rc = endpoint_check_passed(fd, err);
@@ -94,7 +94,7 @@ int tidings_server_add_socket(struct tidings_server *s, enum tidings_door door, 
         return rc;
     }
     s->passed[s->passed_count++] = (struct server_socket){
-        .kind = door == TIDINGS_DOOR_HTTP ? LISTENER_HTTP : LISTENER_LINES,
+        .kind = kind == TIDINGS_LISTENER_HTTP ? LISTENER_HTTP : LISTENER_LINES,
         .fd = fd,
     };
     return 0;
@@ -107,7 +107,7 @@ void server_sockets_forget(struct tidings_server *s)
     }
 }
 
-const char *tidings_server_door(struct tidings_server *s, size_t index)
+const char *tidings_server_address(struct tidings_server *s, size_t index)
 {
     if (index < s->listener_count) {
         return s->listeners[index].listener ? listener_url(s->listeners[index].listener) : NULL;
@@ -159,7 +159,7 @@ static int open_one(struct tidings_server *s, enum listener_kind kind,
                     const struct endpoint_address *at, struct tidings_error *err)
 {
     if (s->listener_count >= SERVER_LISTENERS_MAX) {
-        return tidings_fail(err, TIDINGS_E_LIMIT, "a server has at most %u doors",
+        return tidings_fail(err, TIDINGS_E_LIMIT, "a server has at most %u listeners",
                             SERVER_LISTENERS_MAX);
     }
     struct server_listener *d = &s->listeners[s->listener_count];

@@ -88,7 +88,7 @@ static void tell_ready(struct tidings_server *s)
     if (!s->ready) {
         return;
     }
-    s->ready(s->ready_user, tidings_server_door(s, 0));
+    s->ready(s->ready_user, tidings_server_address(s, 0));
 }
 
 static void worker_ended(struct worker_thread *w, void *user)

@@ -456,7 +456,7 @@ static int change(struct tidings_server *s, const struct question *about, struct
                   struct tidings_error *err)
 {
     if (about->subscriber == 0) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "no peer has the number 0");
+        return tidings_fail(err, TIDINGS_E_INVALID, "no subscriber has the number 0");
     }
     struct question *q = NULL;
     int rc = subscribers_ask(s, about, uri, &q, err);

@@ -22,7 +22,7 @@
 /* The live ones come first. */
 enum status_kind {
     STATUS_STATS,
-    STATUS_PEERS,
+    STATUS_SUBSCRIBERS,
     STATUS_SUBSCRIPTIONS,
     STATUS_LIMITS,
     STATUS_TOKENS,
@@ -37,9 +37,9 @@ static const struct {
     struct tidings_str uri, name, description;
 } kinds[STATUS_KINDS] = {
     [STATUS_STATS] = {{STATUS_PREFIX "stats", 20}, {"stats", 5}, {"Counters of each worker", 23}},
-    [STATUS_PEERS] = {{STATUS_PREFIX "peers", 20},
-                      {"peers", 5},
-                      {"Clients that are told of changes", 32}},
+    [STATUS_SUBSCRIBERS] = {{STATUS_PREFIX "subscribers", 26},
+                            {"subscribers", 11},
+                            {"Clients that are told of changes", 32}},
     [STATUS_SUBSCRIPTIONS] = {{STATUS_PREFIX "subscriptions", 28},
                               {"subscriptions", 13},
                               {"Who hears of what", 17}},
@@ -145,7 +145,7 @@ static void status_part_deliver(struct letter *letter, void *owner)
 {
     static const enum status_rows rows[] = {
         [STATUS_STATS] = STATUS_ROWS_STATS,
-        [STATUS_PEERS] = STATUS_ROWS_PEERS,
+        [STATUS_SUBSCRIBERS] = STATUS_ROWS_SUBSCRIBERS,
         [STATUS_SUBSCRIPTIONS] = STATUS_ROWS_SUBSCRIPTIONS,
     };
     struct part *part = list_entry(letter, struct part, letter);
@@ -286,9 +286,9 @@ static void status_read(struct tidings_provider *p, struct tidings_read *read,
 static void status_list(struct tidings_provider *p, struct tidings_list *list)
 {
     (void)p;
-    static const enum status_kind order[] = {STATUS_LIMITS,        STATUS_MOUNTS,    STATUS_PEERS,
-                                             STATUS_SANDBOX,       STATUS_SEMANTICS, STATUS_STATS,
-                                             STATUS_SUBSCRIPTIONS, STATUS_TOKENS};
+    static const enum status_kind order[] = {
+        STATUS_LIMITS, STATUS_MOUNTS,      STATUS_SANDBOX,       STATUS_SEMANTICS,
+        STATUS_STATS,  STATUS_SUBSCRIBERS, STATUS_SUBSCRIPTIONS, STATUS_TOKENS};
     struct tidings_error err;
     int rc = 1;
     for (size_t i = 0; i < STATUS_KINDS && rc > 0; i++) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The server's own state as resources: tidings://self/stats, /peers and /subscriptions, live JSON
- * that is gathered from all workers when it is read, and announced once a second while somebody
- * watches. Peers and subscriptions come in pages: `?after=` with the `row` of the last one gives
- * the next, which is empty behind the end. tidings://self/limits: what was ever refused, and how
- * often. tidings://self/tokens: the same of bearer tokens. tidings://self/mounts: which provider
- * serves which prefix. tidings://self/sandbox: what the process has given up. And
+ * The server's own state as resources: tidings://self/stats, /subscribers and /subscriptions, live
+ * JSON that is gathered from all workers when it is read, and announced once a second while
+ * somebody watches. Subscribers and subscriptions come in pages: `?after=` with the `row` of the
+ * last one gives the next, which is empty behind the end. tidings://self/limits: what was ever
+ * refused, and how often. tidings://self/tokens: the same of bearer tokens. tidings://self/mounts:
+ * which provider serves which prefix. tidings://self/sandbox: what the process has given up. And
  * tidings://self/semantics: what subscriptions cover, which can always be
  * read, but is listed only with the others; it changes with what is registered and is not
  * announced.

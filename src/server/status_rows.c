@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The rows of tidings://self/stats, /peers and /subscriptions are written. Subscribers of a worker
- * are in the order of their numbers already.
+ * The rows of tidings://self/stats, /subscribers and /subscriptions are written. Subscribers of a
+ * worker are in the order of their numbers already.
  */
 #include "server/status_rows.h"
 
@@ -58,7 +58,7 @@ static void write_stats(struct page *p, const struct worker *worker)
     status_rows_put_count(w, "truncated", s->truncated);
     status_rows_put_count(w, "cut", s->cut);
     status_rows_put_count(w, "subscriptions", s->subscriptions);
-    status_rows_put_count(w, "peers", s->subscribers);
+    status_rows_put_count(w, "subscribers", s->subscribers);
     status_rows_put_count(w, "sessions", s->sessions);
     status_rows_put_count(w, "lastChange", worker->last_seq);
     status_rows_put_count(w, "indexBytes", match_bytes(&worker->delivery->match));
@@ -82,12 +82,12 @@ static void status_rows_begin_row(struct page *p, const struct subscriber *subsc
                        (unsigned long long)place);
     jw_begin_object(&p->w);
     jw_put_string(&p->w, STR("row"), tidings_strn(row, n > 0 ? (size_t)n : 0));
-    status_rows_put_count(&p->w, "peer", subscriber_id(subscriber));
+    status_rows_put_count(&p->w, "subscriber", subscriber_id(subscriber));
     status_rows_put_count(&p->w, "worker", subscriber->worker->index);
     p->rows++;
 }
 
-static void write_peer(struct page *p, const struct subscriber *subscriber)
+static void write_subscriber(struct page *p, const struct subscriber *subscriber)
 {
     struct jw *w = &p->w;
     status_rows_begin_row(p, subscriber, UINT64_MAX);
@@ -137,7 +137,7 @@ static bool write_subscriptions(struct page *p, const struct subscriber *subscri
     return true;
 }
 
-static bool write_peers(struct page *p, const struct worker *worker, bool subscriptions)
+static bool write_subscribers(struct page *p, const struct worker *worker, bool subscriptions)
 {
     list_each (it, next, &worker->delivery->subscribers) {
         const struct subscriber *subscriber = list_entry(it, struct subscriber, link);
@@ -149,7 +149,7 @@ static bool write_peers(struct page *p, const struct worker *worker, bool subscr
             return false;
         }
         if (!subscriptions) {
-            write_peer(p, subscriber);
+            write_subscriber(p, subscriber);
         }
     }
     return true;
@@ -183,7 +183,7 @@ bool status_write_rows(struct buf *out, const struct worker *worker, enum status
     if (what == STATUS_ROWS_STATS) {
         write_stats(&p, worker);
     } else {
-        all = write_peers(&p, worker, what == STATUS_ROWS_SUBSCRIPTIONS);
+        all = write_subscribers(&p, worker, what == STATUS_ROWS_SUBSCRIPTIONS);
     }
     jw_end_array(&p.w);
     return all;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * One worker's rows of tidings://self/stats, /peers and /subscriptions, a page at a time.
+ * One worker's rows of tidings://self/stats, /subscribers and /subscriptions, a page at a time.
  *
  * Rows ascend by the number of their subscriber and, within a subscriber, by place. A page begins
- * after a row: "PEER" or "PEER.PLACE", as the member `row` of each says it. A page ends where it is
- * full; what comes and goes between two pages may be missed or told twice.
+ * after a row: "SUBSCRIBER" or "SUBSCRIBER.PLACE", as the member `row` of each says it. A page ends
+ * where it is full; what comes and goes between two pages may be missed or told twice.
  */
 #ifndef SERVER_STATUS_ROWS_H
 #define SERVER_STATUS_ROWS_H
@@ -16,7 +16,7 @@
 
 enum status_rows {
     STATUS_ROWS_STATS,
-    STATUS_ROWS_PEERS,
+    STATUS_ROWS_SUBSCRIBERS,
     STATUS_ROWS_SUBSCRIPTIONS,
 };
 

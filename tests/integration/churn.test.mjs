@@ -93,8 +93,8 @@ async function counters(server) {
 }
 
 const isEmpty = async (server) => {
-    const { subscriptions, peers, sessions } = await counters(server);
-    return subscriptions === 0 && peers === 0 && sessions === 0;
+    const { subscriptions, subscribers, sessions } = await counters(server);
+    return subscriptions === 0 && subscribers === 0 && sessions === 0;
 };
 
 /** Resident memory in KiB. */

@@ -408,7 +408,7 @@ uint64_t served_stat(const char *name)
 void served_await_empty(void)
 {
     time_t until = time(NULL) + DEADLINE_S;
-    while (served_stat("subscriptions") + served_stat("peers") > 0) {
+    while (served_stat("subscriptions") + served_stat("subscribers") > 0) {
         assert_true(time(NULL) < until);
     }
 }

@@ -19,7 +19,7 @@
 static void on_ready(void *user, const char *url)
 {
     fputs("tidings: serving on", stderr);
-    for (size_t i = 0; url; url = tidings_server_door(user, ++i)) {
+    for (size_t i = 0; url; url = tidings_server_address(user, ++i)) {
         bool is_pipe = strcmp(url, "stdio") == 0;
         fprintf(stderr, "%s %s", i > 0 ? "," : "", is_pipe ? "standard input and output" : url);
     }

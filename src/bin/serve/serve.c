@@ -87,7 +87,7 @@ static void put_ready(struct tidings_server *server, const char *url)
     fputs("{\"time\":\"", t.out);
     put_time(t.out, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
     fputs("\",\"level\":\"info\",\"message\":\"serving\",\"addresses\":[", t.out);
-    for (size_t i = 0; url; url = tidings_server_door(server, ++i)) {
+    for (size_t i = 0; url; url = tidings_server_address(server, ++i)) {
         fputs(i > 0 ? "," : "", t.out);
         put_quoted(t.out, tidings_str(url));
     }
@@ -103,7 +103,7 @@ static void serve_on_ready(void *user, const char *url)
         return;
     }
     fputs("tidings: serving on", stderr);
-    for (size_t i = 0; url; url = tidings_server_door(user, ++i)) {
+    for (size_t i = 0; url; url = tidings_server_address(user, ++i)) {
         bool is_pipe = strcmp(url, "stdio") == 0;
         fprintf(stderr, "%s %s", i > 0 ? "," : "", is_pipe ? "standard input and output" : url);
     }

@@ -44,23 +44,23 @@ static bool is_unix(int fd)
     return getsockname(fd, (struct sockaddr *)&at, &len) == 0 && at.ss_family == AF_UNIX;
 }
 
-static enum tidings_door door_of(const char *name, size_t len, int fd)
+static enum tidings_listener door_of(const char *name, size_t len, int fd)
 {
     static const struct {
         const char *name;
-        enum tidings_door door;
+        enum tidings_listener kind;
     } known[] = {
-        {"http", TIDINGS_DOOR_HTTP},
-        {"lines", TIDINGS_DOOR_LINES},
-        {"tcp", TIDINGS_DOOR_LINES},
-        {"unix", TIDINGS_DOOR_LINES},
+        {"http", TIDINGS_LISTENER_HTTP},
+        {"lines", TIDINGS_LISTENER_LINES},
+        {"tcp", TIDINGS_LISTENER_LINES},
+        {"unix", TIDINGS_LISTENER_LINES},
     };
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strlen(known[i].name) == len && memcmp(known[i].name, name, len) == 0) {
-            return known[i].door;
+            return known[i].kind;
         }
     }
-    return is_unix(fd) ? TIDINGS_DOOR_LINES : TIDINGS_DOOR_HTTP;
+    return is_unix(fd) ? TIDINGS_LISTENER_LINES : TIDINGS_LISTENER_HTTP;
 }
 
 int systemd_take_sockets(struct tidings_server *server, struct tidings_error *err)

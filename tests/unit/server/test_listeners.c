@@ -67,20 +67,20 @@ static void ask(uint16_t port)
     close(fd);
 }
 
-static void a_socket_of_the_program_is_a_door(void **state)
+static void a_socket_of_the_program_is_listened_on(void **state)
 {
     (void)state;
     uint16_t port;
     char url[64];
     int fd = listening(&port);
-    assert_int_equal(tidings_server_add_socket(server, TIDINGS_DOOR_LINES, fd, NULL), 0);
+    assert_int_equal(tidings_server_add_socket(server, TIDINGS_LISTENER_LINES, fd, NULL), 0);
     assert_int_equal(tidings_server_start(server, NULL), 0);
     snprintf(url, sizeof(url), "tcp://127.0.0.1:%u", port);
-    assert_string_equal(tidings_server_door(server, 0), url);
-    assert_null(tidings_server_door(server, 1)); /* and no default besides */
+    assert_string_equal(tidings_server_address(server, 0), url);
+    assert_null(tidings_server_address(server, 1)); /* and no default besides */
     ask(port);
     assert_int_equal(tidings_server_finish(server, NULL), 0);
-    assert_null(tidings_server_door(server, 0));
+    assert_null(tidings_server_address(server, 0));
 }
 
 static void what_does_not_listen_is_refused_and_not_taken(void **state)
@@ -88,13 +88,13 @@ static void what_does_not_listen_is_refused_and_not_taken(void **state)
     (void)state;
     struct tidings_error err = {0};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(tidings_server_add_socket(server, TIDINGS_DOOR_HTTP, fd, &err),
+    assert_int_equal(tidings_server_add_socket(server, TIDINGS_LISTENER_HTTP, fd, &err),
                      TIDINGS_E_INVALID);
     assert_non_null(strstr(err.text, "does not listen"));
     assert_int_equal(close(fd), 0);
-    assert_int_equal(tidings_server_add_socket(server, TIDINGS_DOOR_HTTP, 999, &err),
+    assert_int_equal(tidings_server_add_socket(server, TIDINGS_LISTENER_HTTP, 999, &err),
                      TIDINGS_E_INVALID);
-    assert_int_equal(tidings_server_add_socket(server, (enum tidings_door)7, 0, &err),
+    assert_int_equal(tidings_server_add_socket(server, (enum tidings_listener)7, 0, &err),
                      TIDINGS_E_INVALID);
 }
 
@@ -104,14 +104,14 @@ static void a_start_that_fails_is_tried_again_with_the_same_socket(void **state)
     uint16_t port;
     struct tidings_error err = {0};
     int fd = listening(&port);
-    assert_int_equal(tidings_server_add_socket(server, TIDINGS_DOOR_LINES, fd, NULL), 0);
+    assert_int_equal(tidings_server_add_socket(server, TIDINGS_LISTENER_LINES, fd, NULL), 0);
     assert_int_equal(tidings_server_set(server, "unix", "/nowhere/at/all", NULL), 0);
     assert_int_equal(tidings_server_start(server, &err), TIDINGS_E_NOTFOUND);
     assert_non_null(strstr(err.text, "/nowhere/at"));
     assert_int_equal(tidings_server_set(server, "unix", "", NULL), 0);
     assert_int_equal(tidings_server_start(server, &err), 0);
     ask(port);
-    assert_int_equal(tidings_server_add_socket(server, TIDINGS_DOOR_LINES, fd, &err),
+    assert_int_equal(tidings_server_add_socket(server, TIDINGS_LISTENER_LINES, fd, &err),
                      TIDINGS_E_INVALID); /* it has started */
 }
 
@@ -120,7 +120,7 @@ static void a_socket_that_is_never_used_is_closed_with_the_server(void **state)
     (void)state;
     uint16_t port;
     int fd = listening(&port);
-    assert_int_equal(tidings_server_add_socket(server, TIDINGS_DOOR_HTTP, fd, NULL), 0);
+    assert_int_equal(tidings_server_add_socket(server, TIDINGS_LISTENER_HTTP, fd, NULL), 0);
     tidings_server_destroy(server);
     server = NULL;
     assert_int_equal(close(fd), -1);
@@ -130,7 +130,7 @@ int main(void)
 {
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(a_socket_of_the_program_is_a_door),
+        CASE(a_socket_of_the_program_is_listened_on),
         CASE(what_does_not_listen_is_refused_and_not_taken),
         CASE(a_start_that_fails_is_tried_again_with_the_same_socket),
         CASE(a_socket_that_is_never_used_is_closed_with_the_server),

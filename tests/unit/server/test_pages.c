@@ -119,8 +119,9 @@ static void its_own_state_is_a_resource(void **state)
     served_run();
     served_settle("app:///a", &a);
     const char *answer = served_modern("resources/read", "tidings://self/stats");
-    static const char *const members[] = {"requests",      "deliveries", "coalesced", "truncated",
-                                          "subscriptions", "peers",      "sessions",  "lastChange"};
+    static const char *const members[] = {"requests",  "deliveries",    "coalesced",
+                                          "truncated", "subscriptions", "subscribers",
+                                          "sessions",  "lastChange"};
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
         char key[64];
         snprintf(key, sizeof(key), "\\\"%s\\\":", members[i]);
@@ -135,10 +136,10 @@ static void its_own_state_is_a_resource(void **state)
     assert_non_null(strstr(answer, "\\\"subscriptions\\\":2"));
     answer = served_modern("resources/read", "tidings://self/subscriptions");
     assert_non_null(strstr(answer, "\\\"subscribedUri\\\":\\\"app:///a\\\""));
-    answer = served_modern("resources/read", "tidings://self/peers");
+    answer = served_modern("resources/read", "tidings://self/subscribers");
     assert_non_null(strstr(answer, "\\\"stream\\\":\\\"local\\\""));
     assert_non_null(strstr(served_modern("resources/read", "tidings://self/none"), "\"error\""));
-    assert_non_null(strstr(served_modern("resources/list", ""), "tidings://self/peers"));
+    assert_non_null(strstr(served_modern("resources/list", ""), "tidings://self/subscribers"));
     /* It changes all the time, and says so now and then to those who watch. */
     struct told t = ears_await(&stats, 0);
     assert_string_equal(t.uri, "tidings://self/stats");

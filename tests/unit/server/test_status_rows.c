@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "server/status_rows.h"
 
-static void a_row_is_a_peer_and_perhaps_a_place(void **state)
+static void a_row_is_a_subscriber_and_perhaps_a_place(void **state)
 {
     (void)state;
     struct status_after after;
@@ -41,7 +41,7 @@ static void anything_else_is_no_row(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_is_a_peer_and_perhaps_a_place),
+        cmocka_unit_test(a_row_is_a_subscriber_and_perhaps_a_place),
         cmocka_unit_test(anything_else_is_no_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -96,7 +96,7 @@ static void reload_until(const char *line)
 
 static SSL *come_in(void)
 {
-    const char *url = tidings_server_door(server, 0);
+    const char *url = tidings_server_address(server, 0);
     struct sockaddr_in to = {.sin_family = AF_INET};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     to.sin_port = htons((uint16_t)strtoul(strrchr(url, ':') + 1, NULL, 10));
