@@ -15,7 +15,7 @@
 
 struct quota {
     /* What every request touches: one cache line. */
-    struct bucket requests, subscribes, connects, refusals;
+    struct token_bucket requests, subscribes, connects, refusals;
     uint64_t blocked_until_ms; /* atomic */
     const struct quota_rules *rules;
     struct limit_counters *limit_counters;
@@ -93,10 +93,10 @@ static int quota_forget_idle(void *user, const struct shared_value *value)
     const struct quota *q = value ? quota_of_value(value) : NULL;
     bool is_idle = q && __atomic_load_n(&value->refs, __ATOMIC_ACQUIRE) <= 2 && /* we have one */
                    __atomic_load_n(&q->blocked_until_ms, __ATOMIC_RELAXED) <= now &&
-                   bucket_is_full(&q->connects, &q->rules->connections, now) &&
-                   bucket_is_full(&q->requests, &q->rules->requests, now) &&
-                   bucket_is_full(&q->subscribes, &q->rules->subscribes, now) &&
-                   bucket_is_full(&q->refusals, &q->rules->refusals, now);
+                   token_bucket_is_full(&q->connects, &q->rules->connections, now) &&
+                   token_bucket_is_full(&q->requests, &q->rules->requests, now) &&
+                   token_bucket_is_full(&q->subscribes, &q->rules->subscribes, now) &&
+                   token_bucket_is_full(&q->refusals, &q->rules->refusals, now);
     return is_idle ? SHARED_MAP_REMOVE : SHARED_MAP_KEEP;
 }
 
@@ -200,7 +200,8 @@ void quota_release(struct quota *q)
 static struct refusal strike(struct quota *q, enum limit limit, uint64_t value, uint64_t now)
 {
     limit_hit(q->limit_counters, limit);
-    if (q->rules->refusals.count > 0 && bucket_take(&q->refusals, &q->rules->refusals, now) > 0) {
+    if (q->rules->refusals.count > 0 &&
+        token_bucket_take(&q->refusals, &q->rules->refusals, now) > 0) {
         __atomic_store_n(&q->blocked_until_ms, now + q->rules->block_ms, __ATOMIC_RELAXED);
     }
     return limit_refusal(limit, value, true);
@@ -218,13 +219,14 @@ static bool is_blocked(struct quota *q, uint64_t now, struct refusal *why)
     return true;
 }
 
-static bool quota_take(struct quota *q, struct bucket *bucket, const struct bucket_rule *rule,
-                       uint64_t now, enum limit limit, struct refusal *why)
+static bool quota_take(struct quota *q, struct token_bucket *bucket,
+                       const struct token_bucket_rule *rule, uint64_t now, enum limit limit,
+                       struct refusal *why)
 {
     if (is_blocked(q, now, why)) {
         return false;
     }
-    uint64_t wait = bucket_take(bucket, rule, now);
+    uint64_t wait = token_bucket_take(bucket, rule, now);
     if (wait == 0) {
         return true;
     }

@@ -14,7 +14,7 @@
 #define ACCESS_QUOTA_H
 
 #include "access/limit.h"
-#include "base/bucket.h"
+#include "base/token_bucket.h"
 
 struct quota;
 struct quotas;
@@ -24,9 +24,9 @@ struct quotas;
 /* What one client may; 0: whatever it likes. */
 struct quota_rules {
     size_t max_connections, max_sessions;
-    struct bucket_rule connections, requests, subscribes;
-    struct bucket_rule refusals; /* it may run into; after these it is shut out … */
-    uint64_t block_ms;           /* … for so long */
+    struct token_bucket_rule connections, requests, subscribes;
+    struct token_bucket_rule refusals; /* it may run into; after these it is shut out … */
+    uint64_t block_ms;                 /* … for so long */
 };
 
 struct quotas_options {

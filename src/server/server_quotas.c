@@ -9,9 +9,9 @@
  */
 #include "server/server_private.h"
 
-static struct bucket_rule rule(uint64_t count, uint64_t burst, uint32_t period_ms)
+static struct token_bucket_rule rule(uint64_t count, uint64_t burst, uint32_t period_ms)
 {
-    return (struct bucket_rule){
+    return (struct token_bucket_rule){
         .count = (uint32_t)count, .burst = (uint32_t)burst, .period_ms = period_ms};
 }
 

@@ -96,7 +96,7 @@ static void freeze_limits(struct tidings_server *s)
         .list_linger_ms = LIST_LINGER_MS,
     };
     s->http = (struct http_config){
-        .guard =
+        .origin_check =
             {
                 .hosts = (const char *const *)c->allow_host.items,
                 .host_count = c->allow_host.count,

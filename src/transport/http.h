@@ -12,7 +12,7 @@
 #define TRANSPORT_HTTP_H
 
 #include "delivery/delivery.h"
-#include "transport/guard.h"
+#include "transport/origin_check.h"
 #include "transport/worker_inbox.h"
 
 #include <tidings/http.h>
@@ -28,7 +28,7 @@ struct http_route {
 
 /* Frozen while the server runs. */
 struct http_config {
-    struct guard guard;
+    struct origin_check origin_check;
     const struct http_auth *auth; /* NULL: nobody is asked for a token */
     const struct http_route *routes;
     size_t route_count;

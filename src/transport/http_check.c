@@ -85,16 +85,16 @@ static bool check_site(struct http_conn *conn, const struct http_request *req)
 
 static bool check_guard(struct http_conn *conn, const struct http_request *req)
 {
-    const struct guard *guard = &conn->hw->config->guard;
+    const struct origin_check *allowed = &conn->hw->config->origin_check;
     unsigned count = 0;
     struct tidings_str origin = http_header(req, "origin", &count);
-    bool is_known = guard_host(guard, req->host);
+    bool is_known = origin_check_knows_host(allowed, req->host);
     if (is_known && count == 0) {
         return check_site(conn, req); /* most requests: nothing else need be asked */
     }
     struct arrival at;
-    guard_arrival(conn->out.fd, &at);
-    if (!is_known && !guard_own_host(&at, sendq_tls(&conn->out), req->host)) {
+    origin_check_arrival(conn->out.fd, &at);
+    if (!is_known && !origin_check_own_host(&at, sendq_tls(&conn->out), req->host)) {
         conn_refuse(conn, 403,
                     "this Host is not served here: it is neither the address that was reached nor "
                     "a name in the certificate; see --allow-host");
@@ -103,7 +103,7 @@ static bool check_guard(struct http_conn *conn, const struct http_request *req)
     if (count == 0) {
         return check_site(conn, req);
     }
-    if (count > 1 || !guard_origin(guard, &at, origin)) {
+    if (count > 1 || !origin_check_allows(allowed, &at, origin)) {
         conn_refuse(conn, 403, "this Origin is not allowed; see --allow-origin");
         return false;
     }

@@ -2,7 +2,7 @@
 #include "bin/bench/histogram.h"
 
 /* Values below 64 have a bucket each; above, the six bits behind the highest one name it. */
-static unsigned bucket_of(uint64_t value)
+static unsigned histogram_slot(uint64_t value)
 {
     if (value < HISTOGRAM_SUB) {
         return (unsigned)value;
@@ -26,7 +26,7 @@ static uint64_t top_of(unsigned bucket)
 
 void histogram_add(struct histogram *h, uint64_t value)
 {
-    h->counts[bucket_of(value)]++;
+    h->counts[histogram_slot(value)]++;
     h->min = h->count == 0 || value < h->min ? value : h->min;
     h->max = value > h->max ? value : h->max;
     h->count++;

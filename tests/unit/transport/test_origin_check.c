@@ -17,15 +17,15 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "transport/guard.h"
+#include "transport/origin_check.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static const char *const listed_hosts[] = {"notes.example", "box.local"};
 static const char *const listed_origins[] = {"https://app.example:8443", "http://other.example"};
 
-static const struct guard unlisted;
-static const struct guard listed = {
+static const struct origin_check unlisted;
+static const struct origin_check listed = {
     .hosts = listed_hosts, .host_count = 2, .origins = listed_origins, .origin_count = 2};
 
 /* Over loopback, over a Unix socket, and from other machines. */
@@ -34,9 +34,10 @@ static const struct arrival by_path = {.address = "", .is_local = true};
 static const struct arrival far = {.address = "192.0.2.1", .is_local = false};
 static const struct arrival *const arrivals[] = {&near, &by_path, &far};
 
-static bool is_let_in(const struct guard *g, const struct arrival *at, struct tidings_str host)
+static bool is_let_in(const struct origin_check *g, const struct arrival *at,
+                      struct tidings_str host)
 {
-    return guard_host(g, host) || guard_own_host(at, NULL, host);
+    return origin_check_knows_host(g, host) || origin_check_own_host(at, NULL, host);
 }
 
 static void refuse_host_text(struct tidings_str host)
@@ -56,8 +57,8 @@ static void refuse_host(const char *host)
 static void refuse_origin_text(struct tidings_str origin)
 {
     for (size_t i = 0; i < COUNT(arrivals); i++) {
-        if (guard_origin(&unlisted, arrivals[i], origin) ||
-            guard_origin(&listed, arrivals[i], origin)) {
+        if (origin_check_allows(&unlisted, arrivals[i], origin) ||
+            origin_check_allows(&listed, arrivals[i], origin)) {
             fail_msg("origin '%.*s' was let in", (int)origin.len, origin.ptr);
         }
     }
@@ -175,9 +176,9 @@ static void listed_origins_are_compared_whole(void **state)
     for (size_t i = 0; i < COUNT(alike); i++) {
         refuse_origin(alike[i]);
     }
-    assert_true(guard_origin(&listed, &far, STR("https://app.example:8443")));
-    assert_true(guard_origin(&listed, &near, STR("http://other.example")));
-    assert_false(guard_origin(&unlisted, &near, STR("http://other.example")));
+    assert_true(origin_check_allows(&listed, &far, STR("https://app.example:8443")));
+    assert_true(origin_check_allows(&listed, &near, STR("http://other.example")));
+    assert_false(origin_check_allows(&unlisted, &near, STR("http://other.example")));
 }
 
 static void the_loopback_is_let_in_by_its_three_names_at_any_port(void **state)
@@ -188,14 +189,14 @@ static void the_loopback_is_let_in_by_its_three_names_at_any_port(void **state)
     for (size_t i = 0; i < COUNT(names) * COUNT(ports); i++) {
         char host[64], origin[80];
         snprintf(host, sizeof(host), "%s%s", names[i % COUNT(names)], ports[i / COUNT(names)]);
-        assert_true(guard_host(&unlisted, tidings_str(host)));
-        assert_true(guard_host(&listed, tidings_str(host)));
+        assert_true(origin_check_knows_host(&unlisted, tidings_str(host)));
+        assert_true(origin_check_knows_host(&listed, tidings_str(host)));
         snprintf(origin, sizeof(origin), "%s://%s", i % 2 ? "http" : "https", host);
-        assert_true(guard_origin(&unlisted, &near, tidings_str(origin)));
-        assert_true(guard_origin(&unlisted, &by_path, tidings_str(origin)));
+        assert_true(origin_check_allows(&unlisted, &near, tidings_str(origin)));
+        assert_true(origin_check_allows(&unlisted, &by_path, tidings_str(origin)));
         /* From another machine, a page on that machine is a stranger. */
-        assert_false(guard_origin(&unlisted, &far, tidings_str(origin)));
-        assert_false(guard_origin(&listed, &far, tidings_str(origin)));
+        assert_false(origin_check_allows(&unlisted, &far, tidings_str(origin)));
+        assert_false(origin_check_allows(&listed, &far, tidings_str(origin)));
     }
 }
 
@@ -204,28 +205,28 @@ static void listed_hosts_are_let_in_at_any_port(void **state)
     (void)state;
     static const char *const hosts[] = {"notes.example", "Notes.Example:443", "box.local:7777"};
     for (size_t i = 0; i < COUNT(hosts); i++) {
-        assert_true(guard_host(&listed, tidings_str(hosts[i])));
-        assert_false(guard_host(&unlisted, tidings_str(hosts[i])));
+        assert_true(origin_check_knows_host(&listed, tidings_str(hosts[i])));
+        assert_false(origin_check_knows_host(&unlisted, tidings_str(hosts[i])));
     }
-    assert_false(guard_host(&listed, STR("else.example")));
+    assert_false(origin_check_knows_host(&listed, STR("else.example")));
 }
 
 static void the_address_that_was_reached_is_a_name_and_no_other_address_is(void **state)
 {
     (void)state;
     static const struct arrival six = {.address = "[2001:db8::1]"};
-    assert_true(guard_own_host(&far, NULL, STR("192.0.2.1")));
-    assert_true(guard_own_host(&far, NULL, STR("192.0.2.1:7777")));
-    assert_true(guard_own_host(&six, NULL, STR("[2001:DB8::1]:80")));
+    assert_true(origin_check_own_host(&far, NULL, STR("192.0.2.1")));
+    assert_true(origin_check_own_host(&far, NULL, STR("192.0.2.1:7777")));
+    assert_true(origin_check_own_host(&six, NULL, STR("[2001:DB8::1]:80")));
     static const char *const others[] = {
         "192.0.2.10",     "192.0.2.1.",      "192.0.2.1.evil.example",
         "192.0.2",        "[192.0.2.1]",     "[2001:db8::1",
         "2001:db8::1",    "[2001:db8:0::1]", "evil.example",
         "192.0.2.1@evil", "192.0.2.1:x",     ""};
     for (size_t i = 0; i < COUNT(others); i++) {
-        assert_false(guard_own_host(&far, NULL, tidings_str(others[i])));
-        assert_false(guard_own_host(&six, NULL, tidings_str(others[i])));
-        assert_false(guard_own_host(&by_path, NULL, tidings_str(others[i])));
+        assert_false(origin_check_own_host(&far, NULL, tidings_str(others[i])));
+        assert_false(origin_check_own_host(&six, NULL, tidings_str(others[i])));
+        assert_false(origin_check_own_host(&by_path, NULL, tidings_str(others[i])));
     }
 }
 
@@ -249,7 +250,7 @@ static void arrive(int family, const char *address, const char *expected, bool i
         assert_int_equal(family, AF_INET6);
     } else {
         struct arrival got;
-        guard_arrival(fd, &got);
+        origin_check_arrival(fd, &got);
         assert_string_equal(got.address, expected);
         assert_int_equal(got.is_local, is_local);
     }
@@ -269,12 +270,12 @@ static void where_a_connection_arrived_is_asked_of_the_kernel(void **state)
     int pair[2];
     struct arrival got;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    guard_arrival(pair[0], &got);
+    origin_check_arrival(pair[0], &got);
     assert_string_equal(got.address, "");
     assert_true(got.is_local);
     close(pair[0]);
     close(pair[1]);
-    guard_arrival(-1, &got);
+    origin_check_arrival(-1, &got);
     assert_string_equal(got.address, "");
     assert_false(got.is_local);
 }

@@ -8,19 +8,19 @@
  * millisecond: then a thing costs a whole number of units whatever the rate, and nothing is ever
  * rounded. A bucket that was never touched (all zero) is full.
  */
-#ifndef BASE_BUCKET_H
-#define BASE_BUCKET_H
+#ifndef BASE_TOKEN_BUCKET_H
+#define BASE_TOKEN_BUCKET_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #define BUCKET_COUNT_MAX 1000000u /* in a rule, of things and of the burst */
 
-struct bucket {
+struct token_bucket {
     uint64_t full_at; /* atomic */
 };
 
-struct bucket_rule {
+struct token_bucket_rule {
     uint32_t count;     /* in a period; 0: there is no limit */
     uint32_t burst;     /* at once, when nothing was taken for long; at least 1 */
     uint32_t period_ms; /* at least 1 */
@@ -28,8 +28,10 @@ struct bucket_rule {
 
 /* Take one. `now_ms` is a monotonic time of less than half a century. 0: taken; otherwise nothing
  * was taken, and there will be one for whoever asks first after so many milliseconds. */
-uint64_t bucket_take(struct bucket *bucket, const struct bucket_rule *rule, uint64_t now_ms);
+uint64_t token_bucket_take(struct token_bucket *bucket, const struct token_bucket_rule *rule,
+                           uint64_t now_ms);
 /* Is it as good as one that was never touched? */
-bool bucket_is_full(const struct bucket *bucket, const struct bucket_rule *rule, uint64_t now_ms);
+bool token_bucket_is_full(const struct token_bucket *bucket, const struct token_bucket_rule *rule,
+                          uint64_t now_ms);
 
 #endif

@@ -3,7 +3,7 @@
  * Compares Host and Origin with the names that a server answers to: split strictly, compared
  * exactly, without prefixes, suffixes or other spellings of an address.
  */
-#include "transport/guard.h"
+#include "transport/origin_check.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -45,7 +45,7 @@ static bool is_loopback_name(struct tidings_str name)
            str_eq(name, STR("[::1]"));
 }
 
-bool guard_host(const struct guard *g, struct tidings_str host)
+bool origin_check_knows_host(const struct origin_check *g, struct tidings_str host)
 {
     struct tidings_str name;
     if (!split_port(host, &name)) {
@@ -76,7 +76,7 @@ static void put_v6(const struct in6_addr *a, struct arrival *ret)
     ret->is_local = IN6_IS_ADDR_LOOPBACK(a);
 }
 
-void guard_arrival(int fd, struct arrival *ret)
+void origin_check_arrival(int fd, struct arrival *ret)
 {
     union {
         struct sockaddr any;
@@ -99,8 +99,8 @@ void guard_arrival(int fd, struct arrival *ret)
     }
 }
 
-bool guard_own_host(const struct arrival *at, const struct tls_session *tls,
-                    struct tidings_str host)
+bool origin_check_own_host(const struct arrival *at, const struct tls_session *tls,
+                           struct tidings_str host)
 {
     struct tidings_str name;
     if (!split_port(host, &name)) {
@@ -109,7 +109,8 @@ bool guard_own_host(const struct arrival *at, const struct tls_session *tls,
     return str_eq_nocase(name, tidings_str(at->address)) || (tls && tls_session_is_for(tls, name));
 }
 
-bool guard_origin(const struct guard *g, const struct arrival *at, struct tidings_str origin)
+bool origin_check_allows(const struct origin_check *g, const struct arrival *at,
+                         struct tidings_str origin)
 {
     for (size_t i = 0; i < g->origin_count; i++) {
         if (str_eq(origin, tidings_str(g->origins[i]))) {

@@ -8,36 +8,36 @@
 
 #include <cmocka.h>
 
-#include "base/bucket.h"
+#include "base/token_bucket.h"
 
 static void a_burst_passes_and_then_one_per_interval(void **state)
 {
     (void)state;
-    const struct bucket_rule rule = {.count = 20, .burst = 3, .period_ms = 1000};
-    struct bucket b = {0};
+    const struct token_bucket_rule rule = {.count = 20, .burst = 3, .period_ms = 1000};
+    struct token_bucket b = {0};
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(bucket_take(&b, &rule, 5000), 0);
+        assert_int_equal(token_bucket_take(&b, &rule, 5000), 0);
     }
-    assert_int_equal(bucket_take(&b, &rule, 5000), 50);
-    assert_int_equal(bucket_take(&b, &rule, 5049), 1);
-    assert_int_equal(bucket_take(&b, &rule, 5050), 0);
-    assert_int_equal(bucket_take(&b, &rule, 5050), 50);
+    assert_int_equal(token_bucket_take(&b, &rule, 5000), 50);
+    assert_int_equal(token_bucket_take(&b, &rule, 5049), 1);
+    assert_int_equal(token_bucket_take(&b, &rule, 5050), 0);
+    assert_int_equal(token_bucket_take(&b, &rule, 5050), 50);
 }
 
 static void what_is_not_used_is_saved_up_to_the_burst(void **state)
 {
     (void)state;
-    const struct bucket_rule rule = {.count = 2, .burst = 4, .period_ms = 1000};
-    struct bucket b = {0};
+    const struct token_bucket_rule rule = {.count = 2, .burst = 4, .period_ms = 1000};
+    struct token_bucket b = {0};
     unsigned taken = 0;
-    assert_true(bucket_is_full(&b, &rule, 0));
-    while (bucket_take(&b, &rule, 1000) == 0) {
+    assert_true(token_bucket_is_full(&b, &rule, 0));
+    while (token_bucket_take(&b, &rule, 1000) == 0) {
         taken++;
     }
     assert_int_equal(taken, 4);
-    assert_false(bucket_is_full(&b, &rule, 2999));
-    assert_true(bucket_is_full(&b, &rule, 3000));
-    for (taken = 0; bucket_take(&b, &rule, 1000000) == 0; taken++) {
+    assert_false(token_bucket_is_full(&b, &rule, 2999));
+    assert_true(token_bucket_is_full(&b, &rule, 3000));
+    for (taken = 0; token_bucket_take(&b, &rule, 1000000) == 0; taken++) {
     }
     assert_int_equal(taken, 4);
 }
@@ -45,23 +45,23 @@ static void what_is_not_used_is_saved_up_to_the_burst(void **state)
 static void without_a_count_there_is_no_limit(void **state)
 {
     (void)state;
-    const struct bucket_rule rule = {.period_ms = 1000};
-    struct bucket b = {0};
+    const struct token_bucket_rule rule = {.period_ms = 1000};
+    struct token_bucket b = {0};
     for (int i = 0; i < 100000; i++) {
-        assert_int_equal(bucket_take(&b, &rule, 7), 0);
+        assert_int_equal(token_bucket_take(&b, &rule, 7), 0);
     }
-    assert_true(bucket_is_full(&b, &rule, 7));
+    assert_true(token_bucket_is_full(&b, &rule, 7));
 }
 
 /* Three in a second is a third of a second each, which no number of milliseconds is. */
 static void nothing_is_rounded_away_in_a_year(void **state)
 {
     (void)state;
-    const struct bucket_rule rule = {.count = 3, .burst = 2, .period_ms = 1000};
-    struct bucket b = {0};
+    const struct token_bucket_rule rule = {.count = 3, .burst = 2, .period_ms = 1000};
+    struct token_bucket b = {0};
     uint64_t now = 1000, taken = 0;
     while (taken < 3000000) {
-        uint64_t wait = bucket_take(&b, &rule, now);
+        uint64_t wait = token_bucket_take(&b, &rule, now);
         taken += wait == 0;
         now += wait;
     }
@@ -71,15 +71,15 @@ static void nothing_is_rounded_away_in_a_year(void **state)
 static void the_largest_rule_does_not_overflow_in_half_a_century(void **state)
 {
     (void)state;
-    const struct bucket_rule rule = {
+    const struct token_bucket_rule rule = {
         .count = BUCKET_COUNT_MAX, .burst = BUCKET_COUNT_MAX, .period_ms = 60000};
     uint64_t now = UINT64_C(50) * 365 * 24 * 3600 * 1000;
-    struct bucket b = {0};
+    struct token_bucket b = {0};
     for (uint32_t i = 0; i < BUCKET_COUNT_MAX; i++) {
-        assert_int_equal(bucket_take(&b, &rule, now), 0);
+        assert_int_equal(token_bucket_take(&b, &rule, now), 0);
     }
-    assert_int_not_equal(bucket_take(&b, &rule, now), 0);
-    assert_int_equal(bucket_take(&b, &rule, now + 1), 0);
+    assert_int_not_equal(token_bucket_take(&b, &rule, now), 0);
+    assert_int_equal(token_bucket_take(&b, &rule, now + 1), 0);
 }
 
 /* The same in the plainest words: tokens in units of 1/count ms, refilled by the clock. */
@@ -88,7 +88,7 @@ struct model {
     bool is_known;
 };
 
-static uint64_t model_take(struct model *m, const struct bucket_rule *rule, uint64_t now)
+static uint64_t model_take(struct model *m, const struct token_bucket_rule *rule, uint64_t now)
 {
     uint64_t full = (uint64_t)rule->burst * rule->period_ms;
     uint64_t gained = m->is_known ? (now - m->at_ms) * rule->count : full;
@@ -107,16 +107,16 @@ static void random_use_is_judged_as_by_the_model(void **state)
     (void)state;
     srand(7);
     for (int round = 0; round < 200; round++) {
-        struct bucket_rule rule = {.count = 1u + (uint32_t)rand() % 1000,
-                                   .burst = 1u + (uint32_t)rand() % 50,
-                                   .period_ms = rand() % 2 ? 1000 : 60000};
-        struct bucket b = {0};
+        struct token_bucket_rule rule = {.count = 1u + (uint32_t)rand() % 1000,
+                                         .burst = 1u + (uint32_t)rand() % 50,
+                                         .period_ms = rand() % 2 ? 1000 : 60000};
+        struct token_bucket b = {0};
         struct model m = {0};
         uint64_t now = (uint64_t)rand();
         for (int i = 0; i < 2000; i++) {
             uint64_t expected = model_take(&m, &rule, now);
-            assert_int_equal(bucket_take(&b, &rule, now), expected);
-            assert_int_equal(bucket_is_full(&b, &rule, now),
+            assert_int_equal(token_bucket_take(&b, &rule, now), expected);
+            assert_int_equal(token_bucket_is_full(&b, &rule, now),
                              m.level == (uint64_t)rule.burst * rule.period_ms);
             switch (rand() % 4) {
             case 0:
@@ -138,8 +138,8 @@ static void random_use_is_judged_as_by_the_model(void **state)
 #define THREADS 4
 
 struct taker {
-    struct bucket *bucket;
-    const struct bucket_rule *rule;
+    struct token_bucket *bucket;
+    const struct token_bucket_rule *rule;
     unsigned taken;
 };
 
@@ -147,7 +147,7 @@ static void *take_all(void *arg)
 {
     struct taker *t = arg;
     for (int i = 0; i < 20000; i++) {
-        t->taken += bucket_take(t->bucket, t->rule, 1000) == 0;
+        t->taken += token_bucket_take(t->bucket, t->rule, 1000) == 0;
     }
     return NULL;
 }
@@ -155,8 +155,8 @@ static void *take_all(void *arg)
 static void threads_together_get_exactly_the_burst(void **state)
 {
     (void)state;
-    const struct bucket_rule rule = {.count = 10, .burst = 30000, .period_ms = 1000};
-    struct bucket b = {0};
+    const struct token_bucket_rule rule = {.count = 10, .burst = 30000, .period_ms = 1000};
+    struct token_bucket b = {0};
     struct taker takers[THREADS];
     pthread_t threads[THREADS];
     unsigned taken = 0;

@@ -2,9 +2,10 @@
  *
  * Token buckets, by the generic cell rate algorithm.
  */
-#include "base/bucket.h"
+#include "base/token_bucket.h"
 
-uint64_t bucket_take(struct bucket *bucket, const struct bucket_rule *rule, uint64_t now_ms)
+uint64_t token_bucket_take(struct token_bucket *bucket, const struct token_bucket_rule *rule,
+                           uint64_t now_ms)
 {
     if (rule->count == 0) {
         return 0;
@@ -22,7 +23,8 @@ uint64_t bucket_take(struct bucket *bucket, const struct bucket_rule *rule, uint
     return 0;
 }
 
-bool bucket_is_full(const struct bucket *bucket, const struct bucket_rule *rule, uint64_t now_ms)
+bool token_bucket_is_full(const struct token_bucket *bucket, const struct token_bucket_rule *rule,
+                          uint64_t now_ms)
 {
     return __atomic_load_n(&bucket->full_at, __ATOMIC_RELAXED) <= now_ms * rule->count;
 }
