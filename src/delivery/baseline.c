@@ -26,8 +26,8 @@ static struct tidings_str name_of(const struct baseline *b)
     return tidings_strn(b->name, b->uri_len + 1 + b->etag_len);
 }
 
-static struct baseline *create(struct baselines *all, struct tidings_str uri,
-                               struct tidings_str etag)
+static struct baseline *baseline_create(struct baselines *all, struct tidings_str uri,
+                                        struct tidings_str etag)
 {
     struct baseline *b = mem_zalloc(sizeof(*b) + uri.len + 1 + etag.len);
     if (!b) {
@@ -57,7 +57,7 @@ static void keep_content(struct baseline *b, struct tidings_str content)
 struct baseline *baseline_get(struct baselines *all, struct tidings_str uri,
                               struct tidings_str etag, struct tidings_str content)
 {
-    struct baseline *made = create(all, uri, etag);
+    struct baseline *made = baseline_create(all, uri, etag);
     struct baseline *b = made ? map_find(&all->by_name, name_of(made)) : NULL;
     if (b) {
         mem_free(made);
@@ -106,7 +106,7 @@ static struct baseline *hold(struct baseline *b)
     return baseline_ref(b);
 }
 
-static void release(struct baseline *b)
+static void baseline_release(struct baseline *b)
 {
     if (b && --b->chains == 0 && b->held) {
         b->holder->ops->release(b->holder, b->held);
@@ -134,10 +134,10 @@ void chain_destroy(struct chain *chain)
     size_t pos = 0;
     struct baseline *b;
     while ((b = map_next(&chain->many, &pos)) != NULL) {
-        release(b);
+        baseline_release(b);
     }
     map_deinit(&chain->many);
-    release(chain->one);
+    baseline_release(chain->one);
     mem_free(chain);
 }
 
@@ -164,5 +164,5 @@ void chain_move(struct chain *chain, struct tidings_str uri, struct baseline *to
     } else {
         old = map_remove(&chain->many, uri);
     }
-    release(old);
+    baseline_release(old);
 }

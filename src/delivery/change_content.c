@@ -28,7 +28,7 @@ static struct tidings_str key_text(const struct value_key *key)
     return tidings_strn((const char *)key, sizeof(*key));
 }
 
-static void value_free(struct change_contents *v, struct value *e)
+static void change_content_free(struct change_contents *v, struct value *e)
 {
     list_remove(&e->link);
     map_remove(&v->by_key, key_text(&e->key));
@@ -46,7 +46,7 @@ static void value_free(struct change_contents *v, struct value *e)
 void change_content_deinit(struct change_contents *v)
 {
     while (!list_empty(&v->entries)) {
-        value_free(v, list_entry(v->entries.next, struct value, link));
+        change_content_free(v, list_entry(v->entries.next, struct value, link));
     }
     map_deinit(&v->by_key);
     baselines_deinit(&v->baselines);
@@ -61,7 +61,7 @@ void change_content_trim(struct change_contents *v)
         struct value *e = list_entry(it, struct value, link);
         if (e->state != CHANGE_CONTENT_READING &&
             it != v->entries.prev) { /* the newest is in use */
-            value_free(v, e);
+            change_content_free(v, e);
         }
     }
 }

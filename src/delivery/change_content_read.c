@@ -45,7 +45,7 @@ static void value_read(struct job *job)
     wake_waiting(e->worker);
 }
 
-static void ask(struct value *e)
+static void content_ask(struct value *e)
 {
     struct worker *worker = e->worker;
     jw_init(&e->w, &e->out);
@@ -81,7 +81,7 @@ static enum change_content_state change_content_get(struct worker *worker,
         if (!e) {
             return CHANGE_CONTENT_NONE;
         }
-        ask(e);
+        content_ask(e);
     }
     if (e->state == CHANGE_CONTENT_READY) {
         *ret_json = buf_str(&e->out);

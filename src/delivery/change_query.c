@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Looking: a subscriber that is called (subscriber_ops.told) and asks the log whenever it hears of
+ * A subscriber that is called (subscriber_ops.told) and asks the log whenever it hears of
  * something newer than what it has looked at.
  */
 #include "delivery/change_query.h"
@@ -25,7 +25,7 @@
 struct change_query {
     struct sink sink; /* nowhere */
     struct subscriber *subscriber;
-    struct subscribe_batch *wanted; /* until it is settled */
+    struct subscribe_batch *wanted; /* until its URIs are resolved */
     struct hub_catchup *catchup;    /* the log is being asked */
     const struct change_query_ops *ops;
     void *user;
@@ -36,58 +36,59 @@ struct change_query {
     bool has_found; /* a row, or lost history */
 };
 
-static struct worker *worker_of(const struct change_query *look)
+static struct worker *worker_of(const struct change_query *query)
 {
-    return look->subscriber->worker;
+    return query->subscriber->worker;
 }
 
-static void change_query_free(struct change_query *look)
+static void change_query_free(struct change_query *query)
 {
-    if (look->catchup) {
-        look->catchup->user = NULL;
+    if (query->catchup) {
+        query->catchup->user = NULL;
     }
-    if (look->subscriber) {
-        look->subscriber->ops = NULL;
-        subscriber_destroy(look->subscriber);
+    if (query->subscriber) {
+        query->subscriber->ops = NULL;
+        subscriber_destroy(query->subscriber);
     }
-    mem_free(look);
+    mem_free(query);
 }
 
-static void finish(struct change_query *look, const struct log_cursor *cursor, bool more)
+static void change_query_finish(struct change_query *query, const struct log_cursor *cursor,
+                                bool more)
 {
-    const struct change_query_ops *ops = look->ops;
-    void *user = look->user;
-    change_query_free(look);
+    const struct change_query_ops *ops = query->ops;
+    void *user = query->user;
+    change_query_free(query);
     ops->done(user, cursor, more);
 }
 
-static void finish_here(struct change_query *look, bool more)
+static void finish_here(struct change_query *query, bool more)
 {
-    struct log_cursor cursor = delivery_cursor(worker_of(look), look->upto);
-    finish(look, &cursor, more);
+    struct log_cursor cursor = delivery_cursor(worker_of(query), query->upto);
+    change_query_finish(query, &cursor, more);
 }
 
-static struct listen *listen_of(const struct change_query *look)
+static struct listen *listen_of(const struct change_query *query)
 {
-    return list_entry(look->subscriber->listens.next, struct listen, link);
+    return list_entry(query->subscriber->listens.next, struct listen, link);
 }
 
-static void lose(struct change_query *look, struct subscription *sub)
+static void lose(struct change_query *query, struct subscription *sub)
 {
-    look->has_found = true;
+    query->has_found = true;
     if (!sub->truncated) {
         sub->truncated = true;
-        look->ops->lost(look->user, subscription_spelled(sub));
+        query->ops->lost(query->user, subscription_spelled(sub));
     }
 }
 
 /* Those that do not know what a change with this number may have been. */
-static void lose_all(struct change_query *look, struct tidings_str scope, uint64_t seq)
+static void lose_all(struct change_query *query, struct tidings_str scope, uint64_t seq)
 {
-    list_each (it, next, &listen_of(look)->subs) {
+    list_each (it, next, &listen_of(query)->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
         if (seq > sub->since && subscription_may_cover(sub, scope)) {
-            lose(look, sub);
+            lose(query, sub);
         }
     }
 }
@@ -105,18 +106,18 @@ static enum lookup_answer covers(struct subscription *sub, struct tidings_str ur
 }
 
 /* The first subscription that may be told of it; NULL: none. */
-static const struct subscription *find_sub(struct change_query *look,
+static const struct subscription *find_sub(struct change_query *query,
                                            const struct changelog_row *row)
 {
     const struct change *change = row->change;
-    list_each (it, next, &listen_of(look)->subs) {
+    list_each (it, next, &listen_of(query)->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
-        if (change->seq <= sub->since || !access_hears(look->subscriber->principal, change)) {
+        if (change->seq <= sub->since || !access_hears(query->subscriber->principal, change)) {
             continue;
         }
         enum lookup_answer answer = covers(sub, change->uri);
         if (answer == LOOKUP_UNKNOWN) {
-            lose(look, sub);
+            lose(query, sub);
         } else if (answer == LOOKUP_YES &&
                    filters_pass(sub, change, row->replaced_seq <= sub->since)) {
             return sub;
@@ -126,13 +127,13 @@ static const struct subscription *find_sub(struct change_query *look,
 }
 
 /* false: no room. */
-static bool take_row(struct change_query *look, const struct changelog_row *row)
+static bool take_row(struct change_query *query, const struct changelog_row *row)
 {
     const struct change *change = row->change;
     const struct subscription *sub =
-        change->everything || change->lists ? NULL : find_sub(look, row);
+        change->everything || change->lists ? NULL : find_sub(query, row);
     if (change->everything) {
-        lose_all(look, change_scope(change), change->seq);
+        lose_all(query, change_scope(change), change->seq);
     }
     if (!sub) {
         return true;
@@ -141,10 +142,10 @@ static bool take_row(struct change_query *look, const struct changelog_row *row)
     if (kind == TIDINGS_CHANGE_UPDATED && row->created_seq > sub->since) {
         kind = TIDINGS_CHANGE_CREATED;
     }
-    if (!look->ops->row(look->user, change, kind)) {
+    if (!query->ops->row(query->user, change, kind)) {
         return false;
     }
-    look->has_found = true;
+    query->has_found = true;
     return true;
 }
 
@@ -154,43 +155,43 @@ enum taken {
     TAKEN_FULL, /* no room for more */
 };
 
-static enum taken take_rows(struct change_query *look, const struct hub_catchup *c)
+static enum taken take_rows(struct change_query *query, const struct hub_catchup *c)
 {
     size_t steps = 0;
     for (size_t i = 0; i < c->count; i++) {
         if (steps > CHANGE_QUERY_STEPS) {
             return TAKEN_SOME;
         }
-        if (!take_row(look, &c->changes[i])) {
+        if (!take_row(query, &c->changes[i])) {
             return TAKEN_FULL;
         }
-        steps += look->subscriber->subscription_count;
-        look->upto = c->changes[i].change->seq;
+        steps += query->subscriber->subscription_count;
+        query->upto = c->changes[i].change->seq;
     }
-    look->upto = c->seq;
+    query->upto = c->seq;
     return TAKEN_ALL;
 }
 
 static void arrived(struct hub_catchup *c, struct worker *worker);
 
-static void ask_log(struct change_query *look)
+static void change_query_ask_log(struct change_query *query)
 {
-    look->again = false;
-    look->catchup = hub_catchup(worker_of(look), look->upto, arrived, look);
+    query->again = false;
+    query->catchup = hub_catchup(worker_of(query), query->upto, arrived, query);
 }
 
 /* Where it has looked at everything it was told of: done, or wait for more. */
-static void decide(struct change_query *look)
+static void decide(struct change_query *query)
 {
-    bool waits =
-        look->waits && look->subscriber->subscription_count > 0; /* they may have been taken away */
-    bool is_behind = look->again || look->heard > look->upto;
-    if (look->has_found || (!waits && !is_behind)) {
-        finish_here(look, false);
+    bool waits = query->waits &&
+                 query->subscriber->subscription_count > 0; /* they may have been taken away */
+    bool is_behind = query->again || query->heard > query->upto;
+    if (query->has_found || (!waits && !is_behind)) {
+        finish_here(query, false);
     } else if (is_behind) {
-        ask_log(look); /* out of memory: the next bell, or the end, comes back here */
-        if (!look->catchup && !waits) {
-            finish_here(look, false);
+        change_query_ask_log(query); /* out of memory: the next bell, or the end, comes back here */
+        if (!query->catchup && !waits) {
+            finish_here(query, false);
         }
     }
 }
@@ -198,27 +199,27 @@ static void decide(struct change_query *look)
 static void arrived(struct hub_catchup *c, struct worker *worker)
 {
     (void)worker;
-    struct change_query *look = c->user;
+    struct change_query *query = c->user;
     enum taken taken = TAKEN_ALL;
-    if (look) {
-        look->catchup = NULL;
+    if (query) {
+        query->catchup = NULL;
         if (c->truncated) {
-            lose_all(look, STR_EMPTY, UINT64_MAX);
-            look->upto = c->seq;
+            lose_all(query, STR_EMPTY, UINT64_MAX);
+            query->upto = c->seq;
         } else {
-            taken = take_rows(look, c);
+            taken = take_rows(query, c);
         }
     }
     hub_catchup_free(c);
-    if (look && taken == TAKEN_FULL) {
-        finish_here(look, true);
-    } else if (look && taken == TAKEN_SOME) {
-        ask_log(look);
-        if (!look->catchup) {
-            finish_here(look, true);
+    if (query && taken == TAKEN_FULL) {
+        finish_here(query, true);
+    } else if (query && taken == TAKEN_SOME) {
+        change_query_ask_log(query);
+        if (!query->catchup) {
+            finish_here(query, true);
         }
-    } else if (look) {
-        decide(look);
+    } else if (query) {
+        decide(query);
     }
 }
 
@@ -228,34 +229,34 @@ static void told(struct subscriber *subscriber, const struct dialect_updated *u,
                  const struct subscription *sub)
 {
     (void)sub;
-    struct change_query *look = subscriber->owner;
+    struct change_query *query = subscriber->owner;
     if (!u->change) {
-        look->again = true;
-    } else if (u->change->seq > look->heard) {
-        look->heard = u->change->seq;
+        query->again = true;
+    } else if (u->change->seq > query->heard) {
+        query->heard = u->change->seq;
     }
-    if (!look->wanted && !look->catchup && (look->again || look->heard > look->upto)) {
-        ask_log(look);
+    if (!query->wanted && !query->catchup && (query->again || query->heard > query->upto)) {
+        change_query_ask_log(query);
     }
 }
 
 /* The server stops, or the application wants it gone: one last look. */
 static void disconnect(struct subscriber *subscriber)
 {
-    struct change_query *look = subscriber->owner;
-    look->waits = false;
-    if (!look->wanted && !look->catchup) {
-        ask_log(look); /* else the deadline of the request ends it */
+    struct change_query *query = subscriber->owner;
+    query->waits = false;
+    if (!query->wanted && !query->catchup) {
+        change_query_ask_log(query); /* else the deadline of the request ends it */
     }
 }
 
 static void destroyed(struct subscriber *subscriber)
 {
-    struct change_query *look = subscriber->owner;
-    look->subscriber = NULL;
+    struct change_query *query = subscriber->owner;
+    query->subscriber = NULL;
 }
 
-static const struct subscriber_ops change_query_peer_ops = {
+static const struct subscriber_ops change_query_subscriber_ops = {
     .told = told,
     .disconnect = disconnect,
     .destroyed = destroyed,
@@ -264,7 +265,7 @@ static const struct subscriber_ops change_query_peer_ops = {
 /* ---- begin and end --------------------------------------------------------------------------- */
 
 /* What rules of the server add to a subscription is for those who keep theirs. */
-static void be_plain(struct subscription *sub)
+static void drop_rule_extras(struct subscription *sub)
 {
     sub->since_pending = sub->initial_pending = false;
     sub->wants_value = false;
@@ -276,37 +277,37 @@ static void subscribed(struct subscribe_batch *s, const struct log_cursor *at)
     if (!s->pending.listen) {
         return; /* it was cancelled */
     }
-    struct change_query *look = s->user;
-    look->wanted = NULL;
-    look->upto = UINT64_MAX;
+    struct change_query *query = s->user;
+    query->wanted = NULL;
+    query->upto = UINT64_MAX;
     for (size_t i = 0; i < s->count; i++) {
         const struct subscribe_item *w = &s->items[i];
         if (!w->sub) {
-            look->ops->refused(look->user, w->spelled, &w->stat.base.err);
+            query->ops->refused(query->user, w->spelled, &w->stat.base.err);
             continue;
         }
-        be_plain(w->sub);
+        drop_rule_extras(w->sub);
         if (w->sub->since == SINCE_UNKNOWN) {
             w->sub->since = s->worker->last_seq;
-            lose(look, w->sub);
+            lose(query, w->sub);
         }
-        look->upto = w->sub->since < look->upto ? w->sub->since : look->upto;
+        query->upto = w->sub->since < query->upto ? w->sub->since : query->upto;
     }
-    if (look->subscriber->subscription_count == 0) {
-        finish(look, NULL, false);
+    if (query->subscriber->subscription_count == 0) {
+        change_query_finish(query, NULL, false);
         return;
     }
-    if (look->upto < s->worker->last_seq) {
-        ask_log(look);
+    if (query->upto < s->worker->last_seq) {
+        change_query_ask_log(query);
     }
-    if (!look->catchup) {
-        look->again = look->upto < s->worker->last_seq; /* out of memory: later */
-        decide(look);
+    if (!query->catchup) {
+        query->again = query->upto < s->worker->last_seq; /* out of memory: later */
+        decide(query);
     }
 }
 
-static int copy_wishes(struct subscribe_batch *s, struct json *uris, struct tidings_str since,
-                       struct tidings_error *err)
+static int copy_uris(struct subscribe_batch *s, struct json *uris, struct tidings_str since,
+                     struct tidings_error *err)
 {
     struct tidings_str sealed = arena_dup(&s->arena, cursor_is_sealed(since) ? since : STR_EMPTY);
     struct log_cursor cursor = {0};
@@ -341,8 +342,8 @@ static int check_rate(struct request *request, struct tidings_error *err)
 }
 
 /* The subscriber with its one listen, or NULL. */
-static struct subscriber *create_peer(struct request *request, size_t count,
-                                      struct subscribe_batch **ret)
+static struct subscriber *create_subscriber(struct request *request, size_t count,
+                                            struct subscribe_batch **ret)
 {
     struct subscriber *subscriber = subscriber_create(request->worker, request->principal);
     struct listen *listen = subscriber ? listen_create(subscriber, STR("0")) : NULL;
@@ -365,50 +366,50 @@ struct change_query *change_query_create(struct request *request, struct json *u
     if (check_rate(request, err) < 0) {
         return NULL;
     }
-    struct change_query *look = mem_zalloc(sizeof(*look));
-    if (look) {
-        look->subscriber = create_peer(request, uris ? jv_count(uris) : 1, &look->wanted);
+    struct change_query *query = mem_zalloc(sizeof(*query));
+    if (query) {
+        query->subscriber = create_subscriber(request, uris ? jv_count(uris) : 1, &query->wanted);
     }
-    if (!look || !look->subscriber) {
-        mem_free(look);
+    if (!query || !query->subscriber) {
+        mem_free(query);
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    struct subscribe_batch *s = look->wanted;
-    struct subscriber *subscriber = look->subscriber;
-    look->waits = waits && !request->worker->stopping;
-    look->sink.ops = &sink_nowhere;
-    subscriber->owner = look;
-    subscriber->ops = &change_query_peer_ops;
-    subscriber_set_sink(subscriber, &look->sink);
+    struct subscribe_batch *s = query->wanted;
+    struct subscriber *subscriber = query->subscriber;
+    query->waits = waits && !request->worker->stopping;
+    query->sink.ops = &sink_nowhere;
+    subscriber->owner = query;
+    subscriber->ops = &change_query_subscriber_ops;
+    subscriber_set_sink(subscriber, &query->sink);
     s->done = subscribed;
-    s->user = look;
-    if (copy_wishes(s, uris, since, err) < 0) {
+    s->user = query;
+    if (copy_uris(s, uris, since, err) < 0) {
         subscribe_batch_free(s);
-        change_query_free(look);
+        change_query_free(query);
         return NULL;
     }
-    return look;
+    return query;
 }
 
-void change_query_start(struct change_query *look, const struct change_query_ops *ops, void *user)
+void change_query_start(struct change_query *query, const struct change_query_ops *ops, void *user)
 {
-    look->ops = ops;
-    look->user = user;
-    subscribe_batch_resolve(look->wanted);
+    query->ops = ops;
+    query->user = user;
+    subscribe_batch_resolve(query->wanted);
 }
 
-void change_query_hurry(struct change_query *look)
+void change_query_hurry(struct change_query *query)
 {
-    look->waits = false;
-    if (!look->wanted && !look->catchup) {
-        decide(look);
+    query->waits = false;
+    if (!query->wanted && !query->catchup) {
+        decide(query);
     }
 }
 
-void change_query_cancel(struct change_query *look)
+void change_query_cancel(struct change_query *query)
 {
-    if (look) {
-        change_query_free(look);
+    if (query) {
+        change_query_free(query);
     }
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * A look at what changed, for a client that asks instead of subscribing: everything that changed
+ * A query of what changed, for a client that asks instead of subscribing: everything that changed
  * among some URIs since a cursor; and, if nothing has, waiting for it.
  *
  * It is a subscription that lasts as long as the question: URIs mean what they mean there, watches
  * are armed (so that a provider notices what changed while nobody watched), access is asked for
  * each change, the same limits hold. What is told comes from the log, in order and one row for each
- * URI, so that a page may end anywhere and nothing falls between two looks; live changes only ring
- * the bell that makes it look again.
+ * URI, so that a page may end anywhere and nothing falls between two queries; live changes only
+ * ring the bell that makes it look again.
  *
  *     change_query_create -> change_query_start -> refused*  ... lost* row* ... done
  *                             `-- change_query_hurry (do not wait any longer), change_query_cancel
@@ -33,9 +33,9 @@ struct change_query_ops {
     /* History does not reach back for this one: whatever it covers may have changed. */
     void (*lost)(void *user, struct tidings_str spelled);
     /* The newest change of one resource, in ascending order. false: there is no room for it; the
-     * look ends before it. */
+     * query ends before it. */
     bool (*row)(void *user, const struct change *change, enum tidings_change_kind kind);
-    /* The end; the look is gone. `cursor` NULL: nothing could be looked at. `more`: there was no
+    /* The end; the query is gone. `cursor` NULL: nothing could be looked at. `more`: there was no
      * room for all of it. Never while the worker tells its subscribers. */
     void (*done)(void *user, const struct log_cursor *cursor, bool more);
 };
@@ -47,10 +47,10 @@ struct change_query *change_query_create(struct request *request, struct json *u
                                          struct tidings_str since, bool waits,
                                          struct tidings_error *err);
 /* `done` may come before this returns. */
-void change_query_start(struct change_query *look, const struct change_query_ops *ops, void *user);
+void change_query_start(struct change_query *query, const struct change_query_ops *ops, void *user);
 /* Be done as soon as it is known what there is, also when that is nothing. */
-void change_query_hurry(struct change_query *look);
+void change_query_hurry(struct change_query *query);
 /* Nobody wants to know any more; NULL is fine. */
-void change_query_cancel(struct change_query *look);
+void change_query_cancel(struct change_query *query);
 
 #endif

@@ -37,7 +37,7 @@ static bool is_listening(void *user, const struct subscription *sub)
     return !subscriber->catchup && !sub->catching_up && listen_is_open_for(sub, change->seq);
 }
 
-static void offer(void *user, struct match_node *node)
+static void delivery_change_offer(void *user, struct match_node *node)
 {
     const struct change *change = user;
     struct subscription *sub = list_entry(node, struct subscription, node);
@@ -70,7 +70,7 @@ static void resync_all(struct worker *worker)
     }
 }
 
-static void lost_deliver(struct letter *letter, void *owner)
+static void delivery_change_lost_deliver(struct letter *letter, void *owner)
 {
     (void)letter;
     struct worker *worker = owner;
@@ -80,7 +80,7 @@ static void lost_deliver(struct letter *letter, void *owner)
     resync_all(worker);
 }
 
-static void lost_drop(struct letter *letter)
+static void delivery_change_lost_drop(struct letter *letter)
 {
     (void)letter; /* lies in the worker */
 }
@@ -88,7 +88,8 @@ static void lost_drop(struct letter *letter)
 void delivery_lose(struct worker *worker)
 {
     if (!__atomic_exchange_n(&worker->delivery->is_lost, true, __ATOMIC_SEQ_CST)) {
-        worker->delivery->lost = (struct letter){.deliver = lost_deliver, .drop = lost_drop};
+        worker->delivery->lost = (struct letter){.deliver = delivery_change_lost_deliver,
+                                                 .drop = delivery_change_lost_drop};
         mailbox_send(worker->mailbox, &worker->delivery->lost);
     }
 }
@@ -110,9 +111,9 @@ void delivery_on_change(struct worker *worker, const struct change *change)
         offer_everything(worker, change_scope(change));
     } else {
         struct change *shared = (struct change *)(uintptr_t)change;
-        static const struct lookup_calls calls = {is_listening, offer};
+        static const struct lookup_calls calls = {is_listening, delivery_change_offer};
         lookup_find(worker, change, &calls, shared);
-        delivery_find_covered(worker, change->uri, offer, shared);
+        delivery_find_covered(worker, change->uri, delivery_change_offer, shared);
         if (worker->principals->rules && change->kind != TIDINGS_CHANGE_UPDATED) {
             list_changed_touch(worker, change->uri, change->target);
         }

@@ -62,8 +62,8 @@ static int compile(struct json *schema, struct json_schema **ret, uint64_t *ret_
     return 0;
 }
 
-static int create(struct filters *all, struct json *schema, struct tidings_str text,
-                  uint64_t *ret_cost, struct filter **ret, struct tidings_error *err)
+static int filters_create(struct filters *all, struct json *schema, struct tidings_str text,
+                          uint64_t *ret_cost, struct filter **ret, struct tidings_error *err)
 {
     struct filter *f = mem_zalloc(sizeof(*f) + text.len);
     if (!f) {
@@ -109,7 +109,7 @@ static int create_for(struct filters *all, struct json *schema, struct tidings_s
                             ALLOWANCE_MAX_FILTERS);
     }
     uint64_t cost = 0;
-    int rc = create(all, schema, text, &cost, ret, err);
+    int rc = filters_create(all, schema, text, &cost, ret, err);
     allowance_spend(client, cost, now);
     if (rc == 0) {
         (*ret)->owner = client;

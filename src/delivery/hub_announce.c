@@ -38,7 +38,7 @@ static void change_deliver(struct letter *letter, void *owner)
     change_drop(letter);
 }
 
-static void tell(struct hub *hub, struct worker *worker, const struct change *change)
+static void hub_announce_tell(struct hub *hub, struct worker *worker, const struct change *change)
 {
     size_t bytes = change_bytes(change);
     size_t before = __atomic_fetch_add(&worker->delivery->announced, bytes, __ATOMIC_RELAXED);
@@ -68,7 +68,7 @@ static void publish_made(struct hub *hub, struct change *c, uint64_t seq, struct
     }
     for (size_t i = 0; i < hub->worker_count; i++) {
         if (c) {
-            tell(hub, hub->workers[i], c);
+            hub_announce_tell(hub, hub->workers[i], c);
         } else {
             delivery_lose(hub->workers[i]);
         }
@@ -131,7 +131,7 @@ static void announce_deliver(struct letter *letter, void *owner)
     announce_drop(letter);
 }
 
-static void lost_deliver(struct letter *letter, void *owner)
+static void hub_announce_lost_deliver(struct letter *letter, void *owner)
 {
     struct hub *hub = owner;
     (void)letter;
@@ -140,7 +140,7 @@ static void lost_deliver(struct letter *letter, void *owner)
     hub_publish(hub, CHANGE_EVERYTHING);
 }
 
-static void lost_drop(struct letter *letter)
+static void hub_announce_lost_drop(struct letter *letter)
 {
     (void)letter; /* lies in the hub */
 }
@@ -148,8 +148,8 @@ static void lost_drop(struct letter *letter)
 void hub_lose(struct hub *hub)
 {
     if (!__atomic_exchange_n(&hub->is_lost, true, __ATOMIC_SEQ_CST)) {
-        hub->lost.deliver = lost_deliver;
-        hub->lost.drop = lost_drop;
+        hub->lost.deliver = hub_announce_lost_deliver;
+        hub->lost.drop = hub_announce_lost_drop;
         mailbox_send(hub->mailbox, &hub->lost);
     }
 }

@@ -55,7 +55,7 @@ static void swap_catalog(struct hub *hub, struct catalog *next, struct tidings_s
     }
 }
 
-static int add_now(struct hub *hub, void *arg, struct tidings_error *err)
+static int hub_catalog_add_now(struct hub *hub, void *arg, struct tidings_error *err)
 {
     struct catalog_entry *entry = arg;
     int rc = catalog_check(hub->catalog, entry, err);
@@ -71,7 +71,7 @@ static int add_now(struct hub *hub, void *arg, struct tidings_error *err)
     return 0;
 }
 
-static int remove_now(struct hub *hub, void *arg, struct tidings_error *err)
+static int hub_catalog_remove_now(struct hub *hub, void *arg, struct tidings_error *err)
 {
     struct tidings_str uri = *(struct tidings_str *)arg;
     struct catalog *next = catalog_derive(hub->catalog, NULL, NULL, uri);
@@ -91,14 +91,14 @@ static int remove_now(struct hub *hub, void *arg, struct tidings_error *err)
 
 int hub_add_entry(struct hub *hub, struct catalog_entry *entry, struct tidings_error *err)
 {
-    int rc = hub_run_on(hub, add_now, entry, err);
+    int rc = hub_run_on(hub, hub_catalog_add_now, entry, err);
     catalog_entry_unref(entry);
     return rc;
 }
 
 int hub_remove_entry(struct hub *hub, struct tidings_str uri, struct tidings_error *err)
 {
-    return hub_run_on(hub, remove_now, &uri, err);
+    return hub_run_on(hub, hub_catalog_remove_now, &uri, err);
 }
 
 struct watch_hook_change {

@@ -15,7 +15,7 @@
 
 /* ---- told at most once per period ------------------------------------------------------------ */
 
-static void tell(struct hub_list *list)
+static void hub_features_tell(struct hub_list *list)
 {
     hub_publish(list->hub, list->notice);
     loop_timer_start(list->timer, list->hub->options.list_changed_ms, 0);
@@ -27,7 +27,7 @@ static void on_period(struct loop_timer *timer, void *user)
     struct hub_list *list = user;
     if (list->is_pending) {
         list->is_pending = false;
-        tell(list);
+        hub_features_tell(list);
     }
 }
 
@@ -65,7 +65,7 @@ void hub_list_changed(struct hub *hub, enum change_notice notice)
     if (loop_timer_is_running(list->timer)) {
         list->is_pending = true;
     } else {
-        tell(list);
+        hub_features_tell(list);
     }
 }
 
@@ -133,7 +133,7 @@ static int swap_features(struct hub *hub, enum feature_kind kind, struct feature
 
 static const char *const kind_names[FEATURE_KINDS] = {"tool", "prompt", "completion"};
 
-static int add_now(struct hub *hub, void *arg, struct tidings_error *err)
+static int hub_features_add_now(struct hub *hub, void *arg, struct tidings_error *err)
 {
     struct feature *f = arg;
     const struct feature_list *old = hub->features[f->kind];
@@ -153,7 +153,7 @@ struct removal {
     struct tidings_str name;
 };
 
-static int remove_now(struct hub *hub, void *arg, struct tidings_error *err)
+static int hub_features_remove_now(struct hub *hub, void *arg, struct tidings_error *err)
 {
     const struct removal *r = arg;
     const struct feature_list *old = hub->features[r->kind];
@@ -166,7 +166,7 @@ static int remove_now(struct hub *hub, void *arg, struct tidings_error *err)
 
 int hub_add_feature(struct hub *hub, struct feature *feature, struct tidings_error *err)
 {
-    int rc = hub_run_on(hub, add_now, feature, err);
+    int rc = hub_run_on(hub, hub_features_add_now, feature, err);
     feature_unref(feature);
     return rc;
 }
@@ -175,7 +175,7 @@ int hub_remove_feature(struct hub *hub, enum feature_kind kind, struct tidings_s
                        struct tidings_error *err)
 {
     struct removal r = {kind, name};
-    return hub_run_on(hub, remove_now, &r, err);
+    return hub_run_on(hub, hub_features_remove_now, &r, err);
 }
 
 struct feature_list *hub_features(struct hub *hub, enum feature_kind kind)

@@ -59,7 +59,8 @@ static void arm_drop(struct letter *letter)
 }
 
 /* `err` NULL: armed, or nothing to arm. */
-static void settle(struct hub_arm *arm, size_t index, bool watched, const struct tidings_error *err)
+static void arm_answer(struct hub_arm *arm, size_t index, bool watched,
+                       const struct tidings_error *err)
 {
     int code = err ? err->code : 0;
     arm->items[index].code = code;
@@ -84,7 +85,7 @@ static void watch_free(struct tidings_watch *w)
 }
 
 /* The last one who needed it left. */
-static void release(struct tidings_watch *w)
+static void hub_watch_release(struct tidings_watch *w)
 {
     if (w->hook) {
         if (w->hook->unwatch) {
@@ -96,14 +97,14 @@ static void release(struct tidings_watch *w)
     watch_free(w);
 }
 
-static void watch_settled(struct letter *letter, void *owner)
+static void watch_answered(struct letter *letter, void *owner)
 {
     (void)owner;
     struct tidings_watch *w = list_entry(letter, struct tidings_watch, letter);
     w->armed = w->code >= 0;
     list_each (it, next, &w->waiters) {
         struct waiter *waiter = list_entry(it, struct waiter, link);
-        settle(waiter->arm, waiter->index, true, w->armed ? NULL : &w->err);
+        arm_answer(waiter->arm, waiter->index, true, w->armed ? NULL : &w->err);
         list_remove(it);
         mem_free(waiter);
     }
@@ -111,7 +112,7 @@ static void watch_settled(struct letter *letter, void *owner)
     if (!w->armed) {
         watch_free(w);
     } else if (w->needs == 0) { /* all left while it was arming */
-        release(w);
+        hub_watch_release(w);
     }
 }
 
@@ -132,7 +133,7 @@ void tidings_watch_done(struct tidings_watch *w, int code, const struct tidings_
             tidings_fail(&w->err, code, "%s", tidings_code_text(code));
         }
     }
-    w->letter.deliver = watch_settled;
+    w->letter.deliver = watch_answered;
     w->letter.drop = watch_dropped;
     mailbox_send(w->hub->mailbox, &w->letter);
 }
@@ -152,7 +153,7 @@ static uint64_t refuse_overdue(struct tidings_watch *w, uint64_t now, uint64_t n
         if (waiter->due_ms > now) {
             return waiter->due_ms < next_due ? waiter->due_ms : next_due;
         }
-        settle(waiter->arm, waiter->index, false, &err);
+        arm_answer(waiter->arm, waiter->index, false, &err);
         w->needs--;
         list_remove(it);
         mem_free(waiter);
@@ -267,13 +268,13 @@ static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
     struct tidings_watch *w = map_find(&hub->watches, scope);
     if (w && w->armed) {
         w->needs++;
-        settle(arm, index, true, NULL);
+        arm_answer(arm, index, true, NULL);
         return;
     }
     struct tidings_provider *p = NULL;
     struct watch_hook *hook = NULL;
     if (!w && !find_watcher(hub, scope, &p, &hook)) {
-        settle(arm, index, false, NULL); /* announced without being asked */
+        arm_answer(arm, index, false, NULL); /* announced without being asked */
         return;
     }
     int rc = 0;
@@ -286,7 +287,7 @@ static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
     if (rc < 0) {
         struct tidings_error err;
         tidings_fail(&err, rc, "out of memory");
-        settle(arm, index, false, &err);
+        arm_answer(arm, index, false, &err);
     }
 }
 
@@ -354,7 +355,7 @@ static void disarm_deliver(struct letter *letter, void *owner)
     struct disarm_letter *l = list_entry(letter, struct disarm_letter, letter);
     struct tidings_watch *w = map_find(&hub->watches, l->scope);
     if (w && --w->needs == 0 && w->armed) {
-        release(w);
+        hub_watch_release(w);
     }
     mem_free(l);
 }

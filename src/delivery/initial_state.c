@@ -116,7 +116,7 @@ static void rewind_peer(struct subscriber *subscriber, uint64_t since)
     }
 }
 
-static void ask_log(struct listen *listen)
+static void initial_state_ask_log(struct listen *listen)
 {
     struct subscriber *subscriber = listen->subscriber;
     struct missed *m = mem_zalloc(sizeof(*m));
@@ -386,6 +386,6 @@ void initial_state_begin(struct listen *listen)
         show_state(listen);
     }
     if (since) {
-        ask_log(listen);
+        initial_state_ask_log(listen);
     }
 }

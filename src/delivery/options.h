@@ -20,7 +20,7 @@
 #include "json/json.h"
 
 enum option_match {
-    OPTION_MATCH_AUTO, /* settled by what the URI is */
+    OPTION_MATCH_AUTO, /* resolved by what the URI is */
     OPTION_MATCH_LITERAL,
     OPTION_MATCH_CONTAINER,
     OPTION_MATCH_TEMPLATE,

@@ -49,8 +49,8 @@ static bool put_patch(struct jw *w, const struct baseline *from, struct tidings_
     return known;
 }
 
-static void put_json(struct jw *w, const struct baseline *from, struct tidings_str etag,
-                     struct json *to)
+static void patches_put_json(struct jw *w, const struct baseline *from, struct tidings_str etag,
+                             struct json *to)
 {
     if (!put_patch(w, from, etag, to)) {
         jw_put_bool(w, STR("full"), true);
@@ -78,7 +78,7 @@ void patch_write(struct buf *out, struct baselines *all, struct tidings_str uri,
     jw_begin_object(&w);
     jw_put_string(&w, STR("etag"), etag);
     if (is_value) {
-        put_json(&w, from, etag, value);
+        patches_put_json(&w, from, etag, value);
         *ret_to = out->failed ? NULL : baseline_get(all, uri, etag, text);
     } else {
         jw_put_bool(&w, STR("full"), true);

@@ -28,7 +28,7 @@
 #include "uri/uri.h"
 
 /* URIs and what is derived from them: patterns, scopes, conditions. */
-#define ARENA_PER_WISH (8u * URI_MAX)
+#define ARENA_PER_ITEM (8u * URI_MAX)
 
 struct subscribe_batch *subscribe_batch_create(struct listen *listen, size_t count)
 {
@@ -40,7 +40,7 @@ struct subscribe_batch *subscribe_batch_create(struct listen *listen, size_t cou
     s->principal = principal_ref(listen->subscriber->principal);
     s->rules = option_rules_ref(s->worker->delivery->rules);
     s->count = count;
-    arena_init(&s->arena, (count + 1) * ARENA_PER_WISH);
+    arena_init(&s->arena, (count + 1) * ARENA_PER_ITEM);
     s->pending.listen = listen;
     s->pending.is_subscribing = true;
     list_append(&listen->pending, &s->pending.link);
@@ -198,7 +198,7 @@ static void establish(struct subscribe_batch *s, struct subscribe_item *w,
     bool is_named =
         w->condition_count == 0 && (w->kind == MATCH_LITERAL || w->kind == MATCH_CONTAINER);
     if (is_named &&
-        !access_subscribes(listen->subscriber->principal, w->uri)) { /* since it was settled */
+        !access_subscribes(listen->subscriber->principal, w->uri)) { /* since it was resolved */
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     }
     if (w->refused || s->withdrawn || subscribe_item_is_too_many(s, w)) {
@@ -259,7 +259,7 @@ static struct log_cursor standing(const struct subscribe_batch *s, uint64_t seq)
     return subscriber ? subscriber_cursor_at(subscriber, at) : delivery_cursor(s->worker, at);
 }
 
-static void finish(struct subscribe_batch *s, const struct hub_arm *arm)
+static void subscribe_finish(struct subscribe_batch *s, const struct hub_arm *arm)
 {
     struct listen *listen = s->pending.listen;
     for (size_t i = 0; listen && arm && i < s->count; i++) {
@@ -366,7 +366,7 @@ static void armed(struct hub_arm *arm, struct worker *worker)
             lists_armed(listen);
         }
     }
-    finish(s, arm);
+    subscribe_finish(s, arm);
     hub_arm_free(arm);
 }
 
@@ -422,7 +422,7 @@ void subscribe_batch_arm(struct subscribe_batch *s)
         for (size_t i = 0; i < s->count; i++) {
             subscribe_item_refuse(&s->items[i], TIDINGS_E_NOMEM, "out of memory");
         }
-        finish(s, NULL);
+        subscribe_finish(s, NULL);
         return;
     }
     arm->done = armed;

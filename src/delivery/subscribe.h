@@ -29,7 +29,7 @@ struct subscribe_item {
     struct options options;
     unsigned matches;      /* 1u << enum option_match: what it may turn out to be */
     struct json *kept;     /* a reference to what the options borrow, or NULL */
-    struct filter *filter; /* of the options, once all is settled; a reference */
+    struct filter *filter; /* of the options, once all are resolved; a reference */
     enum match_kind kind;
     struct tidings_str *scopes; /* to be armed */
     size_t scope_count;

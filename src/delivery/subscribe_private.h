@@ -34,7 +34,7 @@ void subscribe_item_add_hooked(struct subscribe_item *w);
 /* Is the canonical `uri` one under which patches of another resource are told? Sets `subject`, or
  * refuses. */
 void subscribe_item_find_subject(struct subscribe_item *w, struct tidings_str uri);
-/* What can be said of its baseline once the kind is settled; refuses. */
+/* What can be said of its baseline once the kind is known; refuses. */
 void subscribe_item_judge_baseline(struct subscribe_item *w);
 /* Ask the provider for the version it names: `done` comes later, perhaps after a refusal. false:
  * nothing to ask. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a URI means to a subscription, settled once. In this order: a URI that names an existing
+ * What a URI means to a subscription, resolved once. In this order: a URI that names an existing
  * resource is literal (and covers what is below it, if it has children); a raw '?' begins a query;
  * '{' makes a template; '*' and '[' make a glob, and "**" alone is everything; a trailing slash
  * covers everything below, existing or not; else a template or a provider's own relation must
@@ -46,7 +46,7 @@ static void check_kind(struct subscribe_item *w)
     buf_deinit(&text);
 }
 
-static void settled(struct subscribe_batch *s)
+static void item_resolved(struct subscribe_batch *s)
 {
     if (--s->unresolved > 0) {
         return;
@@ -374,9 +374,9 @@ static void mean_existing(struct subscribe_item *w)
     }
 }
 
-static void subscribe_item_settled(struct subscribe_item *w)
+static void subscribe_item_resolved(struct subscribe_item *w)
 {
-    settled(w->owner);
+    item_resolved(w->owner);
 }
 
 static void stat_done(struct job *job)
@@ -394,8 +394,8 @@ static void stat_done(struct job *job)
     } else {
         mean_absent(w);
     }
-    if (!subscribe_item_ask_baseline(w, subscribe_item_settled)) {
-        subscribe_item_settled(w);
+    if (!subscribe_item_ask_baseline(w, subscribe_item_resolved)) {
+        subscribe_item_resolved(w);
     }
 }
 
@@ -506,7 +506,7 @@ static bool apply_rules(struct subscribe_item *w)
     return !w->refused;
 }
 
-static void settle(struct subscribe_item *w)
+static void resolve_item(struct subscribe_item *w)
 {
     struct subscribe_batch *s = w->owner;
     const struct principal *principal = s->pending.listen->subscriber->principal;
@@ -514,12 +514,12 @@ static void settle(struct subscribe_item *w)
     w->stat.base.keeps_details = true;
     if (s->worker->self->no_subscriptions && s->client) { /* the program itself may */
         subscribe_item_refuse(w, TIDINGS_E_UNSUPPORTED, "this server offers no subscriptions");
-        settled(s);
+        item_resolved(s);
         return;
     }
     subscribe_item_open_since(w, principal);
     if (!apply_rules(w) || mean_by_text(w)) {
-        settled(s);
+        item_resolved(s);
         return;
     }
     w->stat.base.uri = w->uri;
@@ -536,7 +536,7 @@ static void settle(struct subscribe_item *w)
     } else {
         mean_absent(w);
     }
-    settled(s);
+    item_resolved(s);
 }
 
 void subscribe_batch_resolve(struct subscribe_batch *s)
@@ -545,10 +545,10 @@ void subscribe_batch_resolve(struct subscribe_batch *s)
     for (size_t i = 0; i < s->count; i++) {
         s->items[i].owner = s;
         if (s->items[i].refused) {
-            settled(s);
+            item_resolved(s);
         } else {
-            settle(&s->items[i]);
+            resolve_item(&s->items[i]);
         }
     }
-    settled(s);
+    item_resolved(s);
 }

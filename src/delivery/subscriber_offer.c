@@ -73,8 +73,9 @@ void subscriber_offer_initial(struct subscriber *subscriber, struct subscription
     subscriber_mark_dirty(subscriber);
 }
 
-static void offer(struct subscriber *subscriber, struct subscription *sub,
-                  const struct change *change, enum tidings_change_kind kind, bool alone)
+static void subscriber_offer_filtered(struct subscriber *subscriber, struct subscription *sub,
+                                      const struct change *change, enum tidings_change_kind kind,
+                                      bool alone)
 {
     if (!listen_is_open_for(sub, change->seq)) {
         return;
@@ -114,7 +115,7 @@ static void offer(struct subscriber *subscriber, struct subscription *sub,
 void subscriber_offer(struct subscriber *subscriber, struct subscription *sub,
                       const struct change *change, enum tidings_change_kind kind)
 {
-    offer(subscriber, sub, change, kind, true);
+    subscriber_offer_filtered(subscriber, sub, change, kind, true);
 }
 
 void subscriber_offer_row(struct subscriber *subscriber, struct subscription *sub,
@@ -125,5 +126,5 @@ void subscriber_offer_row(struct subscriber *subscriber, struct subscription *su
     if (kind == TIDINGS_CHANGE_UPDATED && row->created_seq > from) {
         kind = TIDINGS_CHANGE_CREATED;
     }
-    offer(subscriber, sub, row->change, kind, row->replaced_seq <= from);
+    subscriber_offer_filtered(subscriber, sub, row->change, kind, row->replaced_seq <= from);
 }
