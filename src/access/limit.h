@@ -46,7 +46,8 @@
     X(HEAD_TIME, "header-timeout", 0, "ms for the head of a request, or a handshake")              \
     X(BODY_TIME, "body-timeout", 0, "ms for each 64 KiB of a body or message")                     \
     X(STALL, "stall-timeout", 0, "ms without taking anything that waits")                          \
-    X(PIPE_CALLS, "pipe-requests", 256, "requests under way on one connection of messages")        \
+    X(CONNECTION_REQUESTS, "connection-requests", 256,                                             \
+      "requests under way on one connection of messages")                                          \
     X(OUTBOX, "outbox", 0, "notifications waiting for one client")                                 \
     X(ANNOUNCED, "max-announced", 0, "bytes of changes on their way")
 

@@ -167,7 +167,7 @@ void legacy_sse_post(struct http_conn *conn, struct tidings_str id, struct tidin
         inbound_refuse(&conn->channel, 404, RPC_SESSION,
                        "session not found or ended; GET /sse opens one");
     } else if (!message_conn_has_room(&s->conn->channel, &s->conn->out)) {
-        limit_hit(conn->hw->worker->limit_counters, LIMIT_PIPE_CALLS);
+        limit_hit(conn->hw->worker->limit_counters, LIMIT_CONNECTION_REQUESTS);
         inbound_refuse(&conn->channel, 503, RPC_INTERNAL,
                        "too much waits to be answered or read on this session's stream");
     } else {

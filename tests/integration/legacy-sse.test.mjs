@@ -168,7 +168,7 @@ test('a stream that is not read takes no more questions than its answers fit', a
         return answer.status === 202 ? undefined : answer;
     }, 'a refusal');
     assert.equal(full.status, 503, full.text);
-    assert.equal(await reached(t, server, 'pipe-requests'), 1);
+    assert.equal(await reached(t, server, 'connection-requests'), 1);
     events.connection.socket.resume();
     await eventually(async () => {
         const { status } = await post(server, path, { jsonrpc: '2.0', id: freshId(), method: 'ping' });

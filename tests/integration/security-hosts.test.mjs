@@ -325,7 +325,7 @@ for (const [name, host] of Object.entries(EVIL_HOSTS)) {
     });
 }
 
-test('doors: the address that was reached is a name there, another of our own is not', async (t) => {
+test('listeners: the address that was reached is a name there, another of our own is not', async (t) => {
     const server = await open(t);
     for (const [at, other] of [['127.0.0.2', '127.0.0.3'], ['127.0.0.3', '127.0.0.2']]) {
         for (const port of ['', `:${server.port}`]) {
@@ -338,20 +338,20 @@ test('doors: the address that was reached is a name there, another of our own is
     }
 });
 
-test('doors: what others can reach takes pages of this machine only where they did not leave it', async (t) => {
+test('listeners: what others can reach takes pages of this machine only where they did not leave it', async (t) => {
     const server = await open(t);
     assert.equal(await status(server, { Origin: 'http://localhost:6274' }), 200);
     assert.equal(await status(server, { Origin: 'http://evil.example' }), 403);
 });
 
-test('doors: --allow-host adds to the address, on a door that others can reach too', async (t) => {
+test('listeners: --allow-host adds to the address, on a door that others can reach too', async (t) => {
     const server = await open(t, '--allow-host', 'files.example');
     assert.notEqual((await ask(server, '127.0.0.2', { Host: 'files.example' })).status, 403);
     assert.notEqual((await ask(server, '127.0.0.2', { Host: '127.0.0.2' })).status, 403);
     assert.equal((await ask(server, '127.0.0.2', { Host: 'evil.example' })).status, 403);
 });
 
-test('doors: names and addresses in the certificates are names of the server', async (t) => {
+test('listeners: names and addresses in the certificates are names of the server', async (t) => {
     const certs = new Certificates(t)
         .make('server', { names: 'DNS:localhost,DNS:files.example,DNS:*.lab.example,IP:192.0.2.7,IP:2001:db8::7' })
         .make('second', { names: 'DNS:second.example' });
@@ -369,7 +369,7 @@ test('doors: names and addresses in the certificates are names of the server', a
     }
 });
 
-test('doors: a Unix socket is called localhost, or as --allow-host says', async (t) => {
+test('listeners: a Unix socket is called localhost, or as --allow-host says', async (t) => {
     const tree = new Tree(t, files);
     const path = `${tree.path}/../${tree.path.split('/').pop()}.sock`;
     const server = await serve(t, { tree, args: ['--http-unix', path, '--allow-host', 'files.example'] });

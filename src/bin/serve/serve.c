@@ -188,7 +188,7 @@ const struct command command_serve = {
     .help = "serve directories as live MCP resources",
     .about =
         "Serve each DIR, at file:///absolute/path/, on http://127.0.0.1:7777/mcp unless another "
-        "door is\nnamed (--stdio, --tcp, --unix).\n\n"
+        "listener is\nnamed (--stdio, --tcp, --unix).\n\n"
         "Sizes take k, m, g; times take ms, s, m, h, without a unit seconds. Every option is also "
         "a\nvariable (--page-size: TIDINGS_PAGE_SIZE) and a key of tidings.json (pageSize); "
         "options win\nover variables, variables over the file.\n\n"

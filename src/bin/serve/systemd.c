@@ -44,7 +44,7 @@ static bool is_unix(int fd)
     return getsockname(fd, (struct sockaddr *)&at, &len) == 0 && at.ss_family == AF_UNIX;
 }
 
-static enum tidings_listener door_of(const char *name, size_t len, int fd)
+static enum tidings_listener listener_of(const char *name, size_t len, int fd)
 {
     static const struct {
         const char *name;
@@ -80,7 +80,7 @@ int systemd_take_sockets(struct tidings_server *server, struct tidings_error *er
     int rc = 0;
     for (int fd = FIRST_FD; rc == 0 && fd < FIRST_FD + (int)count; fd++) {
         size_t len = strcspn(name, ":");
-        rc = tidings_server_add_socket(server, door_of(name, len, fd), fd, err);
+        rc = tidings_server_add_socket(server, listener_of(name, len, fd), fd, err);
         name += name[len] == ':' ? len + 1 : len;
     }
     return rc;

@@ -9,7 +9,7 @@
 
 #include <tidings/server.h>
 
-/* Open the sockets that were passed as doors: `http` among their names (FileDescriptorName=) is
+/* Open the sockets that were passed as listeners: `http` among their names (FileDescriptorName=) is
  * one, `lines`, `tcp` or `unix` the other; without such a name a Unix socket speaks lines, one of
  * the internet HTTP. The variables are removed, so that nobody else takes the descriptors for
  * theirs. */
