@@ -36,7 +36,7 @@ void feature_unref(struct feature *f)
     if (f && __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) == 0) {
         schema_destroy(f->input);
         schema_destroy(f->output);
-        header_params_destroy(f->mirror);
+        header_params_destroy(f->header_params);
         mem_free(f);
     }
 }

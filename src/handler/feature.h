@@ -29,7 +29,7 @@ struct feature {
     struct tidings_str description_json; /* of a prompt, inside `row`; empty: none */
     struct json_schema *input;           /* of the arguments; NULL: any object */
     struct json_schema *output;          /* of structured results; NULL: anything */
-    struct header_params *mirror;        /* arguments that headers repeat; NULL: none */
+    struct header_params *header_params; /* arguments that headers repeat; NULL: none */
     tidings_call_fn handler;
     tidings_complete_fn complete; /* of a completion */
     void *user;

@@ -252,16 +252,16 @@ static void inbound_run(struct arrival *a, struct json *root, const struct rpc_m
 }
 
 /* Headers that repeat arguments of a tool. */
-static void check_mirrored(const struct worker *worker, const struct dialect_headers *headers,
-                           const struct rpc_message *msg, struct dialect_verdict *v)
+static void check_header_params(const struct worker *worker, const struct dialect_headers *headers,
+                                const struct rpc_message *msg, struct dialect_verdict *v)
 {
     if (!headers->all || !str_eq(msg->method, STR("tools/call"))) {
         return;
     }
     const struct feature *f =
         feature_find(worker->handlers->features[FEATURE_TOOL], jv_str(jv_get(msg->params, "name")));
-    if (f &&
-        !header_params_holds(f->mirror, jv_get(msg->params, "arguments"), headers->all, &v->text)) {
+    if (f && !header_params_holds(f->header_params, jv_get(msg->params, "arguments"), headers->all,
+                                  &v->text)) {
         v->status = 400;
         v->code = RPC_HEADER_MISMATCH;
     }
@@ -348,7 +348,7 @@ static void one(struct arrival *a, struct json *root)
         return;
     }
     if (v.code == 0 && v.repeats_params && a->headers) {
-        check_mirrored(channel->worker, a->headers, &msg, &v);
+        check_header_params(channel->worker, a->headers, &msg, &v);
     }
     if (v.code) {
         if (msg.kind == RPC_REQUEST || channel->ops->is_http) {

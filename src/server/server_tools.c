@@ -17,9 +17,10 @@
 /* ---- the row -----------------------------------------------------------------------------------
  */
 
-/* Write the schema into the row and compile it; `mirror` (may be NULL) gets what headers repeat. */
+/* Write the schema into the row and compile it; `ret_params` (may be NULL) gets what headers
+ * repeat. */
 static int put_schema(struct jw *w, const char *key, struct tidings_str text,
-                      struct json_schema **ret, struct header_params **mirror,
+                      struct json_schema **ret, struct header_params **ret_params,
                       struct tidings_error *err)
 {
     struct json *schema = NULL;
@@ -33,7 +34,7 @@ static int put_schema(struct jw *w, const char *key, struct tidings_str text,
     if (rc == 0) {
         struct schema_options options = {.max_steps = VALIDATE_STEPS};
         rc = schema_compile(schema, &options, ret, err);
-        rc = rc == 0 && mirror ? header_params_create(schema, mirror, err) : rc;
+        rc = rc == 0 && ret_params ? header_params_create(schema, ret_params, err) : rc;
         rc = rc < 0 ? error_wrap(err, rc, "%s", key) : 0;
     }
     if (rc == 0) {
@@ -48,7 +49,7 @@ static int put_schema(struct jw *w, const char *key, struct tidings_str text,
 
 struct schemas {
     struct json_schema *input, *output;
-    struct header_params *mirror; /* of the input */
+    struct header_params *header_params; /* of the input */
 };
 
 /* The row of tools/list. */
@@ -65,7 +66,7 @@ static int tools_put_row(struct buf *out, const struct tidings_tool *about, stru
     int rc = row_put_json(&w, "icons", about->icons, JV_ARRAY, err);
     if (rc == 0) {
         rc = put_schema(&w, "inputSchema", about->input_schema.len > 0 ? about->input_schema : any,
-                        &schemas->input, &schemas->mirror, err);
+                        &schemas->input, &schemas->header_params, err);
     }
     if (rc == 0 && about->output_schema.len > 0) {
         rc = put_schema(&w, "outputSchema", about->output_schema, &schemas->output, NULL, err);
@@ -108,12 +109,12 @@ int tidings_server_add_tool(struct tidings_server *s, const struct tidings_tool 
     if (!f) {
         schema_destroy(schemas.input);
         schema_destroy(schemas.output);
-        header_params_destroy(schemas.mirror);
+        header_params_destroy(schemas.header_params);
         return error_wrap(err, rc, "tool '%.*s'", STR_ARG(about->name));
     }
     f->input = schemas.input;
     f->output = schemas.output;
-    f->mirror = schemas.mirror;
+    f->header_params = schemas.header_params;
     f->handler = handler;
     f->user = user;
     f->timeout_ms = about->timeout_ms;

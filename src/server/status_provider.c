@@ -33,31 +33,25 @@ enum status_kind {
 #define STATUS_LIVE ((unsigned)STATUS_MOUNTS)
 #define STATUS_KINDS ((unsigned)STATUS_SEMANTICS + 1)
 
+#define STATUS_TEXT(text)                                                                          \
+    {                                                                                              \
+        text, sizeof(text) - 1                                                                     \
+    }
+#define STATUS_ROW(name, description)                                                              \
+    {                                                                                              \
+        STATUS_TEXT(STATUS_PREFIX name), STATUS_TEXT(name), STATUS_TEXT(description)               \
+    }
 static const struct {
     struct tidings_str uri, name, description;
 } kinds[STATUS_KINDS] = {
-    [STATUS_STATS] = {{STATUS_PREFIX "stats", 20}, {"stats", 5}, {"Counters of each worker", 23}},
-    [STATUS_SUBSCRIBERS] = {{STATUS_PREFIX "subscribers", 26},
-                            {"subscribers", 11},
-                            {"Clients that are told of changes", 32}},
-    [STATUS_SUBSCRIPTIONS] = {{STATUS_PREFIX "subscriptions", 28},
-                              {"subscriptions", 13},
-                              {"Who hears of what", 17}},
-    [STATUS_LIMITS] = {{STATUS_PREFIX "limits", 21},
-                       {"limits", 6},
-                       {"Limits, and how often they were reached", 39}},
-    [STATUS_TOKENS] = {{STATUS_PREFIX "tokens", 21},
-                       {"tokens", 6},
-                       {"Tokens that were verified, and why others were not", 50}},
-    [STATUS_MOUNTS] = {{STATUS_PREFIX "mounts", 21},
-                       {"mounts", 6},
-                       {"Which provider serves what is below a URI", 41}},
-    [STATUS_SANDBOX] = {{STATUS_PREFIX "sandbox", 22},
-                        {"sandbox", 7},
-                        {"What the process has given up", 29}},
-    [STATUS_SEMANTICS] = {{STATUS_PREFIX "semantics", 24},
-                          {"semantics", 9},
-                          {"What subscriptions cover, per scheme", 36}},
+    [STATUS_STATS] = STATUS_ROW("stats", "Counters of each worker"),
+    [STATUS_SUBSCRIBERS] = STATUS_ROW("subscribers", "Clients that are told of changes"),
+    [STATUS_SUBSCRIPTIONS] = STATUS_ROW("subscriptions", "Who hears of what"),
+    [STATUS_LIMITS] = STATUS_ROW("limits", "Limits, and how often they were reached"),
+    [STATUS_TOKENS] = STATUS_ROW("tokens", "Tokens that were verified, and why others were not"),
+    [STATUS_MOUNTS] = STATUS_ROW("mounts", "Which provider serves what is below a URI"),
+    [STATUS_SANDBOX] = STATUS_ROW("sandbox", "What the process has given up"),
+    [STATUS_SEMANTICS] = STATUS_ROW("semantics", "What subscriptions cover, per scheme"),
 };
 
 struct status {

@@ -14,6 +14,7 @@
 
 #include "base/str.h"
 #include "delivery/options.h"
+#include "dialect/dialect.h"
 #include "support/harness_json.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -440,9 +441,29 @@ static void a_rule_is_judged_field_by_field(void **state)
     }
 }
 
+static void defaults_are_for_what_is_not_asked_for(void **state)
+{
+    (void)state;
+    const struct dialect_defaults defaults = {.metadata = true, .rate_ms = 1000}, none = {0};
+    struct options o;
+    struct option_limits own = {0};
+    options_init(&o);
+    options_default(&o, &own, &defaults);
+    assert_int_equal(o.include, OPTION_INCLUDE_METADATA);
+    assert_int_equal(own.rate_ms, 1000);
+    options_init(&o);
+    o.given = OPTION_INCLUDE;
+    options_default(&o, &own, &defaults);
+    assert_int_equal(o.include, OPTION_INCLUDE_NONE);
+    own.rate_ms = 7;
+    options_default(&o, &own, &none);
+    assert_int_equal(own.rate_ms, 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_for_what_is_not_asked_for),
         cmocka_unit_test_teardown(defaults_are_those_of_the_server, forget),
         cmocka_unit_test_teardown(every_field_is_taken, forget),
         cmocka_unit_test_teardown(every_choice_has_its_meaning, forget),

@@ -12,7 +12,6 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "delivery/options.h"
 #include "dialect/dialect.h"
 #include "store/change.h"
 
@@ -236,21 +235,13 @@ static void defaults_of_a_profile_are_those_of_who_asks_for_nothing(void **state
 {
     (void)state;
     struct server_identity er = with("erlmcp");
-    struct options o;
-    struct option_limits limits = {0};
-    options_init(&o);
     struct dialect_defaults defaults = dialect_defaults(&er);
-    options_default(&o, &limits, &defaults);
-    assert_int_equal(o.include, OPTION_INCLUDE_METADATA);
-    assert_int_equal(limits.rate_ms, 1000);
-    options_init(&o);
-    o.given = OPTION_INCLUDE;
-    limits.rate_ms = 7;
-    er.has_rate = true;
-    defaults = dialect_defaults(&er);
-    options_default(&o, &limits, &defaults);
-    assert_int_equal(o.include, OPTION_INCLUDE_NONE);
-    assert_int_equal(limits.rate_ms, 7);
+    assert_true(defaults.metadata);
+    assert_int_equal(defaults.rate_ms, 1000);
+    er.has_rate = true; /* the configuration says it */
+    assert_int_equal(dialect_defaults(&er).rate_ms, 0);
+    struct server_identity none = {0};
+    assert_false(dialect_defaults(&none).metadata);
 }
 
 static void the_draft_revision_exists_in_its_profile_alone(void **state)
