@@ -10,6 +10,7 @@
 #include "base/list.h"
 #include "delivery/window.h"
 #include "match/match.h"
+#include "uri/uri.h"
 
 struct allowance;
 struct chain;
@@ -62,7 +63,7 @@ struct subscription {
     };
     unsigned queued;            /* items in the outbox, and held */
     uint32_t asked_ms, rate_ms; /* period asked for, and set by the application */
-    enum match_kind kind;
+    enum match_kind kind : 8;
     bool is_strict : 1;   /* told in the order of numbers: what merges goes to the end */
     bool bookmarks : 1;   /* the newest cursor is told from time to time */
     bool is_literal : 1;  /* notifications use the client's spelling as `uri` */
@@ -79,18 +80,20 @@ struct subscription {
     bool wants_value : 1;
     bool is_plain : 1;     /* quoting changed nothing: one text serves for both */
     bool is_canonical : 1; /* and so does it for the canonical one */
-    uint32_t json_len, spelled_len, uri_len;
-    /* The texts follow: quoted, then the others where they differ. */
+    uint16_t json_len, spelled_len, uri_len;
+    char text[]; /* quoted, then the others where they differ */
 };
+/* The longest is quoted: a byte may become six. */
+_Static_assert(6 * URI_MAX + 2 <= UINT16_MAX, "lengths of its texts");
 
 /* As the client wrote it, quoted and not; and canonical. */
 static inline struct tidings_str subscription_spelled_json(const struct subscription *sub)
 {
-    return tidings_strn((const char *)(sub + 1), sub->json_len);
+    return tidings_strn(sub->text, sub->json_len);
 }
 static inline struct tidings_str subscription_spelled(const struct subscription *sub)
 {
-    const char *text = (const char *)(sub + 1);
+    const char *text = sub->text;
     return tidings_strn(sub->is_plain ? text + 1 : text + sub->json_len, sub->spelled_len);
 }
 static inline struct tidings_str subscription_uri(const struct subscription *sub)

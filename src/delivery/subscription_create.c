@@ -18,6 +18,10 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
                                          uint64_t since, struct tidings_error *err)
 {
     struct worker *worker = listen->subscriber->worker;
+    if (spelled.len > URI_MAX || uri.len > UINT16_MAX) {
+        tidings_fail(err, TIDINGS_E_INVALID, "a URI has at most %u bytes", URI_MAX);
+        return NULL;
+    }
     size_t most = worker->limits->max_all_subscriptions;
     if (!limit_enter(worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS, most)) {
         tidings_fail(err, TIDINGS_E_BUSY,
@@ -33,14 +37,15 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
     bool plain = quoted.len == spelled.len + 2; /* nothing needed escaping */
     size_t quoted_len = quoted.len;
     size_t extra = quoted_len + (plain ? 0 : spelled.len) + (same ? 0 : uri.len);
-    struct subscription *sub = quoted.failed ? NULL : mem_zalloc(sizeof(*sub) + extra);
+    struct subscription *sub =
+        quoted.failed ? NULL : mem_zalloc(offsetof(struct subscription, text) + extra);
     if (!sub) {
         limit_leave(worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS);
         buf_deinit(&quoted);
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    char *at = (char *)(sub + 1);
+    char *at = sub->text;
     (void)str_place(&at, buf_str(&quoted));
     buf_deinit(&quoted);
     if (!plain) {
@@ -51,9 +56,9 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
     }
     sub->is_plain = plain;
     sub->is_canonical = same;
-    sub->json_len = (uint32_t)quoted_len;
-    sub->spelled_len = (uint32_t)spelled.len;
-    sub->uri_len = (uint32_t)uri.len;
+    sub->json_len = (uint16_t)quoted_len;
+    sub->spelled_len = (uint16_t)spelled.len;
+    sub->uri_len = (uint16_t)uri.len;
     sub->listen = listen;
     sub->subscriber = listen->subscriber;
     sub->since = since;

@@ -196,23 +196,24 @@ static void forgetting_one_subscription_keeps_the_others_in_order(void **state)
 {
     (void)state;
     struct outbox o;
-    struct subscription subs[3] = {{.queued = 0}};
+    struct subscription first = {0}, second = {0}, third = {0};
+    struct subscription *subs[] = {&first, &second, &third};
     outbox_init(&o);
     /* Begin in the middle of the ring. */
     for (unsigned i = 0; i < 3; i++) {
-        push(&o, &subs[0], "x:0", TIDINGS_CHANGE_UPDATED, 1, MAX);
-        push(&o, &subs[1], "x:0", TIDINGS_CHANGE_UPDATED, 1, MAX);
+        push(&o, subs[0], "x:0", TIDINGS_CHANGE_UPDATED, 1, MAX);
+        push(&o, subs[1], "x:0", TIDINGS_CHANGE_UPDATED, 1, MAX);
         outbox_pop(&o);
-        outbox_remove(&o, &subs[1]);
+        outbox_remove(&o, subs[1]);
     }
     for (uint64_t i = 1; i <= 30; i++) {
         char uri[32];
         snprintf(uri, sizeof(uri), "x:%llu", (unsigned long long)i);
-        push(&o, &subs[i % 3], uri, TIDINGS_CHANGE_UPDATED, i, MAX);
+        push(&o, subs[i % 3], uri, TIDINGS_CHANGE_UPDATED, i, MAX);
     }
-    outbox_remove(&o, &subs[1]);
-    assert_int_equal(subs[1].queued, 0);
-    assert_int_equal(subs[0].queued, 10);
+    outbox_remove(&o, subs[1]);
+    assert_int_equal(subs[1]->queued, 0);
+    assert_int_equal(subs[0]->queued, 10);
     assert_int_equal(o.count, 20);
     uint64_t last = 0;
     while (outbox_first(&o)) {
