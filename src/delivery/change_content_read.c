@@ -242,7 +242,7 @@ static bool is_said(const struct subscription *sub)
 {
     const struct subscriber *subscriber = sub->subscriber;
     return sub->listen->id_len == 0 && dialect_rules(subscriber->worker->self)->has_data &&
-           !(subscriber->ops && subscriber->ops->told);
+           !(subscriber->ops && subscriber->ops->on_update);
 }
 
 /* The same as `*json`, made once. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A subscriber that is called (subscriber_ops.told) and asks the log whenever it hears of
+ * A subscriber that is called (subscriber_ops.on_update) and asks the log whenever it hears of
  * something newer than what it has looked at.
  */
 #include "delivery/change_query.h"
@@ -97,7 +97,7 @@ static void lose_all(struct change_query *query, struct tidings_str scope, uint6
 
 static enum lookup_answer covers(struct subscription *sub, struct tidings_str uri)
 {
-    struct tidings_provider *p = sub->extra ? sub->extra->covering : NULL;
+    struct tidings_provider *p = sub->extra ? sub->extra->covers_provider : NULL;
     enum lookup_answer answer = lookup_ask(sub, uri);
     if (answer == LOOKUP_NO && p && uri_is_within(uri, p->prefix)) {
         answer = p->ops->covers(p, subscription_uri(sub), uri) ? LOOKUP_YES : LOOKUP_NO;
@@ -257,9 +257,9 @@ static void destroyed(struct subscriber *subscriber)
 }
 
 static const struct subscriber_ops change_query_subscriber_ops = {
-    .told = told,
+    .on_update = told,
     .disconnect = disconnect,
-    .destroyed = destroyed,
+    .on_destroy = destroyed,
 };
 
 /* ---- begin and end --------------------------------------------------------------------------- */

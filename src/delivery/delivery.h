@@ -27,7 +27,7 @@ struct delivery {
     uint32_t subscribers_made;   /* so far */
     struct list list_watchers;   /* listens that want list_changed */
     struct list bookmarked;      /* listens that want bookmarks */
-    struct list covering;        /* subscriptions a provider's own relation may concern */
+    struct list covers_subs;     /* subscriptions a provider's own relation may concern */
     struct windows windows;      /* that hold something back */
     struct cursor_marks marks;   /* where numbers stand in the store */
     struct cursor_seals *seals;  /* NULL: none yet */

@@ -18,9 +18,9 @@
 
 void delivery_find_covered(struct worker *worker, struct tidings_str uri, match_fn fn, void *user)
 {
-    list_each (it, next, &worker->delivery->covering) {
+    list_each (it, next, &worker->delivery->covers_subs) {
         struct subscription_extra *x = list_entry(it, struct subscription_extra, covers_link);
-        struct tidings_provider *p = x->covering;
+        struct tidings_provider *p = x->covers_provider;
         struct subscription *sub = x->sub;
         if (uri_is_within(uri, p->prefix) &&
             !match_kind_matches(sub->kind, subscription_uri(sub), uri) &&

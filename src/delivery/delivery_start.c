@@ -85,7 +85,7 @@ int delivery_init(struct worker *worker, struct tidings_error *err)
     list_init(&d->subscribers);
     list_init(&d->dirty);
     list_init(&d->list_watchers);
-    list_init(&d->covering);
+    list_init(&d->covers_subs);
     list_init(&d->bookmarked);
     windows_init(&d->windows);
     change_content_init(&d->contents, worker);

@@ -109,10 +109,10 @@ static void missed_arrived(struct hub_catchup *c, struct worker *worker)
     hub_catchup_free(c);
 }
 
-static void rewind_peer(struct subscriber *subscriber, uint64_t since)
+static void initial_state_rewind(struct subscriber *subscriber, uint64_t since)
 {
-    if (subscriber->ops && subscriber->ops->rewound) {
-        subscriber->ops->rewound(subscriber, since);
+    if (subscriber->ops && subscriber->ops->on_rewind) {
+        subscriber->ops->on_rewind(subscriber, since);
     }
 }
 
@@ -129,7 +129,7 @@ static void initial_state_ask_log(struct listen *listen)
         sub->since_pending = false;
         if (!m || sub->since == SINCE_UNKNOWN) {
             sub->since = subscriber->worker->last_seq;
-            rewind_peer(subscriber, SINCE_UNKNOWN);
+            initial_state_rewind(subscriber, SINCE_UNKNOWN);
             resync_mark(sub, 1);
             continue;
         }
@@ -140,7 +140,7 @@ static void initial_state_ask_log(struct listen *listen)
         return;
     }
     if (since != UINT64_MAX) {
-        rewind_peer(subscriber, since);
+        initial_state_rewind(subscriber, since);
     }
     m->since = since;
     m->pending.listen = listen;

@@ -189,8 +189,8 @@ bool list_changed_flush(struct subscriber *subscriber)
         }
     }
     buf_deinit(&message);
-    if (good && subscriber->ops && subscriber->ops->lists_written) {
-        subscriber->ops->lists_written(subscriber);
+    if (good && subscriber->ops && subscriber->ops->on_lists_written) {
+        subscriber->ops->on_lists_written(subscriber);
     }
     return good;
 }

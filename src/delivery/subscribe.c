@@ -131,7 +131,7 @@ static bool add_extra(struct subscribe_batch *s, struct subscribe_item *w,
     sub->watched = resource_io_scope && arm->items[w->first_item].watched;
     bool patches = w->options.include == OPTION_INCLUDE_PATCH;
     if (text == 0 && scopes == 0 && w->condition_count == 0 && !w->filter && !s->filter &&
-        !w->covering && !patches && !w->counted) {
+        !w->covers_provider && !patches && !w->counted) {
         return true;
     }
     struct subscription_extra *x =
@@ -159,7 +159,7 @@ static bool add_extra(struct subscribe_batch *s, struct subscribe_item *w,
     w->filter = NULL;
     x->filter = s->filter;
     x->filter_user = s->filter_user;
-    x->covering = w->covering;
+    x->covers_provider = w->covers_provider;
     at = scopes > 0 ? (char *)(kept + scopes) : NULL;
     for (size_t i = 0; i < w->scope_count && scopes > 0; i++) {
         const struct hub_arm_item *item = &arm->items[w->first_item + i];

@@ -37,10 +37,10 @@ struct subscribe_item {
     size_t first_item;          /* of its scopes in the arm */
     struct subscription_condition *conditions;
     size_t condition_count;
-    struct tidings_provider *covering; /* has a relation of its own */
-    struct tidings_stat stat;          /* its err says why it was refused */
-    struct subscription *sub;          /* once it exists */
-    struct allowance *counted;         /* as broad, until the subscription is; NULL: it is not */
+    struct tidings_provider *covers_provider; /* has a relation of its own */
+    struct tidings_stat stat;                 /* its err says why it was refused */
+    struct subscription *sub;                 /* once it exists */
+    struct allowance *counted; /* as broad, until the subscription is; NULL: it is not */
     bool refused, broad;
 };
 

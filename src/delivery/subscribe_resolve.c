@@ -334,7 +334,7 @@ static void mean_absent(struct subscribe_item *w)
     } else if (w->uri.ptr[w->uri.len - 1] == '/') {
         mean_container(w);
     } else if (p && p->ops->covers) {
-        w->covering = p;
+        w->covers_provider = p;
         mean_exact(w, MATCH_LITERAL);
     } else if (w->stat.base.details) {
         w->refused = true; /* the provider knows more about it */
@@ -365,7 +365,7 @@ static void mean_existing(struct subscribe_item *w)
     bool slash = w->uri.ptr[w->uri.len - 1] == '/';
     bool below = (about->listable || slash) && w->options.match != OPTION_MATCH_LITERAL;
     struct tidings_provider *p = w->stat.base.provider;
-    w->covering = p && p->ops->covers ? p : NULL;
+    w->covers_provider = p && p->ops->covers ? p : NULL;
     if (below && slash) {
         w->kind = MATCH_CONTAINER;
         scope_below(w, w->uri);

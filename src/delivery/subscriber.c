@@ -116,8 +116,8 @@ bool subscriber_write_update(struct subscriber *subscriber, const struct dialect
                              const struct subscription *sub)
 {
     subscriber->worker->stats.deliveries++;
-    if (subscriber->ops && subscriber->ops->told) {
-        subscriber->ops->told(subscriber, u, sub);
+    if (subscriber->ops && subscriber->ops->on_update) {
+        subscriber->ops->on_update(subscriber, u, sub);
         return true;
     }
     struct room_request r = {.subscriber = subscriber, .at = &u->cursor};

@@ -41,28 +41,30 @@ struct subscriber_skips {
     } at[SUBSCRIBER_MAX_SKIPS];
 };
 
-/* What the owner of a subscriber does; each may be NULL. */
+/* Callbacks of whoever made a subscriber: a session, a listen over HTTP, a subscription inside the
+ * program. Each may be NULL. */
 struct subscriber_ops {
-    /* In-process subscribers are called instead of written to. */
-    void (*told)(struct subscriber *subscriber, const struct dialect_updated *update,
-                 const struct subscription *sub);
-    /* Sessions with resumable streams give each message an id. Returns its length in `out`. */
+    /* An update of `sub`, for the program itself: called instead of writing it to the stream. */
+    void (*on_update)(struct subscriber *subscriber, const struct dialect_updated *update,
+                      const struct subscription *sub);
+    /* The id of the next message (`id:` of a server-sent event) for streams that can be resumed:
+     * written to `out`, returns its length. */
     size_t (*event_id)(struct subscriber *subscriber, const struct log_cursor *at,
                        char out[EVENT_ID_MAX]);
-    /* … and must know when a subscription goes back to a number, or to where
-     * nothing is known of (SINCE_UNKNOWN). */
-    void (*rewound)(struct subscriber *subscriber, uint64_t since);
-    /* All lists that changed up to now are told. */
-    void (*lists_written)(struct subscriber *subscriber);
-    void (*destroyed)(struct subscriber *subscriber);
-    /* It may hear of nothing any more: its streams end and it stays. NULL: like the next. */
+    /* A subscription will be told again what changed after `since` (SINCE_UNKNOWN: nobody knows
+     * what it missed), so ids given out since then say too much. */
+    void (*on_rewind)(struct subscriber *subscriber, uint64_t since);
+    /* All list_changed notifications that were due have been written. */
+    void (*on_lists_written)(struct subscriber *subscriber);
+    void (*on_destroy)(struct subscriber *subscriber);
+    /* End its streams and keep it: it may hear of nothing any more. NULL: `disconnect`. */
     void (*end_streams)(struct subscriber *subscriber);
-    /* The application wants it gone; NULL: what it has subscribed ends, and its stream. */
+    /* End it: the program asks for that. NULL: its subscriptions and its stream are ended. */
     void (*disconnect)(struct subscriber *subscriber);
-    struct tidings_str (*session_id)(
-        const struct subscriber *subscriber); /* NULL: it is no session */
-    void (*closed)(
-        struct subscriber *subscriber); /* the stream ended; the owner decides what that means */
+    /* NULL: it is not a session. */
+    struct tidings_str (*session_id)(const struct subscriber *subscriber);
+    /* Its stream ended; decides whether it goes too. */
+    void (*on_stream_end)(struct subscriber *subscriber);
 };
 
 struct subscriber {

@@ -74,8 +74,8 @@ void subscriber_destroy(struct subscriber *subscriber)
         subscriber->sink = NULL;
     }
     subscriber->worker->stats.subscribers--;
-    if (subscriber->ops && subscriber->ops->destroyed) {
-        subscriber->ops->destroyed(subscriber);
+    if (subscriber->ops && subscriber->ops->on_destroy) {
+        subscriber->ops->on_destroy(subscriber);
     }
     subscriber_set_principal(subscriber, NULL);
     allowance_release(subscriber->allowance);

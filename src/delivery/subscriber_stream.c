@@ -75,8 +75,8 @@ static void on_closed(void *user)
     struct subscriber *subscriber = user;
     forget_waiting(subscriber);
     subscriber->sink = NULL;
-    if (subscriber->ops && subscriber->ops->closed) {
-        subscriber->ops->closed(subscriber);
+    if (subscriber->ops && subscriber->ops->on_stream_end) {
+        subscriber->ops->on_stream_end(subscriber);
     }
 }
 

@@ -38,8 +38,8 @@ struct subscription_extra {
     struct allowance *broad;   /* it counts as ALLOWANCE_BROAD there; NULL: nowhere */
     subscription_filter_fn filter;
     void *filter_user;
-    struct tidings_provider *covering; /* its `covers` is asked; NULL: none */
-    struct list covers_link;           /* in worker->delivery->covering */
+    struct tidings_provider *covers_provider; /* its `covers` is asked; NULL: none */
+    struct list covers_link;                  /* in worker->delivery->covers_subs */
     struct subscription *sub;
     struct tidings_str *scopes; /* armed for a pattern, in one block with their text */
     size_t scope_count;

@@ -88,7 +88,7 @@ void subscription_set_extra(struct subscription *sub, struct subscription_extra 
     sub->extra = extra;
     extra->sub = sub;
     list_init(&extra->covers_link);
-    if (extra->covering) {
-        list_append(&sub->listen->subscriber->worker->delivery->covering, &extra->covers_link);
+    if (extra->covers_provider) {
+        list_append(&sub->listen->subscriber->worker->delivery->covers_subs, &extra->covers_link);
     }
 }

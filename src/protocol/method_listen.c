@@ -21,7 +21,7 @@ static void http_listen_closed(struct subscriber *subscriber)
     subscriber_destroy(subscriber);
 }
 
-static struct subscriber *listen_peer(struct request *request)
+static struct subscriber *listen_subscriber(struct request *request)
 {
     struct channel *channel = request->channel;
     if (!channel->ops->is_http) {
@@ -30,7 +30,7 @@ static struct subscriber *listen_peer(struct request *request)
     struct subscriber *subscriber = subscriber_create(request->worker, channel->principal);
     if (subscriber) {
         static const struct response_headers none;
-        static const struct subscriber_ops ops = {.closed = http_listen_closed};
+        static const struct subscriber_ops ops = {.on_stream_end = http_listen_closed};
         subscriber->ops = &ops;
         subscriber_set_sink(subscriber, channel->ops->stream(channel, &none));
     }
@@ -253,7 +253,7 @@ void method_listen(struct request *request)
         return;
     }
     struct json *uris = jv_get(wanted, "resourceSubscriptions");
-    struct subscriber *subscriber = listen_peer(request);
+    struct subscriber *subscriber = listen_subscriber(request);
     struct listen *listen = subscriber ? listen_create(subscriber, request->id_json) : NULL;
     struct subscribe_batch *s = listen ? subscribe_batch_create(listen, jv_count(uris)) : NULL;
     if (!s || !subscribe_batch_set_channel(s, channel) ||

@@ -164,7 +164,7 @@ static void session_end_streams(struct subscriber *subscriber)
         remember_end(session, front);
         subscriber_set_sink(subscriber, NULL);
     }
-    /* NOLINTNEXTLINE(clang-analyzer-worker.NullDereference): a list is a ring */
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a list is a ring */
     list_each (it, next, &session->streams) {
         struct session_stream *stream = list_entry(it, struct session_stream, link);
         sink_attach(stream->sink, NULL, NULL);
@@ -191,9 +191,9 @@ static const struct subscriber_ops session_subscriber_ops = {
     .disconnect = session_disconnect,
     .session_id = id_of,
     .event_id = session_event_id,
-    .rewound = rewound,
-    .lists_written = lists_written,
-    .closed = front_closed,
+    .on_rewind = rewound,
+    .on_lists_written = lists_written,
+    .on_stream_end = front_closed,
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -46,7 +46,8 @@ struct sink {
 };
 
 /* A stream that is always open and never full, and leads nowhere: for subscribers that are called
- * instead of written to (subscriber_ops.told). Acknowledgements and the like are not for programs.
+ * instead of written to (subscriber_ops.on_update). Acknowledgements and the like are not for
+ * programs.
  */
 extern const struct sink_ops sink_nowhere;
 

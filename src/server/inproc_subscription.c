@@ -127,8 +127,8 @@ static void inproc_disconnect(struct subscriber *subscriber)
 }
 
 static const struct subscriber_ops inproc_subscriber_ops = {
-    .told = inproc_told,
-    .destroyed = inproc_gone,
+    .on_update = inproc_told,
+    .on_destroy = inproc_gone,
     .disconnect = inproc_disconnect,
 };
 

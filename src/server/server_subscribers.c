@@ -90,7 +90,7 @@ static void collect_match(void *user, struct match_node *node)
     }
 }
 
-static void collect_peer(struct part *part, const struct subscriber *subscriber)
+static void collect_subscriber(struct part *part, const struct subscriber *subscriber)
 {
     list_each (lit, lnext, &subscriber->listens) {
         const struct listen *listen = list_entry(lit, struct listen, link);
@@ -102,7 +102,7 @@ static void collect_peer(struct part *part, const struct subscriber *subscriber)
     }
 }
 
-static struct subscriber *find_peer(struct worker *worker, uint64_t id)
+static struct subscriber *find_subscriber(struct worker *worker, uint64_t id)
 {
     list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
@@ -125,7 +125,7 @@ static void answer_subscribers(struct part *part, struct worker *worker)
     list_each (it, next, &worker->delivery->subscribers) {
         const struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         if (q->subscriber == 0 || subscriber_id(subscriber) == q->subscriber) {
-            collect_peer(part, subscriber);
+            collect_subscriber(part, subscriber);
         }
     }
 }
@@ -164,11 +164,11 @@ static void fill(struct part *part, struct worker *worker)
         };
         break;
     case DO_UNSUBSCRIBE:
-        subscriber = find_peer(worker, q->subscriber);
+        subscriber = find_subscriber(worker, q->subscriber);
         part->count = subscriber ? unsubscribe(subscriber, tidings_strn(q->uri, q->uri_len)) : 0;
         break;
     case DO_DISCONNECT:
-        subscriber = find_peer(worker, q->subscriber);
+        subscriber = find_subscriber(worker, q->subscriber);
         part->count = subscriber ? subscriber->subscription_count : 0;
         if (subscriber) {
             subscriber_disconnect(subscriber);

@@ -82,9 +82,9 @@ static const struct sink_ops legacy_sse_sink_ops = {
     .cut = legacy_sse_cut,
 };
 
-static void legacy_sse_forget(struct subscriber *peer)
+static void legacy_sse_forget(struct subscriber *subscriber)
 {
-    struct sse_stream *s = peer->owner;
+    struct sse_stream *s = subscriber->owner;
     struct http_worker *hw = s->conn->hw;
     map_remove(&hw->sse_streams, tidings_strn(s->id, SESSION_ID_LEN));
     hw->worker->stats.sessions--;
@@ -92,7 +92,7 @@ static void legacy_sse_forget(struct subscriber *peer)
     mem_free(s);
 }
 
-static const struct subscriber_ops legacy_sse_peer_ops = {.destroyed = legacy_sse_forget};
+static const struct subscriber_ops legacy_sse_subscriber_ops = {.on_destroy = legacy_sse_forget};
 
 /* It goes on for longer than an exchange, and ends when its principal does. */
 static void note_expiry(struct http_conn *conn)
@@ -136,8 +136,8 @@ void legacy_sse_open(struct http_conn *conn)
     }
     struct sse_stream *s = legacy_sse_create(conn);
     conn->channel.ops = &legacy_sse_channel_ops;
-    struct subscriber *peer = s ? subscriber_of_channel(&conn->channel) : NULL;
-    if (!peer) {
+    struct subscriber *subscriber = s ? subscriber_of_channel(&conn->channel) : NULL;
+    if (!subscriber) {
         if (s) {
             map_remove(&conn->hw->sse_streams, tidings_strn(s->id, SESSION_ID_LEN));
             mem_free(s);
@@ -149,8 +149,8 @@ void legacy_sse_open(struct http_conn *conn)
     }
     s->quota = quota;
     worker->stats.sessions++;
-    peer->ops = &legacy_sse_peer_ops;
-    peer->owner = s;
+    subscriber->ops = &legacy_sse_subscriber_ops;
+    subscriber->owner = s;
     conn->sink.ops = &legacy_sse_sink_ops;
     note_expiry(conn);
     sendq_puts(&conn->out, STR("event: endpoint\ndata: "

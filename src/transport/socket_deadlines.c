@@ -17,9 +17,9 @@
 static bool line_conn_is_used(const struct line_conn *conn)
 {
     const struct channel *channel = &conn->line.channel;
-    const struct subscriber *peer = channel->subscriber;
+    const struct subscriber *subscriber = channel->subscriber;
     return !list_empty(&channel->requests) ||
-           (peer && (peer->subscription_count > 0 || peer->listen_count > 0));
+           (subscriber && (subscriber->subscription_count > 0 || subscriber->listen_count > 0));
 }
 
 /* Nothing else is done for it: it waits for us, not we for it. */
