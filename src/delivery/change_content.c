@@ -10,9 +10,9 @@
 #include "store/change.h"
 #include "worker/worker.h"
 
-#define VALUES_MAX 256u
-#define VALUES_MAX_BYTES (8u << 20)
-#define VALUE_ESCAPE 6u /* one byte may become six */
+#define CONTENTS_MAX 256u
+#define CONTENTS_MAX_BYTES (8u << 20)
+#define CONTENT_ESCAPE 6u /* one byte may become six */
 
 void change_content_init(struct change_contents *v, const struct worker *worker)
 {
@@ -23,12 +23,12 @@ void change_content_init(struct change_contents *v, const struct worker *worker)
     v->patches = 0;
 }
 
-static struct tidings_str key_text(const struct value_key *key)
+static struct tidings_str key_text(const struct change_content_key *key)
 {
     return tidings_strn((const char *)key, sizeof(*key));
 }
 
-static void change_content_free(struct change_contents *v, struct value *e)
+static void change_content_free(struct change_contents *v, struct change_content *e)
 {
     list_remove(&e->link);
     map_remove(&v->by_key, key_text(&e->key));
@@ -46,7 +46,7 @@ static void change_content_free(struct change_contents *v, struct value *e)
 void change_content_deinit(struct change_contents *v)
 {
     while (!list_empty(&v->entries)) {
-        change_content_free(v, list_entry(v->entries.next, struct value, link));
+        change_content_free(v, list_entry(v->entries.next, struct change_content, link));
     }
     map_deinit(&v->by_key);
     baselines_deinit(&v->baselines);
@@ -55,10 +55,10 @@ void change_content_deinit(struct change_contents *v)
 void change_content_trim(struct change_contents *v)
 {
     list_each (it, next, &v->entries) {
-        if (v->count <= VALUES_MAX && v->bytes <= VALUES_MAX_BYTES) {
+        if (v->count <= CONTENTS_MAX && v->bytes <= CONTENTS_MAX_BYTES) {
             return;
         }
-        struct value *e = list_entry(it, struct value, link);
+        struct change_content *e = list_entry(it, struct change_content, link);
         if (e->state != CHANGE_CONTENT_READING &&
             it != v->entries.prev) { /* the newest is in use */
             change_content_free(v, e);
@@ -66,16 +66,17 @@ void change_content_trim(struct change_contents *v)
     }
 }
 
-struct value *change_content_find(struct change_contents *v, struct value_key key)
+struct change_content *change_content_find(struct change_contents *v, struct change_content_key key)
 {
     return map_find(&v->by_key, key_text(&key));
 }
 
-struct value *change_content_add(struct worker *worker, struct change_contents *v,
-                                 const struct principal *principal, const struct change *change,
-                                 struct value_key key)
+struct change_content *change_content_add(struct worker *worker, struct change_contents *v,
+                                          const struct principal *principal,
+                                          const struct change *change,
+                                          struct change_content_key key)
 {
-    struct value *e = mem_zalloc(sizeof(*e));
+    struct change_content *e = mem_zalloc(sizeof(*e));
     if (!e) {
         return NULL;
     }
@@ -89,12 +90,12 @@ struct value *change_content_add(struct worker *worker, struct change_contents *
     e->principal = key.class ? principal_ref(principal) : NULL;
     e->state = CHANGE_CONTENT_READING;
     arena_init(&e->arena, 1u << 16);
-    buf_init(&e->out, worker->limits->max_value_bytes * VALUE_ESCAPE + 4096);
+    buf_init(&e->out, worker->limits->max_value_bytes * CONTENT_ESCAPE + 4096);
     list_append(&v->entries, &e->link);
     return e;
 }
 
-void change_content_conclude(struct change_contents *v, struct value *e, bool is_ready)
+void change_content_conclude(struct change_contents *v, struct change_content *e, bool is_ready)
 {
     e->state = is_ready && !e->out.failed ? CHANGE_CONTENT_READY : CHANGE_CONTENT_NONE;
     if (e->state == CHANGE_CONTENT_NONE) {

@@ -35,7 +35,8 @@ enum change_content_state {
 
 /* ---- for subscriptions ----------------------------------------------------------------------- */
 
-/* What `sub` is to be told of a change, one of the two above. */
+/* What `sub` is to be told of a change: the contents or, if it asked for that, a patch. *ret_to:
+ * the baseline of its next patch once this is written. */
 enum change_content_state change_content_for(const struct subscription *sub,
                                              const struct change *change,
                                              struct tidings_str *ret_json,
@@ -43,8 +44,8 @@ enum change_content_state change_content_for(const struct subscription *sub,
 /* That was written to its client. */
 void change_content_written(const struct subscription *sub, const struct change *change,
                             struct baseline *to);
-/* It was not told of a change of its own. Whoever made it has the result, so where the provider can
- * begin there the chain goes on from it; elsewhere the next is told whole. */
+/* A change was left out because the client of `sub` made it itself. It has the result, so where the
+ * provider makes patches the next one starts from that; elsewhere the next is told whole. */
 void change_content_skipped(const struct subscription *sub, const struct change *change);
 
 #endif

@@ -9,24 +9,24 @@
 #include "catalog/job_read.h"
 #include "delivery/change_content.h"
 
-/* Every byte of it counts. */
-struct value_key {
+/* What an entry is found by. Compared as bytes, so it has no padding. */
+struct change_content_key {
     const struct change *change;
     const struct baseline *from;
-    uintptr_t shape;                  /* enum value_shape */
+    uintptr_t shape;                  /* enum change_content_shape */
     const struct access_class *class; /* who may see the same of it; NULL: everything */
 };
 
-enum value_shape {
-    SHAPE_CONTENTS,
-    SHAPE_PATCH,
-    SHAPE_SAID, /* as dialect_rules.has_data says */
-    SHAPE_SAID_PATCH,
+enum change_content_shape {
+    SHAPE_CONTENTS,   /* an array of content elements, as resources/read gives them */
+    SHAPE_PATCH,      /* delivery/patches.h */
+    SHAPE_DATA,       /* the contents as members `title` and `data` (dialect_rules.has_data) … */
+    SHAPE_DATA_PATCH, /* … and a patch likewise */
 };
 
-struct value {
+struct change_content {
     struct list link;
-    struct value_key key;
+    struct change_content_key key;
     struct worker *worker;
     const struct change *change;       /* a reference */
     const struct principal *principal; /* a reference to one of the class, or NULL */
@@ -40,13 +40,15 @@ struct value {
     struct tidings_read read;
 };
 
-struct value *change_content_find(struct change_contents *v, struct value_key key);
+struct change_content *change_content_find(struct change_contents *v,
+                                           struct change_content_key key);
 /* An entry that is being read. NULL: out of memory. */
-struct value *change_content_add(struct worker *worker, struct change_contents *v,
-                                 const struct principal *principal, const struct change *change,
-                                 struct value_key key);
+struct change_content *change_content_add(struct worker *worker, struct change_contents *v,
+                                          const struct principal *principal,
+                                          const struct change *change,
+                                          struct change_content_key key);
 /* It has been read, or cannot be. */
-void change_content_conclude(struct change_contents *v, struct value *e, bool is_ready);
+void change_content_conclude(struct change_contents *v, struct change_content *e, bool is_ready);
 /* Forget the oldest, down to what may be kept. */
 void change_content_trim(struct change_contents *v);
 

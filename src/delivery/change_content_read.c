@@ -25,8 +25,8 @@ static void wake_waiting(struct worker *worker)
 {
     list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
-        if (subscriber->waits_value) {
-            subscriber->waits_value = false;
+        if (subscriber->waits_content) {
+            subscriber->waits_content = false;
             subscriber_mark_dirty(subscriber);
         }
     }
@@ -35,9 +35,9 @@ static void wake_waiting(struct worker *worker)
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-static void value_read(struct job *job)
+static void on_content_read(struct job *job)
 {
-    struct value *e = job->user;
+    struct change_content *e = job->user;
     if (job->code >= 0) {
         jw_end_array(&e->w);
     }
@@ -45,7 +45,7 @@ static void value_read(struct job *job)
     wake_waiting(e->worker);
 }
 
-static void content_ask(struct value *e)
+static void content_ask(struct change_content *e)
 {
     struct worker *worker = e->worker;
     jw_init(&e->w, &e->out);
@@ -55,7 +55,7 @@ static void content_ask(struct value *e)
         change_content_conclude(&e->worker->delivery->contents, e, false);
         return;
     }
-    job_init(&e->read.base, worker, value_read, e, e->change->uri);
+    job_init(&e->read.base, worker, on_content_read, e, e->change->uri);
     e->read.w = &e->w;
     e->read.principal = e->principal;
     e->read.own_only = true;
@@ -73,8 +73,8 @@ static enum change_content_state change_content_get(struct worker *worker,
     if (change->kind == TIDINGS_CHANGE_DELETED) {
         return CHANGE_CONTENT_NONE;
     }
-    struct value_key key = {.change = change, .class = class_of(principal)};
-    struct value *e = change_content_find(&worker->delivery->contents, key);
+    struct change_content_key key = {.change = change, .class = class_of(principal)};
+    struct change_content *e = change_content_find(&worker->delivery->contents, key);
     if (!e) {
         change_content_trim(&worker->delivery->contents);
         e = change_content_add(worker, &worker->delivery->contents, principal, change, key);
@@ -101,7 +101,7 @@ static struct tidings_provider *find_patching(const struct worker *worker, struc
 static int take_patch(struct tidings_read *read, const struct read_element *element,
                       struct tidings_error *err)
 {
-    struct value *e = read->base.user;
+    struct change_content *e = read->base.user;
     e->etag = arena_dup(&e->arena, element->about->etag);
     e->is_too_large = element->bytes.len > e->worker->limits->max_value_bytes;
     int rc = e->is_too_large ? 0 : buf_puts(&e->out, element->bytes);
@@ -110,17 +110,17 @@ static int take_patch(struct tidings_read *read, const struct read_element *elem
 
 static void discard_patch(struct tidings_read *read)
 {
-    struct value *e = read->base.user;
+    struct change_content *e = read->base.user;
     buf_clear(&e->out);
 }
 
 static const struct read_receiver patch_receiver = {take_patch, discard_patch};
 
-static void ask_patch(struct value *e);
+static void ask_patch(struct change_content *e);
 
 static void patch_read(struct job *job)
 {
-    struct value *e = job->user;
+    struct change_content *e = job->user;
     struct change_contents *v = &e->worker->delivery->contents;
     bool is_told = job->code >= 0;
     if (job->code == TIDINGS_E_INVALID && e->from && !e->is_whole) {
@@ -143,7 +143,7 @@ static void patch_read(struct job *job)
     wake_waiting(e->worker);
 }
 
-static void ask_patch(struct value *e)
+static void ask_patch(struct change_content *e)
 {
     struct worker *worker = e->worker;
     struct catalog_hit hit = {.provider = find_patching(worker, e->change->uri)};
@@ -161,11 +161,11 @@ static void ask_patch(struct value *e)
     job_read(&e->read, &hit);
 }
 
-/* From contents; whoever has none of them is told whole next time. */
-static enum change_content_state make_patch(struct worker *worker,
-                                            const struct principal *principal,
-                                            const struct change *change, struct value_key key,
-                                            struct baseline *from, struct value **ret)
+/* A patch made here, by comparing the contents with the baseline, for a provider that makes none.
+ */
+static enum change_content_state
+make_patch(struct worker *worker, const struct principal *principal, const struct change *change,
+           struct change_content_key key, struct baseline *from, struct change_content **ret)
 {
     bool is_deleted = change->kind == TIDINGS_CHANGE_DELETED;
     struct tidings_str contents = STR_EMPTY;
@@ -175,7 +175,7 @@ static enum change_content_state make_patch(struct worker *worker,
     if (state != CHANGE_CONTENT_READY) {
         return state;
     }
-    struct value *e =
+    struct change_content *e =
         change_content_add(worker, &worker->delivery->contents, principal, change, key);
     if (!e) {
         return CHANGE_CONTENT_NONE;
@@ -202,9 +202,9 @@ change_content_get_patch(struct worker *worker, const struct principal *principa
                          const struct change *change, struct baseline *from,
                          struct tidings_str *ret_json, struct baseline **ret_to)
 {
-    struct value_key key = {
+    struct change_content_key key = {
         .change = change, .from = from, .shape = SHAPE_PATCH, .class = class_of(principal)};
-    struct value *e = change_content_find(&worker->delivery->contents, key);
+    struct change_content *e = change_content_find(&worker->delivery->contents, key);
     *ret_json = STR_EMPTY;
     *ret_to = NULL;
     if (!e) {
@@ -237,20 +237,23 @@ static struct chain *chain_of(const struct subscription *sub)
     return sub->extra ? sub->extra->chain : NULL;
 }
 
-/* In the words of the profile, which legacy clients get. */
-static bool is_said(const struct subscription *sub)
+/* Legacy clients of a profile with dialect_rules.has_data get `title` and `data`. */
+static bool is_told_data(const struct subscription *sub)
 {
     const struct subscriber *subscriber = sub->subscriber;
     return sub->listen->id_len == 0 && dialect_rules(subscriber->worker->self)->has_data &&
            !(subscriber->ops && subscriber->ops->on_update);
 }
 
-/* The same as `*json`, made once. */
-static enum change_content_state say(struct worker *worker, const struct principal *principal,
-                                     const struct change *change, struct value_key key,
-                                     struct tidings_str *json)
+/* Turns the contents or patch `*json` into members `title` and `data`, once for all who are told
+ * the same. */
+static enum change_content_state change_content_get_data(struct worker *worker,
+                                                         const struct principal *principal,
+                                                         const struct change *change,
+                                                         struct change_content_key key,
+                                                         struct tidings_str *json)
 {
-    struct value *e = change_content_find(&worker->delivery->contents, key);
+    struct change_content *e = change_content_find(&worker->delivery->contents, key);
     if (!e) {
         change_content_trim(&worker->delivery->contents);
         e = change_content_add(worker, &worker->delivery->contents, principal, change, key);
@@ -287,14 +290,14 @@ enum change_content_state change_content_for(const struct subscription *sub,
               : change_content_get(worker, sub->subscriber->principal, change, ret_json);
     bool is_there = state == CHANGE_CONTENT_READY ||
                     (state == CHANGE_CONTENT_NONE && change->kind == TIDINGS_CHANGE_DELETED);
-    if (!is_there || !is_said(sub)) {
+    if (!is_there || !is_told_data(sub)) {
         return state;
     }
-    struct value_key key = {.change = change,
-                            .from = from,
-                            .shape = chain ? SHAPE_SAID_PATCH : SHAPE_SAID,
-                            .class = class_of(sub->subscriber->principal)};
-    return say(worker, sub->subscriber->principal, change, key, ret_json);
+    struct change_content_key key = {.change = change,
+                                     .from = from,
+                                     .shape = chain ? SHAPE_DATA_PATCH : SHAPE_DATA,
+                                     .class = class_of(sub->subscriber->principal)};
+    return change_content_get_data(worker, sub->subscriber->principal, change, key, ret_json);
 }
 
 void change_content_written(const struct subscription *sub, const struct change *change,

@@ -268,7 +268,7 @@ static const struct subscriber_ops change_query_subscriber_ops = {
 static void drop_rule_extras(struct subscription *sub)
 {
     sub->since_pending = sub->initial_pending = false;
-    sub->wants_value = false;
+    sub->wants_content = false;
 }
 
 static void subscribed(struct subscribe_batch *s, const struct log_cursor *at)

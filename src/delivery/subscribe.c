@@ -222,7 +222,7 @@ static void establish(struct subscribe_batch *s, struct subscribe_item *w,
     }
     struct subscription *sub = w->sub;
     sub->wants_metadata = w->options.include != OPTION_INCLUDE_NONE;
-    sub->wants_value = w->options.include >= OPTION_INCLUDE_VALUE;
+    sub->wants_content = w->options.include >= OPTION_INCLUDE_VALUE;
     sub->broad = w->broad;
     sub->is_strict = w->options.is_strict;
     sub->initial_pending = w->options.initial;

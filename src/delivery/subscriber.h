@@ -96,7 +96,7 @@ struct subscriber {
     bool has_truncated : 1; /* some sub is marked */
     bool was_lost : 1;      /* some was, and told: on this stream, or before its client came back */
     bool has_list_pending : 1;
-    bool waits_value : 1;             /* the first item needs content that is being read */
+    bool waits_content : 1;           /* the first item needs content that is being read */
     uint32_t number;                  /* among all that this worker had */
     const struct subscriber_ops *ops; /* what its owner does; NULL: nothing */
     void *owner;

@@ -25,9 +25,9 @@ static bool flush_items(struct subscriber *subscriber)
         struct subscription *sub = item->sub;
         struct tidings_str value = STR_EMPTY;
         struct baseline *to = NULL;
-        if (sub->wants_value &&
+        if (sub->wants_content &&
             change_content_for(sub, item->change, &value, &to) == CHANGE_CONTENT_READING) {
-            subscriber->waits_value = true;
+            subscriber->waits_content = true;
             return false;
         }
         struct log_cursor cursor =

@@ -95,7 +95,7 @@ static void subscriber_offer_filtered(struct subscriber *subscriber, struct subs
     switch (window_offer(&worker->delivery->windows, &sub->window, loop_now_ms(worker->loop), sub,
                          change, kind, worker->limits->outbox_max)) {
     case WINDOW_PASS:
-        if (sub->wants_value) {
+        if (sub->wants_content) {
             (void)change_content_for(sub, change, &value,
                                      &to); /* so that it is there when it is needed */
         }

@@ -77,7 +77,7 @@ struct subscription {
     bool initial_pending : 1;    /* the current state, as soon as there is a stream */
     bool since_pending : 1;      /* what changed after `since`, as soon as there is a stream */
     bool wants_metadata : 1;     /* as a member of params */
-    bool wants_value : 1;
+    bool wants_content : 1;
     bool is_plain : 1;     /* quoting changed nothing: one text serves for both */
     bool is_canonical : 1; /* and so does it for the canonical one */
     uint16_t json_len, spelled_len, uri_len;
