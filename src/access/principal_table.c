@@ -50,8 +50,8 @@ void principals_forget(struct principals *all)
     principals_init(all);
 }
 
-static void principal_table_expect(struct principals *all, const struct principal *p,
-                                   int64_t now_ms)
+static void principal_table_note_expiry(struct principals *all, const struct principal *p,
+                                        int64_t now_ms)
 {
     if (p->expires_ms > now_ms &&
         (all->next_expiry_ms == 0 || p->expires_ms < all->next_expiry_ms)) {
@@ -65,7 +65,7 @@ void principals_find_expiry(struct principals *all, int64_t now_ms)
     const struct principal *p;
     all->next_expiry_ms = 0;
     while ((p = map_next(&all->by_key, &pos)) != NULL) {
-        principal_table_expect(all, p, now_ms);
+        principal_table_note_expiry(all, p, now_ms);
     }
 }
 
@@ -179,7 +179,7 @@ static struct principal *principal_table_create(struct worker *worker,
         return NULL;
     }
     p->quota = find_quota(worker, spec);
-    principal_table_expect(worker->principals, p, 0);
+    principal_table_note_expiry(worker->principals, p, 0);
     return p;
 }
 

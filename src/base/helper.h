@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A small process beside this one, forked before it confines itself, that keeps the rights this one
- * gives up and uses them for what was settled at that time, and for nothing else:
+ * gives up and uses them for what was decided at that time, and for nothing else:
  *
  * - opening a file of the configuration, which may have been replaced since;
  * - opening what lies below a served root, which may have been removed and made again;

@@ -247,7 +247,7 @@ static bool turn(struct helper *h)
 
 /* Nothing of the process it was forked from: no descriptors, no handlers. Signals to the whole
  * group (the terminal's, a service manager's) are for the other one, whose end is ours. */
-static bool helper_process_settle(int socket)
+static bool helper_process_detach(int socket)
 {
     static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
     struct sigaction standard = {.sa_handler = SIG_DFL}, ignore = {.sa_handler = SIG_IGN};
@@ -275,7 +275,7 @@ void helper_main(const struct helper_plan *plan, int socket)
 {
     static struct helper h;
     h.plan = plan;
-    bool goes_on = helper_process_settle(socket);
+    bool goes_on = helper_process_detach(socket);
     while (goes_on) {
         goes_on = turn(&h);
     }

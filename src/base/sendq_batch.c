@@ -156,7 +156,7 @@ static unsigned sendq_batch_collect(struct sendq_batch *batch)
 }
 
 /* Moves what was sent from the dirty list to `done`. */
-static void sendq_batch_settle(struct sendq_batch *batch, unsigned count, struct list *done)
+static void sendq_batch_take_results(struct sendq_batch *batch, unsigned count, struct list *done)
 {
     const struct sendq_ring *ring = batch->ring;
     for (unsigned i = 0; i < count; i++) {
@@ -204,7 +204,7 @@ static bool flush_by_ring(struct sendq_batch *batch)
     batch->writes += calls;
     batch->uring_batches += calls;
     list_init(&done);
-    sendq_batch_settle(batch, count, &done);
+    sendq_batch_take_results(batch, count, &done);
     if (rc < 0) {
         ring_refused(batch);
     }

@@ -107,7 +107,7 @@ static const char *change_of(const struct watch *w, const struct snapshot_entry 
         return is_again ? "updated" : NULL;
     }
     bool is_other = memcmp(old->digest, fresh->digest, SHA256_BYTES) != 0;
-    return is_other || (is_again && w->snapshot->is_unsettled) ? "updated" : NULL;
+    return is_other || (is_again && w->snapshot->may_lack_notice) ? "updated" : NULL;
 }
 
 /* How many; told unless `is_counted` only. */
@@ -161,7 +161,7 @@ static void comparison_finish(struct tidings_client *c)
     struct comparison *m = &c->comparison;
     struct watch *w = m->watch;
     if (w->snapshot && w->comparison_reason != COMPARISON_FIRST) {
-        bool is_vague = w->comparison_reason == COMPARISON_RESUME && w->snapshot->is_unsettled &&
+        bool is_vague = w->comparison_reason == COMPARISON_RESUME && w->snapshot->may_lack_notice &&
                         kind_of(w) == KIND_LIST;
         if (is_vague || differences(c, w, true) > COMPARISON_MAX_CHANGES) {
             tell_gap(c, w);
@@ -416,8 +416,8 @@ void comparison_lost(struct tidings_client *c)
     poller_unset(&c->comparison.verify);
     list_each (it, next, &c->watches) {
         struct snapshot *v = list_entry(it, struct watch, link)->snapshot;
-        if (v && v->read_at + COMPARISON_SETTLE_MS > clock_monotonic_ms()) {
-            v->is_unsettled = true;
+        if (v && v->read_at + COMPARISON_NOTICE_MS > clock_monotonic_ms()) {
+            v->may_lack_notice = true;
         }
     }
 }

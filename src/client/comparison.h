@@ -20,7 +20,7 @@
 #define COMPARISON_MAX_CHANGES 4096u  /* told one by one; more are a gap */
 #define COMPARISON_MAX_BROKEN 3u   /* a watch that so often cost the connection is not looked at */
 #define COMPARISON_QUIET_MS 500u   /* what was told of is read once it has been quiet so long */
-#define COMPARISON_SETTLE_MS 2000u /* a change may be told so long after it can be read */
+#define COMPARISON_NOTICE_MS 2000u /* a change may be notified so long after it can be read */
 
 struct tidings_client;
 struct watch;

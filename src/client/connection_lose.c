@@ -34,9 +34,9 @@ static bool connection_may_recover(int code)
 static uint32_t next_pause(struct tidings_client *c)
 {
     uint32_t own = settings_pause(&c->settings, c->failures++);
-    uint32_t told = c->told_ms;
-    c->told_ms = 0;
-    return own > told ? own : told;
+    uint32_t retry_after = c->retry_after_ms;
+    c->retry_after_ms = 0;
+    return own > retry_after ? own : retry_after;
 }
 
 static void connection_on_retry(void *user)

@@ -20,8 +20,9 @@ struct snapshot_entry {
 struct snapshot {
     struct map entries; /* by URI */
     uint64_t read_at;   /* clock_monotonic_ms */
-    bool is_unsettled;  /* the connection was lost so soon after that, that a change may be in it
-                         * which was not told yet */
+    /* The connection was lost within COMPARISON_NOTICE_MS of that: it may have a change in it that
+     * the server had not notified yet. */
+    bool may_lack_notice;
 };
 
 struct snapshot *snapshot_create(void);    /* NULL: out of memory */

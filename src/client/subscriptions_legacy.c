@@ -54,7 +54,7 @@ static void keep_place(struct watch *w, struct tidings_str cursor)
 
 void legacy_told(struct tidings_client *c, struct watch *w, struct tidings_str cursor)
 {
-    bool is_early = clock_monotonic_ms() < w->accepted_at + COMPARISON_SETTLE_MS;
+    bool is_early = clock_monotonic_ms() < w->accepted_at + COMPARISON_NOTICE_MS;
     if (c->era == TIDINGS_ERA_LEGACY && w->accepted_at > 0 && is_early && !w->is_doubtful) {
         keep_place(w, cursor);
     }
@@ -63,7 +63,7 @@ void legacy_told(struct tidings_client *c, struct watch *w, struct tidings_str c
 /* It is not accepted any more. */
 static void leave_place(struct tidings_client *c, struct watch *w)
 {
-    if (w->accepted_at > 0 && c->cursor_at >= w->accepted_at + COMPARISON_SETTLE_MS) {
+    if (w->accepted_at > 0 && c->cursor_at >= w->accepted_at + COMPARISON_NOTICE_MS) {
         keep_place(w, tidings_str(c->resume.cursor));
     }
     w->accepted_at = 0;

@@ -10,7 +10,7 @@
 #include "client/state.h"
 #include "client/transport_http.h"
 
-#define MAX_TOLD_S 300u /* a server that wants to be left alone for longer is asked then */
+#define MAX_RETRY_AFTER_S 300u /* a server that wants to be left alone for longer is asked then */
 
 static struct tidings_client *client_of(const struct exchange *x)
 {
@@ -247,7 +247,8 @@ static bool finished(struct exchange *x, const struct fetch_status *s)
     c->is_token_refused = s->status == 401;
     c->challenge = s->challenge;
     if (s->status == 429 || s->status == 503) {
-        c->told_ms = 1000 * (s->retry_after_s < MAX_TOLD_S ? s->retry_after_s : MAX_TOLD_S);
+        c->retry_after_ms =
+            1000 * (s->retry_after_s < MAX_RETRY_AFTER_S ? s->retry_after_s : MAX_RETRY_AFTER_S);
     }
     if (x->is_standalone) {
         stream_ended(x, s);

@@ -382,7 +382,8 @@ void option_rules_unref(struct option_rules *rules)
     }
 }
 
-/* ---- settling -------------------------------------------------------------------------------- */
+/* ---- applying rules and defaults --------------------------------------------------------------
+ */
 
 static void take_defaults(struct options *o, const struct options *from, unsigned which)
 {

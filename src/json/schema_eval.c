@@ -67,31 +67,31 @@ const struct rule *eval_sibling(const struct node *n, enum keyword keyword)
     return NULL;
 }
 
-static void eval_put_path(struct place *p, const struct path *path)
+static void eval_put_path(struct location_text *p, const struct path *path)
 {
     if (!path) {
         return;
     }
     eval_put_path(p, path->up); /* as deep as a judgement may go */
     if (path->key.ptr) {
-        place_put_token(p, path->key);
+        location_text_put_token(p, path->key);
     } else {
         char number[24];
         (void)snprintf(number, sizeof(number), "%zu", path->index);
-        place_put_token(p, tidings_str(number));
+        location_text_put_token(p, tidings_str(number));
     }
 }
 
 static void eval_report(struct eval *e, const struct at *at, const struct rule *rule,
                         const char *text)
 {
-    struct place p;
+    struct location_text p;
     schema_locate(at->node, rule ? rule->name : NULL, e->error->schema_path,
                   sizeof(e->error->schema_path));
-    place_init(&p, e->error->instance_path, sizeof(e->error->instance_path));
+    location_text_init(&p, e->error->instance_path, sizeof(e->error->instance_path));
     eval_put_path(&p, at->path);
-    place_init(&p, e->error->text, sizeof(e->error->text));
-    place_put(&p, tidings_str(text));
+    location_text_init(&p, e->error->text, sizeof(e->error->text));
+    location_text_put(&p, tidings_str(text));
 }
 
 bool eval_fail(struct eval *e, const struct at *at, const struct rule *rule, const char *fmt, ...)

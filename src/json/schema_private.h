@@ -191,16 +191,18 @@ extern const struct keyword_row schema_keywords[KW_COUNT];
 /* The rule's own value: shape, bound, pattern; not its subschemas. */
 int keyword_read(struct compiler *c, const struct node *n, struct rule *rule, enum shape shape);
 
-/* schema_place.c: texts of a fixed size, cut at a character when full. */
-struct place {
+/* schema_location.c: a JSON pointer that is written into a text of a fixed size, cut at a character
+ * when that is full. */
+struct location_text {
     char *out; /* always terminated */
     size_t size, len;
     bool is_full;
 };
 
-void place_init(struct place *p, char *out, size_t size);
-void place_put(struct place *p, struct tidings_str s);
-void place_put_token(struct place *p, struct tidings_str key); /* "/key", ~ and / escaped */
+void location_text_init(struct location_text *p, char *out, size_t size);
+void location_text_put(struct location_text *p, struct tidings_str s);
+void location_text_put_token(struct location_text *p,
+                             struct tidings_str key); /* "/key", ~ and / escaped */
 /* The place of a keyword (NULL: of the node) as struct schema_error says it. */
 void schema_locate(const struct node *n, const char *keyword, char *out, size_t size);
 /* Fail with the place in front: "/items/minLength: …". */

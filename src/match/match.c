@@ -15,8 +15,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-/* A literal or a container; its text lies behind it. */
-struct place {
+/* A pattern without wildcards: a literal URI, or a container and what is below it. Its text lies
+ * behind it. */
+struct exact_entry {
     struct match_entry entry;
     char text[];
 };
@@ -84,19 +85,19 @@ static struct match_table *table_of(struct match *m, uint8_t kind)
     return kind == ITEM_LITERAL ? &m->literals : &m->containers;
 }
 
-static uint32_t place_key(const struct match *m, uint8_t kind, uint64_t run)
+static uint32_t exact_key(const struct match *m, uint8_t kind, uint64_t run)
 {
     return match_key(m->seed, NULL, kind, run);
 }
 
 /* `run` is the hash of the segments of `text`, in which a slash at the end counts for nothing. */
-static struct place *find_place(struct match *m, uint8_t kind, struct tidings_str text,
-                                uint64_t run)
+static struct exact_entry *find_exact(struct match *m, uint8_t kind, struct tidings_str text,
+                                      uint64_t run)
 {
-    struct match_cursor at = match_table_seek(table_of(m, kind), place_key(m, kind, run));
-    struct place *p;
+    struct match_cursor at = match_table_seek(table_of(m, kind), exact_key(m, kind, run));
+    struct exact_entry *p;
     do {
-        p = (struct place *)match_table_next(&at);
+        p = (struct exact_entry *)match_table_next(&at);
     } while (p && (p->entry.item.kind != kind || p->entry.item.len != text.len ||
                    memcmp(p->text, text.ptr, text.len) != 0));
     return p;
@@ -112,13 +113,13 @@ static uint64_t hash_segments(const struct match *m, struct tidings_str text)
     return run;
 }
 
-static int add_place(struct match *m, uint8_t kind, struct tidings_str text,
+static int add_exact(struct match *m, uint8_t kind, struct tidings_str text,
                      struct match_entry **ret, struct tidings_error *err)
 {
     struct tidings_str hashed = text;
     hashed.len -= kind == ITEM_CONTAINER; /* its slash */
     uint64_t run = hash_segments(m, hashed);
-    struct place *p = find_place(m, kind, text, run);
+    struct exact_entry *p = find_exact(m, kind, text, run);
     if (p) {
         *ret = &p->entry;
         return 0;
@@ -128,7 +129,7 @@ static int add_place(struct match *m, uint8_t kind, struct tidings_str text,
         return tidings_fail(err, TIDINGS_E_NOMEM, "subscription: out of memory");
     }
     p->entry = (struct match_entry){
-        .item = {.hash = place_key(m, kind, run), .len = (uint16_t)text.len, .kind = kind}};
+        .item = {.hash = exact_key(m, kind, run), .len = (uint16_t)text.len, .kind = kind}};
     memcpy(p->text, text.ptr, text.len);
     if (match_table_add(table_of(m, kind), &p->entry.item) < 0) {
         mem_free(p);
@@ -140,15 +141,15 @@ static int add_place(struct match *m, uint8_t kind, struct tidings_str text,
     return 0;
 }
 
-static void remove_place(struct match *m, struct match_entry *entry)
+static void remove_exact(struct match *m, struct match_entry *entry)
 {
-    m->bytes -= sizeof(struct place) + entry->item.len;
+    m->bytes -= sizeof(struct exact_entry) + entry->item.len;
     m->bare -= entry->item.kind == ITEM_BARE;
     match_table_remove(table_of(m, entry->item.kind), &entry->item);
     mem_free(entry);
 }
 
-static uint8_t place_kind(enum match_kind kind, struct tidings_str text)
+static uint8_t exact_kind(enum match_kind kind, struct tidings_str text)
 {
     /* Nothing is below a query. */
     if (kind == MATCH_LITERAL || str_find(text, '?') >= 0) {
@@ -171,7 +172,7 @@ static int find_entry(struct match *m, enum match_kind kind, struct tidings_str 
                             "URI of %zu bytes refused: between 1 and %u accepted", text.len,
                             URI_MAX);
     }
-    return add_place(m, place_kind(kind, text), text, ret, err);
+    return add_exact(m, exact_kind(kind, text), text, ret, err);
 }
 
 static void link_node(struct match_node **list, struct match_node *node)
@@ -198,7 +199,7 @@ static void remove_entry(struct match *m, struct match_entry *entry)
     case ITEM_LITERAL:
     case ITEM_CONTAINER:
     case ITEM_BARE:
-        remove_place(m, entry);
+        remove_exact(m, entry);
         break;
     case ITEM_LEAF:
     case ITEM_CHECKED:
@@ -330,9 +331,9 @@ static void charge(void *user, struct match_node *payer, uint64_t steps)
     }
 }
 
-static void report_place(struct lookup *l, uint8_t kind, struct tidings_str text, uint64_t run)
+static void report_exact(struct lookup *l, uint8_t kind, struct tidings_str text, uint64_t run)
 {
-    struct place *p = find_place(l->m, kind, text, run);
+    struct exact_entry *p = find_exact(l->m, kind, text, run);
     if (p) {
         match_report(l, &p->entry);
     }
@@ -397,15 +398,15 @@ static void find_containers(struct lookup *l)
             continue;
         }
         if (m->bare > 0 && slash > first && text[slash - 1] != '/') {
-            report_place(l, ITEM_BARE, tidings_strn(text, slash), run);
+            report_exact(l, ITEM_BARE, tidings_strn(text, slash), run);
         }
-        report_place(l, ITEM_CONTAINER, tidings_strn(text, slash + 1), run);
+        report_exact(l, ITEM_CONTAINER, tidings_strn(text, slash + 1), run);
     }
     size_t start = l->segments[i].at;
     if (m->bare > 0 && l->question > start) {
         uint64_t last = match_hash(m->seed, text + start, l->question - start);
         run = match_chain(m->seed, run, last);
-        report_place(l, ITEM_BARE, tidings_strn(text, l->question), run);
+        report_exact(l, ITEM_BARE, tidings_strn(text, l->question), run);
     }
 }
 
@@ -432,7 +433,7 @@ static inline void find_with(struct match_segment *segments, struct match *m,
     l.question = question < 0 ? changed.len : (size_t)question;
     m->finding++;
     uint64_t run = match_cut(&l);
-    report_place(&l, ITEM_LITERAL, changed, run);
+    report_exact(&l, ITEM_LITERAL, changed, run);
     if (m->containers.count > 0) {
         find_containers(&l);
     }

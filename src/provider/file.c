@@ -100,7 +100,7 @@ static int take_root(struct file_root *root, const struct json *value, struct ti
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'root' must be the path of a directory, as a string");
     }
-    return file_root_settle(root, text, err);
+    return file_root_start(root, text, err);
 }
 
 static int file_take_member(struct file_provider *f, struct tidings_str key, struct json *value,

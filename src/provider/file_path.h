@@ -30,10 +30,10 @@
 /* A directory that is served. Immutable while in use, hence shared by all threads; which directory
  * is behind the descriptor may change at any moment (file_root_follow). */
 struct file_root {
-    int fd;      /* O_PATH */
-    char *where; /* its path */
-    uid_t owner; /* of what was there first */
-    bool is_settled;
+    int fd;           /* O_PATH */
+    char *where;      /* its path */
+    uid_t owner;      /* of what was there first */
+    bool has_owner;   /* false: it was not opened yet, and links of everybody are followed */
     bool *has_warned; /* atomic: that what is there now is not served */
     char *prefix;     /* ends in '/' */
     size_t prefix_len;
@@ -45,8 +45,9 @@ struct file_root {
 /* ---- file_path_root.c
  * ----------------------------------------------------------------------------- */
 
-/* Begin to serve the directory at `path`. */
-int file_root_settle(struct file_root *root, struct tidings_str path, struct tidings_error *err);
+/* Open the directory at `path` for the first time: from now on only what has the same owner is
+ * served there. */
+int file_root_start(struct file_root *root, struct tidings_str path, struct tidings_error *err);
 void file_root_close(struct file_root *root);
 /* Serve what is at the path now. Two system calls when it is the same as before; at the beginning
  * of every request, unless file_open_regular has answered it. Any thread. */

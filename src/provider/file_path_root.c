@@ -47,7 +47,7 @@ static int step_to(struct walk *w, int fd)
 
 static bool may_follow(const struct file_root *root, const struct stat *link)
 {
-    return !root->is_settled || link->st_uid == root->owner || link->st_uid == 0 ||
+    return !root->has_owner || link->st_uid == root->owner || link->st_uid == 0 ||
            link->st_uid == geteuid();
 }
 
@@ -116,7 +116,7 @@ int file_root_open(const struct file_root *root, file_step_fn fn, void *user)
         rc = -errno;
     } else if (rc == 0 && !S_ISDIR(st.st_mode)) {
         rc = -ENOTDIR;
-    } else if (rc == 0 && root->is_settled && st.st_uid != root->owner) {
+    } else if (rc == 0 && root->has_owner && st.st_uid != root->owner) {
         rc = -EPERM;
     }
     if (rc < 0 && w.dir >= 0) {
@@ -125,7 +125,7 @@ int file_root_open(const struct file_root *root, file_step_fn fn, void *user)
     return rc < 0 ? rc : w.dir;
 }
 
-int file_root_settle(struct file_root *root, struct tidings_str path, struct tidings_error *err)
+int file_root_start(struct file_root *root, struct tidings_str path, struct tidings_error *err)
 {
     struct buf where;
     struct stat st;
@@ -151,7 +151,7 @@ int file_root_settle(struct file_root *root, struct tidings_str path, struct tid
         return error_errno(err, errno, "open root '%.*s'", STR_ARG(path));
     }
     root->owner = st.st_uid;
-    root->is_settled = true;
+    root->has_owner = true;
     return 0;
 }
 

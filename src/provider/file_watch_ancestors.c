@@ -2,7 +2,7 @@
  *
  * Watching what lies above the root: the directories on the way to it, in each of which one name
  * counts, and the mounts of the system, since one on top of a directory makes no event in it. When
- * either says something, it is settled anew what the root is, and everything in any scope is
+ * either says something, the root is opened anew, and everything in any scope is
  * compared with what is there now: what differs is announced, a file that is another one under its
  * name as an update.
  *

@@ -213,9 +213,10 @@ static void on_created(struct file_watch *w, struct file_node *node, const struc
     }
 }
 
-/* A file may have other names, through which it is written to without a word about this one. */
-static void settle_names(struct file_watch *w, struct file_node *node, const struct stat *st,
-                         enum file_verdict verdict)
+/* A file may have other names (hard links), through which it is written to without an event for
+ * this one. */
+static void watch_other_names(struct file_watch *w, struct file_node *node, const struct stat *st,
+                              enum file_verdict verdict)
 {
     struct watch_point *p = watch_point_of(node);
     if (st->st_nlink > 1 && p && p->wants_file) {
@@ -266,7 +267,7 @@ static enum file_verdict file_scan_compare(struct file_watch *w, struct file_nod
         return verdict;
     }
     if (!state.is_directory && !state.is_link) {
-        settle_names(w, node, &look->st, verdict);
+        watch_other_names(w, node, &look->st, verdict);
     }
     switch (verdict) {
     case FILE_CREATED:

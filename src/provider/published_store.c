@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Putting, removing and reserving published resources. Each is one step in the shared map:
- * conditions, limits and the announcement are settled while nobody else can change the same URI, so
- * announcements come in the order of the changes. With a keeper the order is that of its jobs
- * (provider/published_keep.c).
+ * conditions and limits are checked and the change announced while nobody else can change the same
+ * URI, so announcements come in the order of the changes. With a keeper the order is that of its
+ * jobs (provider/published_keep.c).
  */
 #include "provider/published_private.h"
 
@@ -234,9 +234,9 @@ static int published_store_decide(void *user, const struct shared_value *value)
     return s->fresh ? SHARED_MAP_REPLACE : SHARED_MAP_REMOVE;
 }
 
-/* Takes the reference to `s->fresh`. `done` NULL: the outcome is returned. */
-static int published_store_settle(struct published_step *s, char etag[PUBLISHED_ETAG_SIZE],
-                                  published_done_fn done, void *user)
+/* Does the step. Takes the reference to `s->fresh`. `done` NULL: the outcome is returned. */
+static int published_store_apply(struct published_step *s, char etag[PUBLISHED_ETAG_SIZE],
+                                 published_done_fn done, void *user)
 {
     if (s->store->keeper) {
         return published_submit(s, etag, done, user);
@@ -293,7 +293,7 @@ static int published_store_put(struct published_step *s, const struct publicatio
     s->uri = s->fresh->about.uri;
     s->if_match = p->if_match;
     s->if_absent = p->if_absent;
-    return published_store_settle(s, etag, done, user);
+    return published_store_apply(s, etag, done, user);
 }
 
 int published_put(struct published *store, struct tidings_provider *mount,
@@ -317,7 +317,7 @@ int published_remove(struct published *store, struct tidings_provider *mount,
 {
     struct published_step s = {
         .store = store, .mount = mount, .uri = uri, .if_match = if_match, .err = err};
-    return published_store_settle(&s, NULL, NULL, NULL);
+    return published_store_apply(&s, NULL, NULL, NULL);
 }
 
 void published_remove_then(struct published *store, struct tidings_provider *mount,
@@ -327,7 +327,7 @@ void published_remove_then(struct published *store, struct tidings_provider *mou
     struct tidings_error err = {0, ""};
     struct published_step s = {
         .store = store, .mount = mount, .uri = uri, .if_match = if_match, .err = &err};
-    (void)published_store_settle(&s, NULL, done, user);
+    (void)published_store_apply(&s, NULL, done, user);
 }
 
 /* ---- what is not ours ------------------------------------------------------------------------ */

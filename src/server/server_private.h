@@ -91,7 +91,7 @@ struct tidings_server {
     bool reloading;          /* atomic: is to be done */
     bool has_hurried;
     bool is_program; /* configured by a command line: must have something to serve */
-    bool is_turning, is_winding_down, is_settling;
+    bool is_turning, is_winding_down, is_awaiting_jobs;
     bool is_stuck; /* a worker could not be freed: a request of it was never answered */
 };
 

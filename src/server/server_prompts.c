@@ -90,13 +90,13 @@ static void put_arguments(struct jw *w, const struct tidings_prompt *about)
     jw_end_array(w);
 }
 
-struct place {
+struct span { /* of bytes in a text */
     size_t begin, end;
 };
 
-/* The row of prompts/list; *description gets the place of that value in it. */
+/* The row of prompts/list; *description gets where that value is in it. */
 static int prompts_put_row(struct buf *out, const struct tidings_prompt *about,
-                           struct place *description, struct tidings_error *err)
+                           struct span *description, struct tidings_error *err)
 {
     struct jw w;
     jw_init(&w, out);
@@ -125,7 +125,7 @@ static int prompts_create(const struct tidings_prompt *about, struct feature **r
                           struct tidings_error *err)
 {
     struct buf row;
-    struct place description = {0, 0};
+    struct span description = {0, 0};
     struct json_schema *input = NULL;
     struct feature *f = NULL;
     buf_init(&row, ROW_BYTES);

@@ -78,9 +78,9 @@ static int server_publish_refuse(struct tidings_server *s, struct tidings_str ur
 /* ---- publishing ------------------------------------------------------------------------ */
 
 /* What is asked for, with its URI in canonical form in `text`, and the mount it lies in. */
-static int settle_put(struct tidings_server *s, const struct publication *p, struct buf *text,
-                      struct publication *ret, struct tidings_provider **ret_mount,
-                      struct tidings_error *err)
+static int prepare_put(struct tidings_server *s, const struct publication *p, struct buf *text,
+                       struct publication *ret, struct tidings_provider **ret_mount,
+                       struct tidings_error *err)
 {
     *ret = *p;
     int rc = uri_canonical(p->about.uri, text, err);
@@ -99,7 +99,7 @@ void server_publish_put_then(struct tidings_server *s, const struct publication 
     struct tidings_provider *mount = NULL;
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
-    int rc = settle_put(s, p, &canonical, &copy, &mount, &err);
+    int rc = prepare_put(s, p, &canonical, &copy, &mount, &err);
     if (rc == 0) {
         published_put_then(s->published, mount, &copy, done, user);
     } else {
@@ -139,7 +139,7 @@ int tidings_server_publish(struct tidings_server *s, const struct tidings_resour
     struct tidings_provider *mount = NULL;
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
-    int rc = settle_put(s, &p, &canonical, &copy, &mount, err);
+    int rc = prepare_put(s, &p, &canonical, &copy, &mount, err);
     rc = rc == 0 ? published_put(s->published, mount, &copy, NULL, err) : rc;
     buf_deinit(&canonical);
     return rc;

@@ -199,17 +199,17 @@ int tidings_server_timeout_ms(struct tidings_server *s)
 }
 
 /* Nothing is under way any more, or those who still work have had their time. */
-static bool is_settled(struct tidings_server *s)
+static bool have_jobs_ended(struct tidings_server *s)
 {
     if (!workers_have_ended(s)) {
         return false;
     }
     struct worker_thread *w = s->workers[0];
-    if (!s->is_settling) {
-        s->is_settling = true;
-        worker_thread_begin_settling(w);
+    if (!s->is_awaiting_jobs) {
+        s->is_awaiting_jobs = true;
+        worker_thread_await_jobs(w);
     }
-    return worker_thread_is_settled(w);
+    return worker_thread_jobs_are_done(w);
 }
 
 int tidings_server_turn(struct tidings_server *s, struct tidings_error *err)
@@ -238,7 +238,7 @@ int tidings_server_turn(struct tidings_server *s, struct tidings_error *err)
     if (s->is_winding_down && !workers_have_ended(s)) {
         hurry(s);
     }
-    bool is_over = is_settled(s);
+    bool is_over = have_jobs_ended(s);
     s->is_turning = false;
     if (is_over) {
         server_run_end(s);

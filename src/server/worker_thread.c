@@ -12,7 +12,7 @@
 #include "delivery/hub.h"
 
 /* How long a provider may still work on what it was asked before the server goes without it. */
-#define SETTLE_MS 5000u
+#define AWAIT_JOBS_MS 5000u /* for providers and handlers that have not answered yet */
 
 static void worker_thread_finish(struct worker_thread *w)
 {
@@ -134,13 +134,13 @@ struct worker_thread *worker_thread_create(const struct worker_thread_options *o
     return w;
 }
 
-void worker_thread_begin_settling(struct worker_thread *w)
+void worker_thread_await_jobs(struct worker_thread *w)
 {
-    w->has_settled = true;
-    loop_timer_start(w->deadline, SETTLE_MS, 0);
+    w->has_awaited_jobs = true;
+    loop_timer_start(w->deadline, AWAIT_JOBS_MS, 0);
 }
 
-bool worker_thread_is_settled(const struct worker_thread *w)
+bool worker_thread_jobs_are_done(const struct worker_thread *w)
 {
     return w->core.worker.jobs == 0 || !loop_timer_is_running(w->deadline);
 }
@@ -153,7 +153,7 @@ bool worker_thread_destroy(struct worker_thread *w)
     stdio_close(w->stdio);
     http_worker_destroy(w->http);
     socket_worker_destroy(w->sockets);
-    if (!core_await_jobs(&w->core, w->has_settled ? 0 : SETTLE_MS)) {
+    if (!core_await_jobs(&w->core, w->has_awaited_jobs ? 0 : AWAIT_JOBS_MS)) {
         log_error("a provider does not finish", "requests=%zu", w->core.worker.jobs);
         return false; /* it may still write into memory of ours: leave it */
     }

@@ -24,7 +24,7 @@ struct worker_thread {
     struct letter stop, hurry;
     uint64_t drain_ms;
     bool owns_loop, running;
-    bool stopping, http_done, sockets_done, stdio_done, finished, has_settled;
+    bool stopping, http_done, sockets_done, stdio_done, finished, has_awaited_jobs;
     /* On the worker's thread. The first, set before it starts: stdio ended unasked. */
     void (*input_ended)(void *user);
     void *input_user;
@@ -50,8 +50,8 @@ struct worker_thread *worker_thread_create(const struct worker_thread_options *o
  * answered; false: one never was, and the worker is left in memory. */
 bool worker_thread_destroy(struct worker_thread *worker);
 /* The same wait without blocking, after `ended`: begin it, turn the loop, ask. */
-void worker_thread_begin_settling(struct worker_thread *worker);
-bool worker_thread_is_settled(const struct worker_thread *worker);
+void worker_thread_await_jobs(struct worker_thread *worker);
+bool worker_thread_jobs_are_done(const struct worker_thread *worker);
 
 /* Serve two descriptors on this worker too; before it starts. `ended`: at the end of input. */
 int worker_thread_open_stdio(struct worker_thread *worker, int in, int out, size_t max_line,

@@ -9,10 +9,10 @@
 void conn_book_input(struct http_conn *conn)
 {
     size_t held = conn->state != CONN_GONE && conn->r ? conn->r->in.cap : 0;
-    if (held < conn->booked) {
-        worker_trim_later(conn->hw->worker, conn->booked - held);
+    if (held < conn->input_counted) {
+        worker_trim_later(conn->hw->worker, conn->input_counted - held);
     }
-    input_book(conn->hw->worker->limit_counters, &conn->booked, held);
+    input_count_held(conn->hw->worker->limit_counters, &conn->input_counted, held);
 }
 
 /* Of those in the middle of a request: which has had no progress for longest? */

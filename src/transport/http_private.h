@@ -129,8 +129,8 @@ struct http_conn {
     struct http_reading *r; /* NULL once it is a stream */
     /* From here on what every message to a stream touches, close together. */
     struct sink sink;
-    struct sendq out; /* also says its descriptor: out.fd */
-    uint32_t booked;  /* bytes of input (http_input_budget.c) */
+    struct sendq out;       /* also says its descriptor: out.fd */
+    uint32_t input_counted; /* bytes of input (http_input_budget.c) */
     enum conn_state state : 8;
     bool eof : 1; /* the client will send nothing more */
     union {

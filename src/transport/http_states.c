@@ -64,7 +64,7 @@ void conn_set_state(struct http_conn *conn, enum conn_state state)
         return;
     }
     conn_enter(conn, state);
-    if (conn->booked > 0) { /* what is handled within a turn is never booked */
+    if (conn->input_counted > 0) { /* what is handled within a turn is never counted */
         conn_book_input(conn);
     }
 }

@@ -19,12 +19,12 @@
 #define INPUT_STEP (64u * 1024u) /* bytes that are progress */
 #define INPUT_TIGHT_MS 1000u
 
-/* A connection that had booked *booked bytes holds `held` now. */
-static inline void input_book(struct limit_counters *counters, uint32_t *booked, size_t held)
+/* A connection, of which *counted bytes are counted already, holds `held` bytes now. */
+static inline void input_count_held(struct limit_counters *counters, uint32_t *counted, size_t held)
 {
-    if (held != *booked) { /* modulo 2^64: what is less is subtracted */
-        __atomic_fetch_add(&counters->in_use[LIMIT_INPUT], held - *booked, __ATOMIC_RELAXED);
-        *booked = (uint32_t)held;
+    if (held != *counted) { /* modulo 2^64: what is less is subtracted */
+        __atomic_fetch_add(&counters->in_use[LIMIT_INPUT], held - *counted, __ATOMIC_RELAXED);
+        *counted = (uint32_t)held;
     }
 }
 

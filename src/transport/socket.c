@@ -43,7 +43,8 @@ static void line_conn_want(struct line_conn *conn)
     if (conn->state == LINE_GONE) {
         return;
     }
-    input_book(conn->sw->worker->limit_counters, &conn->booked, line_size(&conn->line));
+    input_count_held(conn->sw->worker->limit_counters, &conn->input_counted,
+                     line_size(&conn->line));
     int events = conn->line.out.pending > 0 && conn->line.out.is_waiting ? LOOP_WRITE : 0;
     if (conn->state == LINE_LINGER || line_reads(&conn->line)) {
         events |= LOOP_READ;
@@ -87,8 +88,8 @@ void line_conn_close(struct line_conn *conn, const char *reason)
     loop_poll_deinit(&conn->poll);
     quota_leave(conn->line.channel.quota);
     line_deinit(&conn->line);
-    worker_trim_later(sw->worker, conn->booked);
-    input_book(sw->worker->limit_counters, &conn->booked, 0);
+    worker_trim_later(sw->worker, conn->input_counted);
+    input_count_held(sw->worker->limit_counters, &conn->input_counted, 0);
     close(conn->fd);
     worker_inbox_left(&sw->inbox);
     loop_discard(sw->worker->loop, &conn->discard, mem_free, conn);
@@ -213,7 +214,7 @@ static void line_conn_on_event(struct loop_poll *poll, int events, void *user)
         line_conn_read(conn);
     }
     line_conn_want(conn);
-    if (conn->booked > 0) {
+    if (conn->input_counted > 0) {
         socket_make_room(conn->sw);
     }
 }

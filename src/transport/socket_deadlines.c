@@ -100,7 +100,7 @@ static bool cut_first(struct socket_worker *sw, uint32_t least_ms)
                      "the server holds too much unfinished input; send it again later, and faster "
                      "(--max-input)");
     line_drop_input(&conn->line);
-    input_book(sw->worker->limit_counters, &conn->booked, 0);
+    input_count_held(sw->worker->limit_counters, &conn->input_counted, 0);
     return true;
 }
 

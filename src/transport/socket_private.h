@@ -53,8 +53,8 @@ struct line_conn {
         struct loop_discard discard; /* once it is gone */
     };
     struct loop_poll poll;
-    uint32_t booked; /* bytes of input (transport/input_budget.h) */
-    uint32_t midway; /* bytes of half a message since its time was last counted anew */
+    uint32_t input_counted; /* bytes of input (transport/input_budget.h) */
+    uint32_t midway;        /* bytes of half a message since its time was last counted anew */
     int fd;
     enum line_state state : 8;
 };

@@ -59,7 +59,7 @@ void websocket_set_state(struct websocket *ws, enum websocket_state state)
         return;
     }
     websocket_enter(ws, state);
-    if (ws->booked > 0) { /* what is handled within a turn is never booked */
+    if (ws->input_counted > 0) { /* what is handled within a turn is never counted */
         websocket_book_input(ws);
     }
 }
@@ -87,10 +87,10 @@ void websocket_book_input(struct websocket *ws)
 {
     struct worker *worker = ws->ww->worker;
     size_t held = ws->state != WEBSOCKET_GONE && ws->reader ? ws_reader_size(ws->reader) : 0;
-    if (held < ws->booked) {
-        worker_trim_later(worker, ws->booked - held);
+    if (held < ws->input_counted) {
+        worker_trim_later(worker, ws->input_counted - held);
     }
-    input_book(worker->limit_counters, &ws->booked, held);
+    input_count_held(worker->limit_counters, &ws->input_counted, held);
 }
 
 static void websocket_free(void *thing)
@@ -229,7 +229,7 @@ static void websocket_on_event(struct loop_poll *poll, int events, void *user)
     }
     websocket_want(ws);
     websocket_book_input(ws);
-    if (ws->booked > 0) {
+    if (ws->input_counted > 0) {
         ww->owner.make_room(ww->owner.user);
     }
 }

@@ -64,8 +64,8 @@ struct websocket {
     struct ws_reader *reader; /* while a message is half read, else NULL */
     /* From here on what every notification touches, close together. */
     struct sink sink;
-    struct sendq out; /* also says its descriptor: out.fd */
-    uint32_t booked;  /* bytes of input (transport/input_budget.h) */
+    struct sendq out;       /* also says its descriptor: out.fd */
+    uint32_t input_counted; /* bytes of input (transport/input_budget.h) */
     enum websocket_state state : 8;
     bool eof : 1;            /* the client will send nothing more */
     bool has_rest : 1;       /* messages that were read wait for room */

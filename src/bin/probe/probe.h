@@ -155,7 +155,7 @@ void probe_updates(struct run *r);
 /* ---- probe_others.c ---------------------------------------------------------------------------
  */
 
-#define PROBE_SETTLE_MS 300u /* for what belongs to the change before */
+#define PROBE_LATE_MS 300u /* to wait for late messages about the change before */
 
 void probe_other_open(struct run *r, struct other *o);
 void probe_other_report(struct run *r, const struct other *o);

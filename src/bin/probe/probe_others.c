@@ -63,7 +63,7 @@ void probe_other_open(struct run *r, struct other *o)
         rc = tidings_client_step(o->client, STEP_MS, NULL);
     }
     if (!r->is_modern) {
-        (void)probe_step(o->client, PROBE_SETTLE_MS, NULL, NULL); /* nobody says when it is heard */
+        (void)probe_step(o->client, PROBE_LATE_MS, NULL, NULL); /* nobody says when it is heard */
     }
 }
 
@@ -75,7 +75,7 @@ void probe_other_report(struct run *r, const struct other *o)
                                   : "no second client could connect");
         return;
     }
-    (void)probe_step(o->client, PROBE_SETTLE_MS, NULL, NULL);
+    (void)probe_step(o->client, PROBE_LATE_MS, NULL, NULL);
     if (o->updates > 0) {
         probe_found(r, "bystander", VERDICT_FAIL,
                     "%u updates for a client that never subscribed, as %s", o->updates, o->uri);
@@ -119,7 +119,7 @@ static int change_list_and_hear(struct run *r, struct other *o, uint64_t *took, 
     *took = now_ms() - begun;
     uint64_t after = probe_list(r);
     *ret_same = list != 0 && list == after;
-    probe_listen(r, PROBE_SETTLE_MS, false); /* for what must not come */
+    probe_listen(r, PROBE_LATE_MS, false); /* for what must not come */
     probe_restore_list(r, by);
     return 1;
 }

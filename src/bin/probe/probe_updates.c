@@ -140,7 +140,7 @@ void probe_listen(struct run *r, uint64_t ms, bool until_update)
 
 uint64_t probe_silence(const struct run *r)
 {
-    uint64_t ms = 2 * r->delay_ms + PROBE_SETTLE_MS;
+    uint64_t ms = 2 * r->delay_ms + PROBE_LATE_MS;
     ms = ms < SILENCE_MS ? SILENCE_MS : ms;
     return ms < r->probe->wait_ms ? ms : r->probe->wait_ms;
 }
@@ -236,7 +236,7 @@ static int change_and_hear(struct run *r, struct told *t, struct tidings_error *
         t->best = t->heard == 1 || took < t->best ? took : t->best;
         t->worst = took > t->worst ? took : t->worst;
         if (is_made && r->toggled != r->client) {
-            probe_listen(r, PROBE_SETTLE_MS, false);
+            probe_listen(r, PROBE_LATE_MS, false);
         }
     }
     r->is_told = t->heard > 0;
@@ -341,10 +341,10 @@ static void check_unsubscribe(struct run *r, struct tidings_subscription *sub)
 {
     struct tidings_error err = {0};
     tidings_subscription_end(sub);
-    probe_listen(r, PROBE_SETTLE_MS, false);
+    probe_listen(r, PROBE_LATE_MS, false);
     char *answer = tidings_client_request(r->client, "resources/list", "{}", &err);
     tidings_free(answer); /* whatever it is: what was sent before has been dealt with */
-    probe_listen(r, PROBE_SETTLE_MS, false);
+    probe_listen(r, PROBE_LATE_MS, false);
     if (!r->is_told) {
         probe_found(r, "unsubscribe", VERDICT_SKIP, "nothing was told before");
         return;

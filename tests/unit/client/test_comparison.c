@@ -151,7 +151,7 @@ static void lose(struct world *w, bool is_soon)
 {
     struct watch *watch = only_watch(w);
     if (watch->snapshot && !is_soon) {
-        watch->snapshot->read_at -= 2 * COMPARISON_SETTLE_MS;
+        watch->snapshot->read_at -= 2 * COMPARISON_NOTICE_MS;
     }
     int losses = w->losses;
     fake_say(&w->fake, NULL);

@@ -6,13 +6,13 @@
 
 #include "json/schema_private.h"
 
-void place_init(struct place *p, char *out, size_t size)
+void location_text_init(struct location_text *p, char *out, size_t size)
 {
-    *p = (struct place){.out = out, .size = size};
+    *p = (struct location_text){.out = out, .size = size};
     out[0] = '\0';
 }
 
-void place_put(struct place *p, struct tidings_str s)
+void location_text_put(struct location_text *p, struct tidings_str s)
 {
     size_t room = p->size - 1 - p->len;
     size_t len = s.len;
@@ -33,38 +33,38 @@ void place_put(struct place *p, struct tidings_str s)
     p->out[p->len] = '\0';
 }
 
-void place_put_token(struct place *p, struct tidings_str key)
+void location_text_put_token(struct location_text *p, struct tidings_str key)
 {
     size_t from = 0;
-    place_put(p, STR("/"));
+    location_text_put(p, STR("/"));
     for (size_t i = 0; i < key.len && !p->is_full; i++) {
         if (key.ptr[i] == '~' || key.ptr[i] == '/') {
-            place_put(p, tidings_strn(key.ptr + from, i - from));
-            place_put(p, key.ptr[i] == '~' ? STR("~0") : STR("~1"));
+            location_text_put(p, tidings_strn(key.ptr + from, i - from));
+            location_text_put(p, key.ptr[i] == '~' ? STR("~0") : STR("~1"));
             from = i + 1;
         }
     }
-    place_put(p, str_skip(key, from));
+    location_text_put(p, str_skip(key, from));
 }
 
-static void put_edges(struct place *p, const struct node *n)
+static void put_edges(struct location_text *p, const struct node *n)
 {
     if (n->parent) { /* as deep as schemas may nest */
         put_edges(p, n->parent);
-        place_put(p, n->edge);
+        location_text_put(p, n->edge);
     } else if (n->document->uri.len > 0) {
-        place_put(p, n->document->uri);
-        place_put(p, STR("#"));
+        location_text_put(p, n->document->uri);
+        location_text_put(p, STR("#"));
     }
 }
 
 void schema_locate(const struct node *n, const char *keyword, char *out, size_t size)
 {
-    struct place p;
-    place_init(&p, out, size);
+    struct location_text p;
+    location_text_init(&p, out, size);
     put_edges(&p, n);
     if (keyword) {
-        place_put_token(&p, tidings_str(keyword));
+        location_text_put_token(&p, tidings_str(keyword));
     }
 }
 
@@ -97,11 +97,11 @@ struct tidings_str schema_edge(struct arena *arena, const char *keyword,
     if (!out) {
         return tidings_strn(NULL, 0);
     }
-    struct place p;
-    place_init(&p, out, size);
-    place_put_token(&p, tidings_str(keyword));
+    struct location_text p;
+    location_text_init(&p, out, size);
+    location_text_put_token(&p, tidings_str(keyword));
     if (key) {
-        place_put_token(&p, *key);
+        location_text_put_token(&p, *key);
     }
     return tidings_strn(out, p.len);
 }
