@@ -214,6 +214,24 @@ TIDINGS_API struct tidings_subscription *
 tidings_client_subscribe(struct tidings_client *client, const char *uri,
                          const struct tidings_subscribe_options *options,
                          struct tidings_error *err);
+/* A subscription as tidings_client_subscriptions shows it. Everything is borrowed for the call. */
+struct tidings_client_subscription {
+    struct tidings_subscription *subscription;
+    struct tidings_str uri;     /* what was subscribed to */
+    struct tidings_str options; /* JSON object; empty: none */
+    /* WATCHING: the server has accepted it; REFUSED; LOST: accepted before, and not any more;
+     * DISCONNECTED: it has not been asked, or has not answered, in the present connection. */
+    enum tidings_state state;
+};
+typedef bool (*tidings_client_subscription_fn)(void *user,
+                                               const struct tidings_client_subscription *s);
+/* Every subscription of this client that has not ended, oldest URI first; `fn` returns false for no
+ * more, and may end the one it is shown. Returns how many there are; `fn` may be NULL. Asks nobody:
+ * what the server says of the same is the method dev.tidings/subscriptions/list
+ * (docs/extensions.md), by tidings_client_request. */
+TIDINGS_API size_t tidings_client_subscriptions(struct tidings_client *client,
+                                                tidings_client_subscription_fn fn, void *user);
+
 /* Hear every notification of the server as it came, updates too (before their subscriptions do).
  * NULL: no more. */
 typedef void (*tidings_client_notification_fn)(void *user, struct tidings_str method,

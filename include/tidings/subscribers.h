@@ -37,7 +37,9 @@ struct tidings_subscriber {
     struct tidings_str stream;         /* what it is told through: "sse", …; empty: nothing now */
     struct tidings_str subscribed_uri; /* as the client wrote it */
     struct tidings_str subscription_id; /* JSON text, of a listen; empty in the legacy era */
+    uint32_t period_ms;                 /* between two updates at least */
     bool suspended;                     /* its filter took too long: it is not evaluated any more */
+    bool truncated; /* it has yet to be told that something, unknown what, changed */
 };
 
 /* Called on the thread that asked, once all answers are there; may call anything. false: no more.

@@ -65,6 +65,7 @@ struct tidings_read {
     const struct read_receiver *receiver; /* NULL: JSON into `w` */
     const struct read_options *options;   /* NULL: everything */
     const struct principal *principal;
+    uint64_t reader; /* the subscriber that is its own (protocol/own_subscriptions.h); 0: unknown */
     struct tidings_str spelled; /* the client's spelling of the URI, used in the contents */
     size_t max_bytes;
     bool own_only; /* no children, please */

@@ -130,6 +130,44 @@ static void ask_for(struct tidings_client *c, struct watch *w)
     }
 }
 
+static enum tidings_state subscriptions_state(const struct watch *w)
+{
+    return !w->is_judged     ? TIDINGS_STATE_DISCONNECTED
+           : w->is_accepted  ? TIDINGS_STATE_WATCHING
+           : w->was_accepted ? TIDINGS_STATE_LOST
+                             : TIDINGS_STATE_REFUSED;
+}
+
+size_t tidings_client_subscriptions(struct tidings_client *c, tidings_client_subscription_fn fn,
+                                    void *user)
+{
+    size_t count = 0;
+    bool is_inside = c->is_delivering;
+    c->is_delivering = true; /* what ends meanwhile is only marked */
+    list_each (it, next, &c->watches) {
+        const struct watch *w = list_entry(it, struct watch, link);
+        list_each (sub, after, &w->subscriptions) {
+            struct client_subscription *s = list_entry(sub, struct client_subscription, link);
+            if (s->is_ended) {
+                continue;
+            }
+            count++;
+            struct tidings_client_subscription about = {.subscription = &s->base,
+                                                        .uri = tidings_str(w->uri),
+                                                        .options = tidings_str(w->options),
+                                                        .state = subscriptions_state(w)};
+            if (fn && !fn(user, &about)) {
+                fn = NULL;
+            }
+        }
+    }
+    c->is_delivering = is_inside;
+    if (!is_inside) {
+        subscriptions_sweep(c);
+    }
+    return count;
+}
+
 static bool subscriptions_is_used(const struct watch *w)
 {
     list_each (it, next, &w->subscriptions) {

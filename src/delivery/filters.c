@@ -146,6 +146,11 @@ int filter_check(struct json *schema, struct tidings_error *err)
     return rc;
 }
 
+struct tidings_str filter_text(const struct filter *f)
+{
+    return tidings_strn(f->text, f->len);
+}
+
 void filter_release(struct filter *f)
 {
     if (f && --f->refs == 0) {

@@ -41,7 +41,8 @@ int filter_acquire(struct filters *all, struct json *schema, struct allowance *c
                    struct filter **ret, struct tidings_error *err);
 /* Only whether that would do, for configurations. */
 int filter_check(struct json *schema, struct tidings_error *err);
-void filter_release(struct filter *filter); /* NULL is fine */
+void filter_release(struct filter *filter);                  /* NULL is fine */
+struct tidings_str filter_text(const struct filter *filter); /* its schema, compact */
 
 /* Is it one that the subscription leaves out, being its client's own? */
 bool filters_is_own(const struct subscription *sub, const struct change *change);

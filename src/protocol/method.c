@@ -165,6 +165,7 @@ static const struct method {
     {{"tools/list", 10}, method_tools_list, IN_BOTH, LIST_TOOLS},
     {{"prompts/get", 11}, method_prompts_get, IN_BOTH, LIST_PROMPTS},
     {{"prompts/list", 12}, method_prompts_list, IN_BOTH, LIST_PROMPTS},
+    {{"dev.tidings/subscriptions/list", 30}, method_subscriptions_list, IN_BOTH, 0},
     {{"completion/complete", 19}, method_complete, IN_BOTH, OFFER_COMPLETIONS},
 };
 

@@ -23,6 +23,7 @@ void method_prompts_get(struct request *request);
 void method_prompts_list(struct request *request);
 void method_complete(struct request *request);
 void method_tools_call(struct request *request);
+void method_subscriptions_list(struct request *request);
 /* subscriptions/listen: takes the request; acknowledges on the stream it becomes. */
 void method_listen(struct request *request);
 /* resources/subscribe: answers the request with {} or an error. */

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "catalog/job_read.h"
 #include "protocol/method.h"
+#include "protocol/own_subscriptions.h"
 #include "uri/uri.h"
 
 struct reading {
@@ -82,6 +83,7 @@ void method_resources_read(struct request *request)
     read->w = &request->w;
     read->options = &r->options;
     read->principal = request->principal;
+    read->reader = own_subscriber(request);
     read->spelled = spelled;
     read->max_bytes = request->worker->limits->max_read_bytes;
     request_begin_job(request, &read->base);

@@ -9,6 +9,7 @@
 
 #include "base/str.h"
 #include "server/change_call.h"
+#include "server/own_call.h"
 
 #define TEXT_OF(x) #x
 #define NUMBER(x) TEXT_OF(x)
@@ -64,6 +65,17 @@ static const char wait_input[] = INPUT(URIS "," CURSOR "," TIMEOUT "," LIMIT ","
 static const char wait_output[] =
     ANSWER("\"timedOut\":{\"type\":\"boolean\",\"description\":\"nothing changed in that time\"},");
 
+static const char own_input[] = INPUT(
+    "\"cursor\":{\"type\":\"string\",\"minLength\":1,\"description\":\"nextCursor of the previous "
+    "page\"}");
+static const char own_output[] =
+    "{\"type\":\"object\",\"properties\":{\"subscriptions\":{\"type\":\"array\",\"items\":{"
+    "\"type\":"
+    "\"object\",\"properties\":{\"uri\":{\"type\":\"string\"},\"state\":{\"enum\":[\"active\","
+    "\"opening\",\"suspended\"]},\"cursor\":{\"type\":\"string\"},\"options\":{\"type\":"
+    "\"object\"}},\"required\":[\"uri\",\"state\"]}},\"nextCursor\":{\"type\":\"string\","
+    "\"description\":\"there are more: call again with it\"}},\"required\":[\"subscriptions\"]}";
+
 static const char hints[] =
     "{\"readOnlyHint\":true,\"idempotentHint\":true,\"openWorldHint\":false}";
 
@@ -92,12 +104,29 @@ int change_tools_add(struct tidings_server *s, struct tidings_error *err)
         .annotations = tidings_str(hints),
         .timeout_ms = OWN_TIMEOUT_MS,
     };
-    int rc = tidings_server_add_tool(s, &since, change_call_since, NULL, err);
-    if (rc == 0) {
-        rc = tidings_server_add_tool(s, &wait, change_call_wait, NULL, err);
-        if (rc < 0) {
-            (void)tidings_server_remove_tool(s, since.name, NULL);
-        }
+    struct tidings_tool own = {
+        .name = STR("my_subscriptions"),
+        .title = STR("What is subscribed to"),
+        .description =
+            STR("Lists what this client is subscribed to, with its options and whether it is "
+                "still told of changes. Of a client that the server cannot tell from others it "
+                "fails."),
+        .input_schema = tidings_str(own_input),
+        .output_schema = tidings_str(own_output),
+        .annotations = tidings_str(hints),
+    };
+    const struct {
+        const struct tidings_tool *about;
+        tidings_call_fn fn;
+    } tools[] = {{&since, change_call_since}, {&wait, change_call_wait}, {&own, own_call}};
+    int rc = 0;
+    size_t count = 0;
+    while (rc == 0 && count < sizeof(tools) / sizeof(tools[0])) {
+        rc = tidings_server_add_tool(s, tools[count].about, tools[count].fn, NULL, err);
+        count += rc == 0;
+    }
+    while (rc < 0 && count > 0) { /* of that name may be one of the program's: ours go */
+        (void)tidings_server_remove_tool(s, tools[--count].about->name, NULL);
     }
     return rc;
 }
@@ -106,4 +135,5 @@ void change_tools_remove(struct tidings_server *s)
 {
     (void)tidings_server_remove_tool(s, STR("changes_since"), NULL);
     (void)tidings_server_remove_tool(s, STR("wait_for_change"), NULL);
+    (void)tidings_server_remove_tool(s, STR("my_subscriptions"), NULL);
 }

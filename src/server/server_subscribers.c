@@ -52,7 +52,8 @@ struct question {
 struct row {
     uint64_t subscriber;
     size_t session, stream, uri, id; /* lengths of what follows */
-    bool suspended;
+    uint32_t period_ms;
+    bool suspended, truncated;
 };
 
 /* ---- on a worker ----------------------------------------------------------------------------- */
@@ -71,7 +72,9 @@ static void subscribers_collect(struct part *part, const struct subscription *su
                       .stream = stream.len,
                       .uri = uri.len,
                       .id = id.len,
-                      .suspended = sub->suspended};
+                      .period_ms = sub->window.period_ms,
+                      .suspended = sub->suspended,
+                      .truncated = sub->truncated};
     part->count++;
     buf_put(&part->rows, &row, sizeof(row));
     buf_puts(&part->rows, session);
@@ -347,7 +350,9 @@ static bool read_rows(const struct part *part, tidings_subscriber_fn fn, void *u
         memcpy(&row, at, sizeof(row));
         at += sizeof(row);
         struct tidings_subscriber subscriber = {.subscriber = row.subscriber,
-                                                .suspended = row.suspended};
+                                                .period_ms = row.period_ms,
+                                                .suspended = row.suspended,
+                                                .truncated = row.truncated};
         subscriber.session = subscribers_take(&at, row.session);
         subscriber.stream = subscribers_take(&at, row.stream);
         subscriber.subscribed_uri = subscribers_take(&at, row.uri);

@@ -11,7 +11,7 @@
 #include "catalog/job_read.h"
 #include "catalog/semantics.h"
 #include "delivery/hub.h"
-#include "protocol/session.h"
+#include "protocol/own_subscriptions.h"
 #include "server/sandbox.h"
 #include "server/status_rows.h"
 #include "json/write.h"
@@ -28,10 +28,11 @@ enum status_kind {
     STATUS_TOKENS,
     STATUS_MOUNTS,
     STATUS_SANDBOX,
-    STATUS_SEMANTICS,
+    STATUS_SEMANTICS, /* this and what follows are there without --self */
+    STATUS_MINE,
 };
 #define STATUS_LIVE ((unsigned)STATUS_MOUNTS)
-#define STATUS_KINDS ((unsigned)STATUS_SEMANTICS + 1)
+#define STATUS_KINDS ((unsigned)STATUS_MINE + 1)
 
 #define STATUS_TEXT(text)                                                                          \
     {                                                                                              \
@@ -52,6 +53,7 @@ static const struct {
     [STATUS_MOUNTS] = STATUS_ROW("mounts", "Which provider serves what is below a URI"),
     [STATUS_SANDBOX] = STATUS_ROW("sandbox", "What the process has given up"),
     [STATUS_SEMANTICS] = STATUS_ROW("semantics", "What subscriptions cover, per scheme"),
+    [STATUS_MINE] = STATUS_ROW("subscriptions/mine", "What whoever reads this is subscribed to"),
 };
 
 struct status {
@@ -63,7 +65,7 @@ struct status {
     unsigned needs[STATUS_LIVE];
     const struct auth *auth; /* NULL: tokens are not looked at */
     const struct sandbox *sandbox;
-    bool all; /* false: semantics alone */
+    bool all; /* false: STATUS_SEMANTICS and what follows */
 };
 
 /* ---- gathering ------------------------------------------------------------------------------- */
@@ -237,12 +239,76 @@ static int take_after(struct tidings_str *uri, struct status_after *after,
     return 0;
 }
 
+/* ---- what the reader is subscribed to -------------------------------------------------------- */
+
+struct mine {
+    struct own_listing listing;
+    struct tidings_read *read;
+};
+
+static void mine_done(struct job *job)
+{
+    struct mine *mine = job->user;
+    struct tidings_read *read = mine->read;
+    struct tidings_resource about;
+    struct tidings_error err = job->err;
+    struct buf text;
+    struct jw w;
+    int rc = job->code;
+    status_describe(STATUS_MINE, &about);
+    about.uri = STR_EMPTY; /* as it was asked for, with its query */
+    buf_init(&text, PART_MAX);
+    if (rc == 0) {
+        jw_init(&w, &text);
+        jw_begin_object(&w);
+        own_listing_write(&mine->listing, &w);
+        jw_end_object(&w);
+        rc = text.failed ? tidings_fail(&err, text.failed, "it does not fit")
+                         : tidings_read_text(read, &about, buf_str(&text), &err);
+    }
+    buf_deinit(&text);
+    own_listing_deinit(&mine->listing);
+    mem_free(mine);
+    tidings_read_done(read, rc, &err);
+}
+
+static void read_mine(struct tidings_read *read, struct tidings_str after)
+{
+    struct tidings_error err;
+    struct mine *mine = mem_zalloc(sizeof(*mine));
+    int rc = mine ? own_listing_init(&mine->listing, read->reader, read->principal, after, &err)
+                  : tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
+    if (rc < 0) {
+        mem_free(mine);
+        tidings_read_done(read, rc, &err);
+        return;
+    }
+    mine->read = read;
+    job_init(&mine->listing.base, read->base.worker, mine_done, mine, STR_EMPTY);
+    own_listing_start(&mine->listing);
+}
+
+/* Its query, without a bad one; false: it is not about that. */
+static bool is_mine(struct tidings_str uri, struct tidings_str *ret_after)
+{
+    struct tidings_str query;
+    bool has_query = false;
+    struct tidings_str path = str_cut(uri, '?', &query, &has_query);
+    *ret_after = str_starts(query, STR("after=")) ? str_skip(query, sizeof("after=") - 1) : query;
+    return str_eq(path, kinds[STATUS_MINE].uri);
+}
+
 static void status_read(struct tidings_provider *p, struct tidings_read *read,
                         struct tidings_str uri)
 {
     struct status *status = tidings_provider_state(p);
     struct tidings_error err;
     struct status_after after;
+    struct tidings_str mine_after;
+    if (is_mine(uri, &mine_after)) {
+        read_mine(read, mine_after);
+        return;
+    }
     int rc = take_after(&uri, &after, &err);
     if (rc < 0) {
         tidings_read_done(read, rc, &err);
@@ -281,8 +347,8 @@ static void status_list(struct tidings_provider *p, struct tidings_list *list)
 {
     (void)p;
     static const enum status_kind order[] = {
-        STATUS_LIMITS, STATUS_MOUNTS,      STATUS_SANDBOX,       STATUS_SEMANTICS,
-        STATUS_STATS,  STATUS_SUBSCRIBERS, STATUS_SUBSCRIPTIONS, STATUS_TOKENS};
+        STATUS_LIMITS,      STATUS_MOUNTS,        STATUS_SANDBOX, STATUS_SEMANTICS, STATUS_STATS,
+        STATUS_SUBSCRIBERS, STATUS_SUBSCRIPTIONS, STATUS_MINE,    STATUS_TOKENS};
     struct tidings_error err;
     int rc = 1;
     for (size_t i = 0; i < STATUS_KINDS && rc > 0; i++) {

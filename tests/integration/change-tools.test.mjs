@@ -12,7 +12,7 @@ import { serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { DEADLINE, eventually, within } from './lib/wait.mjs';
 
-const NAMES = ['changes_since', 'wait_for_change'];
+const NAMES = ['changes_since', 'my_subscriptions', 'wait_for_change'];
 const ERAS = [
     ['2025-11-25', legacyClient, LEGACY_TRANSPORTS],
     ['2026-07-28', modernClient, TRANSPORTS],

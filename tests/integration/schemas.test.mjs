@@ -19,7 +19,9 @@ const parse = ({ contents }) => JSON.parse(contents[0].text);
 test('the schemas are schemas, and tell right from wrong', () => {
     assert.deepEqual(
         names,
-        ['acknowledged', 'bookmark', 'extensions', 'options', 'read', 'resource', 'semantics', 'updated'].map((n) => `${n}.json`),
+        ['acknowledged', 'bookmark', 'extensions', 'options', 'read', 'resource', 'semantics', 'subscriptions', 'updated'].map(
+            (n) => `${n}.json`,
+        ),
     );
     const right = { uri: 'x:///a', name: 'a', capabilities: { list: false, subscribe: true } };
     holds('resource', right);

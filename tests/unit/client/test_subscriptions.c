@@ -356,6 +356,57 @@ static void what_a_listen_did_not_ask_for_is_not_refused_by_it(void **state)
     tidings_client_destroy(t.client);
 }
 
+/* ---- one's own ------------------------------------------------------------------------------- */
+
+/* Honours x:/a alone. */
+static void picky(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    (void)m;
+    if (!fake_modern(f, method, id) && strcmp(method, "subscriptions/listen") == 0) {
+        fake_sayf(f,
+                  "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
+                  "\"params\":{\"notifications\":{\"resourceSubscriptions\":[\"x:/a\"]},\"_meta\":"
+                  "{\"io.modelcontextprotocol/subscriptionId\":%" PRId64 "}}}",
+                  id);
+    }
+}
+
+static bool list_own(void *user, const struct tidings_client_subscription *s)
+{
+    struct told *t = user;
+    note(t, "%d %.*s %.*s\n", s->state, (int)s->uri.len, s->uri.ptr, (int)s->options.len,
+         s->options.ptr);
+    if (s->subscription == t->ends) {
+        tidings_subscription_end(t->ends);
+    }
+    return t->until != 1;
+}
+
+static void a_client_lists_its_own_subscriptions(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct told t = {.until = 100};
+    t.client = fake_client(&f, picky, NULL, NULL);
+    tidings_client_on_state(t.client, on_state, &t);
+    assert_int_equal(tidings_client_subscriptions(t.client, NULL, NULL), 0);
+    t.ends = add(&t, "x:/a");
+    struct tidings_subscription *b = add(&t, "x:/b");
+    assert_int_equal(tidings_subscription_set_options(b, "{\"windowMs\": 1}", NULL), 0);
+    add(&t, "x:/a");
+    assert_int_equal(tidings_client_subscriptions(t.client, NULL, NULL), 3);
+    step_until(&t, "refused x:/b");
+    t.text[0] = '\0';
+    assert_int_equal(tidings_client_subscriptions(t.client, list_own, &t), 3);
+    assert_string_equal(t.text, "0 x:/a \n0 x:/a \n1 x:/b {\"windowMs\":1}\n");
+    t.text[0] = '\0';
+    t.ends = NULL;
+    t.until = 2; /* the first is enough */
+    assert_int_equal(tidings_client_subscriptions(t.client, list_own, &t), 2);
+    assert_string_equal(t.text, "0 x:/a \n");
+    tidings_client_destroy(t.client);
+}
+
 /* ---- limits ---------------------------------------------------------------------------------- */
 
 static void flooding(struct fake *f, const char *method, int64_t id, struct json *m)
@@ -416,6 +467,7 @@ int main(void)
         cmocka_unit_test(nothing_is_listened_to_when_nobody_is_left),
         cmocka_unit_test(changes_of_lists_are_heard_when_asked_for),
         cmocka_unit_test(what_a_listen_did_not_ask_for_is_not_refused_by_it),
+        cmocka_unit_test(a_client_lists_its_own_subscriptions),
         cmocka_unit_test(what_nobody_takes_breaks_the_connection_off),
         cmocka_unit_test(a_thousand_uris_are_enough),
     };

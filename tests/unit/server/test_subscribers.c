@@ -23,6 +23,7 @@
 struct row {
     uint64_t subscriber;
     char session[64], stream[16], uri[64], id[16];
+    uint32_t period_ms;
 };
 
 struct found {
@@ -42,6 +43,8 @@ static bool note(void *user, const struct tidings_subscriber *s)
     assert_true(f->count < ROWS);
     struct row *r = &f->rows[f->count++];
     r->subscriber = s->subscriber;
+    r->period_ms = s->period_ms;
+    assert_false(s->suspended || s->truncated);
     copy(r->session, sizeof(r->session), s->session);
     copy(r->stream, sizeof(r->stream), s->stream);
     copy(r->uri, sizeof(r->uri), s->subscribed_uri);
@@ -203,8 +206,12 @@ static void a_subscription_is_ended_and_its_client_told(void **state)
     close(fd);
     open_session(session);
     subscribe(session, "app:///a");
-    subscribe(session, "app:///b");
+    assert_non_null(strstr(legacy(session, "resources/subscribe",
+                                  "\"uri\":\"app:///b\",\"_meta\":{\"dev.tidings/options\":"
+                                  "{\"windowMs\":70}}"),
+                           "\"result\""));
     await_covering("app:///b", 1, &f);
+    assert_int_equal(f.rows[0].period_ms, 70);
     assert_int_equal(tidings_server_unsubscribe(served(), f.rows[0].subscriber, b, NULL), 1);
     assert_int_equal(covering("", &f), 1);
     subscribe(session, "app:///b"); /* and may come back */
