@@ -27,7 +27,7 @@ enum {
     PER_S_MAX = 10,
     WARM_UP = 3,
     LIMIT_S = 1800,
-    EVENT_BYTES = 526
+    EVENT_BYTES = 494
 };
 
 enum who { PLAIN, URING, BARE, WHO_COUNT };

@@ -569,7 +569,7 @@ void subscriptions_updated(struct tidings_client *c, struct json *message, int64
     bool is_suspended = jv_is_true(jv_get(meta, "dev.tidings/suspended"));
     route(c, &u, !is_suspended && !u.initial && !u.truncated);
     subscriptions_take_cursor(c, meta);
-    struct watch *over = is_suspended ? watch_find(c, u.subscribed_uri) : NULL;
+    struct watch *over = is_suspended ? watch_find(c, first_of(u.subscribed_uri, u.uri)) : NULL;
     if (over && over->is_accepted) {
         over->is_accepted = false;
         subscriptions_report(c, over, TIDINGS_STATE_LOST, STR("the server ended the subscription"));

@@ -20,6 +20,7 @@
 static const char *const matches[] = {"auto", "literal", "container", "template",
                                       "glob", "regex",   NULL};
 static const char *const orders[] = {"merged", "strict", NULL};
+static const char *const details[] = {"full", "slim", NULL};
 static const char *const includes[] = {"none", "metadata", "value", "patch", NULL};
 
 struct json *options_find(struct json *params)
@@ -174,6 +175,14 @@ static int read_bookmarks(struct options *o, struct json *v, struct tidings_erro
     return read_bool(v, "bookmarks", &o->bookmarks, err);
 }
 
+static int read_detail(struct options *o, struct json *v, struct tidings_error *err)
+{
+    unsigned choice = 0;
+    int rc = read_choice(v, "detail", details, &choice, err);
+    o->is_slim = choice > 0;
+    return rc;
+}
+
 /* It has two names; both may be there. */
 static int check_baselines(const struct json *a, const struct json *b, struct tidings_error *err)
 {
@@ -217,13 +226,6 @@ static int limit_include(struct option_ceiling *c, struct json *v, struct tiding
     return rc;
 }
 
-static int limit_bookmarks(struct option_ceiling *c, struct json *v, struct tidings_error *err)
-{
-    (void)c;
-    (void)v;
-    return tidings_fail(err, TIDINGS_E_INVALID, "option 'bookmarks' has no limit");
-}
-
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct field {
@@ -231,14 +233,22 @@ static const struct field {
     int (*read)(struct options *o, struct json *v, struct tidings_error *err);
     /* NULL: it may be asked for or not, true or false. */
     int (*limit)(struct option_ceiling *c, struct json *v, struct tidings_error *err);
+    bool has_no_limit; /* it costs the server nothing */
 } fields[] = {
     /* in the order of enum option_bit */
-    {"match", read_match, limit_match}, {"windowMs", read_window, limit_window},
-    {"rateMs", read_rate, limit_rate},  {"include", read_include, limit_include},
-    {"initial", read_initial, NULL},    {"since", read_since, NULL},
-    {"origin", read_origin, NULL},      {"echo", read_echo, NULL},
-    {"filter", read_filter, NULL},      {"baseline", read_baseline, NULL},
-    {"order", read_order, NULL},        {"bookmarks", read_bookmarks, limit_bookmarks},
+    {.name = "match", .read = read_match, .limit = limit_match},
+    {.name = "windowMs", .read = read_window, .limit = limit_window},
+    {.name = "rateMs", .read = read_rate, .limit = limit_rate},
+    {.name = "include", .read = read_include, .limit = limit_include},
+    {.name = "initial", .read = read_initial},
+    {.name = "since", .read = read_since},
+    {.name = "origin", .read = read_origin},
+    {.name = "echo", .read = read_echo},
+    {.name = "filter", .read = read_filter},
+    {.name = "baseline", .read = read_baseline},
+    {.name = "order", .read = read_order},
+    {.name = "bookmarks", .read = read_bookmarks, .has_no_limit = true},
+    {.name = "detail", .read = read_detail, .has_no_limit = true},
 };
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
@@ -339,6 +349,9 @@ static int read_ceiling(struct option_ceiling *c, struct json *value, struct tid
         int rc = i == FIELDS       ? unknown(key, err)
                  : fields[i].limit ? fields[i].limit(c, member, err)
                                    : read_bool(member, fields[i].name, &allowed, err);
+        if (i < FIELDS && fields[i].has_no_limit) {
+            rc = tidings_fail(err, TIDINGS_E_INVALID, "option '%s' has no limit", fields[i].name);
+        }
         if (rc < 0) {
             return rc;
         }
@@ -397,6 +410,7 @@ static void take_defaults(struct options *o, const struct options *from, unsigne
     o->filter = which & OPTION_FILTER ? from->filter : o->filter;
     o->is_strict = which & OPTION_ORDER ? from->is_strict : o->is_strict;
     o->bookmarks = which & OPTION_BOOKMARKS ? from->bookmarks : o->bookmarks;
+    o->is_slim = which & OPTION_DETAIL ? from->is_slim : o->is_slim;
 }
 
 /* Where the subscription lies inside the rule's prefix, the rule's word counts; where it only

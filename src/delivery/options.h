@@ -49,6 +49,7 @@ enum option_bit {
     OPTION_BASELINE = 1u << 9,
     OPTION_ORDER = 1u << 10,
     OPTION_BOOKMARKS = 1u << 11,
+    OPTION_DETAIL = 1u << 12,
 };
 
 struct options {
@@ -60,6 +61,7 @@ struct options {
     bool echo;
     bool is_strict;          /* told in the order of numbers, whatever merges */
     bool bookmarks;          /* the newest cursor from time to time */
+    bool is_slim;            /* updates say no more than what changed and the cursor */
     struct log_cursor since; /* with OPTION_SINCE; or … */
     struct tidings_str
         sealed; /* … as it was given, borrowed from the message: delivery/cursor_seal.h */
@@ -128,8 +130,8 @@ void options_put_matches(struct buf *out, unsigned set);
 
 /* A rule from its two objects (each may be NULL): `options` as a client would send it, without
  * `since` and `baseline`; `limits` with the largest windowMs and rateMs, the most include, an array
- * of kinds as match, and false for the others (but bookmarks) to have them refused. `rule->prefix`
- * is not touched; the defaults borrow from `options`. TIDINGS_E_INVALID. */
+ * of kinds as match, and false for the others (but bookmarks and detail) to have them refused.
+ * `rule->prefix` is not touched; the defaults borrow from `options`. TIDINGS_E_INVALID. */
 int option_rule_read(struct option_rule *rule, struct json *options, struct json *limits,
                      struct tidings_error *err);
 

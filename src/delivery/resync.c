@@ -169,6 +169,7 @@ static bool write_truncated(struct subscriber *subscriber, struct subscription *
         .sealed = cursor_seal_make(subscriber->worker, subscriber->principal, &cursor),
         .truncated = !sub->suspended,
         .suspended = sub->suspended,
+        .is_slim = sub->is_slim,
         .profile = subscriber->worker->self->profile,
     };
     if (!subscriber_write_update(subscriber, &u, sub)) {

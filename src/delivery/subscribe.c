@@ -221,7 +221,9 @@ static void establish(struct subscribe_batch *s, struct subscribe_item *w,
         return;
     }
     struct subscription *sub = w->sub;
-    sub->wants_metadata = w->options.include != OPTION_INCLUDE_NONE;
+    sub->is_slim = w->options.is_slim;
+    sub->wants_metadata = sub->is_slim ? w->options.include == OPTION_INCLUDE_METADATA
+                                       : w->options.include != OPTION_INCLUDE_NONE;
     sub->wants_content = w->options.include >= OPTION_INCLUDE_VALUE;
     sub->broad = w->broad;
     sub->is_strict = w->options.is_strict;

@@ -37,6 +37,7 @@ static bool flush_items(struct subscriber *subscriber)
             .value_json = value,
             .initial = item->initial,
             .top_metadata = sub->wants_metadata,
+            .is_slim = sub->is_slim,
             .kind = (enum tidings_change_kind)item->kind,
             .uri_json = sub->is_literal ? subscription_spelled_json(sub) : item->change->uri_json,
             .subscribed_json = subscription_spelled_json(sub),

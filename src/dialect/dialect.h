@@ -257,6 +257,7 @@ struct dialect_updated {
     bool suspended;    /* this subscription is not evaluated any more */
     bool initial;      /* nothing changed: the state when it was subscribed */
     bool top_metadata; /* metadata also as a member of params */
+    bool is_slim;      /* what changed, the cursor, what was asked for; and what else is unusual */
     const struct profile *profile;
 };
 /* Write the message into the room given for exactly its size; false when none is given. */

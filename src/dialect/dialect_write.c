@@ -233,10 +233,14 @@ void dialect_write_discover(struct jw *w, const struct server_identity *self, un
 /* ---- updates --------------------------------------------------------------------------------- */
 
 /* {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":U,"subscribedUri":S
- *  [,"metadata":M],"_meta":{VERSION…,"dev.tidings/uri":U,"dev.tidings/subscribedUri":S
- *  [,"dev.tidings/data":V],"dev.tidings/metadata":M,…short members…,"…/subscriptionId":I}}}
- * with M = {"change_type":"K",…shared…}. The pieces in order; the shared ones were encoded once. */
-#define PIECES_MAX 28u
+ *  [,"metadata":M],"_meta":{"dev.tidings/subscribedUri":S,VERSION…,"dev.tidings/metadata":M
+ *  [,"dev.tidings/data":V],…short members…,"…/subscriptionId":I}}}
+ * with M = {"change_type":"K",…shared…}. The pieces in order; the shared ones were encoded once.
+ * A slim one has of these U, S where it differs, in _meta the cursor and the subscriptionId, and M
+ * (in params) or V where it was asked for. */
+#define PIECES_MAX 26u
+#define UPDATED                                                                                    \
+    "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{\"uri\":"
 
 struct pieces {
     struct tidings_str at[PIECES_MAX];
@@ -294,18 +298,12 @@ static void dialect_write_put_cursor(struct pieces *p, const struct dialect_upda
     }
 }
 
-static void small_members(struct pieces *p, const struct dialect_updated *u)
+/* Those of any update. */
+static void usual_members(struct pieces *p, const struct dialect_updated *u)
 {
-    PUT_LITERAL(p, ",\"dev.tidings/change\":\"");
-    const char *kind = tidings_change_name(u->kind);
-    put_small(p, kind, strlen(kind));
-    PUT_LITERAL(p, "\",\"dev.tidings/cursor\":\"");
+    PUT_LITERAL(p, "\"dev.tidings/cursor\":\"");
     dialect_write_put_cursor(p, u);
     PUT_LITERAL(p, "\"");
-    if (u->merged > 1) {
-        PUT_LITERAL(p, ",\"dev.tidings/merged\":");
-        put_digits(p, u->merged, 10);
-    }
     if (u->truncated) {
         PUT_LITERAL(p, ",\"dev.tidings/truncated\":true");
     }
@@ -318,6 +316,20 @@ static void small_members(struct pieces *p, const struct dialect_updated *u)
     if (u->listen_id_json.len > 0) {
         PUT_LITERAL(p, ",\"" META_SUBSCRIPTION "\":");
     }
+}
+
+static void small_members(struct pieces *p, const struct dialect_updated *u)
+{
+    PUT_LITERAL(p, ",\"dev.tidings/change\":\"");
+    const char *kind = tidings_change_name(u->kind);
+    put_small(p, kind, strlen(kind));
+    PUT_LITERAL(p, "\",");
+    if (u->merged > 1) {
+        PUT_LITERAL(p, "\"dev.tidings/merged\":");
+        put_digits(p, u->merged, 10);
+        PUT_LITERAL(p, ",");
+    }
+    usual_members(p, u);
 }
 
 static void metadata_pieces(struct pieces *p, const struct dialect_updated *u)
@@ -336,8 +348,7 @@ static void dialect_write_gather(struct pieces *p, const struct dialect_updated 
     p->count = 0;
     p->size = 0;
     p->small_len = 0;
-    piece(p, STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\","
-                 "\"params\":{\"uri\":"));
+    piece(p, STR(UPDATED));
     piece(p, u->uri_json);
     piece(p, STR(",\"subscribedUri\":"));
     piece(p, u->subscribed_json);
@@ -345,9 +356,7 @@ static void dialect_write_gather(struct pieces *p, const struct dialect_updated 
         piece(p, STR(",\"metadata\":"));
         metadata_pieces(p, u);
     }
-    piece(p, STR(",\"_meta\":{\"dev.tidings/uri\":"));
-    piece(p, u->uri_json);
-    piece(p, STR(",\"dev.tidings/subscribedUri\":"));
+    piece(p, STR(",\"_meta\":{\"dev.tidings/subscribedUri\":"));
     piece(p, u->subscribed_json);
     if (u->change) {
         struct tidings_str meta = u->change->meta_json;
@@ -370,6 +379,33 @@ static void dialect_write_gather(struct pieces *p, const struct dialect_updated 
     assert(p->count <= PIECES_MAX);
 }
 
+static void gather_slim(struct pieces *p, const struct dialect_updated *u)
+{
+    p->count = 0;
+    p->size = 0;
+    p->small_len = 0;
+    piece(p, STR(UPDATED));
+    piece(p, u->uri_json);
+    if (!str_eq(u->uri_json, u->subscribed_json)) {
+        piece(p, STR(",\"subscribedUri\":"));
+        piece(p, u->subscribed_json);
+    }
+    if (u->top_metadata && u->change) {
+        piece(p, STR(",\"metadata\":"));
+        metadata_pieces(p, u);
+    }
+    piece(p, STR(",\"_meta\":{"));
+    if (u->value_json.len > 0) {
+        piece(p, STR("\"dev.tidings/data\":"));
+        piece(p, u->value_json);
+        piece(p, STR(","));
+    }
+    usual_members(p, u);
+    piece(p, tidings_strn(p->small, p->small_len));
+    piece(p, u->listen_id_json);
+    piece(p, STR("}}}"));
+}
+
 /* What the document of the profile prints, and nothing more. */
 static void gather_literal(struct pieces *p, const struct dialect_updated *u)
 {
@@ -378,8 +414,7 @@ static void gather_literal(struct pieces *p, const struct dialect_updated *u)
     piece(p, profile_rules(u->profile)->has_short_method
                  ? STR("{\"jsonrpc\":\"2.0\",\"method\":\"resources/updated\","
                        "\"params\":{\"uri\":")
-                 : STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\","
-                       "\"params\":{\"uri\":"));
+                 : STR(UPDATED));
     piece(p, u->uri_json);
     if (profile_rules(u->profile)->has_metadata && u->top_metadata && u->change) {
         piece(p, STR(",\"metadata\":"));
@@ -398,6 +433,8 @@ bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *
     struct pieces p;
     if (u->listen_id_json.len == 0 && profile_rules(u->profile)->is_literal) {
         gather_literal(&p, u);
+    } else if (u->is_slim) {
+        gather_slim(&p, u);
     } else {
         dialect_write_gather(&p, u);
     }

@@ -355,6 +355,37 @@ test('the configuration file has defaults and limits per mount and per prefix', 
     }
 });
 
+test('slim updates are the default of a mount, of a prefix or of the whole server, and what the client says wins', async (t) => {
+    const tree = new Tree(t, files);
+    const slim = { options: { detail: 'slim' } };
+    const full = { uri: tree.uri('dir/'), options: { detail: 'full' } };
+    const rows = [
+        { mounts: [{ path: tree.path, ...slim }], subscriptions: [full] },
+        { mounts: [{ path: tree.path }], subscriptions: [{ uri: tree.uri(''), ...slim }, full] },
+        { mounts: [{ path: tree.path }], subscriptions: [slim, full] },
+    ];
+    for (const [i, config] of rows.entries()) {
+        const place = new Tree(t, { 'tidings.json': JSON.stringify({ window: '0ms', ...config }) });
+        const server = await serve(t, { tree, mounts: [], args: ['--config', place.at('tidings.json')] });
+        for (const era of ['legacy', 'modern']) {
+            const s = await Subscriber.join(server, era);
+            const [a, b, c] = [s.uri('a.txt'), s.uri('b.log'), s.uri('dir/c.log')];
+            assert.deepEqual((await s.ask([a, b, c], { uris: { [b]: { detail: 'full' } } })).refused, {});
+            ['a.txt', 'b.log', 'dir/c.log'].forEach((name) => tree.replace(name, `${era} ${i}`));
+            const [slight, asked, below] = [
+                await s.message((m) => isUpdate(m) && m.params.uri === a, 'a slim update'),
+                await s.update(b),
+                await s.update(c),
+            ];
+            assert.deepEqual(Object.keys(extras(slight)), ['cursor']);
+            assert.equal(extras(asked).change, 'updated');
+            assert.equal(extras(below).change, 'updated');
+            s.close();
+        }
+        await server.stop();
+    }
+});
+
 test('breadth is counted over all connections of one address', async (t) => {
     const server = await serve(t, { files, args: ['--max-breadth', '2'] });
     const [one, two, three] = [

@@ -108,6 +108,20 @@ for (const mode of MODES) {
         assert.ok(seen.some(({ params }) => params._meta['dev.tidings/initial']));
         holds('options', { since: cursor, uris: {} });
     });
+
+    test(`${mode.name}: slim updates are as their schema says and no more`, async (t) => {
+        const s = await Subscriber.open(t, mode, { files, args: ['--window', '0'] });
+        const [a, dir] = [s.uri('a.txt'), s.uri('dir/')];
+        await s.ask([a, dir], { detail: 'slim', uris: { [dir]: { initial: true } } });
+        const modern = mode.era === 'modern' ? ['io.modelcontextprotocol/subscriptionId'] : [];
+        const keys = ({ params }) => [Object.keys(params), Object.keys(params._meta)];
+        const state = await s.message((m) => isUpdate(m) && m.params.subscribedUri === dir);
+        assert.deepEqual(keys(state), [['uri', 'subscribedUri', '_meta'], ['dev.tidings/cursor', 'dev.tidings/initial', ...modern]]);
+        s.tree.replace('a.txt', 'two');
+        const own = await s.message((m) => isUpdate(m) && m.params.uri === a);
+        assert.deepEqual(keys(own), [['uri', '_meta'], ['dev.tidings/cursor', ...modern]]);
+        s.messages.filter(isUpdate).forEach((message) => holds('updated', message.params));
+    });
 }
 
 test('acknowledgements and subscribe results are as their schema says', async (t) => {
@@ -127,6 +141,7 @@ test('an option is accepted exactly when its schema accepts it', async (t) => {
         { windowMs: -1 }, { windowMs: '1' }, { rateMs: 5 }, { rateMs: 0.5 }, { initial: false },
         { initial: 0 }, { origin: 'me' }, { origin: '' }, { echo: true }, { echo: null }, { since: 'x' }, { filter: {} }, { filter: 1 },
         { order: 'strict' }, { order: 'merged' }, { order: true }, { bookmarks: true }, { bookmarks: 1 },
+        { detail: 'slim' }, { detail: 'full' }, { detail: true }, { detail: 'slim', include: 'value' },
         { include: 'patch' }, { include: 'patch', baseline: 'x' }, { include: 'patch', initialBaseline: '' },
         { include: 'patch', baseline: 1 }, { since: '1.2' }, { unheard: 1 }, { uris: { [RESOURCE]: { windowMs: 1 } } },
         { uris: { [RESOURCE]: { uris: {} } } }, { uris: { [RESOURCE]: { windowMs: 'x' } } },

@@ -204,6 +204,44 @@ static void without_a_name_whoever_covers_it_is_told(void **state)
     tidings_client_destroy(t.client);
 }
 
+static void slim(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    if (fake_modern(f, method, id) || strcmp(method, "subscriptions/listen") != 0) {
+        return;
+    }
+    fake_acknowledge(f, id, m, ",\"dev.tidings/cursor\":\"e.1\"");
+    update(f, UPDATED, "\"uri\":\"x:/a/b\",\"_meta\":{\"dev.tidings/cursor\":\"e.2\"}");
+    update(f, UPDATED,
+           "\"uri\":\"x:/a/b\",\"subscribedUri\":\"x:/a/\","
+           "\"_meta\":{\"dev.tidings/cursor\":\"e.2\"}");
+    update(f, UPDATED,
+           "\"uri\":\"x:/a/\",\"_meta\":{\"dev.tidings/cursor\":\"e.2\","
+           "\"dev.tidings/suspended\":true}");
+}
+
+static void note_lost(void *user, const struct tidings_state_event *e)
+{
+    if (e->state == TIDINGS_STATE_LOST) {
+        note(user, "lost %.*s\n", (int)e->uri.len, e->uri.ptr);
+    }
+}
+
+/* detail: "slim": the server names the subscription only where it is not that of the URI. */
+static void a_slim_update_is_that_of_the_very_uri(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct told t = {.until = 4};
+    t.client = fake_client(&f, slim, NULL, NULL);
+    tidings_client_on_state(t.client, note_lost, &t);
+    add(&t, "x:/a/");
+    add(&t, "x:/a/b");
+    assert_int_equal(tidings_client_run(t.client, NULL), 0);
+    assert_string_equal(t.text, "x:/a/b: updated x:/a/b\nx:/a/: updated x:/a/b\n"
+                                "x:/a/: updated x:/a/\nlost x:/a/\n");
+    tidings_client_destroy(t.client);
+}
+
 static void a_subscription_may_end_in_its_own_callback(void **state)
 {
     (void)state;
@@ -462,6 +500,7 @@ int main(void)
         cmocka_unit_test(an_update_has_what_one_of_a_server_has),
         cmocka_unit_test(overlapping_subscriptions_are_told_by_the_one_named),
         cmocka_unit_test(without_a_name_whoever_covers_it_is_told),
+        cmocka_unit_test(a_slim_update_is_that_of_the_very_uri),
         cmocka_unit_test(a_subscription_may_end_in_its_own_callback),
         cmocka_unit_test(another_listen_is_heard_before_the_old_one_ends),
         cmocka_unit_test(nothing_is_listened_to_when_nobody_is_left),

@@ -73,13 +73,13 @@ static void every_field_is_taken(void **state)
     assert_int_equal(take("{\"match\":\"regex\",\"windowMs\":0,\"rateMs\":3000,\"include\":"
                           "\"value\",\"initial\":true,\"since\":\"ab.12\",\"origin\":\"me\","
                           "\"echo\":false,\"filter\":{\"required\":[]},\"order\":\"strict\","
-                          "\"bookmarks\":true}",
+                          "\"bookmarks\":true,\"detail\":\"slim\"}",
                           false, &o, &err),
                      0);
     assert_int_equal(o.match, OPTION_MATCH_REGEX);
     assert_int_equal(o.include, OPTION_INCLUDE_VALUE);
-    assert_int_equal(o.given, 0xdff);
-    assert_true(o.initial && !o.echo && o.is_strict && o.bookmarks);
+    assert_int_equal(o.given, 0x1dff);
+    assert_true(o.initial && !o.echo && o.is_strict && o.bookmarks && o.is_slim);
     assert_int_equal(o.window_ms, 0);
     assert_int_equal(o.rate_ms, 3000);
     assert_int_equal(o.since.epoch, 0xab);
@@ -133,6 +133,8 @@ static void what_is_wrong_names_the_field_and_what_is_accepted(void **state)
         {"{\"match\":null}", {"'match'", "container", "auto"}},
         {"{\"match\":\"Regex\"}", {"'match'", "regex", "one of"}},
         {"{\"include\":\"diff\"}", {"'include'", "none", "patch"}},
+        {"{\"detail\":\"thin\"}", {"'detail'", "full", "slim"}},
+        {"{\"detail\":true}", {"'detail'", "full", "slim"}},
         {"{\"baseline\":7}", {"'baseline'", "etag", "validFrom"}},
         {"{\"initialBaseline\":\"\"}", {"'baseline'", "etag", "validFrom"}},
         {"{\"baseline\":\"a\",\"initialBaseline\":\"b\"}", {"two different", NULL, NULL}},
@@ -273,7 +275,8 @@ static struct option_limits limits_with_rules(void)
          "[{\"windowMs\":500,\"initial\":true,\"match\":\"glob\",\"filter\":{\"title\":\"logs\"}},"
          "{\"windowMs\":900000,\"include\":\"metadata\",\"initial\":false,"
          "\"match\":[\"literal\",\"container\"],\"since\":true}]"},
-        {"file:///logs/hot/", "[{\"windowMs\":0,\"rateMs\":9},{\"rateMs\":10,\"origin\":false,"
+        {"file:///logs/hot/", "[{\"windowMs\":0,\"rateMs\":9,\"detail\":\"slim\"},"
+                              "{\"rateMs\":10,\"origin\":false,"
                               "\"echo\":false,\"filter\":false,\"order\":false}]"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -332,12 +335,14 @@ static void defaults_come_from_the_longest_prefix_that_has_one(void **state)
     assert_int_equal(settle("{}", "file:///logs/hot/", &o, &matches, NULL), 0);
     assert_int_equal(o.window_ms, 0);
     assert_int_equal(o.rate_ms, 9);
-    assert_true(o.initial);
+    assert_true(o.initial && o.is_slim);
+    assert_int_equal(settle("{\"detail\":\"full\"}", "file:///logs/hot/", &o, &matches, NULL), 0);
+    assert_false(o.is_slim);
 
     /* Reaching into a prefix is not lying within it. */
     assert_int_equal(settle("{}", "file:///", &o, &matches, NULL), 0);
     assert_int_equal(o.window_ms, 100);
-    assert_false(o.initial);
+    assert_false(o.initial || o.is_slim);
     assert_null(o.filter);
 }
 
@@ -424,6 +429,8 @@ static void a_rule_is_judged_field_by_field(void **state)
         {"[{},{\"rateMs\":86400001}]", "'rateMs'"},
         {"[{},{\"order\":\"strict\"}]", "'order' must be true or false"},
         {"[{},{\"bookmarks\":false}]", "'bookmarks' has no limit"},
+        {"[{},{\"detail\":false}]", "'detail' has no limit"},
+        {"[{},{\"detail\":\"slim\"}]", "'detail' has no limit"},
         {"[{},{\"window\":1}]", "unknown option 'window'"},
         {"[7,{}]", "must be objects"},
         {"[{},[]]", "must be objects"},

@@ -63,7 +63,6 @@ static void check_update(const struct dialect_updated *u)
     const char *uri = text_of("%.*s", STR_ARG(u->uri_json));
     const char *subscribed = text_of("%.*s", STR_ARG(u->subscribed_json));
     assert_json(text, "params|uri", json_at(uri, ""));
-    assert_json(text, U "uri", json_at(uri, ""));
     assert_json(text, "params|subscribedUri", json_at(subscribed, ""));
     assert_json(text, U "subscribedUri", json_at(subscribed, ""));
     assert_json(text, U "change", tidings_change_name(u->kind));
@@ -171,6 +170,58 @@ static void what_a_change_knows_rides_along(void **state)
     assert_json(text, U "etag", "e\"1");
     assert_json(text, U "from", "x:old");
     assert_json(text, U "metadata|n", "[1,2]");
+    test_free(text);
+    change_unref(change);
+}
+
+/* What a slim update is, to the byte: nothing of ours but the URI, the cursor and what was asked
+ * for; what is no ordinary update says so. */
+static void a_slim_update_says_what_changed_and_the_cursor(void **state)
+{
+    (void)state;
+#define HEAD "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{"
+#define AT "\"dev.tidings/cursor\":\"abc.42\""
+    struct tidings_change from = {
+        .uri = STR("x:a"), .etag = STR("e"), .from = STR("x:old"), .metadata = STR("{\"n\":1}")};
+    struct change *change = change_create(&from, 0xabc, 42);
+    assert_non_null(change);
+    struct dialect_updated plain = {
+        .change = change,
+        .kind = TIDINGS_CHANGE_DELETED,
+        .uri_json = change->uri_json,
+        .subscribed_json = STR("\"x:a\""),
+        .cursor = {.epoch = 0xabc, .seq = 42},
+        .merged = 3,
+        .is_slim = true,
+    };
+    struct dialect_updated below = plain, modern = plain, valued = plain, odd = plain;
+    below.subscribed_json = STR("\"x:*\"");
+    modern.listen_id_json = STR("\"i\"");
+    valued.value_json = STR("[1]");
+    odd.change = NULL;
+    odd.truncated = odd.suspended = odd.initial = true;
+    const struct {
+        const struct dialect_updated *u;
+        const char *text;
+    } rows[] = {
+        {&plain, HEAD "\"uri\":\"x:a\",\"_meta\":{" AT "}}}"},
+        {&below, HEAD "\"uri\":\"x:a\",\"subscribedUri\":\"x:*\",\"_meta\":{" AT "}}}"},
+        {&modern, HEAD "\"uri\":\"x:a\",\"_meta\":{" AT
+                       ",\"io.modelcontextprotocol/subscriptionId\":\"i\"}}}"},
+        {&valued, HEAD "\"uri\":\"x:a\",\"_meta\":{\"dev.tidings/data\":[1]," AT "}}}"},
+        {&odd, HEAD "\"uri\":\"x:a\",\"_meta\":{" AT
+                    ",\"dev.tidings/truncated\":true,\"dev.tidings/suspended\":true,"
+                    "\"dev.tidings/initial\":true}}}"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char *text = written(rows[i].u);
+        assert_string_equal(text, rows[i].text);
+        test_free(text);
+    }
+    plain.top_metadata = true;
+    char *text = written(&plain);
+    assert_json(text, "params|metadata|n", "1");
+    assert_no_json(text, U "metadata");
     test_free(text);
     change_unref(change);
 }
@@ -316,6 +367,7 @@ int main(void)
         cmocka_unit_test(every_shape_of_update_is_as_long_as_measured_and_says_what_it_should),
         cmocka_unit_test(the_longest_numbers_all_at_once_fit),
         cmocka_unit_test(what_a_change_knows_rides_along),
+        cmocka_unit_test(a_slim_update_says_what_changed_and_the_cursor),
         cmocka_unit_test(results_are_decorated_by_era_and_kind),
         cmocka_unit_test(errors_carry_what_they_know_and_no_empty_data),
         cmocka_unit_test(initialize_and_discover_describe_the_same_server),
