@@ -170,13 +170,19 @@ struct tidings_str allowance_name(const struct allowance *a)
 
 /* ---- spending -------------------------------------------------------------------------------- */
 
+/* Steps until it is full; with a debt, more than ALLOWANCE_BURST. */
+static uint64_t allowance_missing(const struct allowance *a, uint64_t now)
+{
+    uint64_t full_at = a ? __atomic_load_n(&a->full_at, __ATOMIC_RELAXED) : 0;
+    return full_at > now * STEPS_PER_MS ? full_at - now * STEPS_PER_MS : 0;
+}
+
 uint64_t allowance_left(const struct allowance *a, uint64_t now)
 {
     if (!a) {
         return UINT64_MAX;
     }
-    uint64_t full_at = __atomic_load_n(&a->full_at, __ATOMIC_RELAXED);
-    uint64_t missing = full_at > now * STEPS_PER_MS ? full_at - now * STEPS_PER_MS : 0;
+    uint64_t missing = allowance_missing(a, now);
     return missing < ALLOWANCE_BURST ? ALLOWANCE_BURST - missing : 0;
 }
 
@@ -207,10 +213,15 @@ void allowance_refund(struct allowance *a, uint64_t steps)
     }
 }
 
-struct refusal allowance_refusal(struct limit_counters *counters)
+struct refusal allowance_refusal(struct limit_counters *counters, const struct allowance *a,
+                                 uint64_t needed, uint64_t now)
 {
+    uint64_t missing = allowance_missing(a, now);
+    uint64_t spare = ALLOWANCE_BURST - (needed < ALLOWANCE_BURST ? needed : ALLOWANCE_BURST);
+    struct refusal why = limit_refusal(LIMIT_PATTERN_STEPS, ALLOWANCE_STEPS, true);
     limit_hit(counters, LIMIT_PATTERN_STEPS);
-    return limit_refusal(LIMIT_PATTERN_STEPS, ALLOWANCE_STEPS, true);
+    why.retry_ms = missing > spare ? (missing - spare + STEPS_PER_MS - 1) / STEPS_PER_MS : 1;
+    return why;
 }
 
 bool allowance_take_within(struct allowance *a, enum allowance_thing thing, size_t most)

@@ -57,8 +57,10 @@ void allowance_pay(struct allowance *a, uint64_t steps, uint64_t now_ms);
 /* Of what was spent, so many were not needed. */
 void allowance_refund(struct allowance *a, uint64_t steps);
 
-/* What somebody is told who has too few left; counts it. */
-struct refusal allowance_refusal(struct limit_counters *counters);
+/* What somebody is told who has fewer than `needed` left: to come back when there will be so many
+ * (at most ALLOWANCE_BURST). Counts it. */
+struct refusal allowance_refusal(struct limit_counters *counters, const struct allowance *a,
+                                 uint64_t needed, uint64_t now_ms);
 
 /* One more of a thing, which holds the allowance until it is given back. false: it has all it may.
  */

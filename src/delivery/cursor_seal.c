@@ -1,15 +1,22 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Sealing cursors for clients that may not see everything, and what was sealed in this turn.
+ */
 #include "delivery/cursor_seal.h"
 
 #include "access/access.h"
 #include "base/mem.h"
+#include "base/seal.h"
 #include "delivery/delivery.h"
 
 _Static_assert(CURSOR_TEXT > 68, "the longest is 67 bytes");
 
 #define PURPOSE STR("cursor")
-#define PADDED                                                                                     \
-    68u /* bytes of what is sealed: else its length would tell how long the numbers are */
+/* Bytes of what is sealed: else its length would tell how long the numbers are. */
+#define PADDED 68u
+/* In base64url, without padding. */
+_Static_assert((SEAL_SALT + SEAL_NONCE + PADDED + SEAL_TAG) * 4 / 3 + 1 <= CURSOR_SEALED,
+               "bytes of a seal");
 #define NONE STR("-") /* nothing could be sealed: who comes back with it reads again */
 
 #define PLACES 256u /* of numbers that follow one another: what one stream is told in a turn */

@@ -17,7 +17,7 @@ struct worker;
 struct principal;
 
 /* What was sealed in this turn: whoever is told the same then gets the same, so that telling many
- * costs as little as telling one. Made when first needed, 56 KiB for a worker. */
+ * costs as little as telling one. Made when first needed, 48 KiB for a worker. */
 struct cursor_seals;
 
 void cursor_seal_free(struct cursor_seals *all);     /* NULL is fine, here … */

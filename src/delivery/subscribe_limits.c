@@ -22,7 +22,10 @@ void subscribe_item_explain_limit(struct subscribe_item *w, enum limit limit, ui
 static void explain_steps(struct subscribe_batch *s, struct subscribe_item *w)
 {
     char data[REFUSAL_JSON];
-    struct refusal why = allowance_refusal(s->worker->limit_counters);
+    const struct listen *listen = s->pending.listen;
+    struct refusal why =
+        allowance_refusal(s->worker->limit_counters, listen ? listen->subscriber->allowance : NULL,
+                          1, loop_now_ms(s->worker->loop));
     w->stat.base.details = str_dup(refusal_json(&why, data));
 }
 

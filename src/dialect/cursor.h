@@ -18,7 +18,7 @@
 #include <tidings/types.h>
 
 #define CURSOR_TEXT 72u
-#define CURSOR_SEALED 160u /* bytes of a seal around it (delivery/cursor_seal.h) */
+#define CURSOR_SEALED 144u /* bytes of a seal around it (delivery/cursor_seal.h) */
 
 struct log_cursor {
     uint64_t epoch, seq;

@@ -330,7 +330,7 @@ static bool call_judge(struct request *request, struct allowance *client,
     *ret = had > 0 ? schema_judge_within(schema, given, ret_error, &steps) : SCHEMA_GAVE_UP;
     allowance_pay(client, had - steps, now);
     if (*ret == SCHEMA_GAVE_UP && steps == 0 && had < most) {
-        struct refusal why = allowance_refusal(request->worker->limit_counters);
+        struct refusal why = allowance_refusal(request->worker->limit_counters, client, most, now);
         request_fail_limit(request, &why, STR_EMPTY);
         return false;
     }

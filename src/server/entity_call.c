@@ -35,7 +35,8 @@ static void entity_call_free(struct entity_call *c)
 static void refuse_limit(struct entity_call *c)
 {
     struct worker *worker = c->write ? c->write->base.worker : c->call->base.worker;
-    struct refusal why = allowance_refusal(worker->limit_counters);
+    struct refusal why =
+        allowance_refusal(worker->limit_counters, c->allowance, ENTITY_STEPS, clock_monotonic_ms());
     if (c->write) {
         job_write_limit(c->write, &why);
     } else {

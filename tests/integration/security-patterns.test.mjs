@@ -168,14 +168,10 @@ test('patterns: whoever has values judged all the time is refused, and others ar
         refusedWith(answer, 429, 'pattern-steps', 20_000_000);
     }
     for (const { i, answer } of plainly) {
-        assert.equal(answer.headers.get('retry-after'), '1');
         const { limit, value, retryAfterMs, reason } = answer.json;
-        assert.deepEqual({ limit, value, retryAfterMs, reason }, {
-            limit: 'pattern-steps',
-            value: 20_000_000,
-            retryAfterMs: 1000,
-            reason: 'limit',
-        });
+        assert.ok(retryAfterMs > 0);
+        assert.equal(answer.headers.get('retry-after'), String(Math.ceil(retryAfterMs / 1000)));
+        assert.deepEqual({ limit, value, reason }, { limit: 'pattern-steps', value: 20_000_000, reason: 'limit' });
         const { status } = await request(bob, { method: 'GET', path: `/entity/thing@1/p${i}`, headers: bob.headers });
         assert.equal(status, 404, 'it was refused, and stored');
     }

@@ -55,6 +55,38 @@ static void steps_come_back_with_time(void **state)
     allowances_destroy(all);
 }
 
+static uint64_t retry_ms(const struct allowance *a, uint64_t needed, uint64_t now)
+{
+    struct limit_counters counters = {0};
+    struct refusal why = allowance_refusal(&counters, a, needed, now);
+    assert_int_equal(counters.hits[LIMIT_PATTERN_STEPS], 1);
+    return why.retry_ms;
+}
+
+static void whoever_is_refused_is_told_when_there_will_be_enough(void **state)
+{
+    (void)state;
+    struct allowances *all = allowances_create();
+    struct allowance *a = allowances_find(all, STR("ada"), 1000);
+    allowance_spend(a, ALLOWANCE_BURST, 1000);
+    assert_int_equal(retry_ms(a, 1, 1000), 1);
+    assert_int_equal(retry_ms(a, ALLOWANCE_STEPS / 100, 1000), 10);
+    assert_int_equal(retry_ms(a, ALLOWANCE_STEPS / 100 + 1, 1000), 11);
+    allowance_spend(a, 60ull * ALLOWANCE_STEPS, 1000); /* a debt of a minute */
+    static const uint64_t needs[] = {1, 200000, ALLOWANCE_BURST};
+    for (size_t i = 0; i < COUNT(needs); i++) {
+        uint64_t ms = retry_ms(a, needs[i], 1000);
+        assert_in_range(ms, 60000, 60401);
+        assert_true(allowance_left(a, 1000 + ms) >= needs[i]);
+        assert_true(allowance_left(a, 1000 + ms - 1) < needs[i]);
+    }
+    /* More than there ever is at once: when there are as many as there can be. */
+    assert_int_equal(retry_ms(a, UINT64_MAX, 1000), retry_ms(a, ALLOWANCE_BURST, 1000));
+    assert_int_equal(retry_ms(a, 1, 100000), 1); /* there are enough: at once, and never 0 */
+    allowance_release(a);
+    allowances_destroy(all);
+}
+
 static void going_and_coming_back_gains_nothing(void **state)
 {
     (void)state;
@@ -320,7 +352,9 @@ static void assert_paid_for(const char *end, unsigned nth)
     const char *ack = client_nth(ada, SAID_ACK, 0);
     assert_json(ack, text_of("params|_meta|dev.tidings/refused|%u|data|limit", nth),
                 "pattern-steps");
-    assert_json(ack, text_of("params|_meta|dev.tidings/refused|%u|data|retryAfterMs", nth), "1000");
+    const char *ms =
+        json_at(ack, text_of("params|_meta|dev.tidings/refused|%u|data|retryAfterMs", nth));
+    assert_in_range(ms ? strtoul(ms, NULL, 10) : 0, 1, ALLOWANCE_BURST / 10 / 20000 + 1);
     struct client *bob = listen_as("bob", "mem://x/.*a", AS_REGEX);
     client_free(ada);
     client_free(bob);
@@ -401,7 +435,8 @@ static void assert_refused(const struct client *c)
     const struct utterance *answer = client_answer(c);
     assert_json(answer->text, "error|data|limit", "pattern-steps");
     assert_json(answer->text, "error|data|value", "20000000");
-    assert_json(answer->text, "error|data|retryAfterMs", "1000");
+    const char *ms = json_at(answer->text, "error|data|retryAfterMs"); /* a debt of a minute */
+    assert_in_range(ms ? strtoul(ms, NULL, 10) : 0, 59000, 61000);
 }
 
 static void arguments_of_tools_are_judged_at_the_expense_of_the_client(void **state)
@@ -506,6 +541,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_come_back_with_time),
+        cmocka_unit_test(whoever_is_refused_is_told_when_there_will_be_enough),
         cmocka_unit_test(going_and_coming_back_gains_nothing),
         cmocka_unit_test(things_are_counted_and_given_back),
         WITH_BENCH(a_regex_that_costs_too_much_is_told_to_look_again_and_others_go_on),
