@@ -325,6 +325,28 @@ static void what_is_done_often_is_paid_for(void **state)
     jv_unref(values);
 }
 
+/* The hash that uniqueItems sorts by has no secret: integers beyond 2^53 that are the same double
+ * share it. What they cost to compare with each other is bounded by steps. */
+static void elements_that_collide_are_compared_within_the_steps(void **state)
+{
+    (void)state;
+    enum { COLLIDING = 20000, GROUP = 1000 };
+    struct buf text;
+    buf_init(&text, (size_t)1 << 20);
+    for (unsigned i = 0; i < COLLIDING; i++) {
+        int64_t middle = (INT64_C(1) << 62) + (int64_t)(i / GROUP) * 1024;
+        buf_putf(&text, "%s%lld", i ? "," : "[", (long long)(middle + i % GROUP - GROUP / 2));
+    }
+    buf_puts(&text, STR("]"));
+    buf_putc(&text, '\0');
+    assert_int_equal(text.failed, 0);
+    struct json *values = parse(text.ptr);
+    expect_end("{\"uniqueItems\":true}", values,
+               "the schema takes too many steps to judge this value");
+    jv_unref(values);
+    buf_deinit(&text);
+}
+
 static void a_deep_instance_is_judged_as_far_as_the_depth_allows(void **state)
 {
     (void)state;
@@ -471,6 +493,7 @@ int main(void)
         cmocka_unit_test(compiling_is_paid_for),
         cmocka_unit_test(lengths_are_paid_for),
         cmocka_unit_test(what_is_done_often_is_paid_for),
+        cmocka_unit_test(elements_that_collide_are_compared_within_the_steps),
         cmocka_unit_test(a_deep_instance_is_judged_as_far_as_the_depth_allows),
         cmocka_unit_test(paths_and_words_are_cut_between_characters),
         cmocka_unit_test(whatever_allocation_fails_is_reported_and_nothing_leaks),

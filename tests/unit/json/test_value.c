@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Documents of JSON values: objects and arrays of every size around those where memory is arranged
- * differently, members found and duplicates refused in all of them, parts that outlive the rest,
- * and memory that runs out anywhere.
+ * differently, members found and duplicates refused in all of them, keys that are chosen to
+ * collide, parts that outlive the rest, and memory that runs out anywhere.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +19,7 @@
 #include "support/fail_alloc.h"
 #include "json/json.h"
 #include "json/merge_patch.h"
+#include "json/value.h"
 
 /* Around: an index (16), the first stack (128), a stack that is kept (4096), indexes that grow. */
 static const unsigned sizes[] = {0,    1,    2,    15,   16,   17,   18,   45,   46,    47,
@@ -83,6 +84,48 @@ static void objects_of_every_size_find_their_members(void **state)
             assert_members(jv_get(root, "all"), sizes[i]);
             jv_unref(root);
         }
+    buf_deinit(&text);
+}
+
+/* The most that lie side by side: what a search may have to look at. */
+static uint32_t longest_run(const struct value_index *index)
+{
+    uint32_t longest = 0, run = 0;
+    for (uint64_t i = 0; i < 2 * ((uint64_t)index->mask + 1); i++) { /* twice: it is a ring */
+        run = index->slots[i & index->mask].member != 0 ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    return longest;
+}
+
+/* Whoever guesses the seed chooses keys of which all belong in one slot. The table is seeded anew
+ * in each process, and with another seed the same keys lie apart. */
+static void keys_that_collide_under_a_guessed_seed_lie_apart(void **state)
+{
+    (void)state;
+    enum { COUNT = 1000, SLOTS = 2048 };
+    static const uint64_t guesses[] = {0, 1, 2, 4, UINT64_MAX};
+    struct buf text;
+    buf_init(&text, 1u << 20);
+    for (size_t g = 0; g < sizeof guesses / sizeof *guesses; g++) {
+        buf_clear(&text);
+        buf_putc(&text, '{');
+        for (unsigned n = 0, i = 0; n < COUNT; i++) {
+            char key[16];
+            (void)snprintf(key, sizeof key, "k%u", i);
+            if ((str_hash(tidings_str(key), guesses[g]) >> 32 & (SLOTS - 1)) == 0) {
+                buf_putf(&text, "%s\"%s\":%u", n > 0 ? "," : "", key, n);
+                n++;
+            }
+        }
+        buf_putc(&text, '}');
+        struct json *root = parse(&text);
+        const struct value_index *index = root->items[-1].index;
+        assert_int_equal(index->mask, SLOTS - 1);
+        assert_int_not_equal(index->seed, guesses[g]);
+        assert_true(longest_run(index) < COUNT / 4); /* some 30 */
+        jv_unref(root);
+    }
     buf_deinit(&text);
 }
 
@@ -314,6 +357,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(objects_of_every_size_find_their_members),
+        cmocka_unit_test(keys_that_collide_under_a_guessed_seed_lie_apart),
         cmocka_unit_test(arrays_of_every_size_keep_their_elements),
         cmocka_unit_test(a_duplicate_is_refused_wherever_it_stands),
         cmocka_unit_test(a_part_outlives_the_rest),
