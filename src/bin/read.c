@@ -12,12 +12,17 @@
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
 #include "bin/cli/path_uri.h"
+#include "bin/remote/part.h"
 #include "bin/remote/remote.h"
 
 struct reading {
     struct cli cli;
     const char *file; /* --output */
     bool raw, meta, all;
+    const char *bytes, *lines; /* --range, --lines */
+    uint64_t last;             /* --last */
+    struct part_range range;
+    bool is_ranged;
     FILE *out;
     bool is_guarded;          /* a terminal, and not --raw */
     size_t index;             /* of the content at hand */
@@ -44,22 +49,20 @@ static bool open_output(struct reading *r)
     return r->out != NULL;
 }
 
-static void put_bytes(struct reading *r, struct tidings_str content)
+static void put_part(const struct reading *r, const struct part *p)
 {
-    size_t len = 0;
-    char *bytes = tidings_json_bytes(content, "/blob", &len);
     char size[SIZE_TEXT_MAX];
-    if (!bytes) {
-        fprintf(stderr, "tidings read: a content has neither 'text' nor a good 'blob'\n");
-    } else if (r->is_guarded) {
+    if (!r->is_guarded) {
+        fwrite(p->bytes, 1, p->len, r->out);
+    } else if (p->is_blob) {
         fprintf(stderr,
                 "tidings read: %s that are no text; --output FILE keeps them, --raw shows "
                 "them\n",
-                size_text(len, size));
+                size_text(p->len, size));
     } else {
-        fwrite(bytes, 1, len, r->out);
+        put_lines(r->out, tidings_strn(p->bytes, p->len));
+        fputs(p->len > 0 && p->bytes[p->len - 1] != '\n' ? "\n" : "", r->out);
     }
-    tidings_free(bytes);
 }
 
 static int read_put_content(void *user, struct tidings_str key, struct tidings_str content)
@@ -75,17 +78,14 @@ static int read_put_content(void *user, struct tidings_str key, struct tidings_s
     if (r->meta) {
         put_meta(content);
     }
-    size_t len = 0;
-    char *text = tidings_json_text(content, "/text", &len);
-    if (!text) {
-        put_bytes(r, content);
-    } else if (r->is_guarded) {
-        put_lines(r->out, tidings_strn(text, len));
-        fputs(len > 0 && text[len - 1] != '\n' ? "\n" : "", r->out);
+    struct part p;
+    struct tidings_error err = {0};
+    if (part_parse(&p, content, &err) < 0) {
+        fprintf(stderr, "tidings read: a content has neither 'text' nor a good 'blob'\n");
     } else {
-        fwrite(text, 1, len, r->out);
+        put_part(r, &p);
     }
-    tidings_free(text);
+    part_release(&p);
     return ferror(r->out) ? 1 : 0;
 }
 
@@ -105,11 +105,122 @@ static void put_result(struct tidings_str result, const char *uri)
     tidings_free(quoted);
 }
 
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+struct cutting {
+    const struct part_range *range;
+    FILE *out; /* the contents as JSON */
+    size_t count;
+    struct tidings_error *err;
+};
+
+/* One that is no part yet becomes one; those that the range lies behind are left out. */
+static int cut_content(void *user, struct tidings_str key, struct tidings_str content)
+{
+    struct cutting *c = user;
+    struct part p;
+    struct tidings_error why = {0};
+    (void)key;
+    int rc = part_parse(&p, content, &why);
+    char *cut = NULL;
+    if (rc == 0 && !p.is_part && (rc = part_cut(&p, c->range, &why)) == 0) {
+        struct tidings_str bytes = tidings_strn(p.bytes, p.len);
+        char *value = p.is_blob ? tidings_json_quote_bytes(bytes) : tidings_json_quote(bytes);
+        struct json_text t;
+        if (value && json_text_begin(&t)) {
+            fprintf(t.out, "{\"%s\":%s}", p.is_blob ? "blob" : "text", value);
+            char *patch = json_text_take(&t);
+            cut = patch ? tidings_json_merge(content, tidings_str(patch), &why) : NULL;
+            free(patch);
+        }
+        tidings_free(value);
+        rc = cut ? 0 : tidings_fail(&why, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (rc == 0) {
+        struct tidings_str text = cut ? tidings_str(cut) : content;
+        fprintf(c->out, "%s%.*s", c->count++ > 0 ? "," : "", (int)text.len, text.ptr);
+    } else {
+        *c->err = why;
+    }
+    tidings_free(cut);
+    part_release(&p);
+    return 0;
+}
+
+/* The result with its contents cut to the range, where the server gave the whole. */
+static char *cut_result(struct reading *r, struct tidings_str result, struct tidings_error *err)
+{
+    struct json_text t;
+    char *cut = NULL;
+    if (!json_text_begin(&t)) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    struct tidings_error why = {0};
+    struct cutting c = {.range = &r->range, .out = t.out, .err = &why};
+    fputs("{\"contents\":[", t.out);
+    tidings_json_each(result, "/contents", cut_content, &c);
+    fputs("]}", t.out);
+    char *contents = json_text_take(&t);
+    if (c.count == 0 && why.code) {
+        *err = why;
+    } else if (contents) {
+        cut = tidings_json_merge(result, tidings_str(contents), err);
+    } else {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    free(contents);
+    return cut;
+}
+
+static char *read_range(struct reading *r, struct tidings_client *client, const char *uri,
+                        struct tidings_error *err)
+{
+    char *result = part_ask(client, uri, &r->range, err);
+    char *range = result ? tidings_json_get(tidings_str(result), "/contents/0" PART_RANGE) : NULL;
+    if (!result || range) {
+        tidings_free(range);
+        return result;
+    }
+    char *cut = cut_result(r, tidings_str(result), err);
+    tidings_free(result);
+    return cut;
+}
+
+/* What was asked for by the options; several at once are a mistake. */
+static int take_range(struct reading *r)
+{
+    const struct {
+        const char *text;
+        bool is_lines;
+        const char *wrong;
+    } asked[] = {
+        {r->bytes, false, "--range takes bytes, counted from 0, as 0-99, 100- or -100, not"},
+        {r->lines, true, "--lines takes lines, counted from 1, as 1-10, 100- or -100, not"},
+    };
+    int count = (r->bytes ? 1 : 0) + (r->lines ? 1 : 0) + (r->last > 0 ? 1 : 0);
+    if (count > 1) {
+        return command_misuse("read", "one of --range, --lines and --last, not several", NULL);
+    }
+    r->is_ranged = count > 0;
+    r->range = (struct part_range){.is_lines = true, .last = (int64_t)r->last};
+    for (size_t i = 0; i < 2; i++) {
+        if (asked[i].text && !part_range_parse(asked[i].text, asked[i].is_lines, &r->range)) {
+            return command_misuse("read", asked[i].wrong, asked[i].text);
+        }
+    }
+    return 0;
+}
+
+/* ---- resources ------------------------------------------------------------------------------- */
+
 static int read_resource(struct reading *r, struct tidings_client *client, const char *argument,
                          struct tidings_error *err)
 {
     char *uri = uri_of_argument(argument, err);
-    char *result = uri ? tidings_client_read(client, uri, err) : NULL;
+    char *result = !uri           ? NULL
+                   : r->is_ranged ? read_range(r, client, uri, err)
+                                  : tidings_client_read(client, uri, err);
     if (result && r->cli.json) {
         put_result(tidings_str(result), uri);
     } else if (result) {
@@ -144,6 +255,10 @@ static int read_command(struct cli *cli)
 {
     struct reading *r = (struct reading *)cli;
     bool has_file = r->file && strcmp(r->file, "-") != 0 && !cli->json;
+    int wrong = take_range(r);
+    if (wrong != 0) {
+        return wrong;
+    }
     r->out = has_file ? NULL : stdout;
     r->is_guarded = !has_file && !r->raw && is_terminal(stdout);
     int status = remote_run(cli, read_resources);
@@ -171,6 +286,23 @@ static const struct option options[] = {
      .kind = OPTION_FLAG,
      .offset = AT(all),
      .help = "all contents of a resource, not its first alone"},
+    {.name = "range",
+     .kind = OPTION_TEXT,
+     .offset = AT(bytes),
+     .metavar = "A-B",
+     .help = "these bytes alone, counted from 0; A-: from there on, -N: the last N"},
+    {.name = "lines",
+     .kind = OPTION_TEXT,
+     .offset = AT(lines),
+     .metavar = "A-B",
+     .help = "these lines alone, counted from 1; A-: from there on, -N: the last N"},
+    {.name = "last",
+     .kind = OPTION_NUMBER,
+     .offset = AT(last),
+     .metavar = "N",
+     .help = "the last N lines alone",
+     .min = 1,
+     .max = INT64_MAX},
     {.name = "meta",
      .kind = OPTION_FLAG,
      .offset = AT(meta),
@@ -182,9 +314,12 @@ const struct command command_read = {
     .name = "read",
     .args = "URI…",
     .help = "print the content of resources",
+    .beyond = "--range, --lines or --last ask for a part of it, where the server gives parts",
     .about = "Print the content of each resource, one after the other; what is base64 on the wire "
              "as the\nbytes it stands for. A URI may be a path, of the file of that name. On a "
              "terminal control\ncharacters are shown as escapes.\n\n"
+             "--range, --lines and --last print a part: a server of ours reads and sends no more "
+             "than that,\nof any other the whole is read and cut.\n\n"
              "--json prints an object per resource and line: uri, and contents as the server sent "
              "them.\n",
     .options = options,

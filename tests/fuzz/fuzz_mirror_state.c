@@ -14,6 +14,7 @@
 
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
+#include "bin/remote/part.h"
 #include "bin/sync/control_file.h"
 #include "bin/sync/folder.h"
 #include "bin/sync/local_name.h"

@@ -20,6 +20,7 @@ const SAMPLES = ({ files, prompts, file, mirror, template }) => ({
     config: [null, '--page-size', '5'],
     token: [null, 'ann', '--scope', 'files:read'],
     read: [files, file],
+    tail: [files, file],
     sync: [files, '--once', file.slice(0, file.lastIndexOf('/') + 1), mirror],
     ls: [files],
     tree: [files],

@@ -220,8 +220,6 @@ static int bench_run(struct cli *cli)
                               NULL);
     }
     b->epoll = -1;
-    b->connections = b->connections > 0 ? b->connections : 16;
-    b->listens = b->listens > 0 ? b->listens : 100;
     b->duration_ms = b->duration_ms > 0 ? b->duration_ms : 5000;
     raise_limit();
     int rc = measure(b, &err);

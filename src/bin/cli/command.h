@@ -51,7 +51,8 @@ struct option {
     const char *help;           /* lower case, no full stop */
     const char *const *choices; /* ends with NULL */
     uint64_t min, max;          /* max 0: any */
-    const char *value;          /* what holds without it, for people; NULL: nothing */
+    const char *value;          /* what holds without it, for people; NULL: nothing. A number is
+                                 * put in by the parser */
 };
 
 /* ---- commands -------------------------------------------------------------------------------- */
@@ -97,6 +98,7 @@ struct command {
     enum arg_kind arg_kind;
     bool has_target;             /* it talks to a server: first argument, -t, or -- COMMAND */
     const char *refused;         /* a hint when the server refuses what it is given; NULL: none */
+    const char *beyond;          /* a hint when something is larger than a limit; NULL: none */
     int (*run)(struct cli *cli); /* the exit status */
     /* Instead of `run`, with a client of its target, see remote.h. A row with none of the three is
      * the name of a group. */

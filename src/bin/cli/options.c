@@ -302,12 +302,24 @@ static int check_args(const struct cli *cli)
     return 0;
 }
 
+/* Numbers that hold unless the line says otherwise. */
+static void put_defaults(struct cli *cli)
+{
+    struct option_walk walk = {.command = cli->command};
+    for (const struct option *o; (o = option_next(&walk)) != NULL;) {
+        if (o->kind == OPTION_NUMBER && o->value) {
+            *(uint64_t *)(void *)((char *)cli + o->offset) = strtoull(o->value, NULL, 10);
+        }
+    }
+}
+
 int options_parse(struct cli *cli, const struct command *command, int argc, char **argv)
 {
     struct parsing p = {.cli = cli, .argc = argc, .argv = argv};
     struct words args = {0};
     int status = 0;
     cli->command = command;
+    put_defaults(cli);
     while (p.next < argc && status == 0 && !cli->help) {
         const char *a = argv[p.next++];
         if (strcmp(a, "--") == 0 && command->has_target) {

@@ -25,6 +25,8 @@ static const char *hint(const struct cli *cli, struct tidings_client *client, in
         return was_said ? "'tidings tools' and 'tidings ls' list what the server offers" : NULL;
     case TIDINGS_E_INVALID:
         return was_said ? cli->command->refused : NULL;
+    case TIDINGS_E_LIMIT:
+        return cli->command->beyond;
     default:
         return target_hint(cli, code);
     }

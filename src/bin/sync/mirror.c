@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bin/remote/part.h"
 #include "bin/sync/control_file.h"
 #include "bin/sync/folder.h"
 #include "bin/sync/local_name.h"
@@ -441,7 +442,7 @@ static int mirror_update_content(struct mirror *m, const char *path, const struc
 /* May it be read, as far as can be told before? */
 static bool is_readable(struct mirror *m, const struct mirror_item *item)
 {
-    return item->size < 0 || (uint64_t)item->size <= m->max_message || fetch_has_parts(m->client);
+    return item->size < 0 || (uint64_t)item->size <= m->max_message || part_is_offered(m->client);
 }
 
 int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings_error *err)

@@ -26,7 +26,5 @@ struct fetch {
 /* TIDINGS_E_BUSY: it changes faster than it can be read; TIDINGS_E_LIMIT: it is too large for the
  * client, and the server gives no parts. */
 int fetch_run(struct fetch *f, struct tidings_error *err);
-/* Does the server give parts, as far as it says? */
-bool fetch_has_parts(struct tidings_client *client);
 
 #endif
