@@ -226,6 +226,7 @@ static void establish(struct subscribe_batch *s, struct subscribe_item *w,
                                        : w->options.include != OPTION_INCLUDE_NONE;
     sub->wants_content = w->options.include >= OPTION_INCLUDE_VALUE;
     sub->broad = w->broad;
+    sub->needs_baseline = w->subject.len > 0;
     sub->is_strict = w->options.is_strict;
     sub->initial_pending = w->options.initial;
     sub->since_pending = w->options.given & OPTION_SINCE;

@@ -64,15 +64,16 @@ struct subscription {
     unsigned queued;            /* items in the outbox, and held */
     uint32_t asked_ms, rate_ms; /* period asked for, and set by the application */
     enum match_kind kind : 8;
-    bool is_strict : 1;   /* told in the order of numbers: what merges goes to the end */
-    bool bookmarks : 1;   /* the newest cursor is told from time to time */
-    bool is_literal : 1;  /* notifications use the client's spelling as `uri` */
-    bool watched : 1;     /* holds a need of its scope at the hub */
-    bool catching_up : 1; /* the log is being asked on its behalf … */
-    bool broad : 1;       /* covers whole mounts */
-    bool truncated : 1;   /* must be told that something, unknown what, changed */
-    bool rereads : 1;     /* … and was told so, or will be, since its state began to be listed */
-    bool suspended : 1;   /* not evaluated any more … */
+    bool is_strict : 1;      /* told in the order of numbers: what merges goes to the end */
+    bool bookmarks : 1;      /* the newest cursor is told from time to time */
+    bool is_literal : 1;     /* notifications use the client's spelling as `uri` */
+    bool needs_baseline : 1; /* each time it is subscribed to */
+    bool watched : 1;        /* holds a need of its scope at the hub */
+    bool catching_up : 1;    /* the log is being asked on its behalf … */
+    bool broad : 1;          /* covers whole mounts */
+    bool truncated : 1;      /* must be told that something, unknown what, changed */
+    bool rereads : 1;   /* … and was told so, or will be, since its state began to be listed */
+    bool suspended : 1; /* not evaluated any more … */
     bool suspension_written : 1; /* … which its client knows */
     bool initial_pending : 1;    /* the current state, as soon as there is a stream */
     bool since_pending : 1;      /* what changed after `since`, as soon as there is a stream */

@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "delivery/cursor_seal.h"
 #include "delivery/subscribe.h"
+#include "delivery/subscription.h"
 #include "protocol/method.h"
 #include "store/change.h"
 #include "uri/uri.h"
@@ -60,7 +61,8 @@ void method_subscribe_one(struct request *request, struct listen *listen,
         request_fail_err(request, &err, STR_EMPTY);
         return;
     }
-    if (!given && !options.given && listen_find_sub(listen, spelled)) {
+    const struct subscription *old = listen_find_sub(listen, spelled);
+    if (old && !given && !options.given && !old->needs_baseline) {
         method_confirm(request, true, spelled);
         return;
     }

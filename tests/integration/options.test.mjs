@@ -81,6 +81,30 @@ for (const mode of MODES) {
         assert.equal(extras(await s.update(a)).initial, undefined);
     });
 
+    it('subscribing again with initial tells the state again, whatever was told before', async (t) => {
+        const s = await open(t);
+        const a = s.uri('a.txt');
+        for (let i = 0; i < 3; i += 1) {
+            await s.ask([a], { initial: true, include: 'value' });
+            const state = await s.update(a, `the state, time ${i + 1}`);
+            assert.equal(extras(state).initial, true);
+            assert.equal(extras(state).data[0].text, 'one');
+        }
+        if (mode.era === 'legacy') {
+            // Without options it is confirmed, and stays as it is.
+            await s.ask([a]);
+            s.tree.replace('a.txt', 'two');
+            const update = await s.update(a);
+            assert.equal(extras(update).initial, undefined);
+            assert.equal(extras(update).data[0].text, 'two');
+            // With options it is as they say, and nothing of the ones before.
+            await s.ask([a], {});
+            s.tree.replace('a.txt', 'three');
+            assert.equal(extras(await s.update(a)).data, undefined);
+            assert.equal(s.messages.filter(updatesFor(a)).length, 5);
+        }
+    });
+
     it('filter: a JSON Schema for uri and metadata', async (t) => {
         const s = await open(t);
         const [all, dir] = [s.uri(''), s.uri('dir/')];

@@ -106,6 +106,27 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(data.validFrom, late.validFrom);
     });
 
+    it('subscribed to again, patches need their baseline again; refused, the first goes on', async (t) => {
+        const k = await open(t);
+        assert.deepEqual(await k.subscribeWith({}, { [PATCHES]: k.first.validFrom }), {});
+        await k.update(PATCHES, 'the patch from the baseline');
+        const again =
+            era === 'legacy'
+                ? await k.client.subscribeResource({ uri: PATCHES }).then(
+                    () => '',
+                    ({ message, data }) => `${message} ${data.reason}`,
+                )
+                : (await k.subscribeWith({}, { [PATCHES]: '' }))[PATCHES];
+        assert.match(again, era === 'legacy' ? /'baseline' is required.*baseline_required/ : /'baseline' is required/);
+        const third = await k.put({ name: 'Anna' });
+        const data = dataIn(await k.update(PATCHES, 'the patch of the change'));
+        assert.deepEqual([data.baseline, data.validFrom], [k.second.validFrom, third.validFrom]);
+        assert.deepEqual(await k.subscribeWith({}, { [PATCHES]: k.second.validFrom }), {});
+        const anew = await k.update(PATCHES, 'the patch from the other baseline');
+        assert.equal(extras(anew).initial, true);
+        assert.equal(dataIn(anew).baseline, k.second.validFrom);
+    });
+
     it('a window makes one patch of many, which still begins where the last one ended', async (t) => {
         const k = await open(t);
         const windowed = { windowMs: 200 };

@@ -118,7 +118,7 @@ export class Subscriber {
                 result.code = answer.error.code;
             } else {
                 result.honoured.push(uri);
-                result.cursor = answer.result._meta[CURSOR];
+                result.cursor = answer.result._meta?.[CURSOR];
             }
         }
         return result;

@@ -328,7 +328,7 @@ static void the_client_hears_its_own_spelling(void **state)
     const char *u = client_nth(c, SAID_UPDATED, 0);
     assert_json(u, "params|uri", "MEM://X/%61");
     assert_json(u, "params|subscribedUri", "MEM://X/%61");
-    assert_json(u, META_U "uri", "MEM://X/%61");
+    assert_json(u, META_U "subscribedUri", "MEM://X/%61");
     assert_string_equal(fake.last_watch, "mem://x/a");
     client_free(c);
 }
