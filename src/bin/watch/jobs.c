@@ -2,18 +2,13 @@
 #include "bin/watch/jobs.h"
 
 #include <errno.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "bin/cli/output.h"
-
-extern char **environ;
+#include "bin/watch/shell.h"
 
 /* The variables of a run, in this order. */
 static const char *const names[] = {"TIDINGS_URI",     "TIDINGS_CHANGE", "TIDINGS_SUBSCRIBED_URI",
@@ -29,8 +24,7 @@ struct job {
     char *input;
     size_t input_len;
     unsigned merged; /* changes that the waiting run stands for; 0: none waits */
-    pid_t pid;       /* 0: does not run */
-    int pidfd;
+    struct shell shell;
 };
 
 struct jobs {
@@ -73,8 +67,8 @@ void jobs_destroy(struct jobs *j)
     while (j && j->first) {
         struct job *job = j->first;
         j->first = job->next;
-        if (job->pid > 0) {
-            close(job->pidfd);
+        if (job->shell.pid > 0 && job->shell.pidfd >= 0) {
+            close(job->shell.pidfd);
         }
         jobs_remove(job);
     }
@@ -93,142 +87,53 @@ static void jobs_tell(struct jobs *j, const struct job *job, const char *what, c
     j->failed++;
     fprintf(stderr, "tidings watch: the command for ");
     put_text(stderr, tidings_str(job->uri));
-    fprintf(stderr, " %s %s\n", what, detail);
-}
-
-/* An unnamed file that holds the input: nobody has to feed a command that does not read it. */
-static int open_input(const struct job *job)
-{
-    int fd = memfd_create("tidings-change", MFD_CLOEXEC);
-    size_t done = 0;
-    while (fd >= 0 && done < job->input_len) {
-        ssize_t n = write(fd, job->input + done, job->input_len - done);
-        if (n <= 0 && errno != EINTR) {
-            close(fd);
-            return -1;
-        }
-        done += n > 0 ? (size_t)n : 0;
-    }
-    if (fd >= 0 && lseek(fd, 0, SEEK_SET) < 0) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-static bool jobs_is_ours(const char *variable)
-{
-    for (size_t i = 0; i < NAMES; i++) {
-        size_t len = strlen(names[i]);
-        if (strncmp(variable, names[i], len) == 0 && variable[len] == '=') {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Ours in place of any of these names; `merged` belongs to the caller. */
-static char **make_environment(const struct job *job, char *merged)
-{
-    size_t count = 0, n = 0;
-    while (environ[count]) {
-        count++;
-    }
-    char **env = calloc(count + NAMES + 1, sizeof(*env));
-    for (size_t i = 0; env && i < count; i++) {
-        if (!jobs_is_ours(environ[i])) {
-            env[n++] = environ[i];
-        }
-    }
-    for (size_t i = 0; env && i < GIVEN; i++) {
-        env[n++] = job->variables[i];
-    }
-    if (env) {
-        env[n] = merged;
-    }
-    return env;
-}
-
-/* 0, or an errno. */
-static int spawn(const struct jobs *j, struct job *job, int input, char **env)
-{
-    char name[] = "sh", option[] = "-c";
-    char *argv[] = {name, option, (char *)(uintptr_t)j->command, NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t defaults;
-    sigemptyset(&defaults);
-    sigaddset(&defaults, SIGPIPE);
-    int errnum = posix_spawn_file_actions_init(&actions);
-    if (errnum) {
-        return errnum;
-    }
-    errnum = posix_spawnattr_init(&attributes);
-    if (!errnum) {
-        posix_spawnattr_setsigdefault(&attributes, &defaults);
-        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-        errnum = posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-        if (!errnum) {
-            errnum = posix_spawn(&job->pid, "/bin/sh", &actions, &attributes, argv, env);
-        }
-        posix_spawnattr_destroy(&attributes);
-    }
-    posix_spawn_file_actions_destroy(&actions);
-    return errnum;
+    fprintf(stderr, " %s%s\n", what, detail);
 }
 
 static void jobs_start(struct jobs *j, struct job *job)
 {
     char merged[48];
+    char *ours[NAMES + 1] = {0};
     snprintf(merged, sizeof(merged), "%s=%u", names[GIVEN], job->merged);
-    char **env = make_environment(job, merged);
-    int input = env ? open_input(job) : -1;
-    int errnum = input < 0 ? (env ? errno : ENOMEM) : spawn(j, job, input, env);
+    memcpy(ours, job->variables, sizeof(job->variables));
+    ours[GIVEN] = merged;
+    char **env = shell_environment(ours);
+    int input = env ? shell_input(tidings_strn(job->input, job->input_len)) : -1;
+    int errnum =
+        input < 0 ? (env ? errno : ENOMEM) : shell_start(&job->shell, j->command, input, env);
     if (input >= 0) {
         close(input);
     }
     free(env);
     drop_waiting(job);
     if (errnum) {
-        job->pid = 0;
-        jobs_tell(j, job, "cannot be run:", strerror(errnum));
+        jobs_tell(j, job, "cannot be run: ", strerror(errnum));
         return;
     }
-    job->pidfd = (int)syscall(SYS_pidfd_open, job->pid, 0);
     j->running++;
 }
 
 static void jobs_reap(struct jobs *j, struct job *job)
 {
-    int status = 0;
-    char text[24];
-    /* Without a descriptor, which only a lack of them explains, it is waited for. */
-    pid_t pid = waitpid(job->pid, &status, job->pidfd >= 0 ? WNOHANG : 0);
-    if (pid == 0 || (pid < 0 && errno == EINTR)) {
+    char text[48];
+    if (!shell_reap(&job->shell)) {
         return;
     }
-    if (job->pidfd >= 0) {
-        close(job->pidfd);
-    }
-    job->pid = 0;
     j->running--;
-    bool is_wanted = j->is_ending && WIFSIGNALED(status);
-    if (pid > 0 && !is_wanted && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) {
-        bool is_killed = WIFSIGNALED(status);
-        snprintf(text, sizeof(text), "%d", is_killed ? WTERMSIG(status) : WEXITSTATUS(status));
-        jobs_tell(j, job, is_killed ? "was ended by signal" : "ended with status", text);
+    const char *failure = shell_failure(&job->shell, text);
+    if (failure && !(j->is_ending && WIFSIGNALED(job->shell.status))) {
+        jobs_tell(j, job, "", failure);
     }
 }
 
-size_t jobs_turn(struct jobs *j, struct pollfd *fds)
+size_t jobs_turn(struct jobs *j, struct pollfd *fds, int *ret_ms)
 {
     size_t count = 0;
+    *ret_ms = -1;
     for (struct job **at = &j->first; *at;) {
         struct job *job = *at;
-        if (job->pid > 0) {
-            jobs_reap(j, job);
-        }
-        if (job->pid == 0 && job->merged == 0) {
+        jobs_reap(j, job);
+        if (job->shell.pid == 0 && job->merged == 0) {
             *at = job->next;
             j->count--;
             jobs_remove(job);
@@ -237,11 +142,11 @@ size_t jobs_turn(struct jobs *j, struct pollfd *fds)
         }
     }
     for (struct job *job = j->first; job; job = job->next) {
-        if (job->pid == 0 && job->merged > 0 && j->running < j->parallel) {
+        if (job->shell.pid == 0 && job->merged > 0 && j->running < j->parallel) {
             jobs_start(j, job);
         }
-        if (job->pid > 0 && job->pidfd >= 0) {
-            fds[count++] = (struct pollfd){.fd = job->pidfd, .events = POLLIN};
+        if (job->shell.pid > 0) {
+            *ret_ms = sooner(*ret_ms, shell_wait(&job->shell, &fds[count++]));
         }
     }
     return count;
@@ -252,9 +157,7 @@ static void end_all(struct jobs *j)
     j->is_ending = true;
     for (struct job *job = j->first; job; job = job->next) {
         drop_waiting(job);
-        if (job->pid > 0) {
-            kill(job->pid, SIGTERM);
-        }
+        shell_end(&job->shell);
     }
 }
 
@@ -266,11 +169,12 @@ static void jobs_wait_for(struct jobs *j, size_t left, const volatile int *is_en
         if (is_ending && *is_ending && !j->is_ending) {
             end_all(j);
         }
-        size_t count = jobs_turn(j, fds);
+        int ms = -1;
+        size_t count = jobs_turn(j, fds, &ms);
         if (j->count <= left) {
             return;
         }
-        poll(fds, (nfds_t)count, count > 0 ? 1000 : 0);
+        poll(fds, (nfds_t)count, count > 0 ? sooner(ms, 1000) : 0);
     }
 }
 

@@ -4,9 +4,6 @@
  * other; what happens to it meanwhile is gathered: the command runs once more, for the latest.
  * Those of different URIs run beside each other, as many as allowed. At most JOBS_WAITING_MAX URIs
  * wait or run: whoever adds another waits until there is room.
- *
- * The command is the user's own text and runs as `sh -c TEXT`. What a server said never becomes
- * part of it: it is in variables and on standard input.
  */
 #ifndef BIN_JOBS_H
 #define BIN_JOBS_H
@@ -36,8 +33,8 @@ struct job_change {
 int jobs_add(struct jobs *jobs, const struct job_change *change);
 
 /* Start what waits and reap what ended; then the descriptors to wait for until the next turn, at
- * most JOBS_PARALLEL_MAX. */
-size_t jobs_turn(struct jobs *jobs, struct pollfd *fds);
+ * most JOBS_PARALLEL_MAX, and how long at most (negative: as long as it takes). */
+size_t jobs_turn(struct jobs *jobs, struct pollfd *fds, int *ret_ms);
 /* Until nothing runs or waits. Once `*is_ending` is not 0 what waits is dropped and what runs is
  * asked to end (SIGTERM). */
 void jobs_finish(struct jobs *jobs, const volatile int *is_ending);

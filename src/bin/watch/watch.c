@@ -15,6 +15,7 @@
 #include "bin/cli/path_uri.h"
 #include "bin/remote/remote.h"
 #include "bin/remote/target.h"
+#include "bin/watch/batch.h"
 #include "bin/watch/change.h"
 #include "bin/watch/jobs.h"
 
@@ -26,15 +27,17 @@ struct watch {
     /* options: */
     uint64_t left; /* changes until the end; 0: no end */
     uint64_t end_ms;
-    uint64_t parallel;
+    uint64_t parallel, debounce_ms;
     const char *command, *since, *options;
     bool until_first, waits, reads, diffs;
+    bool batches, restarts, at_start, ends_with_nul;
     /* state: */
     struct tidings_client *client;
     struct jobs *jobs;         /* --exec */
+    struct batch *batch;       /* --exec with --batch */
     struct content_kept *kept; /* --diff */
     char *uris[WORDS_MAX];
-    size_t count;
+    size_t count, settled; /* of them, those that the server accepted or refused once */
     uint64_t begun_ms;
     bool has_watched;            /* the server accepted something once */
     struct tidings_error absent; /* the server was not there at first */
@@ -42,15 +45,30 @@ struct watch {
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
+static void watch_say_not_run(struct tidings_str uri, int rc)
+{
+    fputs("tidings watch: the command is not run for ", stderr);
+    put_text(stderr, uri);
+    fputs(rc == TIDINGS_E_INVALID ? ": a NUL fits into no variable\n" : ": out of memory\n",
+          stderr);
+}
+
+/* The change as --json prints it; free it. NULL: no memory. */
+static char *watch_text(const struct tidings_update *u, const struct content *c)
+{
+    struct json_text t;
+    if (!json_text_begin(&t)) {
+        return NULL;
+    }
+    change_put_json(t.out, u, c);
+    return json_text_take(&t);
+}
+
 static void watch_run_command(struct watch *w, const struct tidings_update *u,
                               const struct content *c)
 {
-    struct json_text object, time;
-    char *input = NULL, *when = NULL;
-    if (json_text_begin(&object)) {
-        change_put_json(object.out, u, c);
-        input = json_text_take(&object);
-    }
+    struct json_text time;
+    char *input = watch_text(u, c), *when = NULL;
     if (input && json_text_begin(&time)) {
         put_time(time.out, u->received_ms);
         when = json_text_take(&time);
@@ -66,13 +84,23 @@ static void watch_run_command(struct watch *w, const struct tidings_update *u,
     };
     int rc = when ? jobs_add(w->jobs, &change) : TIDINGS_E_NOMEM;
     if (rc < 0) {
-        fputs("tidings watch: the command is not run for ", stderr);
-        put_text(stderr, u->uri);
-        fputs(rc == TIDINGS_E_INVALID ? ": a NUL fits into no variable\n" : ": out of memory\n",
-              stderr);
+        watch_say_not_run(u->uri, rc);
     }
     free(when);
     free(input);
+}
+
+static void watch_gather(struct watch *w, const struct tidings_update *u, const struct content *c)
+{
+    char *line = w->cli.json ? watch_text(u, c) : NULL;
+    if (line) {
+        line[strlen(line) - 1] = '\0'; /* the line feed is the list's */
+    }
+    int rc = batch_add(w->batch, u->uri, line, u->cursor, u->truncated);
+    if (rc < 0 || (w->cli.json && !line)) {
+        watch_say_not_run(u->uri, TIDINGS_E_NOMEM);
+    }
+    free(line);
 }
 
 static void watch_on_update(void *user, const struct tidings_update *u)
@@ -86,7 +114,9 @@ static void watch_on_update(void *user, const struct tidings_update *u)
         tidings_free(c.contents);
         c.contents = NULL;
     }
-    if (w->jobs) {
+    if (w->batch) {
+        watch_gather(w, u, &c);
+    } else if (w->jobs) {
         watch_run_command(w, u, &c);
     } else if (w->cli.json) {
         change_put_json(stdout, u, &c);
@@ -95,7 +125,7 @@ static void watch_on_update(void *user, const struct tidings_update *u)
     }
     content_release(&c);
     /* Whoever read us has gone: nothing is left to do. */
-    if (fflush(stdout) != 0 || (w->left > 0 && --w->left == 0)) {
+    if (fflush(stdout) != 0 || (!w->batch && w->left > 0 && --w->left == 0)) {
         tidings_client_stop(w->client);
     }
 }
@@ -110,10 +140,22 @@ static void watch_say(const char *what, struct tidings_str uri, struct tidings_s
     put_text(stderr, reason);
 }
 
+/* The server said yes or no to one more of them; --at-start waits for all, so that no change is
+ * between. */
+static void on_settled(struct watch *w)
+{
+    if (++w->settled == w->count && w->at_start && w->has_watched) {
+        batch_start(w->batch);
+    }
+}
+
 /* The first thing the server accepted, or a later one. */
 static void on_watching(struct watch *w, const struct tidings_state_event *e)
 {
     w->has_watched = true;
+    if (!e->again) {
+        on_settled(w);
+    }
     if (w->kept && !e->again) {
         char *uri = strndup(e->uri.ptr, e->uri.len);
         if (uri) {
@@ -155,6 +197,9 @@ static void watch_on_state(void *user, const struct tidings_state_event *e)
     case TIDINGS_STATE_REFUSED:
     case TIDINGS_STATE_LOST:
     case TIDINGS_STATE_GAP:
+        if (e->state == TIDINGS_STATE_REFUSED) {
+            on_settled(w);
+        }
         watch_say(e->state == TIDINGS_STATE_REFUSED ? "refused "
                   : e->state == TIDINGS_STATE_LOST  ? "lost "
                                                     : "missed changes of ",
@@ -169,15 +214,30 @@ static void watch_on_state(void *user, const struct tidings_state_event *e)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+static bool is_taken(const struct watch *w, const char *uri)
+{
+    for (size_t i = 0; i < w->count; i++) {
+        if (strcmp(w->uris[i], uri) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Each once. */
 static int take_uris(struct watch *w)
 {
     struct tidings_error err = {0};
     for (size_t i = 0; i < w->cli.arg_count; i++) {
-        w->uris[i] = uri_of_argument(w->cli.args[i], &err);
-        if (!w->uris[i]) {
+        char *uri = uri_of_argument(w->cli.args[i], &err);
+        if (!uri) {
             return command_fail("watch", &err, NULL);
         }
-        w->count++;
+        if (is_taken(w, uri)) {
+            free(uri);
+        } else {
+            w->uris[w->count++] = uri;
+        }
     }
     return 0;
 }
@@ -219,13 +279,20 @@ static int watch_loop(struct watch *w, struct tidings_error *err)
 {
     struct pollfd fds[JOBS_PARALLEL_MAX + 1];
     for (;;) {
-        int rc = tidings_client_step(w->client, 0, err);
-        size_t count = w->jobs ? jobs_turn(w->jobs, fds + 1) : 0;
+        int rc = tidings_client_step(w->client, 0, err), ms = -1;
+        size_t count = w->jobs ? jobs_turn(w->jobs, fds + 1, &ms) : 0;
+        if (w->batch) {
+            batch_turn(w->batch, &fds[++count], &ms);
+            if (w->left > 0 && batch_done(w->batch) >= w->left) {
+                w->left = 0;
+                return 0;
+            }
+        }
         if (rc <= 0) {
             return rc;
         }
         fds[0] = (struct pollfd){.fd = tidings_client_fd(w->client), .events = POLLIN};
-        poll(fds, (nfds_t)count + 1, -1);
+        poll(fds, (nfds_t)count + 1, ms);
     }
 }
 
@@ -258,7 +325,8 @@ static int watch_exit_status(struct watch *w, int rc, struct tidings_error *err)
         return command_fail("watch", err, target_hint(&w->cli, rc));
     }
     int written = command_finish("watch");
-    return written == 0 && w->jobs && jobs_failed(w->jobs) > 0 ? 1 : written;
+    size_t failed = w->batch ? batch_failed(w->batch) : w->jobs ? jobs_failed(w->jobs) : 0;
+    return written == 0 && failed > 0 ? 1 : written;
 }
 
 static int watch(struct watch *w)
@@ -280,6 +348,8 @@ static int watch(struct watch *w)
     rc = watch_loop(w, &err);
     if (w->jobs) {
         jobs_finish(w->jobs, &remote_caught);
+    } else if (w->batch) {
+        batch_finish(w->batch, &remote_caught);
     }
     remote_interruptible(NULL);
     int status = watch_exit_status(w, rc, &err);
@@ -287,26 +357,67 @@ static int watch(struct watch *w)
     return status;
 }
 
+/* Options that need another one, or exclude it. */
+static int check_options(const struct watch *w)
+{
+    const struct {
+        bool is_given;
+        const char *name;
+    } of_batch[] = {
+        {w->debounce_ms > 0, "--debounce"},
+        {w->restarts, "--restart"},
+        {w->at_start, "--at-start"},
+        {w->ends_with_nul, "--null"},
+    };
+    if (w->batches && !w->command) {
+        return command_misuse("watch", "goes with --exec:", "--batch");
+    }
+    if (w->batches && w->parallel > 0) {
+        return command_misuse("watch", "one command runs at a time with --batch; it goes without",
+                              "--jobs");
+    }
+    for (size_t i = 0; i < sizeof(of_batch) / sizeof(of_batch[0]); i++) {
+        if (of_batch[i].is_given && !w->batches) {
+            return command_misuse("watch", "goes with --exec and --batch:", of_batch[i].name);
+        }
+    }
+    return 0;
+}
+
+static int watch_prepare(struct watch *w)
+{
+    struct tidings_error err = {0};
+    struct batch_options batch = {
+        .command = w->command,
+        .debounce_ms = w->debounce_ms > 0 ? w->debounce_ms : BATCH_DEBOUNCE_MS,
+        .restarts = w->restarts,
+        .ends_with_nul = w->ends_with_nul,
+    };
+    if (w->batches) {
+        w->batch = batch_create(&batch);
+    } else if (w->command) {
+        w->jobs = jobs_create(w->command, w->parallel > 0 ? (unsigned)w->parallel : 4);
+    }
+    if (w->diffs) {
+        w->kept = content_create();
+    }
+    if ((w->command && !w->jobs && !w->batch) || (w->diffs && !w->kept)) {
+        tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
+        return command_fail("watch", &err, NULL);
+    }
+    return 0;
+}
+
 static int watch_run(struct cli *cli)
 {
     struct watch *w = (struct watch *)cli;
-    struct tidings_error err = {0};
     w->left = w->left == 0 && w->until_first ? 1 : w->left;
-    int status = take_uris(w);
-    if (status == 0 && w->command) {
-        w->jobs = jobs_create(w->command, w->parallel > 0 ? (unsigned)w->parallel : 4);
-    }
-    if (status == 0 && w->diffs) {
-        w->kept = content_create();
-    }
-    if (status == 0 && ((w->command && !w->jobs) || (w->diffs && !w->kept))) {
-        tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
-        status = command_fail("watch", &err, NULL);
-    }
-    if (status == 0) {
-        status = watch(w);
-    }
+    int status = check_options(w);
+    status = status == 0 ? take_uris(w) : status;
+    status = status == 0 ? watch_prepare(w) : status;
+    status = status == 0 ? watch(w) : status;
     jobs_destroy(w->jobs);
+    batch_destroy(w->batch);
     content_destroy(w->kept);
     for (size_t i = 0; i < w->count; i++) {
         free(w->uris[i]);
@@ -322,13 +433,13 @@ static const struct option options[] = {
      .kind = OPTION_NUMBER,
      .offset = AT(left),
      .metavar = "N",
-     .help = "end after N changes",
+     .help = "end after N changes; with --batch after N runs for changes",
      .min = 1},
     {.name = "until-first",
      .letter = '1',
      .kind = OPTION_FLAG,
      .offset = AT(until_first),
-     .help = "end after the first change"},
+     .help = "the same as --count 1"},
     {.name = "timeout",
      .kind = OPTION_TIME,
      .offset = AT(end_ms),
@@ -367,6 +478,32 @@ static const struct option options[] = {
      .value = "4",
      .min = 1,
      .max = JOBS_PARALLEL_MAX},
+    {.name = "batch",
+     .letter = 'b',
+     .kind = OPTION_FLAG,
+     .offset = AT(batches),
+     .help = "run it once for all that changed until it was quiet, with the URIs on its input"},
+    {.name = "debounce",
+     .kind = OPTION_TIME,
+     .offset = AT(debounce_ms),
+     .metavar = "TIME",
+     .help = "with --batch: how long it has to be quiet",
+     .value = "300ms",
+     .min = 1,
+     .max = 3600000},
+    {.name = "restart",
+     .kind = OPTION_FLAG,
+     .offset = AT(restarts),
+     .help = "with --batch: end the command that still runs, and start it again"},
+    {.name = "at-start",
+     .kind = OPTION_FLAG,
+     .offset = AT(at_start),
+     .help = "with --batch: run it once before the first change too"},
+    {.name = "null",
+     .letter = '0',
+     .kind = OPTION_FLAG,
+     .offset = AT(ends_with_nul),
+     .help = "with --batch: a NUL behind each URI instead of a line feed"},
     {.name = "since",
      .kind = OPTION_TEXT,
      .offset = AT(since),
@@ -394,7 +531,13 @@ const struct command command_watch = {
         "--exec runs 'sh -c COMMAND' with TIDINGS_URI, TIDINGS_CHANGE, TIDINGS_VERSION, "
         "TIDINGS_TIME,\nTIDINGS_CURSOR, TIDINGS_SUBSCRIBED_URI, and that object on standard input. "
         "One at a time for\neach URI; what changes meanwhile is one more run, for the latest "
-        "(TIDINGS_MERGED counts them).\n",
+        "(TIDINGS_MERGED counts them).\n\n"
+        "--batch runs it once for all that changed until nothing did for --debounce (at the "
+        "latest\n"
+        "after 10 seconds): the URIs, each once, are on standard input, a line each (with --json\n"
+        "those objects), and in the file that TIDINGS_URIS names; TIDINGS_COUNT and "
+        "TIDINGS_MERGED\nsay how many URIs and changes. What changes while it runs is one more "
+        "run. --restart ends it\ninstead: SIGTERM to its process group, SIGKILL after 5 seconds.\n",
     .options = options,
     .size = sizeof(struct watch),
     .min_args = 1,

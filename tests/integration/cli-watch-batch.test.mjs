@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+//
+// `tidings watch --exec --batch`: one run for all that changed until it was quiet. While something changes the watch
+// is stopped (SIGSTOP), so that all of it is there when it goes on: no test depends on how fast anything is.
+
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { test } from 'node:test';
+
+import { BIN, Program, run, serve } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
+
+/** Told at once, and everybody in the same turn: whoever stands for the others knows when all were told. */
+const AT_ONCE = ['--window', '0', '--workers', '1'];
+
+/** One that has ended, and that nobody collected, does not. */
+function lives(pid) {
+    const stat = `/proc/${pid}/stat`;
+    return fs.existsSync(stat) && !/\) [ZX] /.test(fs.readFileSync(stat, 'utf8'));
+}
+
+async function started(t, server, uri, file, args, options = {}) {
+    const watch = new Program(t, file, args, options);
+    watch.out = watch.output();
+    await watch.lines.next((line) => line === `watching ${uri}`, `${uri} to be watched`);
+    const witness = new Program(t, BIN, ['watch', server.url, uri]);
+    witness.out = witness.output();
+    await witness.lines.next((line) => line.startsWith('watching'), 'somebody else to watch');
+    /** Write these files while the watch does nothing, until everybody was told. */
+    watch.during = async (names, text) => {
+        watch.child.kill('SIGSTOP');
+        names.forEach((name) => server.tree.write(name, text));
+        for (const name of names) {
+            const isIt = (line) => decodeURIComponent(line).endsWith(`/${name}`);
+            await witness.out.next(isIt, `${name} to be told`);
+        }
+    };
+    watch.goOn = () => watch.child.kill('SIGCONT');
+    watch.burst = async (names, text) => {
+        await watch.during(names, text);
+        watch.goOn();
+    };
+    return watch;
+}
+
+const batch = (t, server, command, args = [], options = {}) => {
+    const uri = server.uri('src/');
+    return started(t, server, uri, BIN, ['watch', '--exec', command, '--batch', ...args, server.url, uri], options);
+};
+
+/** What runs says that it began, and waits until `open` is there. */
+const gated = (gate) => `echo "begin $TIDINGS_COUNT $TIDINGS_MERGED" $(sed 's,.*/,,')
+    while ! [ -e '${gate.at('open')}' ]; do sleep 0.02; done; echo end`;
+
+test("the README's make runs once for a burst of 50 files, and once for the next", async (t) => {
+    const readme = fs.readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+    const [, words] = readme.match(/`tidings (watch SERVER src\/ --exec 'make[^`]*)`/);
+    const files = { 'src/a.c': '', Makefile: 'all:\n\t@echo built $$TIDINGS_COUNT $$(sort -u $$TIDINGS_URIS | wc -l)\n' };
+    const server = await serve(t, { files, args: AT_ONCE });
+    const line = `exec '${BIN}' ${words.replace('SERVER', server.url)}`;
+    const watch = await started(t, server, server.uri('src/'), '/bin/sh', ['-c', line], { cwd: server.tree.path });
+    const names = Array.from({ length: 50 }, (_, i) => `src/${i}.c`);
+    for (const text of ['one', 'two']) {
+        await watch.burst(names, text);
+        await watch.out.next((said) => said === 'built 50 50', 'the run for all of them');
+    }
+    await watch.stop();
+    assert.deepEqual(watch.out.seen, ['built 50 50', 'built 50 50']);
+});
+
+test('--batch: what changes while the command runs is one more run, each URI once', async (t) => {
+    const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
+    const gate = new Tree(t);
+    const watch = await batch(t, server, gated(gate), ['-n', '2']);
+    await watch.burst(['src/a'], '1');
+    await watch.out.next((line) => line === 'begin 1 1 a', 'the first run');
+    await watch.burst(['src/b', 'src/c'], '2');
+    await watch.during(['src/b'], '3');
+    gate.write('open');
+    watch.goOn();
+    const { code } = await watch.closed;
+    assert.equal(code, 0);
+    assert.deepEqual(watch.out.seen, ['begin 1 1 a', 'end', 'begin 2 3 b c', 'end']);
+});
+
+test('--restart ends what runs with all its processes, and what it was for is not forgotten', async (t) => {
+    const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
+    const command = `sh -c 'echo process $$; exec sleep 1000' & echo run $(sed 's,.*/,,'); wait`;
+    const watch = await batch(t, server, command, ['--restart']);
+    const runs = async (list) => {
+        await watch.out.next((line) => line === `run ${list}`, `a run for ${list}`);
+        return Number((await watch.out.next((line) => line.startsWith('process'), 'its process')).split(' ')[1]);
+    };
+    await watch.burst(['src/a'], '1');
+    const first = await runs('a');
+    await watch.burst(['src/b'], '2');
+    const second = await runs('a b');
+    assert.ok(!lives(first));
+    await watch.stop();
+    assert.ok(!lives(second));
+    assert.equal(watch.out.seen.filter((line) => line.startsWith('run')).length, 2);
+    assert.doesNotMatch(watch.stderr, /the command/);
+});
+
+test('--at-start runs it before the first change, with an empty list', async (t) => {
+    const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
+    const watch = await batch(t, server, 'echo "run $TIDINGS_COUNT" $(cat)', ['--at-start', '-1']);
+    await watch.out.next((line) => line === 'run 0', 'the run at the start');
+    await watch.burst(['src/a'], '1');
+    await watch.closed;
+    assert.deepEqual(watch.out.seen, ['run 0', `run 1 ${server.uri('src/a')}`]);
+});
+
+test('--batch: names reach the command as data, with -0 each behind a NUL, with --json as objects', async (t) => {
+    const names = ['src/$(touch evil);`touch evil`', 'src/with\nline', "src/'quo\"te"];
+    const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
+    const cwd = new Tree(t).path;
+    const plain = await batch(t, server, 'cat; echo; cat "$TIDINGS_URIS"', ['-1'], { cwd });
+    const zero = await batch(t, server, "tr '\\0' '!'", ['-1', '-0'], { cwd });
+    const json = await batch(t, server, 'cat', ['-1', '--json', '--read'], { cwd });
+    for (const watch of [zero, json]) {
+        watch.child.kill('SIGSTOP');
+    }
+    await plain.burst(names, 'text');
+    [zero, json].forEach((watch) => watch.goOn());
+    await Promise.all([plain.closed, zero.closed, json.closed]);
+    const paths = (uris) => uris.map((uri) => decodeURIComponent(uri).replace(`file://${server.tree.path}/`, '')).sort();
+    const [list, file] = plain.out.seen.join('\n').split('\n\n').map((text) => text.split('\n'));
+    names.sort();
+    assert.deepEqual(paths(list), names);
+    assert.deepEqual(paths(file), names);
+    assert.deepEqual(paths(zero.out.seen.join('\n').split('!').slice(0, -1)), names);
+    const objects = json.out.seen.map((line) => JSON.parse(line));
+    assert.deepEqual(paths(objects.map(({ uri }) => uri)), names);
+    assert.equal(objects[0].contents[0].text, 'text');
+    assert.deepEqual(fs.readdirSync(cwd), []);
+});
+
+test('--batch: no URI of a hostile server forges a line', async (t) => {
+    const stranger = `
+        const say = (message) => console.log(JSON.stringify({ jsonrpc: '2.0', ...message }));
+        require('readline').createInterface({ input: process.stdin }).on('line', (line) => {
+            const { id, method } = JSON.parse(line);
+            if (method === 'initialize') {
+                say({ id, result: { protocolVersion: '2025-11-25', capabilities: { resources: { subscribe: true } }, serverInfo: { name: 'x', version: '1' } } });
+            } else if (method === 'resources/subscribe') {
+                say({ id, result: {} });
+                for (const uri of ['bad:///x/a\\nbad:///x/forged', 'bad:///x/b c\\r\\t\\x7f']) {
+                    say({ method: 'notifications/resources/updated', params: { uri, subscribedUri: 'bad:///x/' } });
+                }
+            } else if (id !== undefined) {
+                say({ id, error: { code: -32601, message: 'no' } });
+            }
+        });`;
+    const args = ['watch', '--exec', 'cat -A', '--batch', '-1', '--era', 'legacy', 'bad:///x/', '--', process.execPath, '-e', stranger];
+    const end = await run(t, args);
+    assert.equal(end.code, 0, end.stderr);
+    assert.equal(end.stdout, 'bad:///x/a%0Abad:///x/forged$\nbad:///x/b%20c%0D%09%7F$\n');
+});
+
+test('--batch: a command that fails is told, and a signal ends the one that runs', async (t) => {
+    const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
+    const failing = await batch(t, server, 'exit 3', ['-1'], { mayFail: true });
+    await failing.burst(['src/a'], '1');
+    assert.equal((await failing.closed).code, 1);
+    assert.match(failing.stderr, /the command for 1 URIs ended with status 3/);
+    const long = await batch(t, server, 'echo began $$; exec sleep 1000', ['--at-start']);
+    const pid = (await long.out.next((line) => line.startsWith('began'), 'the command')).split(' ')[1];
+    await long.stop();
+    assert.ok(!lives(pid));
+});
+
+test('options of --batch without it are told', async (t) => {
+    const wrong = async (...args) => {
+        const end = await run(t, ['watch', 'http://127.0.0.1:1/mcp', 'a:b', ...args]);
+        assert.equal(end.code, 64);
+        return end.stderr;
+    };
+    assert.match(await wrong('--batch'), /goes with --exec: '--batch'/);
+    assert.match(await wrong('--batch', '--exec', 'x', '--jobs', '2'), /--jobs/);
+    for (const option of [['--debounce', '1s'], ['--restart'], ['--at-start'], ['--null']]) {
+        assert.match(await wrong('--exec', 'x', ...option), new RegExp(`goes with --exec and --batch: '${option[0]}'`));
+    }
+});
