@@ -25,6 +25,15 @@ struct feature *feature_create(enum feature_kind kind, struct tidings_str name,
     return f;
 }
 
+void feature_set_handler(struct feature *f, tidings_call_fn handler, void *user,
+                         uint64_t timeout_ms, bool is_blocking)
+{
+    f->handler = handler;
+    f->user = user;
+    f->timeout_ms = timeout_ms;
+    f->is_blocking = is_blocking;
+}
+
 struct feature *feature_ref(struct feature *f)
 {
     __atomic_add_fetch(&f->refs, 1, __ATOMIC_RELAXED);

@@ -42,6 +42,10 @@ struct feature {
  * else sees it. NULL when out of memory. */
 struct feature *feature_create(enum feature_kind kind, struct tidings_str name,
                                struct tidings_str row);
+/* Of a tool or prompt: who answers calls of it, within what time (0: the server's), and whether
+ * that may block. */
+void feature_set_handler(struct feature *f, tidings_call_fn handler, void *user,
+                         uint64_t timeout_ms, bool is_blocking);
 struct feature *feature_ref(struct feature *f);
 void feature_unref(struct feature *f); /* NULL is fine */
 /* 1 to 128 of A-Z a-z 0-9 _ - . */

@@ -163,10 +163,7 @@ int tidings_server_add_prompt(struct tidings_server *s, const struct tidings_pro
     if (!f) {
         return rc;
     }
-    f->handler = handler;
-    f->user = user;
-    f->timeout_ms = about->timeout_ms;
-    f->is_blocking = about->is_blocking;
+    feature_set_handler(f, handler, user, about->timeout_ms, about->is_blocking);
     return hub_add_feature(s->hub, f, err);
 }
 

@@ -115,10 +115,7 @@ int tidings_server_add_tool(struct tidings_server *s, const struct tidings_tool 
     f->input = schemas.input;
     f->output = schemas.output;
     f->header_params = schemas.header_params;
-    f->handler = handler;
-    f->user = user;
-    f->timeout_ms = about->timeout_ms;
-    f->is_blocking = about->is_blocking;
+    feature_set_handler(f, handler, user, about->timeout_ms, about->is_blocking);
     return hub_add_feature(s->hub, f, err);
 }
 

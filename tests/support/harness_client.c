@@ -350,6 +350,17 @@ void client_modern(struct client *c, const char *id, const char *method, const c
     free(text);
 }
 
+const char *client_ask(struct client *c, const char *method, const char *params)
+{
+    static unsigned number;
+    char id[16];
+    size_t before = client_count_kind(c, SAID_ANSWER);
+    (void)snprintf(id, sizeof(id), "%u", ++number);
+    client_modern(c, id, method, params);
+    harness_settle(c->harness);
+    return client_nth_kind(c, SAID_ANSWER, before)->text;
+}
+
 static void say_legacy(struct client *c, const char *session, const char *text)
 {
     struct dialect_headers headers = {0};

@@ -72,6 +72,8 @@ void client_say(struct client *c, const struct dialect_headers *headers, const c
 /* {"jsonrpc":"2.0","id":ID,"method":METHOD,"params":{PARAMS}}; `params` NULL: none. The modern one
  * adds _meta and, over HTTP, the headers that go with it. */
 void client_modern(struct client *c, const char *id, const char *method, const char *params);
+/* The same with an id of its own, awaited: the text of the answer. */
+const char *client_ask(struct client *c, const char *method, const char *params);
 void client_legacy(struct client *c, const char *session, const char *id, const char *method,
                    const char *params);
 /* A notification, legacy; `session` NULL on pipes. */

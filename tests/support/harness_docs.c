@@ -273,6 +273,12 @@ void docs_begin(struct docs *d, struct harness *b, unsigned flags)
     docs_mount(d, b, "doc:///", flags);
 }
 
+void docs_begin_with_a(struct docs *d, struct harness *b, void **state)
+{
+    docs_begin(d, b, *state ? *(unsigned *)*state : 0);
+    docs_write(d, "doc:///a", "{\"n\":1,\"s\":{\"x\":1}}");
+}
+
 void docs_end(struct docs *d)
 {
     harness_stop(d->harness);

@@ -46,6 +46,8 @@ void docs_free(struct docs *d); /* after the bench stopped */
 /* A bench that tells nothing of lists, with the documents below "doc:///"; and the end of both,
  * when nothing waits. */
 void docs_begin(struct docs *d, struct harness *b, unsigned flags);
+/* The same with the document "doc:///a"; the flags are the state of the test (NULL: none). */
+void docs_begin_with_a(struct docs *d, struct harness *b, void **state);
 void docs_end(struct docs *d);
 /* A new version (`text` NULL: it is deleted), announced as made by `origin` (NULL: nobody). */
 void docs_put(struct docs *d, const char *uri, const char *text, const char *origin);

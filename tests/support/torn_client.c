@@ -15,6 +15,21 @@
 
 /* ---- chance ---------------------------------------------------------------------------------- */
 
+void torn_serve(const struct torn_client *t, struct place *place, size_t log_entries,
+                size_t outbox_max)
+{
+    struct harness *b = t->harness;
+    harness_init(b);
+    b->limits.outbox_max = outbox_max;
+    b->self.list_changed = b->options.list_changed = false;
+    b->options.log.max_entries = log_entries;
+    harness_start(b);
+    place_mount(place, b, "mem://x/", 0);
+    for (unsigned i = 0; i < t->uris; i++) {
+        place_add(place, text_of("mem://x/%u", i), false);
+    }
+}
+
 void torn_seed(struct torn_client *t, unsigned seed)
 {
     t->random = 88172645463325252ull + seed * 7919u;

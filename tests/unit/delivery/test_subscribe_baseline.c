@@ -28,11 +28,9 @@
 static struct harness b;
 static struct docs docs;
 
-/* The flags of the provider are the state of the test. */
 static int begin(void **state)
 {
-    docs_begin(&docs, &b, *state ? *(unsigned *)*state : 0);
-    docs_write(&docs, A, "{\"n\":1,\"s\":{\"x\":1}}");
+    docs_begin_with_a(&docs, &b, state);
     return 0;
 }
 

@@ -50,11 +50,7 @@ static int teardown(void **state)
 /* The answer to a modern request. */
 static const char *ask(const char *method, const char *params)
 {
-    static unsigned id;
-    size_t before = client_count_kind(asker, SAID_ANSWER);
-    client_modern(asker, text_of("%u", ++id), method, params);
-    harness_settle(&b);
-    return client_nth_kind(asker, SAID_ANSWER, before)->text;
+    return client_ask(asker, method, params);
 }
 
 static const char *get(const char *name, const char *arguments)

@@ -19,7 +19,6 @@
 #include "support/harness_client.h"
 #include "support/harness_core.h"
 #include "support/harness_json.h"
-#include "support/harness_provider.h"
 #include "support/harness_subs.h"
 #include "support/torn_client.h"
 
@@ -29,7 +28,7 @@
 static const char *const subscribed[] = {"mem://x/", "mem://x/0"};
 
 static struct harness b;
-static struct fake fake;
+static struct place place;
 static struct harness_session s;
 static struct torn_client t;
 
@@ -69,15 +68,7 @@ static void run(unsigned seed, size_t log_entries)
                              .subs = 2,
                              .deads = TORN_DEAD};
     torn_seed(&t, seed);
-    harness_init(&b);
-    b.limits.outbox_max = 3;
-    b.self.list_changed = b.options.list_changed = false;
-    b.options.log.max_entries = log_entries;
-    harness_start(&b);
-    fake_mount(&fake, &b);
-    for (unsigned i = 0; i < TORN_URIS; i++) {
-        fake_add(&fake, text_of("mem://x/%u", i));
-    }
+    torn_serve(&t, &place, log_entries, 3);
     harness_session(&b, "2025-11-25", &s);
     for (unsigned i = 0; i < t.subs; i++) {
         session_subscribe(&s, subscribed[i]);

@@ -57,15 +57,7 @@ static void start(size_t log_entries, size_t outbox_max)
                              .subs = SUBS,
                              .deads = 2,
                              .reads_at_update = true};
-    harness_init(&b);
-    b.limits.outbox_max = outbox_max;
-    b.self.list_changed = b.options.list_changed = false;
-    b.options.log.max_entries = log_entries;
-    harness_start(&b);
-    place_mount(&place, &b, "mem://x/", 0);
-    for (unsigned i = 0; i < URIS; i++) {
-        place_add(&place, text_of("mem://x/%u", i), false);
-    }
+    torn_serve(&t, &place, log_entries, outbox_max);
 }
 
 static int begin(void **state)
