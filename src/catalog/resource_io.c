@@ -228,6 +228,39 @@ static void start_write(struct resource_io *p, struct tidings_str uri, enum reso
     job_write(write, p->hit.provider);
 }
 
+/* What is there is asked first; that it stays until the write comes, its etag sees to. What is not
+ * there has no date. */
+static void on_date(struct job *job)
+{
+    struct resource_io *p = job->user;
+    const struct tidings_resource *about = &p->stat.about;
+    struct tidings_str uri = job->uri;
+    int code = job->code == TIDINGS_E_NOTFOUND ? 0 : job->code;
+    struct tidings_error err = job->err;
+    if (job->code >= 0 && about->modified_ms / 1000 > p->unmodified_since) {
+        code = tidings_fail(&err, TIDINGS_E_CONFLICT, "it was modified since");
+    } else if (job->code >= 0 && about->etag.len > 0 && !str_starts(about->etag, STR("W/"))) {
+        p->if_match = arena_dup(&p->arena, about->etag);
+        code = p->if_match.ptr ? 0 : tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    job_free_stat(&p->stat);
+    if (code < 0) {
+        resource_io_fail(p, code, err.text);
+    } else {
+        start_write(p, uri, p->op);
+    }
+}
+
+static void start_stat(struct resource_io *p, struct tidings_str uri)
+{
+    struct tidings_stat *stat = &p->stat;
+    memset(stat, 0, sizeof(*stat));
+    job_init(&stat->base, p->worker, on_date, p, uri);
+    stat->principal = p->principal;
+    p->job = &stat->base;
+    job_stat(stat, &p->hit);
+}
+
 /* ---- both ------------------------------------------------------------------------------------ */
 
 static bool resource_io_may(struct resource_io *p, enum resource_io_op op, struct tidings_str uri)
@@ -267,6 +300,8 @@ void resource_io_start(struct resource_io *p, enum resource_io_op op)
     } else if (!p->hit.provider) {
         resource_io_fail(p, TIDINGS_E_UNSUPPORTED,
                          "this resource is the program's own: it is read-only here");
+    } else if (p->has_unmodified_since) {
+        start_stat(p, uri);
     } else {
         start_write(p, uri, op);
     }

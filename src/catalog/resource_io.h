@@ -39,6 +39,9 @@ struct resource_io {
     struct tidings_str query;     /* writing: what else was said, see tidings_write_query */
     struct tidings_str if_match;  /* an etag, "*", or empty */
     bool if_absent;
+    bool has_unmodified_since; /* writing: fails (TIDINGS_E_CONFLICT) when what is there is known …
+                                */
+    int64_t unmodified_since;  /* … to have been modified after this second */
     struct allowance *allowance; /* writing: a reference, taken: at whose expense */
     /* The outcome: */
     int code; /* a failure with its sentence in `err`; 1: created */
@@ -71,6 +74,7 @@ struct resource_io {
     union {
         struct tidings_read read;
         struct tidings_list list;
+        struct tidings_stat stat; /* before a write on condition of a date */
         struct tidings_write write;
     };
 };

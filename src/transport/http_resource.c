@@ -8,13 +8,13 @@
  * What a resource holds may be a stranger's page or script, and comes from the address of the
  * endpoint: it is sent in a sandbox, so that a browser gives it no part in this origin.
  */
-#include <time.h>
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "catalog/resource_io.h"
 #include "transport/http_private.h"
+#include "wire/http_conditions.h"
+#include "wire/http_date.h"
 #include "wire/http_fields.h"
 #include "json/write.h"
 
@@ -32,6 +32,8 @@ struct http_exchange {
     struct buf uri, after;
     struct buf request; /* then: what the slices of `plain` point into */
     struct tidings_str if_range;
+    struct http_conditions conditions;
+    size_t held;   /* etags of If-None-Match, which come second (see holds_back) */
     bool any_held; /* If-None-Match: * */
     bool measured; /* asked again for nothing but the size */
 };
@@ -134,6 +136,12 @@ static void resource_read_range(struct resource_io *p, const struct http_request
     }
 }
 
+/* Is there a condition that counts before If-None-Match? It needs to know what is there. */
+static bool holds_back(const struct http_exchange *ex)
+{
+    return ex->conditions.if_match.ptr || ex->conditions.has_unmodified_since;
+}
+
 static void resource_read_conditions(struct http_exchange *ex, const struct http_request *req)
 {
     struct read_options *o = &ex->plain.options;
@@ -150,6 +158,8 @@ static void resource_read_conditions(struct http_exchange *ex, const struct http
         }
     }
     ex->if_range = http_header(req, "if-range", NULL);
+    ex->held = o->etag_count;
+    o->etag_count = holds_back(ex) ? 0 : o->etag_count;
 }
 
 /* What may be written: a sentence and a status when this may not. */
@@ -177,6 +187,8 @@ static const char *write_fields(struct http_exchange *ex, const struct http_requ
         return "If-None-Match must be * when something is written";
     }
     p->if_absent = none.ptr != NULL;
+    p->has_unmodified_since = ex->conditions.has_unmodified_since;
+    p->unmodified_since = ex->conditions.unmodified_since;
     p->query = req->query;
     if (req->method == HTTP_DELETE) {
         return NULL;
@@ -197,16 +209,12 @@ static const char *write_fields(struct http_exchange *ex, const struct http_requ
 
 /* ---- what is answered ------------------------------------------------------------------------ */
 
-/* Not later than now (RFC 9110 §8.8.2.1). */
 static void resource_put_time(struct buf *out, int64_t ms)
 {
-    char text[40];
-    struct tm tm;
-    int64_t now = clock_wall_ms();
-    time_t seconds = (time_t)((ms < now ? ms : now) / 1000);
-    if (ms > 0 && gmtime_r(&seconds, &tm) &&
-        strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &tm) > 0) {
-        http_put_header(out, "Last-Modified", tidings_str(text));
+    if (ms > 0) {
+        buf_puts(out, STR("Last-Modified: "));
+        http_put_date(out, http_last_modified(ms, clock_wall_ms()));
+        buf_puts(out, STR("\r\n"));
     }
 }
 
@@ -249,12 +257,19 @@ static void resource_put_type(struct buf *out, const struct resource_io *p)
     }
 }
 
+static enum http_condition resource_judge(const struct http_exchange *ex)
+{
+    const struct resource_io *p = &ex->plain;
+    return http_conditions_judge(&ex->conditions, p->etag, p->about ? p->about->modified_ms : 0);
+}
+
 static void answer_read(struct http_exchange *ex)
 {
     struct resource_io *p = &ex->plain;
     struct buf fields, type;
     struct buf text = {.ptr = p->memory, .len = p->len, .cap = p->len + 1, .max = p->len + 1};
-    int status = p->unchanged || ex->any_held ? 304 : p->is_part ? 206 : 200;
+    bool is_held = p->unchanged || ex->any_held || resource_judge(ex) == HTTP_CONDITION_UNCHANGED;
+    int status = is_held ? 304 : p->is_part ? 206 : 200;
     if (status == 304) {
         buf_init(&text, 0);
     } else {
@@ -309,7 +324,7 @@ static int status_of(const struct resource_io *p)
     }
     switch (p->code) {
     case TIDINGS_E_CONFLICT:
-        return p->if_match.len > 0 || p->if_absent ? 412 : 409;
+        return p->if_match.len > 0 || p->if_absent || p->has_unmodified_since ? 412 : 409;
     case TIDINGS_E_UNSUPPORTED:
         return 405;
     case TIDINGS_E_CANCELLED:
@@ -387,6 +402,15 @@ static void http_exchange_done(struct resource_io *p)
         return;
     }
     conn->r->exchange = NULL;
+    if (p->code >= 0 && p->op == RESOURCE_IO_READ && holds_back(ex)) {
+        p->options.etag_count = ex->held;
+        p->unchanged = read_options_holds(&p->options, p->etag, NULL);
+        if (resource_judge(ex) == HTTP_CONDITION_FAILED) {
+            p->code = tidings_fail(&p->err, TIDINGS_E_CONFLICT,
+                                   "If-Match or If-Unmodified-Since does not hold");
+            p->if_match = STR("*"); /* it is for a condition that it fails */
+        }
+    }
     if (p->code >= 0 && p->is_part && p->len == 0) {
         p->code = tidings_fail(&p->err, TIDINGS_E_INVALID, "the range begins behind the end");
         p->reason = READ_OUT_OF_RANGE;
@@ -487,6 +511,7 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
     }
     p->spelled = buf_str(&ex->uri);
     p->after = buf_str(&ex->after);
+    http_conditions_read(&ex->conditions, req, clock_wall_ms());
     if (writes) {
         wrong = write_fields(ex, req, &status);
     } else {

@@ -82,6 +82,69 @@ test('what is held already is not sent again', async (t) => {
     assert.equal(await changed.text(), 'other');
 });
 
+/** The same second in the three formats of RFC 9110. */
+const formats = (at) => {
+    const [day, date, month, year, time] = new Date(at).toUTCString().replace(',', '').split(' ');
+    const full = { Sun: 'Sunday', Mon: 'Monday', Tue: 'Tuesday', Wed: 'Wednesday', Thu: 'Thursday', Fri: 'Friday', Sat: 'Saturday' };
+    return [
+        `${day}, ${date} ${month} ${year} ${time} GMT`,
+        `${full[day]}, ${date}-${month}-${year.slice(2)} ${time} GMT`,
+        `${day} ${month} ${date.replace(/^0/, ' ')} ${time} ${year}`,
+    ];
+};
+
+test('what was not modified since a date is not sent again; etags count before dates', async (t) => {
+    const server = await serve(t, { files });
+    const uri = server.uri('a.txt');
+    const then = 1e12 + 86400e3 * 8; /* a day of one digit */
+    utimesSync(`${server.tree.path}/a.txt`, then / 1000 + 0.5, then / 1000 + 0.5);
+    const etag = await settled(server, 'a.txt');
+    const status = async (fields, init) => (await get(server, uri, fields, init)).status;
+    for (const method of ['GET', 'HEAD']) {
+        for (const held of [...formats(then), ...formats(then + 5000)]) {
+            assert.equal(await status({ 'if-modified-since': held }, { method }), 304, held);
+            assert.equal(await status({ 'if-unmodified-since': held }, { method }), 200, held);
+        }
+        for (const older of formats(then - 1000)) {
+            assert.equal(await status({ 'if-modified-since': older }, { method }), 200, older);
+            assert.equal(await status({ 'if-unmodified-since': older }, { method }), 412, older);
+        }
+        for (const none of ['', 'yesterday', '2026-01-01', String(then), new Date(Date.now() + 1e8).toUTCString()]) {
+            assert.equal(await status({ 'if-modified-since': none }, { method }), 200, none);
+            assert.equal(await status({ 'if-unmodified-since': none }, { method }), 200, none);
+        }
+    }
+    const [held] = formats(then), [older] = formats(then - 1000);
+    assert.equal(await status({ 'if-none-match': '"other"', 'if-modified-since': held }), 200);
+    assert.equal(await status({ 'if-none-match': etag, 'if-modified-since': older }), 304);
+    assert.equal(await status({ 'if-match': etag, 'if-unmodified-since': older }), 200);
+    assert.equal(await status({ 'if-match': '"other"', 'if-unmodified-since': held }), 412);
+    assert.equal(await status({ 'if-match': '"other"', 'if-none-match': etag }), 412);
+    assert.equal(await status({ 'if-match': etag, 'if-none-match': etag }), 304);
+    assert.equal(await status({ 'if-unmodified-since': older, 'if-none-match': etag }), 412);
+    assert.equal(await status({ range: 'bytes=0-1', 'if-modified-since': held }), 304);
+    const answer = await get(server, uri, { 'if-modified-since': held });
+    assert.deepEqual([answer.headers.get('etag'), answer.headers.get('last-modified')], [etag, held]);
+    const failed = await (await get(server, uri, { 'if-unmodified-since': older })).json();
+    assert.match(failed.error, /If-Unmodified-Since/);
+    assert.equal((await get(server, server.uri('none'), { 'if-modified-since': held })).status, 404);
+});
+
+test('a change within the second of the one before is sent to who holds the date of that', async (t) => {
+    const server = await serve(t, { files });
+    const uri = server.uri('a.txt');
+    /* Each time at another place in a second; the file changes right after it was read. */
+    for (let i = 0; i < 20; i += 1) {
+        server.tree.write('a.txt', `before ${i}`);
+        const before = await get(server, uri);
+        assert.equal(await before.text(), `before ${i}`);
+        server.tree.write('a.txt', `after ${i}`);
+        const after = await get(server, uri, { 'if-modified-since': before.headers.get('last-modified') });
+        assert.equal(after.status, 200);
+        assert.equal(await after.text(), `after ${i}`);
+    }
+});
+
 test('a range is cut out to the byte', async (t) => {
     const server = await serve(t, { files });
     const uri = server.uri('a.txt');

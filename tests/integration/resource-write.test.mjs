@@ -173,3 +173,27 @@ test('writing stays on this machine', async (t) => {
     assert.notEqual(code, 0);
     assert.match(stderr, /--allow-write: '0\.0\.0\.0' can be reached by other machines/);
 });
+
+test('a write on condition of a date takes what is older, and nothing else', async (t) => {
+    const server = await writable(t);
+    const date = (ms) => new Date(ms).toUTCString();
+    const since = (at) => ({ 'if-unmodified-since': at });
+    /* What is not there has no date: the field does not count. */
+    assert.equal((await put(server, NOTE, 'one', since(date(0)))).status, 201);
+    for (const method of ['PUT', 'DELETE']) {
+        const refused = await ask(server, method, NOTE, method === 'PUT' ? 'two' : undefined, since(date(Date.now() - 60000)));
+        assert.equal(refused.status, 412);
+        assert.match((await refused.json()).error, /modified since/);
+    }
+    assert.equal(await (await ask(server, 'GET', NOTE)).text(), 'one');
+    const { headers } = await ask(server, 'GET', NOTE);
+    /* An etag counts before it, and a date that is none not at all. */
+    assert.equal((await put(server, NOTE, 'two', { ...since(date(0)), 'if-match': headers.get('etag') })).status, 204);
+    assert.equal((await put(server, NOTE, 'three', { ...since(date(Date.now() + 9000)), 'if-match': '"other"' })).status, 412);
+    assert.equal((await put(server, NOTE, 'three', since('yesterday'))).status, 204);
+    /* Whoever holds a date of the same second holds nothing. */
+    const held = (await ask(server, 'GET', NOTE)).headers.get('last-modified');
+    assert.equal((await put(server, NOTE, 'four', since(date(Date.now() + 9000)))).status, 204);
+    assert.equal((await put(server, NOTE, 'five', since(held))).status, 412);
+    assert.equal((await ask(server, 'DELETE', NOTE, undefined, since(date(Date.now() + 9000)))).status, 204);
+});

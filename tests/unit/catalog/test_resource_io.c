@@ -89,9 +89,25 @@ static void op_write(struct tidings_provider *p, struct tidings_write *write,
     tidings_write_done(write, told.code, STR("new tag"), NULL);
 }
 
+/* Last modified at 5.9 s. */
+static void op_stat(struct tidings_provider *p, struct tidings_stat *stat, struct tidings_str uri)
+{
+    (void)p;
+    struct tidings_resource about = {0};
+    about.uri = uri;
+    about.name = STR("x");
+    about.modified_ms = 5900;
+    about.etag = str_ends(uri, STR("weak")) ? STR("W/tag") : STR("tag");
+    int code = str_ends(uri, STR("none"))     ? TIDINGS_E_NOTFOUND
+               : str_ends(uri, STR("broken")) ? TIDINGS_E_IO
+                                              : 0;
+    tidings_stat_done(stat, code, &about, NULL);
+}
+
 static const struct tidings_provider_ops ops = {
     .abi = TIDINGS_PROVIDER_ABI,
     .name = "mem",
+    .stat = op_stat,
     .open = op_open,
     .close = op_close,
     .read = op_read,
@@ -291,6 +307,34 @@ static void a_write_reaches_the_provider_whole(void **state)
     resource_io_deinit(&p);
 }
 
+/* What was looked at is what is written over: its etag goes with the write. */
+static void a_write_on_condition_of_a_date_takes_the_etag_along(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *uri;
+        int64_t since;
+        int code;
+        const char *match; /* NULL: it is not written */
+    } rows[] = {
+        {"mem:///x", 5, 0, "tag"}, {"mem:///x", 4, TIDINGS_E_CONFLICT, NULL},
+        {"mem:///weak", 5, 0, ""}, {"mem:///weak", 4, TIDINGS_E_CONFLICT, NULL},
+        {"mem:///none", 0, 0, ""}, {"mem:///broken", 5, TIDINGS_E_IO, NULL},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct resource_io p;
+        begin(&p, rows[i].uri);
+        snprintf(told.match, sizeof(told.match), "not written");
+        p.has_unmodified_since = true;
+        p.unmodified_since = rows[i].since;
+        resource_io_start(&p, RESOURCE_IO_WRITE);
+        assert_int_equal(finished, 1);
+        assert_int_equal(p.code, rows[i].code);
+        assert_string_equal(told.match, rows[i].match ? rows[i].match : "not written");
+        resource_io_deinit(&p);
+    }
+}
+
 static void what_cannot_be_written_says_so(void **state)
 {
     (void)state;
@@ -320,7 +364,8 @@ static void whatever_allocation_fails_it_ends_once_and_leaks_nothing(void **stat
         enum resource_io_op op;
     } rows[] = {{"mem:///text", RESOURCE_IO_READ},
                 {"mem:///taken", RESOURCE_IO_READ},
-                {"mem:///x", RESOURCE_IO_WRITE}};
+                {"mem:///x", RESOURCE_IO_WRITE}, /* on condition of a date */
+                {"mem:///none", RESOURCE_IO_WRITE}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         bool reached = true;
         for (long n = 1; reached; n++) {
@@ -328,6 +373,8 @@ static void whatever_allocation_fails_it_ends_once_and_leaks_nothing(void **stat
             long live = fail_alloc_live();
             fail_alloc_start(n);
             begin(&p, rows[i].uri);
+            p.has_unmodified_since = true;
+            p.unmodified_since = 5;
             resource_io_start(&p, rows[i].op);
             reached = fail_alloc_stop();
             assert_int_equal(finished, 1);
@@ -351,6 +398,7 @@ int main(void)
         TEST(what_is_not_there_is_said_at_once),
         TEST(a_cancelled_read_still_ends_once),
         TEST(a_write_reaches_the_provider_whole),
+        TEST(a_write_on_condition_of_a_date_takes_the_etag_along),
         TEST(what_cannot_be_written_says_so),
         TEST(whatever_allocation_fails_it_ends_once_and_leaks_nothing),
     };
