@@ -11,7 +11,8 @@
  * its baseline. A patch whose baseline is the version of the copy is applied. Any other shows that
  * something was missed: it is left alone, and what became of the version that the copy has is read.
  * Whenever the connection is made again it goes on from there; where the server has forgotten that
- * version, the entity is read whole.
+ * version, the entity is read whole. An entity that is brought to a new version of its type is
+ * followed to the URI it has then.
  *
  * A copy belongs to its client: it is used by the same thread, calls back like it, and ends with
  * it. There may be as many as a client may watch URIs, 1000. What tidings_client_on_state hears of
@@ -33,7 +34,7 @@ struct tidings_copy;
 /* How the copy is. Everything is borrowed for the call. */
 struct tidings_copy_state {
     struct tidings_copy *copy;
-    const char *uri;               /* of the entity */
+    const char *uri;               /* of the entity, as it is now */
     struct tidings_str value;      /* JSON text; empty: there is none yet */
     struct tidings_str valid_from; /* its version, the instant it began; empty: none */
     bool is_deleted;               /* the entity is; `value` is what it was */

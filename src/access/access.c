@@ -205,7 +205,8 @@ bool access_shows_from(const struct principal *principal, const struct change *c
     }
     struct access_class *class = principal->class;
     if (class->from_seq != change->seq) {
-        class->shows_from = access_subscribes(principal, change->from);
+        class->shows_from =
+            access_subscribes(principal, change->to.len > 0 ? change->to : change->from);
         class->from_seq = change->seq;
     }
     return class->shows_from;

@@ -264,6 +264,54 @@ static void on_next(void *user)
     }
 }
 
+/* ---- where it is ------------------------------------------------------------------------------
+ */
+
+/* It has another URI, with a new version of its type: whoever calls this goes on there. */
+static void copy_follow(struct tidings_copy *y, struct tidings_str uri)
+{
+    char *text = uri.len <= MAX_URI ? str_dup(uri) : NULL;
+    if (!text) {
+        return;
+    }
+    mem_free(y->uri);
+    y->uri = text;
+    tidings_subscription_end(y->subscription);
+    y->subscription = NULL;
+}
+
+/* `error` of a read says that it is stored with another version of its type. True: it went on. */
+static bool copy_follow_version(struct tidings_copy *y, struct tidings_str error)
+{
+    struct json *root = NULL;
+    (void)jv_parse(error, JSON_MAX_DEPTH, &root, NULL);
+    struct json *data = jv_get(root, "data");
+    struct tidings_str type = jv_str(jv_get(data, "entityTypeName")),
+                       version = jv_str(jv_get(data, "entityTypeVersion"));
+    const char *id = strrchr(y->uri, '/'), *at = id;
+    while (at && at > y->uri && at[-1] != '/') {
+        at--;
+    }
+    struct tidings_str is = tidings_strn(at, id ? (size_t)(id - at) : 0);
+    bool is_other = str_eq(jv_str(jv_get(data, "reason")), STR("otherType")) && version.len > 0 &&
+                    str_starts(is, type) && is.len > type.len && is.ptr[type.len] == '@' &&
+                    !str_eq(str_skip(is, type.len + 1), version);
+    if (is_other) {
+        struct buf uri;
+        buf_init(&uri, MAX_URI);
+        buf_puts(&uri, tidings_strn(y->uri, (size_t)(at - y->uri)));
+        buf_putf(&uri, "%.*s@%.*s%s", STR_ARG(type), STR_ARG(version), id);
+        is_other = !uri.failed;
+        if (is_other) {
+            copy_follow(y, buf_str(&uri));
+            wait_for_next(y); /* a server that sends it to and fro does not keep it busy */
+        }
+        buf_deinit(&uri);
+    }
+    jv_unref(root);
+    return is_other;
+}
+
 /* ---- hearing --------------------------------------------------------------------------------- */
 
 static void copy_leave(struct tidings_copy *y)
@@ -283,6 +331,11 @@ static void copy_on_update(void *user, const struct tidings_update *u)
     struct json *told = jv_get(jv_get(root, "_meta"), "dev.tidings/data");
     if (!told || !copy_take(y, told)) {
         read_it(y);
+    }
+    bool is_move = u->kind == TIDINGS_CHANGE_CREATED || u->kind == TIDINGS_CHANGE_MOVED;
+    if (is_move && u->from.len > 0 && !y->is_ended) {
+        copy_follow(y, u->uri);
+        on_next(y);
     }
     jv_unref(root);
     copy_leave(y);
@@ -359,10 +412,11 @@ static void copy_on_answer(void *user, struct tidings_str result, const struct t
 {
     struct tidings_copy *y = user;
     struct tidings_error why = {0};
-    (void)error;
     y->is_busy = true;
     y->reading = 0;
-    if (err) {
+    if (err && copy_follow_version(y, error)) {
+        /* from there */
+    } else if (err) {
         take_failure(y, err);
     } else if (copy_take_content(y, result, &why) < 0) {
         take_failure(y, &why);

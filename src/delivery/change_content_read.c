@@ -33,6 +33,24 @@ static void wake_waiting(struct worker *worker)
     change_content_trim(&worker->delivery->contents);
 }
 
+static bool change_content_leads(const struct principal *principal, const struct change *change)
+{
+    return change_leads(change, change->kind, !access_shows_from(principal, change));
+}
+
+/* Is there nothing to be read for `principal`? */
+static bool change_content_is_gone(const struct principal *principal, const struct change *change)
+{
+    return change->kind == TIDINGS_CHANGE_DELETED && !change_content_leads(principal, change);
+}
+
+/* Where it is to be read. */
+static struct tidings_str change_content_uri(const struct principal *principal,
+                                             const struct change *change)
+{
+    return change_content_leads(principal, change) ? change->to : change->uri;
+}
+
 /* ---- contents -------------------------------------------------------------------------------- */
 
 static void on_content_read(struct job *job)
@@ -51,11 +69,12 @@ static void content_ask(struct change_content *e)
     jw_init(&e->w, &e->out);
     jw_begin_array(&e->w);
     struct catalog_hit hit;
-    if (!catalog_find(worker->catalog, e->change->uri, &e->arena, &hit)) {
+    struct tidings_str uri = change_content_uri(e->principal, e->change);
+    if (!catalog_find(worker->catalog, uri, &e->arena, &hit)) {
         change_content_conclude(&e->worker->delivery->contents, e, false);
         return;
     }
-    job_init(&e->read.base, worker, on_content_read, e, e->change->uri);
+    job_init(&e->read.base, worker, on_content_read, e, uri);
     e->read.w = &e->w;
     e->read.principal = e->principal;
     e->read.own_only = true;
@@ -70,7 +89,7 @@ static enum change_content_state change_content_get(struct worker *worker,
                                                     struct tidings_str *ret_json)
 {
     *ret_json = STR_EMPTY;
-    if (change->kind == TIDINGS_CHANGE_DELETED) {
+    if (change_content_is_gone(principal, change)) {
         return CHANGE_CONTENT_NONE;
     }
     struct change_content_key key = {.change = change, .class = class_of(principal)};
@@ -129,11 +148,12 @@ static void patch_read(struct job *job)
         return;
     }
     if (is_told) {
-        e->to = baseline_get(&v->baselines, e->change->uri, e->etag, STR_EMPTY);
+        e->to = baseline_get(&v->baselines, change_content_uri(e->principal, e->change), e->etag,
+                             STR_EMPTY);
     } else {
         e->to = baseline_ref(e->from);
         buf_clear(&e->out);
-        if (e->change->kind == TIDINGS_CHANGE_DELETED) {
+        if (change_content_is_gone(e->principal, e->change)) {
             patch_write_deleted(&e->out, e->change, e->from);
             is_told = true;
         }
@@ -146,13 +166,14 @@ static void patch_read(struct job *job)
 static void ask_patch(struct change_content *e)
 {
     struct worker *worker = e->worker;
-    struct catalog_hit hit = {.provider = find_patching(worker, e->change->uri)};
+    struct tidings_str uri = change_content_uri(e->principal, e->change);
+    struct catalog_hit hit = {.provider = find_patching(worker, uri)};
     if (!hit.provider) { /* it was there a moment ago */
         change_content_conclude(&e->worker->delivery->contents, e, false);
         return;
     }
     memset(&e->read, 0, sizeof(e->read));
-    job_init(&e->read.base, worker, patch_read, e, e->change->uri);
+    job_init(&e->read.base, worker, patch_read, e, uri);
     e->read.receiver = &patch_receiver;
     e->read.max_bytes = worker->limits->max_read_bytes;
     e->read.principal = e->principal;
@@ -264,10 +285,14 @@ static enum change_content_state change_content_get_data(struct worker *worker,
         e->from = baseline_ref((struct baseline *)(uintptr_t)key.from);
         if (json->len > 0) {
             dialect_put_data(&e->out, *json);
-        } else { /* gone: all that is known of it */
-            buf_puts(&e->out, STR("\"data\":{\"deleted\":true,"));
-            buf_puts(&e->out, worker->principals->rules ? change_metadata_without_version(change)
-                                                        : change->metadata_json);
+        } else { /* gone: all that is known of it, unless that would say where it is */
+            buf_puts(&e->out, STR("\"data\":{\"deleted\":true"));
+            if (change->to.len == 0) {
+                buf_putc(&e->out, ',');
+                buf_puts(&e->out, worker->principals->rules
+                                      ? change_metadata_without_version(change)
+                                      : change->metadata_json);
+            }
             buf_putc(&e->out, '}');
         }
         change_content_conclude(&e->worker->delivery->contents, e, true);
@@ -289,7 +314,8 @@ enum change_content_state change_content_for(const struct subscription *sub,
                                          ret_to)
               : change_content_get(worker, sub->subscriber->principal, change, ret_json);
     bool is_there = state == CHANGE_CONTENT_READY ||
-                    (state == CHANGE_CONTENT_NONE && change->kind == TIDINGS_CHANGE_DELETED);
+                    (state == CHANGE_CONTENT_NONE &&
+                     change_content_is_gone(sub->subscriber->principal, change));
     if (!is_there || !is_told_data(sub)) {
         return state;
     }
@@ -303,8 +329,17 @@ enum change_content_state change_content_for(const struct subscription *sub,
 void change_content_written(const struct subscription *sub, const struct change *change,
                             struct baseline *to)
 {
-    if (chain_of(sub)) {
-        chain_move(chain_of(sub), change->uri, to);
+    struct chain *chain = chain_of(sub);
+    if (!chain) {
+        return;
+    }
+    if (!change_content_leads(sub->subscriber->principal, change)) {
+        chain_move(chain, change->uri, to);
+        return;
+    }
+    chain_move(chain, change->uri, NULL);
+    if (!sub->is_literal) { /* it may cover where it is now, too */
+        chain_move(chain, change->to, to);
     }
 }
 

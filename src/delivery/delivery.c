@@ -31,9 +31,11 @@ struct json *delivery_make_subject(const struct worker *worker, const struct cha
 {
     struct json *subject = NULL;
     struct buf text;
-    buf_init(&text, change->uri_json.len + change->metadata_json.len + 64);
+    bool leads = change_leads(change, change->kind, hides_from);
+    struct tidings_str uri = leads ? change->to_json : change->uri_json;
+    buf_init(&text, uri.len + change->metadata_json.len + 64);
     buf_puts(&text, STR("{\"uri\":"));
-    buf_puts(&text, change->uri_json);
+    buf_puts(&text, uri);
     buf_puts(&text, STR(",\"metadata\":{"));
     /* With rules a filter must not tell what its subscriber is not shown. Never empty. */
     buf_puts(&text, worker->principals->rules ? change_metadata_without_version(change)

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "delivery/delivery.h"
 #include "delivery/filters_private.h"
+#include "delivery/lookup.h"
 #include "delivery/resync.h"
 #include "delivery/subscriber.h"
 #include "delivery/subscription.h"
@@ -110,10 +111,18 @@ bool filters_is_own(const struct subscription *sub, const struct change *change)
             str_eq(tidings_strn(x->origin.ptr, x->claimed), change->origin));
 }
 
+/* Of a move that subscribers are led along, who covers both ends is told by the first half. */
+static bool is_told_already(struct subscription *sub, const struct change *change)
+{
+    return change->is_led && change->seq - 1 > sub->since &&
+           access_shows_from(sub->subscriber->principal, change) &&
+           lookup_ask(sub, change->from) == LOOKUP_YES;
+}
+
 bool filters_pass(struct subscription *sub, const struct change *change, bool alone)
 {
     const struct subscriber *subscriber = sub->subscriber;
-    if (!access_hears(subscriber->principal, change)) {
+    if (!access_hears(subscriber->principal, change) || is_told_already(sub, change)) {
         return false;
     }
     const struct subscription_extra *x = sub->extra;
@@ -124,7 +133,8 @@ bool filters_pass(struct subscription *sub, const struct change *change, bool al
         return false;
     }
     if (!access_shows_from(subscriber->principal, change)) {
-        return pass_without_from(sub, change);
+        /* What says where it went is hidden from filters; that it went is not. */
+        return change->to.len > 0 || pass_without_from(sub, change);
     }
     if (x->condition_count > 0 && !all_hold(x, delivery_subject(subscriber->worker, change))) {
         return false;
@@ -132,5 +142,6 @@ bool filters_pass(struct subscription *sub, const struct change *change, bool al
     if (x->schema && !satisfies(sub, change)) {
         return false;
     }
-    return !x->filter || x->filter(x->filter_user, change->uri, change_metadata_object(change));
+    struct tidings_str uri = change_leads(change, change->kind, false) ? change->to : change->uri;
+    return !x->filter || x->filter(x->filter_user, uri, change_metadata_object(change));
 }

@@ -56,10 +56,15 @@ static void hub_announce_tell(struct hub *hub, struct worker *worker, const stru
     mailbox_send(worker->mailbox, &l->letter);
 }
 
-/* Keep a change that was numbered, and tell the workers. `c` NULL: there was no memory for it. */
-static void publish_made(struct hub *hub, struct change *c, uint64_t seq, struct tidings_str uri)
+/* Keep a change that was numbered, and tell the workers. `c` NULL: there was no memory for it.
+ * `position`: in the store. */
+static void publish_made(struct hub *hub, struct change *c, uint64_t seq, uint64_t position,
+                         struct tidings_str uri)
 {
     struct changelog *log = hub->log;
+    if (c) {
+        c->position = position;
+    }
     if (!c) {
         log->ops->lost(log, seq);
         log_error("change lost", "reason=\"out of memory\" uri=%.*s", STR_ARG(uri));
@@ -76,21 +81,10 @@ static void publish_made(struct hub *hub, struct change *c, uint64_t seq, struct
     change_unref(c);
 }
 
-/* Number a change, keep it, tell the workers. `position`: in the store. */
-static void publish(struct hub *hub, const struct tidings_change *change, uint64_t position)
-{
-    uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
-    struct change *c = change_create(change, epoch, seq);
-    if (c) {
-        c->position = position;
-    }
-    publish_made(hub, c, seq, change->uri);
-}
-
 void hub_publish(struct hub *hub, enum change_notice notice)
 {
     uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
-    publish_made(hub, change_create_notice(notice, epoch, seq), seq, STR_EMPTY);
+    publish_made(hub, change_create_notice(notice, epoch, seq), seq, 0, STR_EMPTY);
 }
 
 /* ---- announcements --------------------------------------------------------------------------- */
@@ -100,6 +94,7 @@ struct announce_letter {
     struct hub *hub;
     size_t bytes;
     uint64_t position;
+    bool is_kept;                 /* by the store */
     struct tidings_change change; /* slices into the memory that follows */
 };
 
@@ -110,21 +105,41 @@ static void announce_drop(struct letter *letter)
     mem_free(l);
 }
 
+/* What the store keeps gets another URI only when it is brought to a new version of its type: those
+ * who follow the old one are told the new. A file or whatever else that moves is gone from where it
+ * was, and something else may take its place. */
+static void publish_move(struct hub *hub, const struct announce_letter *l)
+{
+    struct tidings_change half = {
+        .uri = l->change.from,
+        .kind = TIDINGS_CHANGE_DELETED,
+        .metadata = l->change.metadata,
+        .origin = l->change.origin,
+    };
+    uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+    struct change *c = l->is_kept ? change_create_leaving(&l->change, epoch, seq)
+                                  : change_create(&half, epoch, seq);
+    publish_made(hub, c, seq, l->position > 0 ? l->position - 1 : 0, l->change.from);
+    half = l->change;
+    half.kind = TIDINGS_CHANGE_CREATED;
+    seq = hub->log->ops->next(hub->log);
+    c = change_create(&half, epoch, seq);
+    if (c) {
+        c->is_led = l->is_kept;
+    }
+    publish_made(hub, c, seq, l->position, half.uri);
+}
+
 static void announce_deliver(struct letter *letter, void *owner)
 {
     struct hub *hub = owner;
     struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
     if (l->change.kind == TIDINGS_CHANGE_MOVED) {
-        struct tidings_change gone = {
-            .uri = l->change.from,
-            .kind = TIDINGS_CHANGE_DELETED,
-            .metadata = l->change.metadata,
-            .origin = l->change.origin,
-        };
-        publish(hub, &gone, l->position > 0 ? l->position - 1 : 0);
-        l->change.kind = TIDINGS_CHANGE_CREATED;
+        publish_move(hub, l);
+    } else {
+        uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+        publish_made(hub, change_create(&l->change, epoch, seq), seq, l->position, l->change.uri);
     }
-    publish(hub, &l->change, l->position);
     if (l->change.kind != TIDINGS_CHANGE_UPDATED) {
         hub_list_changed(hub, CHANGE_LIST);
     }
@@ -154,13 +169,8 @@ void hub_lose(struct hub *hub)
     }
 }
 
-int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err)
-{
-    return hub_announce_kept(hub, change, 0, err);
-}
-
-int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
-                      struct tidings_error *err)
+static int announce(struct hub *hub, const struct tidings_change *change, bool is_kept,
+                    uint64_t position, struct tidings_error *err)
 {
     if ((unsigned)change->kind > TIDINGS_CHANGE_MOVED ||
         (change->kind == TIDINGS_CHANGE_MOVED && change->from.len == 0)) {
@@ -189,6 +199,7 @@ int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint
         .hub = hub,
         .bytes = bytes,
         .position = position,
+        .is_kept = is_kept,
         .change = *change,
     };
     char *at = (char *)(l + 1);
@@ -203,6 +214,17 @@ int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint
     return 0;
 }
 
+int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err)
+{
+    return announce(hub, change, false, 0, err);
+}
+
+int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
+                      struct tidings_error *err)
+{
+    return announce(hub, change, true, position, err);
+}
+
 struct missed_letter {
     struct letter letter;
     size_t len;
@@ -215,7 +237,7 @@ static void missed_deliver(struct letter *letter, void *owner)
     struct missed_letter *l = list_entry(letter, struct missed_letter, letter);
     struct tidings_str prefix = {l->prefix, l->len};
     uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
-    publish_made(hub, change_create_missed(prefix, epoch, seq), seq, prefix);
+    publish_made(hub, change_create_missed(prefix, epoch, seq), seq, 0, prefix);
     mem_free(l);
 }
 

@@ -383,11 +383,16 @@ static void stat_done(struct job *job)
 {
     struct subscribe_item *w = job->user;
     bool is_literal = w->options.match == OPTION_MATCH_LITERAL;
+    /* What can be no URI of its provider may be a glob. */
+    bool is_absent = job->code == TIDINGS_E_NOTFOUND ||
+                     (job->code == TIDINGS_E_INVALID && !is_literal && has_any(w->uri, "*"));
     if (job->code >= 0 && w->stat.about.listable && str_find(w->uri, '?') >= 0 && !is_literal) {
         mean_query(w); /* what has children, narrowed */
     } else if (job->code >= 0) {
         mean_existing(w);
-    } else if (job->code != TIDINGS_E_NOTFOUND) {
+    } else if (job->code == TIDINGS_E_GONE && (w->options.given & OPTION_SINCE) != 0) {
+        mean_exact(w, MATCH_LITERAL); /* it was there: what became of it is among what is told */
+    } else if (!is_absent) {
         w->refused = true;
     } else if (is_literal) {
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");

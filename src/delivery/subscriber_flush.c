@@ -30,6 +30,8 @@ static bool flush_items(struct subscriber *subscriber)
             subscriber->waits_content = true;
             return false;
         }
+        bool hides_from = !access_shows_from(subscriber->principal, item->change);
+        bool leads = change_leads(item->change, (enum tidings_change_kind)item->kind, hides_from);
         struct log_cursor cursor =
             subscriber_cursor_at(subscriber, subscriber_written_with_first(subscriber));
         struct dialect_updated u = {
@@ -38,14 +40,16 @@ static bool flush_items(struct subscriber *subscriber)
             .initial = item->initial,
             .top_metadata = sub->wants_metadata,
             .is_slim = sub->is_slim,
-            .kind = (enum tidings_change_kind)item->kind,
-            .uri_json = sub->is_literal ? subscription_spelled_json(sub) : item->change->uri_json,
+            .kind = leads ? TIDINGS_CHANGE_CREATED : (enum tidings_change_kind)item->kind,
+            .uri_json = leads             ? item->change->to_json
+                        : sub->is_literal ? subscription_spelled_json(sub)
+                                          : item->change->uri_json,
             .subscribed_json = subscription_spelled_json(sub),
             .listen_id_json = listen_id(sub->listen),
             .cursor = cursor,
             .sealed = cursor_seal_make(subscriber->worker, subscriber->principal, &cursor),
             .hides_version = !access_is_full(subscriber->principal),
-            .hides_from = !access_shows_from(subscriber->principal, item->change),
+            .hides_from = hides_from,
             .merged = item->merged,
             .profile = subscriber->worker->self->profile,
         };

@@ -337,6 +337,10 @@ static void metadata_pieces(struct pieces *p, const struct dialect_updated *u)
     piece(p, STR("{\"change_type\":\""));
     piece(p, tidings_str(u->hides_from ? tidings_change_name(u->kind)
                                        : change_type_name(u->change, u->kind)));
+    if (u->hides_from && u->change->to.len > 0) { /* the rest is of where it is now */
+        piece(p, STR("\"}"));
+        return;
+    }
     piece(p, STR("\","));
     piece(p,
           u->hides_version ? change_metadata_without_version(u->change) : u->change->metadata_json);

@@ -90,10 +90,14 @@ static int entity_check_type(struct entity_job *r, const struct entity_version *
     r->stored = *v;
     if (!str_eq(uri->type, v->type) || !str_eq(uri->version, v->type_version)) {
         r->reason = "otherType";
-        return tidings_fail(err, TIDINGS_E_NOTFOUND,
-                            "entity '%.*s' is no '%.*s@%.*s': it is stored as '%.*s@%.*s'",
+        /* Who comes back to what was upgraded meanwhile is still told so. */
+        bool was_there = r->stat && str_eq(uri->type, v->type);
+        return tidings_fail(err, was_there ? TIDINGS_E_GONE : TIDINGS_E_NOTFOUND,
+                            "entity '%.*s' is no '%.*s@%.*s': it is stored as '%.*s@%.*s'; its "
+                            "URI is " ENTITY_URI_PREFIX "%.*s@%.*s/%.*s",
                             STR_ARG(uri->id), STR_ARG(uri->type), STR_ARG(uri->version),
-                            STR_ARG(v->type), STR_ARG(v->type_version));
+                            STR_ARG(v->type), STR_ARG(v->type_version), STR_ARG(v->type),
+                            STR_ARG(v->type_version), STR_ARG(v->id));
     }
     return 0;
 }

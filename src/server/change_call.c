@@ -102,7 +102,7 @@ static bool on_row(void *user, const struct change *change, enum tidings_change_
 {
     struct change_call *c = user;
     size_t bytes = ROW_OVERHEAD + change->uri_json.len + change->metadata_json.len +
-                   change->etag.len + change->from.len;
+                   change->etag.len + change->from.len + change->to_json.len;
     if (c->count == c->limit || (c->count > 0 && c->bytes + bytes > c->budget)) {
         return false;
     }

@@ -62,13 +62,12 @@ static void change_answer_begin_row(struct change_call *c, const struct change_r
     const struct change *change = row->change;
     struct json *metadata = jv_get(delivery_subject(c->worker, change), "metadata");
     struct json *at = jv_get(metadata, "updated_at");
-    enum tidings_change_kind kind = change_kind_of(change, row->kind);
-    if (kind == TIDINGS_CHANGE_MOVED && !access_shows_from(c->call->principal, change)) {
-        kind = row->kind;
-    }
+    bool hides_from = !access_shows_from(c->call->principal, change);
+    enum tidings_change_kind kind = hides_from ? row->kind : change_kind_of(change, row->kind);
     struct jw *w = &c->w;
     jw_begin_object(w);
-    jw_put_raw(w, STR("uri"), change->uri_json);
+    jw_put_raw(w, STR("uri"),
+               change_leads(change, row->kind, hides_from) ? change->to_json : change->uri_json);
     jw_put_string(w, STR("change"), tidings_str(tidings_change_name(kind)));
     if (jv_is(at, JV_INT)) {
         char text[25];
@@ -81,7 +80,9 @@ static void change_answer_begin_row(struct change_call *c, const struct change_r
     if (kind == TIDINGS_CHANGE_MOVED) {
         jw_put_string(w, STR("from"), change->from);
     }
-    change_answer_write_metadata(w, change, metadata);
+    if (!hides_from || change->to.len == 0) { /* else it is that of where it is now */
+        change_answer_write_metadata(w, change, metadata);
+    }
 }
 
 static void change_answer_write_rows(struct change_call *c);
@@ -113,9 +114,12 @@ static void on_read(struct job *request)
 static bool read_contents(struct change_call *c, const struct change_row *row)
 {
     struct catalog_hit hit;
-    if (!c->wants_contents || row->kind == TIDINGS_CHANGE_DELETED ||
+    bool leads =
+        change_leads(row->change, row->kind, !access_shows_from(c->call->principal, row->change));
+    struct tidings_str uri = leads ? row->change->to : row->change->uri;
+    if (!c->wants_contents || (row->kind == TIDINGS_CHANGE_DELETED && !leads) ||
         c->contents_bytes == c->budget || c->out.failed ||
-        !catalog_find(c->worker->catalog, row->change->uri, &c->arena, &hit)) {
+        !catalog_find(c->worker->catalog, uri, &c->arena, &hit)) {
         return false;
     }
     c->before = c->w;
@@ -123,7 +127,7 @@ static bool read_contents(struct change_call *c, const struct change_row *row)
     jw_key(&c->w, STR("contents"));
     jw_begin_array(&c->w);
     memset(&c->read, 0, sizeof(c->read));
-    job_init(&c->read.base, c->worker, on_read, c, row->change->uri);
+    job_init(&c->read.base, c->worker, on_read, c, uri);
     c->read.w = &c->w;
     c->read.principal = c->call->principal;
     c->read.own_only = true;

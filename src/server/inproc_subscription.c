@@ -94,6 +94,7 @@ static void inproc_told(struct subscriber *subscriber, const struct dialect_upda
         .initial = u->initial,
     };
     if (u->change && update.kind == TIDINGS_CHANGE_MOVED) {
+        update.uri = u->change->to.len > 0 ? u->change->to : update.uri;
         update.from = u->change->from;
     }
     inproc->how.fn(inproc->how.user, &update);

@@ -25,6 +25,7 @@ struct rebuilding {
     struct changelog *log;
     bool has_entities;
     uint64_t position; /* of the change at hand */
+    bool is_leaving;   /* … which is that an entity left its URI */
 };
 
 static void server_store_append(void *user, const struct tidings_change *told)
@@ -32,11 +33,15 @@ static void server_store_append(void *user, const struct tidings_change *told)
     struct rebuilding *r = user;
     const struct changelog_ops *ops = r->log->ops;
     struct tidings_change change = *told;
-    if (change.kind == TIDINGS_CHANGE_MOVED) { /* that it left has a row of its own */
+    bool is_move = change.kind == TIDINGS_CHANGE_MOVED, is_leaving = is_move && r->is_leaving;
+    if (is_move && !is_leaving) { /* that it left has a row of its own */
         change.kind = TIDINGS_CHANGE_CREATED;
     }
-    struct change *c = change_create(&change, ops->epoch(r->log), r->position);
+    uint64_t epoch = ops->epoch(r->log);
+    struct change *c = is_leaving ? change_create_leaving(&change, epoch, r->position)
+                                  : change_create(&change, epoch, r->position);
     if (c) {
+        c->is_led = is_move && !is_leaving;
         c->position = r->position;
         (void)ops->append(r->log, c);
     } else {
@@ -69,13 +74,18 @@ static bool server_store_is_too_old(const struct rebuilding *r, const struct kep
 static bool add_kept(void *user, const struct kept_change *k)
 {
     struct rebuilding *r = user;
-    const struct entity_done done = {
+    struct entity_done done = {
         .version = k->version,
         .before_version = k->was,
         .changed = true,
         .created = k->created,
     };
     r->position = k->position;
+    r->is_leaving = k->kind == KEPT_MOVED;
+    if (r->is_leaving && k->version.type_version.len == 0) { /* it is not known for where */
+        done.version.type_version = k->was;
+        done.version.deleted = true;
+    }
     if (server_store_is_too_old(r, k)) {
         r->log->ops->lost(r->log, k->position);
     } else if (k->kind == KEPT_PUBLISHED) {

@@ -14,7 +14,9 @@
 
 enum tidings_change_kind change_kind_of(const struct change *change, enum tidings_change_kind kind)
 {
-    return kind == TIDINGS_CHANGE_CREATED && change->from.len > 0 ? TIDINGS_CHANGE_MOVED : kind;
+    bool is_move = (kind == TIDINGS_CHANGE_CREATED && change->from.len > 0) ||
+                   change_leads(change, kind, false);
+    return is_move ? TIDINGS_CHANGE_MOVED : kind;
 }
 
 const char *change_type_name(const struct change *change, enum tidings_change_kind kind)
@@ -108,7 +110,9 @@ static void change_write_metadata(struct buf *out, const struct tidings_change *
     jv_unref(free_keys);
 }
 
-struct change *change_create(const struct tidings_change *change, uint64_t epoch, uint64_t seq)
+/* `to` empty: it is where it says. */
+static struct change *change_make(const struct tidings_change *change, struct tidings_str to,
+                                  uint64_t epoch, uint64_t seq)
 {
     struct buf text;
     char room[VERSION_MAX];
@@ -117,13 +121,17 @@ struct change *change_create(const struct tidings_change *change, uint64_t epoch
     (void)buf_reserve(&text, USUAL_BYTES + change->uri.len + change->metadata.len);
     jw_quote(&text, change->uri);
     size_t quoted = text.len;
+    if (to.len > 0) {
+        jw_quote(&text, to);
+    }
+    size_t led = text.len;
     struct change lengths = {0};
     change_write_meta(&text, change, number, &lengths);
     size_t meta = text.len;
     change_write_metadata(&text, change, number, &lengths);
 
     size_t extra = text.len + change->uri.len + change->etag.len + change->origin.len +
-                   change->from.len + change->target.len;
+                   change->from.len + change->target.len + to.len;
     struct change *c = text.failed ? NULL : mem_zalloc(sizeof(*c) + extra);
     if (c) {
         char *at = (char *)(c + 1);
@@ -135,18 +143,34 @@ struct change *change_create(const struct tidings_change *change, uint64_t epoch
         c->modified_ms = change->modified_ms;
         c->uri = str_place(&at, change->uri);
         c->uri_json = str_place(&at, tidings_strn(text.ptr, quoted));
-        c->meta_json = str_place(&at, tidings_strn(text.ptr + quoted, meta - quoted));
+        c->to_json = str_place(&at, tidings_strn(text.ptr + quoted, led - quoted));
+        c->meta_json = str_place(&at, tidings_strn(text.ptr + led, meta - led));
         struct tidings_str object = str_place(&at, tidings_strn(text.ptr + meta, text.len - meta));
         c->metadata_json = tidings_strn(object.ptr + 1, object.len - 2);
         c->etag = str_place(&at, change->etag);
         c->origin = str_place(&at, change->origin);
         c->from = str_place(&at, change->from);
         c->target = str_place(&at, change->target);
+        c->to = str_place(&at, to);
         c->memory = sizeof(*c) + extra;
         c->refs = 1;
     }
     buf_deinit(&text);
     return c;
+}
+
+struct change *change_create(const struct tidings_change *change, uint64_t epoch, uint64_t seq)
+{
+    return change_make(change, STR_EMPTY, epoch, seq);
+}
+
+struct change *change_create_leaving(const struct tidings_change *move, uint64_t epoch,
+                                     uint64_t seq)
+{
+    struct tidings_change gone = *move;
+    gone.uri = move->from;
+    gone.kind = TIDINGS_CHANGE_DELETED;
+    return change_make(&gone, move->uri, epoch, seq);
 }
 
 struct change *change_create_notice(enum change_notice what, uint64_t epoch, uint64_t seq)

@@ -36,7 +36,11 @@ struct change {
      * one), `from` the last of meta_json. */
     uint32_t meta_version_len, meta_from_len, metadata_version_len;
     struct tidings_str etag, origin;
-    struct tidings_str from;   /* created by a move: its URI before; else empty */
+    struct tidings_str from; /* of a move: its URI before; else empty */
+    /* Gone by a move that those who hear of it are led along (change_create_leaving): its URI now,
+     * also quoted; else empty. */
+    struct tidings_str to, to_json;
+    bool is_led; /* the other half of such a move: who covers `from` was told by that one */
     struct tidings_str target; /* what it leads to, of a link; else empty */
     /* private */
     size_t memory;
@@ -44,9 +48,16 @@ struct change {
 };
 
 /* What `change` is to somebody for whom it counts as `kind` (what was merged may differ): MOVED for
- * the second half of a move, and its name. */
+ * the second half of a move, and for the first where it leads along; and its name. */
 enum tidings_change_kind change_kind_of(const struct change *change, enum tidings_change_kind kind);
 const char *change_type_name(const struct change *change, enum tidings_change_kind kind);
+
+/* Is it told as that which it is now, at `to`? Not to those who must not learn of that one. */
+static inline bool change_leads(const struct change *change, enum tidings_change_kind kind,
+                                bool hides_from)
+{
+    return change->to.len > 0 && kind == TIDINGS_CHANGE_DELETED && !hides_from;
+}
 
 /* metadata_json with its braces; empty: there is none. */
 struct tidings_str change_metadata_object(const struct change *change);
@@ -55,6 +66,9 @@ struct tidings_str change_metadata_without_version(const struct change *change);
 /* One reference. Copies everything into one block. `change->metadata` must be a JSON object or
  * empty; its keys win over ours. NULL: out of memory. */
 struct change *change_create(const struct tidings_change *change, uint64_t epoch, uint64_t seq);
+/* The first half of `move` (MOVED): gone from there, for subscribers who are told where it is. */
+struct change *change_create_leaving(const struct tidings_change *move, uint64_t epoch,
+                                     uint64_t seq);
 /* Changes of no resource in particular. */
 enum change_notice {
     CHANGE_LIST, /* of resources */

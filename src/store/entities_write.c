@@ -153,8 +153,10 @@ static int work_check_type(struct work *k, size_t i)
     if (!same) {
         k->problem->type = s->now.type;
         k->problem->version = s->now.type_version;
-        return REFUSE(k, i, ENTITY_OTHER_TYPE, TIDINGS_E_NOTFOUND, "'%.*s' is a '%.*s@%.*s'",
-                      STR_ARG(w->id), STR_ARG(s->now.type), STR_ARG(s->now.type_version));
+        bool is_upgraded = str_eq(w->type, s->now.type);
+        return REFUSE(k, i, ENTITY_OTHER_TYPE, TIDINGS_E_NOTFOUND, "'%.*s' is a '%.*s@%.*s'%s",
+                      STR_ARG(w->id), STR_ARG(s->now.type), STR_ARG(s->now.type_version),
+                      is_upgraded ? " now: read it as that, and write it as that" : "");
     }
     s->type =
         upsert && newest ? newest : s->type; /* a write brings an entity to the newest version */

@@ -25,7 +25,9 @@ int changelog_sqlite_create(struct entity_rows *rows, const struct changelog_lim
 
 enum kept_kind {
     KEPT_ENTITY,    /* `version`; `was`: the version its type had before, when that was another */
-    KEPT_MOVED,     /* `version` has the id, type and version under which an entity was known */
+    KEPT_MOVED,     /* the same, of an entity that left the URI it had as `was`. Parent and writer
+                     * are missing when that version is forgotten, the version of its type (empty)
+                     * in files of before */
     KEPT_TYPES,     /* the registry of types changed */
     KEPT_PUBLISHED, /* `uri` … `modified_ms` */
 };

@@ -276,6 +276,8 @@ static int sqlite_entities_leave(struct sqlite_entities *s, const struct entity_
     sqlite_bind_str(st, 2, v->id);
     sqlite_bind_str(st, 3, v->type);
     sqlite_bind_str(st, 4, v->was);
+    sqlite_bind_str(st, 5, v->type_version);
+    sqlite_bind_int(st, 6, v->from);
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     return rc;

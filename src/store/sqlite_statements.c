@@ -50,6 +50,9 @@ static const char *const layout[] = {
     "ALTER TABLE log ADD COLUMN principal TEXT;",
     /* store/sqlite_sum.c; NULL: from before. */
     "ALTER TABLE log ADD COLUMN sum INTEGER;",
+    /* The version of its type and the validFrom that it got then; NULL: from before. */
+    "ALTER TABLE moved ADD COLUMN became TEXT;"
+    "ALTER TABLE moved ADD COLUMN vfrom INTEGER;",
 };
 
 static const char in_memory[] =
@@ -87,7 +90,7 @@ static const char *const statements[STATEMENTS] = {
     [APPEND] = "INSERT INTO main.log(seq, id, vfrom, replaces, forget, type, tversion, parent,"
                " deleted, changed_by, previous, value, created, at, since, principal, sum) "
                "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)",
-    [ADD_MOVED] = "INSERT INTO main.moved VALUES(?1,?2,?3,?4)",
+    [ADD_MOVED] = "INSERT INTO main.moved VALUES(?1,?2,?3,?4,?5,?6)",
     [ADD_FRESH] = "INSERT INTO temp.fresh VALUES(?1, ?2, ?3)",
     [REMOVE_FRESH] = "DELETE FROM temp.fresh WHERE id=?1 AND vfrom=?2",
     [ADD_GONE] = "INSERT OR IGNORE INTO temp.gone SELECT id, vfrom FROM main.versions v WHERE"

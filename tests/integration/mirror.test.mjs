@@ -152,6 +152,26 @@ for (const era of ERAS) {
         await scene.call('undelete-entity', { uri: URI });
         await scene.settled(await scene.upsert({ n: 5 }));
     });
+
+    test(`${era}: the copy goes with its entity to a new version of the type, also while it is away`, async (t) => {
+        const scene = await Scene.open(t, era);
+        await scene.settled(await scene.upsert({ n: 1 }));
+        for (const version of ['2', '3']) {
+            if (version === '3') {
+                await scene.program.stop();
+            }
+            await scene.call('add-entity-type', { name: 'Doc', version, jsonSchema: {} });
+            const before = `entity:///Doc@${version - 1}/${ID}`;
+            const moved = await scene.call('upsert-entity', { uri: before, value: { n: version } });
+            assert.equal(moved.uri, `entity:///Doc@${version}/${ID}`);
+            if (version === '3') {
+                scene.mirror(); // with the URI that it had at first
+            }
+            await scene.settled(moved);
+            const uri = moved.uri;
+            await scene.settled(await scene.call('upsert-entity', { uri, value: { n: `${version} and more` } }));
+        }
+    });
 }
 
 /** Numbers in [0, 1) that come again with the same seed (mulberry32). */

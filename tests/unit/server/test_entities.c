@@ -130,8 +130,10 @@ static void patches_begin_where_the_program_is(void **state)
     }
     upsert("T@2", "{\"n\":4}", AT("4")); /* from now on it has another URI */
     struct told t = ears_await(&ears, 3);
-    assert_int_equal(t.kind, TIDINGS_CHANGE_DELETED);
-    assert_says(&t, "\"baseline\":\"" AT("3") "\",\"deleted\":true");
+    assert_int_equal(t.kind, TIDINGS_CHANGE_MOVED);
+    assert_string_equal(t.uri, "entity:///T@2/a");
+    assert_string_equal(t.from, "entity:///T@1/a");
+    assert_says(&t, "\"baseline\":\"" AT("3") "\",\"patch\":{\"n\":4}");
     ears_init(&ears);
     assert_non_null(
         served_subscribe("entity:///T@2/a/patch", "{\"baseline\":\"" AT("5") "\"}", &ears));

@@ -55,6 +55,27 @@ static void a_record_holds_copies_and_encoded_texts(void **state)
     change_unref(c);
 }
 
+static void who_is_led_along_is_told_where_it_is(void **state)
+{
+    (void)state;
+    const struct tidings_change move = {.uri = STR("x:///new\""),
+                                        .from = STR("x:///old"),
+                                        .kind = TIDINGS_CHANGE_MOVED,
+                                        .etag = STR("2")};
+    struct change *c = change_create_leaving(&move, 1, 2);
+    assert_non_null(c);
+    assert_true(str_eq(c->uri, STR("x:///old")) && str_eq(c->uri_json, STR("\"x:///old\"")));
+    assert_true(str_eq(c->to, STR("x:///new\"")) && str_eq(c->to_json, STR("\"x:///new\\\"\"")));
+    assert_true(str_ends(c->meta_json, STR(",\"dev.tidings/from\":\"x:///old\"")));
+    assert_int_equal(c->kind, TIDINGS_CHANGE_DELETED);
+    assert_int_equal(change_kind_of(c, c->kind), TIDINGS_CHANGE_MOVED);
+    assert_true(change_leads(c, c->kind, false));
+    assert_false(change_leads(c, c->kind, true));
+    /* It came back in the same window. */
+    assert_false(change_leads(c, TIDINGS_CHANGE_UPDATED, false));
+    change_unref(c);
+}
+
 static void a_record_without_a_resource_is_list_changed(void **state)
 {
     (void)state;
@@ -115,6 +136,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_holds_copies_and_encoded_texts),
+        cmocka_unit_test(who_is_led_along_is_told_where_it_is),
         cmocka_unit_test(a_record_without_a_resource_is_list_changed),
         cmocka_unit_test(keys_of_the_application_win),
         cmocka_unit_test(the_last_reference_frees_and_failures_leave_nothing),
