@@ -71,9 +71,11 @@ TIDINGS_API int tidings_server_set(struct tidings_server *server, const char *na
  * option, variable or file:line. */
 TIDINGS_API int tidings_server_args(struct tidings_server *server, int argc, char **argv,
                                     struct tidings_error *err);
-/* What `--help` prints, and the effective configuration with where each value came from. Free
- * either with tidings_free. NULL when out of memory. */
-TIDINGS_API TIDINGS_MUST_CHECK char *tidings_config_help(void);
+/* The options as `--help` prints them, by topic, in lines of `width` columns (50 to 100; 0: 80).
+ * Free it with tidings_free. NULL when out of memory. */
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_config_help(size_t width);
+/* The effective configuration with where each value came from. Free it with tidings_free. NULL when
+ * out of memory. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_config_print(struct tidings_server *server);
 /* The effective configuration for programs: {"settings": what tidings.json would hold, "origins":
  * {key: where its value came from}}. Free it with tidings_free. NULL when out of memory. */
@@ -372,11 +374,12 @@ TIDINGS_API void tidings_server_on_ready(struct tidings_server *server, tidings_
 TIDINGS_API int tidings_server_run(struct tidings_server *server, struct tidings_error *err);
 
 /* The whole life of a small program, for its main to return: takes the command line as
- * tidings_server_args does, runs, ends on SIGINT and SIGTERM (at once on a second one), reads
- * certificates again on SIGHUP (the handlers of all three are put back afterwards), and writes to
- * standard error where it serves or why it could not. Returns the exit status. Nothing else of the
- * library prints or handles signals. One at a time in a process; `server` NULL, for one that could
- * not be created, is fine. */
+ * tidings_server_args does, and `--help` (the options) and `--version` (of the program, as
+ * tidings_server_set_info has it, and of the library); runs, ends on SIGINT and SIGTERM (at once on
+ * a second one), reads certificates again on SIGHUP (the handlers of all three are put back
+ * afterwards), and writes to standard error where it serves or why it could not. Returns the exit
+ * status. Nothing else of the library prints or handles signals. One at a time in a process;
+ * `server` NULL, for one that could not be created, is fine. */
 TIDINGS_API int tidings_server_main(struct tidings_server *server, int argc, char **argv);
 
 /* Begin to serve in turns, on this thread. The rows `workers` counts as 1. Errors as for

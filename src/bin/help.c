@@ -9,29 +9,9 @@
 #include <tidings/server.h>
 
 #include "bin/cli/exit_status.h"
+#include "bin/cli/output.h"
 
 #define COLUMN 24u /* where explanations begin */
-#define WIDTH 96u
-
-/* `text` from column `at` on, broken at blanks. */
-static void put_wrapped(const char *text, size_t at)
-{
-    size_t column = at;
-    while (*text) {
-        size_t n = strcspn(text, " ");
-        if (column > at && column + 1 + n > WIDTH) {
-            printf("\n%*s", (int)at, "");
-            column = at;
-        } else if (column > at) {
-            putchar(' ');
-            column++;
-        }
-        printf("%.*s", (int)n, text);
-        column += n;
-        text += n;
-        text += strspn(text, " ");
-    }
-}
 
 static void help_put_row(const char *left, const char *help)
 {
@@ -42,7 +22,7 @@ static void help_put_row(const char *left, const char *help)
         used = 0;
     }
     printf("%*s", (int)(COLUMN - used), "");
-    put_wrapped(help, COLUMN);
+    put_wrapped(stdout, help, COLUMN);
     putchar('\n');
 }
 
@@ -84,7 +64,7 @@ static void help_put_options(const struct command *c)
 static void put_group(const struct command *group)
 {
     printf("usage: tidings %s COMMAND [ARGUMENT…]\n\n", group->name);
-    fputs(group->about ? group->about : "", stdout);
+    put_wrapped(stdout, group->about ? group->about : "", 0);
     fputs(group->about ? "\n" : "", stdout);
     for (size_t i = 0; commands[i]; i++) {
         if (command_is_in(commands[i], group)) {
@@ -99,13 +79,17 @@ void help_usage(FILE *out)
     fputs("usage: tidings COMMAND [ARGUMENT…]\n\n", out);
     for (size_t i = 0; commands[i]; i++) {
         if (!strchr(commands[i]->name, ' ')) {
-            fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->help);
+            fprintf(out, "  %-12s ", commands[i]->name);
+            put_wrapped(out, commands[i]->help, 15);
+            fputc('\n', out);
         }
     }
-    fputs(
-        "\n'tidings help COMMAND' explains one, 'tidings help exit' what the exit statuses mean.\n"
-        "try: tidings serve .      then: tidings watch http://127.0.0.1:7777/mcp .\n",
-        out);
+    fputc('\n', out);
+    put_wrapped(out,
+                "'tidings help COMMAND' explains one, 'tidings help exit' what the exit statuses "
+                "mean.\n",
+                0);
+    fputs("try:  tidings serve .\nthen: tidings watch http://127.0.0.1:7777/mcp .\n", out);
 }
 
 /* Every code of the library has its row in the public header. */
@@ -146,6 +130,16 @@ static void help_put_exits(void)
     }
 }
 
+static void help_put_usage(const struct command *c, const char *left, const char *server,
+                           const char *launched)
+{
+    char line[256];
+    snprintf(line, sizeof(line), "tidings %s [OPTION…]%s%s%s%s\n", c->name, server,
+             c->args ? " " : "", c->args ? c->args : "", launched);
+    fputs(left, stdout);
+    put_wrapped(stdout, line, strlen(left));
+}
+
 void help_print(const struct command *c)
 {
     if (!c) {
@@ -156,24 +150,25 @@ void help_print(const struct command *c)
         put_group(c);
         return;
     }
-    printf("usage: tidings %s [OPTION…]%s%s%s\n", c->name, c->has_target ? " SERVER" : "",
-           c->args ? " " : "", c->args ? c->args : "");
+    help_put_usage(c, "usage: ", c->has_target ? " SERVER" : "", "");
     if (c->has_target) {
-        printf("       tidings %s [OPTION…]%s%s -- COMMAND [ARGUMENT…]\n", c->name,
-               c->args ? " " : "", c->args ? c->args : "");
+        help_put_usage(c, "       ", "", " -- COMMAND [ARGUMENT…]");
     }
-    printf("\n%s", c->about);
+    fputc('\n', stdout);
+    put_wrapped(stdout, c->about, 0);
     if (c->run_raw) {
-        char *options = tidings_config_help();
+        char *options = tidings_config_help(output_width(stdout));
         printf("\n%s", options ? options : "");
         tidings_free(options);
     }
     help_put_options(c);
     if (c->has_target) {
-        fputs("\nSERVER is a URL (http, https, ws, wss, tcp, tls, unix:PATH, http+unix:PATH) or a "
-              "name\nthat 'tidings servers' lists; 'tidings help servers' says where names come "
-              "from.\n",
-              stdout);
+        fputc('\n', stdout);
+        put_wrapped(stdout,
+                    "SERVER is a URL (http, https, ws, wss, tcp, tls, unix:PATH, http+unix:PATH) "
+                    "or a name that 'tidings servers' lists; 'tidings help servers' says where "
+                    "names come from.\n",
+                    0);
     }
 }
 

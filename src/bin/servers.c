@@ -296,10 +296,9 @@ const struct command command_servers = {
     .about =
         "List the names that may stand for SERVER, what each stands for, and the file that says "
         "so:\n\n"
-        "  ~/.config/tidings/servers.json   (or in $XDG_CONFIG_HOME) your own\n"
-        "  .mcp.json, .vscode/mcp.json      the project's: in this directory and those above it, "
-        "up to\n"
-        "                                   the one with .git, or your home\n\n"
+        "  your own, ~/.config/tidings/servers.json (or in $XDG_CONFIG_HOME)\n"
+        "  the project's, .mcp.json and .vscode/mcp.json, in this directory and those above it, up "
+        "to the one with .git, or your home\n\n"
         "They hold {\"mcpServers\": {NAME: …}} or {\"servers\": {NAME: …}}, each with 'command', "
         "'args',\n'env', 'cwd', or with 'url', 'headers'. ${VAR}, ${VAR:-text} and ${env:VAR} are "
         "replaced.\nYour own names win. Nothing is launched but what you name; files of others,\n"

@@ -215,8 +215,8 @@ int config_get(const struct config *c, const char *name, struct buf *out);
  * stays. */
 int config_get_number(const struct config *c, const char *name, uint64_t *ret);
 
-/* The options, one or two lines each, for --help. */
-int config_help(struct buf *out);
+/* The options for --help, by topic, in lines of `width` columns (50 to 100; 0: 80). */
+int config_help(struct buf *out, size_t width);
 
 /* All values in effect as a configuration file, each with a comment that says where it came from.
  */

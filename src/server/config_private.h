@@ -45,6 +45,12 @@ struct config_row {
 extern const struct config_row config_rows[];
 extern const size_t config_row_count;
 
+/* A title in `--help`, before the row of that name. The last has neither. */
+struct config_topic {
+    const char *first, *title;
+};
+extern const struct config_topic config_topics[];
+
 #define CONFIG_NAME_MAX 48u /* bytes of any spelling, with its NUL */
 
 enum config_spelling {

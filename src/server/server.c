@@ -113,11 +113,11 @@ static char *printed(const struct config *c, int (*print)(const struct config *c
     return buf_detach(&out, NULL);
 }
 
-char *tidings_config_help(void)
+char *tidings_config_help(size_t width)
 {
     struct buf out;
     buf_init(&out, 1u << 20);
-    config_help(&out);
+    config_help(&out, width);
     return buf_detach(&out, NULL);
 }
 

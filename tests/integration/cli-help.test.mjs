@@ -10,6 +10,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 
 import { BIN, cleanEnv, run } from './lib/server.mjs';
+import { noTerminal, Terminal } from './lib/terminal.mjs';
 import { Tree } from './lib/tree.mjs';
 
 const lines = (text) => text.split('\n').filter((line) => line !== '');
@@ -44,6 +45,44 @@ test("an option of a command's own hides the common one of that name", async (t)
     assert.deepEqual(await offered(t, 'watch', '--time'), ['--timeout']);
     const zsh = lines(await completions(t, 'zsh')).find((line) => line.includes('--until-first:'));
     assert.equal(count(zsh), 1);
+});
+
+const tooLong = (text, width) => text.split(/\r?\n/).filter((line) => [...line].length > width);
+
+test('help breaks at blanks: 80 columns in a pipe, those of a terminal on one', { skip: noTerminal }, async (t) => {
+    const { commands } = JSON.parse((await run(t, ['help', '--json'])).stdout);
+    for (const { name } of [{ name: 'exit' }, ...commands]) {
+        const words = ['help', ...name.split(' ')];
+        assert.deepEqual(tooLong((await run(t, words)).stdout, 80), [], name);
+    }
+    const all = commands.map(({ name }) => `${BIN} help ${name}`).join('; ');
+    const shown = new Terminal(t, ['sh', '-c', `stty cols 60; ${BIN}; ${all}; ${BIN} read no-such-server-is-known-by-that x`]);
+    await shown.program.closed;
+    assert.match(shown.screen, /usage: tidings completions/);
+    // What has no blanks is not broken: only such a word may be longer.
+    assert.deepEqual(tooLong(shown.screen, 60).filter((line) => line.trim().includes(' ')), []);
+    assert.match(shown.screen, /by the name\r?\n'no-such-server/);
+});
+
+test('the options of a server are grouped by topic', async (t) => {
+    const { stdout } = await run(t, ['help', 'serve']);
+    for (const topic of ['where clients connect', 'TLS', 'what is served', 'subscriptions', 'limits of each client']) {
+        assert.ok(stdout.includes(`\n${topic}\n  --`), topic);
+    }
+});
+
+test('colour where a terminal is, none elsewhere, none with NO_COLOR', { skip: noTerminal }, async (t) => {
+    const tree = new Tree(t);
+    tree.write('a.txt', 'x');
+    const line = [BIN, 'ls', '--', BIN, 'serve', '--stdio', '--no-config', tree.path];
+    const screen = async (env) => {
+        const shown = new Terminal(t, line, { env });
+        await shown.program.closed;
+        return shown.screen;
+    };
+    assert.match(await screen({ NO_COLOR: '' }), /\x1b\[/);
+    assert.doesNotMatch(await screen({ NO_COLOR: '1' }), /\x1b\[/);
+    assert.doesNotMatch((await run(t, line.slice(1))).stdout, /\x1b\[/);
 });
 
 test('the exit statuses are explained', async (t) => {

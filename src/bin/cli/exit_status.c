@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,6 +22,30 @@ static void exit_status_put_member(const char *name, const char *text)
     fprintf(stderr, "\"%s\":", name);
     put_quoted(stderr, tidings_str(text));
     fputc(',', stderr);
+}
+
+static void exit_status_put_line(FILE *out, const char *blank, const char *name, const char *text)
+{
+    fprintf(out, "tidings%s%s: ", blank, name);
+    put_text(out, tidings_str(text)); /* a server may have said it */
+}
+
+/* On one line; a terminal is too narrow for most, so there it is broken at blanks. */
+static void exit_status_put_sentence(const char *blank, const char *name, const char *text)
+{
+    struct json_text shown;
+    char *sentence = NULL;
+    if (is_terminal(stderr) && json_text_begin(&shown)) {
+        exit_status_put_line(shown.out, blank, name, text);
+        sentence = json_text_take(&shown);
+    }
+    if (sentence) {
+        put_wrapped(stderr, sentence, 0);
+    } else {
+        exit_status_put_line(stderr, blank, name, text);
+    }
+    fputc('\n', stderr);
+    free(sentence);
 }
 
 /* `command` and `hint` may be NULL. */
@@ -41,11 +66,9 @@ static int exit_status_tell(const char *command, int code, const char *message, 
         fprintf(stderr, "\"status\":%d}\n", status);
         return status;
     }
-    fprintf(stderr, "tidings%s%s: ", blank, name);
-    put_text(stderr, tidings_str(message)); /* a server may have said it */
-    fputc('\n', stderr);
+    exit_status_put_sentence(blank, name, message);
     if (hint) {
-        fprintf(stderr, "tidings%s%s: %s\n", blank, name, hint);
+        exit_status_put_sentence(blank, name, hint);
     }
     return status;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -190,6 +191,64 @@ const char *size_text(uint64_t bytes, char out[SIZE_TEXT_MAX])
 bool is_terminal(FILE *out)
 {
     return isatty(fileno(out)) == 1;
+}
+
+#define WIDTH_MIN 40u
+#define WIDTH_MAX 100u
+#define WIDTH_DEFAULT 80u
+
+size_t output_width(FILE *out)
+{
+    struct winsize size;
+    if (ioctl(fileno(out), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+        return WIDTH_DEFAULT;
+    }
+    return size.ws_col < WIDTH_MIN ? WIDTH_MIN : size.ws_col > WIDTH_MAX ? WIDTH_MAX : size.ws_col;
+}
+
+/* Columns of a word: characters, not bytes. */
+static size_t word_columns(const char *word, size_t len)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < len; i++) {
+        n += ((unsigned char)word[i] & 0xc0) != 0x80;
+    }
+    return n;
+}
+
+/* At a line feed that stays one: how many of them. */
+static size_t kept_feeds(const char *text)
+{
+    size_t feeds = strspn(text, "\n");
+    return feeds > 1 || (feeds == 1 && (text[1] == ' ' || text[1] == '\0')) ? feeds : 0;
+}
+
+void put_wrapped(FILE *out, const char *text, size_t at)
+{
+    size_t width = output_width(out), indent = at, column = at, feeds;
+    while (*text) {
+        if ((feeds = kept_feeds(text)) > 0) {
+            fwrite(text, 1, feeds, out);
+            text += feeds;
+            indent = column = at + strspn(text, " ");
+            text += column - at;
+            fprintf(out, "%*s", *text ? (int)column : 0, "");
+            continue;
+        }
+        size_t blanks = strspn(text, " \n");
+        text += blanks;
+        size_t n = strcspn(text, " \n"), columns = word_columns(text, n);
+        if (column > indent && column + blanks + columns > width) {
+            fprintf(out, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (column > indent) {
+            fprintf(out, "%*s", (int)blanks, "");
+            column += blanks;
+        }
+        fwrite(text, 1, n, out);
+        column += columns;
+        text += n;
+    }
 }
 
 void put_style(const struct cli *cli, FILE *out, enum style style)

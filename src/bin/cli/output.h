@@ -37,6 +37,11 @@ char *json_text_take(struct json_text *t);
 
 /* Unix time as 2026-07-28T10:00:00.012Z. */
 void put_time(FILE *out, int64_t ms);
+/* Columns of a line: the terminal's, from 40 to 100; 80 where the stream is none. */
+size_t output_width(FILE *out);
+/* Text broken at blanks to the width of the stream, from column `at` on, where the cursor is. Lines
+ * of a paragraph are joined; an empty line, and one that begins with a blank, stay lines. */
+void put_wrapped(FILE *out, const char *text, size_t at);
 /* Blanks up to a column, at least one. */
 void put_gap(FILE *out, size_t used, size_t column);
 

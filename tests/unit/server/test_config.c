@@ -519,23 +519,6 @@ static void the_configuration_as_json_has_every_value_and_its_origin(void **stat
     config_deinit(&c);
 }
 
-static void the_help_names_every_option_in_eighty_columns_or_so(void **state)
-{
-    (void)state;
-    struct buf b;
-    buf_init(&b, 65536);
-    assert_int_equal(config_help(&b), 0);
-    for (size_t i = 0; i < config_row_count; i++) {
-        assert_contains(b.ptr, config_rows[i].name);
-        assert_contains(b.ptr, config_rows[i].help);
-    }
-    struct tidings_str rest = buf_str(&b);
-    while (rest.len > 0) {
-        assert_in_range(str_cut(rest, '\n', &rest, NULL).len, 1, 120);
-    }
-    buf_deinit(&b);
-}
-
 /* Every failing allocation in turn: a clean error, nothing leaked, nothing half done freed twice.
  */
 static void running_out_of_memory_is_an_error(void **state)
@@ -581,7 +564,6 @@ int main(void)
         cmocka_unit_test(a_relative_directory_becomes_absolute),
         cmocka_unit_test(the_printed_configuration_reads_back_to_itself),
         cmocka_unit_test(the_configuration_as_json_has_every_value_and_its_origin),
-        cmocka_unit_test(the_help_names_every_option_in_eighty_columns_or_so),
         cmocka_unit_test(running_out_of_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

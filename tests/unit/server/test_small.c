@@ -184,6 +184,44 @@ static void main_says_why_it_could_not_with_its_status(void **state)
     tidings_server_destroy(server);
 }
 
+/* What a program of one server prints on standard output instead of serving. */
+static char *main_prints(char *word, const struct tidings_server_info *info)
+{
+    char *argv[] = {(char *)(uintptr_t) "/usr/bin/x", word, NULL};
+    struct tidings_server *server = tidings_server_create(NULL);
+    assert_int_equal(tidings_server_set_info(server, info, NULL), 0);
+    char path[] = "/tmp/tidings-main-XXXXXX";
+    int file = mkstemp(path), before = dup(STDOUT_FILENO);
+    assert_true(file >= 0 && before >= 0 && unlink(path) == 0);
+    fflush(stdout);
+    dup2(file, STDOUT_FILENO);
+    int status = tidings_server_main(server, 2, argv);
+    dup2(before, STDOUT_FILENO);
+    close(before);
+    tidings_server_destroy(server);
+    assert_int_equal(status, 0);
+    static char text[65536];
+    ssize_t n = pread(file, text, sizeof(text) - 1, 0);
+    assert_true(n > 0);
+    text[n] = '\0';
+    close(file);
+    return text;
+}
+
+static void main_explains_its_options_and_says_its_version(void **state)
+{
+    (void)state;
+    struct tidings_server_info nothing = {0}, info = {.version = tidings_str("2.5")};
+    const char *help = main_prints((char *)(uintptr_t) "--help", &nothing);
+    assert_memory_equal(help, "usage: x [OPTION", strlen("usage: x [OPTION"));
+    assert_non_null(strstr(help, "\n  --http ADDR:PORT"));
+    char expected[80];
+    snprintf(expected, sizeof(expected), "x 2.5 (libtidings %s)\n", tidings_version());
+    assert_string_equal(main_prints((char *)(uintptr_t) "--version", &info), expected);
+    snprintf(expected, sizeof(expected), "x libtidings %s\n", tidings_version());
+    assert_string_equal(main_prints((char *)(uintptr_t) "--version", &nothing), expected);
+}
+
 /* So that a small program may leave it to tidings_server_main to say that there is none. */
 static void a_server_that_could_not_be_made_is_refused_everything(void **state)
 {
@@ -210,6 +248,7 @@ int main(void)
         cmocka_unit_test(main_runs_until_a_signal_and_puts_handlers_back),
         cmocka_unit_test(a_server_that_could_not_be_made_is_refused_everything),
         cmocka_unit_test(main_says_why_it_could_not_with_its_status),
+        cmocka_unit_test(main_explains_its_options_and_says_its_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

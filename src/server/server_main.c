@@ -10,6 +10,8 @@
 
 #include <tidings/server.h>
 
+#include "server/server_private.h"
+
 /* A signal handler has no other way to know. */
 static struct tidings_server *serving; /* atomic */
 static volatile sig_atomic_t has_been_asked;
@@ -71,10 +73,34 @@ static int serve(struct tidings_server *server, struct tidings_error *err)
     return rc;
 }
 
+/* `--help` and `--version`, wherever they stand before `--`: printed instead of serving. */
+static bool server_main_explain(const struct tidings_server *server, const char *name, int argc,
+                                char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            char *options = tidings_config_help(0);
+            printf("usage: %s [OPTION…] [DIR…]\n\n%s", name, options ? options : "");
+            tidings_free(options);
+            return true;
+        }
+        if (strcmp(argv[i], "--version") == 0) {
+            struct tidings_str version = server->info.version;
+            printf("%s %.*s%slibtidings %s%s\n", name, (int)version.len, version.ptr,
+                   version.len > 0 ? " (" : "", tidings_version(), version.len > 0 ? ")" : "");
+            return true;
+        }
+    }
+    return false;
+}
+
 int tidings_server_main(struct tidings_server *server, int argc, char **argv)
 {
     struct tidings_error err = {TIDINGS_E_NOMEM, "out of memory"};
     const char *name = argc > 0 ? base_name(argv[0]) : "tidings";
+    if (server && server_main_explain(server, name, argc, argv)) {
+        return fflush(stdout) == 0 ? 0 : tidings_code_exit(TIDINGS_E_IO);
+    }
     int rc =
         server ? tidings_server_args(server, argc > 0 ? argc - 1 : 0, argv + 1, &err) : err.code;
     if (rc == 0) {
