@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 
 import { BIN, Program, run, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
@@ -137,23 +138,10 @@ test('--batch: names reach the command as data, with -0 each behind a NUL, with 
 });
 
 test('--batch: no URI of a hostile server forges a line', async (t) => {
-    const stranger = `
-        const say = (message) => console.log(JSON.stringify({ jsonrpc: '2.0', ...message }));
-        require('readline').createInterface({ input: process.stdin }).on('line', (line) => {
-            const { id, method } = JSON.parse(line);
-            if (method === 'initialize') {
-                say({ id, result: { protocolVersion: '2025-11-25', capabilities: { resources: { subscribe: true } }, serverInfo: { name: 'x', version: '1' } } });
-            } else if (method === 'resources/subscribe') {
-                say({ id, result: {} });
-                for (const uri of ['bad:///x/a\\nbad:///x/forged', 'bad:///x/b c\\r\\t\\x7f']) {
-                    say({ method: 'notifications/resources/updated', params: { uri, subscribedUri: 'bad:///x/' } });
-                }
-            } else if (id !== undefined) {
-                say({ id, error: { code: -32601, message: 'no' } });
-            }
-        });`;
-    const args = ['watch', '--exec', 'cat -A', '--batch', '-1', '--era', 'legacy', 'bad:///x/', '--', process.execPath, '-e', stranger];
-    const end = await run(t, args);
+    const stranger = fileURLToPath(new URL('lib/plain-stranger.mjs', import.meta.url));
+    const URIS = JSON.stringify(['bad:///x/a\nbad:///x/forged', 'bad:///x/b c\r\t\x7f']);
+    const args = ['watch', '--exec', 'cat -A', '--batch', '-1', 'bad:///x/', '--', process.execPath, stranger];
+    const end = await run(t, args, { env: { URIS } });
     assert.equal(end.code, 0, end.stderr);
     assert.equal(end.stdout, 'bad:///x/a%0Abad:///x/forged$\nbad:///x/b%20c%0D%09%7F$\n');
 });

@@ -47,6 +47,7 @@ struct option {
     char letter;      /* 'n' for -n; 0: none */
     enum option_kind kind;
     size_t offset; /* in the command's struct */
+    size_t given;  /* of a bool there that says that it was given; 0: none */
     const char *metavar;
     const char *help;           /* lower case, no full stop */
     const char *const *choices; /* ends with NULL */

@@ -202,6 +202,9 @@ static int take_value(struct parsing *p, const struct option *o, const char *val
         return options_refuse(c, o, value);
     }
     *(uint64_t *)place = n;
+    if (o->given > 0) {
+        *((bool *)((char *)p->cli + o->given)) = true;
+    }
     return 0;
 }
 

@@ -94,16 +94,41 @@ static bool stays_raw(unsigned char c)
     return (c < 0x80 && isalnum(c)) || (c != '\0' && strchr("/-._~!$&'()+,;=:@", c));
 }
 
-char *uri_of_argument(const char *argument, struct tidings_error *err)
+/* Append it at `*n`, with what is in neither a path nor `kept` as %XX; there is room. */
+static void path_uri_encode(char *uri, size_t *n, const char *path, const char *kept)
 {
     static const char hex[] = "0123456789ABCDEF";
+    for (; *path; path++) {
+        unsigned char c = (unsigned char)*path;
+        if (stays_raw(c) || strchr(kept, c)) {
+            uri[(*n)++] = (char)c;
+        } else {
+            uri[(*n)++] = '%';
+            uri[(*n)++] = hex[c >> 4];
+            uri[(*n)++] = hex[c & 15];
+        }
+    }
+    uri[*n] = '\0';
+}
+
+static char *path_uri_no_memory(struct tidings_error *err)
+{
+    tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    return NULL;
+}
+
+/* A text of its own. */
+static char *path_uri_copy(const char *text, struct tidings_error *err)
+{
+    char *copy = strdup(text);
+    return copy ? copy : path_uri_no_memory(err);
+}
+
+char *uri_of_argument(const char *argument, struct tidings_error *err)
+{
     char path[PATH_MAX];
     if (path_uri_has_scheme(argument)) {
-        char *copy = strdup(argument);
-        if (!copy) {
-            tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-        }
-        return copy;
+        return path_uri_copy(argument, err);
     }
     if (!absolute(argument, path)) {
         tidings_fail(err, TIDINGS_E_NOTFOUND, "'%.80s': %s", argument, strerror(errno));
@@ -112,20 +137,10 @@ char *uri_of_argument(const char *argument, struct tidings_error *err)
     size_t size = 3 * strlen(path) + sizeof("file:///");
     char *uri = malloc(size);
     if (!uri) {
-        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-        return NULL;
+        return path_uri_no_memory(err);
     }
     size_t n = (size_t)snprintf(uri, size, "file://");
-    for (const char *p = path; *p; p++) {
-        unsigned char c = (unsigned char)*p;
-        if (stays_raw(c)) {
-            uri[n++] = (char)c;
-        } else {
-            uri[n++] = '%';
-            uri[n++] = hex[c >> 4];
-            uri[n++] = hex[c & 15];
-        }
-    }
+    path_uri_encode(uri, &n, path, "");
     struct stat st;
     size_t given = strlen(argument);
     bool is_directory =
@@ -135,4 +150,64 @@ char *uri_of_argument(const char *argument, struct tidings_error *err)
     }
     uri[n] = '\0';
     return uri;
+}
+
+/* ---- patterns -------------------------------------------------------------------------------- */
+
+/* Segments with wildcards and what is behind them, as the path of a URI. */
+static bool path_uri_append_pattern(char out[PATH_MAX], const char *pattern)
+{
+    bool up = false;
+    size_t len = strlen(pattern);
+    out[0] = '\0';
+    if (!path_uri_append(out, PATH_MAX - 1, pattern, &up) || up) {
+        errno = up ? EINVAL : ENAMETOOLONG;
+        return false;
+    }
+    size_t end = strlen(out);
+    if (pattern[len - 1] == '/') {
+        out[end] = '/';
+        out[end + 1] = '\0';
+    }
+    /* The class of what is not in it: a URI has no '^'. */
+    for (char *at = strstr(out, "[^"); at; at = strstr(at, "[^")) {
+        at[1] = '!';
+    }
+    return true;
+}
+
+char *uri_of_pattern(const char *argument, const char *wildcards, struct tidings_error *err)
+{
+    char base[PATH_MAX], rest[PATH_MAX];
+    size_t fixed = strcspn(argument, wildcards);
+    if (path_uri_has_scheme(argument) || strcmp(argument, "**") == 0) {
+        return path_uri_copy(argument, err);
+    }
+    while (fixed > 0 && argument[fixed - 1] != '/') {
+        fixed--;
+    }
+    int n = snprintf(rest, sizeof(rest), "%.*s", (int)fixed, fixed > 0 ? argument : "");
+    if (n < 0 || (size_t)n >= sizeof(rest) || !absolute(rest[0] ? rest : ".", base) ||
+        !path_uri_append_pattern(rest, argument + fixed)) {
+        tidings_fail(err, errno == EINVAL ? TIDINGS_E_INVALID : TIDINGS_E_NOTFOUND, "'%.80s': %s",
+                     argument,
+                     errno == EINVAL ? "'..' cannot stand behind a wildcard" : strerror(errno));
+        return NULL;
+    }
+    size_t size = 3 * (strlen(base) + strlen(rest)) + sizeof("file://");
+    char *uri = malloc(size);
+    if (!uri) {
+        return path_uri_no_memory(err);
+    }
+    size_t len = (size_t)snprintf(uri, size, "file://");
+    path_uri_encode(uri, &len, base, "");
+    path_uri_encode(uri, &len, rest, wildcards);
+    return uri;
+}
+
+bool argument_is_glob(const char *argument)
+{
+    struct stat st;
+    return !path_uri_has_scheme(argument) && strpbrk(argument, "*?[") != NULL &&
+           lstat(argument, &st) < 0;
 }

@@ -11,4 +11,10 @@
  * directory. Free the text. NULL with `err` on failure. */
 char *uri_of_argument(const char *argument, struct tidings_error *err);
 
+/* Is it a path with wildcards (`*`, `?`, `[…]`) that is not the name of something that exists? */
+bool argument_is_glob(const char *argument);
+/* A pattern: a URI as it is, and so is `**` alone, everything there is; a path as
+ * file:///absolute/path with `wildcards` left as they are. */
+char *uri_of_pattern(const char *argument, const char *wildcards, struct tidings_error *err);
+
 #endif

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+//
+// A server on standard input and output of the legacy era that knows nothing of ours: it accepts whatever is
+// subscribed to, reads as TEXT, and tells of one update of URIS (a JSON array; default: the subscribed one).
+
+import readline from 'node:readline';
+
+const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
+const { TEXT = 'text', URIS } = process.env;
+
+const answers = {
+    initialize: () => ({
+        protocolVersion: '2025-11-25',
+        capabilities: { resources: { subscribe: true } },
+        serverInfo: { name: 'plain stranger', version: '1' },
+    }),
+    'resources/subscribe': () => ({}),
+    'resources/unsubscribe': () => ({}),
+    'resources/list': () => ({ resources: [{ uri: 'plain://it', name: 'it' }] }),
+    'resources/read': ({ uri }) => ({ contents: [{ uri, text: TEXT }] }),
+};
+
+readline.createInterface({ input: process.stdin }).on('line', (line) => {
+    const { id, method, params } = JSON.parse(line);
+    if (id === undefined) {
+        return;
+    }
+    if (!answers[method]) {
+        say({ id, error: { code: -32601, message: 'what?' } });
+        return;
+    }
+    say({ id, result: answers[method](params) });
+    if (method === 'resources/subscribe') {
+        const uris = URIS ? JSON.parse(URIS) : [params.uri];
+        uris.forEach((uri) => say({ method: 'notifications/resources/updated', params: { uri, subscribedUri: params.uri } }));
+    }
+}).on('close', () => process.exit(0));
