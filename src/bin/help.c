@@ -89,7 +89,7 @@ void help_usage(FILE *out)
                 "'tidings help COMMAND' explains one, 'tidings help exit' what the exit statuses "
                 "mean.\n",
                 0);
-    fputs("try:  tidings serve .\nthen: tidings watch http://127.0.0.1:7777/mcp .\n", out);
+    fputs("try:  tidings serve .\nthen: tidings watch .\n", out);
 }
 
 /* Every code of the library has its row in the public header. */
@@ -150,7 +150,7 @@ void help_print(const struct command *c)
         put_group(c);
         return;
     }
-    help_put_usage(c, "usage: ", c->has_target ? " SERVER" : "", "");
+    help_put_usage(c, "usage: ", c->has_target ? " [SERVER]" : "", "");
     if (c->has_target) {
         help_put_usage(c, "       ", "", " -- COMMAND [ARGUMENT…]");
     }
@@ -165,9 +165,11 @@ void help_print(const struct command *c)
     if (c->has_target) {
         fputc('\n', stdout);
         put_wrapped(stdout,
-                    "SERVER is a URL (http, https, ws, wss, tcp, tls, unix:PATH, http+unix:PATH) "
-                    "or a name that 'tidings servers' lists; 'tidings help servers' says where "
-                    "names come from.\n",
+                    "SERVER is a URL (http, https, ws, wss, tcp, tls, unix:PATH, http+unix:PATH), "
+                    "HOST:PORT or a name that 'tidings servers' lists; 'tidings help servers' says "
+                    "where names come from. An argument that is none of these is the command's, "
+                    "and the server then that of TIDINGS_SERVER, your own name 'default', or "
+                    "127.0.0.1:7777.\n",
                     0);
     }
 }

@@ -53,19 +53,6 @@ static bool is_seen(struct listing *l, struct tidings_str name)
     return false;
 }
 
-/* A name that no shell takes for anything else: what --quiet prints goes into scripts. */
-static bool servers_is_plain(struct tidings_str name)
-{
-    for (size_t i = 0; i < name.len; i++) {
-        char c = name.ptr[i];
-        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-        if (!is_letter && !(c >= '0' && c <= '9') && c != '.' && c != '_' && c != '-') {
-            return false;
-        }
-    }
-    return name.len > 0 && name.ptr[0] != '-';
-}
-
 /* ---- what was agreed to ---------------------------------------------------------------------- */
 
 static char *servers_key_of(const struct trusted *e)
@@ -210,7 +197,7 @@ static void servers_show(void *user, const struct target_place *place,
 {
     struct listing *l = user;
     bool is_quiet = l->cli->quiet && !l->cli->json;
-    if (is_seen(l, entry->name) || (is_quiet && !servers_is_plain(entry->name))) {
+    if (is_seen(l, entry->name) || (is_quiet && !servers_name_is_plain(entry->name))) {
         return;
     }
     bool may_be_used = is_quiet || is_trusted(l, place, entry);

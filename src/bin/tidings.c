@@ -12,6 +12,7 @@
 #include "bin/cli/options.h"
 #include "bin/help.h"
 #include "bin/remote/remote.h"
+#include "bin/remote/target.h"
 
 /* --json: known before anything is parsed, since a mistake may come first. */
 static bool is_json;
@@ -47,6 +48,13 @@ static int main_run(const struct command *c, int argc, char **argv)
         return command_fail(c->name, &err, NULL);
     }
     int status = options_parse(cli, c, argc, argv);
+    if (status == 0 && !cli->help) {
+        char server[TARGET_TEXT_MAX];
+        if (c->has_target) {
+            target_choose(cli);
+        }
+        status = options_check(cli, c->has_target ? target_choice_text(cli, server) : NULL);
+    }
     if (status == 0 && cli->help) {
         status = main_explain(c);
     } else if (status == 0) {

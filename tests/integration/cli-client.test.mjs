@@ -205,17 +205,17 @@ test('what a server does not offer is said so', async (t) => {
 
 test('a server that is not there, or is none, is explained', async (t) => {
     await bad(t, 74, /127\.0\.0\.1[^]*check that the server runs/, ['ls', 'http://127.0.0.1:1/mcp']);
-    await bad(t, 64, /such as http/, ['ls', 'gopher://x/']);
+    await bad(t, 64, /such as http/, ['ls', '-t', 'gopher://x/']);
 });
 
 test('the target may come from an option or the environment', async (t) => {
     const server = await serve(t, { files });
     const uri = server.uri('a.txt');
     assert.equal(await good(t, ['read', uri, '-t', server.url]), 'hello\n');
-    assert.equal(await good(t, ['read', uri], { env: { TIDINGS_TARGET: server.url } }), 'hello\n');
-    const env = { TIDINGS_TARGET: 'http://127.0.0.1:1/mcp' };
+    assert.equal(await good(t, ['read', uri], { env: { TIDINGS_SERVER: server.url } }), 'hello\n');
+    const env = { TIDINGS_SERVER: 'http://127.0.0.1:1/mcp' };
     assert.equal(await good(t, ['read', '-t', server.url, uri], { env }), 'hello\n');
-    await bad(t, 64, /TIDINGS_TARGET/, ['ls', 'x', 'y'], { env });
+    await bad(t, 64, /TIDINGS_SERVER/, ['ls', 'x', 'y'], { env });
 });
 
 test('a server known by name is reached with its headers', async (t) => {

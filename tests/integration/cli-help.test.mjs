@@ -56,7 +56,7 @@ test('help breaks at blanks: 80 columns in a pipe, those of a terminal on one', 
         assert.deepEqual(tooLong((await run(t, words)).stdout, 80), [], name);
     }
     const all = commands.map(({ name }) => `${BIN} help ${name}`).join('; ');
-    const shown = new Terminal(t, ['sh', '-c', `stty cols 60; ${BIN}; ${all}; ${BIN} read no-such-server-is-known-by-that x`]);
+    const shown = new Terminal(t, ['sh', '-c', `stty cols 60; ${BIN}; ${all}; ${BIN} read -t no-such-server-is-known-by-that x`]);
     await shown.program.closed;
     assert.match(shown.screen, /usage: tidings completions/);
     // What has no blanks is not broken: only such a word may be longer.
@@ -102,8 +102,8 @@ const MISTAKES = [
     [['read', '--timeout'], /value is missing behind '--timeout'/],
     [['read', '--json=yes', 'x', 'y'], /takes no value/],
     [['tree', '-d', '0', 'x'], /from 1 to 64, not '0'/],
-    [['read'], /needs a server/],
-    [['read', 'http://127.0.0.1:1/mcp'], /needs a server and URI/],
+    [['read'], /needs URI/],
+    [['read', 'http://127.0.0.1:1/mcp'], /needs URI…; the server is 'http:/],
     [['ls', 'http://127.0.0.1:1/mcp', 'a', 'b'], /what to do with 'b'/],
     [['read', '-t', 'x', 'y', '--', 'cat'], /not both/],
     [['read', 'y', '--'], /command is missing behind '--'/],
@@ -171,7 +171,7 @@ test('a file of names that cannot be read says why, and the others are used', as
 
 test('a server that is not known, or whose variable is not set, is explained', async (t) => {
     const here = project(t, { 'project/.mcp.json': named('x', 'http://${NOT_SET_HERE}/') });
-    const unknown = await here.in(['read', 'y', 'a:b']);
+    const unknown = await here.in(['read', '-t', 'y', 'a:b']);
     assert.equal(unknown.code, 66);
     assert.match(unknown.stderr, /no server is known by the name 'y'[^]*tidings servers/);
     const unset = await here.in(['read', 'x', 'a:b']);

@@ -164,9 +164,9 @@ test('help describes commands, options and exit statuses', async (t) => {
 // arguments, status, kind, what the message says
 const FAILURES = [
     [['raed', '--json'], 64, 'invalid argument', /did you mean 'read'/],
-    [['read', '--json'], 64, 'invalid argument', /needs a server/],
+    [['read', '--json'], 64, 'invalid argument', /needs URI/],
     [['read', '--json', '--nonsense', '"\x1b\u202e'], 64, 'invalid argument', /nonsense/],
-    [['read', '--json', 'nobody', 'a:b'], 66, 'not found', /'nobody'/],
+    [['read', '--json', '-t', 'nobody', 'a:b'], 66, 'not found', /'nobody'/],
     [['ls', '--json', 'http://127.0.0.1:1/mcp'], 74, 'input/output error', /./],
     [['serve', '--json', '/no/such'], 66, 'not found', /no\/such/],
     [['config', '--json', '--page-size', '0'], 64, 'invalid argument', /page-size/],

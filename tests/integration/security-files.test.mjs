@@ -87,7 +87,7 @@ test('names: a file of another user, or that others can write, is not used', { s
         const end = await run(t, ['servers', '-q'], options);
         assert.equal(end.stdout, '');
         assert.match(end.stderr, says);
-        await bad(t, 66, /no server is known by the name 'notes'/, ['ls', 'notes'], options);
+        await bad(t, 66, /no server is known by the name 'notes'/, ['ls', '-t', 'notes'], options);
     }
 });
 

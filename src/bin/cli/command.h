@@ -60,6 +60,14 @@ struct option {
 
 struct tidings_client;
 
+/* Who says which server it is. */
+enum target_origin {
+    TARGET_NAMED,    /* the line: the first argument, -t, or what is behind "--" */
+    TARGET_VARIABLE, /* TIDINGS_SERVER */
+    TARGET_DEFAULT,  /* the name "default" in the person's own file */
+    TARGET_NOWHERE,  /* nobody: 127.0.0.1:7777 */
+};
+
 /* What the command line said, as far as all commands share it: the beginning of each command's own
  * struct, zeroed before the options are put in. */
 struct cli {
@@ -71,6 +79,7 @@ struct cli {
     unsigned color; /* auto, always, never */
     /* of commands that talk to a server: */
     const char *target; /* NULL: there is `launch` */
+    enum target_origin origin;
     uint64_t timeout_ms;
     const char *token, *token_file;
     struct words headers;

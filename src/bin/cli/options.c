@@ -252,47 +252,19 @@ static int take_letters(struct parsing *p, const char *given)
     return status;
 }
 
-/* The target is named by -t, by what is behind "--", by the environment, or by the first argument.
- */
-static int choose_target(struct cli *cli, struct words *args)
-{
-    const char *variable = getenv("TIDINGS_TARGET");
-    const char *name = cli->command->name;
-    if (cli->launch && cli->target) {
-        return command_misuse(name,
-                              "either a target or a command behind '--', not both:", cli->target);
-    }
-    if (cli->launch || cli->target) {
-        return 0;
-    }
-    if (variable && *variable) {
-        cli->target = variable;
-        return 0;
-    }
-    if (args->count == 0) {
-        return command_misuse(name, "needs a server: its URL, a name, or -- and a command", NULL);
-    }
-    cli->target = args->items[0];
-    args->count--;
-    memmove(args->items, args->items + 1, args->count * sizeof(*args->items));
-    return 0;
-}
-
-static int check_args(const struct cli *cli)
+int options_check(const struct cli *cli, const char *server)
 {
     const struct command *c = cli->command;
-    char problem[96];
+    char problem[320];
     if (cli->arg_count > c->max_args) {
-        bool by_variable = c->has_target && getenv("TIDINGS_TARGET") == cli->target && cli->target;
-        return command_misuse(c->name,
-                              by_variable ? "the server is the one of TIDINGS_TARGET; do not know "
-                                            "what to do with"
-                                          : "do not know what to do with",
-                              cli->args[c->max_args]);
+        bool is_named = !server || cli->origin == TARGET_NAMED;
+        snprintf(problem, sizeof(problem), "%s%sdo not know what to do with",
+                 is_named ? "" : server, is_named ? "" : "; ");
+        return command_misuse(c->name, problem, cli->args[c->max_args]);
     }
     if (cli->arg_count < c->min_args) {
-        snprintf(problem, sizeof(problem), "needs %s%s", c->has_target ? "a server and " : "",
-                 c->args);
+        snprintf(problem, sizeof(problem), "needs %s%s%s", c->args, server ? "; " : "",
+                 server ? server : "");
         return command_misuse(c->name, problem, NULL);
     }
     for (size_t i = 0; i < cli->arg_count; i++) {
@@ -342,17 +314,18 @@ int options_parse(struct cli *cli, const struct command *command, int argc, char
         }
     }
     cli->args = args.items;
+    cli->arg_count = args.count;
     if (status != 0 || cli->help) {
         return status;
     }
     if (cli->launch && !cli->launch[0]) {
-        status = command_misuse(command->name, "a command is missing behind", "--");
+        return command_misuse(command->name, "a command is missing behind", "--");
     }
-    if (status == 0 && command->has_target) {
-        status = choose_target(cli, &args);
+    if (cli->launch && cli->target) {
+        return command_misuse(command->name,
+                              "either a target or a command behind '--', not both:", cli->target);
     }
-    cli->arg_count = args.count;
-    return status != 0 ? status : check_args(cli);
+    return 0;
 }
 
 void options_release(struct cli *cli)

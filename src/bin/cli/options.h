@@ -11,6 +11,9 @@
  * a misuse, which it has told. With `help` set nothing else is filled in. options_release in any
  * case. */
 int options_parse(struct cli *cli, const struct command *command, int argc, char **argv);
+/* Are there as many arguments as it takes, without the server? The same. `server` says which it is
+ * for messages; NULL: there is none. */
+int options_check(const struct cli *cli, const char *server);
 void options_release(struct cli *cli);
 
 /* Is that option among the arguments, before a "--"? For what must be known before they are parsed.

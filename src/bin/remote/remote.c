@@ -13,6 +13,22 @@
 #include "bin/cli/output.h"
 #include "bin/remote/target.h"
 
+/* What to do about what the server said. */
+static const char *hint_to_answer(const struct cli *cli, int code)
+{
+    switch (code) {
+    case TIDINGS_E_NOTFOUND:
+    case TIDINGS_E_GONE:
+        return "'tidings ls' lists what the server has";
+    case TIDINGS_E_UNSUPPORTED:
+        return "'tidings tools' and 'tidings ls' list what the server offers";
+    case TIDINGS_E_INVALID:
+        return cli->command->refused;
+    default:
+        return NULL;
+    }
+}
+
 /* What to do about a failure of something that was asked. */
 static const char *hint(const struct cli *cli, struct tidings_client *client, int code)
 {
@@ -20,13 +36,11 @@ static const char *hint(const struct cli *cli, struct tidings_client *client, in
     switch (code) {
     case TIDINGS_E_NOTFOUND:
     case TIDINGS_E_GONE:
-        return was_said ? "'tidings ls' lists what the server has" : NULL;
     case TIDINGS_E_UNSUPPORTED:
-        return was_said ? "'tidings tools' and 'tidings ls' list what the server offers" : NULL;
     case TIDINGS_E_INVALID:
-        return was_said ? cli->command->refused : NULL;
+        return target_hint_with(cli, was_said ? hint_to_answer(cli, code) : NULL);
     case TIDINGS_E_LIMIT:
-        return cli->command->beyond;
+        return target_hint_with(cli, cli->command->beyond);
     default:
         return target_hint(cli, code);
     }

@@ -406,3 +406,15 @@ int servers_each(const struct servers_context *context, struct tidings_str file,
     free(t);
     return rc < 0 ? rc : 0;
 }
+
+bool servers_name_is_plain(struct tidings_str name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i];
+        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        if (!is_letter && !(c >= '0' && c <= '9') && c != '.' && c != '_' && c != '-') {
+            return false;
+        }
+    }
+    return name.len > 0 && name.ptr[0] != '-';
+}

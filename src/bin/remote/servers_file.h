@@ -60,4 +60,7 @@ typedef void (*servers_fn)(void *user, const struct servers_entry *entry);
 int servers_each(const struct servers_context *context, struct tidings_str file, servers_fn fn,
                  void *user, struct tidings_error *err);
 
+/* A name that no shell and no terminal takes for anything else: letters, digits, '.', '_', '-'. */
+bool servers_name_is_plain(struct tidings_str name);
+
 #endif

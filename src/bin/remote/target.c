@@ -11,7 +11,9 @@
 
 #include "bin/cli/output.h"
 #include "bin/cli/process.h"
+#include "bin/cli/suggest.h"
 #include "bin/remote/consent.h"
+#include "bin/remote/trust.h"
 
 #define TOKEN_MAX 16384u
 
@@ -26,12 +28,17 @@ struct search {
     void *user;
     struct tidings_error *err; /* for what is wrong with the user's own file; NULL: it is told */
     bool is_project;           /* the file at hand is not the user's own */
+    bool is_own_only;          /* no file of a project is looked at */
+    bool is_silent;            /* nothing is told of files that cannot be used */
 };
 
 static const char *environment(const char *name)
 {
     return getenv(name);
 }
+
+/* Files that cannot be used were told of: the process looks for names more than once. */
+static bool was_told;
 
 /* What cannot be used is told and passed over, but for the user's own: going on would have another
  * file answer for a name that is in it. */
@@ -49,7 +56,9 @@ static int target_read_file(struct search *l, const char *path, const char *fold
         return err.code;
     }
     if (!text) {
-        fprintf(stderr, "tidings %s: not used: %s\n", l->command, err.text);
+        if (!l->is_silent && !was_told) {
+            fprintf(stderr, "tidings %s: not used: %s\n", l->command, err.text);
+        }
         return 0;
     }
     int rc = l->fn(l->user, &context, tidings_strn(text, len));
@@ -105,7 +114,9 @@ static int target_search_files(struct search *l)
             return rc;
         }
     }
-    return target_read_project_files(l);
+    int rc = l->is_own_only ? 0 : target_read_project_files(l);
+    was_told = was_told || (!l->is_own_only && !l->is_silent);
+    return rc;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -154,9 +165,50 @@ static int target_find_name(void *user, const struct servers_context *context,
     return 1;
 }
 
-static bool target_is_name(const char *text)
+bool target_is_name(const char *text)
 {
     return !strchr(text, ':') && !strchr(text, '/') && text[0] != '\0';
+}
+
+/* "localhost:7920", "[::1]:7920/path" */
+static bool is_host_and_port(const char *text)
+{
+    size_t len = text[0] == '['
+                     ? strspn(text + 1, "0123456789abcdefABCDEF:.") + 1
+                     : strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                    "0123456789.-");
+    len += text[0] == '[' && text[len] == ']' ? 1 : 0;
+    size_t digits = text[len] == ':' ? strspn(text + len + 1, "0123456789") : 0;
+    char end = text[len] == ':' ? text[len + 1 + digits] : '?';
+    long port = digits > 0 && digits < 6 ? strtol(text + len + 1, NULL, 10) : 0;
+    bool is_bracket_closed = text[0] != '[' || (len > 1 && text[len - 1] == ']');
+    return len > 0 && is_bracket_closed && port > 0 && port < 65536 && (end == '\0' || end == '/');
+}
+
+bool target_is_address(const char *text)
+{
+    static const char *const schemes[] = {"http://", "https://", "ws://",      "wss://",
+                                          "tcp://",  "tls://",   "http+unix:", "unix:"};
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+        if (strncmp(text, schemes[i], strlen(schemes[i])) == 0) {
+            return true;
+        }
+    }
+    return is_host_and_port(text);
+}
+
+static int take_address(struct target *target, const char *text, struct tidings_error *err)
+{
+    bool is_short = is_host_and_port(text) && !strstr(text, "://");
+    bool has_path = strchr(text, '/') != NULL;
+    size_t size = strlen(text) + sizeof("http:///mcp");
+    target->url = tidings_alloc(size);
+    if (!target->url) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    snprintf(target->url, size, "%s%s%s", is_short ? "http://" : "", text,
+             is_short && !has_path ? "/mcp" : "");
+    return 0;
 }
 
 static int target_resolve(const struct cli *cli, const char *text, struct target *target,
@@ -166,19 +218,17 @@ static int target_resolve(const struct cli *cli, const char *text, struct target
     struct search l = {
         .command = cli->command->name, .fn = target_find_name, .user = &n, .err = err};
     n.search = &l;
+    l.is_own_only = cli->origin == TARGET_DEFAULT;
     if (!target_is_name(text)) {
-        size_t size = strlen(text) + 1;
-        target->url = tidings_alloc(size);
-        if (!target->url) {
-            return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-        }
-        memcpy(target->url, text, size);
-        return 0;
+        return take_address(target, text, err);
     }
     int rc = target_search_files(&l);
     if (rc == 0) {
-        return tidings_fail(err, TIDINGS_E_NOTFOUND, "no server is known by the name '%.80s'",
-                            text);
+        char near[64];
+        bool has_near = target_suggest(text, near, sizeof(near));
+        return tidings_fail(err, TIDINGS_E_NOTFOUND, "no server is known by the name '%.80s'%s%s%s",
+                            text, has_near ? ", did you mean '" : "", has_near ? near : "",
+                            has_near ? "'?" : "");
     }
     return rc < 0 ? rc : 0;
 }
@@ -212,6 +262,99 @@ void target_each(const char *command, target_fn fn, void *user)
     struct telling t = {.fn = fn, .user = user};
     t.search = (struct search){.command = command, .fn = tell_file, .user = &t};
     target_search_files(&t.search);
+}
+
+/* ---- known names ----------------------------------------------------------------------------- */
+
+struct knowing {
+    struct tidings_str name;
+    const struct search *search;
+    const char *path;
+    bool is_cautious;
+    bool is_there, is_known;
+};
+
+static void know_entry(void *user, const struct servers_entry *entry)
+{
+    struct knowing *k = user;
+    if (k->is_there || !tidings_str_eq(entry->name, k->name)) {
+        return;
+    }
+    k->is_there = k->is_known = true;
+    if (k->search->is_project && k->is_cautious) {
+        char digest[TIDINGS_DIGEST_MAX];
+        struct tidings_error err = {0};
+        tidings_digest(entry->text, digest);
+        const struct trusted t = {tidings_str(k->path), entry->name, tidings_str(digest), {0}};
+        k->is_known = trust_find(&t, &err) > 0;
+    }
+}
+
+static int know_file(void *user, const struct servers_context *context, struct tidings_str file)
+{
+    struct knowing *k = user;
+    struct tidings_error err = {0};
+    k->path = context->path;
+    if (servers_each(context, file, know_entry, k, &err) < 0) {
+        k->is_there = k->is_known = !k->search->is_project || !k->is_cautious;
+    }
+    return k->is_there ? 1 : 0;
+}
+
+static bool target_find(const char *command, const char *name, bool is_cautious, bool is_own_only)
+{
+    struct tidings_error err = {0};
+    struct knowing k = {.name = tidings_str(name), .is_cautious = is_cautious};
+    struct search l = {
+        .command = command, .fn = know_file, .user = &k, .err = &err, .is_own_only = is_own_only};
+    k.search = &l;
+    return target_search_files(&l) < 0 || k.is_known;
+}
+
+bool target_knows(const char *command, const char *name, bool is_cautious)
+{
+    return target_find(command, name, is_cautious, false);
+}
+
+bool target_has_default(const char *command)
+{
+    return target_find(command, "default", false, true);
+}
+
+#define SUGGESTED_MAX 256u
+struct suggesting {
+    char *names[SUGGESTED_MAX + 1];
+    size_t count;
+};
+
+static void suggest_entry(void *user, const struct servers_entry *entry)
+{
+    struct suggesting *g = user;
+    if (g->count < SUGGESTED_MAX && servers_name_is_plain(entry->name)) {
+        char *name = strndup(entry->name.ptr, entry->name.len);
+        g->names[g->count] = name;
+        g->count += name ? 1 : 0;
+    }
+}
+
+static int suggest_file(void *user, const struct servers_context *context, struct tidings_str file)
+{
+    struct tidings_error err = {0};
+    (void)servers_each(context, file, suggest_entry, user, &err);
+    return 0;
+}
+
+bool target_suggest(const char *name, char *out, size_t size)
+{
+    struct suggesting g = {0};
+    struct search l = {.fn = suggest_file, .user = &g, .is_silent = true};
+    target_search_files(&l);
+    const char *near = suggest(name, (const char *const *)g.names);
+    int n = near ? snprintf(out, size, "%s", near) : -1;
+    for (size_t i = 0; i < g.count; i++) {
+        free(g.names[i]);
+    }
+    return n > 0 && (size_t)n < size;
 }
 
 /* ---- a client -------------------------------------------------------------------------------- */
@@ -253,7 +396,8 @@ static char *on_token(void *user)
 static int take_token(const struct cli *cli, struct tidings_client_options *options,
                       struct tidings_error *err)
 {
-    const char *variable = getenv("TIDINGS_TOKEN");
+    /* Whoever listens where nobody said that a server is does not get it. */
+    const char *variable = cli->origin == TARGET_NOWHERE ? NULL : getenv("TIDINGS_TOKEN");
     if (cli->token || !cli->token_file) {
         options->token = cli->token ? cli->token : variable && *variable ? variable : NULL;
         return 0;
@@ -365,13 +509,10 @@ void target_is_innocent(void)
     is_innocent = true;
 }
 
-const char *target_hint(const struct cli *cli, int code)
+/* Without a word about where the server comes from. */
+static const char *plain_hint(const struct cli *cli, int code)
 {
     bool by_name = cli->target && target_is_name(cli->target);
-    if (is_innocent) {
-        is_innocent = false;
-        return NULL;
-    }
     switch (code) {
     case TIDINGS_E_INVALID:
         return by_name ? NULL : "a server is a URL such as http://127.0.0.1:7777/mcp, or a name";
@@ -391,4 +532,13 @@ const char *target_hint(const struct cli *cli, int code)
     default:
         return NULL;
     }
+}
+
+const char *target_hint(const struct cli *cli, int code)
+{
+    if (is_innocent) {
+        is_innocent = false;
+        return NULL;
+    }
+    return target_hint_with(cli, plain_hint(cli, code));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which server a command means. A target is a URL, or a name from one of these files, the first
- * that has it:
+ * Which server a command means. A target is an address, a host and a port, which stand for
+ * http://HOST:PORT/mcp, or a name from one of these files, the first that has it:
  *
  *     $XDG_CONFIG_HOME/tidings/servers.json (~/.config/…)          the user's own
  *     .mcp.json, .vscode/mcp.json here and in the folders above    the project's, up to the folder
@@ -36,5 +36,28 @@ struct target_place {
 typedef void (*target_fn)(void *user, const struct target_place *place,
                           const struct servers_entry *entry);
 void target_each(const char *command, target_fn fn, void *user);
+
+/* The default of commands that name no server: TIDINGS_SERVER, or the name `default` of the
+ * person's own file, or 127.0.0.1:7777. Fills in `target` and `origin`, and takes the server out of
+ * the arguments when the first is one. */
+void target_choose(struct cli *cli);
+/* Which it is and why, for messages: "the server is 'x'"; what is nearly a name is named. */
+#define TARGET_TEXT_MAX 256u
+const char *target_choice_text(const struct cli *cli, char out[TARGET_TEXT_MAX]);
+/* A hint (NULL: none), and which server it is unless it was named. Good until the next one. */
+const char *target_hint_with(const struct cli *cli, const char *hint);
+
+/* Could it be a name? */
+bool target_is_name(const char *text);
+/* Is it an address, or a host and a port? */
+bool target_is_address(const char *text);
+/* Is there a server of that name? With `is_cautious` one of a project counts only when it was
+ * agreed to. Also true when nobody can know, since the person's own file cannot be used: whoever
+ * opens it then hears why. */
+bool target_knows(const char *command, const char *name, bool is_cautious);
+/* Has the person's own file a server by the name `default`? The same. */
+bool target_has_default(const char *command);
+/* The name that is known and nearest to one that is not. */
+bool target_suggest(const char *name, char *out, size_t size);
 
 #endif
