@@ -203,8 +203,11 @@ static void write_capabilities(struct jw *w, const struct server_identity *self,
     jw_key(w, STR("extensions"));
     jw_begin_object(w);
     jw_put_raw(w, STR("dev.tidings/subscription-correlation"),
-               STR("{\"semantics\":\"tidings://self/semantics\",\"bookmarks\":true}"));
-    jw_put_raw(w, STR("dev.tidings/resource-metadata"), STR("{}"));
+               STR("{\"semantics\":\"tidings://self/semantics\",\"bookmarks\":true,"
+                   "\"list\":\"dev.tidings/subscriptions/list\"}"));
+    jw_put_raw(w, STR("dev.tidings/resource-metadata"),
+               STR("{\"range\":[\"bytes\",\"lines\"],\"ifNoneMatch\":true,\"accept\":true,"
+                   "\"formats\":true}"));
     jw_end_object(w);
     jw_end_object(w);
 }

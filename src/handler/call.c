@@ -16,6 +16,8 @@
 #include "request/page.h"
 #include "request/request.h"
 
+#define UNKNOWN_MAX 4096u /* bytes of a sentence with names in it */
+
 /* Of the cancel callback. NONE and LISTENING belong to whoever moves them first: the home thread
  * (cancelled: CALLING, then CALLED) or the one that finishes (FINISHED).
  *
@@ -422,6 +424,34 @@ static bool call_begin(struct request *request, const struct call_kind *kind, st
     return true;
 }
 
+void call_refuse_unknown(struct request *request, enum feature_kind kind, const char *what,
+                         struct tidings_str name)
+{
+    struct tidings_str near[FEATURE_SUGGESTIONS];
+    size_t count = feature_suggest(request->worker->handlers->features[kind], name, near);
+    struct buf text, data;
+    struct jw w;
+    buf_init(&text, UNKNOWN_MAX);
+    buf_init(&data, UNKNOWN_MAX);
+    buf_putf(&text, "unknown %s '%.*s'", what, (int)(name.len < 128 ? name.len : 128), name.ptr);
+    jw_init(&w, &data);
+    jw_begin_object(&w);
+    jw_key(&w, STR("suggestions"));
+    jw_begin_array(&w);
+    for (size_t i = 0; i < count; i++) {
+        buf_putf(&text, "%s'%.*s'", i == 0 ? "; did you mean " : " or ", STR_ARG(near[i]));
+        jw_string(&w, near[i]);
+    }
+    jw_end_array(&w);
+    jw_end_object(&w);
+    buf_puts(&text, count > 0 ? STR("?") : STR_EMPTY);
+    request_fail_details(request, TIDINGS_E_INVALID,
+                         text.failed ? STR("out of memory") : buf_str(&text),
+                         count > 0 && !data.failed ? buf_str(&data) : STR_EMPTY);
+    buf_deinit(&data);
+    buf_deinit(&text);
+}
+
 void call_run(struct request *request, const struct call_kind *kind)
 {
     struct worker *worker = request->worker;
@@ -432,9 +462,7 @@ void call_run(struct request *request, const struct call_kind *kind)
     }
     struct feature *f = feature_find(worker->handlers->features[kind->feature], jv_str(name));
     if (!f) {
-        struct tidings_str n = jv_str(name);
-        request_fail(request, TIDINGS_E_INVALID, STR_EMPTY, "unknown %s '%.*s'", kind->what,
-                     (int)(n.len < 128 ? n.len : 128), n.ptr);
+        call_refuse_unknown(request, kind->feature, kind->what, jv_str(name));
         return;
     }
     struct allowance *client = channel_allowance(request->channel);

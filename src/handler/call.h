@@ -114,6 +114,9 @@ void calls_cancel(struct worker *worker);
 
 /* Run what is registered under params.name; answers the request in every case. */
 void call_run(struct request *request, const struct call_kind *kind);
+/* Answer: there is no `what` ("tool") of that name; with the names that are nearly it. */
+void call_refuse_unknown(struct request *request, enum feature_kind kind, const char *what,
+                         struct tidings_str name);
 /* A page of the list of features, written as the array `key`; `source` marks its cursors. */
 void call_list(struct request *request, enum feature_kind kind, struct tidings_str key,
                char source);

@@ -65,6 +65,13 @@ struct feature_list *feature_list_ref(struct feature_list *list); /* NULL is fin
 void feature_list_unref(struct feature_list *list);               /* NULL is fine */
 /* The first whose name comes after `name` (empty: the first of all). `list` may be NULL. */
 size_t feature_list_after(const struct feature_list *list, struct tidings_str name);
+/* The names nearest to one that is not there: at most FEATURE_SUGGESTIONS, nearest first, by at
+ * most three letters and half of it. Of a long list those around where the name would stand,
+ * FEATURE_LOOKED_AT in all. Returns how many. `list` may be NULL; the names are its own. */
+#define FEATURE_SUGGESTIONS 3u
+#define FEATURE_LOOKED_AT 2000u
+size_t feature_suggest(const struct feature_list *list, struct tidings_str name,
+                       struct tidings_str ret[FEATURE_SUGGESTIONS]);
 /* NULL: there is none. `list` may be NULL. */
 struct feature *feature_find(const struct feature_list *list, struct tidings_str name);
 

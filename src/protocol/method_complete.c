@@ -9,6 +9,7 @@
 #include "access/access.h"
 #include "base/str.h"
 #include "catalog/job.h"
+#include "handler/call.h"
 #include "handler/completion.h"
 #include "handler/handlers.h"
 #include "protocol/method.h"
@@ -113,8 +114,7 @@ static void complete_prompt(struct completing *c, struct tidings_str prompt)
         feature_find(c->request->worker->handlers->features[FEATURE_PROMPT], prompt);
     struct json *row = NULL;
     if (!f) {
-        request_fail(c->request, TIDINGS_E_INVALID, STR_EMPTY, "unknown prompt '%.*s'",
-                     method_complete_shown(prompt), prompt.ptr);
+        call_refuse_unknown(c->request, FEATURE_PROMPT, "prompt", prompt);
         return;
     }
     if (jv_parse(f->row, JSON_MAX_DEPTH, &row, NULL) < 0) {

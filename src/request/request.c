@@ -287,6 +287,13 @@ void request_fail_reason(struct request *request, int code, struct tidings_str u
     request_fail_named(request, code, &e);
 }
 
+void request_fail_details(struct request *request, int code, struct tidings_str text,
+                          struct tidings_str details)
+{
+    struct dialect_error e = {.message = text, .details = details};
+    request_fail_named(request, code, &e);
+}
+
 void request_fail_err(struct request *request, const struct tidings_error *err,
                       struct tidings_str uri)
 {

@@ -68,6 +68,9 @@ void request_fail(struct request *request, int code, struct tidings_str uri, con
 /* The same with a word for programs in data.reason (empty: none). */
 void request_fail_reason(struct request *request, int code, struct tidings_str uri,
                          struct tidings_str reason, const char *text);
+/* The same with further members of data: an object, or empty. */
+void request_fail_details(struct request *request, int code, struct tidings_str text,
+                          struct tidings_str details);
 void request_fail_err(struct request *request, const struct tidings_error *err,
                       struct tidings_str uri);
 /* A provider failed: its sentence and what it said beside. `reason` empty: what fits the code. */

@@ -8,6 +8,8 @@
 
 #include <stdio.h>
 
+#include "base/edit_distance.h"
+
 #define FIELD(f) offsetof(struct config, f)
 #define KIB 1024ull
 #define MIB (1024ull * KIB)
@@ -275,32 +277,6 @@ const struct config_row *config_find(struct tidings_str text, enum config_spelli
     return NULL;
 }
 
-static unsigned min3(unsigned a, unsigned b, unsigned c)
-{
-    unsigned m = a < b ? a : b;
-    return m < c ? m : c;
-}
-
-/* Levenshtein; both texts shorter than CONFIG_NAME_MAX. */
-static unsigned edit_distance(struct tidings_str a, struct tidings_str b)
-{
-    unsigned row[CONFIG_NAME_MAX];
-    for (size_t j = 0; j <= b.len; j++) {
-        row[j] = (unsigned)j;
-    }
-    for (size_t i = 1; i <= a.len; i++) {
-        unsigned diagonal = row[0];
-        row[0] = (unsigned)i;
-        for (size_t j = 1; j <= b.len; j++) {
-            unsigned above = row[j];
-            unsigned change = diagonal + (a.ptr[i - 1] == b.ptr[j - 1] ? 0 : 1);
-            row[j] = min3(above + 1, row[j - 1] + 1, change);
-            diagonal = above;
-        }
-    }
-    return row[b.len];
-}
-
 const struct config_row *config_nearest(struct tidings_str text, enum config_spelling how,
                                         unsigned distance)
 {
@@ -312,7 +288,7 @@ const struct config_row *config_nearest(struct tidings_str text, enum config_spe
     for (size_t i = 0; i < config_row_count; i++) {
         char name[CONFIG_NAME_MAX];
         config_spell(&config_rows[i], how, name);
-        unsigned d = edit_distance(text, tidings_str(name));
+        unsigned d = edit_distance(text, tidings_str(name), distance);
         if (d < best_distance) {
             best_distance = d;
             best = &config_rows[i];

@@ -74,7 +74,10 @@ for (const [name, open] of Object.entries(CLIENTS)) {
             assert.match(missing.message, /'arg2'/);
             const unknown = await failure(client.getPrompt({ name: 'none' }));
             assert.equal(unknown.code, -32602);
-            assert.match(unknown.message, /unknown prompt 'none'/);
+            assert.match(unknown.message, /unknown prompt 'none'$/);
+            const near = await failure(client.getPrompt({ name: 'test_simple_promt' }));
+            assert.match(near.message, /unknown prompt 'test_simple_promt'; did you mean 'test_simple_prompt'\?$/);
+            assert.deepEqual(near.data.suggestions, ['test_simple_prompt']);
         });
 
         it('arguments and variables are completed, in context', async (t) => {

@@ -41,6 +41,28 @@ test('both eras advertise both extensions', async (t) => {
     assert.deepEqual(capabilities.extensions, session.result.capabilities.extensions);
 });
 
+test('what reads are said to do they do, in both eras', async (t) => {
+    const server = await serve(t, { files });
+    const session = await Session.open(server);
+    const { capabilities } = await call(server, 'server/discover');
+    const said = capabilities.extensions['dev.tidings/resource-metadata'];
+    const uri = server.uri('dir/c.log');
+    for (const read of [
+        (_meta) => call(server, 'resources/read', { uri, _meta: { ...meta(), ..._meta } }),
+        (_meta) => session.call('resources/read', { uri, _meta }),
+    ]) {
+        for (const unit of said.range) {
+            const { contents } = await read({ 'dev.tidings/range': { unit, from: 0, to: 1 } });
+            assert.equal(contents[0].text, '1', unit);
+        }
+        const { contents } = await read({ 'dev.tidings/accept': '*/*' });
+        assert.equal(contents.length, 1);
+        const held = await read({ 'dev.tidings/ifNoneMatch': contents[0]._meta['dev.tidings/etag'].replace(/^W\//, '') });
+        assert.ok(held.contents.length === 0 || contents[0]._meta['dev.tidings/etag'].startsWith('W/'));
+    }
+    assert.deepEqual(Object.keys(said).sort(), ['accept', 'formats', 'ifNoneMatch', 'range']);
+});
+
 /** Every resource object a client of either era can be shown. */
 async function* resources(server, ask) {
     yield* (await ask('resources/list', {})).resources;

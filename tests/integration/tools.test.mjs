@@ -73,7 +73,12 @@ for (const transport of TRANSPORTS) {
             assert.match(result.content[0].text, /\/properties\/b\/type/);
             await assert.rejects(client.callTool({ name: 'nope', arguments: {} }), {
                 code: -32602,
-                message: /unknown tool 'nope'/,
+                message: /unknown tool 'nope'$/,
+            });
+            await assert.rejects(client.callTool({ name: 'adds', arguments: {} }), {
+                code: -32602,
+                message: /unknown tool 'adds'; did you mean 'add'\?$/,
+                data: { suggestions: ['add'] },
             });
         });
 
