@@ -1,5 +1,5 @@
 # A thin door for those who type make; CMakePresets.json is the build.
-.PHONY: all dev asan tsan fuzz test quick run install format clean
+.PHONY: all dev asan tsan fuzz test quick run install uninstall format clean
 
 all:
 	cmake --workflow --preset release
@@ -18,6 +18,11 @@ run:
 
 install: all
 	cmake --install build/release
+
+# What the last `make install` put there (its list is in the build folder), and folders of ours that
+# are empty then.
+uninstall:
+	tools/uninstall build/release/install_manifest.txt
 
 format:
 	find src include tests examples bench -name node_modules -prune -o -name '*.[ch]' -print0 | \

@@ -41,26 +41,40 @@ if(TARGET tidings_static)
   endforeach()
   configure_file(${CMAKE_CURRENT_LIST_DIR}/tidings.pc.in ${PROJECT_BINARY_DIR}/tidings.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/tidings.pc DESTINATION ${pc_dir})
+  # For programs built against this checkout, with PKG_CONFIG_PATH naming the build folder:
+  # pkg-config takes it instead of one that is installed.
+  set(pc_prefix ${PROJECT_SOURCE_DIR})
+  set(pc_includedir ${PROJECT_SOURCE_DIR}/include)
+  set(pc_libdir "${PROJECT_BINARY_DIR} -Wl,-rpath,${PROJECT_BINARY_DIR}")
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/tidings.pc.in
+                 ${PROJECT_BINARY_DIR}/tidings-uninstalled.pc @ONLY)
+
+  # Where the loader does not look by itself, say what to do.
+  install(CODE "
+    if(NOT DEFINED ENV{DESTDIR})
+      message(STATUS \"Programs find \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libtidings.so after 'ldconfig' (as root, \"
+        \"where that folder is in /etc/ld.so.conf.d), or linked with -Wl,-rpath,\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}; \"
+        \"pkg-config finds it with PKG_CONFIG_PATH=\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig\")
+    endif()")
 endif()
 
 if(TARGET tidings)
   install(TARGETS tidings RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# man/NAME.SECTION.scd, and libtidings(3), which is made of the headers.
+# man/NAME.SECTION.scd, and the manual of the library, which is made of the headers.
 find_program(SCDOC scdoc)
 file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/man/*.scd)
 file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/tidings/*.h)
-set(library_page ${PROJECT_BINARY_DIR}/man/libtidings.3.scd)
-add_custom_command(OUTPUT ${library_page}
-  COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/man
-  COMMAND sh -c "\"$1\" \"$2\" > \"$3\"" sh ${PROJECT_SOURCE_DIR}/tools/man-library
-          ${PROJECT_SOURCE_DIR}/include ${library_page}
+set(library_pages ${PROJECT_BINARY_DIR}/man/man3)
+add_custom_command(OUTPUT ${library_pages}/libtidings.3
+  COMMAND sh ${PROJECT_SOURCE_DIR}/tools/man-library ${PROJECT_SOURCE_DIR}/include ${library_pages}
   DEPENDS ${headers} ${PROJECT_SOURCE_DIR}/tools/man-library
-  COMMENT "Making libtidings.3 of the headers" VERBATIM)
-if(SCDOC AND pages)
-  set(rendered)
-  foreach(page ${pages} ${library_page})
+  COMMENT "Making the manual of the library" VERBATIM)
+install(DIRECTORY ${library_pages}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
+set(rendered ${library_pages}/libtidings.3)
+if(SCDOC)
+  foreach(page ${pages})
     get_filename_component(name ${page} NAME_WLE)
     string(REGEX REPLACE ".*\\." "" section ${name})
     set(output ${PROJECT_BINARY_DIR}/man/${name})
@@ -71,8 +85,8 @@ if(SCDOC AND pages)
     install(FILES ${output} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
     list(APPEND rendered ${output})
   endforeach()
-  add_custom_target(man ALL DEPENDS ${rendered})
 endif()
+add_custom_target(man ALL DEPENDS ${rendered})
 
 # Completions of shells, which the program prints itself.
 if(TARGET tidings AND NOT CMAKE_CROSSCOMPILING)

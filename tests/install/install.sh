@@ -60,9 +60,28 @@ if [ -x "$build/tidings" ]; then
         fish/vendor_completions.d/tidings.fish; do
         [ -s "$prefix/share/$file" ] || { echo "share/$file was not installed" >&2; exit 1; }
     done
-    for page in man1/tidings.1 man1/tidings-serve.1 man5/tidings.conf.5 man3/libtidings.3; do
-        [ -s "$prefix/share/man/$page" ] || ! command -v scdoc >/dev/null ||
-            { echo "the manual page $page was not installed" >&2; exit 1; }
+    for page in man1/tidings.1 man1/tidings-serve.1 man5/tidings.conf.5 man3/libtidings.3 \
+        man3/tidings_changed.3 man3/tidings-server.3; do
+        [ -s "$prefix/share/man/$page" ] || { echo "the manual page $page was not installed" >&2; exit 1; }
     done
     echo "program: ok"
 fi
+
+grep -q "ldconfig.*-Wl,-rpath,$libdir" "$work/install.log" ||
+    { echo "installing does not say how the loader finds the library" >&2; exit 1; }
+
+# Against the checkout, without installing: as README.md has it.
+# shellcheck disable=SC2046
+PKG_CONFIG_PATH=$build "$cc" -o "$work/checkout" "$here/consumer/main.c" \
+    $(PKG_CONFIG_PATH=$build pkg-config --cflags --libs tidings)
+PKG_CONFIG_PATH=$build expect_version "$work/checkout"
+echo "checkout: ok"
+
+cp "$build/install_manifest.txt" "$work/manifest"
+"$here/../../tools/uninstall" "$work/manifest"
+left=$(find "$prefix" ! -type d)
+[ -z "$left" ] && [ ! -d "$prefix/include/tidings" ] ||
+    { echo "uninstalling left this behind:" >&2; echo "$left" >&2; exit 1; }
+! "$here/../../tools/uninstall" "$work/manifest" 2>/dev/null ||
+    { echo "uninstalling twice is no failure" >&2; exit 1; }
+echo "uninstall: ok"
