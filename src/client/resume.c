@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
  * Keeping the cursor of a stream and the versions that were told. Cursors are texts without a
- * meaning to us; versions are `epoch.number` or a number.
+ * meaning to us.
  */
 #include "client/resume.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "base/mem.h"
+#include "base/version.h"
 #include "json/write.h"
 
 struct seen {
     struct list link; /* in order */
     struct tidings_str key;
-    uint64_t number;
-    size_t epoch_len;
-    char text[]; /* the key, then the epoch */
+    uint64_t life; /* of the connection it was told on */
+    uint8_t version_len;
+    bool has_epoch;
+    char text[]; /* the key, then the version */
 };
 
 void resume_init(struct resume *r)
@@ -44,7 +45,7 @@ void resume_deinit(struct resume *r)
 
 void resume_interrupted(struct resume *r)
 {
-    snprintf(r->life, sizeof(r->life), "%" PRIu64, ++r->lives);
+    r->lives++;
 }
 
 bool resume_is_cursor(struct tidings_str text)
@@ -60,53 +61,48 @@ void resume_take(struct resume *r, struct tidings_str cursor)
     }
 }
 
-/* ---- versions -------------------------------------------------------------------------------- */
-
-struct mark {
-    struct tidings_str epoch;
-    uint64_t number;
-};
-
-/* false: no version that could be compared. */
-static bool read_mark(const struct resume *r, struct tidings_str text, struct mark *ret)
-{
-    const char *dot = text.len > 0 ? memchr(text.ptr, '.', text.len) : NULL;
-    size_t i = dot ? (size_t)(dot - text.ptr) + 1 : 0, first = i;
-    ret->epoch = dot ? tidings_strn(text.ptr, i) : tidings_str(r->life);
-    ret->number = 0;
-    for (; i < text.len && text.ptr[i] >= '0' && text.ptr[i] <= '9'; i++) {
-        if (ret->number > (UINT64_MAX - 9) / 10) {
-            return false;
-        }
-        ret->number = ret->number * 10 + (uint64_t)(text.ptr[i] - '0');
-    }
-    return i > first && i == text.len && (!dot || dot > text.ptr);
-}
-
 /* ---- what was told --------------------------------------------------------------------------- */
 
-/* NULL: out of memory, which costs a repetition at worst. */
-static struct seen *resume_create(struct tidings_str key, const struct mark *m)
+/* `epoch.number`; of what has no such form nothing, which is the same as no other. */
+static struct tidings_str epoch_of(struct tidings_str version, struct tidings_str *ret_number)
 {
-    struct seen *s = mem_alloc(sizeof(*s) + key.len + m->epoch.len);
-    if (!s) {
-        return NULL;
-    }
-    memcpy(s->text, key.ptr, key.len);
-    memcpy(s->text + key.len, m->epoch.ptr, m->epoch.len);
-    s->key = (struct tidings_str){s->text, key.len};
-    s->epoch_len = m->epoch.len;
-    s->number = m->number;
-    return s;
+    bool found;
+    struct tidings_str epoch = str_cut(version, '.', ret_number, &found);
+    uint64_t n;
+    return found && str_to_u64(*ret_number, &n) ? epoch : STR_EMPTY;
 }
 
-static void resume_remember(struct resume *r, struct tidings_str key, const struct mark *m)
+static bool is_newer(const struct resume *r, const struct seen *last, struct tidings_str version,
+                     bool has_epoch)
 {
-    struct seen *s = resume_create(key, m);
+    struct tidings_str told = tidings_strn(last->text + last->key.len, last->version_len), a, b;
+    if (last->has_epoch != has_epoch) {
+        return true;
+    }
+    if (has_epoch) {
+        struct tidings_str epoch = epoch_of(version, &a);
+        bool is_same = epoch.len > 0 && str_eq(epoch, epoch_of(told, &b));
+        return !is_same || version_compare(a, b) == VERSION_NEWER;
+    }
+    enum version_order order = version_compare(version, told);
+    return last->life != r->lives || order == VERSION_NEWER || order == VERSION_UNKNOWN;
+}
+
+/* Out of memory costs a repetition at worst. */
+static void resume_remember(struct resume *r, struct tidings_str key, struct tidings_str version,
+                            bool has_epoch)
+{
+    struct seen *s = mem_alloc(sizeof(*s) + key.len + version.len);
     void *old = NULL;
     if (!s) {
         return;
     }
+    char *at = s->text;
+    s->key = str_place(&at, key);
+    (void)str_place(&at, version);
+    s->version_len = (uint8_t)version.len;
+    s->has_epoch = has_epoch;
+    s->life = r->lives;
     if (map_put(&r->seen, s->key, s, &old) < 0) {
         mem_free(s);
         return;
@@ -121,26 +117,19 @@ static void resume_remember(struct resume *r, struct tidings_str key, const stru
 }
 
 bool resume_is_new(struct resume *r, uint64_t watch, struct tidings_str uri,
-                   struct tidings_str version)
+                   struct tidings_str version, bool has_epoch)
 {
-    struct mark m;
     struct buf key;
-    char number[24];
-    bool is_new = true;
-    if (!read_mark(r, version, &m)) {
+    if (version.len == 0 || version.len > VERSION_MAX) {
         return true;
     }
-    snprintf(number, sizeof(number), "%" PRIu64 " ", watch);
-    buf_init(&key, uri.len + sizeof(number));
-    buf_puts(&key, tidings_str(number));
+    buf_init(&key, uri.len + 24);
+    buf_putf(&key, "%" PRIu64 " ", watch);
     buf_puts(&key, uri);
-    const struct seen *s = key.failed ? NULL : map_find(&r->seen, buf_str(&key));
-    if (s && s->epoch_len == m.epoch.len &&
-        memcmp(s->text + s->key.len, m.epoch.ptr, m.epoch.len) == 0) {
-        is_new = m.number > s->number;
-    }
+    const struct seen *last = key.failed ? NULL : map_find(&r->seen, buf_str(&key));
+    bool is_new = !last || is_newer(r, last, version, has_epoch);
     if (is_new && !key.failed) {
-        resume_remember(r, buf_str(&key), &m);
+        resume_remember(r, buf_str(&key), version, has_epoch);
     }
     buf_deinit(&key);
     return is_new;

@@ -4,8 +4,9 @@
  *
  * A cursor is the server's word that everything up to there has been written to us; given back as
  * `since`, the server tells what came after. What it tells twice is found by its version: those of
- * one resource only rise, within an epoch (`epoch.number`), or, where they are plain numbers, until
- * the connection is lost: the server may be another one afterwards.
+ * one resource only rise. Ours are `epoch.number` and count within the epoch; those of others are
+ * compared as people write them (base/version.h) until the connection is lost: the server may be
+ * another one afterwards.
  */
 #ifndef CLIENT_RESUME_H
 #define CLIENT_RESUME_H
@@ -20,10 +21,9 @@
 
 struct resume {
     char cursor[RESUME_MAX_CURSOR]; /* empty: none */
-    char life[24];                  /* the epoch of plain numbers */
-    uint64_t lives;
-    struct map seen;   /* "watch URI" -> struct seen */
-    struct list order; /* of them, told of longest ago first */
+    uint64_t lives;                 /* connections so far */
+    struct map seen;                /* "watch URI" -> struct seen */
+    struct list order;              /* of them, told of longest ago first */
 };
 
 void resume_init(struct resume *r);
@@ -36,9 +36,10 @@ void resume_take(struct resume *r, struct tidings_str cursor);
 void resume_interrupted(struct resume *r);
 
 /* Is this version of `uri`, told to the watch of that number, newer than the last one? It is the
- * last one then. A version that is not said, or of another epoch, is new. */
+ * last one then. `has_epoch`: it is `epoch.number`. A version that is not said, is of another
+ * epoch, or has no order is new: what cannot be compared is told. */
 bool resume_is_new(struct resume *r, uint64_t watch, struct tidings_str uri,
-                   struct tidings_str version);
+                   struct tidings_str version, bool has_epoch);
 
 /* Do they name a baseline? That is where to go on from, too, and the program's own. */
 bool resume_has_baseline(const char *options);

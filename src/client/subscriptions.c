@@ -426,11 +426,19 @@ void subscriptions_tell_state(struct tidings_client *c, struct watch *w,
 
 /* ---- routing --------------------------------------------------------------------------------- */
 
+/* By which version an update is judged to be new. */
+enum guard {
+    GUARD_NONE,    /* it is told in any case */
+    GUARD_EPOCH,   /* `epoch.number` */
+    GUARD_VERSION, /* as people write it */
+};
+
 /* What the server told before is not told again (ER-28). */
 static void subscriptions_tell(struct tidings_client *c, struct watch *w, struct tidings_update *u,
-                               bool is_guarded)
+                               enum guard guard)
 {
-    if (is_guarded && !resume_is_new(&c->resume, w->number, u->uri, u->version)) {
+    if (guard != GUARD_NONE &&
+        !resume_is_new(&c->resume, w->number, u->uri, u->version, guard == GUARD_EPOCH)) {
         return;
     }
     if (!u->synthetic) {
@@ -446,18 +454,18 @@ static void subscriptions_tell(struct tidings_client *c, struct watch *w, struct
 }
 
 /* Those it names; else that very URI; else whoever may cover it. */
-static void route(struct tidings_client *c, struct tidings_update *u, bool is_guarded)
+static void route(struct tidings_client *c, struct tidings_update *u, enum guard guard)
 {
     struct watch *w =
         u->subscribed_uri.len > 0 ? watch_find(c, u->subscribed_uri) : watch_find(c, u->uri);
     if (w && !w->is_ending) {
-        subscriptions_tell(c, w, u, is_guarded);
+        subscriptions_tell(c, w, u, guard);
         legacy_told(c, w, u->cursor);
     } else if (u->subscribed_uri.len == 0) {
         list_each (it, next, &c->watches) {
             w = list_entry(it, struct watch, link);
             if (watch_covers(w, u->uri)) {
-                subscriptions_tell(c, w, u, is_guarded);
+                subscriptions_tell(c, w, u, guard);
             }
         }
     }
@@ -469,14 +477,18 @@ static struct tidings_str first_of(struct tidings_str a, struct tidings_str b)
 }
 
 /* A text, or a number as some servers count. */
-static struct tidings_str version_of(struct json *meta, struct json *metadata, char number[24])
+static struct tidings_str version_of(struct json *meta, struct json *metadata, char number[24],
+                                     enum guard *ret_guard)
 {
+    struct tidings_str ours = jv_str(jv_get(meta, "dev.tidings/version"));
     struct json *plain = jv_get(metadata, "version");
-    if (jv_is(plain, JV_INT)) {
+    bool is_number = jv_is(plain, JV_INT);
+    *ret_guard = ours.len > 0 && !is_number ? GUARD_EPOCH : GUARD_VERSION;
+    if (is_number) {
         snprintf(number, 24, "%" PRId64, jv_int(plain));
         return tidings_str(number);
     }
-    return first_of(jv_str(jv_get(meta, "dev.tidings/version")), jv_str(plain));
+    return first_of(ours, jv_str(plain));
 }
 
 /* What the server calls it; a word that is not known is a change like others. */
@@ -539,6 +551,7 @@ void subscriptions_updated(struct tidings_client *c, struct json *message, int64
                            bool is_synthetic)
 {
     char number[24];
+    enum guard guard = GUARD_NONE;
     struct json *params = jv_get(message, "params");
     struct tidings_str method = jv_str(jv_get(message, "method"));
     struct json *meta = jv_get(params, "_meta");
@@ -551,7 +564,7 @@ void subscriptions_updated(struct tidings_client *c, struct json *message, int64
         .from = jv_str(jv_get(meta, "dev.tidings/from")),
         .merged = merged_of(jv_get(meta, "dev.tidings/merged")),
         .initial = jv_is_true(jv_get(meta, "dev.tidings/initial")),
-        .version = version_of(meta, metadata, number),
+        .version = version_of(meta, metadata, number, &guard),
         .cursor = jv_str(jv_get(meta, "dev.tidings/cursor")),
         .truncated = jv_is_true(jv_get(meta, "dev.tidings/truncated")),
         .received_ms = received_ms,
@@ -567,7 +580,7 @@ void subscriptions_updated(struct tidings_client *c, struct json *message, int64
         subscriptions_text(c, metadata ? metadata : jv_get(meta, "dev.tidings/metadata"), &about);
     u.value = subscriptions_text(c, jv_get(meta, "dev.tidings/data"), &value);
     bool is_suspended = jv_is_true(jv_get(meta, "dev.tidings/suspended"));
-    route(c, &u, !is_suspended && !u.initial && !u.truncated);
+    route(c, &u, is_suspended || u.initial || u.truncated ? GUARD_NONE : guard);
     subscriptions_take_cursor(c, meta);
     struct watch *over = is_suspended ? watch_find(c, first_of(u.subscribed_uri, u.uri)) : NULL;
     if (over && over->is_accepted) {

@@ -44,8 +44,6 @@ uint64_t entities_position(struct entities *e);
 bool entity_id_is_valid(struct tidings_str id);
 bool entity_type_name_is_valid(struct tidings_str name);
 bool entity_type_version_is_valid(struct tidings_str version);
-/* Of two versions of a type: by the numbers between the dots (1.10 after 1.9), texts by bytes. */
-int entity_type_version_cmp(struct tidings_str a, struct tidings_str b);
 
 /* ---- types ----------------------------------------------------------------------------------- */
 

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/version.h"
 #include "store/entities_private.h"
 #include "json/schema_patch.h"
 #include "json/write.h"
@@ -43,20 +44,6 @@ bool entity_type_name_is_valid(struct tidings_str name)
 bool entity_type_version_is_valid(struct tidings_str version)
 {
     return is_name(version, ENTITY_NAME_MAX, true);
-}
-
-int entity_type_version_cmp(struct tidings_str a, struct tidings_str b)
-{
-    while (a.len > 0 && b.len > 0) {
-        struct tidings_str x = str_cut(a, '.', &a, NULL), y = str_cut(b, '.', &b, NULL);
-        uint64_t m = 0, n = 0;
-        bool numbers = str_to_u64(x, &m) && str_to_u64(y, &n);
-        int order = numbers && m != n ? (m < n ? -1 : 1) : numbers ? 0 : str_cmp(x, y);
-        if (order != 0) {
-            return order;
-        }
-    }
-    return (a.len > 0) - (b.len > 0);
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -183,7 +170,7 @@ static struct list *entities_types_position(struct entities *e, const struct ent
     list_each (it, next, &e->types) {
         const struct entity_type *other = list_entry(it, struct entity_type, link);
         int order = str_cmp(other->row.name, t->row.name);
-        order = order != 0 ? order : entity_type_version_cmp(other->row.version, t->row.version);
+        order = order != 0 ? order : version_sort(other->row.version, t->row.version);
         if (order > 0) {
             break;
         }
@@ -197,7 +184,7 @@ static int type_enter(struct entities *e, struct entity_type *t, struct tidings_
 {
     assert(t);
     const struct entity_type *last = map_find(&e->newest, t->row.name);
-    bool is_newest = !last || entity_type_version_cmp(last->row.version, t->row.version) < 0;
+    bool is_newest = !last || version_sort(last->row.version, t->row.version) < 0;
     if (map_put(&e->by_label, t->label, t, NULL) < 0) {
         type_free(t);
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

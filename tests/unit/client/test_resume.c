@@ -29,7 +29,12 @@ static int tear_down(void **state)
 
 static bool is_new(struct resume *r, uint64_t watch, const char *uri, const char *version)
 {
-    return resume_is_new(r, watch, tidings_str(uri), tidings_str(version));
+    return resume_is_new(r, watch, tidings_str(uri), tidings_str(version), true);
+}
+
+static bool is_new_plain(struct resume *r, const char *version)
+{
+    return resume_is_new(r, 1, STR("x://a"), tidings_str(version), false);
 }
 
 static void a_version_is_told_once_and_never_after_a_newer_one(void **state)
@@ -57,21 +62,58 @@ static void what_cannot_be_compared_is_new(void **state)
     static const char *const texts[] = {
         "", "1.2.3", "v7", ".5", "e1.", "e1.5x", "-3", "e1.99999999999999999999", "a.b",
     };
+    static const char *const plain[] = {
+        "", ".5", "e1.", "-3", "a.b", "9f86d081884c7d65", "550e8400-e29b-41d4-a716-446655440000",
+    };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         assert_true(is_new(*state, 1, "x://a", texts[i]));
         assert_true(is_new(*state, 1, "x://a", texts[i]));
     }
-    assert_int_equal(((struct resume *)*state)->seen.count, 0);
+    for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+        assert_true(is_new_plain(*state, plain[i]));
+        assert_true(is_new_plain(*state, plain[i]));
+    }
+    char text[300];
+    memset(text, '7', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    assert_true(is_new_plain(*state, text));
+    assert_true(is_new_plain(*state, text));
+    assert_true(is_new(*state, 1, "x://a", "e1.5"));
+    assert_true(is_new_plain(*state, "4")); /* another kind of version than the last one */
 }
 
-static void plain_numbers_count_until_the_connection_is_lost(void **state)
+/* base/version.h; that an older one is passed over is what counts here. */
+static void versions_of_other_servers_are_compared_as_people_write_them(void **state)
+{
+    static const char *const rows[][2] = {
+        {"2.1.0", "2.0.9"},
+        {"v3", "v2"},
+        {"2.10", "2.9"},
+        {"1.0.0", "1.0.0-rc.1"},
+        {"2024-06-01", "2024-05-31"},
+        {"2024-06-01T10:00:00Z", "2024-06-01T11:59:00+02:00"},
+        {"10", "9"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        resume_interrupted(*state);
+        assert_true(is_new_plain(*state, rows[i][1]));
+        assert_true(is_new_plain(*state, rows[i][0]));
+        assert_false(is_new_plain(*state, rows[i][0]));
+        assert_false(is_new_plain(*state, rows[i][1]));
+    }
+}
+
+static void plain_versions_count_until_the_connection_is_lost(void **state)
 {
     struct resume *r = *state;
-    assert_true(is_new(r, 1, "x://a", "7"));
-    assert_false(is_new(r, 1, "x://a", "7"));
-    assert_false(is_new(r, 1, "x://a", "6"));
+    assert_true(is_new_plain(r, "7"));
+    assert_false(is_new_plain(r, "7"));
+    assert_false(is_new_plain(r, "6"));
     resume_interrupted(r);
-    assert_true(is_new(r, 1, "x://a", "1")); /* the server may have begun again */
+    assert_true(is_new_plain(r, "1")); /* the server may have begun again */
+    assert_true(is_new(r, 1, "x://b", "e.7"));
+    resume_interrupted(r);
+    assert_false(is_new(r, 1, "x://b", "e.7"));
 }
 
 static void the_table_forgets_what_was_told_longest_ago(void **state)
@@ -156,7 +198,8 @@ int main(void)
         CASE(a_version_is_told_once_and_never_after_a_newer_one),
         CASE(another_epoch_begins_anew),
         CASE(what_cannot_be_compared_is_new),
-        CASE(plain_numbers_count_until_the_connection_is_lost),
+        CASE(versions_of_other_servers_are_compared_as_people_write_them),
+        CASE(plain_versions_count_until_the_connection_is_lost),
         CASE(the_table_forgets_what_was_told_longest_ago),
         CASE(options_say_where_to_go_on),
         CASE(options_ask_for_bookmarks),

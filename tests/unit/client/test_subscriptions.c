@@ -204,6 +204,40 @@ static void without_a_name_whoever_covers_it_is_told(void **state)
     tidings_client_destroy(t.client);
 }
 
+static void versioned(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    (void)m;
+    if (fake_legacy(f, method, id)) {
+        return;
+    }
+    fake_result(f, id, "{}");
+    if (strcmp(method, "resources/subscribe") == 0) {
+        static const char *const told[] = {"\"2.9.0\"",   "\"2.10\"", "\"v2.9.5\"", "\"nightly\"",
+                                           "\"nightly\"", "7",        "6",          "\"8\""};
+        for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
+            char params[80];
+            snprintf(params, sizeof(params), "\"uri\":\"x:/a\",\"metadata\":{\"version\":%s}",
+                     told[i]);
+            update(f, UPDATED, params);
+        }
+    }
+}
+
+/* ER-28, with the versions of other servers. */
+static void an_older_version_is_passed_over_and_one_without_an_order_told(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct told t = {.until = 6};
+    t.client = fake_client(&f, versioned, NULL, NULL);
+    add(&t, "x:/a");
+    assert_int_equal(tidings_client_run(t.client, NULL), 0);
+    assert_string_equal(t.text, "x:/a: updated x:/a 2.9.0\nx:/a: updated x:/a 2.10\n"
+                                "x:/a: updated x:/a nightly\nx:/a: updated x:/a nightly\n"
+                                "x:/a: updated x:/a 7\nx:/a: updated x:/a 8\n");
+    tidings_client_destroy(t.client);
+}
+
 static void slim(struct fake *f, const char *method, int64_t id, struct json *m)
 {
     if (fake_modern(f, method, id) || strcmp(method, "subscriptions/listen") != 0) {
@@ -501,6 +535,7 @@ int main(void)
         cmocka_unit_test(overlapping_subscriptions_are_told_by_the_one_named),
         cmocka_unit_test(without_a_name_whoever_covers_it_is_told),
         cmocka_unit_test(a_slim_update_is_that_of_the_very_uri),
+        cmocka_unit_test(an_older_version_is_passed_over_and_one_without_an_order_told),
         cmocka_unit_test(a_subscription_may_end_in_its_own_callback),
         cmocka_unit_test(another_listen_is_heard_before_the_old_one_ends),
         cmocka_unit_test(nothing_is_listened_to_when_nobody_is_left),
