@@ -36,7 +36,7 @@ test('a session lists what it is subscribed to, with options, and nothing of ano
     const server = await start(t);
     const [one, other] = [await Session.open(server), await Session.open(server)];
     const filter = { properties: { uri: { type: 'string' } } };
-    const options = { windowMs: 50, include: 'value', origin: 'me', echo: false, filter, order: 'strict' };
+    const options = { windowMs: 50, include: 'value', origin: 'me', echo: false, filter, order: 'strict', detail: 'slim' };
     await one.call('resources/subscribe', { uri: server.tree.uri('a.txt'), _meta: { 'dev.tidings/options': options } });
     await one.subscribe(server.tree.uri('*.txt'));
     await other.subscribe(server.tree.uri('b.txt'));
@@ -47,7 +47,7 @@ test('a session lists what it is subscribed to, with options, and nothing of ano
         assert.equal(mine.nextCursor, undefined);
         const row = mine.subscriptions.find((r) => r.uri === server.tree.uri('a.txt'));
         assert.deepEqual(row.options, {
-            match: 'literal', include: 'value', order: 'strict', periodMs: 50, bookmarks: false,
+            match: 'literal', include: 'value', order: 'strict', periodMs: 50, bookmarks: false, detail: 'slim',
             origin: 'me', echo: false, filter,
         });
         assert.deepEqual([row.state, row.stream, row.truncated, row.waiting], ['active', 'none', false, 0]);
