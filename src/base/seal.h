@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Texts that a stranger keeps for us: he can neither read nor change them, nor give back one for
- * another purpose. AES-256-GCM by OpenSSL, which is loaded with the first seal
- * (base/tls_library.h).
+ * Sealed texts: encrypted and authenticated, so that a client can keep them for us but can neither
+ * read nor change them, nor give back one for another purpose. AES-256-GCM by OpenSSL, which is
+ * loaded with the first seal (base/tls_library.h).
  *
  * A seal is base64url of salt (8 bytes), nonce (12), ciphertext, tag (16). What encrypts is
  * HMAC-SHA-256 of the salt under the secret of the key; the purpose is authenticated with the text.

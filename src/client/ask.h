@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests that are waited for.
+ * Requests to the server whose answer the client waits for, turning its loop meanwhile.
  */
 #ifndef CLIENT_ASK_H
 #define CLIENT_ASK_H

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Makes, shares and forgets baselines, and moves the chains of subscriptions along them.
+ */
 #include "delivery/baseline.h"
 
 #include "base/mem.h"

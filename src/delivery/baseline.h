@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where patches begin.
+ * Baselines: the versions of resources that patches start from.
  *
  * A baseline is one version of one resource: its URI, its etag and, where the provider makes no
  * patches itself, its content. All subscriptions of a worker that are at the same version share

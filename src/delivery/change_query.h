@@ -6,12 +6,12 @@
  * It is a subscription that lasts as long as the question: URIs mean what they mean there, watches
  * are armed (so that a provider notices what changed while nobody watched), access is asked for
  * each change, the same limits hold. What is told comes from the log, in order and one row for each
- * URI, so that a page may end anywhere and nothing falls between two queries; live changes only
- * ring the bell that makes it look again.
+ * URI, so that a page may end anywhere and nothing falls between two queries; a live change only
+ * makes it ask the log again.
  *
  *     change_query_create -> change_query_start -> refused*  ... lost* row* ... done
- *                             `-- change_query_hurry (do not wait any longer), change_query_cancel
- * (no done)
+ *
+ * Meanwhile change_query_hurry ends the waiting, and change_query_cancel all of it, without `done`.
  *
  * All of it on one worker's thread. It holds nothing but its subscriber while it waits.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cursors as somebody is told them. A number counts the changes of everybody, so who may not see
- * everything gets it sealed (base/seal.h), anew each time: two cursors are never equal, whether
- * something happened between them or not. Only who was given one can use it: numbers are not
- * accepted from those who are not shown any, else one could be found by trying.
+ * Cursors of the change log as text for one principal. A number counts the changes of everybody, so
+ * who may not see everything gets it sealed (base/seal.h), anew each time: two cursors are never
+ * equal, whether something happened between them or not. Only who was given one can use it: numbers
+ * are not accepted from those who are not shown any, else one could be found by trying.
  *
  * The key is the server's for one run. A sealed cursor of an earlier run is not known, and whoever
  * comes back with it is told to read again.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is being watched: one entry per scope, counted over all workers. The provider hears of the
- * first who needs it and of the last who leaves; those who come while it is arming wait with the
- * first.
+ * Watches that the hub has asked providers for, on behalf of subscriptions: one per scope, counted
+ * over all workers. The provider hears of the first who needs it and of the last who leaves; those
+ * who come while it is arming wait with the first.
  *
  *     (none) --first need--> ARMING --done--> ARMED --last leaves--> (none)
  *                               \--refused--> (none), everybody waiting is told why
@@ -26,8 +26,8 @@ struct waiter {
 struct tidings_watch {
     struct letter letter;
     struct hub *hub;
-    struct tidings_provider *provider; /* this is told, … */
-    struct watch_hook *hook;           /* … or this (a reference) */
+    struct tidings_provider *provider; /* its watch and unwatch are called, … */
+    struct watch_hook *hook;           /* … unless there is a hook (a reference): then its are */
     struct tidings_str scope;
     struct list arming_link; /* in hub->arming while somebody waits */
     size_t needs;
@@ -58,6 +58,17 @@ static void arm_drop(struct letter *letter)
     arm_dropped(list_entry(letter, struct hub_arm, letter));
 }
 
+/* One of its scopes is answered; after the last it goes back to its worker. */
+static void arm_countdown(struct hub_arm *arm)
+{
+    if (--arm->pending == 0) {
+        struct changelog *log = arm->hub->log;
+        arm->seq = log->ops->last(log);
+        arm->letter.deliver = arm_home;
+        mailbox_send(arm->home, &arm->letter);
+    }
+}
+
 /* `err` NULL: armed, or nothing to arm. */
 static void arm_answer(struct hub_arm *arm, size_t index, bool watched,
                        const struct tidings_error *err)
@@ -68,12 +79,7 @@ static void arm_answer(struct hub_arm *arm, size_t index, bool watched,
     if (code < 0) {
         arm->items[index].err = *err;
     }
-    if (--arm->pending == 0) {
-        struct changelog *log = arm->hub->log;
-        arm->seq = log->ops->last(log);
-        arm->letter.deliver = arm_home;
-        mailbox_send(arm->home, &arm->letter);
-    }
+    arm_countdown(arm);
 }
 
 static void watch_free(struct tidings_watch *w)
@@ -140,7 +146,8 @@ void tidings_watch_done(struct tidings_watch *w, int code, const struct tidings_
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Refuse those of `w` who have waited long enough; when the next has, or `next`. */
+/* Refuse those of `w` who have waited long enough. Returns when the next of them will have, if that
+ * is before `next_due`. */
 static uint64_t refuse_overdue(struct tidings_watch *w, uint64_t now, uint64_t next_due)
 {
     struct tidings_error err;
@@ -299,12 +306,7 @@ static void arm_deliver(struct letter *letter, void *owner)
     for (size_t i = 0; i < arm->count; i++) {
         arm_one(hub, arm, i);
     }
-    if (--arm->pending == 0) {
-        struct changelog *log = hub->log;
-        arm->seq = log->ops->last(log);
-        arm->letter.deliver = arm_home;
-        mailbox_send(arm->home, &arm->letter);
-    }
+    arm_countdown(arm);
 }
 
 struct hub_arm *hub_arm_create(struct worker *worker, const struct tidings_str *scopes,

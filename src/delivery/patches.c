@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Writes what a patch subscription is told of a change, as a JSON object.
+ */
 #include "delivery/patches.h"
 
 #include "store/change.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Holding versions of entities: those that subscriptions begin their patches at are kept from
- * compaction. The keeper is told
- * in the order in which it happened, so what a subscription is at is held before what it was at is
- * let go.
+ * compaction. The keeper is told in the order in which it happened, so the version that a
+ * subscription is at now is held before the one it was at is let go.
  */
 #include "base/mem.h"
 #include "provider/entity_private.h"

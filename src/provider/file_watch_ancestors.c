@@ -2,9 +2,8 @@
  *
  * Watching what lies above the root: the directories on the way to it, in each of which one name
  * counts, and the mounts of the system, since one on top of a directory makes no event in it. When
- * either says something, the root is opened anew, and everything in any scope is
- * compared with what is there now: what differs is announced, a file that is another one under its
- * name as an update.
+ * either says something, the root is opened anew, and everything in any scope is compared with what
+ * is there now: what differs is announced, a file that is another one under its name as an update.
  *
  * A directory on the way that cannot be watched is asked about with every poll.
  */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The digest of a write request, by which an idempotency key tells the same request from another.
- * Every part is preceded by its length, so that no two requests are written
- * alike.
+ * Every part is preceded by its length, so that no two requests are written alike.
  */
 #include "base/sha256.h"
 #include "base/str.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Adding values to a histogram, and finding the value below which a share of them lies.
+ */
 #include "bin/bench/histogram.h"
 
 /* Values below 64 have a bucket each; above, the six bits behind the highest one name it. */

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Exit statuses of failures, and the messages that say them on standard error.
+ */
 #include "bin/cli/exit_status.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Options may stand anywhere before "--"; behind it is a server to launch.
+ * Parsing the arguments of a command. Options may stand anywhere before "--"; behind it is the
+ * command line of a server to launch.
  */
 #include "bin/cli/options.h"
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Printing text with its control characters escaped, JSON, times and sizes.
+ */
 #include "bin/cli/output.h"
 
 #include <errno.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * PR_SET_DUMPABLE and nothing else: not being dumpable includes core files, whatever the limit and
- * wherever they would go; a limit of 0 would be handed on to the programs we start.
+ * Makes this process undumpable (PR_SET_DUMPABLE), and nothing else: not being dumpable includes
+ * core files, whatever the limit and wherever they would go; a limit of 0 would be handed on to the
+ * programs we start.
  */
 #include "bin/cli/process.h"
 

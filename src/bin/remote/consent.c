@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Asks on the terminal whether a server that a project's file names may be used.
+ */
 #include "bin/remote/consent.h"
 
 #include <fcntl.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Counts the pages of an answer, and ends one that goes on too long or in a circle.
+ */
 #include "bin/remote/pages.h"
 
 #include <inttypes.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Asks for a part of a resource and reads what the answer says of it.
+ */
 #include "bin/remote/part.h"
 
 #include <errno.h>

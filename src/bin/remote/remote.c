@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Connects a command to its server, runs it, and ends it by a signal or a time limit.
+ */
 #include "bin/remote/remote.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Reads the files that give servers names.
+ */
 #include "bin/remote/servers_file.h"
 
 #include <stdio.h>

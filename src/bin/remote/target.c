@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Finds the server that a command means: a URL, or a name in one of the files.
+ */
 #include "bin/remote/target.h"
 
 #include <ctype.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Calls a tool of the server and prints its result.
+ */
 #include "bin/remote/tool.h"
 
 #include <stdlib.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Writes and removes files below a directory, one openat(2) for each part of a path.
+ */
 #include "bin/sync/folder.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Makes paths of files from URIs, and refuses those that cannot be one.
+ */
 #include "bin/sync/local_name.h"
 
 static int digit(char c)

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Brings the local directory of `tidings sync` up to what the server has.
+ */
 #include "bin/sync/mirror.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Reads a resource into a file, part by part where the server gives parts.
+ */
 #include "bin/sync/mirror_fetch.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Gathers changes until they pause, and runs the user's command once for them.
+ */
 #include "bin/watch/batch.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Writes one change as a line of text or of JSON.
+ */
 #include "bin/watch/change.h"
 
 #include <tidings/json.h>

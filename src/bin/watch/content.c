@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Keeps the contents that `tidings watch` saw, and prints what differs from them.
+ */
 #include "bin/watch/content.h"
 
 #include <stdio.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Runs the user's commands, several at a time, one at a time for each URI.
+ */
 #include "bin/watch/jobs.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Starts `sh -c` with what changed in its environment, and waits for its end.
+ */
 #include "bin/watch/shell.h"
 
 #include <ctype.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * A list of URIs without repetitions, bounded in number and bytes.
+ */
 #include "bin/watch/uri_list.h"
 
 #include <stdlib.h>
