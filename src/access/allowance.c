@@ -105,7 +105,7 @@ static void allowance_forget_some(struct allowances *all, uint64_t now)
     shared_value_unref(__atomic_exchange_n(&all->looked_at, at, __ATOMIC_ACQ_REL));
 }
 
-struct placing {
+struct allowance_insert {
     struct allowances *all;
     struct allowance *fresh;
     struct allowance *found; /* a reference: somebody else was faster */
@@ -113,7 +113,7 @@ struct placing {
 
 static int allowance_place(void *user, const struct shared_value *old)
 {
-    struct placing *p = user;
+    struct allowance_insert *p = user;
     if (old) {
         p->found = allowance_of_value(old);
         shared_value_ref(&p->found->value);
@@ -134,7 +134,7 @@ struct allowance *allowances_find(struct allowances *all, struct tidings_str cli
         return allowance_of_value(value);
     }
     allowance_forget_some(all, now);
-    struct placing p = {.all = all, .fresh = allowance_create(client)};
+    struct allowance_insert p = {.all = all, .fresh = allowance_create(client)};
     int rc = p.fresh ? shared_map_update(all->shared, client, &p.fresh->value, allowance_place, &p)
                      : TIDINGS_E_NOMEM;
     if (rc == SHARED_MAP_REPLACE) {

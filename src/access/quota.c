@@ -137,7 +137,7 @@ static struct quota *quota_ref(struct quota *q)
     return q;
 }
 
-struct placing {
+struct quota_insert {
     struct quotas *quotas;
     struct quota *fresh;
     struct quota *found; /* a reference: somebody else was faster */
@@ -145,7 +145,7 @@ struct placing {
 
 static int quota_place(void *user, const struct shared_value *old)
 {
-    struct placing *p = user;
+    struct quota_insert *p = user;
     if (old) {
         p->found = quota_ref(quota_of_value(old));
         return SHARED_MAP_KEEP;
@@ -170,7 +170,7 @@ static struct quota *quota_find(struct quotas *quotas, struct tidings_str name, 
         return quota_of_value(value);
     }
     quota_forget_some(quotas, now);
-    struct placing p = {.quotas = quotas, .fresh = quota_create(quotas, name, is_near)};
+    struct quota_insert p = {.quotas = quotas, .fresh = quota_create(quotas, name, is_near)};
     int rc = p.fresh ? shared_map_update(quotas->shared, name, &p.fresh->value, quota_place, &p)
                      : TIDINGS_E_NOMEM;
     if (rc == SHARED_MAP_REPLACE) {

@@ -27,8 +27,9 @@ static uint64_t core_next_tick(const struct worker *worker, uint64_t now)
         at = list_entry(worker->sessions->all.next, struct session, link)->active_ms;
         due = at + limits->session_timeout_ms;
     }
-    if (!list_empty(&worker->sessions->resting)) {
-        at = list_entry(worker->sessions->resting.next, struct session, rest_link)->rest_ms;
+    if (!list_empty(&worker->sessions->streamless)) {
+        at = list_entry(worker->sessions->streamless.next, struct session, streamless_link)
+                 ->streamless_ms;
         due = at + limits->list_linger_ms < due ? at + limits->list_linger_ms : due;
     }
     if (!list_empty(&worker->requests->with_job) && limits->call_timeout_ms > 0) {

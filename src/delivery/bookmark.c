@@ -27,7 +27,7 @@ static void bookmark_tell(struct listen_bookmarks *b, struct buf *message)
     struct subscriber *subscriber = listen->subscriber;
     bool is_called =
         subscriber->ops && subscriber->ops->on_update; /* by the program itself: it has no stream */
-    if (!subscriber->sink || !listen->live || is_called || subscriber_is_blocked(subscriber)) {
+    if (!subscriber->sink || !listen->is_open || is_called || subscriber_is_blocked(subscriber)) {
         return;
     }
     char text[CURSOR_TEXT];

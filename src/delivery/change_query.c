@@ -149,13 +149,13 @@ static bool take_row(struct change_query *query, const struct changelog_row *row
     return true;
 }
 
-enum taken {
+enum rows_taken {
     TAKEN_ALL,
     TAKEN_SOME, /* enough for one turn */
     TAKEN_FULL, /* no room for more */
 };
 
-static enum taken take_rows(struct change_query *query, const struct hub_catchup *c)
+static enum rows_taken take_rows(struct change_query *query, const struct hub_catchup *c)
 {
     size_t steps = 0;
     for (size_t i = 0; i < c->count; i++) {
@@ -200,7 +200,7 @@ static void arrived(struct hub_catchup *c, struct worker *worker)
 {
     (void)worker;
     struct change_query *query = c->user;
-    enum taken taken = TAKEN_ALL;
+    enum rows_taken taken = TAKEN_ALL;
     if (query) {
         query->catchup = NULL;
         if (c->truncated) {
@@ -355,7 +355,7 @@ static struct subscriber *create_subscriber(struct request *request, size_t coun
         subscriber_destroy(subscriber);
         return NULL;
     }
-    listen->live = true;
+    listen->is_open = true;
     return subscriber;
 }
 

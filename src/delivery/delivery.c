@@ -52,10 +52,10 @@ struct json *delivery_make_subject(const struct worker *worker, const struct cha
 
 struct json *delivery_subject(struct worker *worker, const struct change *change)
 {
-    if (worker->delivery->parsed != change) {
-        change_unref(worker->delivery->parsed);
+    if (worker->delivery->subject_of != change) {
+        change_unref(worker->delivery->subject_of);
         jv_unref(worker->delivery->subject);
-        worker->delivery->parsed = change_ref(change);
+        worker->delivery->subject_of = change_ref(change);
         worker->delivery->subject = delivery_make_subject(worker, change, false);
     }
     return worker->delivery->subject;

@@ -23,16 +23,16 @@ struct subscription;
 struct delivery {
     struct match match;
     struct list subscribers;
-    struct list dirty;           /* subscribers with something to flush */
-    uint32_t subscribers_made;   /* so far */
-    struct list list_watchers;   /* listens that want list_changed */
-    struct list bookmarked;      /* listens that want bookmarks */
-    struct list covers_subs;     /* subscriptions a provider's own relation may concern */
-    struct windows windows;      /* that hold something back */
-    struct cursor_marks marks;   /* where numbers stand in the store */
-    struct cursor_seals *seals;  /* NULL: none yet */
-    struct filters filters;      /* schemas that subscriptions filter with */
-    const struct change *parsed; /* whose `subject` it is */
+    struct list dirty;               /* subscribers with something to flush */
+    uint32_t subscribers_made;       /* so far */
+    struct list list_watchers;       /* listens that want list_changed */
+    struct list bookmarked;          /* listens that want bookmarks */
+    struct list covers_subs;         /* subscriptions a provider's own relation may concern */
+    struct windows windows;          /* that hold something back */
+    struct cursor_marks marks;       /* where numbers stand in the store */
+    struct cursor_seals *seals;      /* NULL: none yet */
+    struct filters filters;          /* schemas that subscriptions filter with */
+    const struct change *subject_of; /* the change that `subject` was made from */
     struct json *subject;
     struct change_contents contents; /* for subscriptions that asked for them */
     struct map rates;                /* URI -> struct delivery_rate: limits set at run time */
@@ -41,11 +41,11 @@ struct delivery {
     struct loop_timer *window_timer;
     uint64_t window_due_ms; /* when it will run; 0: it does not */
     struct loop_timer *bookmark_timer;
-    struct loop_timer *list_timer; /* of classes that are owed a list_changed */
-    bool is_resynced;              /* told everybody of what is missing before the next change */
-    size_t announced;              /* atomic: bytes of changes on their way here */
-    struct letter lost;            /* on its way while is_lost */
-    bool is_lost;                  /* atomic */
+    struct loop_timer *list_timer; /* until a class may be told list_changed again */
+    bool is_resynced; /* everybody was told to look again: a gap before the next change is known */
+    size_t announced; /* atomic: bytes of changes on their way here */
+    struct letter lost; /* on its way while is_lost */
+    bool is_lost;       /* atomic */
 };
 
 /* Takes part in what the hub announces from now on. TIDINGS_E_NOMEM. */

@@ -123,7 +123,7 @@ void delivery_deinit(struct worker *worker)
     windows_deinit(&d->windows);
     change_content_deinit(&d->contents);
     delivery_clear_rates(worker);
-    change_unref(d->parsed);
+    change_unref(d->subject_of);
     jv_unref(d->subject);
     filters_deinit(&d->filters);
     option_rules_unref(d->rules);

@@ -24,13 +24,13 @@
 /* ---- since ----------------------------------------------------------------------------------- */
 
 /* One question to the log. */
-struct missed {
+struct since_catchup {
     struct listen_pending pending;
     uint64_t since; /* the lowest asked for */
 };
 
 struct finder {
-    const struct missed *missed;
+    const struct since_catchup *missed;
     const struct changelog_row *row;
 };
 
@@ -50,8 +50,8 @@ static void offer_missed(void *user, struct match_node *node)
 }
 
 /* Those that wait for this answer. `everything` or lost history: told to look again. */
-static void owe_waiting(struct listen *listen, const struct missed *m, struct tidings_str scope,
-                        uint64_t seq)
+static void initial_state_mark_waiting(struct listen *listen, const struct since_catchup *m,
+                                       struct tidings_str scope, uint64_t seq)
 {
     list_each (it, next, &listen->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
@@ -62,7 +62,7 @@ static void owe_waiting(struct listen *listen, const struct missed *m, struct ti
     }
 }
 
-static void replay_missed(struct listen *listen, const struct missed *m,
+static void replay_missed(struct listen *listen, const struct since_catchup *m,
                           const struct hub_catchup *c)
 {
     struct worker *worker = listen->subscriber->worker;
@@ -70,7 +70,7 @@ static void replay_missed(struct listen *listen, const struct missed *m,
         const struct change *change = c->changes[i].change;
         struct finder f = {.missed = m, .row = &c->changes[i]};
         if (change->everything) {
-            owe_waiting(listen, m, change_scope(change), change->seq);
+            initial_state_mark_waiting(listen, m, change_scope(change), change->seq);
         } else if (change->lists == 0) {
             static const struct lookup_calls calls = {waits_for_it, offer_missed};
             lookup_find(worker, change, &calls, &f);
@@ -79,7 +79,7 @@ static void replay_missed(struct listen *listen, const struct missed *m,
     }
 }
 
-static void missed_end(struct missed *m, uint64_t upto)
+static void missed_end(struct since_catchup *m, uint64_t upto)
 {
     struct listen *listen = m->pending.listen;
     if (listen) {
@@ -98,10 +98,10 @@ static void missed_end(struct missed *m, uint64_t upto)
 static void missed_arrived(struct hub_catchup *c, struct worker *worker)
 {
     (void)worker;
-    struct missed *m = c->user;
+    struct since_catchup *m = c->user;
     struct listen *listen = m->pending.listen;
     if (listen && c->truncated) {
-        owe_waiting(listen, m, STR_EMPTY, UINT64_MAX);
+        initial_state_mark_waiting(listen, m, STR_EMPTY, UINT64_MAX);
     } else if (listen) {
         replay_missed(listen, m, c);
     }
@@ -119,7 +119,7 @@ static void initial_state_rewind(struct subscriber *subscriber, uint64_t since)
 static void initial_state_ask_log(struct listen *listen)
 {
     struct subscriber *subscriber = listen->subscriber;
-    struct missed *m = mem_zalloc(sizeof(*m));
+    struct since_catchup *m = mem_zalloc(sizeof(*m));
     uint64_t since = UINT64_MAX;
     list_each (it, next, &listen->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
@@ -148,7 +148,7 @@ static void initial_state_ask_log(struct listen *listen)
     if (since == UINT64_MAX) {
         missed_end(m, 0);
     } else if (!hub_catchup(subscriber->worker, since, missed_arrived, m)) {
-        owe_waiting(listen, m, STR_EMPTY, UINT64_MAX);
+        initial_state_mark_waiting(listen, m, STR_EMPTY, UINT64_MAX);
         missed_end(m, 0);
     }
 }

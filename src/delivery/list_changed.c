@@ -43,7 +43,7 @@ void list_changed_offer(struct worker *worker, unsigned lists)
         struct listen *listen = list_entry(it, struct listen, list_link);
         unsigned seen =
             lists & ~(access_is_full(listen->subscriber->principal) ? 0u : LIST_RESOURCES);
-        if (listen->live && listen->subscriber->sink && !listen->subscriber->catchup) {
+        if (listen->is_open && listen->subscriber->sink && !listen->subscriber->catchup) {
             list_changed_mark(listen, seen, worker->last_seq);
         }
     }
@@ -140,19 +140,19 @@ void list_changed_replay(struct subscriber *subscriber, const struct changelog_r
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-/* Does another listen after this one still owe something? */
-static bool owes_more(struct subscriber *subscriber, struct listen *after)
+/* Does another listen after this one have a list_changed that is not written yet? */
+static bool has_pending_after(struct subscriber *subscriber, struct listen *after)
 {
     for (struct list *it = after->link.next; it != &subscriber->listens; it = it->next) {
         const struct listen *listen = list_entry(it, struct listen, link);
-        if (listen->lists_pending != 0 && listen->live) {
+        if (listen->lists_pending != 0 && listen->is_open) {
             return true;
         }
     }
     return false;
 }
 
-/* All that one listen owes. */
+/* All list_changed of one listen that are not written yet. */
 static bool flush_one(struct subscriber *subscriber, struct listen *listen, struct buf *message)
 {
     bool good = true;
@@ -161,7 +161,7 @@ static bool flush_one(struct subscriber *subscriber, struct listen *listen, stru
             continue;
         }
         listen->lists_pending &= (unsigned char)~list;
-        if (listen->lists_pending == 0 && !owes_more(subscriber, listen)) {
+        if (listen->lists_pending == 0 && !has_pending_after(subscriber, listen)) {
             subscriber->lists_from = 0; /* with this everything is told */
         }
         buf_clear(message);
@@ -185,7 +185,7 @@ bool list_changed_flush(struct subscriber *subscriber)
     bool good = true;
     list_each (it, next, &subscriber->listens) {
         struct listen *listen = list_entry(it, struct listen, link);
-        if (good && listen->live) {
+        if (good && listen->is_open) {
             good = flush_one(subscriber, listen, &message);
         }
     }

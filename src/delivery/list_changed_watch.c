@@ -16,10 +16,10 @@ void list_changed_watch(struct listen *listen)
         return;
     }
     list_changed_want(listen, LIST_RESOURCES); /* registrations are announced without arming */
-    bool needless = !listen->subscriber->sink || listen->list_scopes || listen->arms_lists;
+    bool needless = !listen->subscriber->sink || listen->list_scopes || listen->is_arming_lists;
     struct subscribe_batch *s = needless ? NULL : subscribe_batch_create(listen, 0);
     if (s) {
-        listen->arms_lists = s->wants_list = true;
+        listen->is_arming_lists = s->wants_list = true;
         subscribe_batch_resolve(s);
     }
 }

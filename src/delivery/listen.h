@@ -31,13 +31,13 @@ struct listen {
     struct map *by_spelling; /* legacy only: subs by what the client wrote */
     struct list pending;     /* struct listen_pending: subscribing under way, may find us gone */
     struct listen_bookmarks *bookmarks;       /* NULL: nobody wants any */
-    struct listen_scopes *list_scopes;        /* armed for list_changed; NULL: none … */
+    struct listen_scopes *list_scopes;        /* watched for list_changed; NULL: none */
     uint32_t id_len;                          /* 0: legacy */
     unsigned char wants_lists, lists_pending; /* bits: enum change_list, LIST_EVERYTHING */
-    bool arms_lists : 1;                      /* … yet */
-    bool has_listed : 1;                      /* a client of the legacy era */
-    bool live : 1;
-    char id_text[]; /* subscriptionId */
+    bool is_arming_lists : 1;                 /* the hub is being asked for these */
+    bool has_listed : 1; /* its session has asked for resources/list, which may be old now */
+    bool is_open : 1;    /* its client knows that it has it: changes may be written to it */
+    char id_text[];      /* subscriptionId */
 };
 
 struct listen_scopes {
@@ -61,7 +61,7 @@ struct subscription *listen_find_sub(const struct listen *listen, struct tidings
 /* Is `sub` open for a change with this number, now? */
 static inline bool listen_is_open_for(const struct subscription *sub, uint64_t seq)
 {
-    return sub->listen->live && seq > sub->since && sub->subscriber->sink && !sub->suspended;
+    return sub->listen->is_open && seq > sub->since && sub->subscriber->sink && !sub->suspended;
 }
 
 #endif

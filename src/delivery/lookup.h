@@ -29,7 +29,7 @@ void lookup_find(struct worker *worker, const struct change *change,
 enum lookup_answer {
     LOOKUP_NO,
     LOOKUP_YES,
-    LOOKUP_UNKNOWN, /* nothing left to find out */
+    LOOKUP_UNKNOWN, /* its client has no steps left to search with */
 };
 /* Does the pattern of this one match `uri`, which its client may hear of? */
 enum lookup_answer lookup_ask(struct subscription *sub, struct tidings_str uri);

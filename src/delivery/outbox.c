@@ -173,7 +173,7 @@ enum outbox_result outbox_push_initial(struct outbox *o, struct subscription *su
     struct outbox_item item = {
         .sub = sub,
         .change = change_ref(change),
-        .first_seq = change->seq + 1, /* nothing up to its number is owed by it */
+        .first_seq = change->seq + 1, /* nothing up to its number waits because of it */
         .merged = 1,
         .kind = (uint8_t)change->kind,
         .initial = true,

@@ -88,20 +88,21 @@ void resync_suspend(struct subscription *sub)
 
 /* ---- who is marked --------------------------------------------------------------------------- */
 
-struct marked {
+struct marked_sub {
     struct subscription *sub;
     uint32_t order;
 };
 
 static int by_order(const void *a, const void *b)
 {
-    const struct marked *x = a, *y = b;
+    const struct marked_sub *x = a, *y = b;
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
 /* Those of listens that are acknowledged, into `out` unless that is NULL; and the first of all in
  * order, CURSOR_ALL_TOLD when there is none. */
-static size_t find_marked(const struct subscriber *subscriber, struct marked *out, uint32_t *first)
+static size_t find_marked(const struct subscriber *subscriber, struct marked_sub *out,
+                          uint32_t *first)
 {
     size_t n = 0;
     *first = CURSOR_ALL_TOLD;
@@ -114,11 +115,11 @@ static size_t find_marked(const struct subscriber *subscriber, struct marked *ou
             }
             uint32_t order = cursor_order(subscription_spelled(sub));
             *first = order < *first ? order : *first;
-            if (!listen->live) {
+            if (!listen->is_open) {
                 continue;
             }
             if (out) {
-                out[n] = (struct marked){.sub = sub, .order = order};
+                out[n] = (struct marked_sub){.sub = sub, .order = order};
             }
             n++;
         }
@@ -184,7 +185,7 @@ static bool write_truncated(struct subscriber *subscriber, struct subscription *
 void resync_write_withdrawn(struct subscription *sub)
 {
     struct subscriber *subscriber = sub->subscriber;
-    if (sub->listen->live && subscriber->sink) {
+    if (sub->listen->is_open && subscriber->sink) {
         uint32_t first;
         sub->suspended = true;
         sub->truncated = false;
@@ -201,7 +202,7 @@ static bool flush_unordered(struct subscriber *subscriber, uint32_t first, size_
         struct listen *listen = list_entry(lit, struct listen, link);
         list_each (it, next, &listen->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
-            if (!listen->live || !sub->truncated) {
+            if (!listen->is_open || !sub->truncated) {
                 continue;
             }
             if (!write_truncated(subscriber, sub, --left > 0 ? first : CURSOR_ALL_TOLD)) {
@@ -212,7 +213,7 @@ static bool flush_unordered(struct subscriber *subscriber, uint32_t first, size_
     return true;
 }
 
-static bool flush_in_order(struct subscriber *subscriber, struct marked *all, size_t n)
+static bool flush_in_order(struct subscriber *subscriber, struct marked_sub *all, size_t n)
 {
     qsort(all, n, sizeof(*all), by_order);
     for (size_t i = 0; i < n; i++) {
@@ -231,7 +232,7 @@ bool resync_flush(struct subscriber *subscriber)
     }
     uint32_t first;
     size_t n = find_marked(subscriber, NULL, &first);
-    struct marked *all = n > 1 ? mem_alloc(n * sizeof(*all)) : NULL;
+    struct marked_sub *all = n > 1 ? mem_alloc(n * sizeof(*all)) : NULL;
     bool good;
     if (all) {
         (void)find_marked(subscriber, all, &first);

@@ -173,7 +173,7 @@ static bool add_extra(struct subscribe_batch *s, struct subscribe_item *w,
 }
 
 /* It goes back before there is a stream: until then no answer says that it was told. */
-static void keep_owed(struct subscription *sub)
+static void keep_pending(struct subscription *sub)
 {
     struct subscriber *subscriber = sub->subscriber;
     if (!subscriber->sink && sub->since == SINCE_UNKNOWN) {
@@ -189,7 +189,7 @@ static void establish(struct subscribe_batch *s, struct subscribe_item *w,
 {
     struct listen *listen = s->pending.listen;
     struct subscription *old = listen_find_sub(listen, w->spelled);
-    uint64_t owed = old ? subscription_pending_from(old) : 0;
+    uint64_t pending_from = old ? subscription_pending_from(old) : 0;
     /* It was subscribed all the time: a stream to come still replays from where it began. */
     uint64_t since = old && old->since < arm->seq ? old->since : arm->seq;
     if (old) {
@@ -233,16 +233,17 @@ static void establish(struct subscribe_batch *s, struct subscribe_item *w,
     if (sub->since_pending) {
         sub->since = subscribe_item_since(w, arm->seq);
         listen->subscriber->was_lost = listen->subscriber->was_lost || w->options.since.lost > 0;
-        keep_owed(sub);
+        keep_pending(sub);
     }
     subscription_set_period(sub, &w->options);
-    if (owed > 0) { /* what the old one had yet to tell */
-        resync_mark(sub, owed);
+    if (pending_from > 0) { /* what the old one had yet to tell */
+        resync_mark(sub, pending_from);
     }
 }
 
-/* Where the client stands once it is told that it has its subscriptions: not above what is owed to
- * it. A cursor that is not known is given back, so that coming back with it is noticed again. */
+/* Where the client stands once it is told that it has its subscriptions: not above what has yet to
+ * be told to it. A cursor that is not known is given back, so that coming back with it is noticed
+ * again. */
 static struct log_cursor standing(const struct subscribe_batch *s, uint64_t seq)
 {
     const struct subscriber *subscriber = s->pending.listen ? s->pending.listen->subscriber : NULL;
@@ -271,7 +272,7 @@ static void subscribe_finish(struct subscribe_batch *s, const struct hub_arm *ar
         }
     }
     if (listen && s->wants_list) {
-        listen->arms_lists = false;
+        listen->is_arming_lists = false;
     }
     struct log_cursor at = standing(s, arm ? arm->seq : s->worker->last_seq);
     if (s->done) {

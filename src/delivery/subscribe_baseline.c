@@ -63,7 +63,7 @@ void subscribe_item_judge_baseline(struct subscribe_item *w)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-struct asking {
+struct baseline_read {
     struct tidings_read read;
     struct subscribe_item *item;
     void (*done)(struct subscribe_item *w);
@@ -73,14 +73,14 @@ struct asking {
 static int take(struct tidings_read *read, const struct read_element *element,
                 struct tidings_error *err)
 {
-    struct asking *a = read->base.user;
+    struct baseline_read *a = read->base.user;
     int rc = buf_puts(&a->text, element->bytes);
     return rc < 0 ? tidings_fail(err, rc, "the version does not fit") : 0;
 }
 
 static void discard_state(struct tidings_read *read)
 {
-    struct asking *a = read->base.user;
+    struct baseline_read *a = read->base.user;
     buf_clear(&a->text);
 }
 
@@ -101,7 +101,7 @@ static void keep_spelling(struct subscribe_item *w, struct tidings_str text)
 
 static void asked(struct job *job)
 {
-    struct asking *a = job->user;
+    struct baseline_read *a = job->user;
     struct subscribe_item *w = a->item;
     if (job->code < 0) {
         subscribe_item_refuse(w, job->code, "%s", job->err.text);
@@ -122,7 +122,7 @@ bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct s
     struct catalog_hit hit = {.provider = w->stat.base.provider};
     bool asks = w->options.include == OPTION_INCLUDE_PATCH && w->kind == MATCH_LITERAL &&
                 w->options.given & OPTION_BASELINE && hit.provider && hit.provider->ops->patch;
-    struct asking *a = asks && !w->refused ? mem_zalloc(sizeof(*a)) : NULL;
+    struct baseline_read *a = asks && !w->refused ? mem_zalloc(sizeof(*a)) : NULL;
     if (!a) {
         if (asks && !w->refused) {
             subscribe_item_refuse(w, TIDINGS_E_NOMEM, "out of memory");

@@ -16,7 +16,7 @@ static uint64_t below(uint64_t from, uint64_t cursor)
 }
 
 /* Nothing above what the log is asked for, what lists changed, and what is held back. */
-static uint64_t below_owed(const struct subscriber *subscriber, uint64_t cursor)
+static uint64_t below_pending(const struct subscriber *subscriber, uint64_t cursor)
 {
     cursor = below(subscriber->lists_from, below(subscriber->catching_from, cursor));
     if (subscriber->held_count == 0) {
@@ -36,22 +36,22 @@ static uint64_t below_owed(const struct subscriber *subscriber, uint64_t cursor)
 uint64_t subscriber_written(const struct subscriber *subscriber)
 {
     if (!subscriber->sink || subscriber->catchup) {
-        return below_owed(subscriber, subscriber->cursor);
+        return below_pending(subscriber, subscriber->cursor);
     }
     if (subscriber->outbox.count > 0) {
         struct outbox *o = (struct outbox *)(uintptr_t)&subscriber->outbox;
-        return below_owed(subscriber, outbox_first(o)->first_seq - 1);
+        return below_pending(subscriber, outbox_first(o)->first_seq - 1);
     }
-    return below_owed(subscriber, subscriber->worker->last_seq);
+    return below_pending(subscriber, subscriber->worker->last_seq);
 }
 
 uint64_t subscriber_written_with_first(const struct subscriber *subscriber)
 {
     const struct outbox_item *second = outbox_second(&subscriber->outbox);
     if (second) {
-        return below_owed(subscriber, second->first_seq - 1);
+        return below_pending(subscriber, second->first_seq - 1);
     }
-    return below_owed(subscriber, subscriber->worker->last_seq);
+    return below_pending(subscriber, subscriber->worker->last_seq);
 }
 
 uint64_t subscriber_low_water(const struct subscriber *subscriber)

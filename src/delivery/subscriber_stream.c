@@ -12,8 +12,8 @@
 #include "delivery/subscription.h"
 #include "request/channel.h"
 
-/* Without a stream nothing is owed: the cursor says where to begin again. What no cursor can say is
- * owed again with the next one: to look again, from the first number on. */
+/* Without a stream nothing is queued: the cursor says where to begin again. What no cursor can say
+ * (that a subscription must look again, from the first number on) is noted for the next stream. */
 static void forget_waiting(struct subscriber *subscriber)
 {
     subscriber->cursor = subscriber_low_water(subscriber);
@@ -53,7 +53,7 @@ static void tell_waiting(struct subscriber *subscriber)
                 resync_mark(sub, subscriber->worker->last_seq);
             }
         }
-        if (begins && listen->live) {
+        if (begins && listen->is_open) {
             initial_state_begin(listen);
         }
     }

@@ -17,7 +17,7 @@
 #define EXACT_SHAPES 64u
 
 /* A pattern on its way in. */
-struct planting {
+struct pattern_insert {
     struct match_tree *tree;
     struct match_seed seed;
     enum pattern_kind kind;
@@ -240,14 +240,14 @@ static uint8_t match_tree_mark_of(struct match_seed seed, const struct match_sha
     }
 }
 
-static uint32_t match_tree_key_of(const struct planting *p, const struct match_state *parent,
+static uint32_t match_tree_key_of(const struct pattern_insert *p, const struct match_state *parent,
                                   const struct match_shape *shape, struct tidings_str text)
 {
     return match_edge_key(p->seed, parent, shape, match_tree_cut_hash(p->seed, shape, text));
 }
 
 /* Does the leaf ask what this pattern asks, besides its edges? */
-static bool asks_the_same(const struct match_edge *e, const struct planting *p)
+static bool asks_the_same(const struct match_edge *e, const struct pattern_insert *p)
 {
     if (e->item.kind != ITEM_CHECKED) {
         return p->exact;
@@ -265,9 +265,9 @@ static bool asks_the_same(const struct match_edge *e, const struct planting *p)
 }
 
 /* The edge under that shape, or NULL and how many others lie where it would. */
-static struct match_edge *find_edge(const struct planting *p, const struct match_state *parent,
-                                    struct match_shape shape, struct tidings_str text,
-                                    size_t *ret_alike)
+static struct match_edge *find_edge(const struct pattern_insert *p,
+                                    const struct match_state *parent, struct match_shape shape,
+                                    struct tidings_str text, size_t *ret_alike)
 {
     struct match_cursor at =
         match_table_seek(&p->tree->table, match_tree_key_of(p, parent, &shape, text));
@@ -312,8 +312,8 @@ static void free_edge(struct match_tree *tree, struct match_edge *e)
 }
 
 /* The memory of an edge, and what it asks. NULL: *ret_code says why. */
-static struct match_edge *make_edge(const struct planting *p, uint8_t kind, struct tidings_str text,
-                                    int *ret_code)
+static struct match_edge *make_edge(const struct pattern_insert *p, uint8_t kind,
+                                    struct tidings_str text, int *ret_code)
 {
     bool keeps_glob = kind == ITEM_CHECKED && !p->exact && p->kind != PATTERN_TEMPLATE;
     size_t size = kind == ITEM_STATE  ? sizeof(struct match_state)
@@ -346,7 +346,7 @@ static struct match_edge *make_edge(const struct planting *p, uint8_t kind, stru
 }
 
 /* A new edge under `shape`. NULL: *ret_code says why. */
-static struct match_edge *add_edge(const struct planting *p, struct match_state *parent,
+static struct match_edge *add_edge(const struct pattern_insert *p, struct match_state *parent,
                                    struct match_shape shape, struct tidings_str text, int *ret_code)
 {
     bool is_checked = !p->exact || shape.kind == SHAPE_ALL;
@@ -378,7 +378,7 @@ fail_shape:
 }
 
 /* Where the step leads to, from `parent`. NULL: *ret_code says why. */
-static struct match_edge *take_step(const struct planting *p, struct match_state *parent,
+static struct match_edge *take_step(const struct pattern_insert *p, struct match_state *parent,
                                     const struct plan_step *step, int *ret_code)
 {
     struct match_shape shape = shape_of(step);
@@ -440,7 +440,7 @@ int match_tree_add(struct match_tree *tree, struct match_seed seed, enum pattern
     if (rc < 0) {
         return rc;
     }
-    struct planting p = {tree, seed, kind, text, plan.exact, err};
+    struct pattern_insert p = {tree, seed, kind, text, plan.exact, err};
     struct match_state *s = &tree->root;
     for (size_t i = 0; i < plan.count; i++) {
         struct match_edge *e = take_step(&p, s, &plan.steps[i], &rc);

@@ -193,7 +193,7 @@ static void initialized(struct channel *channel, struct session *session, struct
         listen = listen_create(subscriber, STR_EMPTY);
     }
     if (listen) {
-        listen->live = true;
+        listen->is_open = true;
         list_changed_want(listen, channel->promised);
         list_changed_watch(listen);
     }

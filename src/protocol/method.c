@@ -79,7 +79,7 @@ static struct listen *legacy_listen(struct request *request)
     if (subscriber && !listen) {
         listen = listen_create(subscriber, STR_EMPTY);
         if (listen) {
-            listen->live = true;
+            listen->is_open = true;
         }
     }
     return listen;

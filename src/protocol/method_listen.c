@@ -235,7 +235,7 @@ static void acknowledge(struct subscribe_batch *s, const struct log_cursor *at)
     struct buf out;
     buf_init(&out, SIZE_MAX / 2);
     dialect_put_acknowledged(&out, &a);
-    listen->live = true;
+    listen->is_open = true;
     subscriber_send(listen->subscriber, &out);
     buf_deinit(&out);
 }

@@ -101,9 +101,9 @@ static void own_write_row(struct jw *w, const struct subscription *sub)
         jw_put_raw(w, STR("subscriptionId"), listen_id(sub->listen));
     }
     jw_put_string(w, STR("state"),
-                  sub->suspended       ? STR("suspended")
-                  : !sub->listen->live ? STR("opening")
-                                       : STR("active"));
+                  sub->suspended          ? STR("suspended")
+                  : !sub->listen->is_open ? STR("opening")
+                                          : STR("active"));
     jw_put_string(w, STR("stream"),
                   subscriber->sink ? tidings_str(subscriber->sink->ops->name) : STR("none"));
     jw_put_bool(w, STR("truncated"), sub->truncated);

@@ -124,12 +124,12 @@ static void demote(struct session_stream *stream)
 }
 
 /* It has no stream any more: soon nothing will be watched for its lists. */
-static void rest(struct session *session)
+static void session_note_streamless(struct session *session)
 {
     if (session->listen->list_scopes) {
-        session->rest_ms = loop_now_ms(session->worker->loop);
-        list_remove(&session->rest_link);
-        list_append(&session->worker->sessions->resting, &session->rest_link);
+        session->streamless_ms = loop_now_ms(session->worker->loop);
+        list_remove(&session->streamless_link);
+        list_append(&session->worker->sessions->streamless, &session->streamless_link);
     }
 }
 
@@ -151,7 +151,7 @@ static void front_closed(struct subscriber *subscriber)
         session->skips.count = 0;
         catchup_start(subscriber, session->front_from);
     } else {
-        rest(session);
+        session_note_streamless(session);
     }
 }
 
@@ -172,7 +172,7 @@ static void session_end_streams(struct subscriber *subscriber)
         stream_free(stream);
     }
     touch(session);
-    rest(session);
+    session_note_streamless(session);
 }
 
 static void session_disconnect(struct subscriber *subscriber)
@@ -227,7 +227,7 @@ static int session_create(struct worker *worker, const struct revision *revision
     session_make_tag(session);
     list_init(&session->requests);
     list_init(&session->streams);
-    list_init(&session->rest_link);
+    list_init(&session->streamless_link);
     list_init(&session->link);
     int rc = session_make_id(worker, session->id);
     session->subscriber = rc < 0 ? NULL : subscriber_create(worker, principal);
@@ -243,7 +243,7 @@ static int session_create(struct worker *worker, const struct revision *revision
         list_changed_want(session->listen, LIST_EVERYTHING);
     }
     session->undelivered = session->subscriber->cursor;
-    session->listen->live = true;
+    session->listen->is_open = true;
     session->subscriber->owner = session;
     session->subscriber->skips = &session->skips;
     session->subscriber->ops = &session_subscriber_ops;
@@ -300,7 +300,7 @@ void session_destroy(struct session *session)
     session_left(worker, session->quota);
     map_remove(&worker->sessions->by_id, tidings_strn(session->id, SESSION_ID_LEN));
     list_remove(&session->link);
-    list_remove(&session->rest_link);
+    list_remove(&session->streamless_link);
     worker->stats.sessions--;
     list_each (cit, cnext, &session->requests) {
         struct request *request = list_entry(cit, struct request, session_link);
@@ -350,9 +350,9 @@ int session_worker(struct tidings_str id)
 void session_sweep(struct worker *worker)
 {
     uint64_t now = loop_now_ms(worker->loop);
-    list_each (rit, rnext, &worker->sessions->resting) {
-        struct session *session = list_entry(rit, struct session, rest_link);
-        if (session->rest_ms + worker->limits->list_linger_ms > now) {
+    list_each (rit, rnext, &worker->sessions->streamless) {
+        struct session *session = list_entry(rit, struct session, streamless_link);
+        if (session->streamless_ms + worker->limits->list_linger_ms > now) {
             break; /* the rest ended later */
         }
         list_remove(rit);
@@ -426,10 +426,10 @@ int session_open_stream(struct session *session, struct channel *channel,
     subscriber_set_sink(subscriber, stream->sink);
     if (session->revision->has_priming && !dialect_rules(session->worker->self)->is_unprimed) {
         char id[EVENT_ID_MAX];
-        uint64_t owed =
-            subscriber_written(subscriber); /* below what subscriptions have yet to hear */
+        /* Below what subscriptions have yet to hear. */
+        uint64_t written = subscriber_written(subscriber);
         struct log_cursor place =
-            subscriber_cursor_at(subscriber, owed < at.cursor ? owed : at.cursor);
+            subscriber_cursor_at(subscriber, written < at.cursor ? written : at.cursor);
         place.lost = !known ? 1 : at.lost > 0 ? at.lost : place.lost;
         size_t len = session_event_id(subscriber, &place, id);
         stream->sink->ops->prime(stream->sink, tidings_strn(id, len),
@@ -442,7 +442,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     }
     subscriber->lists_upto = at.lists_upto;
     catchup_start(subscriber, at.cursor);
-    list_remove(&session->rest_link);
+    list_remove(&session->streamless_link);
     list_changed_watch(session->listen);
     return 0;
 }
@@ -451,7 +451,7 @@ void sessions_init(struct sessions *sessions)
 {
     map_init(&sessions->by_id);
     list_init(&sessions->all);
-    list_init(&sessions->resting);
+    list_init(&sessions->streamless);
 }
 
 void sessions_deinit(struct worker *worker)

@@ -30,8 +30,8 @@ struct refusal;
 /* Those of one worker. */
 struct sessions {
     struct map by_id;
-    struct list all;     /* least recently active first */
-    struct list resting; /* without a stream, whose lists are watched still */
+    struct list all;        /* least recently active first */
+    struct list streamless; /* without a stream, whose lists are watched still */
 };
 void sessions_init(struct sessions *sessions);
 void sessions_deinit(struct worker *worker); /* ends them */
@@ -43,11 +43,11 @@ struct session {
     const struct principal *principal; /* a reference: of the newest request */
     struct quota *quota;               /* of its client; NULL: nothing limits it */
     struct subscriber *subscriber;
-    struct listen *listen; /* everything subscribed in this session */
-    struct list requests;  /* requests under way */
-    struct list streams;   /* newest first */
-    struct list rest_link; /* in worker->sessions->resting … */
-    uint64_t rest_ms;      /* … since then */
+    struct listen *listen;       /* everything subscribed in this session */
+    struct list requests;        /* requests under way */
+    struct list streams;         /* newest first */
+    struct list streamless_link; /* in worker->sessions->streamless, while it has no stream … */
+    uint64_t streamless_ms;      /* … since then */
     unsigned stream_count, next_stream;
     uint64_t next_event;
     uint64_t active_ms;

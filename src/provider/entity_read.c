@@ -483,14 +483,14 @@ bool entity_describe_change(const struct entity_done *done, struct tidings_str o
     return fits;
 }
 
-struct telling {
+struct change_target {
     struct tidings_provider *provider;
     uint64_t position;
 };
 
 static void entity_read_tell(void *user, const struct tidings_change *change)
 {
-    const struct telling *t = user;
+    const struct change_target *t = user;
     if (!keeper_tell(entity_keeper(t->provider), change, t->position)) {
         (void)tidings_provider_changed(t->provider, change, NULL);
     }
@@ -499,7 +499,7 @@ static void entity_read_tell(void *user, const struct tidings_change *change)
 void entity_announce(struct tidings_provider *p, const struct entity_done *done,
                      struct tidings_str origin)
 {
-    struct telling t = {.provider = p, .position = done->position};
+    struct change_target t = {.provider = p, .position = done->position};
     if (done->changed && !entity_describe_change(done, origin, entity_read_tell, &t)) {
         (void)keeper_tell(entity_keeper(p), NULL, 0); /* it is committed: everybody looks again */
     }
@@ -507,7 +507,7 @@ void entity_announce(struct tidings_provider *p, const struct entity_done *done,
 
 void entity_announce_types(struct tidings_provider *p, uint64_t position, struct tidings_str origin)
 {
-    struct telling t = {.provider = p, .position = position};
+    struct change_target t = {.provider = p, .position = position};
     struct tidings_change change = {.uri = STR(ENTITY_URI_PREFIX "types"), .origin = origin};
     entity_read_tell(&t, &change);
 }

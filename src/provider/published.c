@@ -147,7 +147,7 @@ static int read_item(struct tidings_read *read, const struct published_item *ite
                          : tidings_read_blob(read, &item->about, item->content, err);
 }
 
-struct naming {
+struct names_read {
     const struct tidings_read *read;
     struct buf text;
     size_t count;
@@ -156,7 +156,7 @@ struct naming {
 static int published_put_name(void *user, const struct tidings_resource *row,
                               const struct published_item *item, struct tidings_error *err)
 {
-    struct naming *n = user;
+    struct names_read *n = user;
     (void)item;
     (void)err;
     if (!tidings_read_shows(n->read, row->uri)) {
@@ -171,7 +171,7 @@ static int published_put_name(void *user, const struct tidings_resource *row,
 }
 
 /* The first children, as far as they fit. */
-struct giving {
+struct children_read {
     struct tidings_read *read;
     size_t count, room;
 };
@@ -179,7 +179,7 @@ struct giving {
 static int give_child(void *user, const struct tidings_resource *row,
                       const struct published_item *item, struct tidings_error *err)
 {
-    struct giving *g = user;
+    struct children_read *g = user;
     if (!item || item->is_damaged || !tidings_read_wants(g->read, row->uri, row->mime_type) ||
         item->content.len > g->room) {
         return 1;
@@ -193,7 +193,7 @@ static int give_child(void *user, const struct tidings_resource *row,
 static int read_container(struct tidings_provider *p, struct tidings_read *read,
                           struct tidings_str uri, struct tidings_error *err)
 {
-    struct naming n = {.read = read};
+    struct names_read n = {.read = read};
     struct tidings_resource row;
     describe_container(uri, &row);
     buf_init(&n.text, tidings_read_max_bytes(read));
@@ -205,7 +205,7 @@ static int read_container(struct tidings_provider *p, struct tidings_read *read,
         rc = tidings_read_text(read, &row, buf_str(&n.text), err);
     }
     size_t room = tidings_read_max_bytes(read) - n.text.len;
-    struct giving g = {.read = read, .room = room < CHILDREN_BYTES ? room : CHILDREN_BYTES};
+    struct children_read g = {.read = read, .room = room < CHILDREN_BYTES ? room : CHILDREN_BYTES};
     if (rc == 0) {
         rc = each_child(store_of(p), uri, STR_EMPTY, give_child, &g, err);
     }

@@ -161,7 +161,7 @@ static void inproc_subscribe(struct letter *letter, void *owner)
     subscriber->owner = inproc;
     subscriber->ops = &inproc_subscriber_ops;
     subscriber_set_sink(subscriber, &inproc->sink);
-    listen->live = true;
+    listen->is_open = true;
     struct tidings_error err;
     options_init(&w->options);
     if (options_read(&w->options, inproc->options, false, &err) < 0) {

@@ -20,14 +20,14 @@
 
 #define ROWS_MAX_BYTES (64u << 20)
 
-enum what {
+enum question_kind {
     ASK_SUBSCRIBERS,
     ASK_TOTALS,
     DO_UNSUBSCRIBE,
     DO_DISCONNECT,
 };
 
-struct part {
+struct worker_answer {
     struct letter letter;
     struct question *question;
     struct buf rows; /* struct row and its texts, one after the other */
@@ -39,9 +39,9 @@ struct question {
     struct letter letter;
     struct letter answer;
     struct mailbox *asker; /* NULL: nobody waits; it frees itself */
-    enum what what;
+    enum question_kind what;
     uint64_t subscriber; /* 0: any */
-    struct part *parts;
+    struct worker_answer *parts;
     size_t part_count;
     size_t left; /* atomic: parts under way */
     int code;
@@ -58,7 +58,7 @@ struct row {
 
 /* ---- on a worker ----------------------------------------------------------------------------- */
 
-static void subscribers_collect(struct part *part, const struct subscription *sub)
+static void subscribers_collect(struct worker_answer *part, const struct subscription *sub)
 {
     const struct subscriber *subscriber = sub->subscriber;
     struct tidings_str session = subscriber->ops && subscriber->ops->session_id
@@ -85,20 +85,20 @@ static void subscribers_collect(struct part *part, const struct subscription *su
 
 static void collect_match(void *user, struct match_node *node)
 {
-    struct part *part = user;
+    struct worker_answer *part = user;
     const struct subscription *sub = list_entry(node, struct subscription, node);
     uint64_t subscriber = part->question->subscriber;
-    if (sub->listen->live && (subscriber == 0 || subscriber_id(sub->subscriber) == subscriber)) {
+    if (sub->listen->is_open && (subscriber == 0 || subscriber_id(sub->subscriber) == subscriber)) {
         subscribers_collect(part, sub);
     }
 }
 
-static void collect_subscriber(struct part *part, const struct subscriber *subscriber)
+static void collect_subscriber(struct worker_answer *part, const struct subscriber *subscriber)
 {
     list_each (lit, lnext, &subscriber->listens) {
         const struct listen *listen = list_entry(lit, struct listen, link);
         list_each (it, next, &listen->subs) {
-            if (listen->live) {
+            if (listen->is_open) {
                 subscribers_collect(part, list_entry(it, struct subscription, link));
             }
         }
@@ -116,7 +116,7 @@ static struct subscriber *find_subscriber(struct worker *worker, uint64_t id)
     return NULL;
 }
 
-static void answer_subscribers(struct part *part, struct worker *worker)
+static void answer_subscribers(struct worker_answer *part, struct worker *worker)
 {
     const struct question *q = part->question;
     struct tidings_str uri = tidings_strn(q->uri, q->uri_len);
@@ -149,7 +149,7 @@ static uint64_t unsubscribe(struct subscriber *subscriber, struct tidings_str sp
     return count;
 }
 
-static void fill(struct part *part, struct worker *worker)
+static void fill(struct worker_answer *part, struct worker *worker)
 {
     const struct question *q = part->question;
     const struct worker_stats *stats = &worker->stats;
@@ -200,7 +200,7 @@ static void subscribers_answer(struct question *q)
     }
 }
 
-static void subscribers_part_done(struct part *part)
+static void subscribers_part_done(struct worker_answer *part)
 {
     struct question *q = part->question;
     if (__atomic_sub_fetch(&q->left, 1, __ATOMIC_ACQ_REL) == 0) {
@@ -210,7 +210,7 @@ static void subscribers_part_done(struct part *part)
 
 static void subscribers_part_deliver(struct letter *letter, void *owner)
 {
-    struct part *part = list_entry(letter, struct part, letter);
+    struct worker_answer *part = list_entry(letter, struct worker_answer, letter);
     fill(part, owner);
     subscribers_part_done(part);
 }
@@ -218,7 +218,7 @@ static void subscribers_part_deliver(struct letter *letter, void *owner)
 /* The worker went, and its subscribers with it. */
 static void subscribers_part_drop(struct letter *letter)
 {
-    subscribers_part_done(list_entry(letter, struct part, letter));
+    subscribers_part_done(list_entry(letter, struct worker_answer, letter));
 }
 
 static bool make_parts(struct question *q, size_t count)
@@ -342,7 +342,7 @@ static struct tidings_str subscribers_take(const char **at, size_t len)
     return text;
 }
 
-static bool read_rows(const struct part *part, tidings_subscriber_fn fn, void *user)
+static bool read_rows(const struct worker_answer *part, tidings_subscriber_fn fn, void *user)
 {
     const char *at = part->rows.ptr;
     for (uint64_t i = 0; i < part->count; i++) {

@@ -10,7 +10,7 @@
 #define AT_A_TIME 64u
 #define AGAIN_MS 60000
 
-struct aging {
+struct aging_pass {
     struct entities *e;
     struct arena arena;
     struct {
@@ -33,7 +33,7 @@ static bool has_age(struct entities *e)
 
 static bool entities_aging_take(void *user, const struct entity_version *v)
 {
-    struct aging *a = user;
+    struct aging_pass *a = user;
     const struct entity_type *t = entity_types_find(a->e, v->type, v->type_version);
     a->last = arena_dup(&a->arena, v->id);
     a->failed = !a->last.ptr;
@@ -45,7 +45,7 @@ static bool entities_aging_take(void *user, const struct entity_version *v)
     return !a->failed && a->seen < AT_A_TIME;
 }
 
-static int entities_aging_forget(struct aging *a, int64_t now, struct tidings_error *err)
+static int entities_aging_forget(struct aging_pass *a, int64_t now, struct tidings_error *err)
 {
     int rc = entities_begin(a->e, err);
     if (rc < 0) {
@@ -68,7 +68,7 @@ int entity_aging_step(struct entities *e, struct tidings_error *err)
     if ((!is_begun && now < e->aging_ms) || !has_age(e)) {
         return 0;
     }
-    struct aging a = {.e = e};
+    struct aging_pass a = {.e = e};
     const struct entity_scope everything = {.deleted = true};
     arena_init(&a.arena, AT_A_TIME * (ENTITY_ID_MAX + 16u));
     int rc = e->rows->ops->list(e->rows, &everything, tidings_str(e->aged), entities_aging_take, &a,

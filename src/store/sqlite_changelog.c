@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "store/sqlite_private.h"
 
-struct past {
+struct past_epoch {
     uint64_t epoch, last; /* the highest position reached in it */
 };
 
@@ -19,7 +19,7 @@ struct durable {
     struct changelog base;
     struct changelog *memory;
     size_t count;
-    struct past past[];
+    struct past_epoch past[];
 };
 
 static const struct changelog_ops durable_ops;
@@ -171,7 +171,7 @@ static int read_past(struct sqlite_entities *s, struct durable *d, size_t room,
                             &st, err);
     while (rc == 0 && d->count < room && (rc = sqlite_step(s->db, st, err)) == 1) {
         d->past[d->count++] =
-            (struct past){(uint64_t)sqlite_int(st, 0), (uint64_t)sqlite_int(st, 1)};
+            (struct past_epoch){(uint64_t)sqlite_int(st, 0), (uint64_t)sqlite_int(st, 1)};
         rc = 0;
     }
     sqlite_finalize(st);

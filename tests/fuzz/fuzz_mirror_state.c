@@ -82,7 +82,7 @@ static void put_state(const uint8_t *data, size_t size)
     close(fd);
 }
 
-static void on_deed(void *user, enum mirror_deed deed, struct tidings_str uri, const char *reason)
+static void on_deed(void *user, enum mirror_result deed, struct tidings_str uri, const char *reason)
 {
     (void)user;
     if (deed >= MIRROR_KEPT ? !reason : uri.len == 0) {

@@ -284,7 +284,7 @@ static bool is_at_rest(const struct model *m)
            m->ops->is_at_rest(m);
 }
 
-static void rest(struct model *m)
+static void session_note_streamless(struct model *m)
 {
     int left = TURNS;
     do {
@@ -375,14 +375,14 @@ static void play(const struct model *prototype, unsigned seed)
     if (!find(&m, 1)) {
         begin(&m, 1);
     }
-    rest(&m);
+    session_note_streamless(&m);
     check(&m);
     for (size_t i = 0; i < m.count; i++) {
         if (m.handlers[i].sub) {
             end(&m.handlers[i]);
         }
     }
-    rest(&m);
+    session_note_streamless(&m);
     check(&m);
     check_empty(&m);
     tidings_client_destroy(m.client);

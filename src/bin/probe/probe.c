@@ -71,7 +71,7 @@ static void probe_record_spoken(struct run *r)
 {
     struct probe *p = r->probe;
     const struct tidings_client_info *info = tidings_client_info(r->client);
-    struct spoken *s = &p->spoken[p->spoken_count++];
+    struct negotiated *s = &p->spoken[p->spoken_count++];
     s->era = r->era;
     snprintf(s->version, sizeof(s->version), "%s", info->version);
     snprintf(s->transport, sizeof(s->transport), "%s", info->transport);

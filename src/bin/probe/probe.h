@@ -35,7 +35,7 @@ struct finding {
     char came[PROBE_TEXT];
 };
 
-struct spoken {
+struct negotiated {
     const char *era;
     char version[16], transport[16];
     char name[64], server_version[32];
@@ -50,13 +50,13 @@ struct probe {
 
     struct finding findings[PROBE_MAX_FINDINGS];
     size_t count;
-    struct spoken spoken[PROBE_MAX_ERAS];
+    struct negotiated spoken[PROBE_MAX_ERAS];
     size_t spoken_count;
     unsigned changes; /* made so far */
 };
 
 /* What a client has heard since it was last looked at. */
-struct heard {
+struct heard_messages {
     unsigned updates;      /* of what it subscribed to */
     unsigned foreign;      /* of something else … */
     char foreign_uri[120]; /* … such as */
@@ -84,7 +84,7 @@ struct run {
     char *uri;           /* what is subscribed to; NULL: there is nothing; tidings_free */
     struct tidings_client *client;
     const struct tidings_client *toggled; /* whose session changes by itself now */
-    struct heard heard;
+    struct heard_messages heard;
     bool is_http;
     char version[16], session[512]; /* of the client */
     uint64_t delay_ms;              /* the longest that an update took to come; 0: not known */
@@ -109,7 +109,7 @@ struct other {
 void probe_found(struct run *r, const char *id, enum verdict verdict, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* The line above the findings of an era. */
-void probe_heading(const struct probe *p, const struct spoken *s);
+void probe_heading(const struct probe *p, const struct negotiated *s);
 /* The end: the exit status. */
 int probe_finish(const struct probe *p);
 

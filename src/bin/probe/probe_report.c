@@ -111,7 +111,7 @@ void probe_found(struct run *r, const char *id, enum verdict verdict, const char
     }
 }
 
-void probe_heading(const struct probe *p, const struct spoken *s)
+void probe_heading(const struct probe *p, const struct negotiated *s)
 {
     if (p->cli.json || p->cli.quiet) {
         return;
@@ -143,7 +143,7 @@ static void put_report(const struct probe *p, const size_t counts[4])
     }
     fputs(",\"eras\":[", stdout);
     for (size_t i = 0; i < p->spoken_count; i++) {
-        const struct spoken *s = &p->spoken[i];
+        const struct negotiated *s = &p->spoken[i];
         probe_report_put_member(i > 0 ? ",{" : "{", "era", s->era);
         probe_report_put_member(",", "version", s->version);
         probe_report_put_member(",", "transport", s->transport);

@@ -224,7 +224,7 @@ static void check_resume(struct run *r)
 /* Listen, and after so long change something. */
 static void probe_stream_through_silence(struct run *r)
 {
-    const struct heard *h = &r->heard;
+    const struct heard_messages *h = &r->heard;
     struct tidings_error err = {0};
     struct tidings_subscription *sub = probe_subscribe(r);
     if (!sub) {

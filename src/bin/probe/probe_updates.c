@@ -40,7 +40,7 @@ static bool probe_updates_is_ours(const struct run *r, const char *uri)
 }
 
 /* Whose it is, in the modern era. */
-static void take_id(struct heard *h, const char *id)
+static void take_id(struct heard_messages *h, const char *id)
 {
     h->early += !h->is_acknowledged ? 1 : 0;
     h->bare += !id ? 1 : 0;
@@ -53,7 +53,7 @@ static void take_id(struct heard *h, const char *id)
 static void on_notification(void *user, struct tidings_str method, struct tidings_str params)
 {
     struct run *r = user;
-    struct heard *h = &r->heard;
+    struct heard_messages *h = &r->heard;
     if (tidings_str_eq(method, TIDINGS_STR("notifications/resources/list_changed"))) {
         h->lists++;
         return;
@@ -149,7 +149,7 @@ uint64_t probe_silence(const struct run *r)
  */
 
 /* The acknowledgement of something else is not waited beyond. */
-static bool is_wrong_acknowledgement(const struct heard *h, uint64_t *since)
+static bool is_wrong_acknowledgement(const struct heard_messages *h, uint64_t *since)
 {
     if (h->is_acknowledged && *since == 0) {
         *since = now_ms();
@@ -172,7 +172,7 @@ struct tidings_subscription *probe_subscribe(struct run *r)
 {
     struct tidings_error err = {0};
     struct tidings_subscribe_options on = {.fn = probe_updates_on_update, .user = r};
-    struct heard *h = &r->heard;
+    struct heard_messages *h = &r->heard;
     memset(h, 0, sizeof(*h));
     h->reopened = reopened(r);
     tidings_client_on_state(r->client, probe_updates_on_state, r);
@@ -201,7 +201,7 @@ struct tidings_subscription *probe_subscribe(struct run *r)
     return NULL;
 }
 
-struct told {
+struct update_delays {
     unsigned made, heard;
     uint64_t best, worst; /* ms */
     bool is_changed;      /* what was not told: it reads differently … */
@@ -209,7 +209,7 @@ struct told {
 };
 
 /* Make changes and see them told. */
-static int change_and_hear(struct run *r, struct told *t, struct tidings_error *err)
+static int change_and_hear(struct run *r, struct update_delays *t, struct tidings_error *err)
 {
     bool is_made = probe_can_change(r);
     for (t->made = 0; t->made < CHANGES;) {
@@ -244,7 +244,7 @@ static int change_and_hear(struct run *r, struct told *t, struct tidings_error *
     return 0;
 }
 
-static void report_told(struct run *r, const struct told *t)
+static void report_told(struct run *r, const struct update_delays *t)
 {
     bool is_made = probe_can_change(r) && r->toggled != r->client;
     if (t->heard == 0 && !probe_can_change(r)) {
@@ -278,7 +278,7 @@ static void report_told(struct run *r, const struct told *t)
 
 static void report_heard(struct run *r)
 {
-    const struct heard *h = &r->heard;
+    const struct heard_messages *h = &r->heard;
     if (h->foreign > 0) {
         probe_found(r, "filtered", VERDICT_FAIL, "%u updates of something else, as %s", h->foreign,
                     h->foreign_uri);
@@ -307,7 +307,7 @@ static void report_heard(struct run *r)
 /* Modern: the acknowledgement. */
 static void report_acknowledged(struct run *r)
 {
-    const struct heard *h = &r->heard;
+    const struct heard_messages *h = &r->heard;
     if (h->early > 0) {
         probe_found(r, "acknowledged", VERDICT_FAIL, "%u updates came before the acknowledgement",
                     h->early);
@@ -321,7 +321,7 @@ static void report_acknowledged(struct run *r)
 /* How the connection did meanwhile. */
 static void report_stream(struct run *r)
 {
-    const struct heard *h = &r->heard;
+    const struct heard_messages *h = &r->heard;
     double lived = (double)((h->losses > 0 ? h->lost_ms : now_ms()) - h->watched_ms) / 1000;
     if (h->losses > 0) {
         probe_found(r, "stream", VERDICT_FAIL, "lost %u times, first after %.1f s: %.120s",
@@ -364,7 +364,7 @@ static void check_unsubscribe(struct run *r, struct tidings_subscription *sub)
 void probe_updates(struct run *r)
 {
     struct tidings_error err = {0};
-    struct told told = {0};
+    struct update_delays told = {0};
     struct other other = {0};
     struct tidings_subscription *sub = r->uri ? probe_subscribe(r) : NULL;
     if (!sub) {

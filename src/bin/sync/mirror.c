@@ -15,7 +15,7 @@
 #include "bin/sync/local_name.h"
 #include "bin/sync/mirror_fetch.h"
 
-static void mirror_tell(struct mirror *m, enum mirror_deed deed, struct tidings_str uri,
+static void mirror_tell(struct mirror *m, enum mirror_result deed, struct tidings_str uri,
                         const char *reason)
 {
     m->tell(m->user, deed, uri, reason);
@@ -191,7 +191,7 @@ static void mirror_mark_present(struct mirror *m, const char *path)
     }
 }
 
-enum claim {
+enum name_claim {
     CLAIM_GOOD,
     CLAIM_TAKEN,
     CLAIM_LATER, /* a look at everything has to tell */
@@ -199,8 +199,8 @@ enum claim {
 
 /* May the name that `it` has go to this resource? A file may become a directory and the reverse,
  * but not while both are there. */
-static enum claim mirror_check_claim(struct mirror *m, const struct mirrored *it,
-                                     const struct mirror_item *item)
+static enum name_claim mirror_check_claim(struct mirror *m, const struct mirrored *it,
+                                          const struct mirror_item *item)
 {
     if (!it || m->pass == 0 || it->pass != m->pass) {
         return CLAIM_GOOD;
@@ -229,7 +229,7 @@ static const char *note_failure(int rc)
  * be removed. */
 static const char *make_new(struct mirror *m, const char *path, struct tidings_str uri)
 {
-    struct making making = {.path = path, .uri = uri, .etag = ""};
+    struct mirror_pending making = {.path = path, .uri = uri, .etag = ""};
     int rc = mirror_state_begin(&m->state, &making);
     int errnum = rc == 0 ? folder_make(m->root, path) : 0;
     if (rc == 0 && errnum == 0) {
@@ -251,7 +251,7 @@ static bool make_directory(struct mirror *m, struct tidings_str uri)
     const struct mirror_item item = {.uri = uri, .is_directory = true};
     const char *why = mirror_path_of(m, uri, path);
     struct mirrored *it = why ? NULL : mirror_state_find(&m->state, path);
-    enum claim c = mirror_check_claim(m, it, &item);
+    enum name_claim c = mirror_check_claim(m, it, &item);
     if (why || c == CLAIM_TAKEN) {
         mirror_tell(m, MIRROR_REFUSED, uri, why ? why : taken);
     }
@@ -299,7 +299,7 @@ struct draft {
 /* Take it over as it is: it has the same bytes. */
 static void mirror_adopt(struct mirror *m, const struct draft *d, const struct stat *local)
 {
-    struct making making = {d->path, d->uri, d->etag, local, NULL};
+    struct mirror_pending making = {d->path, d->uri, d->etag, local, NULL};
     int rc = mirror_state_begin(&m->state, &making);
     if (rc < 0) {
         mirror_tell(m, MIRROR_FAILED, d->uri, note_failure(rc));
@@ -313,7 +313,7 @@ static void mirror_replace(struct mirror *m, const struct draft *d, const struct
 {
     struct stat st;
     int rc = fstat(d->fd, &st) < 0 ? TIDINGS_E_IO : 0;
-    struct making making = {d->path, d->uri, d->etag, &st, is_ours ? local : NULL};
+    struct mirror_pending making = {d->path, d->uri, d->etag, &st, is_ours ? local : NULL};
     rc = rc == 0 ? mirror_state_begin(&m->state, &making) : rc;
     if (rc < 0) {
         mirror_tell(m, MIRROR_FAILED, d->uri, note_failure(rc));
@@ -457,7 +457,7 @@ int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings
         mirror_mark_present(m, path); /* one that was let in before stays as it is */
     }
     struct mirrored *it = why ? NULL : mirror_state_find(&m->state, path);
-    enum claim c = mirror_check_claim(m, it, item);
+    enum name_claim c = mirror_check_claim(m, it, item);
     if (why || c == CLAIM_TAKEN) {
         mirror_tell(m, MIRROR_REFUSED, item->uri, why ? why : taken);
     }

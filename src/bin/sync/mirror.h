@@ -11,7 +11,7 @@
 
 #include "bin/sync/mirror_state.h"
 
-enum mirror_deed {
+enum mirror_result {
     MIRROR_CREATED,
     MIRROR_UPDATED,
     MIRROR_REMOVED,
@@ -21,7 +21,7 @@ enum mirror_deed {
     MIRROR_FAILED,  /* cannot be read, or written */
 };
 /* `reason` is NULL for what was done. */
-typedef void (*mirror_tell_fn)(void *user, enum mirror_deed deed, struct tidings_str uri,
+typedef void (*mirror_tell_fn)(void *user, enum mirror_result deed, struct tidings_str uri,
                                const char *reason);
 
 struct mirror {

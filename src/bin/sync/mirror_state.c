@@ -414,7 +414,7 @@ void mirror_state_close(struct mirror_state *s)
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-int mirror_state_begin(struct mirror_state *s, const struct making *making)
+int mirror_state_begin(struct mirror_state *s, const struct mirror_pending *making)
 {
     char *uri = strndup(making->uri.ptr, making->uri.len);
     char *etag = strdup(making->etag);

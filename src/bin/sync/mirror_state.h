@@ -61,13 +61,13 @@ bool mirror_is_latest(const struct mirrored *m, const struct stat *st);
 /* It is about to be made so. NULL `st`: a directory. `before` is what is there (NULL: nothing of
  * ours), which counts as made by us until mirror_state_done. TIDINGS_E_LIMIT: there are too many;
  * TIDINGS_E_IO: it cannot be written down, and nothing changed. */
-struct making {
+struct mirror_pending {
     const char *path;
     struct tidings_str uri;
     const char *etag;
     const struct stat *st, *before;
 };
-int mirror_state_begin(struct mirror_state *s, const struct making *making);
+int mirror_state_begin(struct mirror_state *s, const struct mirror_pending *making);
 /* It is there now. */
 void mirror_state_done(struct mirror_state *s, const char *path);
 void mirror_state_remove(struct mirror_state *s, struct mirrored *m);

@@ -113,7 +113,7 @@ static void put_progress(const struct sync *s)
     }
 }
 
-static void on_deed(void *user, enum mirror_deed deed, struct tidings_str uri, const char *reason)
+static void on_deed(void *user, enum mirror_result deed, struct tidings_str uri, const char *reason)
 {
     static const char *const names[] = {"created", "updated", "removed",
                                         "kept",    "refused", "failed"};

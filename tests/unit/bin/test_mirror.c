@@ -126,7 +126,7 @@ struct told {
     char last[256];
 };
 
-static void on_deed(void *user, enum mirror_deed deed, struct tidings_str uri, const char *reason)
+static void on_deed(void *user, enum mirror_result deed, struct tidings_str uri, const char *reason)
 {
     struct told *told = user;
     if (deed >= MIRROR_KEPT) {

@@ -83,7 +83,7 @@ static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void
         struct subscriber *subscriber = subscriber_create(worker, NULL);
         struct listen *listen = listen_create(subscriber, tidings_str(id));
         subscriber_set_sink(subscriber, &streams[i].sink);
-        listen->live = true;
+        listen->is_open = true;
         assert_non_null(subscription_create(listen, STR("mem://r/"), STR("mem://r/"),
                                             MATCH_CONTAINER, 0, NULL));
     }
