@@ -39,6 +39,10 @@ enum tidings_provider_flag {
     /* What is listed never changes, or is announced without `watch`: who wants to hear of lists
      * needs no watch for it. */
     TIDINGS_PROVIDER_FIXED_LIST = 1u << 3,
+    TIDINGS_PROVIDER_TAKES_METADATA = 1u << 4, /* `write` passes on tidings_write_metadata */
+    /* Its changes never carry metadata. Subscriptions that select by metadata (?key=value) are
+     * refused then, because they would never be told anything, unless clients may notify. */
+    TIDINGS_PROVIDER_BARE_CHANGES = 1u << 5,
 };
 
 /* The description of one resource or, in `uri`, of one template. What is empty or zero is not
@@ -254,6 +258,10 @@ TIDINGS_API bool tidings_write_is_patch(const struct tidings_write *write);
 /* What else was said with it: the query of the request, encoded as it came ("origin=me"), or empty.
  * Beside what it is for it may hold `uri`. */
 TIDINGS_API struct tidings_str tidings_write_query(const struct tidings_write *write);
+/* What the writer says of the change, for `metadata` of the struct tidings_change that announces
+ * it: the text of a JSON object, or empty. Who gives some to a provider without
+ * TIDINGS_PROVIDER_TAKES_METADATA is refused. */
+TIDINGS_API struct tidings_str tidings_write_metadata(const struct tidings_write *write);
 /* Conditions, to be checked in one step with the change; one that does not hold is
  * TIDINGS_E_CONFLICT. Only over content with this etag ("*": with any); empty: whatever is there.
  */

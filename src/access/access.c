@@ -184,6 +184,20 @@ bool access_writes(const struct principal *principal, struct tidings_str uri)
            access_allows(principal, ACCESS_WRITE, uri);
 }
 
+bool access_writes_everything(const struct principal *principal)
+{
+    const unsigned wanted = 1u << ACCESS_READ | 1u << ACCESS_WRITE;
+    unsigned ops = 0;
+    if (!access_is_by_rule(principal)) {
+        return false;
+    }
+    for (size_t i = 0; principal && i < principal->class->count; i++) {
+        const struct access_rule *rule = principal->class->at[i];
+        ops |= rule->uri.len == 0 ? rule->ops : 0u;
+    }
+    return !principal || (ops & wanted) == wanted;
+}
+
 bool access_hears(const struct principal *principal, const struct change *change)
 {
     if (access_is_full(principal)) {

@@ -88,6 +88,14 @@ bool access_allows(const struct principal *principal, enum access_op op, struct 
 bool access_subscribes(const struct principal *principal, struct tidings_str uri);
 /* May it write that: ACCESS_WRITE and ACCESS_READ, because what is answered shows what is there. */
 bool access_writes(const struct principal *principal, struct tidings_str uri);
+/* Is what it may do said by rules, or is it the program itself? Else everybody may do everything.
+ */
+static inline bool access_is_by_rule(const struct principal *principal)
+{
+    return !principal || principal->class;
+}
+/* May it write everything, by rules without URI or as the program itself? */
+bool access_writes_everything(const struct principal *principal);
 /* May it do so with some URI that a template produces? `text` may have none of the braces. */
 bool access_reaches(const struct principal *principal, enum access_op op, struct tidings_str text);
 bool access_class_reaches(const struct access_class *class, enum access_op op,

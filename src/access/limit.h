@@ -40,6 +40,7 @@
     X(INPUT, "max-input", 0, "bytes of input that is not handled yet, of all")                     \
     X(DEPTH, "max-depth", 0, "levels of JSON")                                                     \
     X(BATCH, "batch-messages", 100, "messages in one batch")                                       \
+    X(NOTIFY, "notify-changes", 1000, "changes that one request says there were")                  \
     X(URI, "uri-bytes", 4096, "bytes of a URI")                                                    \
     X(HEAD, "head-bytes", 32768, "bytes of the head of a request, of at most 100 fields")          \
     X(TARGET, "target-bytes", 8192, "bytes of the target of a request")                            \

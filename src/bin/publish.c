@@ -18,7 +18,7 @@
 struct publishing {
     struct cli cli;
     bool removes, is_new;
-    const char *mime, *name, *title, *about, *etag;
+    const char *mime, *name, *title, *about, *etag, *metadata;
 };
 
 static void publish_put_member(FILE *out, const char *name, const char *value)
@@ -49,6 +49,19 @@ static int publish_put_content(FILE *out, const char *path, struct tidings_error
     return 0;
 }
 
+static int publish_put_metadata(FILE *out, const char *given, struct tidings_error *err)
+{
+    char *json = given ? given_json(given, err) : NULL;
+    if (given && !json) {
+        return err->code;
+    }
+    if (json) {
+        fprintf(out, ",\"metadata\":%s", json);
+    }
+    tidings_free(json);
+    return 0;
+}
+
 /* Free it. */
 static char *make_arguments(const struct publishing *p, struct tidings_error *err)
 {
@@ -61,8 +74,8 @@ static char *make_arguments(const struct publishing *p, struct tidings_error *er
     fputs("{\"uri\":", t.out);
     put_quoted(t.out, tidings_str(uri));
     publish_put_member(t.out, "ifMatch", p->etag);
-    int rc = 0;
-    if (!p->removes) {
+    int rc = publish_put_metadata(t.out, p->metadata, err);
+    if (rc == 0 && !p->removes) {
         publish_put_member(t.out, "mimeType", p->mime);
         publish_put_member(t.out, "name", p->name);
         publish_put_member(t.out, "title", p->title);
@@ -127,6 +140,8 @@ static const struct option options[] = {
     TEXT("name", name, "TEXT", "its name"),
     TEXT("title", title, "TEXT", "its title, for people"),
     TEXT("description", about, "TEXT", "what it is, for people"),
+    TEXT("metadata", metadata, "JSON",
+         "an object that subscribers are told with it; @FILE: from a file"),
     TEXT("if-match", etag, "ETAG", "only over content with this etag; *: only where there is some"),
     {.name = "if-absent",
      .kind = OPTION_FLAG,

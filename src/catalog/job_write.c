@@ -80,11 +80,18 @@ static void job_write_run_write(struct job *r)
 {
     struct tidings_write *w = list_entry(r, struct tidings_write, base);
     const struct tidings_provider_ops *ops = r->provider->ops;
+    struct tidings_error err;
+    if (ops->write && w->metadata.len > 0 && !(ops->flags & TIDINGS_PROVIDER_TAKES_METADATA)) {
+        tidings_fail(&err, TIDINGS_E_INVALID,
+                     "'%.*s' takes no metadata: its changes have metadata of their own",
+                     STR_ARG(r->uri));
+        tidings_write_done(w, TIDINGS_E_INVALID, STR_EMPTY, &err);
+        return;
+    }
     if (ops->write && (!w->is_patch || (ops->flags & TIDINGS_PROVIDER_PATCHES))) {
         ops->write(r->provider, w, r->uri);
         return;
     }
-    struct tidings_error err;
     tidings_fail(&err, TIDINGS_E_UNSUPPORTED, "'%.*s' %s", STR_ARG(r->uri),
                  ops->write ? "takes no patches, only the whole" : "is read-only");
     tidings_write_done(w, TIDINGS_E_UNSUPPORTED, STR_EMPTY, &err);
@@ -129,6 +136,11 @@ struct tidings_str tidings_write_if_match(const struct tidings_write *w)
 struct tidings_str tidings_write_query(const struct tidings_write *w)
 {
     return w->query;
+}
+
+struct tidings_str tidings_write_metadata(const struct tidings_write *w)
+{
+    return w->metadata;
 }
 
 void tidings_write_answer(struct tidings_write *w, struct tidings_str json)

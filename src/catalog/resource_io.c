@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/resource.h"
+#include "store/change.h"
 #include "uri/uri.h"
 #include "worker/worker.h"
 
@@ -222,6 +223,7 @@ static void start_write(struct resource_io *p, struct tidings_str uri, enum reso
     write->if_match = p->if_match;
     write->if_absent = p->if_absent;
     write->query = p->query;
+    write->metadata = p->metadata;
     write->is_removal = op == RESOURCE_IO_REMOVE;
     write->is_patch = op == RESOURCE_IO_PATCH;
     p->job = &write->base;
@@ -300,6 +302,8 @@ void resource_io_start(struct resource_io *p, enum resource_io_op op)
     } else if (!p->hit.provider) {
         resource_io_fail(p, TIDINGS_E_UNSUPPORTED,
                          "this resource is the program's own: it is read-only here");
+    } else if ((p->code = change_check_metadata(p->metadata, &p->err)) < 0) {
+        resource_io_finish(p);
     } else if (p->has_unmodified_since) {
         start_stat(p, uri);
     } else {

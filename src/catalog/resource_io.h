@@ -37,6 +37,7 @@ struct resource_io {
     struct tidings_str bytes;     /* RESOURCE_IO_WRITE, RESOURCE_IO_PATCH */
     struct tidings_str mime_type; /* likewise; empty: not said */
     struct tidings_str query;     /* writing: what else was said, see tidings_write_query */
+    struct tidings_str metadata;  /* writing: of the change, a JSON object; or empty */
     struct tidings_str if_match;  /* an etag, "*", or empty */
     bool if_absent;
     bool has_unmodified_since; /* writing: fails (TIDINGS_E_CONFLICT) when what is there is known …

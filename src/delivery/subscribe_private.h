@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The steps of subscribing, each in its file: subscribe_resolve.c (what a URI means),
+ * subscribe_query.c (which metadata a query asks for),
  * subscribe_baseline.c (where patches begin), subscribe_cursor.c (what a cursor is worth),
  * subscribe_limits.c (what it may cost), subscribe_hooks.c (what hooks watch) and subscribe.c
  * (arming, making the subscriptions).
@@ -30,6 +31,10 @@ void subscribe_batch_compile_filters(struct subscribe_batch *s);
 
 /* Resources and templates with a watch hook that a pattern may cover are scopes of it too. */
 void subscribe_item_add_hooked(struct subscribe_item *w);
+
+/* Attributes the metadata of a change must have: type=error&level=high. Refuses what is malformed,
+ * and what no change of `w->uri` and below can ever have. */
+void subscribe_item_read_conditions(struct subscribe_item *w, struct tidings_str query);
 
 /* Is the canonical `uri` one under which patches of another resource are told? Sets `subject`, or
  * refuses. */

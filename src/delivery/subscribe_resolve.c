@@ -15,8 +15,6 @@
 #include "uri/uri.h"
 #include "worker/worker.h"
 
-#define CONDITIONS_MAX 8u
-
 static bool out_of_memory(struct subscribe_item *w, const void *p)
 {
     if (!p) {
@@ -253,45 +251,6 @@ static void ask_provider(struct subscribe_item *w, struct tidings_provider *p)
     }
 }
 
-static struct tidings_str decoded(struct subscribe_item *w, struct tidings_str text)
-{
-    struct buf out;
-    buf_init(&out, URI_MAX);
-    struct tidings_str copy = {NULL, 0};
-    if (uri_decode(&out, text, NULL) == 0) {
-        copy = arena_dup(&w->owner->arena, buf_str(&out));
-    }
-    buf_deinit(&out);
-    return copy;
-}
-
-/* Attributes the metadata of a change must have: ?type=error&level=high. */
-static void read_conditions(struct subscribe_item *w, struct tidings_str query)
-{
-    w->conditions = arena_alloc(&w->owner->arena, CONDITIONS_MAX * sizeof(*w->conditions));
-    if (out_of_memory(w, w->conditions)) {
-        return;
-    }
-    while (query.len > 0 && !w->refused) {
-        struct tidings_str value;
-        bool has_value = false;
-        struct tidings_str pair = str_cut(query, '&', &query, NULL);
-        struct tidings_str key = str_cut(pair, '=', &value, &has_value);
-        if (!has_value || key.len == 0 || w->condition_count == CONDITIONS_MAX) {
-            subscribe_item_refuse(w, TIDINGS_E_INVALID,
-                                  "a query is 'key=value' pairs joined by '&', at most %u",
-                                  CONDITIONS_MAX);
-            return;
-        }
-        struct subscription_condition *c = &w->conditions[w->condition_count++];
-        c->key = decoded(w, key);
-        c->value = decoded(w, value);
-        if (!c->key.ptr || !c->value.ptr) {
-            subscribe_item_refuse(w, TIDINGS_E_INVALID, "the query has a bad percent-encoding");
-        }
-    }
-}
-
 static void mean_query(struct subscribe_item *w)
 {
     struct tidings_provider *p = query_provider(w);
@@ -304,7 +263,7 @@ static void mean_query(struct subscribe_item *w)
     }
     struct tidings_str query;
     w->uri = str_cut(w->uri, '?', &query, NULL);
-    read_conditions(w, query);
+    subscribe_item_read_conditions(w, query);
     if (!w->refused) {
         w->kind = MATCH_CONTAINER;
         scope_below_slash(w, w->uri);

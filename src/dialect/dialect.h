@@ -123,6 +123,7 @@ struct server_identity {
     bool list_changed;
     bool is_private;               /* what is answered may depend on who asks */
     bool no_subscriptions;         /* resources cannot be subscribed to */
+    bool allow_write;              /* clients publish, and say what changed */
     bool has_rate;                 /* the configuration says how often, the profile does not */
     const struct profile *profile; /* NULL: none */
 };

@@ -357,17 +357,18 @@ static void written(void *user, int rc, const char *etag, const struct tidings_e
 static void published_write(struct tidings_provider *p, struct tidings_write *write,
                             struct tidings_str uri)
 {
-    if (tidings_write_is_removal(write)) {
-        published_remove_then(store_of(p), p, uri, tidings_write_if_match(write), written, write);
-        return;
-    }
     struct publication pub = {
         .content = tidings_write_bytes(write),
+        .metadata = tidings_write_metadata(write),
         .if_match = tidings_write_if_match(write),
         .if_absent = tidings_write_if_absent(write),
     };
     pub.about = (struct tidings_resource){0};
     pub.about.uri = uri;
+    if (tidings_write_is_removal(write)) {
+        published_remove_then(store_of(p), p, &pub, written, write);
+        return;
+    }
     pub.about.mime_type = tidings_write_mime_type(write);
     published_put_then(store_of(p), p, &pub, written, write);
 }
@@ -393,6 +394,7 @@ const struct tidings_provider_ops provider_published_ops = {
     .abi = TIDINGS_PROVIDER_ABI,
     .name = "published",
     .size = sizeof(struct mounted),
+    .flags = TIDINGS_PROVIDER_TAKES_METADATA,
     .open = published_open,
     .read = published_read,
     .list = published_list,

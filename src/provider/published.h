@@ -8,8 +8,8 @@
  * on any thread, also before anything is mounted; then nobody is told, since nobody can listen yet.
  *
  *   - What is put under a URI replaces what was there. The same content with the same description
- *     is no change: nobody is told. Otherwise the change is announced in the order in which it
- *     happened, created, updated or deleted.
+ *     is no change: nobody is told, whatever metadata comes with it. Otherwise the change is
+ * announced in the order in which it happened, created, updated or deleted.
  *   - A URI names one thing. One that the program registered is *reserved* and cannot be published,
  *     and the other way round: who comes second is refused with TIDINGS_E_EXISTS.
  *   - The store is bounded in number and bytes (content and descriptions). What does not fit is
@@ -44,6 +44,7 @@ void published_bind(struct tidings_provider *provider, struct published *store);
 struct publication {
     struct tidings_resource about; /* `uri` canonical; etag, size and listable are not looked at */
     struct tidings_str content;
+    struct tidings_str metadata; /* of the change: a JSON object that was checked, or empty */
     struct tidings_str if_match; /* only over this etag, or "*": only over something */
     bool if_absent;              /* only where nothing is */
 };
@@ -54,10 +55,9 @@ struct publication {
 int published_put(struct published *store, struct tidings_provider *mount,
                   const struct publication *p, char etag[PUBLISHED_ETAG_SIZE],
                   struct tidings_error *err);
-/* Any thread but the keeper's. `if_match` as above, or empty. */
+/* Any thread but the keeper's. Of `p` only the URI, the metadata and `if_match` count. */
 int published_remove(struct published *store, struct tidings_provider *mount,
-                     struct tidings_str uri, struct tidings_str if_match,
-                     struct tidings_error *err);
+                     const struct publication *p, struct tidings_error *err);
 
 /* The same without waiting: `done` gets what the others return, with a keeper on its thread, else
  * before this returns. The sentence of a failure is in `err`. */
@@ -66,8 +66,7 @@ typedef void (*published_done_fn)(void *user, int rc, const char *etag,
 void published_put_then(struct published *store, struct tidings_provider *mount,
                         const struct publication *p, published_done_fn done, void *user);
 void published_remove_then(struct published *store, struct tidings_provider *mount,
-                           struct tidings_str uri, struct tidings_str if_match,
-                           published_done_fn done, void *user);
+                           const struct publication *p, published_done_fn done, void *user);
 
 /* From now on what is published is kept by `keeper`, whose rows are in a file. What the file has is
  * published; what was published before takes its place there. `may_be` says for each URI of the

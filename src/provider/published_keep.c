@@ -101,10 +101,14 @@ static int write_row(struct publishing *p, struct entity_rows *rows, struct tidi
 {
     const struct published_item *fresh = p->step.fresh;
     if (!fresh) {
-        return sqlite_published_remove(rows, p->step.uri, &p->position, err);
+        return sqlite_published_remove(rows, p->step.uri, p->step.metadata, &p->position, err);
     }
     const struct published_row row = {
-        .about = fresh->about, .content = fresh->content, .created = !p->old};
+        .about = fresh->about,
+        .content = fresh->content,
+        .metadata = p->step.metadata,
+        .created = !p->old,
+    };
     return sqlite_published_put(rows, &row, &p->position, err);
 }
 
@@ -212,7 +216,7 @@ int published_submit(const struct published_step *s, char etag[PUBLISHED_ETAG_SI
     if (!done) {
         return published_keep_wait_for(s, etag);
     }
-    struct publishing *p = mem_zalloc(sizeof(*p) + s->uri.len + s->if_match.len);
+    struct publishing *p = mem_zalloc(sizeof(*p) + s->uri.len + s->if_match.len + s->metadata.len);
     if (!p) {
         int rc = tidings_fail(s->err, TIDINGS_E_NOMEM, "out of memory");
         done(user, rc, "", s->err);
@@ -223,6 +227,7 @@ int published_submit(const struct published_step *s, char etag[PUBLISHED_ETAG_SI
     publishing_init(p, s);
     p->step.uri = str_place(&at, s->uri);
     p->step.if_match = str_place(&at, s->if_match);
+    p->step.metadata = str_place(&at, s->metadata);
     p->done = done;
     p->user = user;
     keeper_submit(s->store->keeper, &p->job);

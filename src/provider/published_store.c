@@ -206,6 +206,7 @@ struct tidings_change published_change(const struct published_step *s, bool over
         .kind = !s->fresh ? TIDINGS_CHANGE_DELETED
                 : over    ? TIDINGS_CHANGE_UPDATED
                           : TIDINGS_CHANGE_CREATED,
+        .metadata = s->metadata,
     };
     if (s->fresh) {
         change.etag = s->fresh->about.etag;
@@ -293,6 +294,7 @@ static int published_store_put(struct published_step *s, const struct publicatio
     s->uri = s->fresh->about.uri;
     s->if_match = p->if_match;
     s->if_absent = p->if_absent;
+    s->metadata = p->metadata;
     return published_store_apply(s, etag, done, user);
 }
 
@@ -312,21 +314,33 @@ void published_put_then(struct published *store, struct tidings_provider *mount,
     (void)published_store_put(&s, p, NULL, done, user);
 }
 
-int published_remove(struct published *store, struct tidings_provider *mount,
-                     struct tidings_str uri, struct tidings_str if_match, struct tidings_error *err)
+static struct published_step published_store_removal(struct published *store,
+                                                     struct tidings_provider *mount,
+                                                     const struct publication *p,
+                                                     struct tidings_error *err)
 {
-    struct published_step s = {
-        .store = store, .mount = mount, .uri = uri, .if_match = if_match, .err = err};
+    return (struct published_step){
+        .store = store,
+        .mount = mount,
+        .uri = p->about.uri,
+        .if_match = p->if_match,
+        .metadata = p->metadata,
+        .err = err,
+    };
+}
+
+int published_remove(struct published *store, struct tidings_provider *mount,
+                     const struct publication *p, struct tidings_error *err)
+{
+    struct published_step s = published_store_removal(store, mount, p, err);
     return published_store_apply(&s, NULL, NULL, NULL);
 }
 
 void published_remove_then(struct published *store, struct tidings_provider *mount,
-                           struct tidings_str uri, struct tidings_str if_match,
-                           published_done_fn done, void *user)
+                           const struct publication *p, published_done_fn done, void *user)
 {
     struct tidings_error err = {0, ""};
-    struct published_step s = {
-        .store = store, .mount = mount, .uri = uri, .if_match = if_match, .err = &err};
+    struct published_step s = published_store_removal(store, mount, p, &err);
     (void)published_store_apply(&s, NULL, done, user);
 }
 

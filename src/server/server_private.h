@@ -181,8 +181,8 @@ void server_publish_open(struct tidings_server *s);
  * (provider/published.h). Any thread; URIs in any spelling. */
 void server_publish_put_then(struct tidings_server *s, const struct publication *p,
                              published_done_fn done, void *user);
-void server_publish_remove_then(struct tidings_server *s, struct tidings_str uri,
-                                struct tidings_str if_match, published_done_fn done, void *user);
+void server_publish_remove_then(struct tidings_server *s, const struct publication *p,
+                                published_done_fn done, void *user);
 /* published_may_fn, before anything is mounted; `user` is the server. */
 bool server_publish_may_keep(void *user, struct tidings_str uri);
 

@@ -108,17 +108,19 @@ void server_publish_put_then(struct tidings_server *s, const struct publication 
     buf_deinit(&canonical);
 }
 
-void server_publish_remove_then(struct tidings_server *s, struct tidings_str uri,
-                                struct tidings_str if_match, published_done_fn done, void *user)
+void server_publish_remove_then(struct tidings_server *s, const struct publication *p,
+                                published_done_fn done, void *user)
 {
     struct tidings_error err = {0, ""};
     struct tidings_provider *mount = NULL;
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
-    int rc = uri_canonical(uri, &canonical, &err);
+    struct publication copy = *p;
+    int rc = uri_canonical(p->about.uri, &canonical, &err);
     if (rc == 0) {
-        (void)may_publish(s, buf_str(&canonical), &mount);
-        published_remove_then(s->published, mount, buf_str(&canonical), if_match, done, user);
+        copy.about.uri = buf_str(&canonical);
+        (void)may_publish(s, copy.about.uri, &mount);
+        published_remove_then(s->published, mount, &copy, done, user);
     } else {
         done(user, rc, "", &err);
     }
@@ -153,8 +155,9 @@ int tidings_server_unpublish(struct tidings_server *s, struct tidings_str uri,
     buf_init(&canonical, URI_MAX * 3);
     int rc = uri_canonical(uri, &canonical, err);
     if (rc == 0) {
-        (void)may_publish(s, buf_str(&canonical), &mount);
-        rc = published_remove(s->published, mount, buf_str(&canonical), STR_EMPTY, err);
+        const struct publication p = {.about = {.uri = buf_str(&canonical)}};
+        (void)may_publish(s, p.about.uri, &mount);
+        rc = published_remove(s->published, mount, &p, err);
     }
     buf_deinit(&canonical);
     return rc;

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Publishing by tools: what `PUT` and `DELETE` do over HTTP, for a model. Offered while clients may
- * write (`--allow-write`), below the same prefixes and with the same conditions.
+ * Publishing by tools: what `PUT` and `DELETE` of a resource and `POST /notify` do over HTTP, for a
+ * model. Offered while clients may write (`--allow-write`), at the same places and with the same
+ * conditions.
  */
 #include <tidings/tool.h>
 
 #include "base/error.h"
 #include "base/str.h"
+#include "delivery/notify.h"
 #include "handler/call.h"
+#include "request/request.h"
 #include "server/server_private.h"
+#include "store/change.h"
 #include "uri/uri.h"
 #include "wire/http_fields.h"
 #include "json/write.h"
@@ -20,6 +24,11 @@
     "\"ifMatch\":{\"type\":\"string\",\"minLength\":1,"                                            \
     "\"description\":\"only over content with this etag, or * for any\"}"
 
+#define METADATA                                                                                   \
+    "\"metadata\":{\"type\":\"object\","                                                           \
+    "\"description\":\"said of the change to subscribers; queries like ?type=error select by "     \
+    "it\"}"
+
 static const char publish_input[] =
     "{\"type\":\"object\",\"properties\":{" URI_PROPERTY ","
     "\"text\":{\"type\":\"string\",\"description\":\"the content as text\"},"
@@ -28,7 +37,7 @@ static const char publish_input[] =
     "\"mimeType\":{\"type\":\"string\",\"maxLength\":255},"
     "\"name\":{\"type\":\"string\",\"maxLength\":1024},"
     "\"title\":{\"type\":\"string\",\"maxLength\":1024},"
-    "\"description\":{\"type\":\"string\",\"maxLength\":16384}," IF_MATCH ","
+    "\"description\":{\"type\":\"string\",\"maxLength\":16384}," METADATA "," IF_MATCH ","
     "\"ifAbsent\":{\"type\":\"boolean\",\"description\":\"only where nothing is\"}},"
     "\"required\":[\"uri\"],\"oneOf\":[{\"required\":[\"text\"]},{\"required\":[\"blob\"]}],"
     "\"additionalProperties\":false}";
@@ -37,8 +46,26 @@ static const char publish_output[] =
     "\"etag\":{\"type\":\"string\"},\"created\":{\"type\":\"boolean\"}},"
     "\"required\":[\"uri\",\"etag\",\"created\"]}";
 static const char unpublish_input[] =
-    "{\"type\":\"object\",\"properties\":{" URI_PROPERTY "," IF_MATCH "},"
+    "{\"type\":\"object\",\"properties\":{" URI_PROPERTY "," METADATA "," IF_MATCH "},"
     "\"required\":[\"uri\"],\"additionalProperties\":false}";
+
+static const char notify_input[] =
+    "{\"type\":\"object\",\"properties\":{\"changes\":{\"type\":\"array\",\"minItems\":1,"
+    "\"maxItems\":1000,\"items\":{\"type\":\"object\",\"properties\":{"
+    "\"uri\":{\"type\":\"string\",\"minLength\":1,"
+    "\"description\":\"of what changed; ** alone: anything may have\"},"
+    "\"kind\":{\"enum\":[\"updated\",\"created\",\"deleted\"],\"default\":\"updated\"}," METADATA
+    "},"
+    "\"required\":[\"uri\"],\"additionalProperties\":false}}},"
+    "\"required\":[\"changes\"],\"additionalProperties\":false}";
+_Static_assert(NOTIFY_MAX == 1000, "maxItems in notify_input");
+static const char notify_output[] =
+    "{\"type\":\"object\",\"properties\":{\"results\":{\"type\":\"array\",\"items\":{"
+    "\"type\":\"object\",\"properties\":{\"uri\":{\"type\":\"string\"},"
+    "\"told\":{\"type\":\"boolean\"},\"error\":{\"type\":\"string\"},"
+    "\"reason\":{\"type\":\"string\"}},\"required\":[\"uri\",\"told\"]}},"
+    "\"told\":{\"type\":\"integer\"},\"refused\":{\"type\":\"integer\"}},"
+    "\"required\":[\"results\",\"told\",\"refused\"]}";
 
 /* ---- publish --------------------------------------------------------------------------------- */
 
@@ -56,16 +83,26 @@ static int read_content(struct tidings_call *call, struct buf *bytes, struct tid
     return rc < 0 ? tidings_fail(err, TIDINGS_E_INVALID, "'blob' must be base64 with padding") : 0;
 }
 
+/* What both tools take. */
+static int read_common(struct tidings_call *call, struct publication *p, struct buf *metadata,
+                       struct tidings_error *err)
+{
+    int rc = change_put_metadata(metadata, jv_get(call->arguments, "metadata"), err);
+    *p = (struct publication){
+        .about = {.uri = tidings_call_string(call, "uri")},
+        .if_match = tidings_call_string(call, "ifMatch"),
+        .metadata = buf_str(metadata),
+    };
+    return rc;
+}
+
 static int read_publication(struct tidings_call *call, struct publication *p, struct buf *bytes,
                             struct tidings_error *err)
 {
-    p->about = (struct tidings_resource){0};
-    p->about.uri = tidings_call_string(call, "uri");
     p->about.name = tidings_call_string(call, "name");
     p->about.title = tidings_call_string(call, "title");
     p->about.description = tidings_call_string(call, "description");
     p->about.mime_type = tidings_call_string(call, "mimeType");
-    p->if_match = tidings_call_string(call, "ifMatch");
     p->if_absent = tidings_call_boolean(call, "ifAbsent", false);
     if (p->about.mime_type.len > 0 && !http_is_media_type(p->about.mime_type)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
@@ -120,9 +157,11 @@ static void on_publish(void *user, struct tidings_call *call)
 {
     struct tidings_error err = {0, ""};
     struct publication p = {0};
-    struct buf bytes;
+    struct buf bytes, metadata;
     buf_init(&bytes, 0);
+    buf_init(&metadata, 0);
     int rc = check_access(call, &err);
+    rc = rc == 0 ? read_common(call, &p, &metadata, &err) : rc;
     rc = rc == 0 ? read_publication(call, &p, &bytes, &err) : rc;
     if (rc == 0) {
         server_publish_put_then(user, &p, published, call);
@@ -130,6 +169,7 @@ static void on_publish(void *user, struct tidings_call *call)
         tidings_call_done(call, rc, &err);
     }
     buf_deinit(&bytes);
+    buf_deinit(&metadata);
 }
 
 /* ---- unpublish ------------------------------------------------------------------------------- */
@@ -147,50 +187,106 @@ static void unpublished(void *user, int rc, const char *etag, const struct tidin
 static void on_unpublish(void *user, struct tidings_call *call)
 {
     struct tidings_error err = {0, ""};
+    struct publication p = {0};
+    struct buf metadata;
+    buf_init(&metadata, 0);
     int rc = check_access(call, &err);
-    if (rc < 0) {
+    rc = rc == 0 ? read_common(call, &p, &metadata, &err) : rc;
+    if (rc == 0) {
+        server_publish_remove_then(user, &p, unpublished, call);
+    } else {
         tidings_call_done(call, rc, &err);
-        return;
     }
-    server_publish_remove_then(user, tidings_call_string(call, "uri"),
-                               tidings_call_string(call, "ifMatch"), unpublished, call);
+    buf_deinit(&metadata);
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* ---- notify ---------------------------------------------------------------------------------- */
+
+static int notify_by_tool(struct tidings_call *call, struct tidings_error *err)
+{
+    const struct request *request = call->request;
+    const struct notify n = {
+        .worker = call->base.worker,
+        .principal = call->principal,
+        .quota = request && request->channel ? channel_quota(request->channel) : NULL,
+        .origin = tidings_call_origin(call),
+    };
+    struct notify_outcome outcome;
+    struct buf json;
+    struct jw w;
+    buf_init(&json, n.worker->limits->max_read_bytes);
+    jw_init(&w, &json);
+    jw_begin_object(&w);
+    int rc = notify_run(&n, call->arguments, &w, &outcome, err);
+    jw_end_object(&w);
+    if (rc == 0 && outcome.told == 0) {
+        tidings_call_mark_error(call);
+    }
+    if (rc == 0) {
+        rc = json.failed ? tidings_fail(err, json.failed, "the answer does not fit")
+                         : call_take_structured(call, &json, err);
+    }
+    buf_deinit(&json);
+    return rc;
+}
+
+static void on_notify(void *user, struct tidings_call *call)
+{
+    struct tidings_error err = {0, ""};
+    (void)user;
+    tidings_call_done(call, notify_by_tool(call, &err), &err);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name, *title, *description, *input, *output, *annotations;
+    tidings_call_fn fn;
+} tools[] = {
+    {"publish", "Publish a resource",
+     "Creates or replaces a resource; subscribers are told when it changed", publish_input,
+     publish_output, "{\"idempotentHint\":true,\"openWorldHint\":false}", on_publish},
+    {"unpublish", "Remove a published resource",
+     "Removes a resource that was published; subscribers are told", unpublish_input, "",
+     "{\"destructiveHint\":true,\"openWorldHint\":false}", on_unpublish},
+    {"notify", "Say that resources changed",
+     "Tells subscribers that resources changed, without new content", notify_input, notify_output,
+     "{\"destructiveHint\":false,\"openWorldHint\":false}", on_notify},
+};
+#define TOOL_COUNT (sizeof(tools) / sizeof(tools[0]))
+
+static void publish_tools_remove(struct tidings_server *s, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        (void)tidings_server_remove_tool(s, tidings_str(tools[i].name), NULL);
+    }
+}
 
 int server_publish_add_tools(struct tidings_server *s, struct tidings_error *err)
 {
-    struct tidings_tool publish = {
-        .name = STR("publish"),
-        .title = STR("Publish a resource"),
-        .description = STR("Creates or replaces a resource; subscribers are told when it changed"),
-        .input_schema = tidings_str(publish_input),
-        .output_schema = tidings_str(publish_output),
-        .annotations = STR("{\"idempotentHint\":true,\"openWorldHint\":false}"),
-    };
-    struct tidings_tool unpublish = {
-        .name = STR("unpublish"),
-        .title = STR("Remove a published resource"),
-        .description = STR("Removes a resource that was published; subscribers are told"),
-        .input_schema = tidings_str(unpublish_input),
-        .annotations = STR("{\"destructiveHint\":true,\"openWorldHint\":false}"),
-    };
-    int rc = tidings_server_add_tool(s, &publish, on_publish, s, err);
-    if (rc == 0) {
-        rc = tidings_server_add_tool(s, &unpublish, on_unpublish, s, err);
+    for (size_t i = 0; i < TOOL_COUNT; i++) {
+        const struct tidings_tool about = {
+            .name = tidings_str(tools[i].name),
+            .title = tidings_str(tools[i].title),
+            .description = tidings_str(tools[i].description),
+            .input_schema = tidings_str(tools[i].input),
+            .output_schema = tidings_str(tools[i].output),
+            .annotations = tidings_str(tools[i].annotations),
+        };
+        int rc = tidings_server_add_tool(s, &about, tools[i].fn, s, err);
         if (rc < 0) {
-            (void)tidings_server_remove_tool(s, publish.name, NULL);
+            publish_tools_remove(s, i);
+            return error_wrap(err, rc, "allow-write");
         }
     }
-    s->has_publish_tools = rc == 0;
-    return rc < 0 ? error_wrap(err, rc, "allow-write") : 0;
+    s->has_publish_tools = true;
+    return 0;
 }
 
 void server_publish_remove_tools(struct tidings_server *s)
 {
     if (s->has_publish_tools) {
-        (void)tidings_server_remove_tool(s, STR("publish"), NULL);
-        (void)tidings_server_remove_tool(s, STR("unpublish"), NULL);
+        publish_tools_remove(s, TOOL_COUNT);
         s->has_publish_tools = false;
     }
 }

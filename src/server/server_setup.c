@@ -52,6 +52,7 @@ static void build_identity(struct tidings_server *s)
     s->identity.ceiling = buf_str(&s->ceiling);
     s->identity.list_changed = c->list_changed;
     s->identity.no_subscriptions = !c->subscribe;
+    s->identity.allow_write = c->allow_write;
     s->identity.is_private = config_wants_tokens(c) || c->tls_client_auth != TLS_CLIENT_OFF ||
                              c->access.count > 0 || c->access_file[0] != '\0';
     s->identity.has_rate = config_is_given(c, "rate");

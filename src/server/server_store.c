@@ -61,6 +61,7 @@ static void append_published(struct rebuilding *r, const struct kept_change *k)
         .size = k->size,
         .has_size = !k->removed,
         .modified_ms = k->modified_ms,
+        .metadata = k->metadata,
     };
     server_store_append(r, &change);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "json/write.h"
@@ -34,6 +35,43 @@ struct tidings_str change_metadata_without_version(const struct change *change)
 {
     struct tidings_str all = change->metadata_json;
     return tidings_strn(all.ptr, all.len - change->metadata_version_len);
+}
+
+int change_check_metadata(struct tidings_str text, struct tidings_error *err)
+{
+    struct json *metadata = NULL;
+    if (text.len == 0) {
+        return 0;
+    }
+    if (text.len > CHANGE_METADATA_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "metadata of %zu bytes; at most %u are accepted",
+                            text.len, CHANGE_METADATA_MAX);
+    }
+    int rc = jv_parse(text, CHANGE_METADATA_DEPTH, &metadata, err);
+    bool is_object = jv_is(metadata, JV_OBJECT);
+    jv_unref(metadata);
+    if (rc < 0) {
+        return error_wrap(err, rc, "metadata");
+    }
+    return is_object ? 0 : tidings_fail(err, TIDINGS_E_INVALID, "metadata must be a JSON object");
+}
+
+int change_put_metadata(struct buf *out, const struct json *metadata, struct tidings_error *err)
+{
+    struct jw w;
+    buf_init(out, CHANGE_METADATA_MAX);
+    if (!metadata) {
+        return 0;
+    }
+    jw_init(&w, out);
+    jw_value(&w, metadata);
+    if (out->failed) {
+        return out->failed == TIDINGS_E_LIMIT
+                   ? tidings_fail(err, TIDINGS_E_LIMIT, "metadata has at most %u bytes",
+                                  CHANGE_METADATA_MAX)
+                   : tidings_fail(err, out->failed, "out of memory");
+    }
+    return change_check_metadata(buf_str(out), err);
 }
 
 #define VERSION_MAX 40u

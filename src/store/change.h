@@ -59,6 +59,17 @@ static inline bool change_leads(const struct change *change, enum tidings_change
     return change->to.len > 0 && kind == TIDINGS_CHANGE_DELETED && !hides_from;
 }
 
+/* What somebody says of a change: the text of a JSON object, or empty. TIDINGS_E_LIMIT,
+ * TIDINGS_E_PARSE and TIDINGS_E_INVALID say what is wrong with it. */
+#define CHANGE_METADATA_MAX (64u << 10)
+#define CHANGE_METADATA_DEPTH 32u
+int change_check_metadata(struct tidings_str text, struct tidings_error *err);
+/* The same of a value that was parsed already (NULL: none), and its text into `out`, whose maximum
+ * this sets. */
+struct buf;
+struct json;
+int change_put_metadata(struct buf *out, const struct json *metadata, struct tidings_error *err);
+
 /* metadata_json with its braces; empty: there is none. */
 struct tidings_str change_metadata_object(const struct change *change);
 struct tidings_str change_metadata_without_version(const struct change *change);

@@ -205,21 +205,23 @@ int changelog_sqlite_create(struct entity_rows *rows, const struct changelog_lim
 /* ---- what the file knows --------------------------------------------------------------------- */
 
 /* The columns of each kind stand for: kind, seq, id or URI, from or modified, type, version,
- * parent, deleted or removed, created, changed by, was, etag, size, when it was written, principal.
+ * parent, deleted or removed, created, changed by, was, etag, size, when it was written, principal,
+ * metadata.
  * Rows that only say that a version was forgotten are none. */
 static const char changes[] =
     "SELECT 0, l.seq, l.id, l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.created,"
-    " l.changed_by, m.tversion, '', 0, l.at, l.principal FROM main.log l LEFT JOIN main.moved m ON "
+    " l.changed_by, m.tversion, '', 0, l.at, l.principal, '' FROM main.log l LEFT JOIN main.moved "
+    "m ON "
     "m.seq=l.seq-1 AND"
     " m.id=l.id WHERE l.seq>?1 AND l.forget=?2"
     " UNION ALL SELECT 1, m.seq, m.id, m.vfrom, m.type, m.became, l.parent, 0, 0,"
-    " coalesce(l.changed_by, '[]'), m.tversion, '', 0, l.at, l.principal FROM main.moved m LEFT"
+    " coalesce(l.changed_by, '[]'), m.tversion, '', 0, l.at, l.principal, '' FROM main.moved m LEFT"
     " JOIN main.log l ON l.seq=m.seq+1 AND l.id=m.id WHERE m.seq>?1"
-    " UNION ALL SELECT 2, max(seq), '', 0, '', '', '', 0, 0, '', '', '', 0, NULL, '' FROM"
+    " UNION ALL SELECT 2, max(seq), '', 0, '', '', '', 0, 0, '', '', '', 0, NULL, '', '' FROM"
     " main.types"
     " HAVING max(seq)>?1"
     " UNION ALL SELECT 3, seq, uri, modified, '', '', '', content IS NULL, created, '', '', etag,"
-    " size, at, '' FROM main.published WHERE seq>?1 ORDER BY 2";
+    " size, at, '', metadata FROM main.published WHERE seq>?1 ORDER BY 2";
 
 static void read_change(struct sqlite3_stmt *st, struct kept_change *c)
 {
@@ -234,6 +236,7 @@ static void read_change(struct sqlite3_stmt *st, struct kept_change *c)
         .etag = sqlite_str(st, 11),
         .size = sqlite_int(st, 12),
         .at_ms = sqlite_int(st, 13),
+        .metadata = sqlite_str(st, 15),
     };
     c->version = (struct entity_version){
         .id = c->uri,

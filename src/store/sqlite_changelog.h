@@ -39,6 +39,7 @@ struct kept_change {
     struct entity_version version; /* without value and previous */
     struct tidings_str was;
     struct tidings_str uri, etag;
+    struct tidings_str metadata; /* of what is published, as its writer gave it; or empty */
     int64_t size, modified_ms;
     int64_t at_ms; /* when it was written, Unix time; 0: not known */
     bool created, removed;

@@ -52,6 +52,7 @@ static int sqlite_published_write(struct sqlite_entities *s, const struct publis
     sqlite_bind_int(st, 14, !about->not_subscribable);
     sqlite_bind_int(st, 15, s->now_ms);
     sqlite_bind_bytes(st, 16, content);
+    sqlite_bind_str(st, 17, row->metadata);
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     return rc;
@@ -92,10 +93,11 @@ static int forget_removed(struct sqlite_entities *s, struct tidings_error *err)
 }
 
 int sqlite_published_remove(struct entity_rows *rows, struct tidings_str uri,
-                            uint64_t *ret_position, struct tidings_error *err)
+                            struct tidings_str metadata, uint64_t *ret_position,
+                            struct tidings_error *err)
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
-    const struct published_row gone = {.about = {.uri = uri}};
+    const struct published_row gone = {.about = {.uri = uri}, .metadata = metadata};
     int rc = sqlite_published_write(s, &gone, NULL, err);
     *ret_position = (uint64_t)s->last_seq;
     if (rc == 0 && ++s->n_removed % FORGET_EVERY == 0) {

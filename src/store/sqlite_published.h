@@ -19,6 +19,8 @@
 struct published_row {
     struct tidings_resource about; /* `etag`, `size` and `modified_ms` too */
     struct tidings_str content;
+    struct tidings_str
+        metadata; /* of the change that made it so, or empty; not read back by …_each */
     bool created;
 };
 
@@ -26,7 +28,8 @@ struct published_row {
 int sqlite_published_put(struct entity_rows *rows, const struct published_row *row,
                          uint64_t *ret_position, struct tidings_error *err);
 int sqlite_published_remove(struct entity_rows *rows, struct tidings_str uri,
-                            uint64_t *ret_position, struct tidings_error *err);
+                            struct tidings_str metadata, uint64_t *ret_position,
+                            struct tidings_error *err);
 
 /* Everything that is published. Slices live until the function returns; a negative code of it ends
  * this and is what this returns. */

@@ -53,6 +53,16 @@ static const char *const layout[] = {
     /* The version of its type and the validFrom that it got then; NULL: from before. */
     "ALTER TABLE moved ADD COLUMN became TEXT;"
     "ALTER TABLE moved ADD COLUMN vfrom INTEGER;",
+    /* `metadata`: what its writer said of the newest change; ahead of the long content. */
+    "ALTER TABLE published RENAME TO old;"
+    "CREATE TABLE published(seq INTEGER PRIMARY KEY, uri TEXT UNIQUE, created INTEGER, etag TEXT,"
+    " size INTEGER, modified INTEGER, name TEXT, title TEXT, description TEXT, mime TEXT,"
+    " icons TEXT, audience TEXT, priority INTEGER, subscribable INTEGER, at INTEGER,"
+    " metadata TEXT, content BLOB);"
+    "INSERT INTO published SELECT seq, uri, created, etag, size, modified, name, title,"
+    " description, mime, icons, audience, priority, subscribable, at, '', content FROM old;"
+    "DROP TABLE old;"
+    "CREATE INDEX published_removed ON published(seq) WHERE content IS NULL;",
 };
 
 static const char in_memory[] =
@@ -134,8 +144,8 @@ static const char *const statements[STATEMENTS] = {
                   " ORDER BY count(*) DESC, min(number) LIMIT 1",
     [PUBLISH] =
         "INSERT OR REPLACE INTO main.published(seq, uri, created, etag, size, modified, name,"
-        " title, description, mime, icons, audience, priority, subscribable, at, content)"
-        " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)",
+        " title, description, mime, icons, audience, priority, subscribable, at, content, metadata)"
+        " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)",
     [FORGET_REMOVED] = "DELETE FROM main.published WHERE content IS NULL AND seq<=?1",
     [RAISE_FLOOR] = "UPDATE main.state SET floor=max(floor, ?1)",
     [OLD_REMOVED] = "SELECT seq FROM main.published WHERE content IS NULL ORDER BY seq DESC LIMIT 1"

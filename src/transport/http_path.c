@@ -19,6 +19,9 @@ enum http_path path_find(const struct http_conn *conn, struct tidings_str path,
     if (resource_is_at(conn, path)) {
         return PATH_RESOURCE;
     }
+    if (config->allow_write && str_eq(path, STR(NOTIFY_PATH))) {
+        return PATH_NOTIFY;
+    }
     if (config->legacy_sse && str_eq(path, STR("/sse"))) {
         return PATH_SSE;
     }
@@ -38,6 +41,7 @@ struct tidings_str path_allows(enum http_path path)
 {
     switch (path) {
     case PATH_MESSAGES:
+    case PATH_NOTIFY:
         return STR("POST, OPTIONS");
     case PATH_SSE:
     case PATH_EVENTS:
@@ -55,7 +59,7 @@ struct tidings_str path_allows(enum http_path path)
 bool path_takes(enum http_path path, const struct http_request *req)
 {
     return path == PATH_ENDPOINT || req->method == HTTP_OPTIONS ||
-           req->method == (path == PATH_MESSAGES ? HTTP_POST : HTTP_GET);
+           req->method == (path == PATH_MESSAGES || path == PATH_NOTIFY ? HTTP_POST : HTTP_GET);
 }
 
 struct tidings_str path_session(enum http_path path, const struct http_request *req)

@@ -87,6 +87,7 @@ enum http_path {
     PATH_ENDPOINT,
     PATH_ROUTE,    /* a page of the program: http_route.c */
     PATH_RESOURCE, /* http_resource.c */
+    PATH_NOTIFY,   /* http_notify.c */
     PATH_SSE,      /* http_legacy_sse.c */
     PATH_MESSAGES,
     PATH_EVENTS,   /* http_poll.c */
@@ -281,8 +282,14 @@ bool resource_is_at(const struct http_conn *conn, struct tidings_str path);
 bool resource_check_method(struct http_conn *conn, const struct http_request *req);
 struct tidings_str resource_allows(const struct http_conn *conn);
 void conn_run_resource(struct http_conn *conn, const struct http_request *req);
+/* Failures are JSON there: {"error": "a sentence"}. */
+void resource_refuse(struct http_conn *conn, int status, const char *text);
 /* The connection goes while its exchange is under way. */
 void resource_abandon(struct http_conn *conn);
+
+/* http_notify.c: POST /notify, where clients may write. */
+#define NOTIFY_PATH "/notify"
+void conn_run_notify(struct http_conn *conn);
 
 /* http_auth.c, where tokens are configured: whom is the request from? False: it was refused, or it
  * waits. The connection goes, or its time is up, while it waits. */

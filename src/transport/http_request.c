@@ -191,8 +191,8 @@ static void request_collect_headers(const struct http_request *req, struct diale
 /* Messages are counted one by one where they are read; what a browser asks for itself is not. */
 static bool request_is_counted(const struct http_conn *conn, const struct http_request *req)
 {
-    bool has_messages =
-        req->method == HTTP_POST && conn->r->path != PATH_ROUTE && conn->r->path != PATH_RESOURCE;
+    bool has_messages = req->method == HTTP_POST && conn->r->path != PATH_ROUTE &&
+                        conn->r->path != PATH_RESOURCE && conn->r->path != PATH_NOTIFY;
     return !has_messages && req->method != HTTP_OPTIONS;
 }
 
@@ -251,6 +251,8 @@ static void request_run(struct http_conn *conn, const struct http_request *req)
         conn_run_route(conn, req);
     } else if (path == PATH_RESOURCE && req->method != HTTP_OPTIONS) {
         conn_run_resource(conn, req);
+    } else if (path == PATH_NOTIFY && req->method != HTTP_OPTIONS) {
+        conn_run_notify(conn);
     } else if (path == PATH_ENDPOINT && ws_is_upgrade(req)) {
         conn_run_upgrade(conn, req);
     } else {

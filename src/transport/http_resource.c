@@ -96,7 +96,7 @@ static void answer_failure(struct http_conn *conn, const struct failure *f)
     buf_deinit(&text);
 }
 
-static void resource_refuse(struct http_conn *conn, int status, const char *text)
+void resource_refuse(struct http_conn *conn, int status, const char *text)
 {
     struct failure f = {
         .status = status, .text = tidings_str(text), .size = -1, .allow = resource_allows(conn)};
@@ -172,6 +172,7 @@ static const char *write_fields(struct http_exchange *ex, const struct http_requ
     struct tidings_str match = http_header(req, "if-match", NULL);
     struct tidings_str none = http_header(req, "if-none-match", NULL);
     bool weak = false;
+    unsigned count = 0;
     *status = 400;
     if (http_header(req, "content-range", NULL).ptr) {
         return "a part cannot be written; send the whole without Content-Range";
@@ -190,6 +191,10 @@ static const char *write_fields(struct http_exchange *ex, const struct http_requ
     p->has_unmodified_since = ex->conditions.has_unmodified_since;
     p->unmodified_since = ex->conditions.unmodified_since;
     p->query = req->query;
+    p->metadata = http_header(req, "tidings-metadata", &count);
+    if (count > 1) {
+        return "Tidings-Metadata must come once";
+    }
     if (req->method == HTTP_DELETE) {
         return NULL;
     }

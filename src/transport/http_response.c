@@ -134,7 +134,7 @@ static void put_allowed_headers(struct http_conn *conn, const struct http_reques
     if (conn->r->path == PATH_RESOURCE) {
         http_put_header(head, "Access-Control-Allow-Headers",
                         STR("Authorization, Content-Type, Accept, Range, If-Match, If-None-Match, "
-                            "If-Range"));
+                            "If-Range, Tidings-Metadata"));
         return;
     }
     struct buf allowed;

@@ -410,6 +410,7 @@ const char *http_reason(int status)
         {202, "Accepted"},
         {204, "No Content"},
         {206, "Partial Content"},
+        {207, "Multi-Status"},
         {301, "Moved Permanently"},
         {302, "Found"},
         {304, "Not Modified"},

@@ -92,7 +92,7 @@ static uint64_t publish(struct entity_rows *rows, const char *uri, const char *c
     row.about.etag = STR("e");
     begin(rows);
     int rc = content ? sqlite_published_put(rows, &row, &position, NULL)
-                     : sqlite_published_remove(rows, row.about.uri, &position, NULL);
+                     : sqlite_published_remove(rows, row.about.uri, STR_EMPTY, &position, NULL);
     assert_int_equal(rc, 0);
     commit(rows);
     return position;
@@ -181,7 +181,7 @@ static void what_was_rolled_back_takes_no_position(void **state)
     uint64_t position = 0;
     publish(rows, "p:///x", "1");
     begin(rows);
-    assert_int_equal(sqlite_published_remove(rows, STR("p:///x"), &position, NULL), 0);
+    assert_int_equal(sqlite_published_remove(rows, STR("p:///x"), STR_EMPTY, &position, NULL), 0);
     rows->ops->rollback(rows);
     assert_int_equal(rows->ops->position(rows), 1);
     assert_int_equal(publish(rows, "p:///y", "2"), 2);
@@ -199,7 +199,8 @@ static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(vo
     for (unsigned i = 0; i < SQLITE_MAX_REMOVED + 600; i++) {
         char uri[32];
         (void)snprintf(uri, sizeof uri, "p:///%u", i);
-        assert_int_equal(sqlite_published_remove(rows, tidings_str(uri), &position, NULL), 0);
+        assert_int_equal(
+            sqlite_published_remove(rows, tidings_str(uri), STR_EMPTY, &position, NULL), 0);
     }
     commit(rows);
     struct buf out;
@@ -308,7 +309,8 @@ static void what_is_published_comes_back_as_it_was(void **state)
     assert_int_equal(sqlite_published_put(rows, &row, &position, NULL), 0);
     row.about.uri = STR("p:///gone");
     assert_int_equal(sqlite_published_put(rows, &row, &position, NULL), 0);
-    assert_int_equal(sqlite_published_remove(rows, STR("p:///gone"), &position, NULL), 0);
+    assert_int_equal(sqlite_published_remove(rows, STR("p:///gone"), STR_EMPTY, &position, NULL),
+                     0);
     commit(rows);
     rows->ops->destroy(rows);
     rows = open_rows(path);

@@ -72,7 +72,7 @@ static void write_good(struct entity_rows *r)
         .owner = STR("o"), .key = STR("key"), .digest = STR("d"), .text = STR("{}"), .at = 1};
     require(r->ops->put_key(r, &key, NULL) == 0);
     require(sqlite_published_put(r, &row, &position, NULL) == 0);
-    require(sqlite_published_remove(r, STR("pub:///b"), &position, NULL) == 0);
+    require(sqlite_published_remove(r, STR("pub:///b"), STR_EMPTY, &position, NULL) == 0);
     require(r->ops->commit(r, NULL) == 0);
     while (r->ops->idle(r, NULL) == 1) {
     }

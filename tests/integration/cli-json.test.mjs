@@ -32,6 +32,7 @@ const SAMPLES = ({ files, prompts, file, mirror, template }) => ({
     prompts: [prompts],
     prompt: [prompts, 'test_simple_prompt'],
     publish: [files, 'app:///y', '-'],
+    notify: [files, 'app:///y', '--metadata', '{"type": "error"}'],
     'entity add-type': [files, 'User@1.0', '{"type": "object"}'],
     'entity types': [files],
     'entity put': [files, 'User@1.0/ann', '{"name": "Ann"}'],

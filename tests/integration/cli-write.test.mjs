@@ -6,13 +6,21 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { bad as failing, good, lines } from './lib/cli.mjs';
-import { serve } from './lib/server.mjs';
+import { BIN, Program, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 
 /** … having printed nothing. */
 async function bad(...args) {
     const end = await failing(...args);
     assert.equal(end.stdout, '');
+}
+
+/** A watch of `uri` that is there: the lines it prints. */
+async function watching(t, server, uri, ...args) {
+    const program = new Program(t, BIN, ['watch', '-t', server.url, '--json', ...args, uri]);
+    const printed = program.output();
+    await program.lines.next((line) => line === `watching ${uri}`, 'the watch');
+    return { printed, closed: program.closed };
 }
 
 const publishing = (t) => serve(t, { args: ['--publish', 'app:///', '--allow-write'] });
@@ -45,6 +53,58 @@ test('publish says why it cannot', async (t) => {
     await bad(t, 64, /no content: 'x'/, ['publish', server.url, 'app:///x', 'x', '--delete']);
     const closed = await serve(t, {});
     await bad(t, 69, /publish/, ['publish', closed.url, 'app:///x', '-'], { input: 'x' });
+});
+
+for (const era of ['modern', 'legacy']) {
+    test(`${era}: notify tells watchers what changed, and of what kind, with metadata`, async (t) => {
+        const server = await publishing(t);
+        const watch = await watching(t, server, 'app:///events?type=error', '--era', era, '--count', '3');
+        const notify = (...args) => good(t, ['notify', '--era', era, '-t', server.url, ...args]);
+        assert.equal(await notify('app:///events/0', '--metadata', '{"type":"info"}'), 'told app:///events/0\n');
+        assert.equal(
+            await notify('app:///events/1', 'app:///events/2', '--metadata', '{"type":"error","n":1}'),
+            'told app:///events/1\ntold app:///events/2\n',
+        );
+        assert.equal(await notify('--quiet', 'app:///events/3', '--kind', 'deleted', '--metadata', '{"type":"error"}'), '');
+        await watch.closed;
+        const changes = watch.printed.seen.map((line) => JSON.parse(line));
+        assert.deepEqual(changes.map((c) => [c.uri, c.change]), [
+            ['app:///events/1', 'updated'],
+            ['app:///events/2', 'updated'],
+            ['app:///events/3', 'deleted'],
+        ]);
+        assert.equal(changes[0].params._meta['dev.tidings/metadata'].n, 1);
+    });
+}
+
+test('notify prints what was told and says what was refused', async (t) => {
+    const server = await publishing(t);
+    const some = await failing(t, 1, /nothing is served under 'no:'/, ['notify', server.url, 'app:///a', 'no:b']);
+    assert.equal(some.stdout, 'told app:///a\n');
+    const json = await failing(t, 1, /^$/, ['notify', server.url, '--json', 'app:///a', 'no:b']);
+    const answer = JSON.parse(json.stdout);
+    assert.deepEqual([answer.told, answer.refused, answer.results[1].reason], [1, 1, 'not_found']);
+    const tree = new Tree(t, { 'a.txt': '', 'm.json': '{"type":"x"}', 'bad.json': '[' });
+    await bad(t, 77, /nothing that clients write/, ['notify', server.url, tree.at('a.txt')]);
+    await bad(t, 77, /everything/, ['notify', server.url, '--all']);
+    await bad(t, 64, /takes no URI: 'app:\/\/\/a'/, ['notify', server.url, '--all', 'app:///a']);
+    await bad(t, 64, /neither --kind nor --metadata/, ['notify', server.url, '--all', '--kind', 'created']);
+    await bad(t, 64, /say what changed/, ['notify', server.url]);
+    await bad(t, 64, /--kind/, ['notify', server.url, 'app:///a', '--kind', 'moved']);
+    await bad(t, 65, /bad\.json: line 1/, ['notify', server.url, 'app:///a', '--metadata', `@${tree.at('bad.json')}`]);
+    await bad(t, 1, /metadata/, ['notify', server.url, 'app:///a', '--metadata', '[]']);
+    await good(t, ['notify', server.url, 'app:///a', '--metadata', `@${tree.at('m.json')}`]);
+    const closed = await serve(t, {});
+    await bad(t, 69, /no tool 'notify'/, ['notify', closed.url, 'app:///x']);
+});
+
+test('publish says what it is given of the change', async (t) => {
+    const server = await publishing(t);
+    const watch = await watching(t, server, 'app:///?type=error', '--until-first');
+    await good(t, ['publish', server.url, 'app:///x', '-', '--metadata', '{"type":"error"}'], { input: 'x' });
+    await watch.closed;
+    assert.equal(JSON.parse(watch.printed.seen[0]).uri, 'app:///x');
+    await bad(t, 65, /line 1/, ['publish', server.url, 'app:///x', '-', '--metadata', '{'], { input: 'y' });
 });
 
 const schema = '{"type":"object","properties":{"age":{"type":"number"}},"additionalProperties":false}';

@@ -340,15 +340,24 @@ static int place_query(struct tidings_provider *provider, struct tidings_str uri
     return 0;
 }
 
+static void place_write(struct tidings_provider *p, struct tidings_write *write,
+                        struct tidings_str uri)
+{
+    (void)p;
+    (void)uri;
+    tidings_write_done(write, 0, STR_EMPTY, NULL);
+}
+
 void place_mount(struct place *p, struct harness *b, const char *prefix, unsigned flags)
 {
-    static struct tidings_provider_ops all[16];
-    struct tidings_provider_ops *ops = &all[flags & 15u];
+    static struct tidings_provider_ops all[64];
+    struct tidings_provider_ops *ops = &all[flags & 63u];
     *ops = (struct tidings_provider_ops){
         .abi = TIDINGS_PROVIDER_ABI,
         .name = "place",
         .size = sizeof(struct place *),
-        .flags = flags & PLACE_FIXED ? TIDINGS_PROVIDER_FIXED_LIST : 0u,
+        .flags = (flags & PLACE_FIXED ? TIDINGS_PROVIDER_FIXED_LIST : 0u) |
+                 (flags & PLACE_BARE ? TIDINGS_PROVIDER_BARE_CHANGES : 0u),
         .open = place_open,
         .read = place_read,
         .list = place_list,
@@ -357,6 +366,7 @@ void place_mount(struct place *p, struct harness *b, const char *prefix, unsigne
         .unwatch = flags & PLACE_UNWATCHED ? NULL : place_unwatch,
         .covers = flags & PLACE_COVERS ? place_covers : NULL,
         .close = place_close,
+        .write = flags & PLACE_WRITES ? place_write : NULL,
         .query = flags & PLACE_QUERY ? place_query : NULL,
     };
     struct tidings_error err = {0};

@@ -52,6 +52,8 @@ enum place_flag {
     PLACE_COVERS = 2,    /* "group:NAME" covers "member:NAME:*", and see covers_below */
     PLACE_UNWATCHED = 4, /* announces without being asked */
     PLACE_FIXED = 8,     /* what it lists does not change */
+    PLACE_BARE = 16,     /* its changes carry no metadata */
+    PLACE_WRITES = 32,   /* clients may write; nothing comes of it */
 };
 
 struct place {

@@ -35,6 +35,11 @@ struct tidings_str tidings_write_if_match(const struct tidings_write *write)
     return tidings_str(write->asked->if_match);
 }
 
+struct tidings_str tidings_write_metadata(const struct tidings_write *write)
+{
+    return tidings_str(write->asked->metadata);
+}
+
 bool tidings_write_if_absent(const struct tidings_write *write)
 {
     return write->asked->if_absent;

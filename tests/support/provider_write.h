@@ -10,7 +10,7 @@
 
 struct host_write {
     const char *content; /* NULL: remove */
-    const char *mime_type, *if_match;
+    const char *mime_type, *if_match, *metadata;
     bool if_absent;
 };
 

@@ -67,7 +67,9 @@ static int put(struct fixture *f, const char *uri, const char *content)
 
 static int take_away(struct fixture *f, const char *uri)
 {
-    return published_remove(f->store, host_provider(f->host), tidings_str(uri), STR_EMPTY, NULL);
+    return published_remove(
+        f->store, host_provider(f->host),
+        &(struct publication){.about = {.uri = tidings_str(uri)}, .if_match = STR_EMPTY}, NULL);
 }
 
 static void check_read(struct fixture *f, const char *uri, const char *content)
@@ -219,9 +221,16 @@ static void conditions_hold_or_nothing_changes(void **state)
     p.if_match = tidings_str(etag);
     assert_int_equal(published_put(f->store, NULL, &p, etag, &err), 0);
     check_read(f, AT "a", "2");
-    assert_int_equal(published_remove(f->store, NULL, STR(AT "a"), STR("other"), &err),
+    assert_int_equal(published_remove(f->store, NULL,
+                                      &(struct publication){.about = {.uri = STR(AT "a")},
+                                                            .if_match = STR("other")},
+                                      &err),
                      TIDINGS_E_CONFLICT);
-    assert_int_equal(published_remove(f->store, NULL, STR(AT "a"), tidings_str(etag), &err), 0);
+    assert_int_equal(published_remove(f->store, NULL,
+                                      &(struct publication){.about = {.uri = STR(AT "a")},
+                                                            .if_match = tidings_str(etag)},
+                                      &err),
+                     0);
     assert_int_equal(put(f, AT "dir/", "x"), TIDINGS_E_INVALID);
 }
 

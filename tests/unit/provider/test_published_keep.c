@@ -143,7 +143,9 @@ static int put(const char *uri, const char *content)
 
 static int take_away(const char *uri)
 {
-    return published_remove(f.store, host_provider(f.host), tidings_str(uri), STR_EMPTY, NULL);
+    return published_remove(
+        f.store, host_provider(f.host),
+        &(struct publication){.about = {.uri = tidings_str(uri)}, .if_match = STR_EMPTY}, NULL);
 }
 
 static void check_read(const char *uri, const char *content)
@@ -248,8 +250,10 @@ static void put_later(const char *uri, const char *content, bool if_absent)
 
 static void remove_later(const char *uri)
 {
-    published_remove_then(f.store, host_provider(f.host), tidings_str(uri), STR_EMPTY, came_out,
-                          NULL);
+    published_remove_then(
+        f.store, host_provider(f.host),
+        &(struct publication){.about = {.uri = tidings_str(uri)}, .if_match = STR_EMPTY}, came_out,
+        NULL);
 }
 
 static void check_outcomes(const int *expected, size_t count)

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Judges and announces the changes that one client says there were.
+ */
+#include "delivery/notify.h"
+
+#include "access/access.h"
+#include "access/quota.h"
+#include "base/arena.h"
+#include "base/loop.h"
+#include "base/str.h"
+#include "catalog/catalog.h"
+#include "delivery/hub.h"
+#include "store/change.h"
+#include "uri/uri.h"
+#include "worker/worker.h"
+
+#define SHOWN 256 /* bytes of a URI in a sentence */
+
+static const enum tidings_change_kind kinds[] = {TIDINGS_CHANGE_UPDATED, TIDINGS_CHANGE_CREATED,
+                                                 TIDINGS_CHANGE_DELETED};
+
+static int shown(struct tidings_str s)
+{
+    return (int)(s.len < SHOWN ? s.len : SHOWN);
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+static bool notify_kind(const struct json *value, enum tidings_change_kind *ret)
+{
+    *ret = TIDINGS_CHANGE_UPDATED;
+    for (size_t i = 0; value && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (str_eq(jv_str(value), tidings_str(tidings_change_name(kinds[i])))) {
+            *ret = kinds[i];
+            return true;
+        }
+    }
+    return !value;
+}
+
+static int notify_check_entry(struct json *entry, size_t i, struct tidings_error *err)
+{
+    struct tidings_str key;
+    struct json *value = NULL;
+    enum tidings_change_kind kind;
+    if (!jv_is(entry, JV_OBJECT)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "changes[%zu] must be an object", i);
+    }
+    for (void *at = jv_next(entry, NULL, &key, &value); at; at = jv_next(entry, at, &key, &value)) {
+        if (!str_eq(key, STR("uri")) && !str_eq(key, STR("kind")) &&
+            !str_eq(key, STR("metadata"))) {
+            return tidings_fail(err, TIDINGS_E_INVALID,
+                                "changes[%zu] has the unknown member '%.*s'; accepted: uri, kind, "
+                                "metadata",
+                                i, (int)(key.len < 64 ? key.len : 64), key.ptr);
+        }
+    }
+    if (!jv_is(jv_get(entry, "uri"), JV_STRING) || jv_str(jv_get(entry, "uri")).len == 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "changes[%zu].uri must be a URI", i);
+    }
+    if (!notify_kind(jv_get(entry, "kind"), &kind)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "changes[%zu].kind must be updated, created or deleted", i);
+    }
+    value = jv_get(entry, "metadata");
+    return !value || jv_is(value, JV_OBJECT)
+               ? 0
+               : tidings_fail(err, TIDINGS_E_INVALID, "changes[%zu].metadata must be an object", i);
+}
+
+static int notify_check_list(const struct notify *n, struct json *said, struct tidings_error *err)
+{
+    struct json *changes = jv_get(said, "changes");
+    size_t count = jv_count(changes);
+    if (!jv_is(said, JV_OBJECT) || !jv_is(changes, JV_ARRAY) || count == 0 || jv_count(said) != 1) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "what changed is {\"changes\": [{\"uri\": …}, …]} and nothing else");
+    }
+    if (count > NOTIFY_MAX) {
+        limit_hit(n->worker->limit_counters, LIMIT_NOTIFY);
+        return tidings_fail(err, TIDINGS_E_LIMIT, "%zu changes; at most %u are accepted at once",
+                            count, NOTIFY_MAX);
+    }
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        rc = notify_check_entry(jv_at(changes, i), i, err);
+    }
+    return rc;
+}
+
+/* ---- one change ------------------------------------------------------------------------------ */
+
+/* May it be said of that URI? */
+static int notify_check_access(const struct notify *n, struct tidings_str uri,
+                               struct tidings_error *err)
+{
+    const struct catalog *catalog = n->worker->catalog;
+    struct catalog_hit hit = {0};
+    struct arena arena;
+    if (!access_writes(n->principal, uri)) {
+        return tidings_fail(err, TIDINGS_E_DENIED, "you may not write '%.*s'", shown(uri), uri.ptr);
+    }
+    arena_init(&arena, URI_MAX * 16);
+    bool is_found = catalog_find(catalog, uri, &arena, &hit);
+    arena_deinit(&arena);
+    if (is_found && hit.provider && hit.provider->ops->write) {
+        return 0;
+    }
+    struct tidings_str scheme = str_cut(uri, ':', &(struct tidings_str){0}, NULL);
+    if (!is_found && !catalog_has_scheme(catalog, scheme)) {
+        return tidings_fail(err, TIDINGS_E_NOTFOUND, "nothing is served under '%.*s:'",
+                            shown(scheme), scheme.ptr);
+    }
+    return access_is_by_rule(n->principal)
+               ? 0
+               : tidings_fail(err, TIDINGS_E_DENIED,
+                              "'%.*s' is nothing that clients write, and no rule of access says "
+                              "who may",
+                              shown(uri), uri.ptr);
+}
+
+static int notify_everything(const struct notify *n, struct json *entry, struct tidings_error *err)
+{
+    if (jv_count(entry) > 1) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'" NOTIFY_EVERYTHING "' takes neither kind nor metadata");
+    }
+    if (!access_writes_everything(n->principal)) {
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "you may not say that everything changed: that takes a rule without "
+                            "URI that allows to write");
+    }
+    return hub_announce_everything(n->worker->hub, err);
+}
+
+static int notify_announce(const struct notify *n, struct json *entry, struct tidings_error *err)
+{
+    struct tidings_change change = {.origin = n->origin};
+    struct buf uri, metadata;
+    buf_init(&uri, URI_MAX * 3);
+    (void)notify_kind(jv_get(entry, "kind"), &change.kind);
+    int rc = catalog_canonical(n->worker->catalog, jv_str(jv_get(entry, "uri")), false, &uri, err);
+    rc = rc == 0 ? notify_check_access(n, buf_str(&uri), err) : rc;
+    int made = change_put_metadata(&metadata, jv_get(entry, "metadata"), err);
+    rc = rc == 0 ? made : rc;
+    if (rc == 0) {
+        change.uri = buf_str(&uri);
+        change.metadata = buf_str(&metadata);
+        rc = hub_announce(n->worker->hub, &change, err);
+    }
+    buf_deinit(&uri);
+    buf_deinit(&metadata);
+    return rc;
+}
+
+/* ---- outcomes -------------------------------------------------------------------------------- */
+
+static struct tidings_str notify_reason(int code, const struct refusal *limit)
+{
+    if (limit->retry_ms > 0) {
+        return STR("limit");
+    }
+    switch (code) {
+    case TIDINGS_E_DENIED:
+        return STR("denied");
+    case TIDINGS_E_NOTFOUND:
+        return STR("not_found");
+    case TIDINGS_E_LIMIT:
+        return STR("too_large");
+    case TIDINGS_E_BUSY:
+    case TIDINGS_E_NOMEM:
+        return STR("busy");
+    default:
+        return STR("invalid");
+    }
+}
+
+static void notify_put_refusal(struct jw *w, const struct tidings_error *err,
+                               const struct refusal *limit)
+{
+    char data[REFUSAL_JSON];
+    jw_put_string(w, STR("error"), tidings_str(err->text));
+    jw_put_string(w, STR("reason"), notify_reason(err->code, limit));
+    if (limit->retry_ms > 0) {
+        jw_members(w, refusal_json(limit, data));
+    }
+}
+
+/* One row; `limit` is the one that was reached, from then on for all that follow. */
+static void notify_one(const struct notify *n, struct json *entry, struct refusal *limit,
+                       struct jw *w, struct notify_outcome *ret)
+{
+    struct tidings_str spelled = jv_str(jv_get(entry, "uri"));
+    struct tidings_error err = {0, ""};
+    bool is_first = ret->told + ret->refused == 0;
+    uint64_t now = loop_now_ms(n->worker->loop);
+    int rc = 0;
+    if (limit->retry_ms > 0 || (!is_first && !quota_take_request(n->quota, now, limit))) {
+        char sentence[REFUSAL_SENTENCE];
+        rc = tidings_fail(&err, TIDINGS_E_BUSY, "%s", refusal_sentence(limit, sentence));
+    } else if (str_eq(spelled, STR(NOTIFY_EVERYTHING))) {
+        rc = notify_everything(n, entry, &err);
+    } else {
+        rc = notify_announce(n, entry, &err);
+    }
+    jw_begin_object(w);
+    jw_put_string(w, STR("uri"), spelled);
+    jw_put_bool(w, STR("told"), rc == 0);
+    if (rc < 0) {
+        notify_put_refusal(w, &err, limit);
+    }
+    jw_end_object(w);
+    if (rc < 0 && ret->refused++ == 0) {
+        ret->err = err;
+        ret->limit = *limit;
+        ret->uri = spelled;
+    }
+    ret->told += rc == 0;
+}
+
+int notify_run(const struct notify *n, struct json *said, struct jw *w, struct notify_outcome *ret,
+               struct tidings_error *err)
+{
+    int rc = notify_check_list(n, said, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct json *changes = jv_get(said, "changes");
+    struct refusal limit = {0};
+    *ret = (struct notify_outcome){0};
+    jw_key(w, STR("results"));
+    jw_begin_array(w);
+    for (size_t i = 0; i < jv_count(changes); i++) {
+        notify_one(n, jv_at(changes, i), &limit, w, ret);
+    }
+    jw_end_array(w);
+    jw_put_integer(w, STR("told"), (int64_t)ret->told);
+    jw_put_integer(w, STR("refused"), (int64_t)ret->refused);
+    if (ret->told == 0) {
+        notify_put_refusal(w, &ret->err, &ret->limit);
+    }
+    return 0;
+}
+
+void notify_put_missing(const struct notify *n, const struct notify_outcome *outcome,
+                        struct buf *out)
+{
+    struct buf uri;
+    buf_init(&uri, URI_MAX * 3);
+    if (catalog_canonical(n->worker->catalog, outcome->uri, false, &uri, NULL) == 0) {
+        (void)access_put_missing(n->principal, 1u << ACCESS_READ | 1u << ACCESS_WRITE,
+                                 buf_str(&uri), out);
+    }
+    buf_deinit(&uri);
+}

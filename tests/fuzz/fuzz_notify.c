@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Any JSON as a list of changes, said by a stranger to a worker without rules: it is refused whole
+ * with a sentence, or each change has its outcome, and nobody says anything of what is not written
+ * by clients.
+ */
+#include <stdlib.h>
+
+#include "access/principal.h"
+#include "base/loop.h"
+#include "base/str.h"
+#include "delivery/hub.h"
+#include "delivery/notify.h"
+#include "worker/worker.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool ok)
+{
+    if (!ok) {
+        abort();
+    }
+}
+
+/* ---- a hub with two places, of which clients write one --------------------------------------- */
+
+static int place_open(struct tidings_provider *p, struct tidings_str config,
+                      struct tidings_error *err)
+{
+    (void)p;
+    (void)config;
+    (void)err;
+    return 0;
+}
+
+static void place_read(struct tidings_provider *p, struct tidings_read *read,
+                       struct tidings_str uri)
+{
+    (void)p;
+    (void)uri;
+    tidings_read_done(read, TIDINGS_E_NOTFOUND, NULL);
+}
+
+static void place_write(struct tidings_provider *p, struct tidings_write *write,
+                        struct tidings_str uri)
+{
+    (void)p;
+    (void)uri;
+    tidings_write_done(write, 0, STR_EMPTY, NULL);
+}
+
+static void place_close(struct tidings_provider *p)
+{
+    (void)p;
+}
+
+static struct worker *started(void)
+{
+    static const struct tidings_provider_ops fixed = {.abi = TIDINGS_PROVIDER_ABI,
+                                                      .name = "fixed",
+                                                      .open = place_open,
+                                                      .read = place_read,
+                                                      .close = place_close};
+    static const struct tidings_provider_ops written = {.abi = TIDINGS_PROVIDER_ABI,
+                                                        .name = "written",
+                                                        .open = place_open,
+                                                        .read = place_read,
+                                                        .write = place_write,
+                                                        .close = place_close};
+    static const struct hub_options options = {.log = {.max_entries = 8, .max_bytes = 1u << 20}};
+    static struct limit_counters counters;
+    static struct worker worker;
+    if (!worker.hub) {
+        limit_counters_init(&counters);
+        worker.limit_counters = &counters;
+        worker.loop = loop_create(NULL);
+        worker.hub = hub_create(worker.loop, NULL);
+        require(hub_start(worker.hub, &options, NULL) == 0);
+        hub_set_running(worker.hub, true);
+        require(hub_mount(worker.hub, &fixed, STR("mem://x/"), STR_EMPTY, NULL, NULL) == 0);
+        require(hub_mount(worker.hub, &written, STR("api:///"), STR_EMPTY, NULL, NULL) == 0);
+        worker.catalog = hub_catalog(worker.hub);
+    }
+    return &worker;
+}
+
+/* ---- what is said ---------------------------------------------------------------------------- */
+
+static void check_rows(struct json *root, const struct notify_outcome *o)
+{
+    struct json *rows = jv_get(root, "results");
+    size_t told = 0;
+    require(jv_count(rows) == o->told + o->refused && jv_count(rows) <= NOTIFY_MAX);
+    for (size_t i = 0; i < jv_count(rows); i++) {
+        struct json *row = jv_at(rows, i);
+        bool is_told = jv_is_true(jv_get(row, "told"));
+        struct tidings_str uri = jv_str(jv_get(row, "uri"));
+        told += is_told;
+        require(is_told == (jv_str(jv_get(row, "error")).len == 0));
+        require(!is_told ||
+                str_eq_nocase(tidings_strn(uri.ptr, uri.len < 4 ? uri.len : 4), STR("api:")));
+    }
+    require(told == o->told && (told > 0 || jv_str(jv_get(root, "error")).len > 0));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct principal stranger = {.kind = PRINCIPAL_ANONYMOUS};
+    struct worker *worker = started();
+    const struct notify n = {.worker = worker, .principal = &stranger};
+    struct notify_outcome o = {0};
+    struct tidings_error err = {0, ""};
+    struct json *said = NULL, *root = NULL;
+    struct buf text;
+    struct jw w;
+    if (jv_parse(tidings_strn((const char *)data, size), JSON_MAX_DEPTH, &said, NULL) < 0) {
+        return 0;
+    }
+    buf_init(&text, SIZE_MAX / 2);
+    jw_init(&w, &text);
+    jw_begin_object(&w);
+    int rc = notify_run(&n, said, &w, &o, &err);
+    jw_end_object(&w);
+    if (rc < 0) {
+        require(err.text[0] != '\0' && o.told == 0);
+    } else {
+        require(jv_parse(buf_str(&text), JSON_MAX_DEPTH, &root, NULL) == 0);
+        check_rows(root, &o);
+    }
+    loop_turn(worker->loop);
+    jv_unref(root);
+    jv_unref(said);
+    buf_deinit(&text);
+    return 0;
+}
