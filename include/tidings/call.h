@@ -158,8 +158,8 @@ TIDINGS_API void tidings_call_log(struct tidings_call *call, enum tidings_log_le
 /* Can this client be asked that? */
 TIDINGS_API bool tidings_call_can_ask(const struct tidings_call *call, const char *method);
 /* Ask under a name of your choice; `params` is a JSON object. At most 16 at a time, each under a
- * name of its own. TIDINGS_E_UNSUPPORTED when the client
- * did not declare that it can; finishing with that code tells it what is missing. */
+ * name of its own. TIDINGS_E_UNSUPPORTED when the client did not declare that it can; finishing
+ * with that code tells it what is missing. */
 TIDINGS_API int tidings_call_ask(struct tidings_call *call, const char *key, const char *method,
                                  struct tidings_str params, struct tidings_error *err);
 /* The answer to what was asked under that name, a JSON object; empty: there is none (ask again).

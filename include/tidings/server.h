@@ -152,8 +152,8 @@ TIDINGS_API int tidings_server_add_template(struct tidings_server *server,
                                             tidings_read_fn read, void *user,
                                             struct tidings_error *err);
 /* Remove what has that URI or template text; clients are told that the list changed.
- * TIDINGS_E_NOTFOUND. A call of its read function that
- * is under way finishes normally; `user` must live until the server is destroyed. */
+ * TIDINGS_E_NOTFOUND. A call of its read function that is under way finishes normally; `user` must
+ * live until the server is destroyed. */
 TIDINGS_API int tidings_server_remove(struct tidings_server *server, struct tidings_str uri,
                                       struct tidings_error *err);
 
@@ -363,8 +363,7 @@ TIDINGS_API int tidings_token_create(struct tidings_str name, struct tidings_str
                                      char **ret_token, char **ret_line, struct tidings_error *err);
 
 /* Called once, on the thread of tidings_server_run or tidings_server_start, when clients can
- * connect. `url` is the first of tidings_server_address. Set before it
- * starts. */
+ * connect. `url` is the first of tidings_server_address. Set before it starts. */
 typedef void (*tidings_ready_fn)(void *user, const char *url);
 TIDINGS_API void tidings_server_on_ready(struct tidings_server *server, tidings_ready_fn fn,
                                          void *user);

@@ -277,8 +277,8 @@ static void initialize(struct tidings_client *c)
     c->stage = STAGE_NEGOTIATING;
     c->has_info = false;
     if (c->transport->ops->forget_session) {
-        c->transport->ops->forget_session(
-            c->transport); /* of an attempt that came so far and no further */
+        /* Of an attempt that came so far and no further. */
+        c->transport->ops->forget_session(c->transport);
     }
     buf_init(&params, 4096);
     jw_init(&w, &params);

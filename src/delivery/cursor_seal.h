@@ -23,8 +23,8 @@ struct cursor_seals;
 void cursor_seal_free(struct cursor_seals *all);     /* NULL is fine, here … */
 void cursor_seal_end_turn(struct cursor_seals *all); /* … and here */
 
-/* As `principal` is told it: written to `out`, or sealed and valid until the next
- * one is asked for. */
+/* As `principal` is told it: written to `out`, or sealed and valid until the next one is asked for.
+ */
 struct tidings_str cursor_seal_put(struct worker *worker, const struct principal *principal,
                                    const struct log_cursor *cursor, char out[CURSOR_TEXT]);
 /* The seal alone; empty: `principal` may see the numbers. */

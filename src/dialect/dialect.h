@@ -285,10 +285,9 @@ struct dialect_acknowledged {
 /* Whole messages, appended to `out`. */
 /* notifications/subscriptions/acknowledged. */
 void dialect_put_acknowledged(struct buf *out, const struct dialect_acknowledged *a);
+/* Beside the lists: an update without URI (dialect_rules.broadcasts). */
+#define LIST_EVERYTHING 8u
 /* `list`: one bit of enum change_list, or LIST_EVERYTHING. */
-#define LIST_EVERYTHING                                                                            \
-    8u /* beside the lists: an update without URI (dialect_rules.broadcasts)                       \
-        */
 void dialect_put_list_changed(struct buf *out, unsigned list, struct tidings_str listen_id_json);
 /* notifications/dev.tidings/bookmark. */
 void dialect_put_bookmark(struct buf *out, struct tidings_str cursor,

@@ -56,8 +56,8 @@ int fetch_start(struct fetch *f, const struct fetch_request *request, struct fet
                 struct tidings_error *err);
 /* Once more a transfer that is finished, with `header` in place of the first one of that name. */
 int fetch_again(struct fetch_transfer *t, const char *header, struct tidings_error *err);
-void fetch_close(
-    struct fetch_transfer *t); /* breaks it off when it is not finished; NULL is fine */
+/* Breaks it off when it is not finished; NULL is fine. */
+void fetch_close(struct fetch_transfer *t);
 
 struct fetch_status {
     long status;                /* of the answer; 0 until its head is complete */

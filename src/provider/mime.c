@@ -20,9 +20,8 @@
 #include "uri/pattern.h"
 
 #define GLOBS_MAX_BYTES (1u << 20)
-#define GLOBS_MAX_PATTERNS                                                                         \
-    64u /* those that are neither a name nor a suffix; a dozen in practice                         \
-         */
+/* Those that are neither a name nor a suffix; a dozen in practice. */
+#define GLOBS_MAX_PATTERNS 64u
 #define NAME_MAX_BYTES 255u
 
 struct glob {

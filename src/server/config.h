@@ -163,9 +163,9 @@ int config_add_dir(struct config *c, const char *dir, enum config_source source,
                    struct tidings_error *err);
 
 /* Read a JSON file; // and block comments are allowed. Who may have written it: <tidings/file.h>,
- * TIDINGS_E_DENIED otherwise. Relative directories in it are meant from
- * the folder of the file. TIDINGS_E_NOTFOUND when it does not exist; on another failure some of its
- * values may already have been taken: do not go on with this config. */
+ * TIDINGS_E_DENIED otherwise. Relative directories in it are meant from the folder of the file.
+ * TIDINGS_E_NOTFOUND when it does not exist; on another failure some of its values may already have
+ * been taken: do not go on with this config. */
 int config_load_file(struct config *c, const char *path, enum tidings_file_from from,
                      struct tidings_error *err);
 

@@ -6,9 +6,8 @@
  * last one gives the next, which is empty behind the end. tidings://self/limits: what was ever
  * refused, and how often. tidings://self/tokens: the same of bearer tokens. tidings://self/mounts:
  * which provider serves which prefix. tidings://self/sandbox: what the process has given up. And
- * tidings://self/semantics: what subscriptions cover, which can always be
- * read, but is listed only with the others; it changes with what is registered and is not
- * announced.
+ * tidings://self/semantics: what subscriptions cover, which can always be read, but is listed only
+ * with the others; it changes with what is registered and is not announced.
  */
 #ifndef SERVER_STATUS_PROVIDER_H
 #define SERVER_STATUS_PROVIDER_H

@@ -25,8 +25,8 @@
 struct pollfd;
 struct batch;
 
-#define BATCH_DEBOUNCE_MS                                                                          \
-    300u /* unless said otherwise: longer than the window of a server of ours */
+/* Unless said otherwise: longer than the window of a server of ours. */
+#define BATCH_DEBOUNCE_MS 300u
 #define BATCH_LATEST_MS 10000u
 
 struct batch_options {
