@@ -124,39 +124,64 @@ static void forget(void *user, struct tidings_call *call)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-#define NAME                                                                                       \
-    "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}},\"required\":[\"name\"]" \
-    "}"
+static const struct tidings_schema_field addends[] = {
+    {.name = "a", .type = TIDINGS_SCHEMA_NUMBER, .is_required = true},
+    {.name = "b", .type = TIDINGS_SCHEMA_NUMBER, .is_required = true},
+    {.name = NULL},
+};
+static const struct tidings_schema_field sum[] = {
+    {.name = "sum", .type = TIDINGS_SCHEMA_NUMBER, .is_required = true},
+    {.name = NULL},
+};
+static const struct tidings_schema_field start[] = {
+    {.name = "from", .type = TIDINGS_SCHEMA_INTEGER, .rules = "{\"minimum\":0}"},
+    {.name = "step_ms",
+     .type = TIDINGS_SCHEMA_INTEGER,
+     .description = "pause between two numbers",
+     .rules = "{\"minimum\":0}"},
+    {.name = NULL},
+};
+static const struct tidings_schema_field name[] = {
+    {.name = "name", .description = "of the tool", .is_required = true},
+    {.name = NULL},
+};
 
 static const struct {
-    const char *name, *description, *input, *output;
+    const char *name, *description;
+    const struct tidings_schema_field *input, *output;
     tidings_call_fn handler;
 } tools[] = {
-    {"add", "Adds two numbers",
-     "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"number\"},\"b\":{\"type\":\"number\"}}"
-     ",\"required\":[\"a\",\"b\"],\"additionalProperties\":false}",
-     "{\"type\":\"object\",\"properties\":{\"sum\":{\"type\":\"number\"}},\"required\":[\"sum\"]}",
-     add},
-    {"countdown", "Counts down",
-     "{\"type\":\"object\",\"properties\":{\"from\":{\"type\":\"integer\",\"minimum\":0},"
-     "\"step_ms\":{\"type\":\"integer\",\"minimum\":0}}}",
-     NULL, countdown},
+    {"add", "Adds two numbers", addends, sum, add},
+    {"countdown", "Counts down", start, NULL, countdown},
     {"greet", "Greets the user by name", NULL, NULL, greet},
-    {"learn", "Learns a tool", NAME, NULL, learn},
-    {"forget", "Forgets a tool", NAME, NULL, forget},
+    {"learn", "Learns a tool", name, NULL, learn},
+    {"forget", "Forgets a tool", name, NULL, forget},
 };
+
+/* NULL stays none. */
+static char *schema_of(const struct tidings_schema_field *fields, struct tidings_error *err)
+{
+    size_t count = 0;
+    while (fields && fields[count].name) {
+        count++;
+    }
+    return fields ? tidings_schema_object(fields, count, err) : NULL;
+}
 
 static int add_tools(struct tidings_error *err)
 {
     int rc = 0;
     for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]) && rc == 0; i++) {
+        char *input = schema_of(tools[i].input, err), *output = schema_of(tools[i].output, err);
         struct tidings_tool about = {0};
         about.name = tidings_str(tools[i].name);
         about.description = tidings_str(tools[i].description);
-        about.input_schema = tidings_str(tools[i].input);
-        about.output_schema = tidings_str(tools[i].output);
+        about.input_schema = tidings_str(input);
+        about.output_schema = tidings_str(output);
         about.annotations = tidings_str("{\"openWorldHint\":false}");
         rc = tidings_server_add_tool(server, &about, tools[i].handler, NULL, err);
+        tidings_free(input);
+        tidings_free(output);
     }
     return rc;
 }

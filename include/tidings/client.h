@@ -58,6 +58,9 @@
 
 #ifdef __cplusplus
 extern "C" {
+/* Functions named like the struct they return: -Wshadow calls that hiding its constructor. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 #endif
 
 struct tidings_client;
@@ -393,6 +396,7 @@ TIDINGS_API int tidings_client_http(struct tidings_client *client,
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_library(void);
 
 #ifdef __cplusplus
+#pragma GCC diagnostic pop
 }
 #endif
 

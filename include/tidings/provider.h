@@ -28,6 +28,9 @@
 
 #ifdef __cplusplus
 extern "C" {
+/* Functions named like the struct they return: -Wshadow calls that hiding its constructor. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 #endif
 
 #define TIDINGS_PROVIDER_ABI 1u
@@ -404,6 +407,7 @@ struct tidings_provider_ops {
 };
 
 #ifdef __cplusplus
+#pragma GCC diagnostic pop
 }
 #endif
 

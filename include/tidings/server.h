@@ -45,6 +45,9 @@
 
 #ifdef __cplusplus
 extern "C" {
+/* A function named like the struct it fills in: -Wshadow calls that hiding its constructor. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 #endif
 
 struct tidings_server;
@@ -418,6 +421,7 @@ typedef void (*tidings_log_fn)(void *user, enum tidings_log_level level, struct 
 TIDINGS_API void tidings_set_log(enum tidings_log_level least, tidings_log_fn fn, void *user);
 
 #ifdef __cplusplus
+#pragma GCC diagnostic pop
 }
 #endif
 

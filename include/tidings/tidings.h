@@ -28,6 +28,7 @@
 #include <tidings/json.h>
 #include <tidings/prompt.h>
 #include <tidings/provider.h>
+#include <tidings/schema.h>
 #include <tidings/server.h>
 #include <tidings/subscribers.h>
 #include <tidings/subscription.h>

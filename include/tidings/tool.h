@@ -5,9 +5,7 @@
  *     struct tidings_tool about = {0};
  *     about.name = tidings_str("add");
  *     about.description = tidings_str("Adds two numbers");
- *     about.input_schema = tidings_str("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":"
- *                                      "\"number\"},\"b\":{\"type\":\"number\"}},"
- *                                      "\"required\":[\"a\",\"b\"]}");
+ *     about.input_schema = tidings_str(schema); // <tidings/schema.h> makes one
  *     tidings_server_add_tool(server, &about, add, NULL, &err);
  *
  * Arguments are judged by the input schema before the handler is called: a handler never sees what

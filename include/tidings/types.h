@@ -18,10 +18,11 @@
  *   - Structs that a program fills in are zeroed first (`= {0}`, in C++ `{}`): what is zero is the
  *     default, also of members to come. Each ends with `reserved`, room for those, which stays
  *     zero: functions that can fail refuse what is not (TIDINGS_E_INVALID). Only the rows of
- *     tables (`struct tidings_argument`, `struct tidings_semantics`) have none, and stay as they
- *     are; a table of functions has `abi` instead. A number of which 0 is a value like others is
- *     known when `has_` says so (`size` and `has_size`). Structs that the library hands out may
- *     get members at their end: do not copy them by size.
+ *     tables (`struct tidings_argument`, `struct tidings_semantics`, `struct
+ *     tidings_schema_field`) have none, and stay as they are; a table of functions has `abi`
+ * instead. A number of which 0 is a value like others is known when `has_` says so (`size` and
+ * `has_size`). Structs that the library hands out may get members at their end: do not copy them by
+ * size.
  *   - A higher level of a log matters more (`enum tidings_log_level`), wherever levels are spoken
  * of.
  *   - TIDINGS_MUST_CHECK marks what returns memory that the caller has to release, or the one
@@ -41,6 +42,9 @@
 
 #ifdef __cplusplus
 extern "C" {
+/* Functions named like the struct they return: -Wshadow calls that hiding its constructor. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 #endif
 
 #if defined(__GNUC__)
@@ -203,6 +207,7 @@ TIDINGS_API TIDINGS_MUST_CHECK void *tidings_alloc(size_t bytes);
 TIDINGS_API void tidings_free(void *memory);
 
 #ifdef __cplusplus
+#pragma GCC diagnostic pop
 }
 #endif
 

@@ -23,7 +23,7 @@ for path in "$include"/tidings/*.h; do
     header=${path#"$include"/}
     compile c "$cc" c99 "$header" '-Wstrict-prototypes -Wshadow'
     if [ -n "$cxx" ]; then
-        compile c++ "$cxx" c++11 "$header"
+        compile c++ "$cxx" c++11 "$header" -Wshadow
     fi
     # A C function seen by C++ needs its C linkage said.
     if grep -q 'TIDINGS_API' "$path" && ! grep -q 'extern "C"' "$path"; then
