@@ -66,9 +66,12 @@ struct tidings_resource {
     double priority;             /* 0 … 1, with `has_priority` */
     bool has_size;
     bool has_priority;
-    bool listable;         /* has children */
-    bool not_subscribable; /* nobody can be told of its changes */
-    void *reserved[4];     /* zero */
+    bool listable;           /* has children */
+    bool not_subscribable;   /* nobody can be told of its changes */
+    struct tidings_str meta; /* JSON object text with free keys, at most 8 KiB and 16 deep, told in
+                              * `_meta` of lists and contents; keys with a prefix that belongs to
+                              * the protocol or begins with "dev.tidings" are refused */
+    void *reserved[4];       /* zero */
 };
 
 /* One with what nearly every resource has; the texts are borrowed. `mime_type` may be NULL. */

@@ -163,7 +163,7 @@ void job_children(struct tidings_list *list, struct tidings_provider *p)
 int tidings_list_add(struct tidings_list *list, const struct tidings_resource *row,
                      struct tidings_error *err)
 {
-    if (RESERVED_CHECK(row, err) < 0) {
+    if (RESERVED_CHECK(row, err) < 0 || resource_check_meta(row, err) < 0) {
         return TIDINGS_E_INVALID;
     }
     if (list->on_row) {
@@ -310,6 +310,11 @@ void tidings_stat_explain(struct tidings_stat *stat, struct tidings_str object)
 void tidings_stat_done(struct tidings_stat *stat, int code, const struct tidings_resource *about,
                        const struct tidings_error *err)
 {
+    struct tidings_error wrong;
+    if (code >= 0 && about && resource_check_meta(about, &wrong) < 0) {
+        code = error_wrap(&wrong, TIDINGS_E_INTERNAL, "the provider of the resource");
+        err = &wrong;
+    }
     if (code >= 0 && about) {
         if (pthread_equal(stat->base.thread, pthread_self())) {
             stat->about = *about;

@@ -172,9 +172,11 @@ static void job_read_complete(const struct tidings_read *read, const struct tidi
         return;
     }
     struct tidings_str *const texts[] = {&row->name,      &row->title, &row->description,
-                                         &row->mime_type, &row->icons, &row->audience};
+                                         &row->mime_type, &row->icons, &row->audience,
+                                         &row->meta};
     const struct tidings_str known_texts[] = {known->name,      known->title, known->description,
-                                              known->mime_type, known->icons, known->audience};
+                                              known->mime_type, known->icons, known->audience,
+                                              known->meta};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         *texts[i] = texts[i]->len > 0 ? *texts[i] : known_texts[i];
     }
@@ -290,6 +292,9 @@ static int pass(struct tidings_read *read, const struct tidings_resource *about,
     struct tidings_resource row;
     job_read_complete(read, about, own, &row);
     int rc = RESERVED_CHECK(&row, err);
+    if (rc == 0 && about && resource_check_meta(about, err) < 0) {
+        rc = error_wrap(err, TIDINGS_E_INTERNAL, "the handler of the resource");
+    }
     rc = rc < 0 ? rc : read_rules_add(&read->rules, own, &row, err);
     if (rc < 0) {
         return rc;

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "catalog/meta_keys.h"
 
 #define JSON_TEXT_DEPTH 16u
 
@@ -24,6 +25,23 @@ static void resource_put_text(struct jw *w, struct tidings_str key, struct tidin
     }
 }
 
+/* JSON as the application wrote it, perhaps over several lines, which would end a message: white
+ * space is all that a byte below the blank can be. */
+static void write_text_json(struct jw *w, struct tidings_str text)
+{
+    size_t from = w->out->len;
+    jw_raw(w, text);
+    for (size_t i = from; i < w->out->len; i++) {
+        w->out->ptr[i] = (unsigned char)w->out->ptr[i] < ' ' ? ' ' : w->out->ptr[i];
+    }
+}
+
+static void put_text_json(struct jw *w, struct tidings_str key, struct tidings_str text)
+{
+    jw_key(w, key);
+    write_text_json(w, text);
+}
+
 static void write_annotations(struct jw *w, const struct tidings_resource *r)
 {
     if (r->modified_ms == 0 && r->audience.len == 0 && !r->has_priority) {
@@ -32,7 +50,7 @@ static void write_annotations(struct jw *w, const struct tidings_resource *r)
     jw_key(w, STR("annotations"));
     jw_begin_object(w);
     if (r->audience.len > 0) {
-        jw_put_raw(w, STR("audience"), r->audience);
+        put_text_json(w, STR("audience"), r->audience);
     }
     if (r->has_priority) {
         jw_key(w, STR("priority"));
@@ -50,7 +68,7 @@ static void write_formats(struct jw *w, const struct tidings_resource *r)
 {
     jw_key(w, STR("dev.tidings/formats"));
     if (r->formats.len > 0) {
-        jw_raw(w, r->formats);
+        write_text_json(w, r->formats);
         return;
     }
     jw_begin_array(w);
@@ -74,7 +92,9 @@ static void resource_write_meta(struct jw *w, const struct tidings_resource *r,
                                 const struct resource_meta *meta)
 {
     bool has_formats = meta->has_formats && (r->formats.len > 0 || r->mime_type.len > 0);
-    if (r->etag.len == 0 && !meta->is_part && !has_formats) {
+    struct tidings_str own = str_trim(r->meta, " \t\r\n");
+    own = own.len > 2 ? str_trim(tidings_strn(own.ptr + 1, own.len - 2), " \t\r\n") : STR_EMPTY;
+    if (r->etag.len == 0 && !meta->is_part && !has_formats && own.len == 0) {
         return;
     }
     jw_key(w, STR("_meta"));
@@ -87,6 +107,9 @@ static void resource_write_meta(struct jw *w, const struct tidings_resource *r,
     }
     if (has_formats) {
         write_formats(w, r);
+    }
+    if (own.len > 0) {
+        write_text_json(w, own); /* its members */
     }
     jw_end_object(w);
 }
@@ -103,7 +126,7 @@ void resource_write_with(struct jw *w, struct tidings_str uri_key, const struct 
         jw_put_integer(w, STR("size"), r->size);
     }
     if (r->icons.len > 0) {
-        jw_put_raw(w, STR("icons"), r->icons);
+        put_text_json(w, STR("icons"), r->icons);
     }
     write_annotations(w, r);
     jw_put_raw(w, STR("capabilities"), capabilities[r->listable][!r->not_subscribable]);
@@ -214,12 +237,18 @@ static int check_array(struct tidings_str text, const char *name, enum jv_type t
                                type == JV_OBJECT ? "objects" : "strings");
 }
 
+int resource_check_meta(const struct tidings_resource *r, struct tidings_error *err)
+{
+    return meta_check(r->meta, META_MAX_BYTES, META_MAX_DEPTH, err);
+}
+
 int resource_check(const struct tidings_resource *r, struct tidings_error *err)
 {
     if (r->has_priority && !(r->priority >= 0 && r->priority <= 1)) {
         return tidings_fail(err, TIDINGS_E_INVALID, "priority must be from 0 to 1");
     }
     int rc = RESERVED_CHECK(r, err);
+    rc = rc < 0 ? rc : resource_check_meta(r, err);
     rc = rc < 0 ? rc : check_array(r->icons, "icons", JV_OBJECT, err);
     rc = rc < 0 ? rc : check_array(r->audience, "audience", JV_STRING, err);
     return rc < 0 ? rc : check_array(r->formats, "formats", JV_STRING, err);
@@ -227,7 +256,8 @@ int resource_check(const struct tidings_resource *r, struct tidings_error *err)
 
 /* The slices of a resource, for copying them all alike. */
 #define RESOURCE_SLICES(X)                                                                         \
-    X(uri) X(name) X(title) X(description) X(mime_type) X(etag) X(icons) X(audience) X(formats)
+    X(uri)                                                                                         \
+    X(name) X(title) X(description) X(mime_type) X(etag) X(icons) X(audience) X(formats) X(meta)
 
 struct tidings_resource *resource_dup(const struct tidings_resource *r)
 {

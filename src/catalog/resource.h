@@ -40,6 +40,9 @@ void resource_write_block(struct jw *w, struct json *block);
  * TIDINGS_E_INVALID. */
 int resource_check(const struct tidings_resource *r, struct tidings_error *err);
 
+/* Of what is told of a resource when it is asked for: its `meta` alone. */
+int resource_check_meta(const struct tidings_resource *r, struct tidings_error *err);
+
 /* A deep copy in one block (mem_free it), or NULL. */
 struct tidings_resource *resource_dup(const struct tidings_resource *r);
 

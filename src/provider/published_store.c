@@ -20,7 +20,8 @@
 #define NO_GLOBS "" /* the built-in media types are enough: the publisher may say its own */
 
 /* The slices of a description, for treating them all alike. */
-#define ABOUT_SLICES(X) X(uri) X(name) X(title) X(description) X(mime_type) X(icons) X(audience)
+#define ABOUT_SLICES(X)                                                                            \
+    X(uri) X(name) X(title) X(description) X(mime_type) X(icons) X(audience) X(meta)
 
 struct published *published_create(const uint64_t *max_count, const uint64_t *max_bytes,
                                    struct tidings_error *err)

@@ -8,12 +8,10 @@
 #include "base/error.h"
 #include "base/str.h"
 
-#define TEXT_DEPTH 64u /* nesting of the JSON texts */
-
 int row_read_json(struct tidings_str text, const char *what, enum jv_type type, struct json **ret,
                   struct tidings_error *err)
 {
-    int rc = jv_parse(text, TEXT_DEPTH, ret, err);
+    int rc = jv_parse(text, ROW_DEPTH, ret, err);
     if (rc < 0) {
         return error_wrap(err, rc, "%s", what);
     }
@@ -38,42 +36,6 @@ int row_put_json(struct jw *w, const char *key, struct tidings_str text, enum jv
         jw_value(w, value);
         jv_unref(value);
     }
-    return rc;
-}
-
-/* A prefix whose second label is "mcp" or "modelcontextprotocol" belongs to the protocol. */
-static bool is_reserved(struct tidings_str key)
-{
-    struct tidings_str prefix = str_cut(key, '/', &key, NULL), rest;
-    if (key.len == 0) {
-        return false; /* no prefix */
-    }
-    (void)str_cut(prefix, '.', &rest, NULL);
-    struct tidings_str second = str_cut(rest, '.', &rest, NULL);
-    return str_eq(second, STR("mcp")) || str_eq(second, STR("modelcontextprotocol"));
-}
-
-int row_check_meta(struct tidings_str text, struct tidings_error *err)
-{
-    struct json *meta = NULL;
-    if (text.len == 0) {
-        return 0;
-    }
-    int rc = row_read_json(text, "_meta", JV_OBJECT, &meta, err);
-    if (rc < 0) {
-        return rc;
-    }
-    struct tidings_str key;
-    struct json *value = NULL;
-    void *at = jv_next(meta, NULL, &key, &value);
-    for (; at && rc == 0; at = jv_next(meta, at, &key, &value)) {
-        if (is_reserved(key)) {
-            rc = tidings_fail(err, TIDINGS_E_INVALID,
-                              "_meta: the prefix of '%.*s' is reserved by the protocol",
-                              (int)(key.len < 64 ? key.len : 64), key.ptr);
-        }
-    }
-    jv_unref(meta);
     return rc;
 }
 

@@ -9,6 +9,7 @@
 #include "json/write.h"
 
 #define ROW_BYTES (4u << 20) /* of one row */
+#define ROW_DEPTH 64u        /* nesting of the JSON texts in it */
 
 /* Parse `text`, which must be of that type (an object or an array). */
 int row_read_json(struct tidings_str text, const char *what, enum jv_type type, struct json **ret,
@@ -18,7 +19,5 @@ int row_put_json(struct jw *w, const char *key, struct tidings_str text, enum jv
                  struct tidings_error *err);
 /* A string member; nothing when `text` is empty. */
 void row_put_text(struct jw *w, struct tidings_str key, struct tidings_str text);
-/* May this be `_meta`? An object without keys the protocol reserves; empty is fine. */
-int row_check_meta(struct tidings_str text, struct tidings_error *err);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "catalog/meta_keys.h"
 #include "handler/completion.h"
 #include "server/feature_row.h"
 #include "server/server_private.h"
@@ -130,7 +131,7 @@ static int prompts_create(const struct tidings_prompt *about, struct feature **r
     struct feature *f = NULL;
     buf_init(&row, ROW_BYTES);
     int rc = prompts_check_arguments(about, err);
-    rc = rc < 0 ? rc : row_check_meta(about->meta, err);
+    rc = rc < 0 ? rc : meta_check(about->meta, ROW_BYTES, ROW_DEPTH, err);
     rc = rc < 0 ? rc : prompts_put_row(&row, about, &description, err);
     rc = rc < 0 ? rc : compile_arguments(about, &input, err);
     if (rc == 0) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "catalog/catalog.h"
+#include "catalog/resource.h"
 #include "uri/uri.h"
 
 static const struct catalog *mounts(struct tidings_server *s)
@@ -83,7 +84,8 @@ static int prepare_put(struct tidings_server *s, const struct publication *p, st
                        struct tidings_error *err)
 {
     *ret = *p;
-    int rc = uri_canonical(p->about.uri, text, err);
+    int rc = resource_check(&p->about, err);
+    rc = rc < 0 ? rc : uri_canonical(p->about.uri, text, err);
     ret->about.uri = buf_str(text);
     return rc < 0 ? rc
            : may_publish(s, ret->about.uri, ret_mount)

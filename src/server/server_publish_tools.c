@@ -37,7 +37,9 @@ static const char publish_input[] =
     "\"mimeType\":{\"type\":\"string\",\"maxLength\":255},"
     "\"name\":{\"type\":\"string\",\"maxLength\":1024},"
     "\"title\":{\"type\":\"string\",\"maxLength\":1024},"
-    "\"description\":{\"type\":\"string\",\"maxLength\":16384}," METADATA "," IF_MATCH ","
+    "\"description\":{\"type\":\"string\",\"maxLength\":16384},"
+    "\"_meta\":{\"type\":\"object\",\"description\":\"free keys, told with it; 8 KiB\"}," METADATA
+    "," IF_MATCH ","
     "\"ifAbsent\":{\"type\":\"boolean\",\"description\":\"only where nothing is\"}},"
     "\"required\":[\"uri\"],\"oneOf\":[{\"required\":[\"text\"]},{\"required\":[\"blob\"]}],"
     "\"additionalProperties\":false}";
@@ -103,6 +105,7 @@ static int read_publication(struct tidings_call *call, struct publication *p, st
     p->about.title = tidings_call_string(call, "title");
     p->about.description = tidings_call_string(call, "description");
     p->about.mime_type = tidings_call_string(call, "mimeType");
+    p->about.meta = tidings_call_json(call, "_meta");
     p->if_absent = tidings_call_boolean(call, "ifAbsent", false);
     if (p->about.mime_type.len > 0 && !http_is_media_type(p->about.mime_type)) {
         return tidings_fail(err, TIDINGS_E_INVALID,

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "catalog/meta_keys.h"
 #include "handler/header_params.h"
 #include "server/feature_row.h"
 #include "server/server_private.h"
@@ -92,7 +93,7 @@ int tidings_server_add_tool(struct tidings_server *s, const struct tidings_tool 
     }
     int rc = RESERVED_CHECK(about, err);
     rc = rc < 0 ? rc : feature_check_name(about->name, err);
-    rc = rc < 0 ? rc : row_check_meta(about->meta, err);
+    rc = rc < 0 ? rc : meta_check(about->meta, ROW_BYTES, ROW_DEPTH, err);
     if (rc < 0) {
         return rc;
     }

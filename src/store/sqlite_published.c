@@ -53,6 +53,7 @@ static int sqlite_published_write(struct sqlite_entities *s, const struct publis
     sqlite_bind_int(st, 15, s->now_ms);
     sqlite_bind_bytes(st, 16, content);
     sqlite_bind_str(st, 17, row->metadata);
+    sqlite_bind_str(st, 18, about->meta);
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     return rc;
@@ -113,11 +114,12 @@ int sqlite_published_each(struct entity_rows *rows, published_row_fn fn, void *u
     struct sqlite *db = s->db;
     struct sqlite3_stmt *st = NULL;
     sqlite_entities_release(s);
-    int rc = sqlite_prepare(db,
-                            "SELECT uri, etag, size, modified, name, title, description, mime,"
-                            " icons, audience, priority, subscribable, content FROM main.published"
-                            " WHERE content IS NOT NULL",
-                            &st, err);
+    int rc =
+        sqlite_prepare(db,
+                       "SELECT uri, etag, size, modified, name, title, description, mime,"
+                       " icons, audience, priority, subscribable, content, meta FROM main.published"
+                       " WHERE content IS NOT NULL",
+                       &st, err);
     while (rc == 0 && (rc = sqlite_step(db, st, err)) == 1) {
         const struct published_row row = {
             .about =
@@ -136,6 +138,7 @@ int sqlite_published_each(struct entity_rows *rows, published_row_fn fn, void *u
                     .priority = double_of(sqlite_int(st, 10)),
                     .has_priority = double_of(sqlite_int(st, 10)) >= 0,
                     .not_subscribable = sqlite_int(st, 11) == 0,
+                    .meta = sqlite_str(st, 13),
                 },
             .content = sqlite_bytes(st, 12),
         };

@@ -63,6 +63,7 @@ static const char *const layout[] = {
     " description, mime, icons, audience, priority, subscribable, at, '', content FROM old;"
     "DROP TABLE old;"
     "CREATE INDEX published_removed ON published(seq) WHERE content IS NULL;",
+    "ALTER TABLE published ADD COLUMN meta TEXT;",
 };
 
 static const char in_memory[] =
@@ -144,8 +145,9 @@ static const char *const statements[STATEMENTS] = {
                   " ORDER BY count(*) DESC, min(number) LIMIT 1",
     [PUBLISH] =
         "INSERT OR REPLACE INTO main.published(seq, uri, created, etag, size, modified, name,"
-        " title, description, mime, icons, audience, priority, subscribable, at, content, metadata)"
-        " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)",
+        " title, description, mime, icons, audience, priority, subscribable, at, content, metadata,"
+        " meta)"
+        " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18)",
     [FORGET_REMOVED] = "DELETE FROM main.published WHERE content IS NULL AND seq<=?1",
     [RAISE_FLOOR] = "UPDATE main.state SET floor=max(floor, ?1)",
     [OLD_REMOVED] = "SELECT seq FROM main.published WHERE content IS NULL ORDER BY seq DESC LIMIT 1"

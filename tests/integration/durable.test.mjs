@@ -362,7 +362,8 @@ test('published resources are there after a restart with content, description an
     await store.start();
     const uri = `${PUBLISHED}notes/a.bin`;
     const blob = Buffer.from([0, 255, 1, 128]).toString('base64');
-    const about = { title: 'A note', description: 'bytes', mimeType: 'application/x-own' };
+    const _meta = { 'example.com/by': 'me' };
+    const about = { title: 'A note', description: 'bytes', mimeType: 'application/x-own', _meta };
     const made = await store.tool('publish', { uri, blob, ...about });
     await store.write(`${PUBLISHED}gone`, 1);
     await store.write(`${PUBLISHED}gone`, undefined);
@@ -372,6 +373,7 @@ test('published resources are there after a restart with content, description an
     const read = await call(store.server, 'resources/read', { uri });
     assert.equal(read.contents[0].blob, blob);
     assert.equal(read.contents[0].mimeType, about.mimeType);
+    assert.equal(read.contents[0]._meta['example.com/by'], 'me');
     assert.deepEqual((await call(store.server, 'resources/metadata', { uri })).resource, resource);
     const { resources } = await call(store.server, 'resources/list', { uri: PUBLISHED });
     assert.deepEqual(resources.map((r) => r.uri), [`${PUBLISHED}notes/`]);

@@ -50,6 +50,29 @@ for (const transport of TRANSPORTS) {
             await assert.rejects(client.readResource({ uri: NOTE }));
         });
 
+        it('_meta of the publisher comes with contents and lists', async (t) => {
+            const client = await connect(t);
+            const _meta = { 'example.com/by': { who: 'me', lines: 'one\ntwo' } };
+            await publish(client, { uri: NOTE, text: 'x', _meta });
+            const { contents } = await client.readResource({ uri: NOTE });
+            assert.deepEqual(contents[0]._meta['example.com/by'], _meta['example.com/by']);
+            assert.ok(contents[0]._meta['dev.tidings/etag']);
+            const { resources } = await client.listResources();
+            const row = resources.find((r) => r.uri === NOTE);
+            assert.deepEqual(row._meta['example.com/by'], _meta['example.com/by']);
+            for (const [bad, part] of [
+                [{ 'io.modelcontextprotocol/serverInfo': 1 }, /'io.modelcontextprotocol\/serverInfo' is reserved/],
+                [{ 'dev.tidings/etag': 'mine' }, /'dev.tidings\/etag' is reserved by the server/],
+                [{ a: 'x'.repeat(8200) }, /8192/],
+                ['text', /_meta/],
+            ]) {
+                const { isError, content } = await publish(client, { uri: NOTE, text: 'y', _meta: bad });
+                assert.equal(isError, true);
+                assert.match(content[0].text, part);
+            }
+            assert.equal((await client.readResource({ uri: NOTE })).contents[0].text, 'x');
+        });
+
         it('what cannot be published is told to the model', async (t) => {
             const client = await connect(t, '--publish', 'note://', '--published-bytes', '1k');
             await publish(client, { uri: 'note://a', text: 'a' });

@@ -95,6 +95,58 @@ static void what_is_published_is_read_listed_and_heard_of(void **state)
     assert_non_null(strstr(served_modern("resources/read", "note://late"), "\"error\""));
 }
 
+/* ---- _meta of the application ---------------------------------------------------------------- */
+
+/* Says of itself what it was given. */
+static void telling(void *user, struct tidings_read *read, struct tidings_str uri)
+{
+    struct tidings_error why;
+    struct tidings_resource about = {0};
+    about.uri = uri;
+    about.name = tidings_str("told");
+    about.meta = tidings_str(user);
+    tidings_read_done(read, tidings_read_text(read, &about, tidings_str("words"), &why), &why);
+}
+
+static void a_publisher_and_a_handler_attach_meta(void **state)
+{
+    (void)state;
+    static char good[] = "{\"example.com/by\": \"handler\"}", none[] = "",
+                bad[] = "{\"io.modelcontextprotocol/x\":1}";
+    struct tidings_resource about = {0};
+    served_set("publish", "note://");
+    about.name = tidings_str("n");
+    about.meta = tidings_str("{\"example.com/by\":\"registration\"}");
+    about.uri = tidings_str("app:///good");
+    assert_int_equal(tidings_server_add_resource(served(), &about, telling, good, NULL), 0);
+    about.uri = tidings_str("app:///none");
+    assert_int_equal(tidings_server_add_resource(served(), &about, telling, none, NULL), 0);
+    about.uri = tidings_str("app:///bad");
+    assert_int_equal(tidings_server_add_resource(served(), &about, telling, bad, NULL), 0);
+    about.uri = tidings_str("app:///refused");
+    about.meta = tidings_str(bad);
+    check_error(tidings_server_add_resource(served(), &about, telling, bad, &err),
+                TIDINGS_E_INVALID, "'io.modelcontextprotocol/x' is reserved");
+    about.uri = tidings_str("note://refused");
+    check_error(tidings_server_publish(served(), &about, tidings_str(""), &err), TIDINGS_E_INVALID,
+                "'io.modelcontextprotocol/x' is reserved");
+    about.uri = tidings_str("note://a");
+    about.meta = tidings_str("{\"example.com/by\":\"publisher\"}");
+    assert_int_equal(tidings_server_publish(served(), &about, tidings_str("words"), &err), 1);
+    served_run();
+    assert_non_null(
+        strstr(served_modern("resources/read", "app:///good"), "\"example.com/by\": \"handler\""));
+    assert_non_null(strstr(served_modern("resources/read", "app:///none"),
+                           "\"example.com/by\":\"registration\""));
+    assert_non_null(
+        strstr(served_modern("resources/read", "note://a"), "\"example.com/by\":\"publisher\""));
+    assert_non_null(
+        strstr(served_modern("resources/list", "note://"), "\"example.com/by\":\"publisher\""));
+    const char *failed = served_modern("resources/read", "app:///bad");
+    assert_non_null(strstr(failed, "'io.modelcontextprotocol/x' is reserved"));
+    assert_null(strstr(failed, "words"));
+}
+
 #define THREADS 3
 #define ROUNDS 200
 
@@ -240,6 +292,7 @@ int main(void)
     static char one[] = "1", two[] = "2";
     const struct CMUnitTest tests[] = {
         BOTH(what_is_published_is_read_listed_and_heard_of),
+        BOTH(a_publisher_and_a_handler_attach_meta),
         BOTH(several_threads_publish_and_the_last_is_told),
         BOTH(only_what_lies_below_a_prefix_is_published),
         BOTH(who_comes_second_to_a_uri_is_refused),
