@@ -80,6 +80,19 @@ typedef void (*tidings_client_stderr_fn)(void *user, struct tidings_str bytes);
  * once: TIDINGS_E_DENIED. */
 typedef char *(*tidings_client_token_fn)(void *user);
 
+/* What goes over the wire: a message that is sent or has come, or why none will come. Headers of
+ * HTTP, tokens among them, are not told, nor are bytes that are no message. */
+struct tidings_client_wire {
+    bool is_sent;            /* by this client; false: by the server */
+    struct tidings_str text; /* the message as it is; empty: there is none */
+    /* Why there is none: a request has no answer, the connection ended; or the method of an HTTP
+     * request without a body. */
+    struct tidings_str reason;
+    long status; /* of HTTP; 0: none */
+};
+/* Borrowed for the call, which must not call the client. */
+typedef void (*tidings_client_wire_fn)(void *user, const struct tidings_client_wire *wire);
+
 /* Zeroed fields mean the default in parentheses. Everything is copied; `user` pointers have to last
  * as long as the client. */
 struct tidings_client_options {
@@ -117,7 +130,9 @@ struct tidings_client_options {
     uint32_t silence_ms;
     uint32_t verify_ms; /* about so often (a quarter more or less) read or list what is watched
                          * anyway, whatever the server, and tell what it did not (never) */
-    void *reserved[8];  /* zero */
+    tidings_client_wire_fn on_wire; /* hear every message (none) */
+    void *wire_user;
+    void *reserved[6]; /* zero */
 };
 
 /* A server by its address:

@@ -13,7 +13,7 @@ extern const struct command command_serve, command_config, command_token, comman
     command_entity_at, command_entity_put, command_entity_patch, command_entity_rm,
     command_entity_undelete, command_entity_log, command_entity_types, command_entity_add_type,
     command_probe, command_bench, command_servers, command_completions, command_help,
-    command_version;
+    command_version, command_info, command_request;
 
 const struct command *const commands[] = {
     &command_serve,
@@ -23,6 +23,7 @@ const struct command *const commands[] = {
     &command_tail,
     &command_watch,
     &command_sync,
+    &command_info,
     &command_ls,
     &command_tree,
     &command_stat,
@@ -32,6 +33,7 @@ const struct command *const commands[] = {
     &command_call,
     &command_prompts,
     &command_prompt,
+    &command_request,
     &command_publish,
     &command_notify,
     &command_entity,

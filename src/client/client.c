@@ -31,7 +31,15 @@ static void on_nudge(void *user)
     (void)user; /* the descriptor was readable: that was all */
 }
 
+static void on_wire(struct tidings_client *c, const struct tidings_client_wire *wire)
+{
+    if (c->settings.on_wire) {
+        c->settings.on_wire(c->settings.wire_user, wire);
+    }
+}
+
 static const struct transport_events transport_events = {
+    .wire = on_wire,
     .opened = connection_opened,
     .received = inbound_message,
     .unanswered = requests_fail,

@@ -226,7 +226,7 @@ static int say_initialized(struct tidings_client *c, struct tidings_error *err)
         .method = "notifications/initialized",
         .is_tracked = true,
     };
-    return c->transport->ops->send(c->transport, &m, err);
+    return transport_send(c->transport, &m, err);
 }
 
 static void on_initialized(void *user, const struct response *a)

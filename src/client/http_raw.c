@@ -70,6 +70,13 @@ static int http_raw_step(struct raw *r, struct fetch *f, uint64_t due, struct ti
     return 0;
 }
 
+static void http_raw_tell_wire(const struct tidings_client *c, const struct tidings_client_wire *w)
+{
+    if (c->settings.on_wire) {
+        c->settings.on_wire(c->settings.wire_user, w);
+    }
+}
+
 static int http_raw_finish(const struct raw *r, int rc, struct tidings_client_http_answer *ret,
                            struct tidings_error *err)
 {
@@ -78,6 +85,10 @@ static int http_raw_finish(const struct raw *r, int rc, struct tidings_client_ht
     snprintf(ret->content_type, sizeof(ret->content_type), "%s", s->content_type);
     snprintf(ret->session, sizeof(ret->session), "%s", s->session);
     ret->is_complete = s->finished && s->error.code == 0;
+    struct tidings_client_wire wire = {
+        .reason = s->error.code ? tidings_str(s->error.text) : STR("an exchange of its own ended"),
+        .status = s->status};
+    http_raw_tell_wire(r->client, &wire);
     if (rc == 0 && !r->is_enough && s->error.code < 0) {
         return tidings_fail(err, s->error.code, "%s", s->error.text);
     }
@@ -113,6 +124,11 @@ static int http_raw_run(struct raw *r, struct fetch *f, const struct fetch_reque
     uint32_t ms =
         r->request->timeout_ms > 0 ? r->request->timeout_ms : r->client->settings.timeout_ms;
     uint64_t due = clock_monotonic_ms() + ms;
+    struct tidings_client_wire wire = {.is_sent = true,
+                                       .text = q->body,
+                                       .reason =
+                                           q->body.len > 0 ? STR_EMPTY : tidings_str(q->method)};
+    http_raw_tell_wire(r->client, &wire);
     int rc = fetch_start(f, q, &transfer, err);
     if (rc < 0) {
         return rc;

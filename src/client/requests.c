@@ -148,7 +148,7 @@ static int transmit(struct tidings_client *c, const struct request *r, struct ti
                                   .name = requests_name_of(r),
                                   .is_stream = r->is_stream};
     int rc = text.failed ? tidings_fail(err, text.failed, "the request is too large")
-                         : c->transport->ops->send(c->transport, &m, err);
+                         : transport_send(c->transport, &m, err);
     buf_deinit(&text);
     return rc;
 }
@@ -193,7 +193,7 @@ void requests_send_reply(struct tidings_client *c, struct tidings_str method, co
     jw_end_object(&w);
     struct transport_message m = {.text = buf_str(&text)};
     if (!text.failed) {
-        (void)c->transport->ops->send(c->transport, &m, NULL);
+        (void)transport_send(c->transport, &m, NULL);
     }
     buf_deinit(&text);
 }

@@ -112,6 +112,8 @@ int settings_init(struct client_settings *s, const struct tidings_client_options
         .token_user = o->token_user,
         .on_stderr = o->on_stderr,
         .stderr_user = o->stderr_user,
+        .on_wire = o->on_wire,
+        .wire_user = o->wire_user,
         .list_changes = o->list_changes,
         .no_compare = o->no_compare,
         .verify_ms = o->verify_ms,

@@ -21,7 +21,8 @@ struct client_settings {
     char **headers, **env; /* NULL at the end; NULL: none */
     tidings_client_token_fn on_token;
     tidings_client_stderr_fn on_stderr;
-    void *token_user, *stderr_user;
+    tidings_client_wire_fn on_wire;
+    void *token_user, *stderr_user, *wire_user;
     uint32_t timeout_ms, retry_min_ms, retry_max_ms, probe_ms, verify_ms, silence_ms;
     size_t max_bytes;
     bool list_changes, no_compare;

@@ -84,6 +84,9 @@ struct transport_events {
      * is there. */
     void (*heard)(struct tidings_client *c, int64_t exchange, bool is_beat);
     void (*lost)(struct tidings_client *c, const struct tidings_error *why);
+    /* Each of these that is or has no message, and each that is sent, before it is acted upon.
+     * NULL: nobody listens. */
+    void (*wire)(struct tidings_client *c, const struct tidings_client_wire *wire);
 };
 
 struct transport {
@@ -91,6 +94,10 @@ struct transport {
     const struct transport_events *events;
     struct tidings_client *client;
 };
+
+/* ops->send, and it is told. */
+int transport_send(struct transport *t, const struct transport_message *m,
+                   struct tidings_error *err);
 
 /* ---- telling, as struct transport_events says --------------------------------------------------
  */

@@ -86,6 +86,7 @@ struct cli {
     const char *ca_file, *cert_file, *key_file;
     unsigned era;         /* auto, modern, legacy, or a revision: target.c */
     uint64_t max_message; /* MiB; 0: that of the client */
+    bool verbose;         /* tell what goes over the wire */
     bool list_changes;    /* set by commands that want to be told when lists change */
 };
 

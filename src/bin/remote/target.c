@@ -17,6 +17,7 @@
 #include "bin/cli/suggest.h"
 #include "bin/remote/consent.h"
 #include "bin/remote/trust.h"
+#include "bin/remote/verbose.h"
 
 #define TOKEN_MAX 16384u
 
@@ -470,6 +471,7 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         .version = versions[cli->era],
         .on_stderr = cli->quiet ? target_discard : NULL,
         .list_changes = cli->list_changes,
+        .on_wire = cli->verbose ? verbose_tell : NULL,
     };
     const char **headers = NULL;
     if (!cli->launch) {

@@ -45,6 +45,34 @@ static void answering(struct fake *f, const char *method, int64_t id, struct jso
     }
 }
 
+static void on_wire(void *user, const struct tidings_client_wire *w)
+{
+    struct buf *said = user;
+    buf_putc(said, w->is_sent ? '>' : '<');
+    buf_puts(said, w->text);
+    buf_puts(said, w->reason);
+    buf_putc(said, '\n');
+}
+
+static void every_message_is_told_both_ways(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct buf said;
+    buf_init(&said, 8192);
+    struct tidings_client_options o = {.on_wire = on_wire, .wire_user = &said};
+    struct tidings_client *c = fake_client(&f, answering, NULL, &o);
+    assert_null(tidings_client_request(c, "bad", NULL, NULL));
+    buf_putc(&said, '\0');
+    const char *asked = strstr(said.ptr, "\"method\":\"bad\"");
+    assert_int_equal(said.ptr[0], '>');
+    assert_non_null(strstr(said.ptr, "\n<{"));
+    assert_non_null(asked);
+    assert_non_null(strstr(asked, "\"code\":-32001"));
+    tidings_client_destroy(c);
+    buf_deinit(&said);
+}
+
 static void anything_can_be_asked(void **state)
 {
     (void)state;
@@ -516,6 +544,7 @@ static void children_are_asked_for_the_way_a_server_offers_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_message_is_told_both_ways),
         cmocka_unit_test(anything_can_be_asked),
         cmocka_unit_test(what_is_missing_is_understood_in_every_dialect),
         cmocka_unit_test(an_answer_that_does_not_come_is_cancelled),

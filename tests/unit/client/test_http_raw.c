@@ -42,13 +42,23 @@ static void echoing(struct scripted_server *s, const struct scripted_request *r)
     scripted_reply(r, 418, "Mcp-Session-Id: s1\r\n", "text/plain; charset=utf-8", seen);
 }
 
+static void on_wire(void *user, const struct tidings_client_wire *w)
+{
+    char *said = user;
+    size_t len = strlen(said);
+    snprintf(said + len, 256 - len, "%c%.*s%.*s %ld\n", w->is_sent ? '>' : '<', (int)w->text.len,
+             w->text.ptr, (int)w->reason.len, w->reason.ptr, w->status);
+}
+
 static void a_request_goes_out_as_it_is_given(void **state)
 {
     (void)state;
     static const char *const own[] = {"X-Own: 1", NULL}, *const given[] = {"X-Given: 2", NULL};
     struct scripted_server server;
     struct told t = {.status = 0};
-    struct tidings_client_options o = {.headers = own, .token = "t"};
+    char wire[256] = "";
+    struct tidings_client_options o = {
+        .headers = own, .token = "t", .on_wire = on_wire, .wire_user = wire};
     scripted_start(&server, echoing, NULL);
     struct tidings_client *c = tidings_client_create(server.url, &o, NULL);
     struct tidings_client_http q = {
@@ -61,6 +71,7 @@ static void a_request_goes_out_as_it_is_given(void **state)
     assert_string_equal(a.content_type, "text/plain");
     assert_string_equal(a.session, "s1");
     assert_true(a.is_complete);
+    assert_string_equal(wire, ">{broken 0\n<an exchange of its own ended 418\n");
     tidings_client_destroy(c);
     scripted_stop(&server);
 }
