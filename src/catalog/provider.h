@@ -28,7 +28,8 @@ struct tidings_provider {
     struct tidings_provider_ops older; /* what `ops` is for a table of an earlier version */
     const struct provider_host *host;
     struct tidings_str prefix;
-    bool is_durable;          /* the server's store keeps what it serves, and when it changed */
+    bool is_durable;  /* the server's store keeps what it serves, and when it changed */
+    bool has_history; /* it keeps what is known of its files, so that what changed is found */
     struct loop_timer *timer; /* tidings_provider_every; NULL until it is first asked for */
     void (*every)(struct tidings_provider *provider);
     /* the prefix text and then `ops->size` bytes of state follow */

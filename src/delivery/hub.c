@@ -14,6 +14,7 @@
 #include "delivery/hub_private.h"
 #include "delivery/options.h"
 #include "store/change.h"
+#include "store/sqlite_file_history.h"
 
 #define POOL_THREADS 2u
 #define POOL_WAITING 1024u
@@ -306,6 +307,23 @@ uint64_t hub_first(const struct hub *hub)
 bool hub_resume(const struct hub *hub, const struct log_cursor *c, uint64_t *ret)
 {
     return hub->log->ops->resume(hub->log, c->epoch, c->position, ret);
+}
+
+void hub_set_file_history(struct hub *hub, const struct file_history *history)
+{
+    hub->file_history = history;
+}
+
+bool hub_resume_files(const struct hub *hub, struct tidings_str scope, const struct log_cursor *c,
+                      uint64_t *ret)
+{
+    const struct file_cursor at = {.epoch = c->epoch, .number = c->seq, .position = c->position};
+    return hub->file_history && file_history_resume(hub->file_history, scope, &at, ret);
+}
+
+const struct changelog *hub_log(const struct hub *hub)
+{
+    return hub->log;
 }
 
 struct mailbox *hub_mailbox(struct hub *hub)

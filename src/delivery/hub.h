@@ -18,6 +18,7 @@
 #include "store/changelog.h"
 
 struct access_rules;
+struct file_history;
 struct worker;
 struct hub;
 struct allowances;
@@ -52,6 +53,13 @@ bool hub_is_durable(const struct hub *hub);
 uint64_t hub_first(const struct hub *hub);
 /* Any thread: `resume` of the log (store/changelog.h). */
 bool hub_resume(const struct hub *hub, const struct log_cursor *cursor, uint64_t *ret);
+/* What the store knew of files (borrowed; NULL: nothing); before threads start. */
+void hub_set_file_history(struct hub *hub, const struct file_history *history);
+/* Any thread: the same for what lies below `scope`, a scope of a provider with a history. */
+bool hub_resume_files(const struct hub *hub, struct tidings_str scope,
+                      const struct log_cursor *cursor, uint64_t *ret);
+/* Hub thread: the log. */
+const struct changelog *hub_log(const struct hub *hub);
 struct mailbox *hub_mailbox(struct hub *hub);
 /* A new reference to the newest snapshot; hub thread, or before threads start. */
 struct catalog *hub_catalog(struct hub *hub);

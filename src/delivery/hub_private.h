@@ -27,6 +27,7 @@ struct hub {
     struct mailbox *mailbox;
     struct hub_options options;
     struct changelog *log;
+    const struct file_history *file_history; /* NULL: none */
     struct pool *pool;
     struct provider_host host; /* of the providers it mounts */
     struct catalog *catalog;

@@ -8,26 +8,66 @@
 #include "delivery/subscribe_private.h"
 #include "delivery/subscription.h"
 
-/* Is everything that could match kept in the store? Not what the program registered, nor what lies
- * in other mounts. */
-static bool is_durable(const struct catalog *c, enum match_kind kind, struct tidings_str text)
+/* A cursor of before this epoch began, and the number here that it stands for. */
+struct resuming {
+    const struct subscribe_item *item;
+    const struct log_cursor *cursor;
+    uint64_t kept;  /* for what the store keeps */
+    uint64_t since; /* the lowest of all */
+};
+
+static bool resume_files(struct resuming *r, const struct tidings_provider *p)
 {
-    struct tidings_str fixed = match_kind_prefix(kind, text);
+    const struct worker *worker = r->item->owner->worker;
+    size_t found = 0;
+    for (size_t i = 0; i < r->item->scope_count; i++) {
+        uint64_t since = 0;
+        if (catalog_mount(worker->catalog, r->item->scopes[i]) != p) {
+            continue;
+        }
+        if (!hub_resume_files(worker->hub, r->item->scopes[i], r->cursor, &since)) {
+            return false;
+        }
+        r->since = since < r->since ? since : r->since;
+        found++;
+    }
+    return found > 0;
+}
+
+static bool resume_mount(struct resuming *r, const struct tidings_provider *p)
+{
+    if (p->is_durable) {
+        r->since = r->kept < r->since ? r->kept : r->since;
+    }
+    return p->is_durable || (p->has_history && resume_files(r, p));
+}
+
+/* Is of everything that could match known what changed since? Not of what the program registered,
+ * nor of what lies in mounts that nothing is kept of. */
+static bool subscribe_cursor_resume(struct resuming *r)
+{
+    const struct catalog *c = r->item->owner->worker->catalog;
+    struct tidings_str fixed = match_kind_prefix(r->item->kind, r->item->uri);
     const struct tidings_provider *p = catalog_mount(c, fixed);
-    if (!p || !p->is_durable || entries_find(&c->resources, fixed)) {
+    if (entries_find(&c->resources, fixed) || (p && !resume_mount(r, p))) {
         return false;
     }
-    if (kind == MATCH_LITERAL) {
-        return true;
+    if (r->item->kind == MATCH_LITERAL) {
+        return p != NULL;
     }
+    size_t found = p != NULL;
     for (size_t i = 0; i < c->mount_count; i++) {
-        if (str_starts(c->mounts[i]->prefix, fixed) && !c->mounts[i]->is_durable) {
-            return false;
+        if (c->mounts[i] != p && str_starts(c->mounts[i]->prefix, fixed)) {
+            if (!resume_mount(r, c->mounts[i])) {
+                return false;
+            }
+            found++;
         }
     }
     struct entries_position at = entries_after(&c->resources, fixed);
     const struct catalog_entry *next = entries_next(&c->resources, &at);
-    return !next || !str_starts(next->about->uri, fixed);
+    return found > 0 && (p || c->templates.count == 0) &&
+           (!next || !str_starts(next->about->uri, fixed));
 }
 
 void subscribe_item_open_since(struct subscribe_item *w, const struct principal *principal)
@@ -42,8 +82,8 @@ void subscribe_item_open_since(struct subscribe_item *w, const struct principal 
     }
 }
 
-/* One from before this epoch began says what was told of durable resources, and nothing of others.
- */
+/* One from before this epoch began says what was told of what is kept, and of files whose history
+ * is; and nothing of others. */
 uint64_t subscribe_item_since(const struct subscribe_item *w, uint64_t seq)
 {
     const struct log_cursor *c = &w->options.since;
@@ -55,7 +95,9 @@ uint64_t subscribe_item_since(const struct subscribe_item *w, uint64_t seq)
     bool is_ours = c->epoch == worker->epoch;
     bool is_known = is_ours ? since <= seq : c->has_position && hub_resume(worker->hub, c, &since);
     if (is_known && (!is_ours || (since < worker->delivery->marks.first && c->lost == 0))) {
-        is_known = is_durable(worker->catalog, w->kind, w->uri);
+        struct resuming r = {.item = w, .cursor = c, .kept = since, .since = UINT64_MAX};
+        is_known = subscribe_cursor_resume(&r);
+        since = r.since;
     }
     return is_known ? since : SINCE_UNKNOWN;
 }

@@ -356,7 +356,7 @@ static void provider_file_watch(struct tidings_provider *p, struct tidings_watch
     buf_init(&path, FILE_MAX_PATH);
     int rc = file_path_from_uri(&f->root, uri, &path, &is_tree, &err);
     if (rc == 0 && !f->watch) {
-        rc = file_watch_create(p, &f->root, &f->settings, &f->watch, &err);
+        rc = file_watch_create(p, &f->root, &f->settings, f->keeping, &f->watch, &err);
     }
     if (rc == 0) {
         rc = file_watch_add(f->watch, buf_str(&path), is_tree, watch, &err);
@@ -377,6 +377,39 @@ static void provider_file_unwatch(struct tidings_provider *p, struct tidings_str
         file_watch_remove(f->watch, buf_str(&path), is_tree);
     }
     buf_deinit(&path);
+}
+
+/* ---- what outlives the program --------------------------------------------------------------- */
+
+void provider_file_keep(struct tidings_provider *provider, struct file_keeping *keeping)
+{
+    struct file_provider *f = tidings_provider_state(provider);
+    f->keeping = keeping;
+}
+
+void provider_file_identify(struct tidings_provider *provider, struct buf *out)
+{
+    const struct file_provider *f = tidings_provider_state(provider);
+    buf_puts(out, tidings_str(f->root.where));
+    buf_puts(out, f->root.excludes_git ? STR("\n.git") : STR_EMPTY);
+    for (size_t i = 0; i < f->root.exclude_count; i++) {
+        buf_putf(out, "\n%zu:", f->root.exclude[i].len);
+        buf_puts(out, f->root.exclude[i]);
+    }
+}
+
+void provider_file_settle(struct tidings_provider *provider)
+{
+    struct file_provider *f = tidings_provider_state(provider);
+    if (f->watch) {
+        file_watch_settle(f->watch);
+    }
+}
+
+struct file_part *provider_file_unsaved(struct tidings_provider *provider)
+{
+    struct file_provider *f = tidings_provider_state(provider);
+    return f->watch ? file_watch_unsaved(f->watch) : NULL;
 }
 
 struct mailbox *provider_file_mailbox(struct tidings_provider *provider)

@@ -27,6 +27,10 @@
 
 #include <tidings/provider.h>
 
+#include "base/str.h"
+
+struct file_keeping;
+struct file_part;
 struct mailbox;
 
 extern const struct tidings_provider_ops provider_file_ops;
@@ -34,5 +38,19 @@ extern const struct tidings_provider_ops provider_file_ops;
 /* For tests that must hold the watcher's thread: its mailbox, borrowed; NULL before the first
  * watch. Call on the hub thread. */
 struct mailbox *provider_file_mailbox(struct tidings_provider *provider);
+
+/* ---- what outlives the program ---------------------------------------------------------------
+ *
+ * With a store, what is known of the watched files goes there (store/file_part.h), and what was
+ * saved is compared with what there is before the first watch is armed. */
+
+/* Before the first watch; `keeping` is borrowed until close. */
+void provider_file_keep(struct tidings_provider *provider, struct file_keeping *keeping);
+/* What decides which files there are: when it is another one, nothing that was saved counts. Errors
+ * stick in `out`. */
+void provider_file_identify(struct tidings_provider *provider, struct buf *out);
+/* Before close: file_watch_settle and file_watch_unsaved (provider/file_watch.h). */
+void provider_file_settle(struct tidings_provider *provider);
+struct file_part *provider_file_unsaved(struct tidings_provider *provider);
 
 #endif

@@ -373,21 +373,26 @@ static uint64_t hash_words(const uint64_t *words, size_t count)
     return str_hash(tidings_strn((const char *)words, count * sizeof *words), 0);
 }
 
+uint64_t file_device_print(dev_t device)
+{
+    uint64_t word = (uint64_t)device;
+    return hash_words(&word, 1);
+}
+
 uint64_t file_print(const struct stat *st)
 {
     uint64_t words[] = {
-        (uint64_t)st->st_dev,
         (uint64_t)st->st_ino,
         (uint64_t)st->st_ctim.tv_sec * 1000000000u + (uint64_t)st->st_ctim.tv_nsec,
         (uint64_t)st->st_size,
     };
-    return hash_words(words, sizeof words / sizeof words[0]);
+    return hash_words(words, sizeof words / sizeof words[0]) ^ file_device_print(st->st_dev);
 }
 
 uint64_t file_identity(const struct stat *st)
 {
-    uint64_t words[] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino};
-    return hash_words(words, sizeof words / sizeof words[0]);
+    uint64_t words[] = {(uint64_t)st->st_ino, 0};
+    return hash_words(words, sizeof words / sizeof words[0]) ^ file_device_print(st->st_dev);
 }
 
 void file_etag(const struct stat *st, char out[FILE_ETAG_SIZE])

@@ -129,6 +129,9 @@ enum file_kind file_kind(const struct file_look *look);
 uint64_t file_print(const struct stat *st);
 /* Which directory it is, whatever it holds. */
 uint64_t file_identity(const struct stat *st);
+/* What the device adds to both, by exclusive or: a file system may get another number when the
+ * machine starts, and what was known of it is then known of that one. */
+uint64_t file_device_print(dev_t device);
 /* The print as text; "W/" comes before it (weak) while a further change might leave it the same
  * (the change time is less than two seconds old and clocks are coarse). */
 void file_etag(const struct stat *st, char out[FILE_ETAG_SIZE]);

@@ -24,11 +24,11 @@ int file_tree_init(struct file_tree *t, size_t max)
     if (!t->root) {
         return TIDINGS_E_NOMEM;
     }
-    t->root->flags = FILE_NODE_PRESENT | FILE_NODE_KNOWN | FILE_NODE_DIRECTORY;
+    file_tree_clear(t);
     return 0;
 }
 
-void file_tree_deinit(struct file_tree *t)
+void file_tree_clear(struct file_tree *t)
 {
     for (size_t i = 0; i < t->slot_count; i++) {
         struct file_node *node = t->slots[i];
@@ -39,6 +39,17 @@ void file_tree_deinit(struct file_tree *t)
         }
     }
     mem_free(t->slots);
+    t->slots = NULL;
+    t->slot_count = t->count = 0;
+    *t->root =
+        (struct file_node){.flags = FILE_NODE_PRESENT | FILE_NODE_KNOWN | FILE_NODE_DIRECTORY};
+}
+
+void file_tree_deinit(struct file_tree *t)
+{
+    if (t->root) {
+        file_tree_clear(t);
+    }
     mem_free(t->root);
     *t = (struct file_tree){0};
 }
@@ -140,6 +151,9 @@ void file_tree_remove(struct file_tree *t, struct file_node *node)
     if (node->next) {
         node->next->prev = node->prev;
     }
+    if (node->flags & FILE_NODE_KNOWN) {
+        file_node_set_unsaved(node->parent);
+    }
     t->count--;
     mem_free(node);
 }
@@ -212,16 +226,38 @@ enum file_verdict file_tree_compare(const struct file_node *dir, const struct fi
     return found->is_directory ? FILE_REPLACED : FILE_UPDATED;
 }
 
+void file_node_set_unsaved(struct file_node *dir)
+{
+    dir->flags |= FILE_NODE_UNSAVED;
+    for (dir = dir->parent; dir && !(dir->flags & FILE_NODE_UNSAVED_BELOW); dir = dir->parent) {
+        dir->flags |= FILE_NODE_UNSAVED_BELOW;
+    }
+}
+
+void file_node_set_complete(struct file_node *dir, bool is_complete)
+{
+    if (is_complete != ((dir->flags & FILE_NODE_COMPLETE) != 0)) {
+        dir->flags ^= FILE_NODE_COMPLETE;
+        file_node_set_unsaved(dir);
+    }
+}
+
 void file_node_set(struct file_node *node, const struct file_state *found)
 {
-    unsigned flags = node->flags & (FILE_NODE_COMPLETE | FILE_NODE_SEEN);
-    flags |= FILE_NODE_KNOWN;
+    const unsigned kept =
+        FILE_NODE_COMPLETE | FILE_NODE_SEEN | FILE_NODE_UNSAVED | FILE_NODE_UNSAVED_BELOW;
+    unsigned flags = (node->flags & kept) | FILE_NODE_KNOWN;
     if (found->is_present) {
         flags |= FILE_NODE_PRESENT;
         flags |= found->is_directory ? FILE_NODE_DIRECTORY : 0;
         flags |= found->is_link ? FILE_NODE_LINK : 0;
     }
-    node->print = found->is_present ? found->print : 0;
+    uint64_t print = found->is_present ? found->print : 0;
+    bool is_same = node->print == print && (node->flags & ~FILE_NODE_RACY) == flags;
+    node->print = print;
     node->inode = found->inode;
     node->flags = (uint16_t)flags;
+    if (!is_same && node->parent) {
+        file_node_set_unsaved(node->parent);
+    }
 }

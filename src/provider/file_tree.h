@@ -10,6 +10,9 @@
  *             while for a node that is not KNOWN the first look is only the baseline.
  *   COMPLETE  (directories) every name in it has a node; a name without one is then new.
  *
+ * What has to be saved (provider/file_record.h) is found without a search: whoever changes what is
+ * known of a name marks its directory UNSAVED, and those above it as having one below.
+ *
  * Pure: no system calls, no threads, no idea of watches; `extra` belongs to the owner. A node costs
  * 68 bytes, its name, and a hash slot.
  */
@@ -24,8 +27,10 @@ enum file_node_flag {
     FILE_NODE_DIRECTORY = 4, /* of a present node */
     FILE_NODE_LINK = 8,      /* a symbolic link; a directory behind it is not entered */
     FILE_NODE_COMPLETE = 16,
-    FILE_NODE_SEEN = 32, /* by the scan under way */
-    FILE_NODE_RACY = 64, /* looked at so soon that a further write may not show in the print */
+    FILE_NODE_SEEN = 32,     /* by the scan under way */
+    FILE_NODE_RACY = 64,     /* looked at so soon that a further write may not show in the print */
+    FILE_NODE_UNSAVED = 128, /* (directories) what is known of its names is not in the store */
+    FILE_NODE_UNSAVED_BELOW = 256, /* the same of a directory further down */
 };
 
 struct file_node {
@@ -72,6 +77,8 @@ enum file_verdict {
 int file_tree_init(struct file_tree *t, size_t max);
 /* Frees all nodes; `extra` is the owner's to free first. */
 void file_tree_deinit(struct file_tree *t);
+/* The same, but for the root, which is as after init. */
+void file_tree_clear(struct file_tree *t);
 
 struct file_node *file_tree_find(const struct file_tree *t, const struct file_node *dir,
                                  struct tidings_str name);
@@ -94,5 +101,9 @@ enum file_verdict file_tree_compare(const struct file_node *dir, const struct fi
                                     const struct file_state *found);
 /* Remember what was found. Children are not touched. */
 void file_node_set(struct file_node *node, const struct file_state *found);
+/* Every name in the directory has a node now, or that is not certain any more. */
+void file_node_set_complete(struct file_node *dir, bool is_complete);
+/* What is known of the names in `dir` is not as it was saved. */
+void file_node_set_unsaved(struct file_node *dir);
 
 #endif

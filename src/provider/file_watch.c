@@ -69,7 +69,17 @@ static int scope_open(struct file_watch *w, const struct watch_letter *e, struct
         return rc;
     }
     s->refs = 1;
+    file_keep_known(w, scope_path(s), e->is_tree);
     return 0;
+}
+
+void file_watch_tell_known(struct file_watch *w)
+{
+    size_t position = 0;
+    struct scope *s;
+    while ((s = map_next(&w->scopes, &position))) {
+        file_keep_known(w, scope_path(s), s->key_len > s->path_len);
+    }
 }
 
 static void scope_expire(struct file_watch *w, struct scope *s)
@@ -108,7 +118,8 @@ static void deliver_add(struct letter *letter, void *owner)
         s->refs++;
         list_remove(&s->linger_link);
     } else {
-        rc = scope_open(w, e, &err);
+        rc = file_keep_load(w, &err);
+        rc = rc == 0 ? scope_open(w, e, &err) : rc;
     }
     tidings_watch_done(e->watch, rc, &err);
     mem_free(e);
@@ -154,6 +165,7 @@ static void file_watch_release(struct file_watch *w)
     file_ancestors_deinit(w);
     file_hardlink_deinit(w);
     file_retry_deinit(w);
+    file_keep_deinit(w);
     loop_timer_close(w->poll_timer);
     loop_timer_close(w->linger_timer);
     file_scope_deinit(w);
@@ -172,9 +184,11 @@ static void file_watch_release(struct file_watch *w)
     mem_free(w);
 }
 
-static int file_watch_prepare(struct file_watch *w, struct tidings_error *err)
+static int file_watch_prepare(struct file_watch *w, struct file_keeping *keeping,
+                              struct tidings_error *err)
 {
     int rc = actor_init(&w->actor, w, err);
+    rc = rc == 0 ? file_keep_init(w, keeping, err) : rc;
     if (rc < 0) {
         return rc;
     }
@@ -192,8 +206,8 @@ static int file_watch_prepare(struct file_watch *w, struct tidings_error *err)
 }
 
 int file_watch_create(struct tidings_provider *provider, const struct file_root *root,
-                      const struct file_settings *settings, struct file_watch **ret,
-                      struct tidings_error *err)
+                      const struct file_settings *settings, struct file_keeping *keeping,
+                      struct file_watch **ret, struct tidings_error *err)
 {
     struct file_watch *w = mem_zalloc(sizeof *w);
     if (!w) {
@@ -214,7 +228,7 @@ int file_watch_create(struct tidings_provider *provider, const struct file_root 
     list_init(&w->lingering);
     buf_init(&w->move.path, FILE_MAX_PATH);
     buf_init(&w->led, FILE_WHERE_SIZE + 1);
-    int rc = file_watch_prepare(w, err);
+    int rc = file_watch_prepare(w, keeping, err);
     if (rc == 0) {
         rc = actor_start(&w->actor, "tidings-files", err);
     }
@@ -233,6 +247,27 @@ void file_watch_destroy(struct file_watch *w)
     }
     actor_stop(&w->actor);
     file_watch_release(w);
+}
+
+static void deliver_settle(struct letter *letter, void *owner)
+{
+    (void)letter; /* lies with who waits for the end of the thread */
+    file_event_settle(owner);
+}
+
+static void drop_settle(struct letter *letter)
+{
+    (void)letter;
+}
+
+void file_watch_settle(struct file_watch *w)
+{
+    struct letter settle = {.deliver = deliver_settle, .drop = drop_settle};
+    if (w->actor.running) {
+        list_init(&settle.link);
+        mailbox_send(w->actor.mailbox, &settle);
+        actor_stop(&w->actor);
+    }
 }
 
 static struct watch_letter *watch_letter_create(struct tidings_str path, bool is_tree)

@@ -17,15 +17,22 @@
 
 #include "provider/file_path.h"
 
+struct file_keeping;
+struct file_part;
 struct file_settings;
 struct file_watch;
 struct mailbox;
 
-/* Start the thread. `root` and `settings` are borrowed until destroy. Without inotify everything is
- * polled; that is no failure. */
+/* Start the thread. `root`, `settings` and `keeping` (NULL: nothing outlives the program) are
+ * borrowed until destroy. Without inotify everything is polled; that is no failure. */
 int file_watch_create(struct tidings_provider *provider, const struct file_root *root,
-                      const struct file_settings *settings, struct file_watch **ret,
-                      struct tidings_error *err);
+                      const struct file_settings *settings, struct file_keeping *keeping,
+                      struct file_watch **ret, struct tidings_error *err);
+/* The program ends: look at what is waiting to be looked at, announce it, and watch no more. */
+void file_watch_settle(struct file_watch *w);
+/* After that: the next part of what is known and not saved, NULL when there is none. When it was
+ * written or not, its `done` is called. */
+struct file_part *file_watch_unsaved(struct file_watch *w);
 /* Stops and joins the thread. NULL is fine. */
 void file_watch_destroy(struct file_watch *w);
 

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <stdalign.h>
 #include <sys/inotify.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -400,6 +401,39 @@ static void on_inotify(struct loop_poll *poll, int events, void *user)
         file_ancestors_check(w, true);
     }
     file_event_schedule(w);
+}
+
+/* Look at what waits, due or not; was there anything? */
+static bool fire_all(struct file_watch *w)
+{
+    bool any = w->pending.count > 0;
+    move_give_up(w);
+    while (!list_empty(&w->quiet)) {
+        struct pending *p = list_entry(w->quiet.next, struct pending, link);
+        (void)look_at(w, p);
+        pending_free(w, p);
+    }
+    while (!list_empty(&w->cooling)) {
+        struct pending *p = list_entry(w->cooling.next, struct pending, link);
+        if (p->is_written) {
+            (void)look_at(w, p);
+        }
+        pending_free(w, p);
+    }
+    return any;
+}
+
+/* Twice, when there was something: a write so soon after the look that the time does not show it is
+ * said by its event. */
+void file_event_settle(struct file_watch *w)
+{
+    const struct timespec coarse = {.tv_nsec = COARSE_MS * 1000000};
+    on_inotify(NULL, 0, w);
+    if (fire_all(w)) {
+        (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &coarse, NULL);
+        on_inotify(NULL, 0, w);
+        (void)fire_all(w);
+    }
 }
 
 int file_event_open(struct file_watch *w, struct tidings_error *err)

@@ -135,6 +135,7 @@ void watch_point_lead(struct file_watch *w, struct watch_point *p, struct tiding
     }
     mem_free(p->target);
     p->target = str_dup(target);
+    file_node_set_unsaved(p->node->parent);
     if (!p->target) {
         file_retry_add(w, TIDINGS_E_NOMEM);
     }

@@ -11,6 +11,7 @@
  *   …_ancestors.c  whether the root is still the root
  *   …_hardlink.c   files with several names
  *   …_retry.c      looks that failed
+ *   …_keep.c       what outlives the program
  *
  * The model
  *   Every directory from the root down to a scope is watched, because a rename of any of them moves
@@ -33,6 +34,8 @@
 #include "provider/file_tree.h"
 #include "provider/file_watch.h"
 
+struct file_keeping;
+struct file_part;
 struct inotify_event;
 
 struct watch_point {
@@ -64,6 +67,22 @@ struct file_ancestor {
 #define FILE_ANCESTORS_MAX 128u
 #define FILE_HARDLINKS_MAX 32u
 #define FILE_INODES_MAX 1000u
+
+/* What is known of the files outlives the program: file_watch_keep.c. */
+struct file_keep {
+    struct file_keeping *to; /* NULL: it does not */
+    struct loop_timer *timer;
+    struct loop_hook turn_end;
+    struct file_part *part; /* under way (is_away), or to be sent again; NULL: none */
+    struct buf gone;        /* paths of what was a directory when it was saved, each with its NUL */
+    uint64_t device;        /* of the root; 0: there is none */
+    uint64_t pause_ms;      /* before the next part goes */
+    bool is_away;
+    bool is_loaded;  /* what was saved was read */
+    bool is_reset;   /* nothing that was saved counts any more */
+    bool has_news;   /* there are scopes of which is not saved that they are known */
+    bool is_settled; /* the last part of this run was made */
+};
 
 struct file_watch {
     struct tidings_provider *provider;
@@ -114,6 +133,8 @@ struct file_watch {
     struct list cooling; /* by due time: written to and announced a moment ago */
     struct file_move move;
     bool needs_rescan; /* events were lost */
+
+    struct file_keep keep;
 
     /* file_watch.c */
     struct map scopes;
@@ -236,6 +257,8 @@ void file_scope_disarm(struct file_watch *w, struct tidings_str path, bool is_tr
 void file_scope_compare(struct file_watch *w);
 /* Look at what is polled. */
 void file_scope_poll(struct file_watch *w);
+/* As if nothing were known. Nothing is armed. */
+void file_scope_clear(struct file_watch *w);
 void file_scope_deinit(struct file_watch *w);
 
 /* ---- file_watch_event.c
@@ -248,5 +271,30 @@ void file_event_deinit(struct file_watch *w);
 /* Look at a file as if it had been written to; then have that happen. */
 void file_event_look(struct file_watch *w, const struct file_node *node);
 void file_event_schedule(struct file_watch *w);
+/* Look at everything that is waiting to be looked at, so that nothing that was said up to now is
+ * left. */
+void file_event_settle(struct file_watch *w);
+
+/* ---- file_watch_keep.c
+ * ---------------------------------------------------------------------------- */
+
+/* `to` NULL: nothing is kept. */
+int file_keep_init(struct file_watch *w, struct file_keeping *to, struct tidings_error *err);
+void file_keep_deinit(struct file_watch *w);
+/* Before the first scope is armed: what was known when the program last ended. What cannot be read
+ * is said to everybody; a failure is one of memory, to be tried again. */
+int file_keep_load(struct file_watch *w, struct tidings_error *err);
+/* A scope is armed: from now on it is known. */
+void file_keep_known(struct file_watch *w, struct tidings_str path, bool is_tree);
+/* A node is removed that may have been a directory. */
+void file_keep_gone(struct file_watch *w, const struct file_node *dir);
+/* Much was forgotten: save everything anew. */
+void file_keep_reset(struct file_watch *w);
+
+/* ---- file_watch.c
+ * ---------------------------------------------------------------------------- */
+
+/* Say of each scope that is armed that it is known. */
+void file_watch_tell_known(struct file_watch *w);
 
 #endif

@@ -127,17 +127,19 @@ static void set_absent(struct file_watch *w, struct file_node *node)
 {
     static const struct file_state absent;
     struct file_node *next;
+    bool may_be_saved =
+        node->children || file_node_is_directory(node) || (node->flags & FILE_NODE_COMPLETE);
     for (struct file_node *child = node->children; child; child = next) {
         next = child->next;
         set_absent(w, child);
     }
     file_node_set(node, &absent);
-    node->flags = (uint16_t)(node->flags & ~FILE_NODE_COMPLETE);
-    if (file_node_is_deep(node)) {
-        node->flags |= FILE_NODE_COMPLETE; /* there is nothing in it, we know */
-    }
+    file_node_set_complete(node, file_node_is_deep(node)); /* there is nothing in it, we know */
     watch_point_tidy(w, node);
     if (node->parent && !node->extra && !node->children) {
+        if (may_be_saved) {
+            file_keep_gone(w, node);
+        }
         file_tree_remove(&w->tree, node);
     }
 }
@@ -204,11 +206,10 @@ static void on_created(struct file_watch *w, struct file_node *node, const struc
     }
     file_scan_announce(w, node, TIDINGS_CHANGE_CREATED, look, from);
     buf_deinit(&path);
-    node->flags = (uint16_t)(node->flags & ~FILE_NODE_COMPLETE);
-    if (file_node_is_needed(node)) {
-        if (file_node_is_deep(node)) {
-            node->flags |= FILE_NODE_COMPLETE; /* it was not there: all that is in it is new */
-        }
+    bool is_needed = file_node_is_needed(node);
+    /* It was not there: all that is in it is new. */
+    file_node_set_complete(node, is_needed && file_node_is_deep(node));
+    if (is_needed) {
         file_scan_arm_and_look(w, node, ENTER_ALWAYS, origin);
     }
 }
@@ -371,7 +372,7 @@ static void scan_all(struct file_watch *w, struct file_node *dir, DIR *stream, s
         }
     }
     if (!failed) {
-        dir->flags |= FILE_NODE_COMPLETE;
+        file_node_set_complete(dir, true);
     }
 }
 
@@ -417,7 +418,7 @@ static void file_scan_arm_and_look(struct file_watch *w, struct file_node *dir,
         watch_point_unwatch(w, p);
         watch_point_poll(w, p);
         if (fd == -EACCES && file_node_is_deep(dir)) {
-            dir->flags |= FILE_NODE_COMPLETE;
+            file_node_set_complete(dir, true);
         }
     } else if (!(watch_point_arm(w, p, fd) && mode == ENTER_IF_MISSED)) {
         DIR *stream = file_node_is_deep(dir) ? fdopendir(fd) : NULL;
@@ -492,6 +493,7 @@ void file_scan_root(struct file_watch *w, const struct stat *st, bool must_compa
     struct file_look look = {0};
     if (st) {
         look.st = *st;
+        w->keep.device = (uint64_t)st->st_dev;
     }
     struct file_state state = state_of(st ? &look : NULL);
     bool was_there = w->has_root ? file_node_is_directory(node) : state.is_present;

@@ -119,7 +119,7 @@ static void forget_below(struct file_watch *w, struct file_node *dir)
         }
     }
     if (!file_node_is_deep(dir)) {
-        dir->flags = (uint16_t)(dir->flags & ~FILE_NODE_COMPLETE);
+        file_node_set_complete(dir, false);
     }
 }
 
@@ -142,6 +142,7 @@ void file_scope_disarm(struct file_watch *w, struct tidings_str path, bool is_tr
     }
     if (w->tree.count > KEPT_NODES) {
         forget_below(w, w->tree.root);
+        file_keep_reset(w);
     }
 }
 
@@ -191,6 +192,12 @@ static void free_places(struct file_node *node)
     }
     watch_point_free(node->extra);
     node->extra = NULL;
+}
+
+void file_scope_clear(struct file_watch *w)
+{
+    free_places(w->tree.root);
+    file_tree_clear(&w->tree);
 }
 
 void file_scope_deinit(struct file_watch *w)

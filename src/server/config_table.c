@@ -107,7 +107,7 @@ const struct config_row config_rows[] = {
     {ROW("entities", CONFIG_TEXT, entities, "", "FILE",
          "serve typed entities with their history, kept in this store, or in :memory:")},
     {ROW("store", CONFIG_TEXT, store, "", "FILE",
-         "keep what is published in this file, so that it is there after a restart")},
+         "keep what is published and what is known of files in this file, over restarts")},
     BOOL("system", system, "false", "serve load, memory, disk and network at system://metrics"),
     DURATION("system-interval", system_interval_ms, "2s", 100, 1 * HOUR,
              "how often metrics are looked at while somebody watches them"),

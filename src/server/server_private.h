@@ -73,6 +73,7 @@ struct tidings_server {
     struct tidings_provider *status;    /* tidings://self/ */
     struct tidings_provider *entities;  /* entity:///, or NULL */
     struct keeper *keeper;              /* of the store; NULL: there is none */
+    struct server_files *files;         /* what goes there of files; NULL: nothing */
     bool has_file;                      /* it is one that outlives the server */
     bool has_publish_tools, has_change_tools;
     struct list timers; /* struct server_timer */
@@ -142,6 +143,16 @@ int server_store_open(struct tidings_server *s, const struct changelog_limits *l
 void server_store_bind(struct tidings_server *s, struct tidings_provider *p);
 /* Everything submitted is done first. `is_undone`: the server does not start after all. */
 void server_store_close(struct tidings_server *s, bool is_undone);
+
+/* ---- server_files.c: what is known of files goes to the store ----------------------------------
+ */
+
+/* After everything was mounted: mounts of files save what they know, and who comes back with a
+ * cursor of an earlier run is told what changed. Nothing without a file. */
+int server_files_open(struct tidings_server *s, size_t max_changes, struct tidings_error *err);
+/* Save what is known now, unless the server does not start after all. Files are not watched any
+ * more. */
+void server_files_close(struct tidings_server *s, bool is_undone);
 
 /* ---- server_entities.c -----------------------------------------------------------------------
  */

@@ -287,6 +287,9 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
         rc = mount_all(s, err);
     }
     if (rc == 0) {
+        rc = server_files_open(s, c->log_entries, err);
+    }
+    if (rc == 0) {
         rc = offer_change_tools(s, err);
     }
     if (rc == 0) {

@@ -66,6 +66,34 @@ static void append_published(struct rebuilding *r, const struct kept_change *k)
     server_store_append(r, &change);
 }
 
+static void append_file(struct rebuilding *r, const struct kept_change *k)
+{
+    struct tidings_change change = {
+        .uri = k->uri,
+        .kind = k->removed   ? TIDINGS_CHANGE_DELETED
+                : k->created ? TIDINGS_CHANGE_CREATED
+                             : TIDINGS_CHANGE_UPDATED,
+        .etag = k->etag,
+        .size = k->size,
+        .has_size = k->size >= 0,
+        .modified_ms = k->modified_ms,
+        .from = k->came_from,
+        .target = k->target,
+    };
+    if (!change_says_missed(k->uri)) {
+        server_store_append(r, &change);
+        return;
+    }
+    const struct changelog_ops *ops = r->log->ops;
+    struct change *c = change_create_missed(str_skip(k->uri, 1), ops->epoch(r->log), r->position);
+    if (c) {
+        (void)ops->append(r->log, c);
+    } else {
+        ops->lost(r->log, r->position);
+    }
+    change_unref(c);
+}
+
 static bool server_store_is_too_old(const struct rebuilding *r, const struct kept_change *k)
 {
     int64_t age = (int64_t)r->limits->max_age_ms;
@@ -91,6 +119,8 @@ static bool add_kept(void *user, const struct kept_change *k)
         r->log->ops->lost(r->log, k->position);
     } else if (k->kind == KEPT_PUBLISHED) {
         append_published(r, k);
+    } else if (k->kind == KEPT_FILE) {
+        append_file(r, k);
     } else if (r->has_entities && k->kind == KEPT_TYPES) {
         server_store_append(r, &(struct tidings_change){.uri = STR(ENTITY_URI_PREFIX "types")});
     } else if (r->has_entities &&
@@ -185,6 +215,7 @@ void server_store_bind(struct tidings_server *s, struct tidings_provider *p)
 
 void server_store_close(struct tidings_server *s, bool is_undone)
 {
+    server_files_close(s, is_undone);
     keeper_close(s->keeper);
     if (s->keeper) {
         published_unkeep(s->published, is_undone);

@@ -247,6 +247,11 @@ struct change *change_create_missed(struct tidings_str prefix, uint64_t epoch, u
     return c;
 }
 
+bool change_says_missed(struct tidings_str uri)
+{
+    return str_starts(uri, STR("*"));
+}
+
 struct tidings_str change_scope(const struct change *c)
 {
     return str_skip(c->uri, 1);

@@ -90,6 +90,8 @@ enum change_notice {
 struct change *change_create_notice(enum change_notice what, uint64_t epoch, uint64_t seq);
 /* Anything below `prefix` may have changed. */
 struct change *change_create_missed(struct tidings_str prefix, uint64_t epoch, uint64_t seq);
+/* Is that what stands for a URI in a change with `everything`? */
+bool change_says_missed(struct tidings_str uri);
 /* Of one with `everything`: below which URI; empty: anywhere. */
 struct tidings_str change_scope(const struct change *change);
 struct change *change_ref(const struct change *c);

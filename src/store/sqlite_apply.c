@@ -71,7 +71,8 @@ int sqlite_entities_recover(struct sqlite_entities *s, struct tidings_error *err
         "SELECT max(applied, floor, ifnull((SELECT max(seq) FROM main.log), 0),"
         " ifnull((SELECT max(seq) FROM main.moved), 0),"
         " ifnull((SELECT max(seq) FROM main.types), 0),"
-        " ifnull((SELECT max(seq) FROM main.published), 0)) FROM main.state",
+        " ifnull((SELECT max(seq) FROM main.published), 0),"
+        " ifnull((SELECT max(seq) FROM main.file_changes), 0)) FROM main.state",
         &s->last_seq, err);
     struct sqlite3_stmt *st = NULL;
     rc = rc == 0 ? sqlite_prepare(s->db,

@@ -150,6 +150,9 @@ static int begin_epoch(struct sqlite_entities *s, uint64_t epoch, struct tidings
     rc = rc == 0 ? sqlite_changelog_run(s, "INSERT INTO main.epochs(epoch) VALUES(?1)",
                                         (int64_t)epoch, err)
                  : rc;
+    rc = rc == 0 ? sqlite_changelog_run(s, "UPDATE main.epochs SET first=?1 WHERE last IS NULL",
+                                        s->last_seq, err)
+                 : rc;
     rc = rc == 0 ? sqlite_changelog_run(
                        s,
                        "DELETE FROM main.epochs WHERE number<=(SELECT max(number) FROM main.epochs)"
@@ -204,10 +207,9 @@ int changelog_sqlite_create(struct entity_rows *rows, const struct changelog_lim
 
 /* ---- what the file knows --------------------------------------------------------------------- */
 
-/* The columns of each kind stand for: kind, seq, id or URI, from or modified, type, version,
- * parent, deleted or removed, created, changed by, was, etag, size, when it was written, principal,
- * metadata.
- * Rows that only say that a version was forgotten are none. */
+/* The columns of each kind stand for: kind, seq, id or URI, from or modified, type or where it came
+ * from, version or target, parent, deleted or removed, created, changed by, was, etag, size, when
+ * it was written, principal, metadata. Rows that only say that a version was forgotten are none. */
 static const char changes[] =
     "SELECT 0, l.seq, l.id, l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.created,"
     " l.changed_by, m.tversion, '', 0, l.at, l.principal, '' FROM main.log l LEFT JOIN main.moved "
@@ -221,7 +223,12 @@ static const char changes[] =
     " main.types"
     " HAVING max(seq)>?1"
     " UNION ALL SELECT 3, seq, uri, modified, '', '', '', content IS NULL, created, '', '', etag,"
-    " size, at, '', metadata FROM main.published WHERE seq>?1 ORDER BY 2";
+    " size, at, '', metadata FROM main.published WHERE seq>?1"
+    " UNION ALL SELECT 4, seq, uri, modified, came_from, target, '', kind=?4, kind=?3, '', '', "
+    "etag,"
+    " size, at, '', '' FROM main.file_changes WHERE seq>?1"
+    " UNION ALL SELECT 4, created, uri, modified, came_from, target, '', 0, 1, '', '', etag, size,"
+    " at, '', '' FROM main.file_changes WHERE created>?1 ORDER BY 2";
 
 static void read_change(struct sqlite3_stmt *st, struct kept_change *c)
 {
@@ -237,6 +244,8 @@ static void read_change(struct sqlite3_stmt *st, struct kept_change *c)
         .size = sqlite_int(st, 12),
         .at_ms = sqlite_int(st, 13),
         .metadata = sqlite_str(st, 15),
+        .came_from = sqlite_str(st, 4),
+        .target = sqlite_str(st, 5),
     };
     c->version = (struct entity_version){
         .id = c->uri,
@@ -267,6 +276,8 @@ int sqlite_changes_each(struct entity_rows *rows, size_t max, uint64_t *ret_floo
     if (rc == 0) {
         sqlite_bind_int(st, 1, floor);
         sqlite_bind_int(st, 2, TIMELINE_NEVER);
+        sqlite_bind_int(st, 3, TIDINGS_CHANGE_CREATED);
+        sqlite_bind_int(st, 4, TIDINGS_CHANGE_DELETED);
     }
     bool more = true;
     while (rc == 0 && more && (rc = sqlite_step(s->db, st, err)) == 1) {

@@ -30,6 +30,8 @@ enum kept_kind {
                      * in files of before */
     KEPT_TYPES,     /* the registry of types changed */
     KEPT_PUBLISHED, /* `uri` … `modified_ms` */
+    KEPT_FILE,      /* the same, and `came_from`, `target`; or it says that changes of files may
+                     * have been missed: as struct change says it, by its URI */
 };
 
 /* One change that the file knows. */
@@ -38,7 +40,7 @@ struct kept_change {
     uint64_t position;
     struct entity_version version; /* without value and previous */
     struct tidings_str was;
-    struct tidings_str uri, etag;
+    struct tidings_str uri, etag, came_from, target;
     struct tidings_str metadata; /* of what is published, as its writer gave it; or empty */
     int64_t size, modified_ms;
     int64_t at_ms; /* when it was written, Unix time; 0: not known */

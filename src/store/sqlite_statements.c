@@ -64,6 +64,20 @@ static const char *const layout[] = {
     "DROP TABLE old;"
     "CREATE INDEX published_removed ON published(seq) WHERE content IS NULL;",
     "ALTER TABLE published ADD COLUMN meta TEXT;",
+    /* store/sqlite_files.c. `file_told`: how far it is certain, for each epoch, that what was
+     * announced of a mount is here. `first`: the position that an epoch began with. */
+    "ALTER TABLE epochs ADD COLUMN first INTEGER;"
+    "CREATE TABLE file_mounts(mount INTEGER PRIMARY KEY, prefix TEXT UNIQUE, settings TEXT,"
+    " root INTEGER, device INTEGER);"
+    "CREATE TABLE file_directories(mount INTEGER, path BLOB, names BLOB, UNIQUE(mount, path));"
+    "CREATE TABLE file_scopes(mount INTEGER, uri TEXT, epoch INTEGER, number INTEGER,"
+    " position INTEGER, PRIMARY KEY(mount, uri)) WITHOUT ROWID;"
+    "CREATE TABLE file_told(mount INTEGER, epoch INTEGER, number INTEGER,"
+    " PRIMARY KEY(mount, epoch)) WITHOUT ROWID;"
+    "CREATE TABLE file_changes(seq INTEGER PRIMARY KEY, epoch INTEGER, number INTEGER,"
+    " kind INTEGER, size INTEGER, modified INTEGER, at INTEGER, uri TEXT UNIQUE, etag TEXT,"
+    " came_from TEXT, target TEXT, created INTEGER, created_epoch INTEGER,"
+    " created_number INTEGER);",
 };
 
 static const char in_memory[] =
@@ -88,6 +102,9 @@ static const char in_memory[] =
              "EXISTS("                                                                             \
              "SELECT 1 FROM temp.fresh n WHERE n.id=f.id AND n.vfrom>f.vfrom)"                     \
              " AND (?2 OR l.deleted=0)" of("l") " ORDER BY 1"
+/* Of a change of a file (kinds: enum tidings_change_kind). */
+#define SINCE_CREATED(now, before)                                                                 \
+    "CASE WHEN excluded.kind<>0 THEN NULL WHEN c.kind=1 THEN c." now " ELSE c." before " END"
 #define OF_ALL(t) ""
 #define OF_TYPE(t) " AND " t ".type=?3"
 #define OF_VERSION(t) OF_TYPE(t) " AND " t ".tversion=?4"
@@ -152,6 +169,49 @@ static const char *const statements[STATEMENTS] = {
     [RAISE_FLOOR] = "UPDATE main.state SET floor=max(floor, ?1)",
     [OLD_REMOVED] = "SELECT seq FROM main.published WHERE content IS NULL ORDER BY seq DESC LIMIT 1"
                     " OFFSET ?1",
+    [FILE_MOUNT] = "SELECT mount, root, device, root IS NOT NULL FROM main.file_mounts WHERE"
+                   " prefix=?1",
+    [ADD_FILE_MOUNT] = "INSERT OR IGNORE INTO main.file_mounts(prefix, settings) VALUES(?1, ?2)",
+    [DROP_FILE_MOUNT] = "DELETE FROM main.file_mounts WHERE mount=?1",
+    [DROP_FILE_ROOT] = "UPDATE main.file_mounts SET root=NULL, device=NULL WHERE mount=?1",
+    [PUT_FILE_ROOT] = "UPDATE main.file_mounts SET root=?2, device=?3 WHERE mount=?1",
+    [PUT_FILE_DIRECTORY] = "INSERT OR REPLACE INTO main.file_directories VALUES(?1, ?2, ?3)",
+    [DROP_FILE_DIRECTORY] = "DELETE FROM main.file_directories WHERE mount=?1 AND path=?2",
+    [DROP_FILE_DIRECTORIES] = "DELETE FROM main.file_directories WHERE mount=?1",
+    /* What is known stays known since it was first. */
+    [PUT_FILE_SCOPE] = "INSERT OR IGNORE INTO main.file_scopes(mount, epoch, number, position, uri)"
+                       " VALUES(?1, ?2, ?3, ?4, ?5)",
+    [DROP_FILE_SCOPES] = "DELETE FROM main.file_scopes WHERE mount=?1",
+    [PUT_FILE_TOLD] = "INSERT OR REPLACE INTO main.file_told VALUES(?1, ?2, ?3)",
+    [DROP_FILE_TOLD] = "DELETE FROM main.file_told WHERE mount=?1",
+    [DROP_OLD_FILE_TOLD] = "DELETE FROM main.file_told WHERE epoch NOT IN (SELECT epoch FROM"
+                           " main.epochs)",
+    /* What was created and then updated was created for whoever has not heard of that. */
+    [PUT_FILE_CHANGE] =
+        "INSERT INTO main.file_changes AS c(seq, epoch, number, kind, size, modified, at, uri,"
+        " etag, came_from, target) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"
+        " ON CONFLICT(uri) DO UPDATE SET"
+        " created=" SINCE_CREATED(
+            "seq",
+            "created") ","
+                       " created_epoch=" SINCE_CREATED(
+                           "epoch",
+                           "created_epoch") ","
+                                            " created_number=" SINCE_CREATED(
+                                                "number",
+                                                "created_number") ","
+                                                                  " seq=excluded.seq, "
+                                                                  "epoch=excluded.epoch, "
+                                                                  "number=excluded.number, "
+                                                                  "kind=excluded.kind,"
+                                                                  " size=excluded.size, "
+                                                                  "modified=excluded.modified, "
+                                                                  "at=excluded.at, "
+                                                                  "etag=excluded.etag,"
+                                                                  " came_from=excluded.came_from, "
+                                                                  "target=excluded.target",
+    [OLD_FILE_CHANGE] = "SELECT 1 FROM main.file_changes WHERE seq<=?1 LIMIT 1",
+    [DROP_FILE_CHANGES] = "DELETE FROM main.file_changes WHERE seq<=?1",
 };
 
 /* Statements are made when first used: opening a store costs what is needed then. */

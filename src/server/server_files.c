@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is known of files goes to the store, and with it the changes that were announced: the parts
+ * that the watchers make come through the hub, in the order of the announcements before them, and
+ * take along what the log has since the last that was written. At the end of the server everything
+ * that is left goes.
+ *
+ * Owned by the hub's thread, but for `saved_to`.
+ */
+#include "server/server_private.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "provider/file.h"
+#include "store/change.h"
+#include "store/file_part.h"
+#include "store/keeper.h"
+#include "store/sqlite_file_history.h"
+#include "store/sqlite_files.h"
+
+#define SCOPES_MAX 100000u /* whose history is kept; who comes back to others must look again */
+
+struct server_files {
+    struct file_keeping keeping;
+    struct hub *hub;
+    struct file_history *history;
+    struct catalog *catalog; /* a reference */
+    size_t max_changes;
+    uint64_t saved_to; /* atomic: changes of files up to this number are in the store */
+    struct list known; /* struct known_scope, until they go with a part */
+    size_t scope_count;
+};
+
+struct known_scope {
+    struct letter letter; /* its link is in `known` later */
+    struct server_files *files;
+    uint64_t number;
+    struct tidings_str prefix, uri;
+    /* the texts follow */
+};
+
+static struct server_files *files_of(struct file_keeping *k)
+{
+    return list_entry(k, struct server_files, keeping);
+}
+
+static bool has_history(const struct tidings_provider *p)
+{
+    return p && p->has_history;
+}
+
+/* ---- scopes that are known ------------------------------------------------------------------- */
+
+static void known_drop(struct letter *letter)
+{
+    mem_free(list_entry(letter, struct known_scope, letter));
+}
+
+static void known_deliver(struct letter *letter, void *owner)
+{
+    struct known_scope *known = list_entry(letter, struct known_scope, letter);
+    struct server_files *f = known->files;
+    known->number = hub_log(owner)->ops->last(hub_log(owner));
+    list_init(&letter->link);
+    if (f->scope_count < SCOPES_MAX) {
+        f->scope_count++;
+        list_append(&f->known, &letter->link);
+    } else {
+        known_drop(letter);
+    }
+}
+
+static void files_known(struct file_keeping *k, struct tidings_str prefix, struct tidings_str uri)
+{
+    struct server_files *f = files_of(k);
+    struct known_scope *known = mem_zalloc(sizeof *known + prefix.len + uri.len);
+    if (!known) {
+        return; /* who comes back to it must look again */
+    }
+    char *at = (char *)(known + 1);
+    known->files = f;
+    known->prefix = str_place(&at, prefix);
+    known->uri = str_place(&at, uri);
+    known->letter.deliver = known_deliver;
+    known->letter.drop = known_drop;
+    mailbox_send(hub_mailbox(f->hub), &known->letter);
+}
+
+/* Those of its mount go with the part. What there is no memory for stays. */
+static void take_known(struct server_files *f, struct file_part *part)
+{
+    list_each (it, next, &f->known) {
+        struct known_scope *known = list_entry(it, struct known_scope, letter.link);
+        if (!str_eq(known->prefix, part->prefix)) {
+            continue;
+        }
+        struct file_scope_mark *more =
+            mem_realloc(part->scopes, (part->scope_count + 1) * sizeof *more);
+        part->scopes = more ? more : part->scopes;
+        char *uri = more ? str_dup(known->uri) : NULL;
+        if (!uri) {
+            return;
+        }
+        part->scopes[part->scope_count++] = (struct file_scope_mark){
+            .uri = tidings_strn(uri, known->uri.len), .number = known->number};
+        list_remove(it);
+        mem_free(known);
+    }
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+struct gathering {
+    struct server_files *files;
+    struct file_part *part;
+    uint64_t saved_to;
+    size_t room;
+    bool has_failed;
+};
+
+/* Takes the reference; NULL: out of memory. */
+static bool gather(struct gathering *g, struct change *c, enum tidings_change_kind kind)
+{
+    struct file_part *part = g->part;
+    if (c && part->change_count == g->room) {
+        size_t room = g->room ? 2 * g->room : 64;
+        struct file_part_change *more = mem_realloc(part->changes, room * sizeof *more);
+        g->has_failed = !more;
+        part->changes = more ? more : part->changes;
+        g->room = more ? room : g->room;
+    }
+    g->has_failed = g->has_failed || !c;
+    if (g->has_failed) {
+        change_unref(c);
+        return false;
+    }
+    part->changes[part->change_count++] = (struct file_part_change){c, kind};
+    return true;
+}
+
+static bool gather_row(void *user, const struct changelog_row *row)
+{
+    struct gathering *g = user;
+    const struct change *c = row->change;
+    bool is_ours = c->everything || (c->lists == 0 && c->position == 0 &&
+                                     has_history(catalog_mount(g->files->catalog, c->uri)));
+    bool is_new = c->kind == TIDINGS_CHANGE_UPDATED && row->created_seq > g->saved_to;
+    return !is_ours || gather(g, change_ref(c), is_new ? TIDINGS_CHANGE_CREATED : c->kind);
+}
+
+/* The log does not reach back to what was last saved: of no file is it known what happened. */
+static void gather_missed(struct gathering *g, uint64_t epoch, uint64_t floor)
+{
+    const struct catalog *c = g->files->catalog;
+    for (size_t i = 0; i < c->mount_count; i++) {
+        if (has_history(c->mounts[i]) &&
+            !gather(g, change_create_missed(c->mounts[i]->prefix, epoch, floor),
+                    TIDINGS_CHANGE_UPDATED)) {
+            return;
+        }
+    }
+}
+
+/* What was announced since the last time goes with the part. */
+static int take_changes(struct server_files *f, struct file_part *part)
+{
+    const struct changelog *log = hub_log(f->hub);
+    uint64_t saved_to = __atomic_load_n(&f->saved_to, __ATOMIC_ACQUIRE);
+    struct gathering g = {.files = f, .part = part, .saved_to = saved_to};
+    for (size_t i = 0; i < part->change_count; i++) { /* from before, when it is sent again */
+        change_unref(part->changes[i].change);
+    }
+    mem_free(part->changes);
+    part->changes = NULL;
+    part->change_count = 0;
+    part->epoch = log->ops->epoch(log);
+    part->number = log->ops->last(log);
+    part->change_max = f->max_changes;
+    if (log->ops->floor(log) > saved_to) {
+        gather_missed(&g, part->epoch, log->ops->floor(log));
+    }
+    if (!g.has_failed) {
+        (void)log->ops->each(log, saved_to, gather_row, &g);
+    }
+    return g.has_failed ? TIDINGS_E_NOMEM : 0;
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+static int part_run(struct keeper_job *job, struct entities *e)
+{
+    struct file_part *part = list_entry(job, struct file_part, job);
+    int rc = sqlite_files_write(entities_rows(e), part, &job->err);
+    job->is_lost = rc < 0;
+    return rc < 0 ? error_wrap(&job->err, rc, "the store cannot be written") : 0;
+}
+
+/* On the keeper's thread. */
+static void part_done(struct keeper_job *job, int code)
+{
+    struct file_part *part = list_entry(job, struct file_part, job);
+    struct server_files *f = part->owner;
+    uint64_t saved_to = __atomic_load_n(&f->saved_to, __ATOMIC_RELAXED); /* only this thread */
+    if (code == 0 && part->number > saved_to) {
+        __atomic_store_n(&f->saved_to, part->number, __ATOMIC_RELEASE);
+    }
+    if (code == 0 && part->is_whole) {
+        log_debug("files saved", "mount=%.*s number=%llu", STR_ARG(part->prefix),
+                  (unsigned long long)part->number);
+    }
+    part->done(part, code);
+}
+
+static void part_deliver(struct letter *letter, void *owner)
+{
+    (void)owner;
+    struct file_part *part = list_entry(letter, struct file_part, letter);
+    struct server_files *f = part->owner;
+    int rc = take_changes(f, part);
+    if (rc < 0) {
+        part->done(part, rc);
+        return;
+    }
+    if (part->is_whole) {
+        take_known(f, part);
+    }
+    part->job = (struct keeper_job){.is_write = true, .run = part_run, .done = part_done};
+    keeper_submit(f->keeping.keeper, &part->job);
+}
+
+static void part_drop(struct letter *letter)
+{
+    struct file_part *part = list_entry(letter, struct file_part, letter);
+    part->done(part, TIDINGS_E_CLOSED);
+}
+
+static void files_save(struct file_keeping *k, struct file_part *part)
+{
+    struct server_files *f = files_of(k);
+    part->owner = f;
+    part->letter = (struct letter){.deliver = part_deliver, .drop = part_drop};
+    list_init(&part->letter.link);
+    mailbox_send(hub_mailbox(f->hub), &part->letter);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+struct files_opening {
+    struct keeper_job job;
+    struct server_files *files;
+    struct file_mount_row *rows;
+    size_t count;
+};
+
+static int run_set_mounts(struct keeper_job *job, struct entities *e)
+{
+    struct files_opening *o = list_entry(job, struct files_opening, job);
+    int rc = sqlite_files_set_mounts(entities_rows(e), o->rows, o->count, &job->err);
+    job->is_lost = rc < 0;
+    return rc;
+}
+
+static int run_read_history(struct keeper_job *job, struct entities *e)
+{
+    struct files_opening *o = list_entry(job, struct files_opening, job);
+    return file_history_read(entities_rows(e), hub_epoch(o->files->hub), &o->files->history,
+                             &job->err);
+}
+
+/* What decides which files a mount has; `texts` is the memory it lies in. */
+static int describe_mount(struct tidings_provider *p, struct file_mount_row *row, char **text,
+                          struct tidings_error *err)
+{
+    struct buf out;
+    buf_init(&out, 1u << 20);
+    provider_file_identify(p, &out);
+    size_t len = 0;
+    int rc = out.failed ? tidings_fail(err, out.failed, "out of memory") : 0;
+    *text = rc == 0 ? buf_detach(&out, &len) : NULL;
+    *row = (struct file_mount_row){.prefix = p->prefix, .settings = tidings_strn(*text, len)};
+    buf_deinit(&out);
+    return rc;
+}
+
+static int files_read(struct server_files *f, struct files_opening *o, char **texts,
+                      struct tidings_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < f->catalog->mount_count; i++) {
+        struct tidings_provider *p = f->catalog->mounts[i];
+        if (p->ops == &provider_file_ops) {
+            rc = describe_mount(p, &o->rows[o->count], &texts[o->count], err);
+            o->count += rc == 0;
+        }
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    o->job = (struct keeper_job){.is_write = true, .run = run_set_mounts};
+    rc = keeper_run(f->keeping.keeper, &o->job);
+    if (rc == 0) {
+        o->job = (struct keeper_job){.run = run_read_history};
+        rc = keeper_run(f->keeping.keeper, &o->job);
+    }
+    return rc < 0 ? tidings_fail(err, rc, "store: %s", o->job.err.text) : 0;
+}
+
+int server_files_open(struct tidings_server *s, size_t max_changes, struct tidings_error *err)
+{
+    struct server_files *f = s->keeper && s->has_file ? mem_zalloc(sizeof *f) : NULL;
+    if (!s->keeper || !s->has_file) {
+        return 0;
+    }
+    struct catalog *c = hub_catalog(s->hub);
+    char **texts = mem_zalloc((c->mount_count + 1) * sizeof(char *));
+    struct files_opening o = {.files = f};
+    o.rows = mem_zalloc((c->mount_count + 1) * sizeof *o.rows);
+    s->files = f;
+    int rc = TIDINGS_E_NOMEM;
+    if (f && texts && o.rows) {
+        *f = (struct server_files){
+            .keeping = {.known = files_known, .save = files_save, .keeper = s->keeper},
+            .hub = s->hub,
+            .catalog = catalog_ref(c),
+            .max_changes = max_changes,
+            .saved_to = hub_first(s->hub),
+        };
+        list_init(&f->known);
+        rc = files_read(f, &o, texts, err);
+    } else {
+        tidings_fail(err, rc, "out of memory");
+    }
+    for (size_t i = 0; rc == 0 && i < c->mount_count; i++) {
+        if (c->mounts[i]->ops == &provider_file_ops) {
+            c->mounts[i]->has_history = true;
+            provider_file_keep(c->mounts[i], &f->keeping);
+        }
+    }
+    if (rc == 0) {
+        f->scope_count = file_history_scopes(f->history);
+        hub_set_file_history(s->hub, f->history);
+    }
+    for (size_t i = 0; texts && i < o.count; i++) {
+        mem_free(texts[i]);
+    }
+    mem_free(texts);
+    mem_free(o.rows);
+    catalog_unref(c);
+    return rc;
+}
+
+static int run_nothing(struct keeper_job *job, struct entities *e)
+{
+    (void)job;
+    (void)e;
+    return 0;
+}
+
+/* All that is known and not saved, in as many parts as it takes. */
+static void save_rest(struct server_files *f, struct tidings_provider *p)
+{
+    struct file_part *part;
+    while ((part = provider_file_unsaved(p)) != NULL) {
+        part->owner = f;
+        int rc = take_changes(f, part);
+        if (rc == 0 && part->is_whole) {
+            take_known(f, part);
+        }
+        part->job = (struct keeper_job){.is_write = true, .run = part_run, .done = part_done};
+        rc = rc == 0 ? keeper_run(f->keeping.keeper, &part->job) : rc;
+        if (rc < 0) {
+            log_warn("what is known of files is not saved: who comes back must look again",
+                     "mount=%.*s", STR_ARG(p->prefix));
+            return;
+        }
+    }
+}
+
+/* Nobody watches any more; what was announced is numbered, and what was on its way is written. */
+static void files_settle(struct server_files *f)
+{
+    struct keeper_job job = {.run = run_nothing};
+    for (size_t i = 0; i < f->catalog->mount_count; i++) {
+        if (has_history(f->catalog->mounts[i])) {
+            provider_file_settle(f->catalog->mounts[i]);
+        }
+    }
+    hub_hold(f->hub);
+    while (mailbox_drain(hub_mailbox(f->hub)) > 0) {
+        /* announcements, and parts behind them */
+    }
+    hub_release(f->hub);
+    (void)keeper_run(f->keeping.keeper, &job);
+}
+
+void server_files_close(struct tidings_server *s, bool is_undone)
+{
+    struct server_files *f = s->files;
+    if (!f) {
+        return;
+    }
+    if (f->catalog && f->history && !is_undone) {
+        files_settle(f);
+        for (size_t i = 0; i < f->catalog->mount_count; i++) {
+            if (has_history(f->catalog->mounts[i])) {
+                save_rest(f, f->catalog->mounts[i]);
+            }
+        }
+    }
+    hub_set_file_history(s->hub, NULL);
+    list_each (it, next, &f->known) {
+        known_drop(list_entry(it, struct letter, link));
+    }
+    file_history_destroy(f->history);
+    catalog_unref(f->catalog);
+    mem_free(f);
+    s->files = NULL;
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+//
+// Files across restarts of a server with a store: who comes back with its cursor is told exactly
+// which files changed, appeared and went meanwhile; and where that is not known, to look again.
+
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import { defer } from './lib/cleanup.mjs';
+import { call } from './lib/rpc.mjs';
+import { serve } from './lib/server.mjs';
+import { extras, isUpdate, seqOf, Subscriber } from './lib/subscriber.mjs';
+import { Tree } from './lib/tree.mjs';
+
+const MARK = 'mark';
+
+/** A server that keeps what it knows of a tree, started again and again. */
+class Kept {
+    constructor(t, files, { args = [], mounts } = {}) {
+        this.t = t;
+        const folder = fs.mkdtempSync(join(tmpdir(), 'tidings-restart-'));
+        defer(t, () => fs.rmSync(folder, { recursive: true, force: true }));
+        this.file = join(folder, 'store.db');
+        this.tree = new Tree(t, files);
+        this.args = args;
+        this.mounts = mounts;
+    }
+
+    async start() {
+        const args = ['--store', this.file, '--log-level', 'debug', ...this.args];
+        this.server = await serve(this.t, { tree: this.tree, args, mounts: this.mounts });
+    }
+
+    /** Stop or kill, do something meanwhile, start. */
+    async restart(how, meanwhile = () => {}) {
+        if (how === 'kill -9') {
+            await this.server.kill();
+        } else {
+            await this.server.stop();
+        }
+        meanwhile();
+        await this.start();
+    }
+
+    /** Wait until what was announced up to a cursor is in the store. */
+    saved(cursor) {
+        const number = (line) => Number(line.match(/files saved.*number=(\d+)/)?.[1] ?? -1);
+        return this.server.lines.next(
+            (line) => number(line) >= seqOf(cursor),
+            `what is known up to ${cursor} to be saved`,
+        );
+    }
+}
+
+/** A client: what it was told since it last came, by name, in the order of the names. */
+class Client {
+    constructor(kept, era, uris = [kept.tree.uri()]) {
+        Object.assign(this, { kept, era, uris });
+    }
+
+    async join() {
+        const { server } = this.kept;
+        this.subscriber = await Subscriber.join(server, this.era);
+        const since = this.cursor && { since: this.cursor };
+        const options = { windowMs: 0, initial: false, ...since };
+        const { cursor, honoured } = await this.subscriber.ask(this.uris, options);
+        assert.deepEqual(honoured, this.uris);
+        this.cursor ??= cursor;
+    }
+
+    leave() {
+        this.subscriber.close();
+    }
+
+    /** Change the mark and wait until that is told: so is everything before it. */
+    async told() {
+        const { tree } = this.kept;
+        const name = MARK + Math.random();
+        const uri = tree.write(name);
+        await this.subscriber.message(
+            (m) => isUpdate(m) && m.params.uri === uri,
+            'the update of the mark',
+        );
+        const told = {};
+        for (const message of this.subscriber.messages.filter(isUpdate)) {
+            const { cursor, change, truncated } = extras(message);
+            this.cursor = cursor;
+            const path = message.params.uri.slice(tree.uri().length);
+            if (!path.startsWith(MARK)) {
+                const what = truncated ? 'truncated' : change;
+                told[path] = told[path] ? `${told[path]}, ${what}` : what;
+            }
+        }
+        return Object.fromEntries(Object.entries(told).sort());
+    }
+
+    /** Come, hear, leave. */
+    async visit() {
+        await this.join();
+        const told = await this.told();
+        this.leave();
+        return told;
+    }
+}
+
+const FILES = {
+    'same.txt': 'same',
+    'written.txt': 'old',
+    'touched.txt': 't',
+    'gone.txt': 'g',
+    'moved.txt': 'm',
+    'replaced.txt': 'r',
+    'dir/a.txt': 'a',
+    'dir/sub/b.txt': 'b',
+    'away/c.txt': 'c',
+};
+
+function changeEverything(tree) {
+    tree.write('written.txt', 'new'); // of the same size
+    fs.utimesSync(tree.at('touched.txt'), new Date(), new Date());
+    tree.remove('gone.txt');
+    tree.rename('moved.txt', 'there.txt');
+    tree.replace('replaced.txt', 'R');
+    tree.write('fresh.txt', 'f');
+    tree.write('deep/er/x.txt', 'x');
+    tree.rename('dir', 'folder');
+    tree.remove('away');
+}
+
+const EVERYTHING = {
+    'away/': 'deleted',
+    'away/c.txt': 'deleted',
+    'deep/': 'created',
+    'deep/er/': 'created',
+    'deep/er/x.txt': 'created',
+    'dir/': 'deleted',
+    'dir/a.txt': 'deleted',
+    'dir/sub/': 'deleted',
+    'dir/sub/b.txt': 'deleted',
+    'folder/': 'created',
+    'folder/a.txt': 'created',
+    'folder/sub/': 'created',
+    'folder/sub/b.txt': 'created',
+    'fresh.txt': 'created',
+    'gone.txt': 'deleted',
+    'moved.txt': 'deleted',
+    'replaced.txt': 'updated',
+    'there.txt': 'created',
+    'touched.txt': 'updated',
+    'written.txt': 'updated',
+};
+
+for (const era of ['legacy', 'modern']) {
+    for (const how of ['SIGTERM', 'kill -9']) {
+        test(`${era}, ${how}: each file that changed while the server was down is told once, and no other`, async (t) => {
+            const kept = new Kept(t, FILES);
+            await kept.start();
+            const client = new Client(kept, era);
+            await client.join();
+            kept.tree.write('live.txt', 'l');
+            assert.deepEqual(await client.told(), { 'live.txt': 'created' });
+            await kept.saved(client.cursor);
+            await kept.restart(how, () => changeEverything(kept.tree));
+            assert.deepEqual(await client.visit(), EVERYTHING);
+            // Once more: nothing is told twice, nor after yet another start.
+            await kept.restart('SIGTERM');
+            await kept.restart('SIGTERM');
+            assert.deepEqual(await client.visit(), {});
+        });
+    }
+
+    test(`${era}: what changed after the client left and before the server went is told too`, async (t) => {
+        const kept = new Kept(t, FILES);
+        await kept.start();
+        const client = new Client(kept, era);
+        const other = new Client(kept, era);
+        assert.deepEqual(await client.visit(), {});
+        await other.join();
+        kept.tree.write('written.txt', 'new');
+        kept.tree.write('fresh.txt', 'f');
+        kept.tree.remove('gone.txt');
+        await other.told();
+        kept.tree.write('fresh.txt', 'written again');
+        await other.told();
+        await kept.restart('SIGTERM', () => kept.tree.write('touched.txt', 'T'));
+        const { cursor } = other;
+        assert.deepEqual(await other.visit(), { 'touched.txt': 'updated' });
+        await kept.restart('SIGTERM', () => kept.tree.remove('moved.txt'));
+        assert.deepEqual(await client.visit(), {
+            'fresh.txt': 'created',
+            'gone.txt': 'deleted',
+            'moved.txt': 'deleted',
+            'touched.txt': 'updated',
+            'written.txt': 'updated',
+        });
+        other.cursor = cursor; // of two starts ago
+        assert.deepEqual(await other.visit(), {
+            'moved.txt': 'deleted',
+            'touched.txt': 'updated',
+        });
+    });
+}
+
+test('a single file and a subtree have a history, one that nobody watched has none', async (t) => {
+    const kept = new Kept(t, FILES);
+    await kept.start();
+    const uri = (name) => kept.tree.uri(name);
+    const uris = [uri('dir/'), uri('touched.txt'), uri('away/c.txt')];
+    const client = new Client(kept, 'modern', uris);
+    await client.join();
+    const { cursor } = client;
+    client.leave();
+    await kept.restart('SIGTERM', () => {
+        kept.tree.write('dir/new.txt', 'n');
+        kept.tree.write('touched.txt', 'T');
+        kept.tree.write('away/c.txt', 'C');
+        kept.tree.write('away/d.txt', 'd');
+    });
+    const again = new Client(kept, 'modern', [...uris, uri('away/')]);
+    again.cursor = cursor;
+    await again.join();
+    const truncated = (m) => isUpdate(m) && extras(m).truncated;
+    const message = await again.subscriber.message(truncated, 'to look again');
+    assert.equal(message.params.subscribedUri, uri('away/'));
+    const changes = new Map();
+    for (const name of ['dir/new.txt', 'touched.txt', 'away/c.txt']) {
+        const is = (m) => isUpdate(m) && m.params.uri === uri(name);
+        changes.set(name, extras(await again.subscriber.message(is, name)).change);
+    }
+    assert.deepEqual([...changes.values()], ['created', 'updated', 'updated']);
+    assert.equal(again.subscriber.messages.filter(truncated).length, 1);
+});
+
+test('a cursor from moments before a crash that had not been saved leads to a look at everything', async (t) => {
+    const kept = new Kept(t, FILES);
+    await kept.start();
+    const client = new Client(kept, 'modern');
+    await client.join();
+    await client.told();
+    await kept.saved(client.cursor);
+    const [epoch, number, position] = client.cursor.split('.');
+    client.cursor = `${epoch}.${Number(number) + 1000}.${position}`; // told, never saved
+    await kept.restart('kill -9');
+    assert.deepEqual(await client.visit(), { '': 'truncated' });
+});
+
+test('a mount with another root or other exclusions has no history, the one beside it has', async (t) => {
+    const kept = new Kept(t, FILES);
+    const beside = new Tree(t, { 'b.txt': 'b' });
+    const elsewhere = new Tree(t, { 'b.txt': 'b' });
+    const serveWith = (root, ...more) => {
+        kept.mounts = ['--mount', `file://here/=${kept.tree.path}`, '--mount', `file://there/=${root}`, ...more];
+    };
+    serveWith(beside.path);
+    await kept.start();
+    const uris = ['file://here/', 'file://there/'];
+    const told = async (cursor) => {
+        const subscriber = await Subscriber.join(kept.server, 'modern');
+        const since = cursor && { since: cursor };
+        const answer = await subscriber.ask(uris, { windowMs: 0, initial: false, ...since });
+        const name = `${MARK}${Math.random()}`;
+        const messages = [];
+        kept.tree.write(name);
+        await subscriber.message((m) => {
+            messages.push(m);
+            return isUpdate(m) && m.params.uri === `file://here/${name}`;
+        }, 'the mark');
+        subscriber.close();
+        const seen = subscriber.messages.filter((m) => isUpdate(m) && !m.params.uri.includes(MARK));
+        const last = subscriber.messages.filter(isUpdate).at(-1);
+        return {
+            cursor: extras(last).cursor ?? answer.cursor,
+            seen: seen.map((m) => `${m.params.uri} ${extras(m).truncated ? 'truncated' : extras(m).change}`).sort(),
+        };
+    };
+    let { cursor } = await told();
+    await kept.restart('SIGTERM', () => {
+        kept.tree.write('written.txt', 'new');
+        serveWith(elsewhere.path);
+    });
+    let answer = await told(cursor);
+    assert.deepEqual(answer.seen, ['file://here/written.txt updated', 'file://there/ truncated']);
+    cursor = answer.cursor;
+    await kept.restart('SIGTERM', () => serveWith(elsewhere.path, '--exclude', '*.log'));
+    answer = await told(cursor);
+    assert.deepEqual(answer.seen, ['file://here/ truncated', 'file://there/ truncated']);
+});
+
+test('a record whose bytes changed on the disk is noticed, said, and not believed', async (t) => {
+    const kept = new Kept(t, FILES);
+    await kept.start();
+    const client = new Client(kept, 'modern');
+    await client.visit();
+    await kept.server.stop();
+    const bytes = fs.readFileSync(kept.file);
+    const at = bytes.indexOf('same.txt');
+    assert.ok(at > 0);
+    bytes[at] ^= 1;
+    fs.writeFileSync(kept.file, bytes);
+    kept.tree.write('written.txt', 'new');
+    await kept.start();
+    assert.deepEqual(await client.visit(), { '': 'truncated' });
+    assert.match(kept.server.stderr, /what was known of files cannot be read/);
+    await kept.restart('SIGTERM', () => kept.tree.write('written.txt', 'old'));
+    assert.deepEqual(await client.visit(), { 'written.txt': 'updated' });
+});
+
+test('a link that is switched, a directory that is replaced, and what is excluded', async (t) => {
+    const kept = new Kept(t, FILES, { args: ['--exclude', '*.tmp'] });
+    fs.symlinkSync('same.txt', kept.tree.at('link'));
+    kept.tree.write('x.tmp');
+    await kept.start();
+    const client = new Client(kept, 'modern');
+    assert.deepEqual(await client.visit(), {});
+    await kept.restart('SIGTERM', () => {
+        fs.unlinkSync(kept.tree.at('link'));
+        fs.symlinkSync('written.txt', kept.tree.at('link'));
+        kept.tree.remove('x.tmp');
+        kept.tree.write('y.tmp');
+        kept.tree.rename('dir', 'aside');
+        kept.tree.write('dir/a.txt', 'a');
+        kept.tree.remove('aside');
+    });
+    const told = await client.visit();
+    assert.deepEqual(Object.keys(told), ['dir/', 'dir/a.txt', 'dir/sub/', 'dir/sub/b.txt', 'link']);
+    assert.equal(told['dir/sub/b.txt'], 'deleted');
+});
+
+test('changes_since goes on after a restart without a gap', async (t) => {
+    const kept = new Kept(t, FILES, { args: ['--change-tools', 'on'] });
+    await kept.start();
+    const ask = async (cursor) => {
+        const args = { uris: [kept.tree.uri()], ...(cursor && { cursor }) };
+        const answer = await call(kept.server, 'tools/call', { name: 'changes_since', arguments: args });
+        return answer.structuredContent;
+    };
+    const { cursor } = await ask();
+    await kept.restart('SIGTERM', () => kept.tree.write('fresh.txt', 'f'));
+    const answer = await ask(cursor);
+    assert.deepEqual(
+        answer.changes.map(({ uri, change }) => `${uri} ${change}`),
+        [`${kept.tree.uri('fresh.txt')} created`],
+    );
+    assert.deepEqual(answer.gap ?? [], []);
+});
