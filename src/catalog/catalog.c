@@ -129,15 +129,14 @@ void catalog_unref(struct catalog *c)
     mem_free(c);
 }
 
-static const struct tidings_provider *find_alias(const struct catalog *c, struct tidings_str in)
+static const struct uri_alias *find_alias(const void *user, struct tidings_str in)
 {
-    for (size_t i = 0; i < c->mount_count && in.len > 0 && in.ptr[0] == '/'; i++) {
-        const char *alias = c->mounts[i]->ops->alias;
-        if (alias && str_starts(in, tidings_str(alias))) {
-            return c->mounts[i];
-        }
+    const struct catalog *c = user;
+    const struct uri_alias *found = NULL;
+    for (size_t i = 0; i < c->mount_count && !found; i++) {
+        found = uri_alias_find(c->mounts[i]->aliases, c->mounts[i]->alias_count, in);
     }
-    return NULL;
+    return found;
 }
 
 bool catalog_is_alias(const struct catalog *c, struct tidings_str in)
@@ -148,19 +147,36 @@ bool catalog_is_alias(const struct catalog *c, struct tidings_str in)
 int catalog_canonical(const struct catalog *c, struct tidings_str in, bool is_pattern,
                       struct buf *out, struct tidings_error *err)
 {
-    struct buf whole;
-    buf_init(&whole, URI_MAX * 2);
-    const struct tidings_provider *mount = find_alias(c, in);
-    if (mount) {
-        buf_puts(&whole, mount->prefix);
-        buf_puts(&whole, str_skip(in, strlen(mount->ops->alias)));
-        in = buf_str(&whole);
+    return uri_alias_canonical(in, is_pattern, find_alias, c, out, NULL, err);
+}
+
+bool catalog_is_absolute(const struct catalog *c, struct tidings_str in)
+{
+    const struct uri_alias *alias = NULL;
+    struct buf text;
+    buf_init(&text, URI_MAX * 3);
+    int rc = uri_alias_canonical(in, true, find_alias, c, &text, &alias, NULL);
+    buf_deinit(&text);
+    return rc == 0 && alias && alias->from.ptr[0] != '/';
+}
+
+bool catalog_may_ask(const struct catalog *c, const struct principal *principal, enum access_op op,
+                     struct tidings_str uri)
+{
+    if (access_allows(principal, op, uri)) {
+        return true;
     }
-    int rc = whole.failed ? tidings_fail(err, whole.failed, "the URI does not fit")
-             : is_pattern ? uri_canonical_pattern(in, out, err)
-                          : uri_canonical(in, out, err);
-    buf_deinit(&whole);
-    return rc;
+    const struct tidings_provider *p = catalog_mount(c, uri);
+    if (!p || !p->is_short || !p->is_short(uri)) {
+        return false;
+    }
+    struct buf any;
+    buf_init(&any, URI_MAX);
+    buf_puts(&any, p->prefix);
+    buf_putc(&any, '{'); /* and whatever follows */
+    bool may = !any.failed && access_reaches(principal, op, buf_str(&any));
+    buf_deinit(&any);
+    return may;
 }
 
 /* Prefixes ascend, so the last one that fits is the longest. */

@@ -12,6 +12,7 @@
 
 #include <tidings/server.h>
 
+#include "access/access.h"
 #include "catalog/entries.h"
 #include "catalog/provider.h"
 #include "catalog/watch_hook.h"
@@ -60,6 +61,12 @@ int catalog_canonical(const struct catalog *c, struct tidings_str in, bool is_pa
                       struct buf *out, struct tidings_error *err);
 /* Does `in` begin so? */
 bool catalog_is_alias(const struct catalog *c, struct tidings_str in);
+/* … with one that is a URI? It may be any spelling of that, or a pattern. */
+bool catalog_is_absolute(const struct catalog *c, struct tidings_str in);
+/* May `principal` ask for `uri`? Not yet an answer where that is a short name: its provider, which
+ * knows the whole one, asks access for that. */
+bool catalog_may_ask(const struct catalog *c, const struct principal *principal, enum access_op op,
+                     struct tidings_str uri);
 /* The mount with the longest prefix that `uri` lies in, or NULL. */
 struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_str uri);
 /* The registered template with exactly that text; NULL: there is none. */

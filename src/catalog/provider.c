@@ -132,6 +132,9 @@ int provider_create(const struct tidings_provider_ops *ops, const struct provide
     memcpy(copy, prefix.ptr, prefix.len);
     p->host = host;
     p->prefix = tidings_strn(copy, prefix.len);
+    if (p->ops->alias) {
+        p->aliases[p->alias_count++] = (struct uri_alias){tidings_str(p->ops->alias), p->prefix};
+    }
     p->state = (char *)p + text;
     rc = ops->open(p, config, err);
     if (rc < 0) {

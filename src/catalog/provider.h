@@ -9,6 +9,8 @@
 
 #include <tidings/provider.h>
 
+#include "uri/alias.h"
+
 struct loop;
 struct loop_timer;
 struct pool;
@@ -23,11 +25,18 @@ struct provider_host {
     struct pool *pool; /* for TIDINGS_PROVIDER_BLOCKING */
 };
 
+#define PROVIDER_ALIASES_MAX 3u
+
 struct tidings_provider {
     const struct tidings_provider_ops *ops;
     struct tidings_provider_ops older; /* what `ops` is for a table of an earlier version */
     const struct provider_host *host;
     struct tidings_str prefix;
+    struct uri_alias aliases[PROVIDER_ALIASES_MAX]; /* of the prefix; the first is `ops->alias` */
+    unsigned alias_count;
+    /* Does `uri` name something whose own URI says more, which the provider knows and asks access
+     * for? NULL: none does. */
+    bool (*is_short)(struct tidings_str uri);
     bool is_durable;  /* the server's store keeps what it serves, and when it changed */
     bool has_history; /* it keeps what is known of its files, so that what changed is found */
     struct loop_timer *timer; /* tidings_provider_every; NULL until it is first asked for */

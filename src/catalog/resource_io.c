@@ -268,7 +268,9 @@ static void start_stat(struct resource_io *p, struct tidings_str uri)
 static bool resource_io_may(struct resource_io *p, enum resource_io_op op, struct tidings_str uri)
 {
     bool reads = op == RESOURCE_IO_READ;
-    if (reads ? access_allows(p->principal, ACCESS_READ, uri) : access_writes(p->principal, uri)) {
+    const struct catalog *c = p->worker->catalog;
+    if (catalog_may_ask(c, p->principal, ACCESS_READ, uri) &&
+        (reads || catalog_may_ask(c, p->principal, ACCESS_WRITE, uri))) {
         return true;
     }
     struct buf scopes;

@@ -221,6 +221,7 @@ static void establish(struct subscribe_batch *s, struct subscribe_item *w,
         return;
     }
     struct subscription *sub = w->sub;
+    sub->is_absolute = catalog_is_absolute(s->worker->catalog, w->spelled);
     sub->is_slim = w->options.is_slim;
     sub->wants_metadata = sub->is_slim ? w->options.include == OPTION_INCLUDE_METADATA
                                        : w->options.include != OPTION_INCLUDE_NONE;

@@ -488,7 +488,8 @@ static void resolve_item(struct subscribe_item *w)
     }
     w->stat.base.uri = w->uri;
     struct catalog_hit hit;
-    bool may = access_subscribes(principal, w->uri);
+    bool may = catalog_may_ask(s->worker->catalog, principal, ACCESS_READ, w->uri) &&
+               catalog_may_ask(s->worker->catalog, principal, ACCESS_SUBSCRIBE, w->uri);
     if (may && catalog_find(s->worker->catalog, w->uri, &s->arena, &hit)) {
         w->stat.principal = s->principal;
         job_stat(&w->stat, &hit);

@@ -15,6 +15,21 @@
 #include "dialect/dialect.h"
 #include "store/change.h"
 
+/* The URI that is told, as its subscriber spells such ones. */
+static void put_uri(struct dialect_updated *u, const struct subscription *sub, bool leads)
+{
+    const struct server_identity *self = sub->subscriber->worker->self;
+    if (sub->is_literal && !leads) {
+        u->uri_json = subscription_spelled_json(sub);
+        return;
+    }
+    u->uri_json = leads ? u->change->to_json : u->change->uri_json;
+    if (sub->is_absolute && str_starts(leads ? u->change->to : u->change->uri, self->absolute_of)) {
+        u->uri_begin = self->absolute_json;
+        u->uri_json = str_skip(u->uri_json, 1 + self->absolute_of.len);
+    }
+}
+
 static bool flush_items(struct subscriber *subscriber)
 {
     struct outbox_item *item;
@@ -41,9 +56,6 @@ static bool flush_items(struct subscriber *subscriber)
             .top_metadata = sub->wants_metadata,
             .is_slim = sub->is_slim,
             .kind = leads ? TIDINGS_CHANGE_CREATED : (enum tidings_change_kind)item->kind,
-            .uri_json = leads             ? item->change->to_json
-                        : sub->is_literal ? subscription_spelled_json(sub)
-                                          : item->change->uri_json,
             .subscribed_json = subscription_spelled_json(sub),
             .listen_id_json = listen_id(sub->listen),
             .cursor = cursor,
@@ -53,6 +65,7 @@ static bool flush_items(struct subscriber *subscriber)
             .merged = item->merged,
             .profile = subscriber->worker->self->profile,
         };
+        put_uri(&u, sub, leads);
         if (!subscriber_write_update(subscriber, &u, sub)) {
             return false;
         }

@@ -67,6 +67,7 @@ struct subscription {
     bool is_strict : 1;      /* told in the order of numbers: what merges goes to the end */
     bool bookmarks : 1;      /* the newest cursor is told from time to time */
     bool is_literal : 1;     /* notifications use the client's spelling as `uri` */
+    bool is_absolute : 1;    /* … or begin it like that (server_identity.absolute_json) */
     bool needs_baseline : 1; /* each time it is subscribed to */
     bool watched : 1;        /* holds a need of its scope at the hub */
     bool catching_up : 1;    /* the log is being asked on its behalf … */

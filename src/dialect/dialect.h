@@ -121,10 +121,13 @@ struct server_identity {
     struct tidings_str ceiling;
     bool has_tools, has_prompts; /* declared, whether there are any or not */
     bool list_changed;
-    bool is_private;               /* what is answered may depend on who asks */
-    bool no_subscriptions;         /* resources cannot be subscribed to */
-    bool allow_write;              /* clients publish, and say what changed */
-    bool has_rate;                 /* the configuration says how often, the profile does not */
+    bool is_private;       /* what is answered may depend on who asks */
+    bool no_subscriptions; /* resources cannot be subscribed to */
+    bool allow_write;      /* clients publish, and say what changed */
+    bool has_rate;         /* the configuration says how often, the profile does not */
+    /* Who subscribed with an absolute URI hears such ones: what they begin with, quoted without its
+     * end, and the prefix it is an alias of. Empty: there are none. */
+    struct tidings_str absolute_json, absolute_of;
     const struct profile *profile; /* NULL: none */
 };
 
@@ -243,9 +246,10 @@ struct change;
 
 /* What differs per subscriber in `notifications/resources/updated`. */
 struct dialect_updated {
-    const struct change *change;        /* NULL with `truncated` */
-    enum tidings_change_kind kind;      /* after merging */
-    struct tidings_str uri_json;        /* quoted: the changed URI, or a literal's own spelling */
+    const struct change *change;   /* NULL with `truncated` */
+    enum tidings_change_kind kind; /* after merging */
+    struct tidings_str uri_json;   /* quoted: the changed URI, or a literal's own spelling */
+    struct tidings_str uri_begin;  /* server_identity.absolute_json: what uri_json goes on from */
     struct tidings_str subscribed_json; /* quoted */
     struct tidings_str listen_id_json;  /* empty: legacy */
     struct tidings_str value_json; /* contents; with dialect_rules.has_data members; empty: none */

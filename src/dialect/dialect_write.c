@@ -241,7 +241,7 @@ void dialect_write_discover(struct jw *w, const struct server_identity *self, un
  * with M = {"change_type":"K",…shared…}. The pieces in order; the shared ones were encoded once.
  * A slim one has of these U, S where it differs, in _meta the cursor and the subscriptionId, and M
  * (in params) or V where it was asked for. */
-#define PIECES_MAX 26u
+#define PIECES_MAX 27u
 #define UPDATED                                                                                    \
     "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{\"uri\":"
 
@@ -356,6 +356,7 @@ static void dialect_write_gather(struct pieces *p, const struct dialect_updated 
     p->size = 0;
     p->small_len = 0;
     piece(p, STR(UPDATED));
+    piece(p, u->uri_begin);
     piece(p, u->uri_json);
     piece(p, STR(",\"subscribedUri\":"));
     piece(p, u->subscribed_json);
@@ -392,6 +393,7 @@ static void gather_slim(struct pieces *p, const struct dialect_updated *u)
     p->size = 0;
     p->small_len = 0;
     piece(p, STR(UPDATED));
+    piece(p, u->uri_begin);
     piece(p, u->uri_json);
     if (!str_eq(u->uri_json, u->subscribed_json)) {
         piece(p, STR(",\"subscribedUri\":"));
@@ -422,6 +424,7 @@ static void gather_literal(struct pieces *p, const struct dialect_updated *u)
                  ? STR("{\"jsonrpc\":\"2.0\",\"method\":\"resources/updated\","
                        "\"params\":{\"uri\":")
                  : STR(UPDATED));
+    piece(p, u->uri_begin);
     piece(p, u->uri_json);
     if (profile_rules(u->profile)->has_metadata && u->top_metadata && u->change) {
         piece(p, STR(",\"metadata\":"));

@@ -215,6 +215,21 @@ static const char *method_complete_judge(struct json *params)
     return NULL;
 }
 
+/* The text of a template as it is offered, whichever alias it is written with. */
+static struct tidings_str method_complete_uri(struct request *request, struct tidings_str text)
+{
+    const struct catalog *c = request->worker->catalog;
+    struct tidings_str own = STR_EMPTY;
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    if ((catalog_is_alias(c, text) || catalog_is_absolute(c, text)) &&
+        catalog_canonical(c, text, true, &canonical, NULL) == 0) {
+        own = arena_dup(&request->arena, buf_str(&canonical));
+    }
+    buf_deinit(&canonical);
+    return own.len > 0 ? own : text;
+}
+
 void method_complete(struct request *request)
 {
     struct json *params = request->msg.params, *ref = jv_get(params, "ref");
@@ -229,7 +244,8 @@ void method_complete(struct request *request)
         return;
     }
     bool is_prompt = str_eq(jv_str(jv_get(ref, "type")), STR("ref/prompt"));
-    struct tidings_str uri = is_prompt ? STR_EMPTY : jv_str(jv_get(ref, "uri"));
+    struct tidings_str uri =
+        is_prompt ? STR_EMPTY : method_complete_uri(request, jv_str(jv_get(ref, "uri")));
     job_init(&c->complete.base, request->worker, completed, c, uri);
     c->request = request;
     c->complete.name = jv_str(jv_get(jv_get(params, "argument"), "name"));

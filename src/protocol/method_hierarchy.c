@@ -66,7 +66,7 @@ static void method_hierarchy_find(struct request *request, size_t wanted,
         request_fail(request, TIDINGS_E_NOMEM, l->spelled, "out of memory");
         return;
     }
-    if (!access_allows(request->principal, ACCESS_LIST, l->uri) ||
+    if (!catalog_may_ask(request->worker->catalog, request->principal, ACCESS_LIST, l->uri) ||
         !catalog_find(request->worker->catalog, l->uri, &request->arena, &l->hit)) {
         request_fail(request, TIDINGS_E_NOTFOUND, l->spelled, "resource not found");
         return;

@@ -73,7 +73,7 @@ void method_resources_read(struct request *request)
         request_fail_err(request, &err, spelled);
         return;
     }
-    if (!access_allows(request->principal, ACCESS_READ, uri) ||
+    if (!catalog_may_ask(request->worker->catalog, request->principal, ACCESS_READ, uri) ||
         !catalog_find(request->worker->catalog, uri, &request->arena, &r->hit)) {
         request_fail(request, TIDINGS_E_NOTFOUND, spelled, "resource not found");
         return;

@@ -195,6 +195,28 @@ static void write_mount_template(struct request *request, const struct tidings_p
     buf_deinit(&text);
 }
 
+/* A template of a mount, and the same with its absolute URIs. */
+static void write_own_template(struct request *request, const struct tidings_provider *p,
+                               const struct tidings_resource *own)
+{
+    if (!access_reaches(request->principal, ACCESS_LIST, own->uri)) {
+        return;
+    }
+    write_template(&request->w, own);
+    for (unsigned i = 0; i < p->alias_count; i++) {
+        if (p->aliases[i].from.ptr[0] != '/') {
+            struct buf text;
+            buf_init(&text, LAST_URI_MAX);
+            buf_puts(&text, p->aliases[i].from);
+            buf_puts(&text, str_skip(own->uri, p->prefix.len));
+            struct tidings_resource about = *own;
+            about.uri = buf_str(&text);
+            write_template(&request->w, &about);
+            buf_deinit(&text);
+        }
+    }
+}
+
 void method_resources_templates_list(struct request *request)
 {
     struct cursor cursor;
@@ -225,9 +247,7 @@ void method_resources_templates_list(struct request *request)
         const struct tidings_provider_ops *ops = catalog->mounts[i]->ops;
         const struct tidings_resource *own = ops->templates;
         for (; own && own->uri.len > 0; own++) {
-            if (access_reaches(request->principal, ACCESS_LIST, own->uri)) {
-                write_template(&request->w, own);
-            }
+            write_own_template(request, catalog->mounts[i], own);
         }
         if (!own && ops->list && !(ops->flags & TIDINGS_PROVIDER_SINGLE)) {
             write_mount_template(request, catalog->mounts[i]);

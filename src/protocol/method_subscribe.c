@@ -90,10 +90,43 @@ void method_subscribe_one(struct request *request, struct listen *listen,
     subscribe_batch_resolve(s);
 }
 
+/* Does `spelled` mean the URI or pattern `uri`, which is canonical? */
+static bool is_spelling_of(const struct catalog *c, struct tidings_str spelled,
+                           struct tidings_str uri)
+{
+    struct buf text;
+    buf_init(&text, URI_MAX * 3);
+    bool is = catalog_canonical(c, spelled, true, &text, NULL) == 0 && str_eq(buf_str(&text), uri);
+    buf_deinit(&text);
+    return is;
+}
+
+/* The subscription to the same that was made with another spelling; NULL: none. */
+static struct subscription *find_other_spelling(const struct request *request,
+                                                const struct listen *listen,
+                                                struct tidings_str spelled)
+{
+    const struct catalog *catalog = request->worker->catalog;
+    struct subscription *found = NULL;
+    struct buf uri;
+    buf_init(&uri, URI_MAX * 3);
+    bool is_uri = catalog_canonical(catalog, spelled, true, &uri, NULL) == 0;
+    list_each (it, next, &listen->subs) {
+        struct subscription *sub = list_entry(it, struct subscription, link);
+        if (is_uri && !found && str_starts(buf_str(&uri), subscription_uri(sub)) &&
+            is_spelling_of(catalog, subscription_spelled(sub), buf_str(&uri))) {
+            found = sub;
+        }
+    }
+    buf_deinit(&uri);
+    return found;
+}
+
 void method_unsubscribe_one(struct request *request, struct listen *listen,
                             struct tidings_str spelled)
 {
     struct subscription *sub = listen_find_sub(listen, spelled);
+    sub = sub ? sub : find_other_spelling(request, listen, spelled);
     bool was_known = sub != NULL;
     if (sub) {
         subscription_destroy(sub);

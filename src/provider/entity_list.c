@@ -218,6 +218,8 @@ static int stat_entity(struct entity_job *r, struct entities *e, struct tidings_
     buf_init(&uri, ENTITY_URI_MAX);
     describe_entity(&v, &uri, etag, row);
     if (r->uri.kind != ENTITY_URI_CURRENT) {
+        r->uri.type = v.type; /* it may be short */
+        r->uri.version = v.type_version;
         buf_clear(&uri);
         (void)entity_uri_build(&r->uri, &uri);
         row->not_subscribable = r->uri.kind != ENTITY_URI_PATCH;

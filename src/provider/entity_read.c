@@ -88,7 +88,8 @@ static int entity_check_type(struct entity_job *r, const struct entity_version *
         return entity_read_not_found(r, err);
     }
     r->stored = *v;
-    if (!str_eq(uri->type, v->type) || !str_eq(uri->version, v->type_version)) {
+    bool is_short = uri->type.len == 0;
+    if (!is_short && (!str_eq(uri->type, v->type) || !str_eq(uri->version, v->type_version))) {
         r->reason = "otherType";
         /* Who comes back to what was upgraded meanwhile is still told so. */
         bool was_there = r->stat && str_eq(uri->type, v->type);

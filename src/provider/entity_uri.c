@@ -45,8 +45,9 @@ static int parse_suffix(struct tidings_str text, struct entity_uri *ret, struct 
     if (!is_patch && !str_eq(word, STR("at"))) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'%.*s' may not follow an entity; accepted: patch, patch/{baseline}, "
-                            "at/{timestamp}",
-                            entity_uri_shown(text), text.ptr);
+                            "at/{timestamp}%s",
+                            entity_uri_shown(text), text.ptr,
+                            ret->type.len == 0 ? "; before its id {type}@{version}" : "");
     }
     ret->kind = is_patch ? ENTITY_URI_PATCH_FROM : ENTITY_URI_AT;
     return timeline_parse(time, &ret->time, err);
@@ -64,10 +65,13 @@ static int parse_path(struct tidings_str path, struct entity_uri *ret, struct ti
         ret->kind = ENTITY_URI_TYPES;
         return 0;
     }
-    int rc = parse_type(str_cut(path, '/', &rest, NULL), ret, err);
-    if (rc < 0 || rest.len == 0) {
+    struct tidings_str first = str_cut(path, '/', &rest, NULL);
+    bool is_short = str_find(first, '@') < 0 && entity_id_is_valid(first);
+    int rc = is_short ? 0 : parse_type(first, ret, err);
+    if (rc < 0 || (!is_short && rest.len == 0)) {
         return rc;
     }
+    rest = is_short ? path : rest;
     ret->id = str_cut(rest, '/', &rest, &more);
     if (!entity_id_is_valid(ret->id)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
@@ -116,19 +120,25 @@ int entity_uri_parse(struct tidings_str uri, struct entity_uri *ret, struct tidi
     return rc == 0 && has_query ? parse_query(query, ret, err) : rc;
 }
 
+bool entity_uri_is_short(struct tidings_str text)
+{
+    struct entity_uri uri;
+    return entity_uri_parse(text, &uri, NULL) == 0 && uri.id.len > 0 && uri.type.len == 0;
+}
+
 int entity_uri_build(const struct entity_uri *uri, struct buf *out)
 {
     char time[TIMELINE_TEXT];
     buf_puts(out, STR(ENTITY_URI_PREFIX));
     if (uri->kind == ENTITY_URI_TYPES) {
         buf_puts(out, STR("types"));
-    } else if (uri->kind != ENTITY_URI_ROOT) {
+    } else if (uri->kind != ENTITY_URI_ROOT && uri->type.len > 0) {
         buf_puts(out, uri->type);
         buf_putc(out, '@');
         buf_puts(out, uri->version);
         buf_putc(out, '/');
-        buf_puts(out, uri->id);
     }
+    buf_puts(out, uri->id);
     if (uri->kind >= ENTITY_URI_PATCH) {
         buf_puts(out, uri->kind == ENTITY_URI_AT ? STR("/at") : STR("/patch"));
     }

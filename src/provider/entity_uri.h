@@ -10,8 +10,9 @@
  *     entity:///{type}@{version}/{id}/patch/{time}   from the version that begins then to what is
  *     entity:///{type}@{version}/{id}/at/{time}      what was at that instant
  *
- * `?parent={id}` may follow the two that end in '/': only what has that parent. No other query is
- * known. Pure functions.
+ * `{type}@{version}/` before an id may be left out: whatever type it has (a short URI; an entity
+ * that is called `types` has none). `?parent={id}` may follow the two that end in '/': only what
+ * has that parent. No other query is known. Pure functions.
  */
 #ifndef PROVIDER_ENTITY_URI_H
 #define PROVIDER_ENTITY_URI_H
@@ -33,14 +34,16 @@ enum entity_uri_kind {
 
 struct entity_uri {
     enum entity_uri_kind kind;
-    struct tidings_str type, version, id;
-    struct tidings_str parent; /* empty: it does not matter */
-    int64_t time;              /* Unix milliseconds: the baseline, or the instant */
+    struct tidings_str type, version, id; /* short: without type and version */
+    struct tidings_str parent;            /* empty: it does not matter */
+    int64_t time;                         /* Unix milliseconds: the baseline, or the instant */
 };
 
 /* Slices of `uri`, which is canonical. An instant may be any RFC 3339 text of the same moment. The
  * '/' at the end of a type may be missing. TIDINGS_E_INVALID with what was wrong and the form. */
 int entity_uri_parse(struct tidings_str uri, struct entity_uri *ret, struct tidings_error *err);
+/* Is it a short one? */
+bool entity_uri_is_short(struct tidings_str uri);
 /* Append the one canonical spelling: what was built is parsed to the same parts. */
 int entity_uri_build(const struct entity_uri *uri, struct buf *out);
 

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/seal.h"
 #include "base/whole_file.h"
+#include "server/entity_authority.h"
 #include "uri/pattern.h"
 #include "uri/template.h"
 #include "uri/uri.h"
@@ -144,8 +145,8 @@ static int access_check_template(struct tidings_str text, struct tidings_error *
 }
 
 /* Kind and canonical text of the pattern; `match` NULL: the kind is what it looks like. */
-static int access_read_uri(struct access_rule *rule, struct json *v, struct json *match,
-                           struct buf *canonical, struct tidings_error *err)
+static int access_read_uri(struct access_rule *rule, const struct config *c, struct json *v,
+                           struct json *match, struct buf *canonical, struct tidings_error *err)
 {
     struct tidings_str given;
     int rc = access_read_text(v, "uri", URI_MAX, &given, err);
@@ -163,8 +164,7 @@ static int access_read_uri(struct access_rule *rule, struct json *v, struct json
                                                                         : MATCH_LITERAL;
     rule->kind = word ? (enum match_kind)word->value : rule->kind;
     bool is_pattern = rule->kind == MATCH_TEMPLATE || rule->kind == MATCH_GLOB;
-    rc = is_pattern ? uri_canonical_pattern(given, canonical, err)
-                    : uri_canonical(given, canonical, err);
+    rc = entity_authority_canonical(c, given, is_pattern, canonical, err);
     if (rc == 0 && rule->kind == MATCH_TEMPLATE) {
         rc = access_check_template(buf_str(canonical), err);
     } else if (rc == 0 && rule->kind == MATCH_GLOB) {
@@ -174,12 +174,12 @@ static int access_read_uri(struct access_rule *rule, struct json *v, struct json
     return rc < 0 ? error_wrap(err, rc, "uri") : 0;
 }
 
-static int access_read_members(struct access_rule *rule, struct json *v, struct buf *canonical,
-                               struct tidings_error *err)
+static int access_read_members(struct access_rule *rule, const struct config *c, struct json *v,
+                               struct buf *canonical, struct tidings_error *err)
 {
     struct tidings_str key;
     struct json *member = NULL, *uri = jv_get(v, "uri"), *match = jv_get(v, "match");
-    int rc = uri ? access_read_uri(rule, uri, match, canonical, err) : 0;
+    int rc = uri ? access_read_uri(rule, c, uri, match, canonical, err) : 0;
     if (match && !uri) {
         rc = tidings_fail(err, TIDINGS_E_INVALID,
                           "match: says how 'uri' is meant, which is missing");
@@ -204,15 +204,15 @@ static int access_read_members(struct access_rule *rule, struct json *v, struct 
 }
 
 /* Borrows from `v` and from `canonical`. */
-static int access_read_rule(struct access_rule *rule, struct json *v, struct buf *canonical,
-                            struct tidings_error *err)
+static int access_read_rule(struct access_rule *rule, const struct config *c, struct json *v,
+                            struct buf *canonical, struct tidings_error *err)
 {
     *rule = (struct access_rule){.kinds = ALL_KINDS};
     if (!jv_is(v, JV_OBJECT)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "a rule is an object with principal, by, scope, uri, match and allow");
     }
-    int rc = access_read_members(rule, v, canonical, err);
+    int rc = access_read_members(rule, c, v, canonical, err);
     bool is_proved = rule->kinds != ALL_KINDS;
     if (rc == 0 && rule->ops == 0) {
         return tidings_fail(err, TIDINGS_E_INVALID,
@@ -235,7 +235,7 @@ int access_rule_check(struct tidings_str text, struct tidings_error *err)
     buf_init(&canonical, URI_MAX * 3);
     int rc = jv_parse(text, RULE_MAX_DEPTH, &v, err);
     if (rc == 0) {
-        rc = access_read_rule(&rule, v, &canonical, err);
+        rc = access_read_rule(&rule, NULL, v, &canonical, err);
     }
     jv_unref(v);
     buf_deinit(&canonical);
@@ -244,12 +244,13 @@ int access_rule_check(struct tidings_str text, struct tidings_error *err)
 
 /* ---- sets of them ---------------------------------------------------------------------------- */
 
-static int access_add(struct rule_set *set, struct json *v, struct tidings_error *err)
+static int access_add(struct rule_set *set, const struct config *c, struct json *v,
+                      struct tidings_error *err)
 {
     struct access_rule rule;
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
-    int rc = access_read_rule(&rule, v, &canonical, err);
+    int rc = access_read_rule(&rule, c, v, &canonical, err);
     char *text = rc == 0 ? mem_alloc(rule.name.len + rule.scope.len + rule.uri.len + 1) : NULL;
     if (rc == 0 && !text) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -319,7 +320,7 @@ static int add_configured(struct rule_set *set, const struct config *c, struct t
         struct json *v = NULL;
         rc = jv_parse(tidings_str(c->access.items[i]), RULE_MAX_DEPTH, &v, err);
         if (rc == 0) {
-            rc = access_add(set, v, err);
+            rc = access_add(set, c, v, err);
         }
         jv_unref(v);
     }
@@ -347,7 +348,7 @@ int access_load(const struct config *c, struct access_rules **ret, struct tiding
         rc = add_configured(set, c, err);
     }
     for (size_t i = 0; rc == 0 && i < jv_count(rules); i++) {
-        rc = access_add(set, jv_at(rules, i), err);
+        rc = access_add(set, c, jv_at(rules, i), err);
         if (rc < 0) {
             rc = error_wrap(err, rc, "%s: rule %zu", c->access_file, i + 1);
         }

@@ -230,6 +230,7 @@ void config_deinit(struct config *c)
     mem_free(c->name);
     mem_free(c->title);
     mem_free(c->entities);
+    mem_free(c->entity_authority);
     mem_free(c->store);
     mem_free(c->file);
     memset(c, 0, sizeof(*c));

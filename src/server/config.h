@@ -130,10 +130,11 @@ struct config {
     uint64_t max_breadth;
     uint64_t max_value;
     uint64_t max_calls, call_timeout_ms;
-    uint64_t log_age_ms; /* 0: no limit */
-    unsigned io_uring;   /* 0: auto, 1: off */
-    char *entities;      /* a file, or ":memory:"; empty: none */
-    char *store;         /* the same, without entities being served */
+    uint64_t log_age_ms;    /* 0: no limit */
+    unsigned io_uring;      /* 0: auto, 1: off */
+    char *entities;         /* a file, or ":memory:"; empty: none */
+    char *entity_authority; /* the beginning of their absolute URIs; empty: none */
+    char *store;            /* the same, without entities being served */
     uint64_t system_interval_ms;
     bool stdio, self, system, list_changed, subscribe;
     bool allow_write, allow_remote, legacy_sse;

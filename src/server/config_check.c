@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/tls.h"
 #include "server/config.h"
+#include "server/entity_authority.h"
 
 /* An address that other machines can reach. */
 static int check_remote(const struct config *c, const char *option, const struct config_address *a,
@@ -217,5 +218,5 @@ int config_check(const struct config *c, struct tidings_error *err)
                           "file, or leave one out",
                           c->entities, c->store);
     }
-    return rc;
+    return rc == 0 ? entity_authority_check(c, err) : rc;
 }

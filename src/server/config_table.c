@@ -106,6 +106,8 @@ const struct config_row config_rows[] = {
          "let clients publish and write, by HTTP and by tools; beyond loopback only if known"),
     {ROW("entities", CONFIG_TEXT, entities, "", "FILE",
          "serve typed entities with their history, kept in this store, or in :memory:")},
+    {ROW("entity-authority", CONFIG_TEXT, entity_authority, "", "URL",
+         "clients may also write URL/entity/… for entity:///…")},
     {ROW("store", CONFIG_TEXT, store, "", "FILE",
          "keep what is published and what is known of files in this file, over restarts")},
     BOOL("system", system, "false", "serve load, memory, disk and network at system://metrics"),

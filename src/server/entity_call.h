@@ -68,8 +68,8 @@ int entity_call_time(struct json *arguments, const char *name, int64_t *ret,
 /* The version of a type, a text or a number. */
 int entity_call_version(struct entity_call *c, struct json *value, struct tidings_str *ret,
                         struct tidings_error *err);
-/* May whoever calls a tool do that with it? Over HTTP it was asked before. Who may not do it with
- * everything must name the type: what it is stored as is not for everybody. */
+/* May whoever calls a tool do that with it? Over HTTP it was asked before. Of an entity that is
+ * named without its type it is asked later, for the one it is stored as. */
 int entity_call_check(const struct entity_call *c, enum access_op op, const struct entity_uri *uri,
                       struct tidings_error *err);
 int entity_call_write(struct entity_call *c, struct json *arguments, enum entity_op op,

@@ -30,23 +30,23 @@ int entity_call_version(struct entity_call *c, struct json *value, struct tiding
     return ret->ptr ? 0 : entity_arguments_out_of_memory(err);
 }
 
+static const struct uri_alias *entity_arguments_find_alias(const void *user, struct tidings_str in)
+{
+    const struct tidings_provider *p = user;
+    return uri_alias_find(p->aliases, p->alias_count, in);
+}
+
 static int entity_arguments_read_uri(struct entity_call *c, struct tidings_str spelled,
                                      struct entity_uri *ret, struct tidings_error *err)
 {
-    struct buf whole, canonical;
-    buf_init(&whole, URI_MAX * 2);
+    struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
-    bool is_alias = str_starts(spelled, STR(ENTITY_ALIAS));
-    buf_puts(&whole, is_alias ? STR(ENTITY_URI_PREFIX) : STR_EMPTY);
-    buf_puts(&whole, is_alias ? str_skip(spelled, sizeof(ENTITY_ALIAS) - 1) : spelled);
-    int rc = whole.failed == TIDINGS_E_NOMEM ? entity_arguments_out_of_memory(err)
-             : whole.failed                  ? tidings_fail(err, whole.failed, "it is too long")
-                                             : uri_canonical(buf_str(&whole), &canonical, err);
+    int rc = uri_alias_canonical(spelled, false, entity_arguments_find_alias, c->provider,
+                                 &canonical, NULL, err);
     struct tidings_str copy = arena_dup(&c->arena, buf_str(&canonical));
     if (rc == 0) {
         rc = copy.ptr ? entity_uri_parse(copy, ret, err) : entity_arguments_out_of_memory(err);
     }
-    buf_deinit(&whole);
     buf_deinit(&canonical);
     return rc < 0 ? error_wrap(err, rc, "uri") : 0;
 }
@@ -151,10 +151,12 @@ int entity_call_check(const struct entity_call *c, enum access_op op, const stru
     if (!principal || !principal->class || c->write) {
         return 0;
     }
-    if (uri->kind != ENTITY_URI_TYPES && (uri->type.len == 0 || uri->version.len == 0)) {
+    if (uri->id.len > 0 && uri->type.len == 0) {
+        return 0; /* it is asked of what it is stored as, where that is known */
+    }
+    if (uri->kind != ENTITY_URI_TYPES && uri->version.len == 0) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "name entityTypeName and entityTypeVersion too: access rules decide by "
-                            "them");
+                            "name entityTypeVersion too: access rules decide by it");
     }
     struct entity_uri current = *uri;
     current.kind = uri->kind == ENTITY_URI_TYPES ? ENTITY_URI_TYPES : ENTITY_URI_CURRENT;
@@ -193,7 +195,8 @@ int entity_call_write(struct entity_call *c, struct json *a, enum entity_op op,
         .must_be_new = jv_is_true(jv_get(a, "ifAbsent")),
         .rebase = str_eq(jv_str(jv_get(a, "onConflict")), STR("rebase")),
     };
-    if (op == ENTITY_UPSERT && (uri.type.len == 0 || uri.version.len == 0)) {
+    bool is_short = jv_get(a, "uri") && uri.type.len == 0;
+    if (op == ENTITY_UPSERT && !is_short && (uri.type.len == 0 || uri.version.len == 0)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "entityTypeName and entityTypeVersion are missing");
     }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "provider/entity_uri.h"
+#include "server/entity_authority.h"
 #include "uri/uri.h"
 
 #define RULE_MAX_DEPTH 40u /* a filter is a schema */
@@ -27,7 +28,7 @@ static void source_deinit(struct rule_source *s)
     mem_free(s->prefix);
 }
 
-static int option_rules_take_prefix(struct rule_source *s, struct json *uri,
+static int option_rules_take_prefix(struct rule_source *s, const struct config *c, struct json *uri,
                                     struct tidings_error *err)
 {
     struct buf text;
@@ -35,7 +36,7 @@ static int option_rules_take_prefix(struct rule_source *s, struct json *uri,
         return tidings_fail(err, TIDINGS_E_INVALID, "uri: must be a URI prefix");
     }
     buf_init(&text, CONFIG_VALUE_MAX);
-    int rc = uri_canonical(jv_str(uri), &text, err);
+    int rc = entity_authority_canonical(c, jv_str(uri), false, &text, err);
     if (rc == 0 && str_find(buf_str(&text), '?') >= 0) {
         rc = tidings_fail(err, TIDINGS_E_INVALID, "a URI prefix has no query");
     }
@@ -45,7 +46,7 @@ static int option_rules_take_prefix(struct rule_source *s, struct json *uri,
 }
 
 /* The members of a rule. */
-static int option_rules_read_members(struct rule_source *s, struct json *v,
+static int option_rules_read_members(struct rule_source *s, const struct config *c, struct json *v,
                                      struct tidings_error *err)
 {
     struct tidings_str key;
@@ -57,7 +58,7 @@ static int option_rules_read_members(struct rule_source *s, struct json *v,
     }
     for (void *at = NULL; rc == 0 && (at = jv_next(v, at, &key, &member)) != NULL;) {
         if (str_eq(key, STR("uri"))) {
-            rc = option_rules_take_prefix(s, member, err);
+            rc = option_rules_take_prefix(s, c, member, err);
         } else if (str_eq(key, STR("options"))) {
             s->options = jv_ref(member);
         } else if (str_eq(key, STR("limits"))) {
@@ -71,13 +72,14 @@ static int option_rules_read_members(struct rule_source *s, struct json *v,
     return rc;
 }
 
-static int option_rules_read_rule(struct rule_source *s, struct option_rule *rule,
-                                  struct tidings_str text, struct tidings_error *err)
+static int option_rules_read_rule(struct rule_source *s, const struct config *c,
+                                  struct option_rule *rule, struct tidings_str text,
+                                  struct tidings_error *err)
 {
     struct json *v = NULL;
     int rc = jv_parse(text, RULE_MAX_DEPTH, &v, err);
     if (rc == 0) {
-        rc = option_rules_read_members(s, v, err);
+        rc = option_rules_read_members(s, c, v, err);
     }
     jv_unref(v);
     if (rc == 0) {
@@ -101,7 +103,7 @@ int rule_check(struct tidings_str text, struct tidings_error *err)
 {
     struct rule_source s = {0};
     struct option_rule rule;
-    int rc = option_rules_read_rule(&s, &rule, text, err);
+    int rc = option_rules_read_rule(&s, NULL, &rule, text, err);
     source_deinit(&s);
     return rc;
 }
@@ -161,7 +163,7 @@ int rules_init(struct rules *r, const struct config *c, const struct map *live,
     }
     for (size_t i = 0; rc == 0 && i < c->subscriptions.count; i++) {
         struct option_rule *rule = &r->at[r->count];
-        rc = option_rules_read_rule(&r->sources[r->count++], rule,
+        rc = option_rules_read_rule(&r->sources[r->count++], c, rule,
                                     tidings_str(c->subscriptions.items[i]), err);
     }
     const struct runtime_rule *own;

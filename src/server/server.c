@@ -27,6 +27,8 @@ struct tidings_server *tidings_server_create(struct tidings_error *err)
     buf_init(&s->implementation, 1u << 20);
     buf_init(&s->instructions, 1u << 20);
     buf_init(&s->ceiling, 64);
+    buf_init(&s->authority.text, 0);
+    buf_init(&s->absolute, 0);
     buf_init(&s->info_text, 1u << 20);
     if (config_init(&s->config, err) < 0) {
         goto fail;
@@ -79,6 +81,8 @@ void tidings_server_destroy(struct tidings_server *s)
     buf_deinit(&s->implementation);
     buf_deinit(&s->instructions);
     buf_deinit(&s->ceiling);
+    entity_authority_deinit(&s->authority);
+    buf_deinit(&s->absolute);
     buf_deinit(&s->info_text);
     mem_free(s);
 }

@@ -11,6 +11,7 @@
 #include "delivery/hub.h"
 #include "provider/published.h"
 #include "server/config.h"
+#include "server/entity_authority.h"
 #include "server/inproc_subscription.h"
 #include "server/oauth_setup.h"
 #include "server/option_rules.h"
@@ -72,6 +73,8 @@ struct tidings_server {
     struct worker **cores;              /* of the workers, by index */
     struct tidings_provider *status;    /* tidings://self/ */
     struct tidings_provider *entities;  /* entity:///, or NULL */
+    struct entity_authority authority;  /* their absolute URIs … */
+    struct buf absolute;                /* … and how such begin, quoted */
     struct keeper *keeper;              /* of the store; NULL: there is none */
     struct server_files *files;         /* what goes there of files; NULL: nothing */
     bool has_file;                      /* it is one that outlives the server */

@@ -9,216 +9,32 @@
  */
 #include "base/error.h"
 #include "base/str.h"
-#include "store/entities_private.h"
+#include "store/entities_write_private.h"
 #include "json/merge_patch.h"
 #include "json/schema_patch.h"
 #include "json/write.h"
 
-/* One write as it is worked out. */
-struct step {
-    const struct entity_write *w;
-    struct entity_version now; /* the current version, in the arena */
-    bool exists;
-    bool is_taken;              /* by something that is not for whoever writes */
-    struct entity_type *type;   /* of what is written */
-    struct entity_version next; /* in the arena */
-    bool changed;
-    bool instead;      /* it takes the place of the current one */
-    uint64_t position; /* once it was put */
-};
-
-struct work {
-    struct entities *e;
-    const struct entity_transaction *t;
-    struct arena *arena;
-    struct step *steps;
-    struct entity_problem *problem;
-    struct tidings_error *err;
-    uint64_t *judging; /* steps left for judging by schemas: all writes together */
-};
-
-static int work_refuse(struct work *k, size_t index, enum entity_reason reason, int code)
+int work_refuse(struct work *k, size_t index, enum entity_reason reason, int code)
 {
     k->problem->reason = reason;
     k->problem->index = index;
     return code;
 }
 
-#define REFUSE(k, index, reason, code, ...)                                                        \
-    work_refuse(k, index, reason, tidings_fail((k)->err, code, __VA_ARGS__))
-
-static int medium(struct work *k, size_t index, int code)
+int work_medium(struct work *k, size_t index, int code)
 {
     return work_refuse(k, index, ENTITY_MEDIUM, code);
 }
 
-/* Before anything was put: what is damaged is nobody else's affair. */
-static int unreadable(struct work *k, size_t index, int code)
+int work_unreadable(struct work *k, size_t index, int code)
 {
     return work_refuse(k, index, code == TIDINGS_E_INTERNAL ? ENTITY_DAMAGED : ENTITY_MEDIUM, code);
 }
 
-static int work_unknown(struct work *k, size_t index, struct tidings_str id)
+int work_unknown(struct work *k, size_t index, struct tidings_str id)
 {
     return REFUSE(k, index, ENTITY_UNKNOWN, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'",
                   STR_ARG(id));
-}
-
-/* ---- what is asked for ----------------------------------------------------------------------- */
-
-static int check_write(struct work *k, size_t i)
-{
-    const struct entity_write *w = k->steps[i].w;
-    if (!entity_id_is_valid(w->id)) {
-        return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID,
-                      "an entity's id has 1 to %u letters, digits, '-', '_' and '.'",
-                      ENTITY_ID_MAX);
-    }
-    if (w->has_parent && w->parent.len > 0 && !entity_id_is_valid(w->parent)) {
-        return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID, "the parent is no entity's id");
-    }
-    if (w->has_parent && str_eq(w->parent, w->id)) {
-        return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID, "an entity is not its own parent");
-    }
-    for (size_t j = 0; j < i; j++) {
-        if (str_eq(k->steps[j].w->id, w->id)) {
-            return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID,
-                          "'%.*s' stands twice in one transaction", STR_ARG(w->id));
-        }
-    }
-    if (w->op == ENTITY_UPSERT && !w->value == !w->patch) {
-        return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID,
-                      "give either a value or a patch, not %s", w->value ? "both" : "neither");
-    }
-    if (w->patch && w->baseline == TIMELINE_NEVER && !w->rebase) {
-        return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID,
-                      "a patch needs the baseline it starts from");
-    }
-    if (w->valid_from != TIMELINE_NEVER && w->valid_from >= TIMELINE_FOREVER) {
-        return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID, "validFrom is too late");
-    }
-    return 0;
-}
-
-/* ---- what whoever writes may ----------------------------------------------------------------- */
-
-static bool work_may(const struct work *k, enum entity_right right,
-                     const struct entity_type_row *type, struct tidings_str id)
-{
-    return !k->t->may || k->t->may(k->t->may_user, right, type, id);
-}
-
-static bool may_as_stored(const struct work *k, enum entity_right right,
-                          const struct entity_version *v)
-{
-    return work_may(k, right,
-                    &(struct entity_type_row){.name = v->type, .version = v->type_version}, v->id);
-}
-
-/* The newest version of a type that the entity may be written as. NULL: none. */
-static struct entity_type *newest_for(const struct work *k, struct tidings_str name,
-                                      struct tidings_str id)
-{
-    struct entity_type *t = entity_types_newest(k->e, name);
-    while (t && !work_may(k, ENTITY_MAY_WRITE, &t->row, id)) {
-        struct entity_type *before = list_entry(t->link.prev, struct entity_type, link);
-        bool is_one = t->link.prev != &k->e->types && str_eq(before->row.name, name);
-        t = is_one ? before : NULL;
-    }
-    return t;
-}
-
-/* Is the type the one that is stored? Upserts may also name the newest version. */
-static int work_check_type(struct work *k, size_t i)
-{
-    struct step *s = &k->steps[i];
-    const struct entity_write *w = s->w;
-    bool upsert = w->op == ENTITY_UPSERT;
-    if (upsert) {
-        s->type = entity_types_find(k->e, w->type, w->type_version);
-        if (!s->type) {
-            return REFUSE(k, i, ENTITY_UNKNOWN_TYPE, TIDINGS_E_NOTFOUND,
-                          "there is no entity type '%.*s@%.*s'", STR_ARG(w->type),
-                          STR_ARG(w->type_version));
-        }
-    }
-    if (!s->exists) {
-        return 0;
-    }
-    struct entity_type *newest = newest_for(k, s->now.type, w->id);
-    bool same = (w->type.len == 0 && !upsert) || str_eq(w->type, s->now.type);
-    same = same &&
-           ((w->type_version.len == 0 && !upsert) || str_eq(w->type_version, s->now.type_version) ||
-            (upsert && s->type == newest && may_as_stored(k, ENTITY_MAY_WRITE, &s->now)));
-    if (!same) {
-        k->problem->type = s->now.type;
-        k->problem->version = s->now.type_version;
-        bool is_upgraded = str_eq(w->type, s->now.type);
-        return REFUSE(k, i, ENTITY_OTHER_TYPE, TIDINGS_E_NOTFOUND, "'%.*s' is a '%.*s@%.*s'%s",
-                      STR_ARG(w->id), STR_ARG(s->now.type), STR_ARG(s->now.type_version),
-                      is_upgraded ? " now: read it as that, and write it as that" : "");
-    }
-    s->type =
-        upsert && newest ? newest : s->type; /* a write brings an entity to the newest version */
-    return 0;
-}
-
-static int check_baseline(struct work *k, size_t i)
-{
-    struct step *s = &k->steps[i];
-    const struct entity_write *w = s->w;
-    if (w->baseline == TIMELINE_NEVER || w->baseline == s->now.from) {
-        return 0;
-    }
-    struct entity_version base;
-    int rc = k->e->rows->ops->find(k->e->rows, w->id, w->baseline, &base, k->err);
-    if (rc < 0) {
-        return unreadable(k, i, rc);
-    }
-    char text[TIMELINE_TEXT];
-    if (rc == 0 || base.from != w->baseline) {
-        return REFUSE(k, i, ENTITY_UNKNOWN_BASELINE, TIDINGS_E_INVALID,
-                      "no version of '%.*s' begins at %s", STR_ARG(w->id),
-                      timeline_text(w->baseline, text).ptr);
-    }
-    if (w->patch && w->rebase) {
-        return 0;
-    }
-    k->problem->current = s->now.from;
-    rc = entity_diff(base.value, s->now.value, k->arena, &k->problem->patch, k->err);
-    if (rc < 0) {
-        return medium(k, i, rc);
-    }
-    return REFUSE(k, i, ENTITY_CONFLICT, TIDINGS_E_CONFLICT,
-                  "'%.*s' has changed since its baseline: the current version begins at %s",
-                  STR_ARG(w->id), timeline_text(s->now.from, text).ptr);
-}
-
-static int check_existence(struct work *k, size_t i)
-{
-    struct step *s = &k->steps[i];
-    const struct entity_write *w = s->w;
-    bool has_baseline = w->baseline != TIMELINE_NEVER;
-    bool needs_one = w->op != ENTITY_UPSERT || w->patch || has_baseline || w->must_exist;
-    if (!s->exists && needs_one) {
-        return work_unknown(k, i, w->id);
-    }
-    if (s->exists && w->op == ENTITY_UPSERT && w->must_be_new) {
-        k->problem->current = s->now.from;
-        return REFUSE(k, i, ENTITY_EXISTS, TIDINGS_E_EXISTS, "'%.*s' exists already",
-                      STR_ARG(w->id));
-    }
-    if (s->exists && w->op == ENTITY_UPSERT && s->now.deleted) {
-        k->problem->current = s->now.from;
-        return REFUSE(k, i, ENTITY_DELETED, TIDINGS_E_GONE,
-                      "'%.*s' has been deleted; undelete it first", STR_ARG(w->id));
-    }
-    if (s->exists && w->is_careful && !has_baseline && !w->must_exist && !w->rebase) {
-        k->problem->current = s->now.from;
-        return REFUSE(k, i, ENTITY_CARELESS, TIDINGS_E_CONDITION,
-                      "'%.*s' exists: name the version this starts from", STR_ARG(w->id));
-    }
-    return 0;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -278,7 +94,7 @@ static int work_next_value(struct work *k, size_t i, struct json *now, struct js
     }
     *ret = merge_apply(now, s->w->patch);
     return *ret ? judge_value(k, i, *ret, "patched value")
-                : medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
+                : work_medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
 }
 
 static int put_previous(struct work *k, size_t i, struct json *now, struct json *next)
@@ -289,7 +105,7 @@ static int put_previous(struct work *k, size_t i, struct json *now, struct json 
     int rc = now ? merge_diff(next, now, &back) : 0;
     rc = rc == 1 ? entity_text(back, k->arena, &s->next.previous, k->err) : rc;
     jv_unref(back);
-    return rc < 0 ? medium(k, i, rc) : 0;
+    return rc < 0 ? work_medium(k, i, rc) : 0;
 }
 
 static int prepare_upsert(struct work *k, size_t i)
@@ -297,7 +113,7 @@ static int prepare_upsert(struct work *k, size_t i)
     struct step *s = &k->steps[i];
     struct json *now = NULL, *next = NULL;
     int rc = s->exists ? jv_parse(s->now.value, JSON_MAX_DEPTH, &now, k->err) : 0;
-    rc = rc < 0 ? medium(k, i, rc) : work_next_value(k, i, now, &next);
+    rc = rc < 0 ? work_medium(k, i, rc) : work_next_value(k, i, now, &next);
     s->next.type = s->type->row.name;
     s->next.type_version = s->type->row.version;
     s->next.parent = s->w->has_parent ? s->w->parent : s->exists ? s->now.parent : STR_EMPTY;
@@ -323,26 +139,24 @@ static void prepare_mark(struct step *s)
 static int work_prepare(struct work *k, size_t i)
 {
     struct step *s = &k->steps[i];
-    int rc = check_write(k, i);
+    int rc = work_check(k, i);
     if (rc < 0) {
         return rc;
     }
     rc = k->e->rows->ops->find(k->e->rows, s->w->id, TIMELINE_FOREVER, &s->now, k->err);
     s->exists = rc == 1;
     if (rc < 0) {
-        return unreadable(k, i, rc);
+        return work_unreadable(k, i, rc);
     }
     if (s->exists && !entity_version_keep(&s->now, k->arena)) {
-        return medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
+        return work_medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
     }
-    if (s->exists && !may_as_stored(k, ENTITY_MAY_KNOW, &s->now)) {
+    if (s->exists && !work_may_as_stored(k, ENTITY_MAY_KNOW, &s->now)) {
         s->exists = false;
         s->is_taken = true;
         s->now = (struct entity_version){.from = TIMELINE_NEVER};
     }
-    rc = work_check_type(k, i);
-    rc = rc == 0 ? check_existence(k, i) : rc;
-    rc = rc == 0 ? check_baseline(k, i) : rc;
+    rc = work_check_now(k, i);
     if (rc < 0) {
         return rc;
     }
@@ -485,11 +299,11 @@ static int put_steps(struct work *k)
             rc = rc == 0 ? forget_old(k, s) : rc;
         }
         if (rc < 0) {
-            return medium(k, i, rc);
+            return work_medium(k, i, rc);
         }
     }
     int rc = k->t->key.len > 0 ? work_put_key(k) : 0;
-    return rc < 0 ? medium(k, 0, rc) : 0;
+    return rc < 0 ? work_medium(k, 0, rc) : 0;
 }
 
 /* The next version points into the caller's memory; what is handed out lives in the arena. */
@@ -507,7 +321,7 @@ static int work_report(struct work *k, struct entity_done *done)
             .position = s->position,
         };
         if (!entity_version_keep(&done[i].version, k->arena)) {
-            return medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
+            return work_medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
         }
     }
     return 0;
@@ -522,10 +336,11 @@ static int find_again(struct work *k, size_t i, struct tidings_str id, int64_t f
     int rc = entities_find(k->e, id, from, k->arena, &done->version, k->err);
     rc = rc == 0 ? entities_find(k->e, id, TIMELINE_FOREVER, k->arena, &done->version, k->err) : rc;
     if (rc < 0) {
-        return unreadable(k, i, rc);
+        return work_unreadable(k, i, rc);
     }
-    return rc == 1 && may_as_stored(k, ENTITY_MAY_KNOW, &done->version) ? 0
-                                                                        : work_unknown(k, i, id);
+    return rc == 1 && work_may_as_stored(k, ENTITY_MAY_KNOW, &done->version)
+               ? 0
+               : work_unknown(k, i, id);
 }
 
 /* What the transaction with this key left. 1; 0: the key is new. */
@@ -536,7 +351,7 @@ static int find_done(struct work *k, struct entity_done *done)
     struct json *list = NULL;
     int rc = k->e->rows->ops->find_key(k->e->rows, t->owner, t->key, &found, k->err);
     if (rc <= 0 || found.at <= t->now - ENTITY_KEY_AGE_MS) {
-        return rc < 0 ? medium(k, 0, rc) : 0;
+        return rc < 0 ? work_medium(k, 0, rc) : 0;
     }
     if (!str_eq(found.digest, t->digest)) {
         return REFUSE(k, 0, ENTITY_KEY_REUSED, TIDINGS_E_INVALID,
@@ -584,7 +399,7 @@ int entities_transact(struct entities *e, const struct entity_transaction *t, st
     }
     k.steps = arena_alloc(arena, t->count * sizeof(*k.steps));
     if (!k.steps) {
-        return medium(&k, 0, tidings_fail(err, TIDINGS_E_NOMEM, "out of memory"));
+        return work_medium(&k, 0, tidings_fail(err, TIDINGS_E_NOMEM, "out of memory"));
     }
     for (size_t i = 0; i < t->count; i++) {
         k.steps[i].w = &t->writes[i];

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "uri/alias.h"
 #include "uri/pattern.h"
 #include "uri/uri.h"
 
@@ -60,6 +61,31 @@ static void check_name(struct tidings_str name)
     buf_deinit(&back);
 }
 
+static const struct uri_alias *find_alias(const void *user, struct tidings_str in)
+{
+    static const struct uri_alias aliases[] = {{{"/e/", 3}, {"e:///", 5}},
+                                               {{"https://h/e/", 12}, {"e:///", 5}}};
+    (void)user;
+    return uri_alias_find(aliases, 2, in);
+}
+
+/* With aliases: what is accepted is canonical, and begins with none any more. */
+static void check_alias(struct tidings_str in, bool is_pattern)
+{
+    struct buf once, twice;
+    const struct uri_alias *alias = NULL;
+    buf_init(&once, 4 * URI_MAX);
+    buf_init(&twice, 4 * URI_MAX);
+    if (uri_alias_canonical(in, is_pattern, find_alias, NULL, &once, &alias, NULL) == 0) {
+        check(!alias || str_starts(buf_str(&once), alias->to));
+        check(uri_alias_canonical(buf_str(&once), is_pattern, find_alias, NULL, &twice, &alias,
+                                  NULL) == 0);
+        check(!alias && str_eq(buf_str(&once), buf_str(&twice)));
+    }
+    buf_deinit(&once);
+    buf_deinit(&twice);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct tidings_str in = tidings_strn((const char *)data, size), text;
@@ -80,6 +106,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     buf_deinit(&once);
     buf_deinit(&twice);
+    check_alias(in, false);
+    check_alias(in, true);
     check_name(in);
     struct tidings_str glob = str_cut(in, '\n', &text, NULL);
     if (glob_check(glob, &err) == 0) {

@@ -410,10 +410,13 @@ test('entities are read and written by the type that rules name', async (t) => {
     const by = { changedBy: [{ userId: 'u' }], value: { a: 1 } };
     assert.equal((await tool('upsert-entity', { ...write('note', 'one'), ...by })).error, undefined);
     assert.match((await tool('upsert-entity', { ...write('secret', 'two'), ...by })).error, /may not write/);
-    assert.match((await tool('delete-entity', { entityId: 'one', changedBy: by.changedBy })).error, /entityTypeName/);
+    // By the id alone: as what it is stored as.
+    assert.equal((await tool('delete-entity', { entityId: 'one', changedBy: by.changedBy })).deleted, true);
+    assert.equal((await tool('undelete-entity', { entityId: 'one', changedBy: by.changedBy })).deleted, false);
+    assert.equal((await tool('delete-entity', { entityId: 'two', changedBy: by.changedBy })).reason, 'unknownEntity');
     assert.match((await tool('get-entity-history', write('secret', 'one'))).error, /not found/);
     const other = await tool('get-entity-history', { ...write('note', 'one') });
-    assert.equal(other.versions.length, 1);
+    assert.equal(other.versions.length, 3);
     const at_ = (where) => request(server, { method: 'GET', path: where });
     assert.equal((await at_('/entity/note@1.0/one')).status, 200);
     assert.equal((await at_('/entity/secret@1.0/one')).status, 404);

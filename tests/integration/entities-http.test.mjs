@@ -117,7 +117,8 @@ test('what cannot be read is 400, 404 or 410, with a reason', async (t) => {
         ],
         [`${ANN}?at=${validFrom}`, 400, { reason: 'invalidUri' }],
         [`${ANN}/elsewhere`, 400, { reason: 'invalidUri' }],
-        ['/entity/User', 400, { reason: 'invalidUri' }],
+        ['/entity/User', 404, { reason: 'unknownEntity' }],
+        ['/entity/User/ann', 400, { reason: 'invalidUri' }],
         ['/entity/Team@1/', 404, { reason: 'unknownType' }],
     ]) {
         assert.deepEqual(await failure(await get(server, path)), [status, told], path);

@@ -29,6 +29,10 @@ static void each_form_is_taken_apart_and_built_again(void **state)
         {"entity:///?parent=p.1", "entity:///?parent=p.1", ENTITY_URI_ROOT},
         {"entity:///User@1/?parent=p", "entity:///User@1/?parent=p", ENTITY_URI_TYPE},
         {"entity:///User@1.0/u-1.x_Y", "entity:///User@1.0/u-1.x_Y", ENTITY_URI_CURRENT},
+        {"entity:///u-1", "entity:///u-1", ENTITY_URI_CURRENT},
+        {"entity:///u-1/patch", "entity:///u-1/patch", ENTITY_URI_PATCH},
+        {"entity:///u/at/2024-01-01T10:00:00Z", "entity:///u/at/2024-01-01T10:00:00.000Z",
+         ENTITY_URI_AT},
         {"entity:///User@1.0/u/patch", "entity:///User@1.0/u/patch", ENTITY_URI_PATCH},
         {"entity:///U@1/u/patch/2024-01-01T10:00:00Z",
          "entity:///U@1/u/patch/2024-01-01T10:00:00.000Z", ENTITY_URI_PATCH_FROM},
@@ -53,6 +57,7 @@ static void each_form_is_taken_apart_and_built_again(void **state)
         assert_int_equal(entity_uri_parse(buf_str(&out), &again, &err), 0);
         assert_int_equal(again.kind, uri.kind);
         assert_int_equal(again.time, uri.time);
+        assert_int_equal(entity_uri_is_short(buf_str(&out)), uri.id.len > 0 && uri.type.len == 0);
         assert_true(str_eq(again.id, uri.id) && str_eq(again.parent, uri.parent));
         buf_deinit(&out);
     }

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A transaction while it is worked out: shared by the files of entities_write.
+ */
+#ifndef STORE_ENTITIES_WRITE_PRIVATE_H
+#define STORE_ENTITIES_WRITE_PRIVATE_H
+
+#include "base/error.h"
+#include "store/entities_private.h"
+
+/* One write as it is worked out. */
+struct step {
+    const struct entity_write *w;
+    struct entity_version now; /* the current version, in the arena */
+    bool exists;
+    bool is_taken;              /* by something that is not for whoever writes */
+    struct entity_type *type;   /* of what is written */
+    struct entity_version next; /* in the arena */
+    bool changed;
+    bool instead;      /* it takes the place of the current one */
+    uint64_t position; /* once it was put */
+};
+
+struct work {
+    struct entities *e;
+    const struct entity_transaction *t;
+    struct arena *arena;
+    struct step *steps;
+    struct entity_problem *problem;
+    struct tidings_error *err;
+    uint64_t *judging; /* steps left for judging by schemas: all writes together */
+};
+
+/* Why write `index` is refused; returns `code`. */
+int work_refuse(struct work *k, size_t index, enum entity_reason reason, int code);
+#define REFUSE(k, index, reason, code, ...)                                                        \
+    work_refuse(k, index, reason, tidings_fail((k)->err, code, __VA_ARGS__))
+int work_unknown(struct work *k, size_t index, struct tidings_str id);
+int work_medium(struct work *k, size_t index, int code);
+/* Before anything was put: what is damaged is nobody else's affair. */
+int work_unreadable(struct work *k, size_t index, int code);
+
+/* ---- entities_write_check.c: what is asked for, against what is there ------------------------ */
+
+/* By itself; then, with `now` of the step known: by whoever writes it, and as it is. */
+int work_check(struct work *k, size_t index);
+int work_check_now(struct work *k, size_t index);
+/* May whoever writes do that with a version as it is stored? */
+bool work_may_as_stored(const struct work *k, enum entity_right right,
+                        const struct entity_version *v);
+
+#endif
