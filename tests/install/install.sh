@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs into the build tree and builds a small program the three ways an embedder would:
-# pkg-config with the shared library, pkg-config with the archive, and find_package with both; and
-# every example as docs/embedding.md says.
+# Installs into the build tree and builds a small program the ways an embedder would: pkg-config with
+# the shared library, with the archive and with a checkout, find_package with both; every example as
+# docs/embedding.md says; a program of the C++ header, which is run; and takes it all away again.
 #
 # usage: install.sh CMAKE BUILD_DIR CC
 set -eu
@@ -44,6 +44,19 @@ for source in "$here"/../../examples/*.c; do
     "$cc" -o "$work/example" "$source" $(pkg-config --cflags --libs $needs)
 done
 echo "examples: ok"
+
+# The C++ header, where there is a compiler for it.
+cxx=$(command -v c++ || command -v g++ || command -v clang++ || :)
+if [ -n "$cxx" ]; then
+    for source in "$here/consumer/wrapper.cpp" "$here/../../examples/hello.cpp"; do
+        # shellcheck disable=SC2046
+        "$cxx" -std=c++17 -pthread -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror \
+            -o "$work/$(basename "$source" .cpp)" "$source" $(pkg-config --cflags --libs tidings)
+    done
+    expect_version env LD_LIBRARY_PATH="$libdir" "$work/wrapper"
+    LD_LIBRARY_PATH=$libdir "$work/hello" --version >/dev/null
+    echo "C++: ok"
+fi
 
 "$cmake" -G Ninja -S "$here/consumer" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$prefix" \
     -DCMAKE_C_COMPILER="$cc" >"$work/consumer.log" 2>&1 &&

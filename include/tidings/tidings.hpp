@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The library for C++17: objects that clean up after themselves, lambdas instead of a function and
+ * a pointer, exceptions instead of codes. Header-only; everything is done by the C functions, whose
+ * headers say what holds (threads, lifetimes, limits), and can be mixed with them: `get()`.
+ *
+ *     tidings::server server;
+ *     server.resource("hello:///count", "count", "text/plain", [&] { return std::to_string(n); });
+ *     server.every(1000, [&] { n++; server.changed("hello:///count"); });
+ *     return server.main(argc, argv);
+ *
+ *     tidings::client client("http://127.0.0.1:7777/mcp");
+ *     auto s = client.subscribe("file:///docs/", [](const tidings_update &u) { … });
+ *     client.run();
+ *
+ * What a lambda that answers a client throws (a read, a tool) is that client's error. Other lambdas
+ * must not throw: the C library is between them and whoever could catch it, so that ends the
+ * program.
+ *
+ * Since 0.1.
+ */
+#ifndef TIDINGS_HPP
+#define TIDINGS_HPP
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <tidings/tidings.h>
+
+namespace tidings
+{
+
+/* Why something failed: a TIDINGS_E_ code and, in what(), the sentence. */
+class error : public std::runtime_error
+{
+public:
+    error(int code, const char *text) : std::runtime_error(text), code_(code) {}
+    explicit error(const struct tidings_error &err) : error(err.code, err.text) {}
+    int code() const noexcept { return code_; }
+
+private:
+    int code_;
+};
+
+inline std::string_view view(struct tidings_str s) noexcept
+{
+    return s.len > 0 ? std::string_view(s.ptr, s.len) : std::string_view();
+}
+inline struct tidings_str str(std::string_view s) noexcept
+{
+    return tidings_strn(s.data() ? s.data() : "", s.size());
+}
+
+namespace detail
+{
+
+/* For the last parameter of a C function: throws what it says. */
+class checked
+{
+public:
+    struct tidings_error err = {TIDINGS_E_INTERNAL, "it failed"};
+    int operator()(int rc) const
+    {
+        if (rc < 0) {
+            throw error(err);
+        }
+        return rc;
+    }
+    template <typename T> T *operator()(T *made) const
+    {
+        if (!made) {
+            throw error(err);
+        }
+        return made;
+    }
+};
+
+/* What was thrown, as a C error. To be called where it was caught. */
+inline struct tidings_error caught() noexcept
+{
+    struct tidings_error err = {TIDINGS_E_INTERNAL, "unknown exception"};
+    try {
+        throw;
+    } catch (const error &e) {
+        tidings_fail(&err, e.code(), "%s", e.what());
+    } catch (const std::bad_alloc &) {
+        tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
+    } catch (const std::exception &e) {
+        tidings_fail(&err, TIDINGS_E_INTERNAL, "%s", e.what());
+    } catch (...) {
+    }
+    return err;
+}
+
+/* JSON text of the library's as a string. */
+inline std::string taken(char *text)
+{
+    const std::unique_ptr<char, void (*)(void *)> owner(text, tidings_free);
+    return std::string(text);
+}
+
+using update_fn = std::function<void(const struct tidings_update &)>;
+using state_fn = std::function<void(const struct tidings_state_event &)>;
+
+/* The lambdas of one subscription. They live until the library calls them no more. */
+struct listener {
+    update_fn on_update;
+    state_fn on_state;
+    std::function<void()> ended; /* set by a server: forget this */
+
+    static void update(void *user, const struct tidings_update *u) noexcept
+    {
+        static_cast<listener *>(user)->on_update(*u);
+    }
+    static void state(void *user, const struct tidings_state_event *e) noexcept
+    {
+        listener *me = static_cast<listener *>(user);
+        if (me->on_state) {
+            me->on_state(*e);
+        }
+        if (e->state == TIDINGS_STATE_ENDED && me->ended) {
+            const std::function<void()> last = std::move(me->ended);
+            last(); /* frees *me */
+        }
+    }
+};
+
+inline struct tidings_subscribe_options options_of(listener *l, const char *options) noexcept
+{
+    struct tidings_subscribe_options on = {};
+    on.fn = listener::update;
+    on.on_state = listener::state;
+    on.user = l;
+    on.options = options;
+    return on;
+}
+
+} /* namespace detail */
+
+/* A subscription; it ends with this object. Must not outlive its server or client. */
+class subscription
+{
+public:
+    subscription() noexcept = default;
+    subscription(subscription &&other) noexcept
+        : handle_(std::exchange(other.handle_, nullptr)), listener_(std::move(other.listener_))
+    {
+    }
+    subscription &operator=(subscription &&other) noexcept
+    {
+        if (this != &other) {
+            end();
+            handle_ = std::exchange(other.handle_, nullptr);
+            listener_ = std::move(other.listener_);
+        }
+        return *this;
+    }
+    ~subscription() { end(); }
+
+    /* No more of it. Not inside a lambda of a client's own subscription: the lambda would go while
+     * it runs. */
+    void end() noexcept
+    {
+        tidings_subscription_end(std::exchange(handle_, nullptr));
+        listener_.reset();
+    }
+    std::string uri() const { return handle_ ? tidings_subscription_uri(handle_) : ""; }
+    struct tidings_subscription *get() const noexcept { return handle_; }
+
+private:
+    friend class server;
+    friend class client;
+    subscription(struct tidings_subscription *handle, std::unique_ptr<detail::listener> l) noexcept
+        : handle_(handle), listener_(std::move(l))
+    {
+    }
+    struct tidings_subscription *handle_ = nullptr;
+    std::unique_ptr<detail::listener> listener_; /* of a client's */
+};
+
+/* A call of a tool, while its lambda runs. */
+class call
+{
+public:
+    explicit call(struct tidings_call *c) noexcept : call_(c) {}
+    bool has(const char *name) const noexcept { return tidings_call_has(call_, name); }
+    std::string_view string(const char *name) const noexcept
+    {
+        return view(tidings_call_string(call_, name));
+    }
+    double number(const char *name, double fallback = 0) const noexcept
+    {
+        return tidings_call_number(call_, name, fallback);
+    }
+    std::int64_t integer(const char *name, std::int64_t fallback = 0) const noexcept
+    {
+        return tidings_call_integer(call_, name, fallback);
+    }
+    bool boolean(const char *name, bool fallback = false) const noexcept
+    {
+        return tidings_call_boolean(call_, name, fallback);
+    }
+    std::string_view principal() const noexcept { return view(tidings_call_principal(call_)); }
+    void structured(std::string_view json)
+    {
+        detail::checked check;
+        check(tidings_call_structured(call_, str(json), &check.err));
+    }
+    struct tidings_call *get() const noexcept { return call_; }
+
+private:
+    struct tidings_call *call_;
+};
+
+/* A server. Lambdas given to it live as long as it does. */
+class server
+{
+public:
+    using read_fn = std::function<std::string()>;
+    using read_uri_fn = std::function<std::string(std::string_view uri)>;
+    using tool_fn = std::function<std::string(call &)>;
+
+    server()
+    {
+        detail::checked check;
+        server_.reset(check(tidings_server_create(&check.err)));
+    }
+    server(const server &) = delete;
+    server &operator=(const server &) = delete;
+    struct tidings_server *get() const noexcept { return server_.get(); }
+
+    /* A setting, as an option of the command line has it: set("http", "127.0.0.1:0"). */
+    void set(const char *name, const char *value)
+    {
+        detail::checked check;
+        check(tidings_server_set(get(), name, value, &check.err));
+    }
+
+    /* A resource whose content the lambda returns, whenever somebody reads it. On threads of the
+     * server, several at once; it must not block. */
+    void resource(const char *uri, const char *name, const char *mime_type, read_fn fn)
+    {
+        add(tidings_server_add_resource, uri, name, mime_type,
+            [read = std::move(fn)](std::string_view) { return read(); });
+    }
+    /* All resources of a template, which are told apart by the URI. */
+    void resource_template(const char *uri, const char *name, const char *mime_type, read_uri_fn fn)
+    {
+        add(tidings_server_add_template, uri, name, mime_type, std::move(fn));
+    }
+
+    /* A tool. What the lambda returns is its text, unless it is empty. `schema` of
+     * tidings_schema_object, or JSON text of your own; empty: any arguments. */
+    void tool(std::string_view name, std::string_view description, std::string_view schema,
+              tool_fn fn)
+    {
+        struct tidings_tool about = {};
+        about.name = str(name);
+        about.description = str(description);
+        about.input_schema = str(schema);
+        tool(about, std::move(fn));
+    }
+    void tool(const struct tidings_tool &about, tool_fn fn)
+    {
+        detail::checked check;
+        check(tidings_server_add_tool(get(), &about, on_call, keep(tools_, std::move(fn)),
+                                      &check.err));
+    }
+    void tool(std::string_view name, std::string_view description,
+              const std::vector<struct tidings_schema_field> &fields, tool_fn fn)
+    {
+        detail::checked check;
+        const std::string schema = detail::taken(
+            check(tidings_schema_object(fields.data(), fields.size(), &check.err)));
+        tool(name, description, schema, std::move(fn));
+    }
+
+    /* Something changed; `metadata` is a JSON object or empty. Any thread. False: too much is
+     * waiting, and everybody will be told to look again, so nothing is to be done. */
+    bool changed(std::string_view uri, std::string_view metadata = {})
+    {
+        detail::checked check;
+        const int rc = tidings_changed(get(), str(uri), str(metadata), &check.err);
+        return rc != TIDINGS_E_BUSY && check(rc) >= 0;
+    }
+    /* Content that the server keeps. True: it is new. Any thread. */
+    bool publish(const char *uri, std::string_view content, const char *mime_type = nullptr)
+    {
+        detail::checked check;
+        const struct tidings_resource about = ::tidings_resource(uri, nullptr, mime_type);
+        return check(tidings_server_publish(get(), &about, str(content), &check.err)) == 1;
+    }
+    /* Called every so often on the thread that runs the server. Before it runs. */
+    void every(std::uint64_t ms, std::function<void()> fn)
+    {
+        detail::checked check;
+        check(tidings_server_every(get(), ms, on_timer, keep(timers_, std::move(fn)), &check.err));
+    }
+    /* Called when clients can connect, with the first address. Before it runs. */
+    void on_ready(std::function<void(std::string_view url)> fn)
+    {
+        ready_ = std::move(fn);
+        tidings_server_on_ready(get(), on_ready_call, this);
+    }
+
+    /* Hear of changes inside the program, on a thread of the server's. `options` is a JSON object or
+     * NULL. */
+    [[nodiscard]] subscription subscribe(std::string_view uri, detail::update_fn fn,
+                                         const char *options = nullptr,
+                                         detail::state_fn on_state = {})
+    {
+        auto made = std::make_unique<detail::listener>();
+        detail::listener *me = made.get();
+        made->on_update = std::move(fn);
+        made->on_state = std::move(on_state);
+        made->ended = [this, me] { forget(me); };
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            listeners_.emplace(me, std::move(made));
+        }
+        detail::checked check;
+        const struct tidings_subscribe_options on = detail::options_of(me, options);
+        struct tidings_subscription *handle =
+            tidings_server_subscribe(get(), str(uri), &on, &check.err);
+        if (!handle) {
+            forget(me);
+        }
+        return subscription(check(handle), nullptr);
+    }
+
+    /* Serve until stop(), here and on threads of the server's. */
+    void run()
+    {
+        detail::checked check;
+        check(tidings_server_run(get(), &check.err));
+    }
+    /* The whole life of a small program: options, signals, messages. For main to return. */
+    int main(int argc, char **argv) { return tidings_server_main(get(), argc, argv); }
+    /* Any thread, also from a signal handler. */
+    void stop() noexcept { tidings_server_stop(get()); }
+
+private:
+    template <typename T> using kept = std::vector<std::unique_ptr<T>>;
+
+    /* The address stays while the vector grows. */
+    template <typename T> T *keep(kept<T> &all, T fn)
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        all.push_back(std::make_unique<T>(std::move(fn)));
+        return all.back().get();
+    }
+    template <typename F>
+    void add(F register_it, const char *uri, const char *name, const char *mime_type,
+             read_uri_fn fn)
+    {
+        detail::checked check;
+        const struct tidings_resource about = ::tidings_resource(uri, name, mime_type);
+        check(register_it(get(), &about, on_read, keep(reads_, std::move(fn)), &check.err));
+    }
+    static void on_read(void *user, struct tidings_read *read, struct tidings_str uri) noexcept
+    {
+        try {
+            const std::string text = (*static_cast<read_uri_fn *>(user))(view(uri));
+            struct tidings_error err;
+            const int rc = tidings_read_text(read, nullptr, str(text), &err);
+            tidings_read_done(read, rc, &err);
+        } catch (...) {
+            const struct tidings_error err = detail::caught();
+            tidings_read_done(read, err.code, &err);
+        }
+    }
+    static void on_call(void *user, struct tidings_call *c) noexcept
+    {
+        try {
+            call made(c);
+            const std::string text = (*static_cast<tool_fn *>(user))(made);
+            struct tidings_error err;
+            const int rc = text.empty() ? 0 : tidings_call_text(c, str(text), &err);
+            tidings_call_done(c, rc, &err);
+        } catch (...) {
+            const struct tidings_error err = detail::caught();
+            tidings_call_done(c, err.code, &err);
+        }
+    }
+    static void on_timer(void *user) noexcept { (*static_cast<std::function<void()> *>(user))(); }
+    static void on_ready_call(void *user, const char *url) noexcept
+    {
+        static_cast<server *>(user)->ready_(url);
+    }
+
+    void forget(detail::listener *l)
+    {
+        std::unique_ptr<detail::listener> gone; /* freed when the lock is */
+        const std::lock_guard<std::mutex> lock(mutex_);
+        const auto at = listeners_.find(l);
+        gone = std::move(at->second);
+        listeners_.erase(at);
+    }
+
+    std::mutex mutex_; /* of the lambdas */
+    std::unordered_map<detail::listener *, std::unique_ptr<detail::listener>> listeners_;
+    kept<read_uri_fn> reads_;
+    kept<tool_fn> tools_;
+    kept<std::function<void()>> timers_;
+    std::function<void(std::string_view)> ready_;
+    struct destroy {
+        void operator()(struct tidings_server *s) const noexcept { tidings_server_destroy(s); }
+    };
+    std::unique_ptr<struct tidings_server, destroy> server_; /* goes first: it calls the others */
+};
+
+/* A client of any MCP server. Used by one thread at a time. */
+class client
+{
+public:
+    using item_fn = std::function<void(std::string_view json)>;
+
+    explicit client(const char *address, const struct tidings_client_options *options = nullptr)
+    {
+        detail::checked check;
+        client_.reset(check(tidings_client_create(address, options, &check.err)));
+    }
+    /* A server that is launched: {"tidings", "serve", "--stdio", "."}. */
+    explicit client(const std::vector<std::string> &command,
+                    const struct tidings_client_options *options = nullptr)
+    {
+        detail::checked check;
+        std::vector<const char *> argv;
+        for (const std::string &word : command) {
+            argv.push_back(word.c_str());
+        }
+        argv.push_back(nullptr);
+        client_.reset(check(tidings_client_launch(argv.data(), options, &check.err)));
+    }
+    struct tidings_client *get() const noexcept { return client_.get(); }
+
+    /* JSON text of what the server answers. */
+    std::string request(const char *method, const char *params = nullptr)
+    {
+        detail::checked check;
+        return detail::taken(
+            check(tidings_client_request(get(), method, params, &check.err)));
+    }
+    std::string read(const char *uri)
+    {
+        detail::checked check;
+        return detail::taken(check(tidings_client_read(get(), uri, &check.err)));
+    }
+    std::string call_tool(const char *name, const char *arguments = nullptr)
+    {
+        detail::checked check;
+        return detail::taken(
+            check(tidings_client_call(get(), name, arguments, nullptr, nullptr, &check.err)));
+    }
+    /* Every element of a list, JSON text each. What the lambda throws ends the listing and reaches
+     * the caller. */
+    void list(enum tidings_listing which, const item_fn &fn)
+    {
+        struct walk {
+            const item_fn *fn;
+            std::exception_ptr thrown;
+        } w = {&fn, nullptr};
+        detail::checked check;
+        const int rc = tidings_client_list(
+            get(), which,
+            [](void *user, struct tidings_str item) noexcept {
+                walk *me = static_cast<walk *>(user);
+                try {
+                    (*me->fn)(view(item));
+                } catch (...) {
+                    me->thrown = std::current_exception();
+                    return 1;
+                }
+                return 0;
+            },
+            &w, &check.err);
+        if (w.thrown) {
+            std::rethrow_exception(w.thrown);
+        }
+        check(rc);
+    }
+
+    /* Hear of changes, inside run() and step(). `options` is a JSON object or NULL. */
+    [[nodiscard]] subscription subscribe(const char *uri, detail::update_fn fn,
+                                         const char *options = nullptr,
+                                         detail::state_fn on_state = {})
+    {
+        auto made = std::make_unique<detail::listener>();
+        made->on_update = std::move(fn);
+        made->on_state = std::move(on_state);
+        detail::checked check;
+        const struct tidings_subscribe_options on = detail::options_of(made.get(), options);
+        struct tidings_subscription *handle =
+            check(tidings_client_subscribe(get(), uri, &on, &check.err));
+        return subscription(handle, std::move(made));
+    }
+
+    /* Until stop(). */
+    void run()
+    {
+        detail::checked check;
+        check(tidings_client_run(get(), &check.err));
+    }
+    /* Wait until something happens, at most so long (negative: no limit), and do it. False: it was
+     * stopped. */
+    bool step(int timeout_ms = -1)
+    {
+        detail::checked check;
+        return check(tidings_client_step(get(), timeout_ms, &check.err)) > 0;
+    }
+    /* Any thread, also from a signal handler. */
+    void stop() noexcept { tidings_client_stop(get()); }
+
+private:
+    struct destroy {
+        void operator()(struct tidings_client *c) const noexcept { tidings_client_destroy(c); }
+    };
+    std::unique_ptr<struct tidings_client, destroy> client_;
+};
+
+} /* namespace tidings */
+
+#endif
