@@ -49,6 +49,19 @@ void log_set_sink(log_sink_fn sink, void *user)
     pthread_mutex_unlock(&lock);
 }
 
+/* Does a character begin it that ends a line, or turns the direction of writing: U+200E, U+200F,
+ * U+2028 to U+202E, U+2066 to U+2069? */
+static bool is_direction(struct tidings_str s)
+{
+    if (s.len < 3 || (unsigned char)s.ptr[0] != 0xE2) {
+        return false;
+    }
+    unsigned char second = (unsigned char)s.ptr[1], third = (unsigned char)s.ptr[2];
+    return (second == 0x80 &&
+            (third == 0x8E || third == 0x8F || (third >= 0xA8 && third <= 0xAE))) ||
+           (second == 0x81 && third >= 0xA6 && third <= 0xA9);
+}
+
 /* The length of the printable character at the front; 0: the first byte must be escaped. */
 static size_t printable(struct tidings_str s)
 {
@@ -58,6 +71,9 @@ static size_t printable(struct tidings_str s)
     }
     if (c == 0xC2 && s.len > 1 && (unsigned char)s.ptr[1] < 0xA0) {
         return 0; /* U+0080 to U+009F: some terminals obey them */
+    }
+    if (is_direction(s)) {
+        return 0;
     }
     for (size_t n = 2; n <= 4 && n <= s.len; n++) {
         if (str_is_utf8(tidings_strn(s.ptr, n))) {

@@ -165,8 +165,8 @@ const struct command command_notify = {
     .args = "URI…",
     .help = "say that resources changed",
     .about = "Tell whoever subscribed to these resources that they changed, without new content. "
-             "The server\nmust be one of ours that allows it (tidings serve --allow-write), and "
-             "you must be allowed to\nwrite there. Prints what was told; what was refused is an "
+             "The server must be one of ours that allows it (tidings serve --allow-write), and "
+             "you must be allowed to write there. Prints what was told; what was refused is an "
              "error, and makes the status 1.\n\n"
              "--json prints an object: results (uri, told, error, reason), told, refused.\n",
     .options = options,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Beginning and ending a worker's parts, in order, and the one timer that looks at what has been
- * there too long: idle sessions, requests that nobody answers, principals whose time is over.
+ * there too long: idle sessions, requests that nobody answers, principals whose time is over,
+ * failures that were left out of the log.
  */
 #include "core/core.h"
 
@@ -36,6 +37,9 @@ static uint64_t core_next_tick(const struct worker *worker, uint64_t now)
         at = list_entry(worker->requests->with_job.next, struct request, job_link)->job_begun_ms;
         due = at + limits->call_timeout_ms < due ? at + limits->call_timeout_ms : due;
     }
+    if (worker->failures->due_ms > 0) {
+        due = worker->failures->due_ms < due ? worker->failures->due_ms : due;
+    }
     if (worker->principals->next_expiry_ms > 0 && !list_empty(&worker->delivery->subscribers)) {
         int64_t left = worker->principals->next_expiry_ms - clock_wall_ms();
         uint64_t wait = left < 0 ? 0 : left < WALL_MS ? (uint64_t)left : WALL_MS;
@@ -67,6 +71,10 @@ static void core_on_tick(struct loop_timer *timer, void *user)
     session_sweep(&core->worker);
     requests_expire(&core->worker);
     access_enforce_expiry(&core->worker);
+    uint64_t now = loop_now_ms(core->worker.loop);
+    if (core->failures.due_ms > 0 && core->failures.due_ms <= now) {
+        failures_say_left_out(&core->failures, now);
+    }
 }
 
 static void core_use_hub(struct worker *worker, struct hub *hub)
@@ -92,6 +100,7 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     worker->index = index;
     worker->principals = &core->principals;
     worker->requests = &core->requests;
+    worker->failures = &core->failures;
     worker->handlers = &core->handlers;
     worker->delivery = &core->delivery;
     worker->sessions = &core->sessions;

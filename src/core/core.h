@@ -6,6 +6,7 @@
 #ifndef CORE_CORE_H
 #define CORE_CORE_H
 
+#include "access/failures.h"
 #include "access/principal.h"
 #include "delivery/delivery.h"
 #include "handler/handlers.h"
@@ -16,6 +17,7 @@
 struct core {
     struct worker worker;
     struct principals principals;
+    struct failures failures;
     struct requests requests;
     struct handlers handlers;
     struct delivery delivery;

@@ -44,6 +44,7 @@ static void refuse_with(struct channel *channel, int status, const struct respon
     }
     jw_init(&w, &text);
     dialect_write_error(&w, buf_str(&id_json), e);
+    channel_failed_rpc(channel, channel->principal, NULL, e);
     if (text.failed || id_json.failed) { /* half a message is worse than none */
         buf_deinit(&text);
         buf_init(&text, 0);

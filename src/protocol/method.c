@@ -178,6 +178,7 @@ void method_run(struct request *request)
         if (!(m->eras & era) || !str_eq(m->name, request->msg.method)) {
             continue;
         }
+        request->method = m->name.ptr;
         if (m->offer == 0 || (m->offer & handlers_offers(request->worker))) {
             m->run(request);
             return;

@@ -7,6 +7,7 @@
  * tool at all is an error of the protocol.
  */
 #include "access/allowance.h"
+#include "access/failures.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "handler/call.h"
@@ -24,8 +25,38 @@ static void method_tools_put_text(struct jw *w, struct tidings_str text)
     jw_end_array(w);
 }
 
+static void method_tools_note(const struct request *request, struct tidings_str reason)
+{
+    const struct failure failure = {
+        .kind = FAILURE_RESULT,
+        .method = request->method,
+        .reason = reason,
+        .principal = request->principal,
+    };
+    if (request->channel && !request->cancelled) {
+        channel_failed(request->channel, &failure);
+    }
+}
+
+/* Its handler gave a result that is a failure: the sentence in it. */
+static void method_tools_note_result(const struct tidings_call *h)
+{
+    struct json *blocks = NULL, *object = NULL;
+    struct tidings_str text = buf_str(&h->structured);
+    if (h->block_count > 0 && jv_parse(buf_str(&h->content), JSON_MAX_DEPTH, &blocks, NULL) == 0) {
+        text = jv_str(jv_get(jv_at(blocks, 0), "text"));
+    }
+    if (jv_parse(text, JSON_MAX_DEPTH, &object, NULL) == 0 && jv_get(object, "error")) {
+        text = jv_str(jv_get(object, "error"));
+    }
+    method_tools_note(h->request, text.len > 0 ? text : STR("the tool says that it failed"));
+    jv_unref(object);
+    jv_unref(blocks);
+}
+
 static void answer_error(struct request *request, struct tidings_str text)
 {
+    method_tools_note(request, text);
     request_begin(request);
     method_tools_put_text(&request->w, text);
     jw_put_bool(&request->w, STR("isError"), true);
@@ -104,6 +135,7 @@ static void method_tools_write_result(struct tidings_call *h, struct jw *w)
         jw_put_raw(w, STR("structuredContent"), buf_str(&h->structured));
     }
     if (h->is_error) {
+        method_tools_note_result(h);
         jw_put_bool(w, STR("isError"), true);
     }
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "access/allowance.h"
+#include "access/failures.h"
 #include "base/loop.h"
 #include "base/str.h"
 #include "worker/worker.h"
@@ -80,4 +81,32 @@ struct quota *channel_quota(const struct channel *channel)
 {
     return channel->principal && channel->principal->quota ? channel->principal->quota
                                                            : channel->quota;
+}
+
+void channel_failed(const struct channel *channel, const struct failure *failure)
+{
+    struct worker *worker = channel->worker;
+    struct failure_row *row = failures_count(worker->failures, failure, loop_now_ms(worker->loop));
+    if (row) {
+        char client[PRINCIPAL_MAX];
+        snprintf(client, sizeof(client), "%s", channel->ops->name);
+        if (channel->ops->address) {
+            channel->ops->address(channel, client);
+        }
+        failures_log(row, failure, client);
+    }
+}
+
+void channel_failed_rpc(const struct channel *channel, const struct principal *principal,
+                        const char *method, const struct dialect_error *e)
+{
+    const struct failure failure = {
+        .kind = FAILURE_RPC,
+        .method = method,
+        .code = e->code,
+        .is_ours = e->code == RPC_INTERNAL && !str_eq(e->reason, STR("limit")),
+        .reason = e->message,
+        .principal = principal,
+    };
+    channel_failed(channel, &failure);
 }

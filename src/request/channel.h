@@ -14,6 +14,7 @@
 
 struct allowance;
 struct batch;
+struct failure;
 struct request;
 struct channel;
 struct worker;
@@ -24,8 +25,9 @@ struct quota;
 struct response_headers {
     struct tidings_str session_id;
     struct tidings_str allow;
-    struct tidings_str scope; /* it was denied for want of these, separated by blanks */
-    struct tidings_str extra; /* whole lines, each with its line break */
+    struct tidings_str scope;  /* it was denied for want of these, separated by blanks */
+    struct tidings_str extra;  /* whole lines, each with its line break */
+    struct tidings_str reason; /* of a refusal, for the log; no header */
 };
 
 struct channel_ops {
@@ -77,6 +79,12 @@ struct quota *channel_quota(const struct channel *channel);
 void channel_set_principal(struct channel *channel, const struct principal *principal);
 /* A reference to what its client may have judged (access/allowance.h). NULL: out of memory. */
 struct allowance *channel_allowance(struct channel *channel);
+/* Something that came this way is refused, or failed: counted, and said in the log as far as there
+ * is room. To be called once, where the answer is made. */
+void channel_failed(const struct channel *channel, const struct failure *failure);
+/* The same with an error of JSON-RPC, to `principal`; `method` as there. */
+void channel_failed_rpc(const struct channel *channel, const struct principal *principal,
+                        const char *method, const struct dialect_error *e);
 /* The transport is going away: cancels what is under way, drops the subscriber of a message
  * connection. */
 void channel_deinit(struct channel *channel);

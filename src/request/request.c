@@ -172,6 +172,9 @@ void request_empty(struct request *request)
 
 static void request_answer_error(struct request *request, const struct dialect_error *e, int status)
 {
+    if (request->channel && !request->cancelled) {
+        channel_failed_rpc(request->channel, request->principal, request->method, e);
+    }
     buf_deinit(&request->out);
     buf_init(&request->out, REQUEST_OUT_EXTRA);
     jw_init(&request->w, &request->out);
@@ -372,6 +375,7 @@ static void request_expire(struct request *request, uint64_t allowed_ms)
     }
     request->worker->stats.requests--;
     other->era = request->era;
+    other->method = request->method;
     other->meta = request->meta;
     other->revision = request->revision;
     other->headers = request->headers;

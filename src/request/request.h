@@ -39,6 +39,7 @@ struct request {
     struct json *meta; /* in `root`: what its client says of itself; NULL: it did when it began */
     struct json *root; /* a reference: the message */
     struct rpc_message msg;
+    const char *method;         /* lives for ever; NULL: none there is */
     struct tidings_str id_json; /* in the arena */
     struct arena arena;
     struct buf out;

@@ -24,6 +24,7 @@ enum status_kind {
     STATUS_STATS,
     STATUS_SUBSCRIBERS,
     STATUS_SUBSCRIPTIONS,
+    STATUS_FAILURES,
     STATUS_LIMITS,
     STATUS_TOKENS,
     STATUS_MOUNTS,
@@ -48,6 +49,7 @@ static const struct {
     [STATUS_STATS] = STATUS_ROW("stats", "Counters of each worker"),
     [STATUS_SUBSCRIBERS] = STATUS_ROW("subscribers", "Clients that are told of changes"),
     [STATUS_SUBSCRIPTIONS] = STATUS_ROW("subscriptions", "Who hears of what"),
+    [STATUS_FAILURES] = STATUS_ROW("failures", "Requests that failed, by method and code"),
     [STATUS_LIMITS] = STATUS_ROW("limits", "Limits, and how often they were reached"),
     [STATUS_TOKENS] = STATUS_ROW("tokens", "Tokens that were verified, and why others were not"),
     [STATUS_MOUNTS] = STATUS_ROW("mounts", "Which provider serves what is below a URI"),
@@ -143,6 +145,7 @@ static void status_part_deliver(struct letter *letter, void *owner)
         [STATUS_STATS] = STATUS_ROWS_STATS,
         [STATUS_SUBSCRIBERS] = STATUS_ROWS_SUBSCRIBERS,
         [STATUS_SUBSCRIPTIONS] = STATUS_ROWS_SUBSCRIPTIONS,
+        [STATUS_FAILURES] = STATUS_ROWS_FAILURES,
     };
     struct part *part = list_entry(letter, struct part, letter);
     const struct gather *g = part->gather;
@@ -347,8 +350,8 @@ static void status_list(struct tidings_provider *p, struct tidings_list *list)
 {
     (void)p;
     static const enum status_kind order[] = {
-        STATUS_LIMITS,      STATUS_MOUNTS,        STATUS_SANDBOX, STATUS_SEMANTICS, STATUS_STATS,
-        STATUS_SUBSCRIBERS, STATUS_SUBSCRIPTIONS, STATUS_MINE,    STATUS_TOKENS};
+        STATUS_FAILURES, STATUS_LIMITS,      STATUS_MOUNTS,        STATUS_SANDBOX, STATUS_SEMANTICS,
+        STATUS_STATS,    STATUS_SUBSCRIBERS, STATUS_SUBSCRIPTIONS, STATUS_MINE,    STATUS_TOKENS};
     struct tidings_error err;
     int rc = 1;
     for (size_t i = 0; i < STATUS_KINDS && rc > 0; i++) {

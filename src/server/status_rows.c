@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "access/failures.h"
 #include "access/limit.h"
 #include "auth/auth.h"
 #include "base/str.h"
@@ -182,6 +183,8 @@ bool status_write_rows(struct buf *out, const struct worker *worker, enum status
     jw_begin_array(&p.w);
     if (what == STATUS_ROWS_STATS) {
         write_stats(&p, worker);
+    } else if (what == STATUS_ROWS_FAILURES) {
+        failures_write(worker->failures, worker->index, &p.w);
     } else {
         all = write_subscribers(&p, worker, what == STATUS_ROWS_SUBSCRIPTIONS);
     }

@@ -18,6 +18,7 @@ enum status_rows {
     STATUS_ROWS_STATS,
     STATUS_ROWS_SUBSCRIBERS,
     STATUS_ROWS_SUBSCRIPTIONS,
+    STATUS_ROWS_FAILURES,
 };
 
 struct status_after {

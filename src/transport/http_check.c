@@ -15,7 +15,7 @@
 
 static void refuse_method(struct http_conn *conn, struct tidings_str allowed, const char *text)
 {
-    const struct response_headers allow = {.allow = allowed};
+    const struct response_headers allow = {.allow = allowed, .reason = tidings_str(text)};
     struct buf body;
     buf_init(&body, 4096);
     buf_putf(&body, "%s\n", text);

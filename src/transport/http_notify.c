@@ -32,6 +32,7 @@ static void notify_answer(struct http_conn *conn, const struct notify *n,
         }
     }
     headers.extra = tidings_str(fields);
+    headers.reason = tidings_str(outcome->err.text);
     headers.scope = scopes.failed ? STR_EMPTY : buf_str(&scopes);
     conn_answer(conn, status, &headers, STR("application/json"), text);
     buf_deinit(&scopes);

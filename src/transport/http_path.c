@@ -37,6 +37,21 @@ enum http_path path_find(const struct http_conn *conn, struct tidings_str path,
     return str_eq(path, STR(ENDPOINT)) ? PATH_ENDPOINT : PATH_NOWHERE;
 }
 
+const char *path_name(enum http_path path)
+{
+    static const char *const names[] = {
+        [PATH_ENDPOINT] = ENDPOINT,
+        [PATH_ROUTE] = "page",
+        [PATH_RESOURCE] = RESOURCE_PATH,
+        [PATH_NOTIFY] = NOTIFY_PATH,
+        [PATH_SSE] = "/sse",
+        [PATH_MESSAGES] = "/messages",
+        [PATH_EVENTS] = "/events",
+        [PATH_METADATA] = "/.well-known",
+    };
+    return names[path];
+}
+
 struct tidings_str path_allows(enum http_path path)
 {
     switch (path) {

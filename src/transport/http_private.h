@@ -240,6 +240,7 @@ bool conn_check_rate(struct http_conn *conn);
  * the query names, ptr NULL: none. */
 enum http_path path_find(const struct http_conn *conn, struct tidings_str path,
                          const struct http_route **route);
+const char *path_name(enum http_path path); /* for people; NULL: of none */
 struct tidings_str path_allows(enum http_path path);
 bool path_takes(enum http_path path, const struct http_request *req);
 struct tidings_str path_session(enum http_path path, const struct http_request *req);

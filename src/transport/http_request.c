@@ -274,6 +274,7 @@ void conn_finish_request(struct http_conn *conn)
     } else {
         buf_consume(&r->in, used);
     }
+    r->path = PATH_NOWHERE;
     r->scanned = r->head_len = r->body_len = r->body_need = r->body_mark = 0;
     r->is_accepted = r->is_chunked = r->body_done = r->is_head = false;
     mem_free(r->origin);

@@ -88,6 +88,7 @@ static void answer_failure(struct http_conn *conn, const struct failure *f)
     }
     headers.extra = buf_str(&fields);
     headers.scope = f->scope;
+    headers.reason = f->text;
     if (f->status == 405) {
         headers.allow = f->allow;
     }

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "access/failures.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "request/request.h"
@@ -71,8 +72,8 @@ static void put_connection(struct http_conn *conn, struct buf *head)
     }
 }
 
-void conn_answer(struct http_conn *conn, int status, const struct response_headers *headers,
-                 struct tidings_str type, struct buf *text)
+static void put_answer(struct http_conn *conn, int status, const struct response_headers *headers,
+                       struct tidings_str type, struct buf *text)
 {
     struct buf *head = &conn->hw->head;
     buf_clear(head);
@@ -102,6 +103,23 @@ void conn_answer(struct http_conn *conn, int status, const struct response_heade
     conn_finish_request(conn);
 }
 
+void conn_answer(struct http_conn *conn, int status, const struct response_headers *headers,
+                 struct tidings_str type, struct buf *text)
+{
+    const struct failure failure = {
+        .kind = FAILURE_HTTP,
+        .method = path_name(conn->r->path),
+        .code = status,
+        .is_ours = status >= 500 && status != 503,
+        .reason = headers->reason,
+        .principal = conn->channel.principal,
+    };
+    if (status >= 400) {
+        channel_failed(&conn->channel, &failure);
+    }
+    put_answer(conn, status, headers, type, text);
+}
+
 void conn_refuse(struct http_conn *conn, int status, const char *text)
 {
     conn_refuse_with(conn, status, STR_EMPTY, text);
@@ -110,7 +128,7 @@ void conn_refuse(struct http_conn *conn, int status, const char *text)
 void conn_refuse_with(struct http_conn *conn, int status, struct tidings_str fields,
                       const char *text)
 {
-    const struct response_headers headers = {.extra = fields};
+    const struct response_headers headers = {.extra = fields, .reason = tidings_str(text)};
     struct buf body;
     buf_init(&body, BODY_MAX);
     bool as_json = conn->r->path == PATH_RESOURCE; /* our own sentences hold nothing to escape */
@@ -180,7 +198,7 @@ static void http_channel_answer(struct channel *channel, int status,
                                 const struct response_headers *headers, struct buf *text)
 {
     status = headers->scope.len > 0 ? 403 : status;
-    conn_answer(conn_of_channel(channel), status, headers, STR("application/json"), text);
+    put_answer(conn_of_channel(channel), status, headers, STR("application/json"), text);
     conn_want(conn_of_channel(channel));
 }
 

@@ -14,6 +14,7 @@ static void refuse_upgrade(struct http_conn *conn, int status, const char *why)
         .extra = status == 426 ? STR("Connection: Upgrade\r\nUpgrade: websocket\r\n"
                                      "Sec-WebSocket-Version: 13\r\n")
                                : STR_EMPTY,
+        .reason = tidings_str(why),
     };
     struct buf text;
     buf_init(&text, REFUSAL_MAX);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "access/failures.h"
 #include "base/clock.h"
 #include "protocol/inbound.h"
 #include "transport/input_budget.h"
@@ -58,6 +59,16 @@ void websocket_say_close(struct websocket *ws, unsigned code, struct tidings_str
 {
     char frame[2 + WS_MAX_CONTROL];
     size_t len = ws_write_close(frame, code, reason);
+    const struct failure failure = {
+        .kind = FAILURE_CLOSE,
+        .method = "websocket",
+        .code = (int)code,
+        .reason = reason,
+        .principal = ws->channel.principal,
+    };
+    if (next == WEBSOCKET_REFUSED) {
+        channel_failed(&ws->channel, &failure);
+    }
     sink_closed(&ws->sink);
     channel_deinit(&ws->channel);
     sendq_put(&ws->out, frame, len);

@@ -19,6 +19,7 @@ struct allowances;
 struct catalog;
 struct delivery;
 struct drain;
+struct failures;
 struct handlers;
 struct hub;
 struct limit_counters;
@@ -75,6 +76,7 @@ struct worker {
     struct allowances *allowances;         /* access/allowance.h */
     /* The state of each part: */
     struct principals *principals; /* access/principal.h */
+    struct failures *failures;     /* access/failures.h */
     struct catalog *catalog;       /* catalog/catalog.h: a reference to the newest snapshot */
     struct requests *requests;     /* request/request.h */
     struct handlers *handlers;     /* handler/handlers.h */

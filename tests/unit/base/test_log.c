@@ -108,6 +108,10 @@ static void strangers_cannot_forge_lines(void **state)
         {"caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80", "caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"},
         {"\xC2\x9B", "\\xc2\\x9b"}, /* CSI as one character */
         {"\xC2\xA0", "\xC2\xA0"},
+        {"\xE2\x80\xAE", "\\xe2\\x80\\xae"}, /* right to left from here */
+        {"\xE2\x81\xA7", "\\xe2\\x81\\xa7"},
+        {"\xE2\x80\xA8", "\\xe2\\x80\\xa8"}, /* a line separator */
+        {"\xE2\x80\xA7", "\xE2\x80\xA7"},
         {"\xFF\xC3", "\\xff\\xc3"},
         {"\xED\xA0\x80", "\\xed\\xa0\\x80"},
     };

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests that failed, on one worker: counted by method and code, and said in the log.
+ *
+ * Both are bounded whatever clients do. There is a row for each pair that occurred, of a method
+ * there is (all others are one) and a code; when FAILURES_ROWS are taken, what is new is counted in
+ * one row for all. The log has a line a second for each row and FAILURES_LINES a second for all,
+ * with a burst; what is left out is counted, and said in the next line of its row or, when none
+ * comes, in one of its own a moment later.
+ *
+ * This is the one place that says how such a line looks. What clients wrote is quoted and escaped
+ * in it, and cut; tokens and contents are never given to it.
+ */
+#ifndef ACCESS_FAILURES_H
+#define ACCESS_FAILURES_H
+
+#include <tidings/types.h>
+
+#include "base/token_bucket.h"
+
+#define FAILURES_ROWS 128u
+#define FAILURES_LINES 1u /* of the log in a second, … */
+#define FAILURES_BURST 20u
+#define FAILURES_SHOWN 256u /* bytes of each text in it */
+
+struct jw;
+struct principal;
+
+enum failure_kind {
+    FAILURE_RPC,    /* an error of JSON-RPC: `code` */
+    FAILURE_HTTP,   /* refused below it: `code` is the status */
+    FAILURE_CLOSE,  /* a WebSocket is closed: `code` */
+    FAILURE_RESULT, /* a result with isError; 0 */
+};
+
+struct failure {
+    enum failure_kind kind;
+    const char *method; /* of JSON-RPC, or the path; lives for ever. NULL: none there is */
+    int code;
+    bool is_ours;              /* the server's fault: a warning */
+    struct tidings_str reason; /* the sentence that the client gets */
+    const struct principal *principal;
+};
+
+struct failure_row {
+    enum failure_kind kind;
+    int code;
+    const char *method;
+    uint64_t count;
+    uint64_t logged_ms; /* 0: never */
+    uint64_t left_out;  /* of the log, since then */
+};
+
+/* All zero: nothing failed yet. */
+struct failures {
+    size_t row_count;
+    struct failure_row rows[FAILURES_ROWS + 1]; /* the last: those that there is no row for */
+    struct token_bucket lines;
+    uint64_t due_ms; /* when failures_say_left_out is to be called; 0: nothing was left out */
+};
+
+/* Count it. The row, when a line of the log is due; else NULL. */
+struct failure_row *failures_count(struct failures *f, const struct failure *failure,
+                                   uint64_t now_ms);
+/* Write the line. `client` is where it comes from. */
+void failures_log(struct failure_row *row, const struct failure *failure, const char *client);
+/* Say how many were left out, as far as there is room, and when to be called again. */
+void failures_say_left_out(struct failures *f, uint64_t now_ms);
+/* A row of tidings://self/failures for each: {"worker", "method", "count"} and "code",
+ * "status", "close" or "isError". */
+void failures_write(const struct failures *f, unsigned worker, struct jw *w);
+
+#endif
