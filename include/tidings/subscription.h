@@ -76,6 +76,9 @@ struct tidings_state_event {
     struct tidings_str reason; /* REFUSED, DISCONNECTED, LOST, GAP: a sentence */
     uint32_t retry_ms;         /* DISCONNECTED */
     bool again; /* WATCHING: after an interruption; changes in between may have been missed */
+    struct tidings_str cursor; /* WATCHING, a client: where it begins, for `since`; empty: the
+                                * server names none. Of the first one that counts: later ones may
+                                * be ahead of updates that are still to come */
 };
 typedef void (*tidings_state_fn)(void *user, const struct tidings_state_event *event);
 

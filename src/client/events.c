@@ -18,6 +18,7 @@ void events_release(struct event *e)
     jv_unref(e->root);
     mem_free(e->text);
     mem_free(e->error);
+    mem_free(e->cursor);
     mem_free(e);
 }
 
@@ -79,15 +80,17 @@ void events_put_state(struct tidings_client *c, const struct tidings_state_event
     e->state = *state;
     e->text = str_dup(state->uri);
     e->error = str_dup(state->reason);
-    if (!e->text || !e->error) {
+    e->cursor = str_dup(state->cursor);
+    if (!e->text || !e->error || !e->cursor) {
         events_release(e);
         events_out_of_memory(c);
         return;
     }
     e->state.uri = tidings_str(e->text);
     e->state.reason = tidings_str(e->error);
+    e->state.cursor = tidings_str(e->cursor);
     e->number = events_watch_number(c, state->uri);
-    events_append(c, e, state->uri.len + state->reason.len);
+    events_append(c, e, state->uri.len + state->reason.len + state->cursor.len);
 }
 
 void events_put_notification(struct tidings_client *c, struct json *root, size_t bytes)

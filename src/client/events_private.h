@@ -24,6 +24,7 @@ struct event {
     struct json *root; /* NOTIFICATION, FOUND, PROGRESS: a message of ours to hold on to */
     int64_t received_ms;
     struct tidings_state_event state;
+    char *cursor;       /* STATE */
     char *text, *error; /* STATE: URI and reason; ANSWER: result and error; STDERR: what it said */
     int64_t number;     /* ANSWER, PROGRESS: of the request; STATE: of the watch, 0: none */
     struct tidings_client_asking asking;

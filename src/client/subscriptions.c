@@ -360,6 +360,10 @@ static void subscriptions_report(struct tidings_client *c, const struct watch *w
         .reason = reason,
         .again = state == TIDINGS_STATE_WATCHING && w->is_interrupted,
     };
+    if (state == TIDINGS_STATE_WATCHING) {
+        bool is_modern = c->era == TIDINGS_ERA_MODERN;
+        e.cursor = tidings_str(is_modern ? c->resume.cursor : w->since ? w->since : "");
+    }
     events_put_state(c, &e);
 }
 

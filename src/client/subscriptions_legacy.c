@@ -124,14 +124,20 @@ static void legacy_send(struct tidings_client *c, struct watch *w, const char *m
     }
 }
 
+/* Where a URI that was accepted begins. */
+static void legacy_take_place(struct watch *w, const struct response *a)
+{
+    if (a->result && !w->since) {
+        keep_place(w, jv_str(jv_get(jv_get(a->result, "_meta"), "dev.tidings/cursor")));
+    }
+}
+
 /* The server has it now, or not. */
 static void legacy_take_answer(struct watch *w, const struct response *a)
 {
     w->is_accepted = a->result != NULL;
     w->accepted_at = w->is_accepted ? clock_monotonic_ms() : 0;
-    if (w->is_accepted && !w->since) {
-        keep_place(w, jv_str(jv_get(jv_get(a->result, "_meta"), "dev.tidings/cursor")));
-    }
+    legacy_take_place(w, a);
 }
 
 static void on_subscribed(void *user, const struct response *a)
@@ -156,6 +162,7 @@ static void on_subscribed(void *user, const struct response *a)
         return;
     }
     bool is_accepted = a->result != NULL;
+    legacy_take_place(w, a); /* is told with it */
     subscriptions_judge(c, w, is_accepted, tidings_str(a->why.text));
     legacy_take_answer(w, a);
     if (!is_pending(c)) {

@@ -507,6 +507,36 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
     return client;
 }
 
+char *target_address(const struct cli *cli, struct tidings_error *err)
+{
+    struct target target = {0};
+    struct json_text t;
+    char *text = NULL;
+    if (!cli->launch && target_resolve(cli, cli->target, &target, err) < 0) {
+        target_deinit(&target);
+        return NULL;
+    }
+    char *const *launch = cli->launch ? cli->launch : (char *const *)target.command.items;
+    if (!target.url && json_text_begin(&t)) {
+        for (size_t i = 0; launch[i]; i++) {
+            fputs(i > 0 ? "," : "[", t.out);
+            put_quoted(t.out, tidings_str(launch[i]));
+        }
+        fputc(']', t.out);
+        text = json_text_take(&t);
+    }
+    const char *found = target.url ? target.url : text;
+    char *ret = found ? tidings_alloc(strlen(found) + 1) : NULL;
+    if (ret) {
+        memcpy(ret, found, strlen(found) + 1);
+    } else {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    free(text);
+    target_deinit(&target);
+    return ret;
+}
+
 static bool is_innocent;
 
 void target_is_innocent(void)

@@ -22,6 +22,11 @@
  * (names, tokens) is read here, and the token again for each request: `cli` must outlive it. */
 struct tidings_client *target_open(const struct cli *cli, struct tidings_error *err);
 
+/* Which server that is, as a text that stays the same: its URL, or the JSON array of the command
+ * that is launched; tidings_free it. Behind target_open, which asks whoever has to agree. NULL with
+ * `err`. */
+char *target_address(const struct cli *cli, struct tidings_error *err);
+
 /* What to do about a failure of the client, or NULL. */
 const char *target_hint(const struct cli *cli, int code);
 /* What failed is on this side (a file, an option): the next target_hint is NULL. */

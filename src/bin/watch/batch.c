@@ -62,16 +62,29 @@ size_t batch_failed(const struct batch *b)
     return b->failed;
 }
 
-int batch_add(struct batch *b, struct tidings_str uri, const char *line, struct tidings_str cursor,
-              bool is_cut)
+int batch_add(struct batch *b, const struct batch_change *c)
 {
     bool is_first = b->waiting.changes == 0;
-    int rc = uri_list_add(&b->waiting, uri, line);
-    uri_list_set_cursor(&b->waiting, cursor);
-    b->waiting.is_cut = b->waiting.is_cut || is_cut;
+    int rc = uri_list_add(&b->waiting, c->uri, c->line);
+    uri_list_set_cursor(&b->waiting, c->cursor);
+    b->waiting.is_cut = b->waiting.is_cut || c->is_cut;
+    b->waiting.turn = is_first ? c->turn : b->waiting.turn;
     b->last_ms = now_ms();
     b->first_ms = is_first ? b->last_ms : b->first_ms;
     return rc;
+}
+
+uint64_t batch_oldest(const struct batch *b)
+{
+    return b->running.changes > 0   ? b->running.turn
+           : b->waiting.changes > 0 ? b->waiting.turn
+                                    : UINT64_MAX;
+}
+
+void batch_drop(struct batch *b)
+{
+    uri_list_clear(&b->waiting);
+    b->is_due = false;
 }
 
 void batch_start(struct batch *b)

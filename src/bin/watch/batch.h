@@ -41,8 +41,16 @@ struct batch *batch_create(const struct batch_options *options);
 void batch_destroy(struct batch *b);
 
 /* Something changed; `line` as uri_list.h has it. `is_cut`: there may be more that is not told. */
-int batch_add(struct batch *b, struct tidings_str uri, const char *line, struct tidings_str cursor,
-              bool is_cut);
+struct batch_change {
+    struct tidings_str uri;
+    const char *line;
+    struct tidings_str cursor;
+    bool is_cut;
+    uint64_t turn; /* a number that never falls, see batch_oldest */
+};
+int batch_add(struct batch *b, const struct batch_change *change);
+/* Forget what waits. */
+void batch_drop(struct batch *b);
 /* Run it now, whatever has changed. */
 void batch_start(struct batch *b);
 
@@ -56,5 +64,7 @@ void batch_finish(struct batch *b, const volatile int *is_ending);
 /* Runs for changes that came to their end, and how many of all failed. */
 uint64_t batch_done(const struct batch *b);
 size_t batch_failed(const struct batch *b);
+/* The lowest `turn` of what waits or is run for; UINT64_MAX: nothing does. */
+uint64_t batch_oldest(const struct batch *b);
 
 #endif

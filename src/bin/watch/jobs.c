@@ -27,6 +27,7 @@ struct job {
     char *input;
     size_t input_len;
     unsigned merged; /* changes that the waiting run stands for; 0: none waits */
+    uint64_t waiting_turn, running_turn; /* the lowest of those that each stands for */
     struct shell shell;
 };
 
@@ -78,6 +79,18 @@ void jobs_destroy(struct jobs *j)
     free(j);
 }
 
+uint64_t jobs_oldest(const struct jobs *j)
+{
+    uint64_t oldest = UINT64_MAX;
+    for (const struct job *job = j->first; job; job = job->next) {
+        uint64_t waits = job->merged > 0 ? job->waiting_turn : UINT64_MAX;
+        uint64_t runs = job->shell.pid > 0 ? job->running_turn : UINT64_MAX;
+        oldest = waits < oldest ? waits : oldest;
+        oldest = runs < oldest ? runs : oldest;
+    }
+    return oldest;
+}
+
 size_t jobs_failed(const struct jobs *j)
 {
     return j->failed;
@@ -109,6 +122,7 @@ static void jobs_start(struct jobs *j, struct job *job)
     }
     free(env);
     drop_waiting(job);
+    job->running_turn = job->waiting_turn;
     if (errnum) {
         jobs_tell(j, job, "cannot be run: ", strerror(errnum));
         return;
@@ -238,6 +252,7 @@ int jobs_add(struct jobs *j, const struct job_change *c)
         return TIDINGS_E_NOMEM;
     }
     unsigned merged = job->merged + 1;
+    job->waiting_turn = job->merged > 0 ? job->waiting_turn : c->turn;
     drop_waiting(job);
     bool is_whole = (job->input = malloc(c->input.len + 1)) != NULL;
     for (size_t i = 0; i < GIVEN; i++) {

@@ -27,6 +27,7 @@ struct job_change {
     struct tidings_str uri; /* also says what it belongs to */
     struct tidings_str change, subscribed_uri, version, cursor, time;
     struct tidings_str input; /* for its standard input */
+    uint64_t turn;            /* a number that never falls, see jobs_oldest */
 };
 /* Everything is copied. TIDINGS_E_NOMEM; TIDINGS_E_INVALID: a text holds a NUL, which no variable
  * can. Failures of the command itself are told on standard error and counted. */
@@ -38,6 +39,8 @@ size_t jobs_turn(struct jobs *jobs, struct pollfd *fds, int *ret_ms);
 /* Until nothing runs or waits. Once `*is_ending` is not 0 what waits is dropped and what runs is
  * asked to end (SIGTERM). */
 void jobs_finish(struct jobs *jobs, const volatile int *is_ending);
+/* The lowest `turn` of what waits or runs; UINT64_MAX: nothing does. */
+uint64_t jobs_oldest(const struct jobs *jobs);
 /* How many runs failed so far. */
 size_t jobs_failed(const struct jobs *jobs);
 

@@ -114,6 +114,7 @@ void uri_list_set_cursor(struct uri_list *l, struct tidings_str cursor)
 void uri_list_merge(struct uri_list *l, struct uri_list *newer)
 {
     uint64_t changes = l->changes + newer->changes;
+    l->turn = l->changes > 0 ? l->turn : newer->turn;
     for (size_t i = 0; i < newer->count; i++) {
         const struct uri_item *it = &newer->items[i];
         (void)uri_list_add(l, tidings_strn(it->uri, it->len), it->line); /* else it says so */

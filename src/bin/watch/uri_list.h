@@ -25,6 +25,7 @@ struct uri_list {
     uint32_t buckets[URI_LIST_BUCKETS];
     uint64_t changes;             /* that it stands for */
     bool is_cut;                  /* not everything that changed is in it */
+    uint64_t turn;                /* of the first one added: the count of whoever adds */
     char cursor[URI_LIST_CURSOR]; /* of the last one added; "": none */
 };
 

@@ -58,6 +58,7 @@ static void watch_run_command(struct watch *w, const struct tidings_update *u,
         .cursor = u->cursor,
         .time = tidings_str(when ? when : ""),
         .input = tidings_str(input ? input : ""),
+        .turn = w->resume.turn,
     };
     int rc = when ? jobs_add(w->jobs, &change) : TIDINGS_E_NOMEM;
     if (rc < 0) {
@@ -73,7 +74,8 @@ static void watch_gather(struct watch *w, const struct tidings_update *u, const 
     if (line) {
         line[strlen(line) - 1] = '\0'; /* the line feed is the list's */
     }
-    int rc = batch_add(w->batch, u->uri, line, u->cursor, u->truncated);
+    struct batch_change change = {u->uri, line, u->cursor, u->truncated, w->resume.turn};
+    int rc = batch_add(w->batch, &change);
     if (rc < 0 || (w->cli.json && !line)) {
         watch_say_not_run(u->uri, TIDINGS_E_NOMEM);
     }
@@ -105,8 +107,23 @@ static void watch_on_update(void *user, const struct tidings_update *u)
     content_release(&c);
     bool is_counted = !w->batch && !u->initial && w->left > 0;
     /* Whoever read us has gone: nothing is left to do. */
-    if (fflush(stdout) != 0 || (is_counted && --w->left == 0)) {
+    w->is_lost = fflush(stdout) != 0 || w->is_lost;
+    if (!w->is_lost && u->subscription) {
+        watch_resume_told(w, tidings_subscription_uri(u->subscription), u->cursor);
+    }
+    if (w->is_lost || (is_counted && --w->left == 0)) {
         tidings_client_stop(w->client);
+    }
+}
+
+/* How far the log is though nothing changed that concerns us. */
+static void watch_on_notification(void *user, struct tidings_str method, struct tidings_str params)
+{
+    struct watch *w = user;
+    if (tidings_str_eq(method, TIDINGS_STR("notifications/dev.tidings/bookmark"))) {
+        char *cursor = text_at(params, "/_meta/dev.tidings~1cursor");
+        watch_resume_told(w, NULL, tidings_str(cursor ? cursor : ""));
+        tidings_free(cursor);
     }
 }
 
@@ -133,6 +150,12 @@ static void on_settled(struct watch *w)
 static void on_watching(struct watch *w, const struct tidings_state_event *e)
 {
     w->has_watched = true;
+    watch_resume_watching(w, e->uri, e->cursor);
+    if (w->state_path && e->cursor.len == 0 && !e->again) {
+        watch_say("the server names no cursor: what changes while nobody watches is not told of ",
+                  e->uri, tidings_strn("", 0));
+        fputc('\n', stderr);
+    }
     if (!e->again) {
         on_settled(w);
     }
@@ -233,6 +256,16 @@ static void watch_on_state(void *user, const struct tidings_state_event *e)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* What is done is written down. */
+static int watch_write_down(struct watch *w, struct tidings_error *err)
+{
+    return watch_resume_turn(w,
+                             w->batch  ? batch_oldest(w->batch)
+                             : w->jobs ? jobs_oldest(w->jobs)
+                                       : UINT64_MAX,
+                             err);
+}
+
 /* Until it is stopped or fails. */
 static int watch_loop(struct watch *w, struct tidings_error *err)
 {
@@ -242,11 +275,15 @@ static int watch_loop(struct watch *w, struct tidings_error *err)
         size_t count = w->jobs ? jobs_turn(w->jobs, fds + 1, &ms) : 0;
         if (w->batch) {
             batch_turn(w->batch, &fds[++count], &ms);
-            if (w->left > 0 && batch_done(w->batch) >= w->left) {
-                w->left = 0;
-                return 0;
-            }
         }
+        int written = w->is_lost ? 0 : watch_write_down(w, err);
+        if (w->batch && w->left > 0 && batch_done(w->batch) >= w->left) {
+            w->left = 0;
+            w->is_lost = true;
+            batch_drop(w->batch);
+            return written;
+        }
+        rc = written < 0 ? written : rc;
         if (rc <= 0) {
             return rc;
         }
@@ -261,8 +298,10 @@ static int watch_subscribe(struct watch *w, struct tidings_error *err)
     int rc = 0;
     for (size_t i = 0; i < w->count && rc == 0; i++) {
         char *options = NULL;
-        rc = subscribe_options_make(&w->subscribe, w->are_globs[i] ? MATCH_GLOB : MATCH_AUTO,
-                                    &options, err);
+        struct subscribe_options own = w->subscribe;
+        const char *since = watch_resume_since(w, i);
+        own.since = since ? since : own.since;
+        rc = subscribe_options_make(&own, w->are_globs[i] ? MATCH_GLOB : MATCH_AUTO, &options, err);
         on.options = options;
         if (rc == 0) {
             rc = tidings_client_subscribe(w->client, w->uris[i], &on, err) ? 0 : err->code;
@@ -301,8 +340,11 @@ int watch_follow(struct watch *w)
     }
     w->begun_ms = now_ms();
     tidings_client_on_state(w->client, watch_on_state, w);
-    int rc = watch_subscribe(w, &err);
+    tidings_client_on_notification(w->client, watch_on_notification, w);
+    int rc = watch_resume_begin(w, &err);
+    rc = rc == 0 ? watch_subscribe(w, &err) : rc;
     if (rc < 0) {
+        watch_resume_end(w);
         tidings_client_destroy(w->client);
         return command_fail("watch", &err, NULL);
     }
@@ -314,8 +356,13 @@ int watch_follow(struct watch *w)
     } else if (w->batch) {
         batch_finish(w->batch, &remote_caught);
     }
+    /* What a signal ended is not done. */
+    if (rc >= 0 && !remote_caught && !w->is_lost) {
+        rc = watch_write_down(w, &err);
+    }
     remote_interruptible(NULL);
     int status = watch_exit_status(w, rc, &err);
+    watch_resume_end(w);
     tidings_client_destroy(w->client);
     return status;
 }

@@ -45,7 +45,8 @@ static struct batch *make(const char *command, bool restarts)
 
 static void add(struct batch *b, const char *uri)
 {
-    assert_int_equal(batch_add(b, tidings_str(uri), NULL, TIDINGS_STR(""), false), 0);
+    struct batch_change change = {.uri = tidings_str(uri)};
+    assert_int_equal(batch_add(b, &change), 0);
 }
 
 /* One turn; how long until the next. */
@@ -126,6 +127,26 @@ static void a_signal_drops_what_waits(void **state)
     batch_destroy(b);
 }
 
+static void what_is_not_run_for_yet_is_known(void **state)
+{
+    (void)state;
+    struct batch *b = make("cat", false);
+    assert_true(batch_oldest(b) == UINT64_MAX);
+    for (uint64_t i = 3; i < 6; i++) {
+        struct batch_change change = {.uri = TIDINGS_STR("a:1"), .turn = i};
+        assert_int_equal(batch_add(b, &change), 0);
+    }
+    assert_int_equal(batch_oldest(b), 3);
+    clock_ms += 300;
+    (void)turn(b);
+    struct batch_change meanwhile = {.uri = TIDINGS_STR("a:2"), .turn = 6};
+    assert_int_equal(batch_add(b, &meanwhile), 0);
+    assert_int_equal(batch_oldest(b), 3);
+    batch_finish(b, &never);
+    assert_true(batch_oldest(b) == UINT64_MAX);
+    batch_destroy(b);
+}
+
 static void a_list_is_bounded_and_says_so(void **state)
 {
     (void)state;
@@ -200,6 +221,7 @@ int main(void)
         cmocka_unit_test(changes_that_never_end_are_run_for),
         cmocka_unit_test(the_end_runs_for_what_waits),
         cmocka_unit_test(a_signal_drops_what_waits),
+        cmocka_unit_test(what_is_not_run_for_yet_is_known),
         cmocka_unit_test(a_list_is_bounded_and_says_so),
         cmocka_unit_test(large_lines_are_bounded_too),
         cmocka_unit_test(a_stubborn_command_is_killed_with_its_group),
