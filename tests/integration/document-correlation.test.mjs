@@ -197,10 +197,21 @@ test('the structure of capabilities stays: subscribe and listChanged', async (t)
 });
 
 test('overly broad subscriptions may be refused', async (t) => {
-    const { server } = await start(t, ['--max-breadth', '0']);
-    const session = await Session.open(server);
-    for (const uri of ['file:///', 'db:///?query=*']) {
-        const { json } = await session.send('resources/subscribe', { uri });
-        assert.ok(json.error, uri);
+    // What they name is served; only their breadth is what is wrong with them.
+    for (const [breadth, refused] of [['0', true], ['10', false]]) {
+        const { server } = await start(t, ['--publish', 'db:///a/', '--publish', 'db:///b/', '--max-breadth', breadth]);
+        const session = await Session.open(server);
+        for (const uri of ['file:///', 'db:///?query=*']) {
+            const { json } = await session.send('resources/subscribe', { uri });
+            if (refused) {
+                assert.equal(json.error?.code, -32602, JSON.stringify(json));
+                assert.match(json.error.message, /covers whole mounts; at most 0 such subscriptions.*--max-breadth/);
+                assert.equal(json.error.data.uri, uri);
+            } else {
+                assert.ok(json.result, JSON.stringify(json));
+            }
+        }
+        // What is narrower is taken in either case.
+        assert.ok((await session.send('resources/subscribe', { uri: 'file:///home/user/' })).json.result);
     }
 });

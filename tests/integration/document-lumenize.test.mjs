@@ -164,13 +164,24 @@ test('2a: a baseline that is none is refused, and so are properties the schema d
     const { ask } = await start(t);
     const upsert = (given) =>
         ask('tools/call', { name: 'upsert-entity', arguments: { uri: `${URI}/patch`, ...given } });
-    const refused = async (given) => {
-        const { result, error } = await upsert(given);
-        assert.ok(error || result.isError, JSON.stringify(given));
+    const refused = async (given, reason, text) => {
+        const { result } = await upsert(given);
+        assert.equal(result.isError, true, JSON.stringify(given));
+        const why = JSON.parse(result.content[0].text);
+        assert.equal(why.reason, reason);
+        assert.match(why.error, text);
     };
-    await refused({ patch: { name: 'x' } });
-    await refused({ patch: { name: 'x' }, baseline: '2024-01-01T09:00:00Z' });
-    await refused({ patch: { nickname: 'x' }, baseline: '2024-01-01T10:00:00Z' });
+    await refused({ patch: { name: 'x' } }, 'invalid', /needs the baseline/);
+    await refused(
+        { patch: { name: 'x' }, baseline: '2024-01-01T09:00:00Z' },
+        'unknownBaseline',
+        /no version of 'user123' begins at 2024-01-01T09:00:00.000Z/,
+    );
+    await refused(
+        { patch: { nickname: 'x' }, baseline: '2024-01-01T10:00:00Z' },
+        'validation',
+        /'nickname' is not allowed/,
+    );
     const { result } = await upsert({ patch: { age: null }, baseline: '2024-01-01T10:00:00Z' });
     assert.deepEqual(result.structuredContent.value, { name: 'First Name' });
 });
