@@ -117,9 +117,14 @@ const char *tidings_client_last_error(const struct tidings_client *c)
     return c->last_error;
 }
 
-/* Hands the value over as text. */
-static char *ask_give_text(struct tidings_client *c, struct json *root, const struct json *value,
-                           struct tidings_error *err)
+void ask_forget_error(struct tidings_client *c)
+{
+    mem_free(c->last_error);
+    c->last_error = NULL;
+}
+
+char *ask_give_text(struct tidings_client *c, struct json *root, const struct json *value,
+                    struct tidings_error *err)
 {
     if (!root) {
         return NULL;
@@ -248,18 +253,24 @@ static int ask_put_params(struct buf *out, const struct members *m, struct tidin
     return out->failed ? tidings_fail(err, out->failed, "the parameters are too large") : 0;
 }
 
-static char *ask_about(struct waiting *w, const char *method, const struct members *m,
-                       struct tidings_error *err)
+static struct json *ask_members(struct waiting *w, const char *method, const struct members *m,
+                                struct tidings_error *err)
 {
-    struct tidings_client *c = w->client;
     struct buf params;
     struct json *result = NULL;
-    buf_init(&params, c->settings.max_bytes);
+    buf_init(&params, w->client->settings.max_bytes);
     if (ask_put_params(&params, m, err) == 0) {
         result = ask_with(w, method, buf_str(&params), err);
     }
     buf_deinit(&params);
-    return ask_give_text(c, result, result, err);
+    return result;
+}
+
+static char *ask_about(struct waiting *w, const char *method, const struct members *m,
+                       struct tidings_error *err)
+{
+    struct json *result = ask_members(w, method, m, err);
+    return ask_give_text(w->client, result, result, err);
 }
 
 char *tidings_client_read(struct tidings_client *c, const char *uri, struct tidings_error *err)
@@ -275,16 +286,15 @@ char *tidings_client_read(struct tidings_client *c, const char *uri, struct tidi
     return text;
 }
 
-char *tidings_client_call(struct tidings_client *c, const char *tool, const char *arguments,
-                          tidings_client_progress_fn on_progress_fn, void *user,
-                          struct tidings_error *err)
+struct json *ask_tool(struct tidings_client *c, const char *tool, const char *arguments,
+                      tidings_client_progress_fn on_progress, void *user, struct tidings_error *err)
 {
-    struct waiting w = {.client = c, .on_progress = on_progress_fn, .user = user};
+    struct waiting w = {.client = c, .on_progress = on_progress, .user = user};
     struct members m = {.key = "name",
                         .value = tool,
                         .more_key = "arguments",
                         .more = arguments ? arguments : "{}"};
-    return ask_about(&w, "tools/call", &m, err);
+    return ask_members(&w, "tools/call", &m, err);
 }
 
 char *tidings_client_prompt(struct tidings_client *c, const char *name, const char *arguments,

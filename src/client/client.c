@@ -16,6 +16,7 @@
 #include "client/requests.h"
 #include "client/state.h"
 #include "client/subscriptions.h"
+#include "client/tool_schemas.h"
 #include "http_client/fetch.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -141,6 +142,7 @@ void tidings_client_destroy(struct tidings_client *c)
     }
     events_drop_all(c);
     subscriptions_deinit(c);
+    tool_schemas_forget(c);
     map_deinit(&c->requests);
     connection_info_deinit(&c->info);
     mem_free(c->last_error);

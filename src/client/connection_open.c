@@ -17,6 +17,7 @@
 #include "client/requests.h"
 #include "client/state.h"
 #include "client/subscriptions.h"
+#include "client/tool_schemas.h"
 #include "json/write.h"
 
 static void initialize(struct tidings_client *c);
@@ -69,6 +70,7 @@ static int take_info(struct tidings_client *c, struct json *result, struct tidin
         return TIDINGS_E_NOMEM;
     }
     connection_info_deinit(&c->info);
+    tool_schemas_forget(c);
     c->info = i;
     c->can_subscribe = !result || jv_is_true(jv_get(resources, "subscribe"));
     c->has_info = true;

@@ -10,6 +10,7 @@
 #include "client/requests.h"
 #include "client/state.h"
 #include "client/subscriptions.h"
+#include "client/tool_schemas.h"
 #include "wire/rpc.h"
 
 static void take_notification(struct tidings_client *c, const struct rpc_message *m,
@@ -19,6 +20,8 @@ static void take_notification(struct tidings_client *c, const struct rpc_message
         requests_progressed(c, m->params);
     } else if (str_eq(m->method, STR("notifications/subscriptions/acknowledged"))) {
         subscriptions_acknowledged(c, m->params, exchange);
+    } else if (str_eq(m->method, STR("notifications/tools/list_changed"))) {
+        tool_schemas_forget(c);
     } else if (str_eq(m->method, STR("notifications/cancelled"))) {
         subscriptions_cancelled(c, jv_int(jv_get(m->params, "requestId")));
     }

@@ -16,6 +16,7 @@
 #include "client/json_text.h"
 #include "client/page_cursors.h"
 #include "client/state.h"
+#include "client/tool_schemas.h"
 #include "json/write.h"
 
 #define MAX_EMPTY 100u /* pages in a row */
@@ -152,12 +153,16 @@ struct texts {
     tidings_client_item_fn fn;
     void *user;
     int ended; /* what the function returned */
+    bool are_tools;
 };
 
 static int give_text(void *user, struct json *item)
 {
     struct texts *t = user;
     size_t len;
+    if (t->are_tools) {
+        tool_schemas_note(t->client, item);
+    }
     char *text = json_text_of(t->client, item, &len);
     if (text) {
         t->ended = t->fn(t->user, tidings_strn(text, len));
@@ -169,10 +174,14 @@ static int give_text(void *user, struct json *item)
 static int list_texts(struct listing *l, tidings_client_item_fn fn, void *user,
                       struct tidings_error *err)
 {
-    struct texts t = {.client = l->client, .fn = fn, .user = user};
+    struct texts t = {
+        .client = l->client, .fn = fn, .user = user, .are_tools = strcmp(l->member, "tools") == 0};
     l->fn = give_text;
     l->user = &t;
     int rc = list_all(l, err);
+    if (t.are_tools && rc == 0) {
+        tool_schemas_complete(l->client);
+    }
     return t.ended != 0 ? t.ended : rc < 0 ? rc : 0;
 }
 
@@ -192,6 +201,18 @@ int tidings_client_list(struct tidings_client *c, enum tidings_listing list,
     }
     struct listing l = {.client = c, .method = kinds[list].method, .member = kinds[list].member};
     return list_texts(&l, fn, user, err);
+}
+
+int list_all_tools(struct tidings_client *c, json_item_fn fn, void *user,
+                   struct list_budget *budget, struct tidings_error *err)
+{
+    struct listing l = {.client = c,
+                        .method = "tools/list",
+                        .member = "tools",
+                        .fn = fn,
+                        .user = user,
+                        .budget = budget};
+    return list_all(&l, err);
 }
 
 /* A server that does not know the parameter would answer with the whole list. */

@@ -32,4 +32,8 @@ typedef int (*json_item_fn)(void *user, struct json *item);
 int list_children(struct tidings_client *c, const char *uri, json_item_fn fn, void *user,
                   struct list_budget *budget, struct tidings_error *err);
 
+/* The tools of the server, likewise. */
+int list_all_tools(struct tidings_client *c, json_item_fn fn, void *user,
+                   struct list_budget *budget, struct tidings_error *err);
+
 #endif

@@ -12,6 +12,7 @@
  *     connection       opening, which era, the pause before the next attempt
  *     inbound          a message that came: a response, a notification, a request
  *     ask, list, walk  requests that wait for their response
+ *     call             of a tool; tool_schemas: what its result must be like
  *     copy             live copies of entities, on top of subscriptions and requests
  *     client           life, running
  *
@@ -44,6 +45,7 @@
 #define CLIENT_MAX_FADING 8u /* beyond: the oldest ends at once */
 
 struct snapshot;
+struct tool_schemas;
 struct watch;
 
 enum client_stage {
@@ -116,7 +118,8 @@ struct tidings_client {
     struct list unsent;  /* until it is ready */
     struct list in_flight;
     int64_t next_id;
-    char *last_error; /* JSON; NULL: none */
+    char *last_error;                  /* JSON; NULL: none */
+    struct tool_schemas *tool_schemas; /* NULL: nothing is known */
 
     /* events */
     struct list events;

@@ -180,6 +180,20 @@ test('a tool that fails is status 1, its answer on standard error, or whole with
     assert.equal(JSON.parse(json.stdout).isError, true);
 });
 
+for (const MODERN of ['', '1']) {
+    test(`a result that breaks the outputSchema of its tool is an error that says where (${MODERN ? 'modern' : 'legacy'})`, async (t) => {
+        const careless = ['--', process.execPath, new URL('lib/careless.mjs', import.meta.url).pathname];
+        for (const args of [[], ['--json']]) {
+            const { stdout, stderr } = await bad(
+                t, 65, /'give' breaks its outputSchema: \/.*bad.*: .*\(schema: \/additionalProperties\/type\)/,
+                ['call', 'give', ...args, ...careless], { env: { MODERN } },
+            );
+            assert.equal(stdout, '');
+            assert.ok(!/[\x1b\x07]/.test(stderr), JSON.stringify(stderr));
+        }
+    });
+}
+
 test('progress of a tool is shown on a terminal and nowhere else', { skip: noScript }, async (t) => {
     const server = await serveExample(t, 'tools');
     const call = ['call', server.url, 'countdown', 'from=2', 'step_ms=1'];

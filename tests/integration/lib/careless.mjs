@@ -2,7 +2,8 @@
 //
 // A server on standard input and output that does what it must not: once somebody has subscribed to something, it
 // tells of that and of something else, and goes on after unsubscribing. Legacy; with MODERN=1 modern.
-// With PING=1 it tells nothing, but asks now and then whether the client is there.
+// With PING=1 it tells nothing, but asks now and then whether the client is there. Its tool gives something else than
+// it promises, under a name that is meant for a terminal.
 
 import readline from 'node:readline';
 
@@ -51,6 +52,15 @@ const answers = {
     ...(process.env.MODERN ? modern : legacy),
     'resources/list': () => ({ resultType: 'complete', resources: [{ uri: URI, name: 'it' }] }),
     'resources/read': () => ({ resultType: 'complete', contents: [] }),
+    'tools/list': () => ({
+        resultType: 'complete',
+        tools: [{ name: 'give', inputSchema: { type: 'object' }, outputSchema: { type: 'object', additionalProperties: { type: 'number' } } }],
+    }),
+    'tools/call': () => ({
+        resultType: 'complete',
+        content: [{ type: 'text', text: 'given' }],
+        structuredContent: { good: 1, '\x1b[31mbad\x07': 'text' },
+    }),
 };
 
 readline.createInterface({ input: process.stdin }).on('line', (line) => {
