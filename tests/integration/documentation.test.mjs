@@ -131,6 +131,19 @@ test('every page does what it shows', async (t) => {
     }
 });
 
+test('the picture of the architecture is what its script draws', (t) => {
+    const now = new Tree(t).at('architecture.svg');
+    execFileSync(path.join(root, 'tools/draw-architecture'), [now]);
+    const shown = path.join(root, 'docs/architecture.svg');
+    assert.equal(fs.readFileSync(shown, 'utf8'), fs.readFileSync(now, 'utf8'), 'run tools/draw-architecture');
+});
+
+test('the README fits on two screens: 110 lines besides what is folded away', () => {
+    const text = fs.readFileSync(path.join(root, 'README.md'), 'utf8').replace(/<details>[^]*?<\/details>/g, '');
+    const lines = text.split('\n').filter((line) => line.trim() !== '' && !line.startsWith('<!--'));
+    assert.ok(lines.length <= 110, `${lines.length} lines`);
+});
+
 test('the recorded session of the README is what the commands print', (t) => {
     const now = new Tree(t).at('session.svg');
     execFileSync(path.join(root, 'tools/record'), [BIN, now], { env: cleanEnv(), stdio: 'pipe' });

@@ -4,6 +4,7 @@
 // a libuv loop, examples/hello on threads of its own; with the official clients of both eras.
 
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
 import { test } from 'node:test';
 
 import { call, key } from './lib/rpc.mjs';
@@ -127,6 +128,9 @@ test('an address that is taken is said in one sentence', async (t) => {
 });
 
 test('thirty lines of C are a live server', async (t) => {
+    const source = fs.readFileSync(new URL('../../examples/hello.c', import.meta.url), 'utf8');
+    const code = source.replace(/\/\*[^]*?\*\//g, '').split('\n').filter((line) => line.trim() !== '');
+    assert.ok(code.length <= 30, `${code.length} lines`);
     const server = await serveExample(t, 'hello', ['--window', '0']);
     const s = await Subscriber.join(server, 'modern');
     await s.ask(['hello:///count']);
