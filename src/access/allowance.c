@@ -242,6 +242,7 @@ bool allowance_take(struct allowance *a, enum allowance_thing thing)
     static const size_t most[] = {
         [ALLOWANCE_UNINDEXED_REGEXES] = ALLOWANCE_MAX_UNINDEXED_REGEXES,
         [ALLOWANCE_FILTERS] = ALLOWANCE_MAX_FILTERS,
+        [ALLOWANCE_TOLD] = ALLOWANCE_MAX_TOLD,
     };
     return allowance_take_within(a, thing, most[thing]);
 }

@@ -25,15 +25,17 @@
  * takes 20 and more. So whoever writes what is ordinary is bounded by other limits than this. */
 #define ALLOWANCE_FREE 1000u
 
-/* Of what has to be tried at every change there may be so many because of one client. */
+/* Of what has to be tried at every change, or kept, there may be so many because of one client. */
 enum allowance_thing {
     ALLOWANCE_UNINDEXED_REGEXES, /* without text that could be looked for */
     ALLOWANCE_FILTERS,
+    ALLOWANCE_TOLD,  /* changes that its filters look back at */
     ALLOWANCE_BROAD, /* subscriptions that cover whole mounts: allowance_take_within */
     ALLOWANCE_THINGS,
 };
 #define ALLOWANCE_MAX_UNINDEXED_REGEXES 64u
 #define ALLOWANCE_MAX_FILTERS 256u
+#define ALLOWANCE_MAX_TOLD 4096u
 
 struct allowance;
 struct allowances;

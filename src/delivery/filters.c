@@ -17,6 +17,7 @@ void filters_init(struct filters *all)
 {
     map_init(&all->by_text);
     all->judged = 0;
+    all->told_bytes = 0;
 }
 
 void filters_deinit(struct filters *all)
@@ -62,6 +63,12 @@ static int compile(struct json *schema, struct json_schema **ret, uint64_t *ret_
     return 0;
 }
 
+/* A word of a schema, as a key or anywhere else: one too many costs a little. */
+static bool filters_names(struct tidings_str text, const char *quoted)
+{
+    return memmem(text.ptr, text.len, quoted, strlen(quoted)) != NULL;
+}
+
 static int filters_create(struct filters *all, struct json *schema, struct tidings_str text,
                           uint64_t *ret_cost, struct filter **ret, struct tidings_error *err)
 {
@@ -73,6 +80,8 @@ static int filters_create(struct filters *all, struct json *schema, struct tidin
     f->refs = 1;
     f->len = text.len;
     memcpy(f->text, text.ptr, text.len);
+    f->sees_time = filters_names(text, "\"time\"");
+    f->looks_back = filters_names(text, "\"previous\"") || filters_names(text, "\"change\"");
     int rc = compile(schema, &f->schema, ret_cost, err);
     if (rc == 0 && map_put(&all->by_text, tidings_strn(f->text, f->len), f, NULL) < 0) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

@@ -4,12 +4,14 @@
  * origin it leaves out, its JSON Schema, the application's own function. Asked before the window,
  * so that what is filtered out merges with nothing and begins no period.
  *
- * A schema judges {"uri": …, "metadata": {…}} of a change. Equal texts are one filter: compiled
- * once on a worker, counted by those who use it, asked once per change. What it may cost is bounded
- * when it is compiled and each time it judges, and it judges at the expense of a client that may
- * hear of the change (access/allowance.h). A judgement that is given up counts as a yes, so that
- * nothing is lost; after FILTER_GIVE_UPS of changes that it may hear of, a subscription is
- * suspended and told so. When its client has nothing left, changes pass unfiltered.
+ * A schema judges {"uri": …, "metadata": {…}} of a change; one that names them also the time and
+ * what differs from the change of that resource that its subscription was told before. Equal texts
+ * are one filter: compiled once on a worker, counted by those who use it, asked once per change.
+ * What it may cost is bounded when it is compiled and each time it judges, and it judges at the
+ * expense of a client that may hear of the change (access/allowance.h). A judgement that is given
+ * up counts as a yes, so that nothing is lost; after FILTER_GIVE_UPS of changes that it may hear
+ * of, a subscription is suspended and told so. When its client has nothing left, changes pass
+ * unfiltered.
  */
 #ifndef DELIVERY_FILTERS_H
 #define DELIVERY_FILTERS_H
@@ -20,6 +22,12 @@
 #define FILTERS_MAX 4096u      /* distinct ones on a worker */
 #define FILTER_MAX_BYTES 8192u /* of its text */
 #define FILTER_GIVE_UPS 3u
+/* What is remembered of the changes that were told, for filters that look back, besides
+ * ALLOWANCE_MAX_TOLD for a client (which together stay below what a worker has). Beyond any of
+ * these a change is not remembered: the next one is judged like the first of its resource. */
+#define FILTER_TOLD_URIS 1024u              /* for a subscription */
+#define FILTER_TOLD_METADATA 2048u          /* bytes of metadata of one */
+#define FILTERS_TOLD_BYTES (32u * 1048576u) /* for a worker */
 
 struct allowance;
 struct change;
@@ -28,7 +36,8 @@ struct subscription;
 
 struct filters {
     struct map by_text;
-    uint64_t judged; /* how often any of them was asked */
+    uint64_t judged;   /* how often any of them was asked */
+    size_t told_bytes; /* of changes that are remembered, counted for each subscription */
 };
 
 void filters_init(struct filters *all);
@@ -49,5 +58,7 @@ bool filters_is_own(const struct subscription *sub, const struct change *change)
 /* May `sub` hear of it? `alone` false: the change stands for others of which only the numbers are
  * known, so nothing but access keeps it back. */
 bool filters_pass(struct subscription *sub, const struct change *change, bool alone);
+/* It ends: nothing is remembered for it any more. */
+void filters_forget(struct subscription *sub);
 
 #endif

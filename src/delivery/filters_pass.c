@@ -45,19 +45,40 @@ static bool holds(struct json *subject, const struct subscription_condition *c)
     return found;
 }
 
+/* What the filter of `sub` judges; a reference. *ret_cost: of making it, where it is not shared. */
+static struct json *document_for(struct subscription *sub, const struct change *change,
+                                 const struct change *before, bool hides_from, size_t *ret_cost)
+{
+    struct worker *worker = sub->subscriber->worker;
+    const struct filter *f = sub->extra->schema;
+    *ret_cost = 0;
+    if (f->sees_time || f->looks_back) {
+        return filters_document(f, worker, change, before, hides_from, ret_cost);
+    }
+    return hides_from ? delivery_make_subject(worker, change, true)
+                      : jv_ref(delivery_subject(worker, change));
+}
+
 /* At the expense of its client. false: that has not enough left for a judgement, however long. */
-static bool judge(struct subscription *sub, struct json *subject, enum schema_verdict *ret)
+static bool judge(struct subscription *sub, const struct change *change,
+                  const struct change *before, bool hides_from, enum schema_verdict *ret)
 {
     struct worker *worker = sub->subscriber->worker;
     struct allowance *client = sub->subscriber->allowance;
     uint64_t now = loop_now_ms(worker->loop), steps = FILTER_MAX_STEPS;
+    *ret = SCHEMA_VALID;
     if (allowance_left(client, now) < steps) {
         limit_hit(worker->limit_counters, LIMIT_PATTERN_STEPS);
         return false;
     }
-    *ret = schema_judge_within(sub->extra->schema->schema, subject, NULL, &steps);
-    allowance_spend(client, FILTER_MAX_STEPS - steps, now);
-    worker->delivery->filters.judged++;
+    size_t cost;
+    struct json *document = document_for(sub, change, before, hides_from, &cost);
+    if (document) { /* without memory everything passes */
+        *ret = schema_judge_within(sub->extra->schema->schema, document, NULL, &steps);
+        worker->delivery->filters.judged++;
+    }
+    allowance_spend(client, FILTER_MAX_STEPS - steps + cost, now);
+    jv_unref(document);
     return true;
 }
 
@@ -65,13 +86,17 @@ static bool satisfies(struct subscription *sub, const struct change *change)
 {
     struct worker *worker = sub->subscriber->worker;
     struct filter *f = sub->extra->schema;
-    if (f->judged_seq != change->seq) {
-        struct json *subject = delivery_subject(worker, change);
-        f->verdict = SCHEMA_VALID;
-        if (subject && !judge(sub, subject, &f->verdict)) {
+    const struct change *before = filters_told_before(sub, change);
+    uint64_t before_seq = before ? before->seq : 0;
+    uint32_t turn = f->sees_time ? loop_turn_number(worker->loop) : 0;
+    if (f->judged_seq != change->seq || f->judged_before != before_seq || f->judged_turn != turn) {
+        f->judged_seq = 0;
+        if (!judge(sub, change, before, false, &f->verdict)) {
             return true; /* others may be able to pay */
         }
         f->judged_seq = change->seq;
+        f->judged_before = before_seq;
+        f->judged_turn = turn;
     }
     if (f->verdict == SCHEMA_GAVE_UP && ++sub->extra->gave_up == FILTER_GIVE_UPS) {
         resync_suspend(sub);
@@ -96,10 +121,11 @@ static bool pass_without_from(struct subscription *sub, const struct change *cha
     struct json *subject = delivery_make_subject(sub->subscriber->worker, change, true);
     enum schema_verdict verdict = SCHEMA_VALID;
     bool passes = !subject || all_hold(x, subject);
-    if (subject && passes && x->schema) {
-        passes = !judge(sub, subject, &verdict) || verdict != SCHEMA_NOT_VALID;
-    }
     jv_unref(subject);
+    if (passes && x->schema) {
+        passes = !judge(sub, change, filters_told_before(sub, change), true, &verdict) ||
+                 verdict != SCHEMA_NOT_VALID;
+    }
     return passes;
 }
 
@@ -119,16 +145,11 @@ static bool is_told_already(struct subscription *sub, const struct change *chang
            lookup_ask(sub, change->from) == LOOKUP_YES;
 }
 
-bool filters_pass(struct subscription *sub, const struct change *change, bool alone)
+/* Does it satisfy what the subscription asked for? */
+static bool filters_want(struct subscription *sub, const struct change *change)
 {
     const struct subscriber *subscriber = sub->subscriber;
-    if (!access_hears(subscriber->principal, change) || is_told_already(sub, change)) {
-        return false;
-    }
     const struct subscription_extra *x = sub->extra;
-    if (!x || !alone) {
-        return true;
-    }
     if (filters_is_own(sub, change)) {
         return false;
     }
@@ -144,4 +165,17 @@ bool filters_pass(struct subscription *sub, const struct change *change, bool al
     }
     struct tidings_str uri = change_leads(change, change->kind, false) ? change->to : change->uri;
     return !x->filter || x->filter(x->filter_user, uri, change_metadata_object(change));
+}
+
+bool filters_pass(struct subscription *sub, const struct change *change, bool alone)
+{
+    const struct subscription_extra *x = sub->extra;
+    if (!access_hears(sub->subscriber->principal, change) || is_told_already(sub, change) ||
+        (x && alone && !filters_want(sub, change))) {
+        return false;
+    }
+    if (x && x->schema && x->schema->looks_back) {
+        filters_remember(sub, change);
+    }
+    return true;
 }

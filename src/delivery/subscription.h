@@ -16,6 +16,7 @@ struct allowance;
 struct chain;
 struct filter;
 struct listen;
+struct map;
 struct options;
 struct subscriber;
 struct tidings_provider;
@@ -33,9 +34,10 @@ struct subscription_extra {
     struct tidings_str origin; /* whose changes are left out (principal_put_origin); or empty */
     size_t claimed;            /* bytes of it that are what the client calls itself */
     struct filter *schema;     /* what a change must satisfy; a reference; NULL: anything */
-    unsigned gave_up;          /* judgements by it that were too costly */
-    struct chain *chain;       /* it is told patches; NULL: not */
-    struct allowance *broad;   /* it counts as ALLOWANCE_BROAD there; NULL: nowhere */
+    struct map *told;        /* URI -> struct change: what `schema` sees as the one before; NULL */
+    unsigned gave_up;        /* judgements by it that were too costly */
+    struct chain *chain;     /* it is told patches; NULL: not */
+    struct allowance *broad; /* it counts as ALLOWANCE_BROAD there; NULL: nowhere */
     subscription_filter_fn filter;
     void *filter_user;
     struct tidings_provider *covers_provider; /* its `covers` is asked; NULL: none */

@@ -43,6 +43,7 @@ void subscription_destroy(struct subscription *sub)
     }
     if (sub->extra) {
         list_remove(&sub->extra->covers_link);
+        filters_forget(sub);
         filter_release(sub->extra->schema);
         chain_destroy(sub->extra->chain);
         allowance_give_back(sub->extra->broad, ALLOWANCE_BROAD);

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+//
+// The filters that docs/subscriptions.md shows, taken from the page and asked of the real program, in
+// both eras: which of a row of changes each lets through.
+
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { test } from 'node:test';
+
+import { RESOURCE, servePublish } from './lib/publish.mjs';
+import { isUpdate, Subscriber } from './lib/subscriber.mjs';
+
+const page = fs.readFileSync(new URL('../../docs/subscriptions.md', import.meta.url), 'utf8');
+const section = page.slice(page.indexOf('\n### Filters\n'), page.indexOf('\n### What an update weighs\n'));
+
+/** Title -> schema, as the page has them. */
+const shown = new Map(
+    [...section.matchAll(/^\*\*(.+):\*\*\n\n```json\n([\s\S]*?)```$/gm)].map(([, title, text]) => [title, JSON.parse(text)]),
+);
+
+const HOUR = 3_600_000;
+const isWorkTime = () => {
+    const now = new Date();
+    return now.getUTCHours() >= 9 && now.getUTCHours() <= 16 && now.getUTCDay() >= 1 && now.getUTCDay() <= 5;
+};
+
+/** Title -> changes, each with whether it is told; a function is asked right before and after. */
+const rows = {
+    'Not older than 5 s': [
+        [{ updated_at: Date.now() - HOUR }, false],
+        [{ updated_at: Date.now() + HOUR }, true],
+        [{ updated_at: new Date(Date.now() - HOUR).toISOString() }, false],
+        [{ updated_at: new Date(Date.now() + HOUR).toISOString() }, true],
+        [{ updated_at: 'long ago' }, true],
+    ],
+    "On workdays from 9 to 17 o'clock, UTC": [
+        [{}, isWorkTime],
+    ],
+    'Only if the temperature moved by 10 %': [
+        [{ temperature: 20 }, true],
+        [{ temperature: 21 }, false],
+        [{ temperature: 21.9 }, false],
+        [{ temperature: 22 }, true],
+        [{ temperature: 19.8 }, true],
+        [{ temperature: 19.9 }, false],
+        [{}, true],
+    ],
+    'Only if it fell by 2 or more': [
+        [{ temperature: 20 }, true],
+        [{ temperature: 25 }, false],
+        [{ temperature: 18.1 }, false],
+        [{ temperature: 18 }, true],
+    ],
+    'Only if the state is another one': [
+        [{ state: 'ok' }, true],
+        [{ state: 'ok', n: 2 }, false],
+        [{ state: 'bad' }, true],
+        [{ state: 'bad' }, false],
+        [{ state: 'ok' }, true],
+    ],
+    'No older versions': [
+        [{ version: '2.9.0' }, true],
+        [{ version: '2.10' }, true],
+        [{ version: 'v2.9.5' }, false],
+        [{ version: 'nightly' }, true],
+        [{ version: '2024-06-01' }, true],
+        [{ version: '2024-05-31T23:00:00Z' }, false],
+    ],
+};
+
+test('every filter of the page is tried here', () => {
+    assert.deepEqual([...shown.keys()], Object.keys(rows));
+});
+
+test('the filters of the page let through what it says, in both eras', async (t) => {
+    const server = await servePublish(t, ['--window', '0']);
+    for (const era of ['legacy', 'modern']) {
+        for (const [title, changes] of Object.entries(rows)) {
+            const s = await Subscriber.join(server, era);
+            const { refused } = await s.ask([RESOURCE], { windowMs: 0, include: 'metadata', filter: shown.get(title) });
+            assert.deepEqual(refused, {}, title);
+            const plain = await Subscriber.join(server, era);
+            await plain.ask([RESOURCE], { windowMs: 0, include: 'metadata' });
+            for (const [i, [metadata, told]] of changes.entries()) {
+                const mark = `${title} ${i}`;
+                const before = typeof told === 'function' ? told() : told;
+                await server.publish({ ...metadata, mark });
+                await plain.message((m) => isUpdate(m) && m.params.metadata.mark === mark, mark);
+                const after = typeof told === 'function' ? told() : told;
+                changes[i][2] = before === after ? before : undefined; // the hour may have struck
+            }
+            // Whatever was told to one was written to the other in the same turn, or not at all.
+            const last = changes.findLastIndex(([, , told]) => told);
+            if (last >= 0) {
+                await s.message((m) => isUpdate(m) && m.params.metadata.mark === `${title} ${last}`, title);
+            }
+            const heard = s.messages.filter(isUpdate).map((m) => m.params.metadata.mark);
+            const known = changes.flatMap(([, , told], i) => (told === undefined ? [] : [[i, told]]));
+            for (const [i, told] of known) {
+                assert.equal(heard.includes(`${title} ${i}`), told, `${era}: ${title}: ${JSON.stringify(changes[i][0])}`);
+            }
+            s.close();
+            plain.close();
+        }
+    }
+});
