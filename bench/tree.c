@@ -3,6 +3,8 @@
  * A large tree: 100,000 empty files in 1,000 directories. Times of the server: from exec until it
  * says it serves, from `subscriptions/listen` on the root to the acknowledgement (every directory
  * is watched by then), from a write to the notification, and a page of the list; and its memory.
+ * Then the same start with a store that knows the tree, which is compared before the
+ * acknowledgement.
  *
  * The baseline does the same by hand in this process: inotify_add_watch on every directory and a
  * stat of every file, then a write and the event for it. Both take turns.
@@ -35,6 +37,10 @@ struct figures {
     struct bench_samples page_ms;
     struct bench_samples idle_kib;
     struct bench_samples armed_kib;
+    struct bench_samples kept_ack_ms; /* with a store that knows the tree */
+    struct bench_samples kept_ack_cpu_ms;
+    struct bench_samples kept_kib;
+    struct bench_samples kept_store_kib;
     struct bench_samples bare_arm_ms;
     struct bench_samples bare_arm_cpu_ms;
     struct bench_samples bare_change_ms;
@@ -227,14 +233,49 @@ static void measure_server(struct figures *f, char *server, char *root, unsigned
     bench_stop(&child);
 }
 
+/* A start with a store, in which everything is watched. `f` NULL: so that the store knows the tree.
+ */
+static void measure_kept(struct figures *f, char *server, char *root)
+{
+    char serve[] = "serve";
+    char http[] = "--http";
+    char address[] = "127.0.0.1:0";
+    char option[] = "--store";
+    char store[BENCH_PATH_MAX];
+    struct stat st;
+    struct bench_child child;
+    snprintf(store, sizeof(store), "%.3000s/store.db", bench_scratch());
+    char *const argv[] = {server, serve, http, address, option, store, root, NULL};
+    bench_spawn(&child, argv, BENCH_STDERR);
+    unsigned port = bench_wait_port(&child);
+    int64_t cpu = bench_cpu_ns(child.pid);
+    int64_t from = bench_now_ns();
+    int stream = listen_to(port, root);
+    if (f) {
+        bench_samples_add(&f->kept_ack_ms, ms_since(from));
+        bench_samples_add(&f->kept_ack_cpu_ms, (double)(bench_cpu_ns(child.pid) - cpu) / 1e6);
+        bench_samples_add(&f->kept_kib, (double)bench_memory_kib(child.pid, "VmHWM"));
+    }
+    close(stream);
+    bench_stop(&child);
+    if (f) {
+        bench_samples_add(&f->kept_store_kib,
+                          stat(store, &st) == 0 ? (double)st.st_size / 1024 : 0);
+    }
+}
+
 /* ---- the program ------------------------------------------------------------------------------
  */
 
 static void init(struct figures *f, unsigned long rounds, unsigned long changes)
 {
-    struct bench_samples *const per_round[] = {
-        &f->ready_ms, &f->ack_ms,    &f->ack_cpu_ms,  &f->again_ms,        &f->page_ms,
-        &f->idle_kib, &f->armed_kib, &f->bare_arm_ms, &f->bare_arm_cpu_ms, NULL};
+    struct bench_samples *const per_round[] = {&f->ready_ms,        &f->ack_ms,
+                                               &f->ack_cpu_ms,      &f->again_ms,
+                                               &f->page_ms,         &f->idle_kib,
+                                               &f->armed_kib,       &f->bare_arm_ms,
+                                               &f->bare_arm_cpu_ms, &f->kept_ack_ms,
+                                               &f->kept_ack_cpu_ms, &f->kept_kib,
+                                               &f->kept_store_kib,  NULL};
     for (size_t i = 0; per_round[i]; i++) {
         bench_samples_init(per_round[i], rounds);
     }
@@ -254,6 +295,10 @@ static void print(struct figures *f, double build_ms)
            bench_samples_at(&f->again_ms, 0.5), bench_samples_at(&f->change_ms, 0.5),
            bench_samples_at(&f->change_ms, 0.95), bench_samples_at(&f->idle_kib, 0.5),
            bench_samples_at(&f->armed_kib, 0.5));
+    printf("\"compared\":{\"ack_ms\":%.1f,\"ack_cpu_ms\":%.1f,\"vm_hwm_kib\":%.0f,"
+           "\"store_kib\":%.0f},",
+           bench_samples_at(&f->kept_ack_ms, 0.5), bench_samples_at(&f->kept_ack_cpu_ms, 0.5),
+           bench_samples_at(&f->kept_kib, 0.5), bench_samples_at(&f->kept_store_kib, 0.5));
     printf("\"baseline\":{\"arm_ms\":%.1f,\"arm_cpu_ms\":%.1f,\"change_p50_ms\":%.3f}}\n",
            bench_samples_at(&f->bare_arm_ms, 0.5), bench_samples_at(&f->bare_arm_cpu_ms, 0.5),
            bench_samples_at(&f->bare_change_ms, 0.5));
@@ -281,8 +326,10 @@ int main(int argc, char **argv)
     double build_ms = ms_since(from);
     struct figures f;
     init(&f, rounds, changes);
+    measure_kept(NULL, server, root);
     for (unsigned long r = 0; r < rounds; r++) {
         measure_server(&f, server, root, changes);
+        measure_kept(&f, server, root);
         measure_bare(&f, root, changes);
     }
     print(&f, build_ms);

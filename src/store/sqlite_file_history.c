@@ -41,6 +41,7 @@ struct file_history {
     size_t epoch_count;
     struct history_event *events; /* by epoch, then by position */
     size_t event_count;
+    size_t event_epoch; /* index of that of the last one, while it is read */
     struct history_told *told;
     size_t told_count;
     struct map scopes; /* by URI */
@@ -80,9 +81,13 @@ static bool add_epoch(struct file_history *h, struct sqlite3_stmt *st)
     return true;
 }
 
+/* They come in the order of their epochs. */
 static bool add_event(struct file_history *h, struct sqlite3_stmt *st)
 {
-    size_t epoch = find_epoch(h, (uint64_t)sqlite_int(st, 0));
+    size_t epoch = h->event_epoch;
+    if (epoch >= h->epoch_count || h->epochs[epoch].epoch != (uint64_t)sqlite_int(st, 0)) {
+        epoch = h->event_epoch = find_epoch(h, (uint64_t)sqlite_int(st, 0));
+    }
     if (epoch == SIZE_MAX) {
         return true; /* nobody can ask for it */
     }

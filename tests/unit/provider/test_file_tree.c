@@ -146,6 +146,46 @@ static void a_node_is_small(void **state)
     assert_true(sizeof(struct file_node) <= 80);
 }
 
+/* Is it marked, and up to the root? Then it is saved. */
+static bool take_unsaved(struct file_tree *t, struct file_node *dir)
+{
+    bool is = (dir->flags & FILE_NODE_UNSAVED) != 0;
+    assert_int_equal((t->root->flags & FILE_NODE_UNSAVED_BELOW) != 0, is);
+    dir->flags = (uint16_t)(dir->flags & ~FILE_NODE_UNSAVED);
+    for (; dir; dir = dir->parent) {
+        dir->flags = (uint16_t)(dir->flags & ~FILE_NODE_UNSAVED_BELOW);
+    }
+    return is;
+}
+
+static void what_has_to_be_saved_is_found_from_the_root(void **state)
+{
+    struct file_tree *t = *state;
+    struct file_node *dir = add(t, t->root, "d", &dir_1);
+    struct file_node *sub = add(t, dir, "e", &dir_1);
+    assert_true(t->root->flags & FILE_NODE_UNSAVED);
+    assert_true(take_unsaved(t, dir));
+    struct file_node *node = add(t, sub, "f", &file_1);
+    assert_true(take_unsaved(t, sub));
+    file_node_set(node, &file_1);
+    assert_false(take_unsaved(t, sub));
+    node->flags |= FILE_NODE_RACY;
+    file_node_set(node, &file_1);
+    assert_false(take_unsaved(t, sub));
+    file_node_set(node, &link_1);
+    assert_true(take_unsaved(t, sub));
+    file_node_set_complete(sub, true);
+    assert_true(take_unsaved(t, sub));
+    file_node_set_complete(sub, true);
+    assert_false(take_unsaved(t, sub));
+    assert_non_null(file_tree_add(t, sub, STR("not looked at")));
+    assert_false(take_unsaved(t, sub));
+    file_tree_remove(t, node);
+    assert_true(take_unsaved(t, sub));
+    file_tree_remove(t, file_tree_find(t, sub, STR("not looked at")));
+    assert_false(take_unsaved(t, sub));
+}
+
 int main(void)
 {
 #define TREE_TEST(name) cmocka_unit_test_setup_teardown(name, open_tree, close_tree)
@@ -157,6 +197,7 @@ int main(void)
         TREE_TEST(many_names_are_added_found_and_removed),
         TREE_TEST(a_full_tree_refuses_more),
         TREE_TEST(a_node_is_small),
+        TREE_TEST(what_has_to_be_saved_is_found_from_the_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
