@@ -19,6 +19,7 @@ struct publishing {
     struct cli cli;
     bool removes, is_new;
     const char *mime, *name, *title, *about, *etag, *metadata;
+    const char *message, *file; /* instead of VALUE */
 };
 
 static void publish_put_member(FILE *out, const char *name, const char *value)
@@ -29,14 +30,19 @@ static void publish_put_member(FILE *out, const char *name, const char *value)
     }
 }
 
-/* The content of the file as a member. */
-static int publish_put_content(FILE *out, const char *path, struct tidings_error *err)
+/* The content as a member: what was given, that of the file, or of standard input. */
+static int publish_put_content(FILE *out, const struct publishing *p, struct tidings_error *err)
 {
     size_t len = 0;
-    char *content = read_input(path, CONTENT_MAX, &len, err);
+    const char *value = p->message ? p->message : p->cli.arg_count > 1 ? p->cli.args[1] : NULL;
+    bool is_input = !p->message && (!value || strcmp(value, "-") == 0);
+    char *content = p->file    ? read_input(p->file, CONTENT_MAX, &len, err)
+                    : is_input ? read_input("-", CONTENT_MAX, &len, err)
+                               : strdup(value);
     if (!content) {
         return err->code;
     }
+    len = p->file || is_input ? len : strlen(value);
     bool as_text = is_text(tidings_strn(content, len));
     char *quoted = as_text ? tidings_json_quote(tidings_strn(content, len))
                            : tidings_json_quote_bytes(tidings_strn(content, len));
@@ -81,7 +87,7 @@ static char *make_arguments(const struct publishing *p, struct tidings_error *er
         publish_put_member(t.out, "title", p->title);
         publish_put_member(t.out, "description", p->about);
         fputs(p->is_new ? ",\"ifAbsent\":true" : "", t.out);
-        rc = publish_put_content(t.out, p->cli.arg_count > 1 ? p->cli.args[1] : "-", err);
+        rc = publish_put_content(t.out, p, err);
     }
     fputc('}', t.out);
     free(uri);
@@ -123,8 +129,19 @@ static int publish_content(struct cli *cli, struct tidings_client *client,
 
 static int publish_run(struct cli *cli)
 {
-    if (((struct publishing *)cli)->removes && cli->arg_count > 1) {
-        return command_misuse("publish", "--delete takes no content:", cli->args[1]);
+    const struct publishing *p = (struct publishing *)cli;
+    const char *value = cli->arg_count > 1 ? cli->args[1] : NULL;
+    if (p->removes && (value || p->message || p->file)) {
+        return command_misuse("publish", "--delete takes no content:",
+                              value        ? value
+                              : p->message ? p->message
+                                           : p->file);
+    }
+    if ((value != NULL) + (p->message != NULL) + (p->file != NULL) > 1) {
+        return command_misuse("publish",
+                              "VALUE, --message and --file each give the content; it "
+                              "takes one of them",
+                              NULL);
     }
     return remote_run(cli, publish_content);
 }
@@ -136,6 +153,17 @@ static int publish_run(struct cli *cli)
     }
 
 static const struct option options[] = {
+    {.name = "message",
+     .letter = 'm',
+     .kind = OPTION_TEXT,
+     .offset = AT(message),
+     .metavar = "TEXT",
+     .help = "its content, also one that begins with '-'"},
+    {.name = "file",
+     .kind = OPTION_FILE,
+     .offset = AT(file),
+     .metavar = "FILE",
+     .help = "the content of this file; -: standard input"},
     TEXT("mime", mime, "TYPE", "its media type"),
     TEXT("name", name, "TEXT", "its name"),
     TEXT("title", title, "TEXT", "its title, for people"),
@@ -153,18 +181,17 @@ static const struct option options[] = {
 
 const struct command command_publish = {
     .name = "publish",
-    .args = "URI [FILE|-]",
+    .args = "URI [VALUE|-]",
     .help = "give a resource its content",
-    .about = "Create or replace a resource with what is in FILE, or on standard input; whoever "
-             "subscribed\nto it is told. The server must be one of ours that allows it "
-             "(tidings serve --publish PREFIX\n--allow-write). Prints what happened, the URI and "
-             "the etag.\n\n"
+    .about = "Create or replace a resource; whoever subscribed to it is told. Its content is "
+             "VALUE, that of --file, or, for - and without any, standard input. The server must "
+             "be one of ours that allows it (tidings serve --publish PREFIX --allow-write). "
+             "Prints what happened, the URI and the etag.\n\n"
              "--json prints an object: uri, etag, created.\n",
     .options = options,
     .size = sizeof(struct publishing),
     .min_args = 1,
     .max_args = 2,
-    .arg_kind = ARG_FILE,
     .has_target = true,
     .run = publish_run,
 };

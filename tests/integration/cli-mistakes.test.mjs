@@ -46,7 +46,7 @@ test('what fails on this side is not blamed on the server', async (t) => {
         [66, /'\/no\/such': No such file/, ['read', server.url, uri, '--token-file', '/no/such']],
         [64, /not a regular file/, ['read', server.url, uri, '--token-file', dir]],
         [64, /'Name: value', not 'nonsense'/, ['read', server.url, uri, '-H', 'nonsense']],
-        [74, /Is a directory/, ['publish', server.url, 'app:///x', dir]],
+        [74, /Is a directory/, ['publish', server.url, 'app:///x', '--file', dir]],
         [74, /Is a directory/, ['call', server.url, 'publish', '--args', `@${dir}`]],
         [65, /a\.txt: line 1/, ['call', server.url, 'publish', '--args', `@${file}`]],
         [65, /'nope': line 1/, ['call', server.url, 'publish', '--args', 'nope']],

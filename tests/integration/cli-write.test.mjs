@@ -30,18 +30,22 @@ test('publish creates, replaces and removes a resource, text or bytes', async (t
     const tree = new Tree(t, { 'x.json': '{"a":1}', 'x.bin': Buffer.from([0, 255]) });
     const publish = (...args) => good(t, ['publish', '-t', server.url, 'app:///x', ...args]);
     const read = (...args) => good(t, ['read', server.url, 'app:///x', ...args]);
-    assert.match(await publish(tree.at('x.json'), '--mime', 'application/json', '--title', 'X'), /^created app:\/\/\/x \S+\n$/);
+    assert.match(await publish('--file', tree.at('x.json'), '--mime', 'application/json', '--title', 'X'), /^created app:\/\/\/x \S+\n$/);
     assert.equal(await read(), '{"a":1}');
     const [content] = JSON.parse(await read('--json')).contents;
     assert.equal(content.mimeType, 'application/json');
     assert.equal(content.title, 'X');
-    const answer = JSON.parse(await publish(tree.at('x.bin'), '--json'));
+    const answer = JSON.parse(await publish('--file', tree.at('x.bin'), '--json'));
     assert.equal(answer.created, false);
     assert.equal(JSON.parse(await read('--json')).contents[0].blob, 'AP8=');
     await bad(t, 1, /./, ['publish', server.url, 'app:///x', '-', '--if-match', 'other'], { input: 'y' });
     await bad(t, 1, /./, ['publish', server.url, 'app:///x', '-', '--if-absent'], { input: 'y' });
     assert.match(await good(t, ['publish', server.url, 'app:///x', '--if-match', answer.etag], { input: 'piped' }), /^updated/);
     assert.equal(await read(), 'piped');
+    await publish('a value');
+    assert.equal(await read(), 'a value');
+    await publish('-m', '-5 °C');
+    assert.equal(await read(), '-5 °C');
     assert.equal(await publish('--delete'), 'deleted app:///x\n');
     await bad(t, 66, /app:\/\/\/x/, ['read', server.url, 'app:///x']);
 });
@@ -49,7 +53,8 @@ test('publish creates, replaces and removes a resource, text or bytes', async (t
 test('publish says why it cannot', async (t) => {
     const server = await publishing(t);
     await bad(t, 1, /not below 'app:\/\/\/'/, ['publish', server.url, 'other:///x', '-'], { input: '' });
-    await bad(t, 66, /nowhere/, ['publish', server.url, 'app:///x', '/nowhere']);
+    await bad(t, 66, /nowhere/, ['publish', server.url, 'app:///x', '--file', '/nowhere']);
+    await bad(t, 64, /takes one of them/, ['publish', server.url, 'app:///x', 'x', '-m', 'y']);
     await bad(t, 64, /no content: 'x'/, ['publish', server.url, 'app:///x', 'x', '--delete']);
     const closed = await serve(t, {});
     await bad(t, 69, /publish/, ['publish', closed.url, 'app:///x', '-'], { input: 'x' });
