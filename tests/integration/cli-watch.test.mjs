@@ -161,6 +161,25 @@ test('options of the subscription go to the server, and what is none is refused'
     assert.match(bad.stderr, /windowMs/);
 });
 
+for (const era of ['modern', 'legacy']) {
+    test(`${era}: slim updates are enough for a watch, of a file and of a directory`, async (t) => {
+        const server = await serve(t, { files });
+        const args = ['--json', '--read', '--era', era, '--options', '{"detail": "slim"}'];
+        const watch = await watching(t, server, ['', 'a.txt'], args);
+        server.tree.write('a.txt', 'two');
+        const told = (subscribed) => async () => {
+            const of = (line) => (JSON.parse(line).subscribedUri ?? server.uri('a.txt')) === server.uri(subscribed);
+            return JSON.parse(await watch.out.next(of, `the change for '${subscribed}'`));
+        };
+        for (const next of [told('a.txt'), told('')]) {
+            const change = await next();
+            assert.deepEqual([change.uri, change.contents[0].text], [server.uri('a.txt'), 'two']);
+            assert.match(change.cursor, /^[0-9a-f]+\.\d+$/);
+            assert.equal(change.version, undefined);
+        }
+    });
+}
+
 /** Stands for the time that is over: the timer of `--timeout` is that signal. */
 const TIME = 'SIGALRM';
 
