@@ -95,7 +95,7 @@ static void failures_put_what(struct buf *out, enum failure_kind kind, const cha
     }
 }
 
-void failures_log(struct failure_row *row, const struct failure *x, const char *client)
+void failures_log(struct failure_row *row, const struct failure *x, struct tidings_str client)
 {
     static const char *const by[] = {"anonymous", "user", "certificate", "token"};
     struct buf text;
@@ -106,7 +106,7 @@ void failures_log(struct failure_row *row, const struct failure *x, const char *
         failures_put(&text, "principal", x->principal->name);
     }
     buf_putf(&text, " by=%s", x->principal ? by[x->principal->kind] : "program");
-    failures_put(&text, "client", tidings_str(client));
+    failures_put(&text, "client", client);
     buf_putf(&text, " others=%llu", (unsigned long long)row->left_out);
     row->left_out = 0;
     if (!text.failed) {

@@ -63,7 +63,8 @@ struct failures {
 struct failure_row *failures_count(struct failures *f, const struct failure *failure,
                                    uint64_t now_ms);
 /* Write the line. `client` is where it comes from. */
-void failures_log(struct failure_row *row, const struct failure *failure, const char *client);
+void failures_log(struct failure_row *row, const struct failure *failure,
+                  struct tidings_str client);
 /* Say how many were left out, as far as there is room, and when to be called again. */
 void failures_say_left_out(struct failures *f, uint64_t now_ms);
 /* A row of tidings://self/failures for each: {"worker", "method", "count"} and "code",

@@ -15,6 +15,7 @@
 #include "delivery/listen.h"
 #include "delivery/options.h"
 #include "delivery/subscription.h"
+#include "dialect/dialect.h"
 
 struct allowance;
 struct channel;
@@ -58,6 +59,7 @@ struct subscribe_batch {
     void (*done)(struct subscribe_batch *s, const struct log_cursor *at);
     void (*dropped)(struct subscribe_batch *s); /* instead: the server ends. May be NULL */
     void *user;
+    enum era era;    /* of a subscriptions/listen: of its request */
     bool is_legacy;  /* resources/subscribe: what the profile says of it holds */
     bool wants_list; /* also arm every mount */
     bool withdrawn;  /* unsubscribed before it came to be */

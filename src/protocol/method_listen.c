@@ -4,6 +4,8 @@
  * becomes a stream (a message connection is one already) and its URIs are resolved one by one, each
  * refused or not by itself.
  */
+#include "access/allowance.h"
+#include "access/failures.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "delivery/cursor_seal.h"
@@ -217,6 +219,28 @@ static struct dialect_acknowledged_uri acknowledged_uri(void *user, size_t index
     };
 }
 
+/* What is left out of a listen is a failure like a resources/subscribe that is refused. */
+static void note_refused(const struct subscribe_batch *s)
+{
+    struct worker *worker = s->worker;
+    for (size_t i = 0; i < s->count; i++) {
+        const struct tidings_error *err = &s->items[i].stat.base.err;
+        const struct failure failure = {
+            .kind = FAILURE_RPC,
+            .method = "subscriptions/listen",
+            .code = dialect_code(s->era, err->code),
+            .reason = tidings_str(err->text),
+            .principal = s->principal,
+        };
+        struct failure_row *row = s->items[i].refused ? failures_count(worker->failures, &failure,
+                                                                       loop_now_ms(worker->loop))
+                                                      : NULL;
+        if (row) {
+            failures_log(row, &failure, allowance_name(s->client));
+        }
+    }
+}
+
 static void acknowledge(struct subscribe_batch *s, const struct log_cursor *at)
 {
     struct listen *listen = s->pending.listen;
@@ -238,6 +262,7 @@ static void acknowledge(struct subscribe_batch *s, const struct log_cursor *at)
     listen->is_open = true;
     subscriber_send(listen->subscriber, &out);
     buf_deinit(&out);
+    note_refused(s);
 }
 
 void method_listen(struct request *request)
@@ -262,6 +287,7 @@ void method_listen(struct request *request)
         return;
     }
     s->done = acknowledge;
+    s->era = request->era;
     if (request->worker->self->list_changed) {
         unsigned offers = handlers_offers(request->worker);
         s->wants_list = jv_is_true(jv_get(wanted, "resourcesListChanged"));

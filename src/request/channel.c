@@ -93,7 +93,7 @@ void channel_failed(const struct channel *channel, const struct failure *failure
         if (channel->ops->address) {
             channel->ops->address(channel, client);
         }
-        failures_log(row, failure, client);
+        failures_log(row, failure, tidings_str(client));
     }
 }
 

@@ -46,9 +46,10 @@ int uri_alias_canonical(struct tidings_str in, bool is_pattern, uri_alias_fn fin
         in = buf_str(&whole);
         rc = whole.failed ? tidings_fail(err, whole.failed, "the URI does not fit") : 0;
     }
-    if (rc == 0) { /* what is canonical already stays as it is */
-        rc = canonical.len > 0 && !alias ? buf_puts(out, in)
-                                         : put_canonical_form(in, is_pattern, out, err);
+    if (rc == 0 && canonical.len > 0 && !alias) { /* it stays as it is */
+        rc = buf_puts(out, in) < 0 ? tidings_fail(err, out->failed, "the URI does not fit") : 0;
+    } else if (rc == 0) {
+        rc = put_canonical_form(in, is_pattern, out, err);
     }
     if (ret_alias) {
         *ret_alias = alias;

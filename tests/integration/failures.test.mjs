@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { request } from './lib/http.mjs';
-import { call, modern, post, Session } from './lib/rpc.mjs';
+import { call, listen, modern, post, Session } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { Pipe } from './lib/stdio.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
@@ -49,6 +49,16 @@ for (const era of ['modern', 'legacy']) {
         assert.equal(sums['tools/call isError'], 2);
     });
 }
+
+test('a URI that a listen leaves out is said too', async (t) => {
+    const server = await serve(t, { files: { a: 'a' }, args: ['--self'] });
+    const uris = [server.uri('a'), server.uri('no'), 'tidings://self/stats?type=error'];
+    const { events } = await listen(server, { resourceSubscriptions: uris });
+    await said(server, 'method=subscriptions/listen code=-32602', 'not found');
+    await server.lines.next((line) => line.includes('requests failed method=subscriptions/listen'), 'the other');
+    assert.equal((await counted(server))['subscriptions/listen -32602'], 2);
+    events.close();
+});
 
 test('what is refused below JSON-RPC is said too, with path and status', async (t) => {
     const server = await serve(t, { files: { a: 'a' }, args: ['--self', '--max-body', '4k'] });

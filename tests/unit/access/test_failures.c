@@ -53,7 +53,7 @@ static bool note(const struct failure *x, uint64_t now_ms)
 {
     struct failure_row *row = failures_count(&f, x, now_ms);
     if (row) {
-        failures_log(row, x, "192.0.2.1");
+        failures_log(row, x, STR("192.0.2.1"));
     }
     return row != NULL;
 }
