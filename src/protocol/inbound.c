@@ -217,7 +217,7 @@ static void refuse_in_batch(struct arrival *a, struct json *root, const struct r
 {
     struct request *request = request_create(a->channel, root, msg);
     if (request) {
-        batch_add(a->batch, request);
+        request_batch_add(a->batch, request);
         request_fail_rpc(request, code, STR_EMPTY, "%s", text);
     }
 }
@@ -229,7 +229,7 @@ static void inbound_run(struct arrival *a, struct json *root, const struct rpc_m
     struct request *request = request_create(channel, root, msg);
     if (!request) {
         if (a->batch) {
-            batch_refuse(a->batch, RPC_INTERNAL, "out of memory");
+            request_batch_refuse(a->batch, RPC_INTERNAL, "out of memory");
         } else {
             inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
         }
@@ -247,7 +247,7 @@ static void inbound_run(struct arrival *a, struct json *root, const struct rpc_m
             arena_dup(&request->arena, tidings_strn(session->id, SESSION_ID_LEN));
     }
     if (a->batch) {
-        batch_add(a->batch, request);
+        request_batch_add(a->batch, request);
     }
     method_run(request);
 }
@@ -281,7 +281,7 @@ static bool is_too_often(struct arrival *a, struct json *root, const struct rpc_
         struct request *request =
             msg->kind == RPC_REQUEST ? request_create(channel, root, msg) : NULL;
         if (request) {
-            batch_add(a->batch, request);
+            request_batch_add(a->batch, request);
             request_fail_limit(request, &why, STR_EMPTY);
         }
         return request != NULL;
@@ -326,7 +326,7 @@ static void one(struct arrival *a, struct json *root)
         } else if (msg.id) {
             refuse_in_batch(a, root, &msg, RPC_INVALID_REQUEST, err.text);
         } else {
-            batch_refuse(a->batch, RPC_INVALID_REQUEST, err.text);
+            request_batch_refuse(a->batch, RPC_INVALID_REQUEST, err.text);
         }
         return;
     }
@@ -416,7 +416,7 @@ static void many(struct arrival *a, struct json *root)
                        BATCH_MAX);
         return;
     }
-    a->batch = batch_create(channel);
+    a->batch = request_batch_create(channel);
     if (!a->batch) {
         inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
         return;
@@ -425,7 +425,7 @@ static void many(struct arrival *a, struct json *root)
     for (size_t i = 0; i < n; i++) {
         one(a, jv_at(root, i));
     }
-    batch_close(a->batch);
+    request_batch_close(a->batch);
 }
 
 void inbound_text(struct channel *channel, struct tidings_str text,

@@ -18,7 +18,7 @@ void channel_deinit(struct channel *channel)
             request_abandon(request);
         }
     }
-    batch_detach(channel);
+    request_batch_detach(channel);
     if (channel->subscriber) {
         channel->end_subscriber(channel);
     }

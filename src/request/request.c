@@ -82,15 +82,15 @@ static void request_deliver(struct request *request, int status)
     struct batch *batch = request->batch;
     if (request->cancelled || !channel) {
         if (batch) {
-            batch_done(batch);
+            request_batch_done(batch);
         }
         request_free(request);
         return;
     }
     if (batch) {
-        batch_put(batch, &request->out);
+        request_batch_put(batch, &request->out);
         request_free(request);
-        batch_done(batch);
+        request_batch_done(batch);
         return;
     }
     struct buf text = request->out;
@@ -319,7 +319,7 @@ void request_drop(struct request *request)
     struct batch *batch = request->batch;
     request_free(request);
     if (batch) {
-        batch_done(batch);
+        request_batch_done(batch);
     }
 }
 

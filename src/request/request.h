@@ -112,12 +112,12 @@ void requests_expire(struct worker *worker);
 struct request *request_find(struct list *requests, struct tidings_str id_json, bool by_session);
 
 /* Several requests in one array (2025-03-26): answered as one array when the last is done. */
-struct batch *batch_create(struct channel *channel);
-void batch_add(struct batch *batch, struct request *request);
+struct batch *request_batch_create(struct channel *channel);
+void request_batch_add(struct batch *batch, struct request *request);
 /* An element that is no message and has no id. */
-void batch_refuse(struct batch *batch, int rpc_code, const char *text);
-void batch_close(struct batch *batch); /* no more will be added */
+void request_batch_refuse(struct batch *batch, int rpc_code, const char *text);
+void request_batch_close(struct batch *batch); /* no more will be added */
 /* The channel is going away: nobody waits for what is gathered for it. */
-void batch_detach(struct channel *channel);
+void request_batch_detach(struct channel *channel);
 
 #endif

@@ -15,7 +15,7 @@ struct batch {
     size_t count;
 };
 
-struct batch *batch_create(struct channel *channel)
+struct batch *request_batch_create(struct channel *channel)
 {
     struct batch *batch = mem_zalloc(sizeof(*batch));
     if (!batch) {
@@ -38,7 +38,7 @@ static void batch_put_refusal(struct buf *out, int rpc_code, const char *text)
     dialect_write_error(&w, STR_EMPTY, &e);
 }
 
-void batch_refuse(struct batch *batch, int rpc_code, const char *text)
+void request_batch_refuse(struct batch *batch, int rpc_code, const char *text)
 {
     const struct channel *channel = batch->channel;
     const struct dialect_error e = {.code = rpc_code, .message = tidings_str(text)};
@@ -49,20 +49,20 @@ void batch_refuse(struct batch *batch, int rpc_code, const char *text)
     batch_put_refusal(&batch->out, rpc_code, text);
 }
 
-void batch_put(struct batch *batch, const struct buf *response)
+void request_batch_put(struct batch *batch, const struct buf *response)
 {
     buf_putc(&batch->out, batch->count++ == 0 ? '[' : ',');
     buf_puts(&batch->out, buf_str(response));
     batch->out.failed = batch->out.failed ? batch->out.failed : response->failed;
 }
 
-void batch_add(struct batch *batch, struct request *request)
+void request_batch_add(struct batch *batch, struct request *request)
 {
     request->batch = batch;
     batch->open++;
 }
 
-void batch_done(struct batch *batch)
+void request_batch_done(struct batch *batch)
 {
     if (--batch->open > 0) {
         return;
@@ -92,12 +92,12 @@ void batch_done(struct batch *batch)
     mem_free(batch);
 }
 
-void batch_close(struct batch *batch)
+void request_batch_close(struct batch *batch)
 {
-    batch_done(batch);
+    request_batch_done(batch);
 }
 
-void batch_detach(struct channel *channel)
+void request_batch_detach(struct channel *channel)
 {
     for (; channel->batches; channel->batches = channel->batches->next) {
         channel->batches->channel = NULL;

@@ -13,8 +13,8 @@
 #define REQUEST_OUT_EXTRA (4u << 20)
 
 /* Append the response to one of its requests. */
-void batch_put(struct batch *batch, const struct buf *response);
+void request_batch_put(struct batch *batch, const struct buf *response);
 /* One of its requests is gone, answered or not: with the last the array is sent. */
-void batch_done(struct batch *batch);
+void request_batch_done(struct batch *batch);
 
 #endif
