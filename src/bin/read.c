@@ -231,7 +231,7 @@ static int read_resource(struct reading *r, struct tidings_client *client, const
                     argument, r->index - 1);
         }
     }
-    int rc = result ? 0 : err->code;
+    int rc = result ? 0 : uri && r->is_ranged ? remote_about(client, uri, err) : err->code;
     tidings_free(result);
     free(uri);
     return rc;

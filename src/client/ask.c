@@ -281,7 +281,9 @@ char *tidings_client_read(struct tidings_client *c, const char *uri, struct tidi
     char *text = ask_about(&w, "resources/read", &m, &why);
     if (!text && err) {
         *err = why;
-        error_wrap(err, why.code, "read '%.80s'", uri ? uri : "");
+        if (!uri || !strstr(why.text, uri)) { /* it is named once */
+            error_wrap(err, why.code, "read '%.80s'", uri ? uri : "");
+        }
     }
     return text;
 }

@@ -90,3 +90,32 @@ int errors_from_response(struct json *error, long status, struct tidings_error *
                                                 : TIDINGS_E_INVALID;
     return tidings_fail(err, own, "%.*s (%" PRId64 ")", STR_ARG(text), code);
 }
+
+void errors_name_missing(const char *method, const char *capabilities, struct tidings_error *err)
+{
+    static const struct {
+        const char *methods, *capability;
+    } known[] = {
+        {"resources/", "resources"},
+        {"prompts/", "prompts"},
+        {"tools/", "tools"},
+        {"completion/", "completions"},
+    };
+    struct json *all = NULL;
+    if (jv_parse(tidings_str(capabilities), JSON_MAX_DEPTH, &all, NULL) < 0) {
+        return;
+    }
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        bool is_it = str_starts(tidings_str(method), tidings_str(known[i].methods));
+        if (is_it && !jv_get(all, known[i].capability)) {
+            tidings_fail(err, TIDINGS_E_UNSUPPORTED, "this server has no %s (-32601)",
+                         known[i].capability);
+        }
+    }
+    jv_unref(all);
+}
+
+bool errors_want_tls(struct tidings_str text)
+{
+    return mentions(text, STR("TLS")) || mentions(text, STR("HTTPS"));
+}

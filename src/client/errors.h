@@ -14,4 +14,10 @@ int errors_from_response(struct json *error, long status, struct tidings_error *
 /* … and of a status without one; `challenge`: WWW-Authenticate, or empty. */
 int errors_from_status(long status, struct tidings_str challenge, struct tidings_error *err);
 
+/* A method that the server does not know, where its capabilities (JSON text) say that it has
+ * nothing of the kind, is told so: "this server has no prompts". */
+void errors_name_missing(const char *method, const char *capabilities, struct tidings_error *err);
+/* Is that what a port for TLS says to whoever speaks none? */
+bool errors_want_tls(struct tidings_str text);
+
 #endif

@@ -5,6 +5,8 @@
  */
 #include "client/inbound.h"
 
+#include <stdio.h>
+
 #include "client/events.h"
 #include "client/heartbeat.h"
 #include "client/requests.h"
@@ -43,7 +45,10 @@ static void take_object(struct tidings_client *c, struct json *root, size_t byte
     } else if (m.kind == RPC_NOTIFICATION) {
         take_notification(c, &m, root, bytes, exchange);
     } else if (!m.id) {
-        (void)requests_answered(c, exchange, root, status); /* it answers what came that way */
+        if (!requests_answered(c, exchange, root, status)) { /* it answers what came that way */
+            struct tidings_str text = jv_str(jv_get(jv_get(root, "error"), "message"));
+            snprintf(c->last_word, sizeof(c->last_word), "%.*s", STR_ARG(text));
+        }
     } else if (jv_is(m.id, JV_INT)) {
         (void)requests_answered(c, jv_int(m.id), root, status);
     }

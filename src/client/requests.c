@@ -384,6 +384,9 @@ bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, 
     struct response a = {.error = jv_get(root, "error"), .status = status};
     if (a.error) {
         errors_from_response(a.error, status, &a.why);
+        if (a.why.code == TIDINGS_E_UNSUPPORTED && c->has_info) {
+            errors_name_missing(r->method, c->info.capabilities, &a.why);
+        }
         if (c->challenge[0] && status == 403) { /* says what would help */
             errors_from_status(status, tidings_str(c->challenge), &a.why);
         }

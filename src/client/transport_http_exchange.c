@@ -140,10 +140,15 @@ static bool is_session_lost(const struct exchange *x, long status)
 }
 
 /* Why there is no answer. */
-static void exchange_explain(const struct fetch_status *s, struct tidings_error *why)
+static void exchange_explain(const struct exchange *x, const struct fetch_status *s,
+                             struct tidings_error *why)
 {
+    bool is_plain = strncmp(x->http->url, "http://", 7) == 0;
     if (s->error.code != 0) {
         *why = s->error;
+    } else if (s->status == 400 && is_plain && errors_want_tls(buf_str(&x->body))) {
+        tidings_fail(why, TIDINGS_E_PARSE,
+                     "the server speaks TLS there: https:// may be meant (HTTP 400)");
     } else if (s->status == 200 || s->status == 202) {
         tidings_fail(why, TIDINGS_E_CLOSED, "the connection ended without an answer");
     } else {
@@ -201,7 +206,7 @@ static void stream_ended(struct exchange *x, const struct fetch_status *s)
                          h->endpoint ? "the server ended the stream"
                                      : "the answer is not one of an MCP server (HTTP 200)");
         } else {
-            exchange_explain(s, &why);
+            exchange_explain(x, s, &why);
         }
         transport_lost(&x->http->base, &why);
         return;
@@ -219,7 +224,7 @@ static void stream_ended(struct exchange *x, const struct fetch_status *s)
     } else if (s->status == 200 && s->error.code == 0) {
         tidings_fail(&why, TIDINGS_E_CLOSED, "the server ended the stream");
     } else {
-        exchange_explain(s, &why);
+        exchange_explain(x, s, &why);
     }
     transport_lost(&x->http->base, &why);
 }
@@ -268,7 +273,7 @@ static bool finished(struct exchange *x, const struct fetch_status *s)
     if (x->is_tracked) {
         transport_delivered(&x->http->base, &s->error);
     } else if (x->id > 0 && (!x->http->is_sse || s->error.code < 0 || s->status >= 300)) {
-        exchange_explain(s, &why);
+        exchange_explain(x, s, &why);
         transport_unanswered(&x->http->base, x->id, s->status, &why);
     }
     return false;

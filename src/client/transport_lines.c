@@ -12,6 +12,8 @@ struct lines_transport {
     struct transport base;
     struct byte_stream *stream;
     struct line_reader reader;
+    bool is_plain;  /* TCP without TLS */
+    bool has_heard; /* something, on this connection */
 };
 
 static struct lines_transport *lines_of(struct transport *l)
@@ -39,6 +41,12 @@ static void transport_lines_on_bytes(void *user, struct tidings_str bytes)
 {
     struct lines_transport *l = user;
     struct tidings_str line;
+    if (l->is_plain && !l->has_heard && str_starts(bytes, STR("\x15\x03"))) { /* an alert */
+        transport_lines_fail(l, TIDINGS_E_PARSE,
+                             "the server speaks TLS there: tls:// may be meant");
+        return;
+    }
+    l->has_heard = true;
     if (line_reader_feed(&l->reader, bytes.ptr, bytes.len) < 0) {
         transport_lines_fail(l, TIDINGS_E_NOMEM, "out of memory");
         return;
@@ -61,7 +69,12 @@ static void transport_lines_on_end(void *user, const struct tidings_error *why)
     if (l->base.client->is_open && line_reader_finish(&l->reader, &line) == LINE_READY) {
         transport_received(&l->base, line, 0, 0);
     }
-    transport_lost(&l->base, why);
+    struct tidings_error reason = *why;
+    if (l->is_plain && !l->has_heard && why->code == TIDINGS_E_CLOSED) {
+        tidings_fail(&reason, why->code,
+                     "%s without a word; if it speaks TLS there, tls:// is meant", why->text);
+    }
+    transport_lost(&l->base, &reason);
 }
 
 static const struct byte_stream_events events = {.on_open = transport_lines_on_open,
@@ -75,6 +88,7 @@ static int lines_open(struct transport *base, struct tidings_error *err)
     struct lines_transport *l = lines_of(base);
     line_reader_deinit(&l->reader);
     line_reader_init(&l->reader, base->client->settings.max_bytes);
+    l->has_heard = false;
     return byte_stream_open(l->stream, err);
 }
 
@@ -148,7 +162,12 @@ struct transport *transport_lines_create(struct tidings_client *c, const char *u
                                          const char *unix_path, struct tidings_error *err)
 {
     struct byte_stream_address address = {.url = url, .unix_path = unix_path, .no_proxy = true};
-    return transport_lines_make(byte_stream_socket_create(c, &address, err), &lines_ops, err);
+    struct transport *t =
+        transport_lines_make(byte_stream_socket_create(c, &address, err), &lines_ops, err);
+    if (t) {
+        lines_of(t)->is_plain = !unix_path && str_starts(tidings_str(url), STR("http://"));
+    }
+    return t;
 }
 
 struct transport *transport_child_create(struct tidings_client *c, char **argv,

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "client/byte_stream.h"
+#include "client/errors.h"
 #include "client/state.h"
 #include "wire/ws_client.h"
 
@@ -19,6 +20,7 @@ struct ws_transport {
     bool is_renewed;          /* … since the first was refused */
     struct buf head;          /* the answer to the handshake so far */
     struct ws_reader *reader; /* NULL: not agreed yet */
+    bool is_plain;            /* ws://, not wss:// */
 };
 
 static struct ws_transport *ws_of(struct transport *l)
@@ -104,6 +106,10 @@ static void refused(struct ws_transport *l, struct tidings_error *why)
             return;
         }
     }
+    if (l->is_plain && ws_client_status(buf_str(&l->head)) == 400 &&
+        errors_want_tls(buf_str(&l->head))) {
+        tidings_fail(why, why->code, "the server speaks TLS there: wss:// may be meant (HTTP 400)");
+    }
     transport_ws_fail(l, why->code, tidings_str(why->text));
 }
 
@@ -149,8 +155,13 @@ static void transport_ws_on_bytes(void *user, struct tidings_str bytes)
 static void on_end(void *user, const struct tidings_error *why)
 {
     struct ws_transport *l = user;
+    struct tidings_error reason = *why;
     l->base.client->is_token_refused = false;
-    transport_lost(&l->base, why);
+    if (l->is_plain && !l->reader && l->head.len == 0 && why->code == TIDINGS_E_CLOSED) {
+        tidings_fail(&reason, why->code,
+                     "%s without a word; if it speaks TLS there, wss:// is meant", why->text);
+    }
+    transport_lost(&l->base, &reason);
 }
 
 /* ---- out ------------------------------------------------------------------------------------- */
@@ -284,6 +295,7 @@ struct transport *transport_ws_create(struct tidings_client *c, const char *url,
     }
     l->base = (struct transport){.ops = &ws_ops, .client = c};
     l->stream = stream;
+    l->is_plain = str_starts(tidings_str(url), STR("http://"));
     stream->events = &events;
     stream->user = l;
     buf_init(&l->head, WS_MAX_HEAD + 65536u);

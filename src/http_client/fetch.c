@@ -19,6 +19,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "http_client/curl.h"
+#include "http_client/tls_mismatch.h"
 
 struct fetch {
     struct curl_api curl;
@@ -401,12 +402,16 @@ static void fetch_explain(struct fetch_transfer *t, CURLcode result)
     struct tidings_error why = {0};
     char *url = NULL;
     long number = 0;
-    if (result == CURLE_COULDNT_CONNECT && t->socket[0]) {
+    curl->easy_getinfo(t->easy, CURLINFO_EFFECTIVE_URL, &url);
+    bool is_silent = result == CURLE_GOT_NOTHING || result == CURLE_WEIRD_SERVER_REPLY;
+    const char *mismatch = tls_mismatch(url, is_silent, t->reason);
+    if (result != CURLE_OK && mismatch) {
+        snprintf(t->reason, sizeof(t->reason), "%s", mismatch);
+    } else if (result == CURLE_COULDNT_CONNECT && t->socket[0]) {
         curl->easy_getinfo(t->easy, CURLINFO_OS_ERRNO, &number);
         error_errno(&why, number > 0 ? (int)number : ECONNREFUSED, "connect to '%s'", t->socket);
         snprintf(t->reason, sizeof(t->reason), "%s", why.text);
-    } else if (result == CURLE_URL_MALFORMAT &&
-               curl->easy_getinfo(t->easy, CURLINFO_EFFECTIVE_URL, &url) == CURLE_OK && url) {
+    } else if (result == CURLE_URL_MALFORMAT && url) {
         snprintf(t->reason, sizeof(t->reason), "'%.160s' is not a URL", url);
     }
 }

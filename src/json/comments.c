@@ -62,3 +62,18 @@ void json_blank_commas(char *text, size_t len)
         in_string = c == '"';
     }
 }
+
+bool json_is_list(const struct json *v)
+{
+    return jv_is(v, JV_ARRAY) || jv_is(v, JV_STRING);
+}
+
+size_t json_list_count(const struct json *v)
+{
+    return jv_is(v, JV_STRING) ? 1 : jv_is(v, JV_ARRAY) ? jv_count(v) : 0;
+}
+
+const struct json *json_list_at(const struct json *v, size_t index)
+{
+    return jv_is(v, JV_STRING) ? v : jv_at(v, index);
+}

@@ -83,9 +83,9 @@ static const struct word *find_word(const struct word *words, struct tidings_str
 
 static int read_allow(struct access_rule *rule, struct json *v, struct tidings_error *err)
 {
-    size_t count = jv_is(v, JV_ARRAY) ? jv_count(v) : 0;
+    size_t count = json_list_count(v);
     for (size_t i = 0; i < count; i++) {
-        const struct word *word = find_word(operations, jv_str(jv_at(v, i)));
+        const struct word *word = find_word(operations, jv_str(json_list_at(v, i)));
         if (!word) {
             count = 0;
             break;
@@ -94,8 +94,8 @@ static int read_allow(struct access_rule *rule, struct json *v, struct tidings_e
     }
     return count > 0 ? 0
                      : tidings_fail(err, TIDINGS_E_INVALID,
-                                    "allow: must be an array of some of list, read, subscribe and "
-                                    "write");
+                                    "allow: must be one or an array of some of list, read, "
+                                    "subscribe and write");
 }
 
 static int access_read_text(struct json *v, const char *name, size_t max, struct tidings_str *ret,
@@ -298,6 +298,7 @@ static int access_read_file(const char *path, struct json **ret_root, struct jso
         rc = tidings_fail(err, TIDINGS_E_PARSE, "a comment is never closed");
     }
     if (rc == 0) {
+        json_blank_commas(text.ptr, text.len);
         rc = jv_parse(buf_str(&text), RULE_MAX_DEPTH + 2, ret_root, err);
     }
     buf_deinit(&text);

@@ -14,7 +14,8 @@
  * slash at its end everything below it too, a glob or a template, or what HOW says it is; without
  * it everything is meant.
  *
- * The file holds an array of rules, or an object with `access`; comments are allowed.
+ * The file holds an array of rules, or an object with `access`; comments, and commas
+ * behind the last member, are allowed, and a single operation instead of an array of them.
  */
 #ifndef SERVER_ACCESS_LOADER_H
 #define SERVER_ACCESS_LOADER_H

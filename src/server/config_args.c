@@ -20,7 +20,8 @@
  * TIDINGS_HOME), so only what is nearly one of ours is taken for a slip. */
 static int judge_foreign(struct tidings_str name, struct tidings_error *err)
 {
-    if (str_eq(name, STR("TIDINGS_SERVER")) || str_eq(name, STR("TIDINGS_TOKEN"))) {
+    if (str_eq(name, STR("TIDINGS_SERVER")) || str_eq(name, STR("TIDINGS_TOKEN")) ||
+        str_eq(name, STR("TIDINGS_LAUNCHED"))) {
         return 0; /* of the commands that talk to a server */
     }
     const size_t prefix = sizeof("TIDINGS_") - 1;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The configuration file: JSON with // and block comments. Comments are blanked out in a copy,
- * which keeps every line where it was; the strict parser then judges the text, and a small walker
- * over the same text finds the line of whatever turned out wrong. The walker trusts only what the
- * parser has accepted. Trailing commas are not tolerated.
+ * The configuration file: JSON with // and block comments, and commas behind the last member. They
+ * are blanked out in a copy, which keeps every line where it was; the strict parser then judges the
+ * text, and a small walker over the same text finds the line of whatever turned out wrong. The
+ * walker trusts only what the parser has accepted.
  */
 #include "server/config.h"
 
@@ -151,7 +151,7 @@ static int wrong_type(const struct config_row *row, struct tidings_error *err)
 }
 
 /* A string of the file, which may not hold NUL: later users are libc's. */
-static int clean_string(struct json *v, struct tidings_str *ret, struct tidings_error *err)
+static int clean_string(const struct json *v, struct tidings_str *ret, struct tidings_error *err)
 {
     struct tidings_str s = jv_str(v);
     if (!jv_is(v, JV_STRING)) {
@@ -210,16 +210,16 @@ static int take_plain(const struct reading *r, const struct config_row *row, str
 static int take_list(const struct reading *r, const struct config_row *row, struct json *v,
                      struct config_origin origin, struct tidings_error *err)
 {
-    if (!jv_is(v, JV_ARRAY)) {
+    if (!json_is_list(v)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "wrong type of value (accepted: an array of strings)");
+                            "wrong type of value (accepted: an array of strings, or one)");
     }
-    if (jv_count(v) == 0) {
+    if (json_list_count(v) == 0) {
         return config_assign(r->config, row, STR_EMPTY, origin, err);
     }
-    for (size_t i = 0; i < jv_count(v); i++) {
+    for (size_t i = 0; i < json_list_count(v); i++) {
         struct tidings_str item;
-        int rc = clean_string(jv_at(v, i), &item, err);
+        int rc = clean_string(json_list_at(v, i), &item, err);
         if (rc == 0) {
             rc = assign(r, row, item, origin, err);
         }
@@ -233,13 +233,13 @@ static int take_list(const struct reading *r, const struct config_row *row, stru
 static int config_file_take_excludes(struct json *v, struct config_list *list,
                                      struct tidings_error *err)
 {
-    if (!jv_is(v, JV_ARRAY)) {
+    if (!json_is_list(v)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "wrong type of value (accepted: an array of globs)");
+                            "wrong type of value (accepted: an array of globs, or one)");
     }
-    for (size_t i = 0; i < jv_count(v); i++) {
+    for (size_t i = 0; i < json_list_count(v); i++) {
         struct tidings_str item;
-        int rc = clean_string(jv_at(v, i), &item, err);
+        int rc = clean_string(json_list_at(v, i), &item, err);
         if (rc == 0 && item.len > 0) {
             rc = config_check_item(CONFIG_GLOBS, item, err);
         }
@@ -508,6 +508,7 @@ int config_load_text(struct config *c, const char *path, struct tidings_str text
                           unclosed);
         goto fail_copy;
     }
+    json_blank_commas(copy, text.len);
     r.text = tidings_strn(copy, text.len);
     rc = config_file_read_text(&r, err);
 fail_copy:

@@ -24,7 +24,7 @@ static const char *hint_to_answer(const struct cli *cli, int code)
     case TIDINGS_E_GONE:
         return "'tidings ls' lists what the server has";
     case TIDINGS_E_UNSUPPORTED:
-        return "'tidings tools' and 'tidings ls' list what the server offers";
+        return "'tidings info' says what the server offers";
     case TIDINGS_E_INVALID:
         return cli->command->refused;
     default:
@@ -135,8 +135,8 @@ int remote_run(struct cli *cli, remote_fn fn)
 int remote_about(struct tidings_client *client, const char *uri, struct tidings_error *err)
 {
     struct tidings_error why = *err;
-    if (!tidings_client_last_error(client)) {
-        return err->code;
+    if (!tidings_client_last_error(client) || strstr(why.text, uri)) {
+        return err->code; /* it is named once */
     }
     return tidings_fail(err, why.code, "'%.80s': %s", uri, why.text);
 }

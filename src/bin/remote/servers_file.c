@@ -216,13 +216,15 @@ static int take_texts(struct filling f, struct tidings_str entry, const char *po
 {
     char *raw = tidings_json_get(entry, pointer);
     char first = raw ? raw[0] : '\0';
+    bool is_single = first == '"' && !f.between;
+    int rc = is_single ? servers_file_add_member(&f, tidings_strn("", 0), tidings_str(raw)) : 0;
     tidings_free(raw);
-    if (first == '\0') {
-        return 0;
+    if (first == '\0' || is_single) {
+        return rc;
     }
     if (first != (f.between ? '{' : '[')) {
         return tidings_fail(f.err, TIDINGS_E_PARSE, "'%s' must be %s", pointer + 1,
-                            f.between ? "an object" : "a list");
+                            f.between ? "an object" : "a list, or a text");
     }
     return tidings_json_each(entry, pointer, servers_file_add_member, &f);
 }
@@ -378,7 +380,13 @@ static int servers_file_tell(void *user, struct tidings_str key, struct tidings_
     int n = snprintf(t->line, sizeof(t->line), "%s", text ? text : "");
     t->len = n > 0 && (size_t)n < sizeof(t->line) ? (size_t)n : strlen(t->line);
     if (is_launched) {
-        tidings_json_each(value, "/args", add_word, t);
+        char *args = tidings_json_get(value, "/args");
+        if (args && args[0] == '"') { /* a single one */
+            add_word(t, tidings_strn("", 0), tidings_str(args));
+        } else {
+            tidings_json_each(value, "/args", add_word, t);
+        }
+        tidings_free(args);
     }
     const struct servers_entry entry = {key,
                                         is_launched ? "command"

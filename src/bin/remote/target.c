@@ -494,6 +494,9 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         target_is_innocent();
     }
     if (why.code == 0) {
+        if (!target.url) {
+            setenv("TIDINGS_LAUNCHED", "1", 1); /* a server of ours need not greet */
+        }
         const char *const *launch = cli->launch ? (const char *const *)cli->launch
                                                 : (const char *const *)target.command.items;
         client = target.url ? tidings_client_create(target.url, &options, &why)

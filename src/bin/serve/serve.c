@@ -95,19 +95,30 @@ static void put_ready(struct tidings_server *server, const char *url)
     serve_put_line(&t);
 }
 
-static void serve_on_ready(void *user, const char *url)
+/* A command of ours launched it: people would read the same line with each of them. */
+static bool is_launched(struct tidings_server *server, const char *url)
 {
-    if (is_json) {
-        put_ready(user, url);
-        systemd_ready();
-        return;
-    }
+    return url && strcmp(url, "stdio") == 0 && !tidings_server_address(server, 1) &&
+           getenv("TIDINGS_LAUNCHED");
+}
+
+static void serve_greet(struct tidings_server *server, const char *url)
+{
     fputs("tidings: serving on", stderr);
-    for (size_t i = 0; url; url = tidings_server_address(user, ++i)) {
+    for (size_t i = 0; url; url = tidings_server_address(server, ++i)) {
         bool is_pipe = strcmp(url, "stdio") == 0;
         fprintf(stderr, "%s %s", i > 0 ? "," : "", is_pipe ? "standard input and output" : url);
     }
     fputc('\n', stderr);
+}
+
+static void serve_on_ready(void *user, const char *url)
+{
+    if (is_json) {
+        put_ready(user, url);
+    } else if (!is_launched(user, url)) {
+        serve_greet(user, url);
+    }
     systemd_ready();
 }
 

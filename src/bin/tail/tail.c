@@ -244,6 +244,7 @@ static int tail_begin(struct cli *cli, struct tidings_client *client, size_t ind
     f->growing = (struct growing){.client = client, .uri = uri, .fn = tail_on_piece, .user = f};
     int rc = growing_begin(&f->growing, (int64_t)t->lines, err);
     if (rc < 0) {
+        rc = remote_about(client, uri, err);
         free(uri);
         return rc;
     }

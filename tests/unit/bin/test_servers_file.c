@@ -63,6 +63,8 @@ static void what_hosts_and_editors_write_is_understood(void **state)
         find("{\"servers\":{\"a\":{\"type\":\"http\",\"url\":\"https://x/mcp\",\"headers\":"
              "{\"Authorization\":\"Bearer t\"},\"unknown\":[1]}}}"),
         "https://x/mcp|Authorization: Bearer t");
+    assert_string_equal(find("{\"servers\":{\"a\":{\"command\":\"x\",\"args\":\"y z\"}}}"),
+                        "|x|y z");
     assert_string_equal(
         find("// of the project\n{\"servers\": {\"a\": {\"command\": \"x\", /* here */\n"
              "\"cwd\": \"${workspaceFolder}/sub\",},},}"),
@@ -130,7 +132,8 @@ static void what_cannot_be_used_says_why(void **state)
         {"{\"mcpServers\":{\"a\":{}}}", "'command' or a 'url'"},
         {"{\"mcpServers\":{\"a\":7}}", "'command' or a 'url'"},
         {"{\"mcpServers\":{\"a\":{\"command\":\"x\",\"url\":\"y\"}}}", "'command' or a 'url'"},
-        {"{\"mcpServers\":{\"a\":{\"command\":\"x\",\"args\":\"y\"}}}", "'args' must be a list"},
+        {"{\"mcpServers\":{\"a\":{\"command\":\"x\",\"args\":7}}}", "'args' must be a list"},
+        {"{\"mcpServers\":{\"a\":{\"command\":\"x\",\"env\":\"K\"}}}", "'env' must be an object"},
         {"{\"mcpServers\":{\"a\":{\"command\":\"x\",\"env\":[1]}}}", "'env' must be an object"},
         {"{\"mcpServers\":{\"a\":{\"command\":\"x\",\"env\":{\"K\":null}}}}", "'K' must be a text"},
         {"{\"mcpServers\":{\"a\":{\"command\":\"x\",\"cwd\":7}}}", "'cwd' must be a text"},
@@ -175,9 +178,9 @@ static void all_are_told_as_they_are_written(void **state)
     char out[256] = "";
     struct tidings_error err = {0, ""};
     const char *file = "{\"servers\":{\"a\":{\"url\":\"${UNSET}\"},\"b\":{\"command\":\"x\","
-                       "\"args\":[\"y z\",1]},\"c\":[]}}";
+                       "\"args\":[\"y z\",1]},\"c\":[],\"d\":{\"command\":\"v\",\"args\":\"w\"}}}";
     assert_int_equal(servers_each(&context, tidings_str(file), hear, out, &err), 0);
-    assert_string_equal(out, "a url ${UNSET};b command x y z 1;c unusable ;");
+    assert_string_equal(out, "a url ${UNSET};b command x y z 1;c unusable ;d command v w;");
     assert_int_equal(servers_each(&context, tidings_str("{"), hear, out, &err), TIDINGS_E_PARSE);
 }
 

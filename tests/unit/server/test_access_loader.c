@@ -43,8 +43,8 @@ static void rules_come_from_the_configuration_and_from_a_file(void **state)
     assert_int_equal(config_load_text(&c, "tidings.json", tidings_str(text), &err), 0);
     const char *path =
         write_file("[ // a comment\n {\"scope\":\"a:b\",\"uri\":\"app:///{id}\","
-                   "\"allow\":[\"subscribe\"]}, {\"principal\":\"authenticated\","
-                   "\"uri\":\"app:///one/\",\"match\":\"literal\",\"allow\":[\"read\"]}]");
+                   "\"allow\":[\"subscribe\",]}, {\"principal\":\"authenticated\","
+                   "\"uri\":\"app:///one/\",\"match\":\"literal\",\"allow\":\"read\",},]");
     assert_int_equal(config_set(&c, "access-file", path, CONFIG_FLAG, &err), 0);
     assert_int_equal(access_load(&c, &rules, &err), 0);
     unlink(path);
@@ -65,6 +65,7 @@ static void rules_come_from_the_configuration_and_from_a_file(void **state)
     assert_true(str_eq(r[3].scope, STR("a:b")));
     assert_int_equal(r[4].whom, ACCESS_KNOWN);
     assert_int_equal(r[4].kind, MATCH_LITERAL);
+    assert_int_equal(r[4].ops, 1u << ACCESS_READ);
     access_rules_unref(rules);
     config_deinit(&c);
 }
@@ -99,7 +100,8 @@ static void what_is_wrong_with_a_rule_is_named(void **state)
         {"{}", "allow: is missing"},
         {"{\"allow\":[]}", "allow: must be"},
         {"{\"allow\":[\"look\"]}", "list, read, subscribe and write"},
-        {"{\"allow\":\"read\"}", "allow: must be"},
+        {"{\"allow\":\"look\"}", "allow: must be"},
+        {"{\"allow\":{\"read\":1}}", "allow: must be"},
         {"{\"allow\":[\"read\"],\"who\":1}", "accepted: principal, by, scope, uri, match, allow"},
         {"{\"allow\":[\"read\"],\"principal\":7}", "principal: must be a string"},
         {"{\"allow\":[\"read\"],\"principal\":\"\"}", "principal: must be a string"},

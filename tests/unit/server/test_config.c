@@ -249,6 +249,23 @@ static void a_file_may_hold_comments_and_every_row(void **state)
     config_deinit(&c);
 }
 
+static void what_people_write_is_understood(void **state)
+{
+    (void)state;
+    struct config c;
+    struct tidings_error err = {0};
+    assert_int_equal(config_init(&c, NULL), 0);
+    assert_int_equal(load(&c,
+                          "{\"publish\": \"app:///\", // one\n"
+                          "\"exclude\": [\"*.tmp\", \"*.bak\",],\n"
+                          "\"mounts\": [{\"path\": \"/a\", \"exclude\": \"*.o\",},],\n}",
+                          &err),
+                     0);
+    assert_value(&c, "publish", "app:///");
+    assert_string_equal(c.mounts[0].exclude.items[0], "*.o");
+    config_deinit(&c);
+}
+
 static void errors_in_a_file_name_the_line(void **state)
 {
     (void)state;
@@ -264,7 +281,9 @@ static void errors_in_a_file_name_the_line(void **state)
         {"{\"title\": \"\\\"pagesize\\\"\",\n \"pagesize\": 1}",
          "tidings.json:2: unknown key 'pagesize', did you mean 'pageSize'?"},
         {"/*\n\n*/{\"x\":1}", "tidings.json:3: unknown key 'x'"},
-        {"{\n\"title\": \"a\",\n}", "tidings.json:3: "},
+        {"{\n\"title\": \"a\",,\n}", "tidings.json:3: "},
+        {"{\n\"exclude\": 7}",
+         "tidings.json:2: exclude: wrong type of value (accepted: an array of "},
         {"{\"title\": \"a\"\n\"name\": \"b\"}", "tidings.json:2: "},
         {"{\n/* never", "tidings.json:2: the comment is never closed"},
         {"[1]", "tidings.json:1: the file must hold one JSON object"},
@@ -555,6 +574,7 @@ int main(void)
         cmocka_unit_test(a_higher_source_wins_in_any_order),
         cmocka_unit_test(lists_gather_within_a_source_and_keep_the_default),
         cmocka_unit_test(a_file_may_hold_comments_and_every_row),
+        cmocka_unit_test(what_people_write_is_understood),
         cmocka_unit_test(errors_in_a_file_name_the_line),
         cmocka_unit_test(directories_of_a_file_start_from_its_folder),
         cmocka_unit_test(the_environment_is_read_and_its_slips_are_reported),

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+//
+// What failures say: what was asked for is named, once; what a server does not have, as what it is; TLS where there is
+// none, and the other way round. And files that people write are read as people write them.
+
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import https from 'node:https';
+import { test } from 'node:test';
+
+import { bad, good } from './lib/cli.mjs';
+import { Certificates } from './lib/certs.mjs';
+import { defer } from './lib/cleanup.mjs';
+import { BIN, Program, run, serve } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
+
+const times = (text, what) => text.split(what).length - 1;
+
+test('a URI is named once, whether the server names it or not', async (t) => {
+    const server = await serve(t, { files: { a: '' }, args: ['--publish', 'app:///'] });
+    const missing = server.uri('missing');
+    for (const args of [['read'], ['read', '--last', '1'], ['tail'], ['stat'], ['ls'], ['tree']]) {
+        for (const uri of ['app:///missing', missing]) {
+            const { stderr } = await bad(t, 66, /./, [...args, server.url, uri]);
+            assert.equal(times(stderr, uri), 1, `${args} ${uri}: ${stderr}`);
+        }
+    }
+});
+
+test('what a server does not have is told as what it is', async (t) => {
+    const server = await serve(t, { files: { a: '' } });
+    for (const era of ['modern', 'legacy']) {
+        const says = (what) => new RegExp(`this server has no ${what} \\(-32601\\)\\n.*'tidings info' says`);
+        await bad(t, 69, says('prompts'), ['prompts', '--era', era, server.url]);
+        await bad(t, 69, says('prompts'), ['prompt', '--era', era, server.url, 'x']);
+        await bad(t, 69, says('tools'), ['tools', '--era', era, server.url]);
+        await bad(t, 69, says('tools'), ['call', '--era', era, server.url, 'x']);
+    }
+    const { stderr } = await bad(t, 69, /-32601/, ['request', server.url, 'resources/nonsense']);
+    assert.doesNotMatch(stderr, /has no/, 'it has resources, but not this method');
+});
+
+/** The address of a server's door of that kind. */
+const door = (server, kind) => server.stderr.match(new RegExp(`${kind}://([^\\s,/]+)`))[1];
+
+test('TLS where none is spoken, and plain where it is, are told as that', async (t) => {
+    const certs = new Certificates(t);
+    certs.make('server');
+    const tls = ['--tls-cert', certs.file('server.pem'), '--tls-key', certs.file('server.key')];
+    const [plain, secure] = [
+        await serve(t, { files: { a: '' }, args: ['--tcp', '127.0.0.1:0'] }),
+        await serve(t, { files: { a: '' }, args: ['--tcp', '127.0.0.1:0', ...tls] }),
+    ];
+    const stranger = https.createServer({ key: certs.text('server.key'), cert: certs.text('server.pem') }, (_, response) => response.end());
+    await new Promise((resolve) => {
+        stranger.listen(0, '127.0.0.1', resolve);
+    });
+    defer(t, () => stranger.close());
+    const other = `127.0.0.1:${stranger.address().port}`;
+    for (const [code, says, address] of [
+        [74, /does not speak TLS there/, plain.url.replace('http', 'https')],
+        [74, /does not speak TLS there/, plain.url.replace('http', 'wss')],
+        [74, /does not speak TLS there/, `tls://${door(plain, 'tcp')}`],
+        [65, /speaks TLS there: https:\/\/ may be meant/, secure.url.replace('https', 'http')],
+        [65, /speaks TLS there: wss:\/\/ may be meant/, secure.url.replace('https', 'ws')],
+        [69, /this port speaks TLS/, `tcp://${door(secure, '(?:tls|tcp)')}`],
+        [74, /if it speaks TLS there, https:\/\/ is meant/, `http://${other}/mcp`],
+        [69, /if it speaks TLS there, wss:\/\/ is meant/, `ws://${other}/mcp`],
+        [69, /if it speaks TLS there, tls:\/\/ is meant/, `tcp://${other}`],
+    ]) {
+        await bad(t, code, says, ['ls', '-t', address]);
+    }
+});
+
+test('files that people write may have a comma too many, and one text instead of a list', async (t) => {
+    const tree = new Tree(t, {
+        'a.txt': 'x',
+        'tidings.json': '{"publish": "app:///", "mounts": [{"path": ".", "exclude": "*.json",},], /* so */ }',
+        'access.json': '[{"allow": "read",}, {"allow": ["list",]},]',
+        '.mcp.json': `{"mcpServers": {"here": {"command": "${BIN}", "args": "version",},},}`,
+    });
+    const options = { cwd: tree.path, env: { HOME: tree.at('home') } };
+    const { settings } = JSON.parse(await good(t, ['config', '--json'], options));
+    assert.deepEqual([settings.publish, settings.mounts[0].exclude], [['app:///'], ['*.json']]);
+    assert.match(await good(t, ['servers'], options), /here +\S+tidings version/);
+    const server = new Program(t, BIN, ['serve', '--http', '127.0.0.1:0', '--access-file', tree.at('access.json')], options);
+    const line = await server.lines.next((text) => text.includes('serving on'), 'that it serves');
+    const url = line.match(/http\S+/)[0];
+    assert.equal(await good(t, ['read', url, tree.uri('a.txt')], options), 'x');
+    fs.writeFileSync(tree.at('tidings.json'), '{"publish": ["app:///",,]}');
+    await bad(t, 65, /tidings\.json:1/, ['config'], options);
+});
+
+test('a server of ours that a command launches does not greet, and one with an address does', async (t) => {
+    const tree = new Tree(t, { a: 'x' });
+    const end = await run(t, ['read', tree.uri('a'), '--', BIN, 'serve', '--stdio', tree.path]);
+    assert.deepEqual([end.stdout, end.stderr], ['x', '']);
+    const both = await run(t, ['read', tree.uri('a'), '--', BIN, 'serve', '--stdio', '--http', '127.0.0.1:0', tree.path]);
+    assert.match(both.stderr, /serving on http/);
+    const alone = await run(t, ['serve', '--stdio', tree.path]);
+    assert.match(alone.stderr, /serving on standard input and output/, 'launched by somebody else');
+});
