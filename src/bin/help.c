@@ -108,7 +108,8 @@ bool help_exit(int status, char out[EXIT_TEXT_MAX])
     snprintf(out, EXIT_TEXT_MAX, "%s",
              status == 0   ? "done"
              : status == 1 ? "the server did as asked, but a tool, check, command or file failed"
-                           : "");
+             : status == EXIT_INCONCLUSIVE ? "a probe found out nothing: inconclusive"
+                                           : "");
     for (size_t i = 0; i < EXIT_COUNT; i++) {
         size_t at = strlen(out);
         if (exits[i].status == status) {

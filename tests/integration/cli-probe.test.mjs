@@ -15,6 +15,7 @@ import { faulty } from './lib/faulty.mjs';
 import { freePort } from './lib/port.mjs';
 import { relay } from './lib/proxy.mjs';
 import { BIN, Program, run, serve } from './lib/server.mjs';
+import { noTerminal, Terminal } from './lib/terminal.mjs';
 import { Tree } from './lib/tree.mjs';
 import { eventually } from './lib/wait.mjs';
 
@@ -172,6 +173,38 @@ describe('a server', together, () => {
         assert.deepEqual(report.eras.map(({ era, version }) => [era, version]), [['legacy', '2025-11-25']]);
         assert.deepEqual([...new Set(report.checks.map(({ era }) => era))], ['legacy']);
         assert.equal(report.checks.find(({ id }) => id === 'updates').verdict, 'skip');
+    });
+
+    test('without a change that was told the verdict is inconclusive, with a status of its own', async (t) => {
+        const server = await serve(t, { files });
+        const quiet = await probe(t, ['--wait', '100ms', server.url, server.uri('a.txt')]);
+        assert.deepEqual(failed(quiet), []);
+        assert.equal(quiet.report.verdict, 'inconclusive');
+        assert.equal(quiet.code, 2);
+        const unmade = await probe(t, ['--era', 'modern', '--change', 'exit 3', server.url, server.uri('a.txt')]);
+        assert.deepEqual([unmade.report.verdict, unmade.code], ['inconclusive', 2]);
+        const empty = await serve(t);
+        const nothing = await probe(t, ['--era', 'modern', empty.url]);
+        assert.deepEqual([nothing.report.verdict, nothing.code], ['inconclusive', 2]);
+        const people = await run(t, ['probe', '--era', 'modern', '--wait', '100ms', server.url, server.uri('a.txt')]);
+        assert.match(people.stdout, /skipped\ninconclusive: no change was seen to be told/);
+        assert.equal(people.stderr, '', 'nothing is shown where nobody looks');
+    });
+
+    test('a person at a terminal sees what is done, and is asked to change something', { skip: noTerminal }, async (t) => {
+        const server = await serve(t, { files });
+        const uri = server.uri('a.txt');
+        const terminal = new Terminal(t, [BIN, 'probe', '--era', 'modern', '--wait', '20s', server.url, uri]);
+        await terminal.shows('listing its resources');
+        for (const why of ['three times in all', 'once more', 'once more']) {
+            await terminal.shows(`change it now: ${uri} (${why})`);
+            server.tree.write('a.txt', why);
+        }
+        await terminal.shows(/pass {2}updates +3 updates came by themselves/);
+        await terminal.shows('change it now');
+        server.tree.write('a.txt', 'once more, which must not be told');
+        await terminal.shows(/pass {2}unsubscribe/);
+        assert.equal((await terminal.ended()).code, 0);
     });
 
     test('an older revision is found and probed', async (t) => {

@@ -8,6 +8,9 @@
 
 #include <tidings/types.h>
 
+/* Of `tidings probe`: nothing failed, and nothing was proved. */
+#define EXIT_INCONCLUSIVE 2
+
 /* Say what failed and what to do next on standard error, with --json as an object; returns the exit
  * status. `command` (none was found) and `hint` may be NULL. */
 int command_fail(const char *command, const struct tidings_error *err, const char *hint);

@@ -172,11 +172,15 @@ static int probe_era(struct probe *p, unsigned era, struct tidings_error *err)
     *r = (struct run){.probe = p, .era = is_modern ? "modern" : "legacy", .is_modern = is_modern};
     r->cli = p->cli;
     r->cli.era = era;
+    probe_doing(p, "asking whether it speaks the %s era", r->era);
     int rc = probe_connect(r, err);
     if (rc == 1) {
+        probe_doing(p, "listing its resources");
         choose(r);
         probe_updates(r);
+        probe_doing(p, "asking wrong things");
         probe_errors(r);
+        probe_doing(p, "cutting streams, and ending sessions");
         probe_streams(r);
     } else if (rc == 0) {
         probe_found(r, "era", VERDICT_SKIP, "%s: %.150s", r->era, err->text);
@@ -210,6 +214,7 @@ static int probe_run(struct cli *cli)
     for (size_t i = 0; i < PROBE_MAX_ERAS && eras[i] && rc >= 0; i++) {
         rc = probe_era(p, eras[i], &err);
     }
+    probe_clear();
     int status = p->spoken_count > 0 ? probe_finish(p)
                                      : command_fail("probe", &err, target_hint(cli, err.code));
     for (size_t i = 0; i < p->spoken_count; i++) {
@@ -267,9 +272,10 @@ const struct command command_probe = {
         "first resource listed, change it three times, and see whether updates come, only those,\n"
         "and none after unsubscribing; then ask wrong things, cut the stream and end the session.\n"
         "Changes are made by --change, --call or --touch; without, they are waited for.\n\n"
-        "A line for each check: pass, fail (against the specification), warn (allowed, but "
-        "clients\n"
-        "will feel it) or skip, and what came. The exit status is 1 when a check failed.\n\n"
+        "A line for each check: pass, fail (against the specification), warn (allowed, but clients "
+        "will feel it) or skip, and what came. The exit status is 1 when a check failed, and 2, "
+        "inconclusive, when in some era no change was seen to be told. On a terminal it says what "
+        "it is doing, and when it needs you to change something.\n\n"
         "--json prints an object: verdict, how many pass, fail, warn, skip, eras, and checks with\n"
         "era, id, verdict, came, expected, spec.\n",
     .options = options,

@@ -4,6 +4,7 @@
  *
  *     probe.c           the command; which eras are spoken, what is advertised
  *     probe_report.c    findings: the table of checks, how they are printed
+ *     probe_progress.c  what it is doing, on a terminal
  *     probe_change.c    how a change is brought about
  *     probe_updates.c   subscribed, told, not told too much, not told any more
  *     probe_others.c    a second client, and lists that change
@@ -112,6 +113,18 @@ void probe_found(struct run *r, const char *id, enum verdict verdict, const char
 void probe_heading(const struct probe *p, const struct negotiated *s);
 /* The end: the exit status. */
 int probe_finish(const struct probe *p);
+
+/* ---- probe_progress.c -------------------------------------------------------------------------
+ */
+
+/* Show on a terminal what is done now, until the next finding. */
+void probe_doing(const struct probe *p, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* … and how long that may still take. */
+void probe_waits(uint64_t left_ms);
+void probe_clear(void);
+/* It needs a change, and nothing is there to make one: say so on a terminal. */
+void probe_ask_person(const struct run *r, const char *why);
 
 /* ---- probe_change.c ---------------------------------------------------------------------------
  */

@@ -68,6 +68,7 @@ static const char *const words[] = {"pass", "fail", "warn", "skip"};
 static void put_finding(const struct probe *p, const struct finding *f)
 {
     static const enum style styles[] = {STYLE_GOOD, STYLE_BAD, STYLE_NAME, STYLE_DIM};
+    probe_clear();
     fputs("  ", stdout);
     put_style(&p->cli, stdout, styles[f->verdict]);
     fputs(words[f->verdict], stdout);
@@ -116,6 +117,7 @@ void probe_heading(const struct probe *p, const struct negotiated *s)
     if (p->cli.json || p->cli.quiet) {
         return;
     }
+    probe_clear();
     put_style(&p->cli, stdout, STYLE_BOLD);
     printf("%s %s over %s", s->era, s->version, s->transport);
     put_style(&p->cli, stdout, STYLE_PLAIN);
@@ -135,9 +137,20 @@ static void probe_report_put_member(const char *before, const char *name, const 
     put_quoted(stdout, tidings_str(value));
 }
 
-static void put_report(const struct probe *p, const size_t counts[4])
+/* Was it seen in each era that changes are told? Without that nothing has been proved. */
+static bool has_evidence(const struct probe *p)
 {
-    probe_report_put_member("{", "verdict", counts[VERDICT_FAIL] > 0 ? "fail" : "pass");
+    size_t told = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        const struct finding *f = &p->findings[i];
+        told += f->verdict == VERDICT_PASS && strcmp(f->check->id, "updates") == 0 ? 1 : 0;
+    }
+    return told == p->spoken_count;
+}
+
+static void put_report(const struct probe *p, const char *verdict, const size_t counts[4])
+{
+    probe_report_put_member("{", "verdict", verdict);
     for (size_t i = 0; i < 4; i++) {
         printf(",\"%s\":%zu", words[i], counts[i]);
     }
@@ -173,12 +186,18 @@ int probe_finish(const struct probe *p)
     for (size_t i = 0; i < p->count; i++) {
         counts[p->findings[i].verdict]++;
     }
+    int status = counts[VERDICT_FAIL] > 0 ? 1 : has_evidence(p) ? 0 : EXIT_INCONCLUSIVE;
+    const char *verdict = status == 0 ? "pass" : status == 1 ? "fail" : "inconclusive";
+    probe_clear();
     if (p->cli.json) {
-        put_report(p, counts);
+        put_report(p, verdict, counts);
     } else if (!p->cli.quiet) {
         printf("%zu passed, %zu failed, %zu warnings, %zu skipped\n", counts[VERDICT_PASS],
                counts[VERDICT_FAIL], counts[VERDICT_WARN], counts[VERDICT_SKIP]);
     }
+    if (status == EXIT_INCONCLUSIVE && !p->cli.json) {
+        puts("inconclusive: no change was seen to be told, so whether it notifies is not known");
+    }
     int written = command_finish("probe");
-    return counts[VERDICT_FAIL] > 0 ? 1 : written;
+    return status > 0 ? status : written;
 }

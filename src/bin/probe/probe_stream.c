@@ -231,6 +231,7 @@ static void probe_stream_through_silence(struct run *r)
         probe_found(r, "idle", VERDICT_SKIP, "%.150s", h->reason);
         return;
     }
+    probe_doing(r->probe, "staying silent");
     (void)probe_step(r->client, r->probe->idle_ms, &h->losses, NULL);
     unsigned before = h->updates;
     bool is_changed = h->losses == 0 && probe_can_change(r) && r->toggled != r->client;

@@ -124,6 +124,7 @@ int probe_step(struct tidings_client *client, uint64_t ms, const unsigned *enoug
         if (enough && *enough > before) {
             return rc;
         }
+        probe_waits(due - now);
         rc = tidings_client_step(client, (int)(due - now < 100 ? due - now : 100), err);
     }
     return rc;
@@ -224,6 +225,8 @@ static int change_and_hear(struct run *r, struct update_delays *t, struct tiding
             begun = now_ms(); /* it has happened by then */
         }
         t->made++;
+        probe_doing(r->probe, "change %u of %u: waiting for the update", t->made, CHANGES);
+        probe_ask_person(r, t->made == 1 ? "three times in all" : "once more");
         probe_listen(r, r->probe->wait_ms, true);
         if (r->heard.updates == before) {
             uint64_t after = content ? probe_content(r) : 0;
@@ -355,6 +358,8 @@ static void check_unsubscribe(struct run *r, struct tidings_subscription *sub)
         return;
     }
     uint64_t silence = probe_silence(r);
+    probe_doing(r->probe, "nothing must come after unsubscribing");
+    probe_ask_person(r, "once more: nothing must come");
     probe_listen(r, silence, false);
     unsigned late = r->heard.updates + r->heard.foreign;
     probe_found(r, "unsubscribe", late > 0 ? VERDICT_FAIL : VERDICT_PASS,
@@ -366,6 +371,9 @@ void probe_updates(struct run *r)
     struct tidings_error err = {0};
     struct update_delays told = {0};
     struct other other = {0};
+    if (r->uri) {
+        probe_doing(r->probe, "subscribing to %.100s", r->uri);
+    }
     struct tidings_subscription *sub = r->uri ? probe_subscribe(r) : NULL;
     if (!sub) {
         if (r->uri) {
