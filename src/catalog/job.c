@@ -7,6 +7,7 @@
 #include <assert.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/str.h"
@@ -14,6 +15,7 @@
 #include "worker/worker.h"
 
 #define DETAILS_MAX (4u << 20)
+#define UNFINISHED_MAX 8u /* that are named in the log */
 
 void job_init(struct job *r, struct worker *worker, job_done_fn done, void *user,
               struct tidings_str uri)
@@ -55,11 +57,40 @@ void job_explain(struct job *r, struct tidings_str object)
     buf_deinit(&text);
 }
 
+void job_begin(struct job *r)
+{
+    struct worker *w = r->worker;
+    w->jobs++;
+    r->next = w->first_job;
+    r->at = &w->first_job;
+    w->first_job = r;
+    if (r->next) {
+        r->next->at = &r->next;
+    }
+}
+
+void job_log_unfinished(const struct worker *worker)
+{
+    unsigned count = 0;
+    for (const struct job *r = worker->first_job; r && count < UNFINISHED_MAX; r = r->next) {
+        log_error(r->provider ? "a provider does not finish" : "a handler does not finish",
+                  "provider=%s at=%.*s uri=%.*s requests=%zu",
+                  r->provider ? r->provider->ops->name : "none",
+                  STR_ARG(r->provider ? r->provider->prefix : STR_EMPTY), STR_ARG(r->uri),
+                  worker->jobs);
+        count++;
+    }
+}
+
 /* Home again. What the provider said goes with it, unless somebody keeps it. */
 static void job_end(struct job *r)
 {
     char *details = r->keeps_details ? NULL : r->details;
     r->worker->jobs--;
+    *r->at = r->next;
+    if (r->next) {
+        r->next->at = r->at;
+    }
     r->done(r);
     mem_free(details);
 }
@@ -116,7 +147,7 @@ void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job
 {
     r->provider = p;
     r->run = run;
-    r->worker->jobs++;
+    job_begin(r);
     if (p && (p->ops->flags & TIDINGS_PROVIDER_BLOCKING)) {
         int rc = pool_submit(p->host->pool, job_run_job, r);
         if (rc < 0) {
@@ -250,7 +281,7 @@ static void lookup_done(struct job *job)
                : l->failed   ? TIDINGS_E_NOMEM
                : l->found    ? 0
                              : TIDINGS_E_NOTFOUND;
-    l->stat->base.worker->jobs++;
+    job_begin(&l->stat->base);
     tidings_stat_done(l->stat, code, l->found, job->code < 0 ? &err : NULL);
     mem_free(l->found);
     mem_free(l);
@@ -260,7 +291,7 @@ static void job_stat_by_list(struct tidings_stat *stat, struct tidings_provider 
 {
     struct lookup *l = mem_zalloc(sizeof(*l));
     if (!l) {
-        stat->base.worker->jobs++;
+        job_begin(&stat->base);
         tidings_stat_done(stat, TIDINGS_E_NOMEM, NULL, NULL);
         return;
     }
@@ -276,7 +307,7 @@ void job_stat(struct tidings_stat *stat, const struct catalog_hit *hit)
     if (hit->entry) {
         struct tidings_resource about = *hit->entry->about;
         about.uri = stat->base.uri;
-        stat->base.worker->jobs++;
+        job_begin(&stat->base);
         tidings_stat_done(stat, 0, &about, NULL);
         return;
     }

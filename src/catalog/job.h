@@ -26,6 +26,7 @@ typedef void (*job_done_fn)(struct job *job);
 /* The part all kinds share. Lives in the memory of the request it serves. */
 struct job {
     struct letter letter;
+    struct job *next, **at; /* of those of its worker that are not finished */
     struct worker *worker;
     pthread_t thread;
     job_done_fn done; /* on the home thread, exactly once */
@@ -103,6 +104,11 @@ void job_write(struct tidings_write *w, struct tidings_provider *p);
 /* Finish: the client has reached that limit, which was counted. */
 void job_write_limit(struct tidings_write *w, const struct refusal *why);
 
+/* Log which of the worker's jobs are not finished: the first eight, by provider and URI. */
+void job_log_unfinished(const struct worker *worker);
+
+/* It is begun: counted until it is finished. job_start does so by itself. */
+void job_begin(struct job *r);
 /* For kinds of jobs in files of their own: run now or on the pool; finish on whichever thread. */
 void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job *));
 void job_finish(struct job *r, int code, const struct tidings_error *err);

@@ -389,7 +389,7 @@ static void call_start(struct tidings_call *h)
         job_start(&h->base, NULL, run_handler);
         return;
     }
-    worker->jobs++;
+    job_begin(&h->base);
     int rc = pool_submit(worker->handlers->pool, run_job, &h->base);
     if (rc < 0) {
         struct tidings_error err;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "catalog/job.h"
 #include "delivery/hub.h"
 
 /* How long a provider may still work on what it was asked before the server goes without it. */
@@ -154,7 +155,7 @@ bool worker_thread_destroy(struct worker_thread *w)
     http_worker_destroy(w->http);
     socket_worker_destroy(w->sockets);
     if (!core_await_jobs(&w->core, w->has_awaited_jobs ? 0 : AWAIT_JOBS_MS)) {
-        log_error("a provider does not finish", "requests=%zu", w->core.worker.jobs);
+        job_log_unfinished(&w->core.worker);
         return false; /* it may still write into memory of ours: leave it */
     }
     core_deinit(&w->core);

@@ -22,6 +22,7 @@ struct drain;
 struct failures;
 struct handlers;
 struct hub;
+struct job;
 struct limit_counters;
 struct loop;
 struct loop_timer;
@@ -87,6 +88,7 @@ struct worker {
     uint64_t epoch;           /* of the change log */
     uint64_t last_seq;        /* the number of the newest change seen */
     size_t jobs;              /* that providers and handlers have not finished */
+    struct job *first_job;    /* … of them, the newest: catalog/job.h */
     bool stopping;            /* nothing new is begun (protocol/drain.h) */
     struct sendq_batch batch; /* gathers what is written in a turn */
     struct sealer sealer;     /* of cursors and states that clients keep; with the hub's key */
