@@ -239,6 +239,12 @@ TIDINGS_API int tidings_server_unpublish(struct tidings_server *server, struct t
  * texts, one allocation, a few atomic operations, and a system call when the server sleeps
  * (figures: bench/README.md). Nothing is looked up: a URI that nobody watches costs the same.
  *
+ * When more than a 512th of `max-announced` waits to be numbered, an update that says the same as
+ * one that waits (the same URI and fields, nothing else of that URI announced since) is that one:
+ * it is told at the place of the first, after the second was announced. So a program may announce
+ * the same as often as it likes. What differs in anything, and what was created, deleted or moved,
+ * is told by itself.
+ *
  * Overload: changes that the server has not come round to number take at most `max-announced` bytes
  * (32 MiB). Beyond that the change is refused with TIDINGS_E_BUSY, as it is with TIDINGS_E_NOMEM
  * when memory is gone, and every subscription is told once, when the server has caught up, to look

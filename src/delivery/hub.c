@@ -230,10 +230,14 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     hub->host = (struct provider_host){host_changed, host_missed, loop, hub->pool};
     bool has_lists = hub_lists_open(hub);
     hub->watch_timer = loop_timer_open(loop, hub_watch_timer, hub);
+    hub->parked_timer = loop_timer_open(loop, hub_announce_timer, hub);
+    list_init(&hub->parked);
+    bool merges = hub_merge_init(&hub->merge) == 0;
     list_init(&hub->arming);
     hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
-    if (!hub->mailbox || !hub->pool || !has_lists || !hub->watch_timer || !hub->catalog ||
-        !hub->quotas || !hub->allowances || hub_hold_init(hub, err) < 0) {
+    if (!hub->mailbox || !hub->pool || !has_lists || !hub->watch_timer || !hub->parked_timer ||
+        !merges || !hub->catalog || !hub->quotas || !hub->allowances ||
+        hub_hold_init(hub, err) < 0) {
         hub_destroy(hub);
         return NULL;
     }
@@ -268,11 +272,14 @@ void hub_destroy(struct hub *hub)
         mailbox_close(hub->mailbox);
         mailbox_unref(hub->mailbox);
     }
+    hub_announce_drop_parked(hub);
+    hub_merge_deinit(&hub->merge);
     hub_hold_deinit(hub);
     hub_watches_clear(hub);
     map_deinit(&hub->watches);
     hub_lists_close(hub);
     loop_timer_close(hub->watch_timer);
+    loop_timer_close(hub->parked_timer);
     catalog_unref(hub->catalog);
     if (hub->log) {
         hub->log->ops->destroy(hub->log);

@@ -3,6 +3,10 @@
  * The road of a change through the hub: announced on any thread, numbered and kept here, told to
  * the workers.
  *
+ * When many wait for their number, those that say the same become one (hub_merge). While a
+ * worker is behind, changes wait before they are numbered, where they merge, and not after, where
+ * they cannot; a worker that does not get on at all is not waited for.
+ *
  * Both stretches are bounded in bytes. Who announces beyond the bound is told so, and a letter that
  * needs no memory makes everybody look again once the hub has caught up: `is_lost` is cleared
  * before that is numbered, so a refusal that comes later sends it anew. A worker that is behind by
@@ -14,6 +18,11 @@
 #include "base/str.h"
 #include "delivery/delivery.h"
 #include "delivery/hub_private.h"
+
+#define MERGE_SHARE 512u /* of max_announced: how much waits before announcements are merged */
+#define AHEAD_SHARE 8u   /* of max_announced: how far workers may be behind before changes wait */
+#define PARKED_LOOK_MS 1u
+#define PARKED_MAX_MS 50u /* for a worker that does not get on at all */
 
 /* ---- to the workers -------------------------------------------------------------------------- */
 
@@ -91,6 +100,7 @@ void hub_publish(struct hub *hub, enum change_notice notice)
 
 struct announce_letter {
     struct letter letter;
+    struct hub_merge_mark mark;
     struct hub *hub;
     size_t bytes;
     uint64_t position;
@@ -130,10 +140,12 @@ static void publish_move(struct hub *hub, const struct announce_letter *l)
     publish_made(hub, c, seq, l->position, half.uri);
 }
 
-static void announce_deliver(struct letter *letter, void *owner)
+/* It gets its number. */
+static void announce_number(struct hub *hub, struct announce_letter *l)
 {
-    struct hub *hub = owner;
-    struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
+    if (!l->is_kept) {
+        hub_merge_end(&l->mark);
+    }
     if (l->change.kind == TIDINGS_CHANGE_MOVED) {
         publish_move(hub, l);
     } else {
@@ -143,7 +155,63 @@ static void announce_deliver(struct letter *letter, void *owner)
     if (l->change.kind != TIDINGS_CHANGE_UPDATED) {
         hub_list_changed(hub, CHANGE_LIST);
     }
-    announce_drop(letter);
+    announce_drop(&l->letter);
+}
+
+/* Is a worker so far behind that numbering more would only fill its mailbox? */
+static bool is_ahead(struct hub *hub)
+{
+    size_t most = hub->max_announced / AHEAD_SHARE, waiting = 0;
+    for (size_t i = 0; i < hub->worker_count; i++) {
+        size_t one = __atomic_load_n(&hub->workers[i]->delivery->announced, __ATOMIC_RELAXED);
+        waiting = one > waiting ? one : waiting;
+    }
+    hub->is_pressed = hub->is_pressed && waiting > most;
+    return waiting > most && !hub->is_pressed;
+}
+
+void hub_announce_unpark(struct hub *hub, bool all)
+{
+    while (!list_empty(&hub->parked) && (all || !is_ahead(hub))) {
+        struct letter *letter = list_entry(hub->parked.next, struct letter, link);
+        list_remove(&letter->link);
+        hub->parked_ms = loop_now_ms(hub->loop);
+        announce_number(hub, list_entry(letter, struct announce_letter, letter));
+    }
+    if (list_empty(&hub->parked)) {
+        loop_timer_stop(hub->parked_timer);
+    }
+}
+
+void hub_announce_timer(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct hub *hub = user;
+    hub->is_pressed = loop_now_ms(hub->loop) - hub->parked_ms >= PARKED_MAX_MS;
+    hub_announce_unpark(hub, false);
+}
+
+void hub_announce_drop_parked(struct hub *hub)
+{
+    while (hub->parked.next && !list_empty(&hub->parked)) {
+        struct letter *letter = list_entry(hub->parked.next, struct letter, link);
+        list_remove(&letter->link);
+        letter->drop(letter);
+    }
+}
+
+static void announce_deliver(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    if (list_empty(&hub->parked) && !is_ahead(hub)) {
+        announce_number(hub, list_entry(letter, struct announce_letter, letter));
+        return;
+    }
+    if (list_empty(&hub->parked)) {
+        hub->parked_ms = loop_now_ms(hub->loop);
+        loop_timer_start(hub->parked_timer, PARKED_LOOK_MS, PARKED_LOOK_MS);
+    }
+    list_append(&hub->parked, &letter->link);
 }
 
 static void hub_announce_lost_deliver(struct letter *letter, void *owner)
@@ -177,10 +245,20 @@ static int announce(struct hub *hub, const struct tidings_change *change, bool i
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "a change is UPDATED, CREATED, DELETED, or MOVED with 'from'");
     }
+    /* Each is told by itself while few wait. What the store keeps has a position of its own. */
+    size_t max = __atomic_load_n(&hub->max_announced, __ATOMIC_RELAXED);
+    bool merges =
+        !is_kept && __atomic_load_n(&hub->announced, __ATOMIC_RELAXED) > max / MERGE_SHARE;
+    struct hub_merge_mark mark = {0};
+    if (!is_kept) {
+        mark = hub_merge_mark(&hub->merge, change);
+    }
+    if (merges && hub_merge_find(&mark)) {
+        return 0;
+    }
     size_t bytes = sizeof(struct announce_letter) + change->uri.len + change->etag.len +
                    change->from.len + change->metadata.len + change->checksum.len +
                    change->origin.len + change->target.len;
-    size_t max = __atomic_load_n(&hub->max_announced, __ATOMIC_RELAXED);
     size_t before = __atomic_fetch_add(&hub->announced, bytes, __ATOMIC_RELAXED);
     bool fits = bytes <= max && before <= max - bytes;
     struct announce_letter *l = fits ? mem_alloc(bytes) : NULL;
@@ -201,6 +279,7 @@ static int announce(struct hub *hub, const struct tidings_change *change, bool i
         .position = position,
         .is_kept = is_kept,
         .change = *change,
+        .mark = mark,
     };
     char *at = (char *)(l + 1);
     struct tidings_str *slices[] = {
@@ -210,7 +289,11 @@ static int announce(struct hub *hub, const struct tidings_change *change, bool i
     for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
         *slices[i] = str_place(&at, *slices[i]);
     }
-    mailbox_send(hub->mailbox, &l->letter);
+    if (is_kept || hub_merge_begin(&hub->merge, &mark, change) || !merges) {
+        mailbox_send(hub->mailbox, &l->letter);
+    } else {
+        announce_drop(&l->letter);
+    }
     return 0;
 }
 

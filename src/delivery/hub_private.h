@@ -11,6 +11,7 @@
 #include "base/map.h"
 #include "base/seal.h"
 #include "delivery/hub.h"
+#include "delivery/hub_merge.h"
 #include "handler/feature.h"
 #include "store/change.h"
 
@@ -45,6 +46,11 @@ struct hub {
     struct allowances *allowances;
     size_t max_announced; /* atomic */
     size_t announced;     /* atomic: bytes of changes that wait for their number */
+    struct hub_merge merge;
+    struct list parked; /* announcements that wait until the workers have caught up … */
+    struct loop_timer *parked_timer;
+    uint64_t parked_ms;   /* … and since when none of them could go on */
+    bool is_pressed;      /* a worker does not catch up: nobody waits for it any more */
     struct letter lost;   /* on its way while is_lost */
     bool is_lost;         /* atomic: something was refused since everybody was last told */
     bool running;         /* atomic */
@@ -58,6 +64,11 @@ void hub_hold_deinit(struct hub *hub);
 
 /* Number a change of no resource in particular, keep it, tell the workers. */
 void hub_publish(struct hub *hub, enum change_notice notice);
+
+/* hub_announce.c: what is parked goes on; `all`: whoever is behind. */
+void hub_announce_timer(struct loop_timer *timer, void *user);
+void hub_announce_unpark(struct hub *hub, bool all);
+void hub_announce_drop_parked(struct hub *hub);
 
 /* hub_features.c */
 bool hub_lists_open(struct hub *hub); /* false: out of memory or randomness */

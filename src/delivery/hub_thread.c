@@ -59,6 +59,7 @@ void hub_set_running(struct hub *hub, bool running)
     __atomic_store_n(&hub->running, running, __ATOMIC_RELEASE);
     if (!running) {
         mailbox_drain(hub->mailbox); /* somebody may wait for the answer */
+        hub_announce_unpark(hub, true);
     }
     hub_release(hub);
 }

@@ -12,6 +12,7 @@
 
 #include "access/limit.h"
 #include "base/str.h"
+#include "delivery/hub_private.h"
 #include "support/fail_alloc.h"
 #include "support/harness_client.h"
 #include "support/harness_core.h"
@@ -53,21 +54,30 @@ static int announce(const char *uri, struct tidings_error *err)
     return hub_announce(b.hub, &change, err);
 }
 
+static bool has_numbered_all(void *user)
+{
+    (void)user;
+    return __atomic_load_n(&b.hub->announced, __ATOMIC_RELAXED) == 0;
+}
+
 static void what_does_not_fit_is_refused_and_everybody_looks_again_once(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
     struct client *c = listener();
     for (int round = 1; round <= 2; round++) {
-        size_t accepted = 0;
-        while (announce("mem://x/elsewhere", &err) == 0) {
-            assert_true(++accepted * sizeof(struct tidings_change) <= BOUND);
-        }
+        unsigned accepted = 0;
+        char uri[32];
+        do {
+            assert_true(accepted * sizeof(struct tidings_change) <= BOUND);
+            snprintf(uri, sizeof(uri), "mem://x/%u", 1000 + accepted++);
+        } while (announce(uri, &err) == 0);
         assert_true(accepted > 100);
         assert_int_equal(err.code, TIDINGS_E_BUSY);
         assert_non_null(strstr(err.text, "more changes than can be told"));
         assert_int_equal(announce("mem://x/elsewhere", NULL), TIDINGS_E_BUSY);
         assert_int_equal(b.worker[0]->limit_counters->hits[LIMIT_ANNOUNCED], 2 * round);
+        harness_until(&b, has_numbered_all, NULL);
         harness_settle(&b);
         assert_int_equal(client_count(c, SAID_UPDATED), round);
         assert_json(client_nth(c, SAID_UPDATED, (size_t)round - 1), TRUNCATED, "true");
@@ -100,7 +110,10 @@ static void a_worker_that_is_behind_looks_again_once_and_loses_nothing_else(void
     size_t *waiting = &b.worker[0]->delivery->announced;
     *waiting += BOUND; /* as if that much were under way */
     harness_update(&b, "mem://x/elsewhere");
-    harness_update(&b, "mem://x/elsewhere");
+    harness_update(&b, "mem://x/anywhere");
+    harness_settle(&b);
+    assert_int_equal(client_count(c, SAID_UPDATED), 0); /* it may catch up … */
+    harness_until(&b, has_numbered_all, NULL);          /* … and is not waited for in vain */
     harness_settle(&b);
     *waiting -= BOUND;
     assert_int_equal(*waiting, 0);
@@ -113,12 +126,33 @@ static void a_worker_that_is_behind_looks_again_once_and_loses_nothing_else(void
     client_free(c);
 }
 
+static void a_worker_that_catches_up_loses_nothing(void **state)
+{
+    (void)state;
+    struct client *c = listener();
+    size_t *waiting = &b.worker[0]->delivery->announced;
+    *waiting += BOUND;
+    for (int i = 0; i < 1000; i++) { /* no more than one of them waits */
+        assert_int_equal(announce("mem://x/0", NULL), 0);
+        assert_int_equal(announce("mem://x/elsewhere", NULL), 0);
+        harness_settle(&b);
+    }
+    assert_int_equal(client_count(c, SAID_UPDATED), 0);
+    *waiting -= BOUND;
+    harness_until(&b, has_numbered_all, NULL);
+    harness_settle(&b);
+    assert_int_equal(client_count(c, SAID_UPDATED), 1);
+    assert_no_json(client_nth(c, SAID_UPDATED, 0), TRUNCATED);
+    client_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define WITH_BENCH(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
         WITH_BENCH(what_does_not_fit_is_refused_and_everybody_looks_again_once),
         WITH_BENCH(a_change_without_memory_makes_everybody_look_again),
+        WITH_BENCH(a_worker_that_catches_up_loses_nothing),
         WITH_BENCH(a_worker_that_is_behind_looks_again_once_and_loses_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
