@@ -4,11 +4,13 @@
 // missing. How fast is not decided here.
 
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { PATIENCE } from './lib/explore.mjs';
 import { BIN, Program, run, serve } from './lib/server.mjs';
+import { noTerminal, Terminal } from './lib/terminal.mjs';
 import { eventually } from './lib/wait.mjs';
 
 const here = (name) => fileURLToPath(new URL(name, import.meta.url));
@@ -70,6 +72,46 @@ test('what fails or does not come is counted, and is status 1', async (t) => {
     const silent = await bench(t, ['-c', '1', '-n', '1', '-l', '2', '--change', 'true', server.url, server.uri('a.txt')], 1);
     assert.equal(silent.fanout.missed, 2);
 });
+
+test('interrupted, it tells what it measured until then', { skip: noTerminal }, async (t) => {
+    const server = await serve(t, { files });
+    const terminal = new Terminal(t, [BIN, 'bench', '-c', '2', '--duration', '1h', server.url, server.uri('a.txt')]);
+    await terminal.shows(/requests: [1-9]/);
+    terminal.type('\x03');
+    await terminal.shows(/requests: [1-9]\d* in \d+\.\d s over 2 clients, \d+ in a second/);
+    await terminal.shows('it ended before its time: interrupted');
+    await terminal.shows(/median [\d.]+ ms/);
+    assert.equal((await terminal.ended()).code, 1);
+});
+
+test('when the server goes away while it is asked, what it answered is told', { skip: noTerminal }, async (t) => {
+    const server = await serve(t, { files });
+    const args = ['bench', '-c', '2', '--duration', '1h', '--change', 'true', server.url, server.uri('a.txt')];
+    const terminal = new Terminal(t, [BIN, ...args]);
+    await terminal.shows(/requests: [1-9]/);
+    await server.kill();
+    await terminal.shows(/requests: [1-9]\d* in /);
+    await terminal.shows('it ended before its time: the server went away');
+    await terminal.shows('fan-out: not measured: the server went away');
+    assert.equal((await terminal.ended()).code, 1);
+});
+
+for (const [how, ended] of [['the server goes away', 'the server went away'], ['a signal comes', 'interrupted']]) {
+    test(`when ${how} while changes are told, what was measured before is told`, async (t) => {
+        const server = await serve(t, { files });
+        const change = `printf x >>'${server.tree.at('a.txt')}'`;
+        const args = ['bench', '--json', '-c', '1', '-n', '5', '-l', '3', '--duration', '1h', '--change', change];
+        const program = new Program(t, BIN, [...args, server.url, server.uri('a.txt')], { mayFail: true });
+        const out = program.output();
+        await eventually(() => fs.statSync(server.tree.at('a.txt')).size >= 6, 'the second change');
+        await (ended === 'interrupted' ? program.child.kill('SIGTERM') : server.kill());
+        const { requests, fanout } = JSON.parse(await out.next(undefined, 'the report'));
+        assert.deepEqual([requests.count, requests.ended], [5, 'done']);
+        assert.equal(fanout.ended, ended);
+        assert.ok(fanout.count >= 3 && fanout.changes >= 2 && fanout.elapsedMs >= 0);
+        assert.equal((await program.closed).code, 1);
+    });
+}
 
 test('for people there are percentiles, bars, and what the client itself cost', async (t) => {
     const server = await serve(t, { files });

@@ -54,9 +54,12 @@ static void put_phase(const char *name, const struct measured *m, size_t clients
         fputc('}', stdout);
         return;
     }
-    printf("{\"clients\":%zu,\"count\":%llu,\"errors\":%llu,\"missed\":%llu,\"changes\":%llu,"
+    printf("{\"clients\":%zu,\"elapsedMs\":%llu,\"ended\":", clients,
+           (unsigned long long)(m->elapsed / 1000));
+    put_quoted(stdout, tidings_str(m->ended[0] ? m->ended : "done"));
+    printf(",\"count\":%llu,\"errors\":%llu,\"missed\":%llu,\"changes\":%llu,"
            "\"perSecond\":%.1f,\"us\":",
-           clients, (unsigned long long)m->times.count, (unsigned long long)m->errors,
+           (unsigned long long)m->times.count, (unsigned long long)m->errors,
            (unsigned long long)m->missed, (unsigned long long)m->changes, rate_of(m));
     put_times(&m->times);
     printf(",\"clientCpu\":%.3f,\"clientBound\":%s}", share_of(m),
@@ -101,6 +104,9 @@ static void tell_phase(const struct bench *b, const char *name, const struct mea
     } else {
         printf(", %.0f in a second\n", rate_of(m));
     }
+    if (m->ended[0]) {
+        printf("  it ended before its time: %s\n", m->ended);
+    }
     printf("  median %.3f ms, 90 %% %.3f, 99 %% %.3f, longest %.3f\n",
            (double)histogram_at(&m->times, 0.5) / 1000, (double)histogram_at(&m->times, 0.9) / 1000,
            (double)histogram_at(&m->times, 0.99) / 1000, (double)m->times.max / 1000);
@@ -129,7 +135,8 @@ static int bench_report(const struct bench *b)
         tell_phase(b, "requests", &b->asked, b->connections);
         tell_phase(b, "fan-out", &b->told, b->hearers);
     }
-    bool is_bad = b->asked.errors + b->asked.missed + b->told.errors + b->told.missed > 0;
+    bool is_bad = b->asked.errors + b->asked.missed + b->told.errors + b->told.missed > 0 ||
+                  b->asked.ended[0] || b->told.ended[0] || (b->is_wanted && !b->told.was_done);
     int written = command_finish("bench");
     return is_bad ? 1 : written;
 }
@@ -198,13 +205,19 @@ static int measure(struct bench *b, struct tidings_error *err)
     if (rc < 0) {
         return rc;
     }
-    if (!b->change && !b->touches) {
+    b->is_wanted = b->change || b->touches;
+    if (!b->is_wanted) {
         snprintf(b->told.why, sizeof(b->told.why), "--change or --touch brings changes about");
-        return 0;
+    } else if (b->asked.ended[0]) {
+        snprintf(b->told.why, sizeof(b->told.why), "%s", b->asked.ended);
+    } else if (bench_fanout(b, err) < 0 && b->told.changes == 0) {
+        /* What was measured before is told all the same. */
+        snprintf(b->told.why, sizeof(b->told.why), "%.190s", err->text);
+    } else if (b->told.changes == 0 && !b->told.why[0]) {
+        snprintf(b->told.why, sizeof(b->told.why), "%s", b->told.ended);
     }
-    rc = bench_fanout(b, err);
     bench_close(b);
-    return rc;
+    return 0;
 }
 
 static int bench_run(struct cli *cli)
@@ -289,9 +302,12 @@ const struct command command_bench = {
         "from the start of --change's command, or from the call of the tool. Any MCP server, of\n"
         "either era; everything runs on one thread of this process, whose share of a core is\n"
         "told: near 100 % it measured itself.\n\n"
-        "--json prints an object: uri, requests and fanout, each with clients, count, errors,\n"
-        "missed, changes, perSecond, us (min, p50, p90, p99, p999, max), clientCpu, clientBound.\n"
-        "The exit status is 1 when something failed or did not come.\n",
+        "What was measured is told also when it is interrupted or the server goes away, with how "
+        "it ended.\n\n"
+        "--json prints an object: uri, requests and fanout, each with clients, elapsedMs, ended "
+        "(done, or why it ended before its time), count, errors, missed, changes, perSecond, us "
+        "(min, p50, p90, p99, p999, max), clientCpu, clientBound; or skipped, and why. The exit "
+        "status is 1 when something failed, did not come or ended before its time.\n",
     .options = options,
     .size = sizeof(struct bench),
     .max_args = 1,

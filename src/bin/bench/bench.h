@@ -23,7 +23,9 @@ struct bench_client {
     struct tidings_client *client;
     uint64_t asked_us; /* when its request went out */
     uint64_t told_of;  /* the last change it heard of */
+    unsigned failures; /* requests in a row that were not answered at all */
     bool is_accepted;
+    bool is_lost; /* it hears nothing at present */
     bool has_failed;
 };
 
@@ -36,14 +38,15 @@ struct measured {
     uint64_t changes; /* made */
     uint64_t missed;  /* updates that did not come within the time limit */
     bool was_done;
-    char why[200]; /* not done: why; done: the first error */
+    char ended[64]; /* before its time: why; "": it took as long as it was asked to */
+    char why[200];  /* not done: why; done: the first error */
 };
 
 struct bench {
     struct cli cli;
     uint64_t connections, listens, duration_ms, requests;
     const char *change;
-    bool touches;
+    bool touches, is_wanted; /* the fan-out is to be measured */
     char *uri;
     char *read_params; /* of resources/read */
     struct bench_client *clients;
@@ -55,7 +58,7 @@ struct bench {
     size_t under_way;
     /* the change under way: */
     uint64_t change_us; /* when it began; 0: none */
-    size_t hearers, heard;
+    size_t hearers, heard, lost;
     pid_t child;
     bool is_calling; /* the tool is */
 };

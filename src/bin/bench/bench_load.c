@@ -20,6 +20,7 @@
 
 #define BATCH 64
 #define LATE_US UINT64_C(5000000) /* an update that takes longer is missed */
+#define TRIES 2u                  /* requests in a row that nobody answers: it is not asked again */
 #define PAUSE_US UINT64_C(150000) /* between changes: servers gather what comes faster */
 
 extern char **environ;
@@ -47,6 +48,14 @@ static void bench_load_remember(struct measured *m, const char *why)
     }
 }
 
+/* It ends before its time. */
+static void bench_load_end(struct measured *m, const char *why)
+{
+    if (!m->ended[0]) {
+        snprintf(m->ended, sizeof(m->ended), "%s", why);
+    }
+}
+
 /* ---- clients ----------------------------------------------------------------------------------
  */
 
@@ -66,6 +75,7 @@ static int bench_open(struct bench *b, size_t count, struct tidings_error *err)
             return err->code;
         }
         b->count++;
+        remote_interruptible(b->clients[0].client);
         int rc = tidings_client_connect(c->client, err);
         if (rc < 0) {
             return rc;
@@ -80,6 +90,7 @@ static int bench_open(struct bench *b, size_t count, struct tidings_error *err)
 
 void bench_close(struct bench *b)
 {
+    remote_interruptible(NULL);
     for (size_t i = 0; i < b->count; i++) {
         tidings_client_destroy(b->clients[i].client);
     }
@@ -136,15 +147,20 @@ static void bench_load_on_answer(void *user, struct tidings_str result,
     struct bench_client *c = user;
     struct measured *m = &c->bench->asked;
     (void)result;
-    (void)error;
-    histogram_add(&m->times, bench_now() - c->asked_us);
+    bool is_answered = !err || error.len > 0;
+    if (is_answered) {
+        histogram_add(&m->times, bench_now() - c->asked_us);
+    }
     c->asked_us = 0;
+    c->failures = is_answered ? 0 : c->failures + 1;
     c->bench->under_way--;
     if (err) {
         m->errors++;
         bench_load_remember(m, err->text);
     }
-    ask_next(c);
+    if (c->failures < TRIES) {
+        ask_next(c);
+    }
 }
 
 static void ask_next(struct bench_client *c)
@@ -181,12 +197,20 @@ int bench_requests(struct bench *b, struct tidings_error *err)
     for (size_t i = 0; i < b->count; i++) {
         ask_next(&b->clients[i]);
     }
-    while (b->under_way > 0 && bench_now() < b->ends_us + LATE_US) {
+    while (b->under_way > 0 && !remote_caught && bench_now() < b->ends_us + LATE_US) {
         bench_load_turn(b, 100);
         progress(b, "requests", m->times.count, &shown);
     }
-    m->missed = b->under_way;
     m->elapsed = bench_now() - begun;
+    if (remote_caught) {
+        bench_load_end(m, "interrupted");
+    } else {
+        m->missed = b->under_way;
+        bool is_whole = b->requests > 0 && b->sent >= b->requests;
+        if (!is_whole && begun + m->elapsed < b->ends_us) {
+            bench_load_end(m, "the server went away");
+        }
+    }
     m->cpu = cpu_now() - cpu;
     m->was_done = true;
     b->under_way = 0;
@@ -212,6 +236,11 @@ static void bench_load_on_update(void *user, const struct tidings_update *u)
 static void bench_load_on_state(void *user, const struct tidings_state_event *e)
 {
     struct bench_client *c = user;
+    bool is_lost = e->state == TIDINGS_STATE_DISCONNECTED;
+    if (c->is_lost != is_lost && (is_lost || e->state == TIDINGS_STATE_WATCHING)) {
+        c->is_lost = is_lost;
+        c->bench->lost += is_lost ? 1 : (size_t)-1;
+    }
     if (e->state == TIDINGS_STATE_WATCHING && !c->is_accepted) {
         c->is_accepted = true;
         c->bench->hearers++;
@@ -282,6 +311,19 @@ static bool is_made(struct bench *b)
     return b->child == 0 && !b->is_calling;
 }
 
+/* Is it no use to go on? Then it is said why. */
+static bool bench_load_is_over(struct bench *b)
+{
+    if (remote_caught) {
+        bench_load_end(&b->told, "interrupted");
+    } else if (b->lost >= b->count) {
+        bench_load_end(&b->told, "the server went away");
+    } else if (b->told.errors > 0) {
+        bench_load_end(&b->told, "a change failed");
+    }
+    return b->told.ended[0] != '\0';
+}
+
 static int one_change(struct bench *b, struct tidings_error *err)
 {
     b->told.changes++;
@@ -290,19 +332,19 @@ static int one_change(struct bench *b, struct tidings_error *err)
     uint64_t cpu = cpu_now();
     int rc = b->change ? bench_load_run_command(b, err) : bench_load_call_tool(b, err);
     uint64_t due = b->change_us + LATE_US;
-    while (rc == 0 && b->heard < b->hearers && b->told.errors == 0 && bench_now() < due) {
+    while (rc == 0 && b->heard < b->hearers && !bench_load_is_over(b) && bench_now() < due) {
         bench_load_turn(b, 100);
         (void)is_made(b);
     }
     b->told.elapsed += bench_now() - b->change_us;
     b->told.cpu += cpu_now() - cpu;
-    while (rc == 0 && !is_made(b) && bench_now() < due) {
+    while (rc == 0 && !is_made(b) && !remote_caught && bench_now() < due) {
         bench_load_turn(b, 1);
     }
-    b->told.missed += b->hearers - b->heard;
+    b->told.missed += remote_caught ? 0 : b->hearers - b->heard; /* they had no time */
     b->change_us = 0;
     uint64_t quiet = bench_now() + PAUSE_US;
-    while (bench_now() < quiet) {
+    while (bench_now() < quiet && !remote_caught) {
         bench_load_turn(b, 10);
     }
     return rc;
@@ -319,7 +361,7 @@ static int subscribe_all(struct bench *b, struct tidings_error *err)
         (void)tidings_client_step(b->clients[i].client, 0, NULL);
     }
     uint64_t due = bench_now() + LATE_US;
-    while (b->hearers < b->count && bench_now() < due) {
+    while (b->hearers < b->count && !remote_caught && bench_now() < due) {
         bench_load_turn(b, 100);
     }
     return b->hearers > 0 ? 0
@@ -336,11 +378,14 @@ int bench_fanout(struct bench *b, struct tidings_error *err)
         rc = subscribe_all(b, err);
     }
     uint64_t ends = bench_now() + b->duration_ms * 1000;
-    while (rc == 0 && bench_now() < ends && m->errors == 0) {
+    while (rc == 0 && bench_now() < ends && !bench_load_is_over(b)) {
         rc = one_change(b, err);
         progress(b, "changes", m->changes, &shown);
     }
-    m->was_done = rc == 0;
+    m->was_done = m->changes > 0;
+    if (rc < 0 && m->was_done) {
+        bench_load_end(m, remote_caught ? "interrupted" : "a change could not be made");
+    }
     progress_end(b);
     return rc;
 }
