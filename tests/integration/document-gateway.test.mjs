@@ -502,6 +502,40 @@ test('files have such URIs too: a directory mounted at file://data/', async (t) 
     assert.deepEqual(params, { uri: 'file://data/users.json' });
 });
 
+// ---- what its implementation does beside what the document says ---------------------------------
+
+test('an update without URI waits for a session that has no stream yet', async (t) => {
+    const server = await start(t);
+    const headers = await subscribed(server);
+    await server.changed();
+    const events = await stream(t, server, headers);
+    assert.deepEqual((await events.message()).params, {});
+});
+
+test('statuses of HTTP are its own; each body is a whole JSON-RPC error', async (t) => {
+    const server = await start(t);
+    const headers = await subscribed(server);
+    const gone = { ...version, 'MCP-Session-Id': 'nobody' };
+    const accept = { Accept: 'text/event-stream' };
+    const json = { 'Content-Type': 'application/json' };
+    const old = { 'MCP-Protocol-Version': '1999-01-01' };
+    const ping = { jsonrpc: '2.0', method: 'ping', id: 1 };
+    const without = (method, headers) => request(server, { method, headers: { ...accept, ...headers } });
+    const tried = {
+        'POST, unknown session': [await post(server, ping, gone), 404, -32001],
+        'GET, no session': [await without('GET', version), 400, -32001],
+        'GET, unknown session': [await without('GET', gone), 404, -32001],
+        'DELETE, no session': [await without('DELETE', version), 400, -32001],
+        'DELETE, unknown session': [await without('DELETE', gone), 404, -32001],
+        'no JSON': [await request(server, { headers: { ...headers, ...json }, body: '{' }), 400, -32700],
+        'unknown version': [await post(server, ping, { ...headers, ...old }), 400, -32022],
+    };
+    for (const [name, [response, status, code]] of Object.entries(tried)) {
+        assert.equal(response.status, status, name);
+        assert.deepEqual([response.json.jsonrpc, response.json.error.code], ['2.0', code], name);
+    }
+});
+
 // ---- what the profile leaves alone ------------------------------------------------------------
 
 test('the modern era is as it always is', async (t) => {

@@ -186,6 +186,16 @@ test('2a: a baseline that is none is refused, and so are properties the schema d
     assert.deepEqual(result.structuredContent.value, { name: 'First Name' });
 });
 
+test('2a: a baseline that is none is said in the log', async (t) => {
+    const server = await serve(t, { args, mounts: [] });
+    const session = await Session.open(server);
+    await prepare(async (method, params) => ({ result: await session.call(method, params) }));
+    const given = { uri: `${URI}/patch`, patch: { name: 'x' }, baseline: '2024-01-01T09:00:00Z' };
+    await session.call('tools/call', { name: 'upsert-entity', arguments: given });
+    const said = (line) => / method=tools\/call .*no version of 'user123' begins at/.test(line);
+    await server.lines.next(said, 'a line of the log');
+});
+
 for (const name of ['baseline', 'initialBaseline']) {
     test(`2b: a patch subscription with "${name}" is told what became of it, then patch by patch`, async (t) => {
         const { pipe, call } = await start(t);

@@ -472,8 +472,9 @@ static void maze(struct fake *f, const char *method, int64_t id, struct json *m)
     fake_sayf(f,
               "{\"jsonrpc\":\"2.0\",\"id\":%" PRId64 ",\"result\":{\"resources\":["
               "{\"uri\":\"%.*sf\"},{\"uri\":\"%.*s\"},{\"uri\":\"%.*s1/\",\"capabilities\":"
-              "{\"list\":true}},{\"uri\":\"%.*s2/\"},{}]}}",
-              id, STR_ARG(uri), STR_ARG(uri), STR_ARG(uri), STR_ARG(uri));
+              "{\"list\":true}},{\"uri\":\"%.*s2/\"},{\"uri\":\"%.*s3/\",\"capabilities\":"
+              "{\"list\":false}},{}]}}",
+              id, STR_ARG(uri), STR_ARG(uri), STR_ARG(uri), STR_ARG(uri), STR_ARG(uri));
 }
 
 static int note_entry(void *user, const struct tidings_walk_entry *e)
@@ -496,7 +497,8 @@ static void a_walk_ends_in_a_maze(void **state)
     struct tidings_client *c = fake_client(&f, maze, NULL, NULL);
     assert_int_equal(tidings_client_walk(c, "m:/", &limits, note_entry, text, &err), 0);
     assert_string_equal(text, "1 m:/f\n1 m:/ again\n1 m:/1/\n2 m:/1/f\n2 m:/1/ again cut\n"
-                              "2 m:/1/1/ cut\n2 m:/1/2/ cut\n1 m:/2/ failed: no (-32602)\n");
+                              "2 m:/1/1/ cut\n2 m:/1/2/ cut\n2 m:/1/3/\n"
+                              "1 m:/2/ failed: no (-32602)\n1 m:/3/\n");
     limits = (struct tidings_walk_limits){.entries = 10};
     text[0] = '\0';
     assert_int_equal(tidings_client_walk(c, "m:/", &limits, note_entry, text, &err),
