@@ -254,3 +254,48 @@ test('progress is for terminals', { skip: !fs.existsSync('/usr/bin/script') && '
     assert.match(end.stdout, /\[#{30}\] 7\/7/);
     assert.doesNotMatch((await run(t, ['sync', '--once', server.url, server.uri(''), dir])).stderr, /\[#/);
 });
+
+test('--dry-run tells what would be done and does nothing', async (t) => {
+    const server = await serve(t, { files });
+    const parent = new Tree(t);
+    const dir = parent.at('mirror');
+    const first = await once(t, server, dir, '--dry-run');
+    assert.equal(first.code, 0, first.stderr);
+    assert.ok(!fs.existsSync(dir));
+    assert.deepEqual(first.did.map(({ action, dryRun }) => [action, dryRun]), Array(7).fill(['created', true]));
+    assert.equal((await once(t, server, dir)).code, 0);
+    const before = contents(dir);
+    const state = fs.readFileSync(`${dir}/.tidings-sync`, 'utf8');
+    server.tree.write('a.txt', 'changed');
+    server.tree.remove('dir/deep/c.json');
+    server.tree.write('more/new', '');
+    fs.writeFileSync(`${dir}/dir/b.bin`, 'mine');
+    server.tree.write('dir/b.bin', 'theirs');
+    const would = await once(t, server, dir, '-n');
+    // A file that was written just now has a weak etag: whether it differs is seen by reading it alone.
+    const unsure = (d) => /only reading tells/.test(d.reason) && d.uri !== server.uri('a.txt');
+    assert.deepEqual(would.did.filter((d) => !unsure(d)).map(({ action, uri }) => [action, uri]).sort(), [
+        ['created', server.uri('more/')], ['created', server.uri('more/new')], ['kept', server.uri('dir/b.bin')],
+        ['removed', server.uri('dir/deep/c.json')], ['updated', server.uri('a.txt')],
+    ]);
+    assert.deepEqual(contents(dir), { ...before, 'dir/b.bin': contents(dir)['dir/b.bin'] });
+    assert.equal(fs.readFileSync(`${dir}/.tidings-sync`, 'utf8'), state);
+    const { stdout, stderr } = await run(t, ['sync', '-n', server.url, server.uri(''), dir]);
+    assert.match(stdout, /^would be updated file:.*a\.txt$/m);
+    assert.match(stderr, /nothing was changed/);
+    assert.equal((await run(t, ['sync', '-nq', server.url, server.uri(''), parent.at('other')])).stdout, '');
+});
+
+test('--exclude leaves out names at any depth and paths, and removes nothing of them', async (t) => {
+    const server = await serve(t, { files: { 'a.log': '', 'x/b.log': '', 'x/keep': '', 'build/out': '', 'x/build/out': '' } });
+    const dir = new Tree(t).at('mirror');
+    const names = () => Object.keys(contents(dir)).sort();
+    assert.equal((await once(t, server, dir, '--exclude', '*.log', '--exclude', '/build')).code, 0);
+    assert.deepEqual(names().filter((name) => !name.endsWith('/')), ['x/build/out', 'x/keep']);
+    assert.equal((await once(t, server, dir)).code, 0);
+    server.tree.remove('a.log');
+    server.tree.remove('x/keep');
+    const last = await once(t, server, dir, '--exclude', '*.log');
+    assert.deepEqual(last.did.map(({ action, uri }) => [action, uri]), [['removed', server.uri('x/keep')]]);
+    assert.ok(fs.existsSync(`${dir}/a.log`));
+});

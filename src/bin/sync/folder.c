@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -29,6 +30,18 @@ int folder_open(const char *dir, int *ret_fd)
     }
     *ret_fd = fd;
     return 0;
+}
+
+int folder_open_to_look(const char *dir, int *ret_fd)
+{
+    char empty[] = "/tmp/tidings-sync-XXXXXX";
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT && mkdtemp(empty)) {
+        fd = open(empty, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        rmdir(empty);
+    }
+    *ret_fd = fd;
+    return fd < 0 ? errno : 0;
 }
 
 /* The directory of the last name, a descriptor to close; -1 with errno. */

@@ -14,6 +14,9 @@
 /* The directory, made if it is not there (its parent has to be), and held against others who do the
  * same: EWOULDBLOCK. Close the descriptor. */
 int folder_open(const char *dir, int *ret_fd);
+/* The same to look only: nothing is made or held. Where nothing is, an empty one that nobody else
+ * sees. */
+int folder_open_to_look(const char *dir, int *ret_fd);
 
 int folder_stat(int root, const char *path, struct stat *ret);
 

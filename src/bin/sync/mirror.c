@@ -5,6 +5,7 @@
 #include "bin/sync/mirror.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,26 @@ static const char *mirror_path_of(struct mirror *m, struct tidings_str uri,
     return local_name(tidings_str(m->state.base), uri, path);
 }
 
+/* A glob without a slash matches a name at any depth, with one the path from the top; what is below
+ * a match is left out with it. */
+static bool mirror_is_excluded(const struct mirror *m, const char *path)
+{
+    for (size_t i = 0; i < m->excluded_count; i++) {
+        const char *glob = m->excluded[i];
+        bool is_path = strchr(glob, '/') != NULL;
+        glob += glob[0] == '/';
+        if (fnmatch(glob, path, FNM_PATHNAME | FNM_LEADING_DIR) == 0) {
+            return true;
+        }
+        for (const char *name = path; !is_path && (name = strchr(name, '/')) != NULL;) {
+            if (fnmatch(glob, ++name, FNM_PATHNAME | FNM_LEADING_DIR) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* ---- removing -------------------------------------------------------------------------------- */
 
 static void remove_one(struct mirror *m, struct mirrored *it)
@@ -36,6 +57,8 @@ static void remove_one(struct mirror *m, struct mirrored *it)
     struct tidings_str uri = tidings_str(it->uri);
     if (errnum == 0 && !it->is_directory && !mirror_is_untouched(it, &st) && !m->forces) {
         mirror_tell(m, MIRROR_KEPT, uri, "the server removed it, but it was changed here");
+    } else if (errnum == 0 && m->is_dry) {
+        mirror_tell(m, MIRROR_REMOVED, uri, NULL);
     } else if (errnum == 0) {
         errnum = folder_remove(m->root, it->path, it->is_directory);
         if (errnum == 0) {
@@ -46,9 +69,9 @@ static void remove_one(struct mirror *m, struct mirrored *it)
      * it. */
     bool is_over = errnum == 0 || errnum == ENOENT || errnum == ENOTDIR || errnum == ELOOP ||
                    (it->is_directory && (errnum == ENOTEMPTY || errnum == EEXIST));
-    if (is_over) {
+    if (is_over && !m->is_dry) {
         mirror_state_remove(&m->state, it);
-    } else {
+    } else if (!is_over) {
         mirror_tell(m, MIRROR_FAILED, uri, strerror(errnum));
     }
 }
@@ -95,7 +118,9 @@ static void remove_all(struct mirror *m, const char *path)
     size_t count = 0;
     for (size_t i = 0; all && i < MIRROR_BUCKETS; i++) {
         for (struct mirrored *it = s->buckets[i]; it; it = it->next) {
-            if (path ? is_within(it, path) : it->pass != m->pass && !is_held(m, it->path)) {
+            bool is_meant =
+                path ? is_within(it, path) : it->pass != m->pass && !is_held(m, it->path);
+            if (is_meant && !mirror_is_excluded(m, it->path)) {
                 all[count++] = it;
             }
         }
@@ -118,7 +143,7 @@ void mirror_remove(struct mirror *m, struct tidings_str uri)
     struct mirrored *it = mirror_state_find(&m->state, path);
     if (it && !tidings_str_eq(tidings_str(it->uri), uri)) {
         m->needs_pass = true; /* something else has its name by now */
-    } else if (it && !it->is_directory) {
+    } else if (it && !it->is_directory && !mirror_is_excluded(m, path)) {
         remove_one(m, it);
     } else {
         remove_all(m, path);
@@ -230,6 +255,10 @@ static const char *note_failure(int rc)
 static const char *make_new(struct mirror *m, const char *path, struct tidings_str uri)
 {
     struct mirror_pending making = {.path = path, .uri = uri, .etag = ""};
+    if (m->is_dry) {
+        mirror_tell(m, MIRROR_CREATED, uri, NULL);
+        return NULL;
+    }
     int rc = mirror_state_begin(&m->state, &making);
     int errnum = rc == 0 ? folder_make(m->root, path) : 0;
     if (rc == 0 && errnum == 0) {
@@ -442,6 +471,20 @@ static int mirror_update_content(struct mirror *m, const char *path, const struc
     return rc;
 }
 
+/* What reading it would bring, as far as can be told without. */
+static void mirror_foretell(struct mirror *m, const struct mirrored *it,
+                            const struct mirror_item *item, const struct stat *local)
+{
+    bool is_certain = !local || (it && item->etag[0] && strncmp(item->etag, "W/", 2) != 0);
+    if (local && !(it && mirror_is_untouched(it, local)) &&
+        (!m->forces || S_ISDIR(local->st_mode))) {
+        mirror_tell(m, MIRROR_KEPT, item->uri, it ? "it was changed here" : "it was there before");
+    } else {
+        mirror_tell(m, local ? MIRROR_UPDATED : MIRROR_CREATED, item->uri,
+                    is_certain ? NULL : "if its content differs, which only reading tells");
+    }
+}
+
 /* May it be read, as far as can be told before? */
 static bool is_readable(struct mirror *m, const struct mirror_item *item)
 {
@@ -453,6 +496,10 @@ int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings
     char path[LOCAL_NAME_MAX];
     struct stat st;
     const char *why = mirror_path_of(m, item->uri, path);
+    if (!why && mirror_is_excluded(m, path)) {
+        mirror_mark_present(m, path);
+        return 0;
+    }
     if (!why && !m->takes_control_files && (why = control_file(path)) != NULL) {
         mirror_mark_present(m, path); /* one that was let in before stays as it is */
     }
@@ -474,7 +521,7 @@ int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings
     }
     int errnum = folder_stat(m->root, path, &st);
     bool is_blocked = errnum == ENOTDIR || errnum == ELOOP;
-    if (is_blocked && !make_parents(m, item->uri)) {
+    if (is_blocked && !m->is_dry && !make_parents(m, item->uri)) {
         return 0;
     }
     /* A weak etag may be that of two states, one right after the other. */
@@ -485,6 +532,8 @@ int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings
         mirror_tell(m, MIRROR_FAILED, item->uri, strerror(errnum));
     } else if (!is_known && !is_readable(m, item)) {
         tell_too_large(m, item);
+    } else if (!is_known && m->is_dry) {
+        mirror_foretell(m, it, item, errnum == 0 ? &st : NULL);
     } else if (!is_known) {
         rc = mirror_update_content(m, path, item, err);
     }

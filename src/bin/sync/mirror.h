@@ -28,8 +28,11 @@ struct mirror {
     struct tidings_client *client;
     int root;
     bool forces;
-    bool takes_control_files; /* also those of control_file.h */
-    uint64_t max_message;     /* bytes */
+    bool takes_control_files;    /* also those of control_file.h */
+    bool is_dry;                 /* tell what would be done, and do nothing */
+    const char *const *excluded; /* globs: what matches is neither made nor removed */
+    size_t excluded_count;
+    uint64_t max_message; /* bytes */
     mirror_tell_fn tell;
     void *user;
     /* state: */

@@ -46,6 +46,9 @@ struct mirror_state {
  * damaged are counted: what they told of counts as not made by us. Close it in any case. */
 int mirror_state_open(struct mirror_state *s, int root, const char *base,
                       struct tidings_error *err);
+/* The same to look only: nothing is written, and nothing may be changed. */
+int mirror_state_look(struct mirror_state *s, int root, const char *base,
+                      struct tidings_error *err);
 void mirror_state_close(struct mirror_state *s);
 /* Write it anew, without what is over. When that fails, the old one stays in use. */
 int mirror_state_compact(struct mirror_state *s, struct tidings_error *err);

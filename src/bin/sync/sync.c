@@ -42,7 +42,8 @@ struct visits {
 
 struct sync {
     struct cli cli;
-    bool once, forces, takes_control_files;
+    bool once, forces, takes_control_files, is_dry;
+    struct words excluded;
     uint64_t end_ms;
     /* state: */
     struct mirror mirror;
@@ -123,7 +124,8 @@ static void on_deed(void *user, enum mirror_result deed, struct tidings_str uri,
     s->counts[deed]++;
     clear_progress(s);
     if (s->cli.json) {
-        fprintf(out, "{\"action\":\"%s\",\"uri\":", names[deed]);
+        fprintf(out, "{\"action\":\"%s\",%s\"uri\":", names[deed],
+                s->is_dry ? "\"dryRun\":true," : "");
         put_quoted(out, uri);
         if (reason) {
             fputs(",\"reason\":", out);
@@ -131,6 +133,7 @@ static void on_deed(void *user, enum mirror_result deed, struct tidings_str uri,
         }
         fputs("}\n", out);
     } else if (is_bad || !s->cli.quiet) {
+        fputs(s->is_dry && !is_bad ? "would be " : "", out);
         put_style(&s->cli, out, is_bad ? STYLE_BAD : STYLE_GOOD);
         fputs(names[deed], out);
         put_style(&s->cli, out, STYLE_PLAIN);
@@ -148,7 +151,7 @@ static void on_deed(void *user, enum mirror_result deed, struct tidings_str uri,
 static void compact(struct sync *s)
 {
     struct tidings_error err = {0};
-    if (mirror_state_compact(&s->mirror.state, &err) < 0) {
+    if (!s->is_dry && mirror_state_compact(&s->mirror.state, &err) < 0) {
         on_deed(s, MIRROR_FAILED, tidings_str(s->base), err.text);
     }
 }
@@ -257,7 +260,9 @@ static int sync_everything(struct sync *s, struct tidings_error *err)
     }
     visits_clear(&s->ahead);
     s->is_in_step = rc == 0;
-    if (rc == 0 && !s->cli.quiet) {
+    if (rc == 0 && !s->cli.quiet && s->is_dry) {
+        fputs("tidings sync: nothing was changed (--dry-run)\n", stderr);
+    } else if (rc == 0 && !s->cli.quiet) {
         size_t bad = not_done(s) - before;
         fprintf(stderr,
                 bad > 0 ? "tidings sync: incomplete, %zu files and directories; %zu not as "
@@ -404,7 +409,8 @@ static int sync_until_stopped(struct sync *s, struct tidings_error *err)
 static int open_mirror(struct sync *s, struct tidings_error *err)
 {
     const char *dir = s->cli.args[1];
-    int errnum = folder_open(dir, &s->mirror.root);
+    int errnum =
+        s->is_dry ? folder_open_to_look(dir, &s->mirror.root) : folder_open(dir, &s->mirror.root);
     if (errnum) {
         s->mirror.root = -1;
         target_is_innocent();
@@ -412,7 +418,8 @@ static int open_mirror(struct sync *s, struct tidings_error *err)
         return tidings_fail(err, is_held ? TIDINGS_E_BUSY : TIDINGS_E_IO, "%.160s: %s", dir,
                             is_held ? "another 'tidings sync' is at work there" : strerror(errnum));
     }
-    int rc = mirror_state_open(&s->mirror.state, s->mirror.root, s->base, err);
+    int rc = s->is_dry ? mirror_state_look(&s->mirror.state, s->mirror.root, s->base, err)
+                       : mirror_state_open(&s->mirror.state, s->mirror.root, s->base, err);
     if (rc == 0 && s->mirror.state.damaged > 0) {
         fprintf(stderr,
                 "tidings sync: %zu lines of " MIRROR_STATE
@@ -471,6 +478,9 @@ static int run_sync(struct cli *cli, struct tidings_client *client, struct tidin
                                 .root = -1,
                                 .forces = s->forces,
                                 .takes_control_files = s->takes_control_files,
+                                .is_dry = s->is_dry,
+                                .excluded = s->excluded.items,
+                                .excluded_count = s->excluded.count,
                                 .max_message =
                                     (cli->max_message > 0 ? cli->max_message : MESSAGE_MIB) << 20,
                                 .tell = on_deed,
@@ -485,7 +495,7 @@ static int run_sync(struct cli *cli, struct tidings_client *client, struct tidin
         rc = check_apart(s, err);
     }
     if (rc == 0) {
-        rc = s->once ? sync_everything(s, err) : sync_until_stopped(s, err);
+        rc = s->once || s->is_dry ? sync_everything(s, err) : sync_until_stopped(s, err);
     }
     tidings_client_on_state(client, NULL, NULL);
     mirror_state_close(&s->mirror.state);
@@ -509,6 +519,17 @@ static const struct option options[] = {
      .kind = OPTION_FLAG,
      .offset = AT(once),
      .help = "end when everything is there, instead of following changes"},
+    {.name = "dry-run",
+     .letter = 'n',
+     .kind = OPTION_FLAG,
+     .offset = AT(is_dry),
+     .help = "tell what would be done, do nothing, and end"},
+    {.name = "exclude",
+     .kind = OPTION_LIST,
+     .offset = AT(excluded),
+     .metavar = "GLOB",
+     .help = "neither make nor remove what matches: a name at any depth, or with a '/' a path; may "
+             "be repeated"},
     {.name = "force",
      .letter = 'f',
      .kind = OPTION_FLAG,
