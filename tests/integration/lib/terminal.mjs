@@ -51,6 +51,7 @@ export class Terminal {
         const seen = new Promise((resolve, reject) => {
             this.#wake = () => {
                 if (look()) {
+                    this.#wake = () => {}; // what is shown later is for who waits then
                     resolve();
                 } else if (!this.program.running) {
                     reject(new Error(`the program ended and never showed ${pattern}:\n${this.screen}`));
