@@ -66,7 +66,7 @@ test('1.2 and 1.3: subscribing and unsubscribing answer as printed', async (t) =
   "result": {}
 }`),
     );
-    // What is not subscribed any more (X3: everywhere else this is no error).
+    // What is not subscribed any more (everywhere else this is no error).
     assert.deepEqual(
         await ask(server, UNSUBSCRIBE, session.headers),
         printed(`{
@@ -87,7 +87,7 @@ test('1.2 and 1.3: subscribing and unsubscribing answer as printed', async (t) =
 test('1.2: an invalid URI is refused as printed', async (t) => {
     const { server, session } = await start(t);
     // The printed one is a valid URI; what is invalid about it can only be its scheme, which nothing
-    // here has (X5). 7.3 expects "JSONRPC_INVALID_PARAMS" for the same thing; 1.2 and 10.1 agree.
+    // here has. 7.3 expects "JSONRPC_INVALID_PARAMS" for the same thing; 1.2 and 10.1 agree.
     assert.deepEqual(
         await ask(server, SUBSCRIBE.replace(REPORT, 'invalid://uri'), session.headers),
         printed(`{
@@ -121,7 +121,7 @@ test('1.2: both URIs printed for the parameter are accepted', async (t) => {
 
 // Beside what the application says there are two members of ours, which the document's table allows
 // ("metadata.*: Server-specific metadata fields"): `change_type`, and the `timestamp` that the code in
-// 6.2 sends beside `uri` instead of `metadata` (X12 settles: metadata).
+// 6.2 sends beside `uri` instead of `metadata` (ER-36).
 function check(notification, text) {
     const expected = printed(text);
     const { change_type: type, timestamp, ...metadata } = notification.params.metadata;
@@ -209,7 +209,7 @@ test('2.3 and 4.3: rapid changes become one notification with the last state, at
         await server.changed(REPORT, { seq });
         last = (await other.events.message(updates(REPORT))).params._meta['dev.tidings/metadata'].timestamp;
     }
-    await events.message((m) => m.params.metadata.seq === 10, 'X18: the last state is never lost');
+    await events.message((m) => m.params.metadata.seq === 10, 'the last state is never lost');
     // By the times of the changes, which the server tells: the first is told at once, each further one a second
     // after the one before at the earliest, and only if something changed since; so of what changes in less than
     // a second at most two are told, and one more for each second it takes.

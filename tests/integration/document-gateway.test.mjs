@@ -74,7 +74,7 @@ test('the quick start works by curl as printed', async (t) => {
     const id = /^MCP-Session-Id: (\S+)$/im.exec(head)[1];
 
     // 2. Open the stream; `-s` is added for quiet. The value of `id` is ours: it must say where to go
-    // on after a break, and be unique in the session (X22).
+    // on after a break, and be unique in the session.
     const lines = shell(
         t,
         server,

@@ -151,7 +151,7 @@ test('2a: a patch from a baseline is applied', async (t) => {
         },
     });
     // Printed is {"success": true, "newValidFrom": "2024-01-01T10:05:00Z"} as the result itself; the
-    // result of a tool has its own shape, and times have milliseconds (X31, X47).
+    // result of a tool has its own shape, and times have milliseconds.
     const { success, newValidFrom, value } = result.structuredContent;
     assert.deepEqual(
         { success, newValidFrom },
@@ -221,7 +221,7 @@ for (const name of ['baseline', 'initialBaseline']) {
         const { data } = first.params;
         assert.deepEqual(data.patch, { name: 'Updated Name' });
         // "includes the baseline (in the validFrom field)": `baseline` is what it applies to, and
-        // `validFrom` where it leads (X27).
+        // `validFrom` where it leads.
         assert.equal(data.baseline, '2024-01-01T10:00:00.000Z');
         assert.equal(data.validFrom, '2024-01-01T10:05:00.000Z');
         assert.equal(data.value, undefined);
