@@ -384,7 +384,7 @@ TIDINGS_API int tidings_client_walk(struct tidings_client *client, const char *u
  * are, for programs that find out how a server behaves. The client's token and `headers` of its
  * options go along; its session and revision do not, and its own connection does not hear of it. */
 struct tidings_client_http {
-    const char *method;         /* "GET", "POST", "DELETE" */
+    const char *method;         /* "GET" (NULL means it), "POST", "DELETE" */
     const char *const *headers; /* "Name: value", NULL at the end; NULL: none; at most 8 */
     const char *body;           /* POST; NULL: an empty one */
     uint32_t timeout_ms;        /* for all of it; 0: that of the client */

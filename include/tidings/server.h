@@ -183,7 +183,7 @@ TIDINGS_API int tidings_server_remove(struct tidings_server *server, struct tidi
 typedef void (*tidings_watch_fn)(void *user, struct tidings_watch *watch, struct tidings_str uri);
 typedef void (*tidings_unwatch_fn)(void *user, struct tidings_str uri);
 struct tidings_watch_hook {
-    tidings_watch_fn watch;
+    tidings_watch_fn watch; /* required */
     tidings_unwatch_fn unwatch;
     void *user;
     void *reserved[4]; /* zero */

@@ -70,6 +70,9 @@ int tidings_server_on_watch(struct tidings_server *s, struct tidings_str uri,
     if (!s || uri.len == 0 || uri.len > URI_MAX) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a watch hook needs a URI or a template");
     }
+    if (hook && !hook->watch) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a watch hook needs its function 'watch'");
+    }
     if (hook && RESERVED_CHECK(hook, err) < 0) {
         return TIDINGS_E_INVALID;
     }
@@ -79,7 +82,7 @@ int tidings_server_on_watch(struct tidings_server *s, struct tidings_str uri,
     int rc = is_template ? 0 : uri_canonical(uri, &canonical, err);
     struct tidings_str text = is_template ? uri : buf_str(&canonical);
     struct watch_hook *h = NULL;
-    if (rc == 0 && hook && hook->watch) {
+    if (rc == 0 && hook) {
         h = watch_hook_create(text, hook->watch, hook->unwatch, hook->user);
         rc = h ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
