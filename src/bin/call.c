@@ -214,6 +214,7 @@ const struct command command_call = {
     .size = sizeof(struct call),
     .min_args = 1,
     .max_args = WORDS_MAX,
+    .arg_kind = ARG_TOOL,
     .has_target = true,
     .run = run_call,
 };
@@ -227,6 +228,7 @@ const struct command command_prompt = {
              "--json prints the result of the server.\n",
     .min_args = 1,
     .max_args = WORDS_MAX,
+    .arg_kind = ARG_PROMPT,
     .has_target = true,
     .ask = prompt,
 };

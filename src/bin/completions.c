@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * `tidings completions`: scripts for shells, made of the tables. They complete commands, options,
- * their values, names of servers and files; nothing is asked of a server.
+ * their values, names of servers, files, and what a server has (completion_names.h).
  *
- * Names of servers come from files of strangers too (target.h): `tidings servers --quiet` prints
- * plain names only, and the scripts look again, since a shell runs what it expands.
+ * Names of servers come from files of strangers too (target.h), and what a server has from the
+ * server: `tidings servers --quiet` and `tidings completions --names` print plain names only, and
+ * the scripts look again, since a shell runs what it expands.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "bin/cli/command.h"
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
+#include "bin/completion_names.h"
 
 static FILE *out; /* where the script goes */
 
@@ -128,7 +130,8 @@ static void bash_arguments(const struct command *c)
     } else if (c->arg_kind == ARG_SHELL) {
         completions_put_line("        words='bash zsh fish'");
     } else if (c->has_target) {
-        completions_put_line("        target=yes");
+        completions_put_line(completion_asks(c) ? "        target=yes ask=yes"
+                                                : "        target=yes");
     }
     completions_put_line("        ;;");
 }
@@ -150,10 +153,28 @@ static void put_bash(void)
           "        \"$cur\"*) COMPREPLY+=(\"$name\") ;;\n"
           "        esac\n"
           "    done < <(tidings servers --quiet 2>/dev/null)\n"
+          "}\n"
+          "# What a server has. COMP_WORDS are cut at ':', and only what is behind it is replaced\n"
+          "_tidings_names() {\n"
+          "    local line=${COMP_LINE:0:COMP_POINT} name head='' IFS=$' \\t\\n'\n"
+          "    local breaks=${COMP_WORDBREAKS//[!:=@]/}\n"
+          "    local -a typed\n"
+          "    [[ $line == *$'\\n'* ]] && return\n"
+          "    read -ra typed <<<\"$line\"\n"
+          "    [[ $line == *[[:blank:]] ]] && typed+=('')\n"
+          "    [[ ${typed[0]} == \"${COMP_WORDS[0]}\" ]] || return\n"
+          "    local begun=${typed[-1]}\n"
+          "    [[ -n $breaks ]] && head=${begun%\"${begun##*[$breaks]}\"}\n"
+          "    while IFS= read -r name; do\n"
+          "        case $name in\n"
+          "        '' | [!A-Za-z0-9_./]* | *[!A-Za-z0-9._~:/%@+,=-]*) ;;\n"
+          "        \"$begun\"*) COMPREPLY+=(\"${name#\"$head\"}\") ;;\n"
+          "        esac\n"
+          "    done < <(tidings completions --names -- \"${typed[@]:1}\" 2>/dev/null)\n"
           "}\n\n"
           "_tidings() {\n"
           "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
-          "    local command='' flags='' words='' target='' i word given=0\n"
+          "    local command='' flags='' words='' target='' ask='' i word given=0\n"
           "    COMPREPLY=()\n"
           "    # \"--era=auto\" are three words\n"
           "    if [[ $cur == '=' ]]; then\n"
@@ -197,8 +218,10 @@ static void put_bash(void)
           "        _tidings_words \"$words\"\n"
           "    elif [[ -n $target && $given == 0 && -z ${TIDINGS_SERVER:-} ]]; then\n"
           "        _tidings_servers\n"
+          "        [[ -n $ask ]] && _tidings_names\n"
           "    else\n"
-          "        _tidings_files\n"
+          "        [[ -n $ask ]] && _tidings_names\n"
+          "        [[ ${#COMPREPLY[@]} == 0 ]] && _tidings_files\n"
           "    fi\n"
           "}\n"
           "complete -F _tidings tidings\n",
@@ -271,7 +294,8 @@ static void zsh_arguments(const struct command *c)
     } else if (c->arg_kind == ARG_SHELL) {
         completions_put_line("        names=(bash zsh fish)");
     } else if (c->has_target) {
-        completions_put_line("        target=yes");
+        completions_put_line(completion_asks(c) ? "        target=yes ask=yes"
+                                                : "        target=yes");
     }
     completions_put_line("        ;;");
 }
@@ -287,8 +311,16 @@ static void put_zsh(void)
           "    found=(${${found:#*[^A-Za-z0-9._-]*}:#-*})\n"
           "    compadd -- $found\n"
           "}\n"
+          "_tidings_names() {\n"
+          "    local strange='*[^A-Za-z0-9._~:/%@+,=-]*' begins='[^A-Za-z0-9_./]*'\n"
+          "    local -a found\n"
+          "    found=(${(f)\"$(tidings completions --names -- \"${(@)words[2,CURRENT-1]}\" "
+          "\"$PREFIX\" 2>/dev/null)\"})\n"
+          "    found=(${${found:#$~strange}:#$~begins})\n"
+          "    (( $#found )) && compadd -- $found\n"
+          "}\n"
           "_tidings() {\n"
-          "    local command='' target='' word i given=0\n"
+          "    local command='' target='' ask='' word i given=0\n"
           "    local -a flags names\n"
           "    for ((i = 2; i < CURRENT; i++)); do\n"
           "        word=$words[i]\n"
@@ -324,8 +356,9 @@ static void put_zsh(void)
           "        _describe command names\n"
           "    elif [[ -n $target && $given == 0 && -z $TIDINGS_SERVER ]]; then\n"
           "        _tidings_servers\n"
+          "        [[ -n $ask ]] && _tidings_names\n"
           "    else\n"
-          "        _files\n"
+          "        [[ -n $ask ]] && _tidings_names || _files\n"
           "    fi\n"
           "}\n"
           "_tidings \"$@\"\n",
@@ -394,7 +427,8 @@ static void fish_command(const struct command *c)
         completions_put_line("'");
     } else if (c->has_target) {
         fish_begin(c->name);
-        completions_put_line(" -a '(__tidings_servers)'");
+        completions_put_line(completion_asks(c) ? " -a '(__tidings_servers; __tidings_names)'"
+                                                : " -a '(__tidings_servers)'");
     }
     each_flag(c, fish_flag);
 }
@@ -405,6 +439,13 @@ static void put_fish(void)
                          "function __tidings_servers\n"
                          "    tidings servers --quiet 2>/dev/null | "
                          "string match -r '^[A-Za-z0-9._][A-Za-z0-9._-]*$'\n"
+                         "end\n"
+                         "function __tidings_names\n"
+                         "    set -l typed (commandline -opc)\n"
+                         "    set -l begun (commandline -ct)\n"
+                         "    tidings completions --names -- $typed[2..-1] \"$begun\" "
+                         "2>/dev/null | "
+                         "string match -r '^[A-Za-z0-9_./][A-Za-z0-9._~:/%@+,=-]*$'\n"
                          "end");
     for (size_t i = 0; commands[i]; i++) {
         fish_command(commands[i]);
@@ -432,12 +473,23 @@ static int completions_put_object(const char *shell, void (*put)(void))
     return command_finish("completions");
 }
 
+struct completions {
+    struct cli cli;
+    bool is_names;
+};
+
 static int completions_run(struct cli *cli)
 {
     static const struct {
         const char *shell;
         void (*put)(void);
     } shells[] = {{"bash", put_bash}, {"zsh", put_zsh}, {"fish", put_fish}};
+    if (((struct completions *)cli)->is_names) {
+        return completion_names(cli->args, cli->arg_count);
+    }
+    if (cli->arg_count > 1) {
+        return command_misuse("completions", "do not know what to do with", cli->args[1]);
+    }
     for (size_t i = 0; i < sizeof(shells) / sizeof(shells[0]); i++) {
         if (strcmp(cli->args[0], shells[i].shell) != 0) {
             continue;
@@ -453,19 +505,39 @@ static int completions_run(struct cli *cli)
                           cli->args[0]);
 }
 
+static const struct option options[] = {
+    {.name = "names",
+     .kind = OPTION_FLAG,
+     .offset = offsetof(struct completions, is_names),
+     .help = "print what a server has that fits a line: for the scripts"},
+    {0},
+};
+
 const struct command command_completions = {
     .name = "completions",
     .args = "bash|zsh|fish",
     .help = "print the completions of a shell",
     .about =
-        "Print a script that completes commands, options and names of servers. Installing tidings\n"
-        "puts it where the shell finds it; otherwise, for the present shell:\n\n"
+        "Print a script that completes commands, options, names of servers, and what a server "
+        "has.\n"
+        "Installing tidings puts it where the shell finds it; otherwise, for the present shell:\n\n"
         "  eval \"$(tidings completions bash)\"\n"
         "  tidings completions zsh >\"${fpath[1]}/_tidings\"\n"
         "  tidings completions fish | source\n\n"
-        "--json prints an object: shell, script.\n",
+        "What a server has is asked by --names -- COMMAND WORD… PREFIX, the line up to the "
+        "cursor: it\n"
+        "prints up to 200 URIs, tools or prompts that begin with PREFIX, and ends after 200 ms at "
+        "most,\nwith status 0 and without a word. Only servers with a URL are asked, of a "
+        "project's file only\nthose you agreed to ('tidings help servers'); nothing is launched. "
+        "Names are kept for a minute\n"
+        "in ~/.cache/tidings (or in $XDG_CACHE_HOME). TIDINGS_COMPLETE=off asks no server,\n"
+        "TIDINGS_COMPLETE=1000 lets it take 1000 ms.\n\n"
+        "--json prints an object: shell, script. Names are lines always.\n",
+    .options = options,
+    .size = sizeof(struct completions),
     .min_args = 1,
-    .max_args = 1,
+    .max_args = WORDS_MAX,
     .arg_kind = ARG_SHELL,
+    .takes_empty = true,
     .run = completions_run,
 };

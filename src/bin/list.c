@@ -250,6 +250,7 @@ const struct command command_ls = {
     .options = ls_options,
     .size = sizeof(struct listing),
     .max_args = 1,
+    .arg_kind = ARG_RESOURCE,
     .has_target = true,
     .ask = ls,
 };

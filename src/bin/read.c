@@ -326,6 +326,7 @@ const struct command command_read = {
     .size = sizeof(struct reading),
     .min_args = 1,
     .max_args = WORDS_MAX,
+    .arg_kind = ARG_RESOURCES,
     .has_target = true,
     .run = read_command,
 };

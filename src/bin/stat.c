@@ -63,6 +63,7 @@ const struct command command_stat = {
              "--json prints the resource objects of the server, one per line.\n",
     .min_args = 1,
     .max_args = WORDS_MAX,
+    .arg_kind = ARG_RESOURCES,
     .has_target = true,
     .ask = stat_all,
 };

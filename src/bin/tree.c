@@ -266,6 +266,7 @@ const struct command command_tree = {
     .options = options,
     .size = sizeof(struct tree),
     .max_args = 1,
+    .arg_kind = ARG_RESOURCE,
     .has_target = true,
     .ask = tree_show,
 };

@@ -7,6 +7,7 @@
 
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
+#include "bin/cli/user_file.h"
 #include "bin/remote/trust.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -88,6 +88,8 @@ struct cli {
     uint64_t max_message; /* MiB; 0: that of the client */
     bool verbose;         /* tell what goes over the wire */
     bool list_changes;    /* set by commands that want to be told when lists change */
+    bool is_careful; /* set where nobody gave the command: nothing is launched, nobody is asked,
+                      * and of servers of projects only those are reached that were agreed to */
 };
 
 /* What shells complete an argument with. */
@@ -96,6 +98,11 @@ enum arg_kind {
     ARG_FILE,
     ARG_COMMAND, /* name of a command */
     ARG_SHELL,
+    /* what the server has (completion_names.h): */
+    ARG_RESOURCE,  /* the first is a URI */
+    ARG_RESOURCES, /* each is */
+    ARG_TOOL,      /* the first is the name of a tool */
+    ARG_PROMPT,    /* … of a prompt */
 };
 
 struct command {
@@ -107,6 +114,7 @@ struct command {
     size_t size;                  /* of its struct; 0: a struct cli */
     unsigned min_args, max_args;  /* without the target */
     enum arg_kind arg_kind;
+    bool takes_empty;            /* its arguments may be empty */
     bool has_target;             /* it talks to a server: first argument, -t, or -- COMMAND */
     const char *refused;         /* a hint when the server refuses what it is given; NULL: none */
     const char *beyond;          /* a hint when something is larger than a limit; NULL: none */

@@ -268,7 +268,7 @@ int options_check(const struct cli *cli, const char *server)
                  server ? server : "");
         return command_misuse(c->name, problem, NULL);
     }
-    for (size_t i = 0; i < cli->arg_count; i++) {
+    for (size_t i = 0; i < cli->arg_count && !c->takes_empty; i++) {
         if (cli->args[i][0] == '\0') {
             snprintf(problem, sizeof(problem), "takes %s, and argument %zu is empty:", c->args,
                      i + 1);

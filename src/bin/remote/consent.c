@@ -41,7 +41,7 @@ static const char *reason(const struct cli *cli, const struct target *target, ch
         snprintf(out, 160, "would be sent %s", gets);
         return out;
     }
-    return NULL;
+    return cli->is_careful ? "was never agreed to" : NULL;
 }
 
 static void consent_show(const struct cli *cli, const char *path, const char *name,
@@ -117,7 +117,7 @@ int consent_check(const struct cli *cli, const char *path, const char *name,
         return tidings_fail(err, TIDINGS_E_DENIED, "what was agreed to is not known: %s",
                             problem.text);
     }
-    if (cli->json || !is_terminal(stderr)) {
+    if (cli->json || cli->is_careful || !is_terminal(stderr)) {
         return tidings_fail(
             err, TIDINGS_E_DENIED,
             "'%.40s' of %.70s %.80s; if you trust it: 'tidings servers --trust NAME'", name, path,

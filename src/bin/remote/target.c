@@ -5,7 +5,6 @@
 #include "bin/remote/target.h"
 
 #include <ctype.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "bin/cli/output.h"
 #include "bin/cli/process.h"
 #include "bin/cli/suggest.h"
+#include "bin/cli/user_file.h"
 #include "bin/remote/consent.h"
 #include "bin/remote/trust.h"
 #include "bin/remote/verbose.h"
@@ -106,19 +106,17 @@ static int target_read_project_files(struct search *l)
 
 static int target_search_files(struct search *l)
 {
-    const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    const char *home = getenv("HOME");
+    struct tidings_error none = {0};
     char path[PATH_MAX];
-    bool has_base = base && base[0] == '/';
-    if (has_base || (home && home[0] == '/')) {
-        int n = snprintf(path, sizeof(path), "%s%s/tidings/servers.json", has_base ? base : home,
-                         has_base ? "" : "/.config");
-        int rc =
-            n > 0 && (size_t)n < sizeof(path) ? target_read_file(l, path, home ? home : "/") : 0;
-        if (rc != 0) {
-            return rc;
-        }
+    int rc = 0;
+    if (user_file_path(path, "XDG_CONFIG_HOME", "/.config", "servers.json", &none) == 0) {
+        rc = target_read_file(l, path, home ? home : "/");
     }
-    int rc = l->is_own_only ? 0 : target_read_project_files(l);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = l->is_own_only ? 0 : target_read_project_files(l);
     was_told = was_told || (!l->is_own_only && !l->is_silent);
     return rc;
 }
@@ -233,6 +231,9 @@ static int target_resolve(const struct cli *cli, const char *text, struct target
         return tidings_fail(err, TIDINGS_E_NOTFOUND, "no server is known by the name '%.80s'%s%s%s",
                             text, has_near ? ", did you mean '" : "", has_near ? near : "",
                             has_near ? "'?" : "");
+    }
+    if (rc > 0 && cli->is_careful && !target->url) {
+        rc = tidings_fail(err, TIDINGS_E_DENIED, "'%.80s' would be launched", text);
     }
     return rc < 0 ? rc : 0;
 }

@@ -8,46 +8,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <tidings/json.h>
 
 #include "bin/cli/output.h"
+#include "bin/cli/user_file.h"
 
 /* ---- where it is ----------------------------------------------------------------------------- */
 
-/* Its path, with `more` at its end. */
-static int trust_file_path(char path[PATH_MAX], const char *more, struct tidings_error *err)
+static int trust_file_path(char path[PATH_MAX], const char *name, struct tidings_error *err)
 {
-    const char *base = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    bool has_base = base && base[0] == '/';
-    int n = has_base || (home && home[0] == '/')
-                ? snprintf(path, PATH_MAX, "%s%s/tidings/trusted%s", has_base ? base : home,
-                           has_base ? "" : "/.local/state", more)
-                : 0;
-    if (n <= 0 || n >= (int)PATH_MAX) {
-        return tidings_fail(err, TIDINGS_E_NOTFOUND,
-                            "there is no place to remember it: set HOME or XDG_STATE_HOME");
-    }
-    return 0;
-}
-
-/* The directories it is in. */
-static int make_place(char path[PATH_MAX], struct tidings_error *err)
-{
-    for (char *at = path + 1; (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        bool is_there = mkdir(path, 0700) == 0 || errno == EEXIST;
-        if (!is_there) {
-            return tidings_fail(err, TIDINGS_E_IO, "%.160s: %s", path, strerror(errno));
-        }
-        *at = '/';
-    }
-    return 0;
+    return user_file_path(path, "XDG_STATE_HOME", "/.local/state", name, err);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -79,7 +53,7 @@ int trust_each(trust_fn fn, void *user, struct tidings_error *err)
     char path[PATH_MAX];
     size_t len = 0;
     struct tidings_error why = {0};
-    int rc = trust_file_path(path, "", err);
+    int rc = trust_file_path(path, "trusted", err);
     if (rc < 0) {
         return rc;
     }
@@ -193,8 +167,8 @@ static int rewrite_file(struct rewriting *r, struct tidings_error *err)
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     if (rc == 0 && r->dropped > 0) {
-        rc = trust_file_path(path, "", err);
-        rc = rc < 0 ? rc : trust_file_path(aside, ".new", err);
+        rc = trust_file_path(path, "trusted", err);
+        rc = rc < 0 ? rc : trust_file_path(aside, "trusted.new", err);
         rc = rc < 0 ? rc : trust_write_all(aside, O_TRUNC, text, err);
         if (rc == 0 && rename(aside, path) < 0) {
             rc = tidings_fail(err, TIDINGS_E_IO, "%.160s: %s", path, strerror(errno));
@@ -233,8 +207,8 @@ int trust_add(const struct trusted *entry, int64_t now_ms, struct tidings_error 
     if (entry->name.len > TRUST_NAME_MAX) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "a name has at most %u bytes", TRUST_NAME_MAX);
     }
-    int rc = trust_file_path(path, "", err);
-    rc = rc < 0 ? rc : make_place(path, err);
+    int rc = trust_file_path(path, "trusted", err);
+    rc = rc < 0 ? rc : user_file_make_place(path, err);
     rc = rc < 0 ? rc : trust_make_room(err);
     if (rc < 0) {
         return rc;

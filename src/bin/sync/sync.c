@@ -574,6 +574,7 @@ const struct command command_sync = {
     .size = sizeof(struct sync),
     .min_args = 2,
     .max_args = 2,
+    .arg_kind = ARG_RESOURCE,
     .has_target = true,
     .ask = run_sync,
 };

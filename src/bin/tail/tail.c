@@ -329,6 +329,7 @@ const struct command command_tail = {
     .size = sizeof(struct tail),
     .min_args = 1,
     .max_args = WORDS_MAX,
+    .arg_kind = ARG_RESOURCES,
     .has_target = true,
     .run = tail_run,
 };

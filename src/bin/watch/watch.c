@@ -303,6 +303,7 @@ const struct command command_watch = {
     .size = sizeof(struct watch),
     .min_args = 1,
     .max_args = WORDS_MAX,
+    .arg_kind = ARG_RESOURCES,
     .has_target = true,
     .run = watch_run,
 };

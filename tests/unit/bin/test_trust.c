@@ -16,6 +16,7 @@
 
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
+#include "bin/cli/user_file.h"
 #include "bin/remote/trust.h"
 
 static char place[64], path[128];
