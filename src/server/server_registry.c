@@ -70,11 +70,11 @@ int tidings_server_on_watch(struct tidings_server *s, struct tidings_str uri,
     if (!s || uri.len == 0 || uri.len > URI_MAX) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a watch hook needs a URI or a template");
     }
-    if (hook && !hook->watch) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "a watch hook needs its function 'watch'");
-    }
     if (hook && RESERVED_CHECK(hook, err) < 0) {
         return TIDINGS_E_INVALID;
+    }
+    if (hook && !hook->watch) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a watch hook needs its function 'watch'");
     }
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
