@@ -22,12 +22,15 @@ static int request_parse_head(struct http_conn *conn, struct http_request *req)
     struct http_fault fault;
     size_t again = 0;
     size_t *scanned = conn->r->head_len ? &again : &conn->r->scanned;
+    req->path = tidings_str("");
     ptrdiff_t n = http_parse_head(conn->r->in.ptr, conn->r->in.len, scanned, req, &fault);
     if (n < 0) {
         if (fault.status == 431 || fault.status == 414) {
             limit_hit(conn->hw->worker->limit_counters,
                       fault.status == 431 ? LIMIT_HEAD : LIMIT_TARGET);
         }
+        const struct http_route *route;
+        conn->r->path = path_find(conn, req->path, &route); /* which says what an error looks like */
         conn_refuse(conn, fault.status, fault.text);
         return -1;
     }

@@ -37,12 +37,12 @@ for (const era of ['modern', 'legacy']) {
         const first = await watching(t, server, ['a', 'b'], place, args);
         await written(place, (all) => all.every((cursor) => cursor), 'where it begins to be written');
         await first.kill();
-        server.tree.write('a', 'while nobody watched');
+        server.tree.replace('a', 'while nobody watched'); // one change, not two
         const second = await watching(t, server, ['a', 'b'], place, args);
         const { cursor } = JSON.parse(await second.out.next(undefined, 'what was missed'));
         await written(place, (all) => all[0] === cursor, 'how far it has come to be written');
         await second.kill();
-        server.tree.write('b', 'while nobody watched');
+        server.tree.replace('b', 'while nobody watched');
         const third = await run(t, ['watch', '--state', place.at('state'), ...args, '-1', server.url, server.uri('a'), server.uri('b')]);
         assert.equal(third.code, 0, third.stderr);
         assert.deepEqual([...second.out.seen, third.stdout].map(name), ['a', 'b'], 'nothing twice, nothing lost');
