@@ -175,7 +175,7 @@ struct hub_catchup *hub_catchup(struct worker *worker, uint64_t since,
     c->letter.deliver = catchup_deliver;
     c->letter.drop = catchup_drop;
     c->hub = worker->hub;
-    c->home = worker->mailbox;
+    c->home = mailbox_ref(worker->mailbox);
     c->done = done;
     c->user = user;
     c->since = since;
@@ -189,6 +189,7 @@ void hub_catchup_free(struct hub_catchup *c)
         change_unref(c->changes[i].change);
     }
     mem_free(c->changes);
+    mailbox_unref(c->home);
     mem_free(c);
 }
 

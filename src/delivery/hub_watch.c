@@ -328,7 +328,7 @@ struct hub_arm *hub_arm_create(struct worker *worker, const struct tidings_str *
     }
     arm->count = count;
     arm->hub = worker->hub;
-    arm->home = worker->mailbox;
+    arm->home = mailbox_ref(worker->mailbox); /* an answer may come after it ended */
     arm->letter.deliver = arm_deliver;
     arm->letter.drop = arm_drop;
     return arm;
@@ -341,6 +341,7 @@ void hub_arm_send(struct hub_arm *arm)
 
 void hub_arm_free(struct hub_arm *arm)
 {
+    mailbox_unref(arm->home);
     mem_free(arm);
 }
 

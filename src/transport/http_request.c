@@ -30,7 +30,8 @@ static int request_parse_head(struct http_conn *conn, struct http_request *req)
                       fault.status == 431 ? LIMIT_HEAD : LIMIT_TARGET);
         }
         const struct http_route *route;
-        conn->r->path = path_find(conn, req->path, &route); /* which says what an error looks like */
+        conn->r->path =
+            path_find(conn, req->path, &route); /* which says what an error looks like */
         conn_refuse(conn, fault.status, fault.text);
         return -1;
     }
