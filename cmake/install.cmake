@@ -62,9 +62,13 @@ if(TARGET tidings)
   install(TARGETS tidings RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# man/NAME.SECTION.scd, and the manual of the library, which is made of the headers.
-find_program(SCDOC scdoc)
-file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/man/*.scd)
+# man/NAME.SECTION, rendered by tools/render-man, and the manual of the library, which is made of the
+# headers.
+file(GLOB pages ${PROJECT_SOURCE_DIR}/man/*.[0-9])
+foreach(page ${pages})
+  string(REGEX REPLACE ".*\\." "" section ${page})
+  install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+endforeach()
 file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/tidings/*.h)
 set(library_pages ${PROJECT_BINARY_DIR}/man/man3)
 add_custom_command(OUTPUT ${library_pages}/libtidings.3
@@ -72,21 +76,7 @@ add_custom_command(OUTPUT ${library_pages}/libtidings.3
   DEPENDS ${headers} ${PROJECT_SOURCE_DIR}/tools/man-library
   COMMENT "Making the manual of the library" VERBATIM)
 install(DIRECTORY ${library_pages}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
-set(rendered ${library_pages}/libtidings.3)
-if(SCDOC)
-  foreach(page ${pages})
-    get_filename_component(name ${page} NAME_WLE)
-    string(REGEX REPLACE ".*\\." "" section ${name})
-    set(output ${PROJECT_BINARY_DIR}/man/${name})
-    add_custom_command(OUTPUT ${output}
-      COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/man
-      COMMAND sh -c "\"$1\" < \"$2\" > \"$3\"" sh ${SCDOC} ${page} ${output}
-      DEPENDS ${page} COMMENT "Rendering ${name}" VERBATIM)
-    install(FILES ${output} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
-    list(APPEND rendered ${output})
-  endforeach()
-endif()
-add_custom_target(man ALL DEPENDS ${rendered})
+add_custom_target(man ALL DEPENDS ${library_pages}/libtidings.3)
 
 # Completions of shells, which the program prints itself.
 if(TARGET tidings AND NOT CMAKE_CROSSCOMPILING)

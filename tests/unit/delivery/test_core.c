@@ -180,6 +180,26 @@ static void leaving_while_things_are_under_way_leaks_nothing(void **state)
     assert_int_equal(fail_alloc_live(), 0);
 }
 
+/* As when a directory is still being looked through while the server ends, and says so afterwards.
+ */
+static void a_watch_that_is_answered_after_its_worker_ended_is_dropped(void **state)
+{
+    (void)state;
+    fake.holds_watches = true;
+    struct client *listen = client_http(&b);
+    client_listen(listen, "1", "[\"mem://x/a\"]");
+    harness_settle(&b);
+    assert_int_equal(fake.watch_count, 1);
+    client_free(listen);
+    core_deinit(&b.core[0]);
+    fake_finish_watches(&fake, 0, NULL);
+    assert_true(mailbox_drain(hub_mailbox(b.hub)) > 0);
+    hub_detach_all(b.hub);
+    loop_turn(b.loop);
+    harness_stop_hub(&b);
+    assert_int_equal(fail_alloc_live(), 0);
+}
+
 /* ---- many
  * -------------------------------------------------------------------------------------------------
  */
@@ -259,6 +279,7 @@ int main(void)
         TEST(stopping_gives_listens_their_result_and_ends_sessions),
         TEST(many_listens_do_not_end_all_at_once),
         cmocka_unit_test_setup(leaving_while_things_are_under_way_leaks_nothing, setup),
+        cmocka_unit_test_setup(a_watch_that_is_answered_after_its_worker_ended_is_dropped, setup),
         TEST(nothing_is_left_of_ten_thousand_who_came_and_went),
         TEST(nothing_is_left_of_a_thousand_sessions),
     };
