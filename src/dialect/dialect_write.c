@@ -350,7 +350,8 @@ static void metadata_pieces(struct pieces *p, const struct dialect_updated *u)
     piece(p, STR("}"));
 }
 
-static void dialect_write_gather(struct pieces *p, const struct dialect_updated *u)
+/* Up to `uri`, which every form begins with. */
+static void begin_pieces(struct pieces *p, const struct dialect_updated *u)
 {
     p->count = 0;
     p->size = 0;
@@ -358,12 +359,23 @@ static void dialect_write_gather(struct pieces *p, const struct dialect_updated 
     piece(p, STR(UPDATED));
     piece(p, u->uri_begin);
     piece(p, u->uri_json);
-    piece(p, STR(",\"subscribedUri\":"));
-    piece(p, u->subscribed_json);
+}
+
+/* `metadata` beside `uri`, where the profile wants it there. */
+static void top_metadata_pieces(struct pieces *p, const struct dialect_updated *u)
+{
     if (u->top_metadata && u->change) {
         piece(p, STR(",\"metadata\":"));
         metadata_pieces(p, u);
     }
+}
+
+static void dialect_write_gather(struct pieces *p, const struct dialect_updated *u)
+{
+    begin_pieces(p, u);
+    piece(p, STR(",\"subscribedUri\":"));
+    piece(p, u->subscribed_json);
+    top_metadata_pieces(p, u);
     piece(p, STR(",\"_meta\":{\"dev.tidings/subscribedUri\":"));
     piece(p, u->subscribed_json);
     if (u->change) {
@@ -389,20 +401,12 @@ static void dialect_write_gather(struct pieces *p, const struct dialect_updated 
 
 static void gather_slim(struct pieces *p, const struct dialect_updated *u)
 {
-    p->count = 0;
-    p->size = 0;
-    p->small_len = 0;
-    piece(p, STR(UPDATED));
-    piece(p, u->uri_begin);
-    piece(p, u->uri_json);
+    begin_pieces(p, u);
     if (!str_eq(u->uri_json, u->subscribed_json)) {
         piece(p, STR(",\"subscribedUri\":"));
         piece(p, u->subscribed_json);
     }
-    if (u->top_metadata && u->change) {
-        piece(p, STR(",\"metadata\":"));
-        metadata_pieces(p, u);
-    }
+    top_metadata_pieces(p, u);
     piece(p, STR(",\"_meta\":{"));
     if (u->value_json.len > 0) {
         piece(p, STR("\"dev.tidings/data\":"));

@@ -50,36 +50,34 @@ static void server_store_append(void *user, const struct tidings_change *told)
     change_unref(c);
 }
 
-static void append_published(struct rebuilding *r, const struct kept_change *k)
+/* What every kind of row says; what only some do is empty in the others. */
+static struct tidings_change change_of_row(const struct kept_change *k)
 {
-    struct tidings_change change = {
+    return (struct tidings_change){
         .uri = k->uri,
         .kind = k->removed   ? TIDINGS_CHANGE_DELETED
                 : k->created ? TIDINGS_CHANGE_CREATED
                              : TIDINGS_CHANGE_UPDATED,
         .etag = k->etag,
         .size = k->size,
-        .has_size = !k->removed,
         .modified_ms = k->modified_ms,
-        .metadata = k->metadata,
     };
+}
+
+static void append_published(struct rebuilding *r, const struct kept_change *k)
+{
+    struct tidings_change change = change_of_row(k);
+    change.has_size = !k->removed;
+    change.metadata = k->metadata;
     server_store_append(r, &change);
 }
 
 static void append_file(struct rebuilding *r, const struct kept_change *k)
 {
-    struct tidings_change change = {
-        .uri = k->uri,
-        .kind = k->removed   ? TIDINGS_CHANGE_DELETED
-                : k->created ? TIDINGS_CHANGE_CREATED
-                             : TIDINGS_CHANGE_UPDATED,
-        .etag = k->etag,
-        .size = k->size,
-        .has_size = k->size >= 0,
-        .modified_ms = k->modified_ms,
-        .from = k->came_from,
-        .target = k->target,
-    };
+    struct tidings_change change = change_of_row(k);
+    change.has_size = k->size >= 0;
+    change.from = k->came_from;
+    change.target = k->target;
     if (!change_says_missed(k->uri)) {
         server_store_append(r, &change);
         return;
