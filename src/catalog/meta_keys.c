@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Checks which keys an application may use in `_meta`.
+ */
 #include "catalog/meta_keys.h"
 
 #include "base/error.h"

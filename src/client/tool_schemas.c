@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Keeps the output schemas of a server's tools and judges results by them.
+ */
 #include "client/tool_schemas.h"
 
 #include "base/map.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Recognises TLS spoken to a plain port, and the reverse.
+ */
 #include "http_client/tls_mismatch.h"
 
 #include <string.h>

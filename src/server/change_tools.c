@@ -9,7 +9,7 @@
 
 #include "base/str.h"
 #include "server/change_call.h"
-#include "server/own_call.h"
+#include "server/own_subscriptions_call.h"
 
 #define TEXT_OF(x) #x
 #define NUMBER(x) TEXT_OF(x)
@@ -118,7 +118,8 @@ int change_tools_add(struct tidings_server *s, struct tidings_error *err)
     const struct {
         const struct tidings_tool *about;
         tidings_call_fn fn;
-    } tools[] = {{&since, change_call_since}, {&wait, change_call_wait}, {&own, own_call}};
+    } tools[] = {
+        {&since, change_call_since}, {&wait, change_call_wait}, {&own, own_subscriptions_call}};
     int rc = 0;
     size_t count = 0;
     while (rc == 0 && count < sizeof(tools) / sizeof(tools[0])) {

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Judges If-Match, If-None-Match and the conditions on dates.
+ */
 #include "wire/http_conditions.h"
 
 #include "wire/http_date.h"

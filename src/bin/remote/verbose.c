@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Prints messages as they go over the wire, for -v.
+ */
 #include "bin/remote/verbose.h"
 
 #include <stdio.h>

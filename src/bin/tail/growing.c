@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Follows a resource that grows, by ranges: what `tidings tail` reads.
+ */
 #include "bin/tail/growing.h"
 
 #include "bin/remote/part.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Makes the options of a subscription out of flags of `tidings watch`.
+ */
 #include "bin/watch/subscribe_options.h"
 
 #include <inttypes.h>

@@ -1,5 +1,8 @@
-/* SPDX-License-Identifier: MIT */
-#include "server/own_call.h"
+/* SPDX-License-Identifier: MIT
+ *
+ * Answers the tool `my_subscriptions`.
+ */
+#include "server/own_subscriptions_call.h"
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -8,14 +11,14 @@
 
 #define OWN_CALL_BYTES (8u << 20)
 
-struct own_call {
+struct own_subscriptions_call {
     struct own_listing listing;
     struct tidings_call *call;
 };
 
-static void own_call_done(struct job *job)
+static void own_subscriptions_call_done(struct job *job)
 {
-    struct own_call *c = job->user;
+    struct own_subscriptions_call *c = job->user;
     struct tidings_call *call = c->call;
     struct tidings_error err = job->err;
     struct buf text;
@@ -36,11 +39,11 @@ static void own_call_done(struct job *job)
     tidings_call_done(call, rc, &err);
 }
 
-void own_call(void *user, struct tidings_call *call)
+void own_subscriptions_call(void *user, struct tidings_call *call)
 {
     (void)user;
     struct tidings_error err;
-    struct own_call *c = mem_zalloc(sizeof(*c));
+    struct own_subscriptions_call *c = mem_zalloc(sizeof(*c));
     int rc = c ? own_listing_init(&c->listing, own_subscriber(call->request), call->principal,
                                   tidings_call_string(call, "cursor"), &err)
                : tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
@@ -50,6 +53,6 @@ void own_call(void *user, struct tidings_call *call)
         return;
     }
     c->call = call;
-    job_init(&c->listing.base, call->base.worker, own_call_done, c, STR_EMPTY);
+    job_init(&c->listing.base, call->base.worker, own_subscriptions_call_done, c, STR_EMPTY);
     own_listing_start(&c->listing);
 }

@@ -3,12 +3,12 @@
  * A call of the tool `my_subscriptions`: what its client is subscribed to
  * (protocol/own_subscriptions.h).
  */
-#ifndef SERVER_OWN_CALL_H
-#define SERVER_OWN_CALL_H
+#ifndef SERVER_OWN_SUBSCRIPTIONS_CALL_H
+#define SERVER_OWN_SUBSCRIPTIONS_CALL_H
 
 struct tidings_call;
 
 /* `user` is not used. */
-void own_call(void *user, struct tidings_call *call);
+void own_subscriptions_call(void *user, struct tidings_call *call);
 
 #endif
