@@ -2,6 +2,7 @@
 //
 // `tidings sync` and what it made; servers that answer it as a test likes.
 
+import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import http from 'node:http';
 
@@ -23,9 +24,18 @@ export function contents(path, below = '') {
     return all;
 }
 
-export const same = (one, other) => JSON.stringify(contents(one), Object.keys(contents(one)).sort()) ===
-    JSON.stringify(contents(other), Object.keys(contents(other)).sort()) &&
-    Object.keys(contents(one)).length === Object.keys(contents(other)).length;
+/** Whether two directories hold the same; one that changes while it is read does not. */
+export function same(one, other) {
+    try {
+        assert.deepEqual(contents(one), contents(other));
+        return true;
+    } catch (error) {
+        if (error.code === 'ENOENT' || error.code === 'ENOTDIR' || error.code === 'ERR_ASSERTION') {
+            return false;
+        }
+        throw error;
+    }
+}
 
 const actions = (stdout) => stdout.split('\n').filter(Boolean).map((line) => JSON.parse(line));
 
