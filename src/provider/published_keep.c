@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "provider/published_private.h"
 #include "store/keeper.h"
-#include "store/sqlite_published.h"
+#include "store/kept.h"
 
 /* A change on its way; the texts of the step follow it. */
 struct publishing {
@@ -101,7 +101,7 @@ static int write_row(struct publishing *p, struct entity_rows *rows, struct tidi
 {
     const struct published_item *fresh = p->step.fresh;
     if (!fresh) {
-        return sqlite_published_remove(rows, p->step.uri, p->step.metadata, &p->position, err);
+        return rows->kept->unpublish(rows, p->step.uri, p->step.metadata, &p->position, err);
     }
     const struct published_row row = {
         .about = fresh->about,
@@ -109,7 +109,7 @@ static int write_row(struct publishing *p, struct entity_rows *rows, struct tidi
         .metadata = p->step.metadata,
         .created = !p->old,
     };
-    return sqlite_published_put(rows, &row, &p->position, err);
+    return rows->kept->publish(rows, &row, &p->position, err);
 }
 
 static int published_keep_run(struct keeper_job *job, struct entities *e)
@@ -121,9 +121,9 @@ static int published_keep_run(struct keeper_job *job, struct entities *e)
     if (rc <= 0) {
         return rc;
     }
-    if (p->step.fresh && p->step.fresh->content.len > SQLITE_MAX_CONTENT) {
+    if (p->step.fresh && p->step.fresh->content.len > KEPT_MAX_CONTENT) {
         return tidings_fail(&job->err, TIDINGS_E_LIMIT, "at most %u bytes can be kept",
-                            SQLITE_MAX_CONTENT);
+                            KEPT_MAX_CONTENT);
     }
     rc = p->old ? 0 : claim(p);
     if (rc < 0) {
@@ -289,13 +289,15 @@ static int load_row(void *user, const struct published_row *row, struct tidings_
 static int run_load(struct keeper_job *job, struct entities *e)
 {
     struct loading *l = list_entry(job, struct loading, job);
-    return sqlite_published_each(entities_rows(e), load_row, l, &job->err);
+    struct entity_rows *rows = entities_rows(e);
+    return rows->kept->each_published(rows, load_row, l, &job->err);
 }
 
 /* What the program published before it started. */
 static int run_add(struct keeper_job *job, struct entities *e)
 {
     struct loading *l = list_entry(job, struct loading, job);
+    struct entity_rows *rows = entities_rows(e);
     struct shared_value *value = shared_map_next(l->store->shared, STR_EMPTY);
     int rc = 0;
     while (value) {
@@ -304,7 +306,7 @@ static int run_add(struct keeper_job *job, struct entities *e)
         if (rc == 0 && published_is_there(item) && !item->is_kept) {
             const struct published_row row = {
                 .about = item->about, .content = item->content, .created = !item->is_in_file};
-            rc = sqlite_published_put(entities_rows(e), &row, &position, &job->err);
+            rc = rows->kept->publish(rows, &row, &position, &job->err);
             item->is_kept = rc == 0;
         }
         struct shared_value *next = rc == 0 ? shared_map_next(l->store->shared, value->key) : NULL;

@@ -12,7 +12,7 @@
 #include "provider/entity.h"
 #include "store/change.h"
 #include "store/keeper.h"
-#include "store/sqlite_changelog.h"
+#include "store/kept.h"
 #include "store/sqlite_entities.h"
 
 #define IN_MEMORY ":memory:"
@@ -133,9 +133,10 @@ static int rebuild(struct keeper_job *job, struct entities *e)
     struct rebuilding *r = list_entry(job, struct rebuilding, job);
     struct entity_rows *rows = entities_rows(e);
     uint64_t floor = 0;
-    int rc = changelog_sqlite_create(rows, r->limits, &r->log, &job->err);
-    rc = rc == 0 ? sqlite_changes_each(rows, r->limits->max_entries, &floor, add_kept, r, &job->err)
-                 : rc;
+    int rc = rows->kept->create_changelog(rows, r->limits, &r->log, &job->err);
+    rc = rc == 0
+             ? rows->kept->each_change(rows, r->limits->max_entries, &floor, add_kept, r, &job->err)
+             : rc;
     if (rc < 0) {
         if (r->log) {
             r->log->ops->destroy(r->log);

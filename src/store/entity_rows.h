@@ -128,8 +128,12 @@ struct entity_rows_ops {
 /* When there are too many: of the largest owner, which has so many, so many go at once. */
 #define ENTITY_KEYS_DROPPED(count) ((count) / 8 > 0 ? (count) / 8 : 1)
 
+struct kept_ops;   /* store/kept.h */
+struct shared_ops; /* store/shared.h */
 struct entity_rows {
     const struct entity_rows_ops *ops;
+    const struct kept_ops *kept;     /* NULL: nothing outlives the program */
+    const struct shared_ops *shared; /* NULL: nobody else writes here */
 };
 
 struct entity_rows *entity_memory_create(struct tidings_error *err);

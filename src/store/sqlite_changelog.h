@@ -14,8 +14,7 @@
 #ifndef STORE_SQLITE_CHANGELOG_H
 #define STORE_SQLITE_CHANGELOG_H
 
-#include "store/changelog.h"
-#include "store/entity_rows.h"
+#include "store/kept.h"
 
 #define SQLITE_MAX_EPOCHS 1000u /* starts that are remembered */
 
@@ -23,33 +22,7 @@
 int changelog_sqlite_create(struct entity_rows *rows, const struct changelog_limits *limits,
                             struct changelog **ret, struct tidings_error *err);
 
-enum kept_kind {
-    KEPT_ENTITY,    /* `version`; `was`: the version its type had before, when that was another */
-    KEPT_MOVED,     /* the same, of an entity that left the URI it had as `was`. Parent and writer
-                     * are missing when that version is forgotten, the version of its type (empty)
-                     * in files of before */
-    KEPT_TYPES,     /* the registry of types changed */
-    KEPT_PUBLISHED, /* `uri` … `modified_ms` */
-    KEPT_FILE,      /* the same, and `came_from`, `target`; or it says that changes of files may
-                     * have been missed: as struct change says it, by its URI */
-};
-
-/* One change that the file knows. */
-struct kept_change {
-    enum kept_kind kind;
-    uint64_t position;
-    struct entity_version version; /* without value and previous */
-    struct tidings_str was;
-    struct tidings_str uri, etag, came_from, target;
-    struct tidings_str metadata; /* of what is published, as its writer gave it; or empty */
-    int64_t size, modified_ms;
-    int64_t at_ms; /* when it was written, Unix time; 0: not known */
-    bool created, removed;
-};
-
-/* What changed at the newest `max` positions, oldest first. *ret_floor: what happened up to this
- * one is not among them. Return false to stop. */
-typedef bool (*kept_change_fn)(void *user, const struct kept_change *change);
+/* An operation of struct kept_ops, as changelog_sqlite_create is. */
 int sqlite_changes_each(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
                         kept_change_fn fn, void *user, struct tidings_error *err);
 

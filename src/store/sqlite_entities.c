@@ -23,9 +23,12 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/sqlite_changelog.h"
 #include "store/sqlite_private.h"
+#include "store/sqlite_published.h"
 
 static const struct entity_rows_ops sqlite_ops;
+static const struct kept_ops sqlite_kept;
 
 struct sqlite_entities *sqlite_entities_of(struct entity_rows *rows)
 {
@@ -402,6 +405,7 @@ int entity_sqlite_open(const char *path, struct entity_rows **ret, struct tiding
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     s->base.ops = &sqlite_ops;
+    s->base.kept = &sqlite_kept;
     s->db = db;
     rc = sqlite_entities_lay_out(s, err);
     rc = rc == 0 ? sqlite_entities_recover(s, err) : rc;
@@ -438,4 +442,12 @@ static const struct entity_rows_ops sqlite_ops = {
     .put_key = sqlite_entities_put_key,
     .find_key = sqlite_entities_find_key,
     .idle = sqlite_idle,
+};
+
+static const struct kept_ops sqlite_kept = {
+    .publish = sqlite_published_put,
+    .unpublish = sqlite_published_remove,
+    .each_published = sqlite_published_each,
+    .each_change = sqlite_changes_each,
+    .create_changelog = changelog_sqlite_create,
 };

@@ -78,7 +78,7 @@ static int forget_removed(struct sqlite_entities *s, struct tidings_error *err)
     if (rc < 0) {
         return rc;
     }
-    sqlite_bind_int(st, 1, SQLITE_MAX_REMOVED);
+    sqlite_bind_int(st, 1, KEPT_MAX_REMOVED);
     rc = sqlite_step(s->db, st, err);
     int64_t oldest = rc == 1 ? sqlite_int(st, 0) : 0;
     sqlite_reset(st);

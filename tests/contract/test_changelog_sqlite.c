@@ -196,7 +196,7 @@ static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(vo
     struct entity_rows *rows = open_rows(path);
     uint64_t position = 0, floor = 0;
     begin(rows);
-    for (unsigned i = 0; i < SQLITE_MAX_REMOVED + 600; i++) {
+    for (unsigned i = 0; i < KEPT_MAX_REMOVED + 600; i++) {
         char uri[32];
         (void)snprintf(uri, sizeof uri, "p:///%u", i);
         assert_int_equal(

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a store that outlives the program keeps beside the rows of entities: published resources,
+ * and which change had which position. A second interface of the same object
+ * (store/entity_rows.h): a file of SQLite, or a database that several nodes share.
+ *
+ * One order for everything kept: each change has a position, higher than all before.
+ */
+#ifndef STORE_KEPT_H
+#define STORE_KEPT_H
+
+#include <tidings/provider.h>
+
+#include "store/changelog.h"
+#include "store/entity_rows.h"
+
+/* The newest content of one URI. */
+struct published_row {
+    struct tidings_resource about; /* `etag`, `size` and `modified_ms` too */
+    struct tidings_str content;
+    struct tidings_str metadata; /* of the change that made it so, or empty; …_each of published
+                                  * resources does not give it back */
+    bool created;
+};
+#define KEPT_MAX_REMOVED 10000u      /* removed URIs that are remembered */
+#define KEPT_MAX_CONTENT 1000000000u /* bytes; SQLite's own, PostgreSQL's is not far from it */
+
+/* Slices live until the function returns; a negative code of it ends the reading and is what that
+ * returns. */
+typedef int (*published_row_fn)(void *user, const struct published_row *row,
+                                struct tidings_error *err);
+
+enum kept_kind {
+    KEPT_ENTITY,    /* `version`; `was`: the version its type had before, when that was another */
+    KEPT_MOVED,     /* the same, of an entity that left the URI it had as `was`. Parent and writer
+                     * are missing when that version is forgotten, the version of its type (empty)
+                     * in files of before */
+    KEPT_TYPES,     /* the registry of types changed */
+    KEPT_PUBLISHED, /* `uri` … `modified_ms` */
+    KEPT_FILE,      /* the same, and `came_from`, `target`; or it says that changes of files may
+                     * have been missed: as struct change says it, by its URI */
+    KEPT_ANNOUNCED, /* nothing is kept of it but that it changed: `announced` */
+    /* Of a store that nodes share (store/shared.h), no resource: */
+    KEPT_SESSION, /* the session with the id `uri` is another node's, whose name is `target` */
+    KEPT_RUN,     /* a node began a run: cursors may come from it */
+    KEPT_BROKEN,  /* the store has lost what it had committed: everybody has to look again */
+};
+
+/* One change that a store knows. */
+struct kept_change {
+    enum kept_kind kind;
+    uint64_t position;
+    struct entity_version version; /* without value and previous */
+    struct tidings_str was;
+    struct tidings_str uri, etag, came_from, target;
+    struct tidings_str metadata; /* of what is published, as its writer gave it; or empty */
+    int64_t size, modified_ms;
+    int64_t at_ms; /* when it was written, Unix time; 0: not known */
+    bool created, removed;
+    const struct published_row *published;  /* KEPT_PUBLISHED that another node wrote, not removed:
+                                             * all of it; else NULL */
+    const struct tidings_change *announced; /* KEPT_ANNOUNCED */
+};
+/* Return false to stop. */
+typedef bool (*kept_change_fn)(void *user, const struct kept_change *change);
+
+/* What a store that outlives the program can do beyond struct entity_rows_ops. */
+struct kept_ops {
+    /* Inside a batch. A failure leaves nothing but rollback. */
+    int (*publish)(struct entity_rows *rows, const struct published_row *row,
+                   uint64_t *ret_position, struct tidings_error *err);
+    int (*unpublish)(struct entity_rows *rows, struct tidings_str uri, struct tidings_str metadata,
+                     uint64_t *ret_position, struct tidings_error *err);
+    /* Everything that is published. */
+    int (*each_published)(struct entity_rows *rows, published_row_fn fn, void *user,
+                          struct tidings_error *err);
+    /* What changed at the newest `max` positions, oldest first. *ret_floor: what happened up to
+     * this one is not among them. */
+    int (*each_change)(struct entity_rows *rows, size_t max, uint64_t *ret_floor, kept_change_fn fn,
+                       void *user, struct tidings_error *err);
+    /* A change log whose cursors outlive the program; a new epoch begins. Outside of batches. */
+    int (*create_changelog)(struct entity_rows *rows, const struct changelog_limits *limits,
+                            struct changelog **ret, struct tidings_error *err);
+};
+
+#endif

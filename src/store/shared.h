@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A store that several nodes write to: what one of them has to know of the others. A third
+ * interface of the same object, beside store/entity_rows.h and store/kept.h.
+ *
+ * The store orders. Positions are taken under a lock that is held to the commit, and `begin` takes
+ * it: so between `begin` and the end of the batch nobody else commits, everything up to the newest
+ * position can be read, and what is decided there (compare-and-set) is decided once for all nodes.
+ * Outside of batches `follow` reads what others have committed, in the order of positions, without
+ * gaps.
+ *
+ * When the store cannot be reached every operation fails with TIDINGS_E_BUSY, at once or within
+ * SHARED_DEADLINE_MS; connecting again is tried by the operations themselves, not more often than
+ * SHARED_RETRY_MS. A batch whose commit was sent and not answered fails with TIDINGS_E_UNKNOWN; if
+ * it was committed, `follow` tells of it like of another node's.
+ *
+ * One owner, one thread (the keeper's). Slices live until the next call.
+ */
+#ifndef STORE_SHARED_H
+#define STORE_SHARED_H
+
+#include "store/kept.h"
+
+#define SHARED_DEADLINE_MS 5000
+#define SHARED_RETRY_MS 500
+#define SHARED_NAME_MAX 128u            /* of a node, a lease */
+#define SHARED_SESSION_MAX (256u << 10) /* bytes of a session's state */
+
+/* A program that serves from this store, as the others see it. */
+struct node_row {
+    struct tidings_str name;    /* unique among those that live */
+    struct tidings_str version; /* of the program */
+    struct tidings_str state;   /* JSON text: addresses, counts, lag; at most 4 KiB */
+    uint64_t epoch;             /* of its change log: its run */
+    uint64_t followed;          /* how far it has read */
+    int64_t begun_ms;           /* Unix time of the store */
+    int64_t left_ms;            /* until it counts as gone; below 0: since then */
+};
+typedef bool (*node_row_fn)(void *user, const struct node_row *row);
+
+/* A session of the legacy era. */
+struct session_row {
+    struct tidings_str id;
+    struct tidings_str node;  /* who has it */
+    struct tidings_str state; /* JSON text */
+    uint64_t turn;            /* how often it was taken: rises */
+    int64_t used_ms;          /* Unix time of the store */
+};
+
+struct shared_ops {
+    /* Everything that others committed since the last time, in the order of positions. Outside of
+     * batches, and right after `begin`. What `fn` was given counts as followed. */
+    int (*follow)(struct entity_rows *rows, kept_change_fn fn, void *user,
+                  struct tidings_error *err);
+    /* Everything up to this position was followed, or written here. */
+    uint64_t (*followed)(struct entity_rows *rows);
+    /* A descriptor that becomes readable when others have committed, or that way is lost; -1: there
+     * is none now, ask `follow` every so often. May be another one after each call of anything. */
+    int (*descriptor)(struct entity_rows *rows);
+    /* It is readable. 1: there may be something to follow. */
+    int (*wake)(struct entity_rows *rows);
+
+    /* Inside a batch: something changed of which the store keeps nothing but that, and not for
+     * ever. A batch of nothing else does not wait for the disk. */
+    int (*announce)(struct entity_rows *rows, const struct tidings_change *change,
+                    uint64_t *ret_position, struct tidings_error *err);
+
+    /* The rest outside of batches; each is a transaction of its own. */
+
+    /* Take or keep `name` for `holder`, for so long from when this was called. 1: it is the
+     * holder's; 0: another's, for *ret_left_ms (may be NULL) yet. */
+    int (*lease)(struct entity_rows *rows, struct tidings_str name, struct tidings_str holder,
+                 int64_t for_ms, int64_t *ret_left_ms, struct tidings_error *err);
+    int (*release)(struct entity_rows *rows, struct tidings_str name, struct tidings_str holder,
+                   struct tidings_error *err);
+
+    /* This node lives, for so long. TIDINGS_E_EXISTS: another one that lives has its name. Of `row`
+     * the first three and `followed` count. */
+    int (*put_node)(struct entity_rows *rows, const struct node_row *row, int64_t for_ms,
+                    struct tidings_error *err);
+    int (*drop_node)(struct entity_rows *rows, struct tidings_str name, struct tidings_error *err);
+    /* By name; those that have been gone for a day are forgotten. */
+    int (*each_node)(struct entity_rows *rows, node_row_fn fn, void *user,
+                     struct tidings_error *err);
+
+    /* Write what changed of a session (turn 0: a new one). TIDINGS_E_CONFLICT: it was taken since.
+     */
+    int (*put_session)(struct entity_rows *rows, const struct session_row *row,
+                       struct tidings_error *err);
+    /* It is `node`'s from now on; who had it before follows a KEPT_SESSION. 1; 0: there is none. */
+    int (*take_session)(struct entity_rows *rows, struct tidings_str id, struct tidings_str node,
+                        struct session_row *ret, struct tidings_error *err);
+    int (*drop_session)(struct entity_rows *rows, struct tidings_str id, struct tidings_error *err);
+    /* Forget those that nobody used for so long. */
+    int (*age_sessions)(struct entity_rows *rows, int64_t idle_ms, struct tidings_error *err);
+
+    /* 32 bytes that all nodes have alike, for seals; made with the store. */
+    int (*secret)(struct entity_rows *rows, unsigned char out[32], struct tidings_error *err);
+};
+
+#endif
