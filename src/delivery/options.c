@@ -473,8 +473,12 @@ int options_resolve(struct options *o, const struct option_limits *limits, struc
         .include = OPTION_INCLUDE_PATCH,
         .matches = UINT_MAX,
     };
-    struct options server = {.window_ms = limits->window_ms, .rate_ms = limits->rate_ms};
-    take_defaults(o, &server, (OPTION_WINDOW | OPTION_RATE) & ~o->given);
+    struct options server = {
+        .window_ms = limits->window_ms,
+        .rate_ms = limits->rate_ms,
+        .is_slim = limits->is_slim,
+    };
+    take_defaults(o, &server, (OPTION_WINDOW | OPTION_RATE | OPTION_DETAIL) & ~o->given);
     for (size_t i = 0; i < limits->rule_count; i++) {
         const struct option_rule *rule = &limits->rules[i];
         bool inside = rule->prefix.len == 0 || uri_is_within(uri, rule->prefix);

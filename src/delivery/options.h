@@ -101,6 +101,7 @@ struct dialect_defaults;
 
 struct option_limits {
     uint64_t window_ms, rate_ms;         /* defaults */
+    bool is_slim;                        /* likewise */
     uint64_t max_window_ms, max_rate_ms; /* ceilings: more is refused */
     const struct option_rule *rules;     /* shortest prefix first; a longer one wins */
     size_t rule_count;

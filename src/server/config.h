@@ -123,6 +123,7 @@ struct config {
     uint64_t watch_linger_ms;
     uint64_t watch_timeout_ms;
     uint64_t window_ms, rate_ms;         /* of subscriptions that ask for nothing */
+    unsigned detail;                     /* likewise; 0: full, 1: slim */
     uint64_t max_window_ms, max_rate_ms; /* what a client may ask for */
     struct config_list subscriptions;    /* rules as JSON objects, see server/option_rules.h */
     struct config_list access;           /* likewise, see server/access_loader.h */

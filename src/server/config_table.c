@@ -24,6 +24,7 @@ static const char *const urings[] = {"auto", "off", NULL};
 static const char *const auths[] = {"off", "request", "require", NULL}; /* enum tls_client_auth */
 static const char *const tls_versions[] = {"1.2", "1.3", NULL};         /* enum tls_version */
 static const char *const offers[] = {"auto", "on", "off", NULL};
+static const char *const details[] = {"full", "slim", NULL};
 static const char *const levels[] = {"off", "error", "warn", "info", "debug", NULL};
 
 /* clang-format off */
@@ -127,6 +128,8 @@ const struct config_row config_rows[] = {
              "changes that follow one another within this time are told as one"),
     DURATION("rate", rate_ms, "0s", 0, 24 * HOUR,
              "least time between two notifications of a subscription"),
+    CHOICE("detail", detail, "full", details, "HOW",
+           "what updates say; slim: no more than what changed, and the cursor"),
     DURATION("max-window", max_window_ms, "60s", 0, 1 * HOUR,
              "longest window a client may ask for"),
     DURATION("max-rate", max_rate_ms, "1h", 0, 24 * HOUR, "longest pause a client may ask for"),

@@ -69,6 +69,7 @@ static void freeze_limits(struct tidings_server *s)
     s->option_limits = (struct option_limits){
         .window_ms = c->window_ms,
         .rate_ms = c->rate_ms,
+        .is_slim = c->detail != 0,
         .max_window_ms = c->max_window_ms,
         .max_rate_ms = c->max_rate_ms,
         .rules = s->rules.at,

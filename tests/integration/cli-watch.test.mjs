@@ -180,6 +180,23 @@ for (const era of ['modern', 'legacy']) {
     });
 }
 
+test('--detail says how much is told of a change, whatever the server does by itself', async (t) => {
+    const slim = ['change', 'version', 'merged'].map((name) => `dev.tidings/${name}`);
+    for (const [server, args, is] of [['full', ['slim'], 'slim'], ['slim', ['full'], 'full'], ['slim', [], 'slim'], ['full', [], 'full']]) {
+        const s = await serve(t, { files, args: ['--detail', server] });
+        const watch = await watching(t, s, ['a.txt'], ['--json', '-1', ...args.flatMap((how) => ['--detail', how])]);
+        s.tree.write('a.txt', 'two');
+        assert.equal(await ended(watch), 0, watch.stderr);
+        const { _meta, subscribedUri } = JSON.parse(watch.out.seen[0]).params;
+        assert.equal(subscribedUri !== undefined, is === 'full', `${server}, ${args}`);
+        assert.equal(slim.some((name) => name in _meta), is === 'full', `${server}, ${args}`);
+        await s.stop();
+    }
+    const wrong = await run(t, ['watch', '--detail', 'thin', 'http://127.0.0.1:1/mcp', 'a:b']);
+    assert.equal(wrong.code, 64);
+    assert.match(wrong.stderr, /--detail takes full or slim/);
+});
+
 /** Stands for the time that is over: the timer of `--timeout` is that signal. */
 const TIME = 'SIGALRM';
 

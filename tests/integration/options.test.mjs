@@ -387,10 +387,13 @@ test('slim updates are the default of a mount, of a prefix or of the whole serve
         { mounts: [{ path: tree.path, ...slim }], subscriptions: [full] },
         { mounts: [{ path: tree.path }], subscriptions: [{ uri: tree.uri(''), ...slim }, full] },
         { mounts: [{ path: tree.path }], subscriptions: [slim, full] },
+        { mounts: [{ path: tree.path }], detail: 'slim', subscriptions: [full] },
+        { mounts: [{ path: tree.path }], subscriptions: [full], args: ['--detail', 'slim'] },
+        { mounts: [{ path: tree.path, ...slim }], subscriptions: [full], args: ['--detail', 'full'] },
     ];
-    for (const [i, config] of rows.entries()) {
+    for (const [i, { args = [], ...config }] of rows.entries()) {
         const place = new Tree(t, { 'tidings.json': JSON.stringify({ window: '0ms', ...config }) });
-        const server = await serve(t, { tree, mounts: [], args: ['--config', place.at('tidings.json')] });
+        const server = await serve(t, { tree, mounts: [], args: ['--config', place.at('tidings.json'), ...args] });
         for (const era of ['legacy', 'modern']) {
             const s = await Subscriber.join(server, era);
             const [a, b, c] = [s.uri('a.txt'), s.uri('b.log'), s.uri('dir/c.log')];

@@ -180,6 +180,9 @@ static int take_value(struct parsing *p, const struct option *o, const char *val
     if (is_text && value[0] == '\0') {
         return options_refuse(c, o, value); /* a variable that is not set, most likely */
     }
+    if (o->given > 0) {
+        *((bool *)((char *)p->cli + o->given)) = true;
+    }
     switch (o->kind) {
     case OPTION_FLAG:
         *(bool *)place = true;
@@ -203,9 +206,6 @@ static int take_value(struct parsing *p, const struct option *o, const char *val
         return options_refuse(c, o, value);
     }
     *(uint64_t *)place = n;
-    if (o->given > 0) {
-        *((bool *)((char *)p->cli + o->given)) = true;
-    }
     return 0;
 }
 

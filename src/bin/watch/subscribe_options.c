@@ -16,12 +16,13 @@
 const char *const include_names[] = {"none", "metadata", "value", "patch", NULL};
 const char *const match_names[] = {"auto", "literal", "container", "template",
                                    "glob", "regex",   NULL};
+const char *const detail_names[] = {"full", "slim", NULL};
 
 /* What is put together: the members that are said by options of their own, then the others. */
 struct making_options {
     FILE *out;
     size_t count;
-    const char *said[8];
+    const char *said[9];
 };
 
 static void subscribe_options_begin(struct making_options *m, const char *name)
@@ -59,6 +60,9 @@ static void subscribe_options_put(struct making_options *m, const struct subscri
     }
     if (o->has_rate) {
         subscribe_options_put_time(m, "rateMs", o->rate_ms);
+    }
+    if (o->has_detail) {
+        subscribe_options_put_name(m, "detail", detail_names[o->detail]);
     }
     if (o->is_initial) {
         subscribe_options_begin(m, "initial");
@@ -140,6 +144,7 @@ const char *subscribe_options_given(const struct subscribe_options *o, char out[
         {o->filter, "--filter"},
         {o->has_window, "--window"},
         {o->has_rate, "--rate"},
+        {o->has_detail, "--detail"},
         {o->match != MATCH_AUTO, "--match"},
         {o->options, "--options"},
     };

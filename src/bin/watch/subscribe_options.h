@@ -23,13 +23,13 @@ enum match {
     MATCH_REGEX = 5,
 };
 /* As they are spelled, NULL at the end. */
-extern const char *const include_names[], *const match_names[];
+extern const char *const include_names[], *const match_names[], *const detail_names[];
 
 struct subscribe_options {
     const char *options; /* a JSON object; what follows wins over its members */
     const char *since, *filter;
-    unsigned include, match;
-    bool is_initial, has_window, has_rate;
+    unsigned include, match, detail;
+    bool is_initial, has_window, has_rate, has_detail;
     uint64_t window_ms, rate_ms;
 };
 

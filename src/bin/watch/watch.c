@@ -245,6 +245,13 @@ static const struct option options[] = {
      .metavar = "TIME",
      .help = "at most one change of each resource in so long",
      .max = 86400000},
+    {.name = "detail",
+     .kind = OPTION_CHOICE,
+     .offset = AT(subscribe.detail),
+     .given = AT(subscribe.has_detail),
+     .metavar = "HOW",
+     .help = "what the server says of each change; slim: no more than the URI and the cursor",
+     .choices = detail_names},
     {.name = "match",
      .kind = OPTION_CHOICE,
      .offset = AT(subscribe.match),
@@ -283,8 +290,9 @@ const struct command command_watch = {
         "a\npath: it then means the file of that name, or everything below the directory; or a "
         "path with\nwildcards: 'src/**/*.c' ('**' alone: everything the server has). --read, "
         "--diff, --include\nand --cursor add indented lines.\n\n"
-        "--include, --initial, --filter, --window, --rate, --match and --since are options of "
-        "the\nsubscription, which servers of ours know. What another cannot be asked for is "
+        "--include, --initial, --filter, --window, --rate, --detail, --match and --since are "
+        "options "
+        "of\nthe subscription, which servers of ours know. What another cannot be asked for is "
         "said.\n\n"
         "--json prints an object per line: time, change, uri, subscribedUri, version, cursor, and\n"
         "params, the parameters of the notification; with --read contents, with --diff before and\n"
