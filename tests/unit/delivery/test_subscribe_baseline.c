@@ -127,6 +127,37 @@ static void a_session_may_name_it_beside_the_uri(void **state)
     assert_int_equal(session_delete(&s), 204);
 }
 
+/* On one connection, where the first of them is still there. */
+static void asked_for_again_patches_need_their_baseline_again(void **state)
+{
+    (void)state;
+    const char *uri = A "/patch", *uris = "[\"" A "/patch\"]";
+    struct client *modern = client_pipe(&b), *legacy = client_pipe(&b);
+    client_listen_with(modern, "1", uris, "{\"windowMs\":0,\"baseline\":\"v0001\"}");
+    client_handshake(legacy, "2025-06-18");
+    assert_empty_result(
+        pipe_subscribe_with(legacy, "2", uri, "{\"windowMs\":0,\"baseline\":\"v0001\"}"));
+    static const char *const without[] = {NULL, "{}", "{\"windowMs\":0}", "{\"initial\":true}"};
+    for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++) {
+        client_listen_with(modern, text_of("%zu", 10 + i), uris, without[i]);
+        harness_settle(&b);
+        const char *ack = client_nth(modern, SAID_ACK, i + 1);
+        assert_no_json(ack, "params|notifications|resourceSubscriptions|0");
+        assert_non_null(strstr(refused_reason(modern, uri), "'baseline' is required"));
+        const char *answer = pipe_subscribe_with(legacy, text_of("%zu", 20 + i), uri, without[i]);
+        assert_json(answer, "error|code", "-32602");
+        assert_json(answer, "error|data|reason", "baseline_required");
+    }
+    assert_int_equal(b.worker[0]->stats.subscriptions, 2);
+    put(A, "{\"n\":2}");
+    struct client *both[] = {modern, legacy};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(update_count(both[i], uri), 1);
+        assert_json(update_nth(both[i], uri, 0), DATA "|baseline", "v0001");
+        client_free(both[i]);
+    }
+}
+
 static void a_baseline_goes_with_patches_of_one_resource(void **state)
 {
     (void)state;
@@ -155,6 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH(patches_of_another_resource_need_a_baseline, patching),
         WITH(a_session_may_name_it_beside_the_uri, patching),
+        WITH(asked_for_again_patches_need_their_baseline_again, patching),
         PLAIN(a_baseline_goes_with_patches_of_one_resource),
         WITH(a_baseline_goes_with_patches_of_one_resource, patching),
         PLAIN(one_that_is_not_known_where_nobody_keeps_them_means_whole),
