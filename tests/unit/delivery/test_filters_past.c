@@ -403,6 +403,59 @@ static void what_one_client_has_remembered_leaves_room_for_others(void **state)
     allowance_release(own);
 }
 
+/* As if others had filled the rest: one that fits to the byte is remembered, one byte more is not.
+ */
+static void all_of_a_worker_share_a_bound(void **state)
+{
+    (void)state;
+    struct client *c = listen_to(ON_A, BY_A_TENTH);
+    announce("{\"t\":20}");
+    size_t cost = told_bytes(), *bytes = &b.worker[0]->delivery->filters.told_bytes;
+    assert_true(cost > 0);
+    for (unsigned is_full = 0; is_full < 2; is_full++) {
+        announce_as("mem://x/a", TIDINGS_CHANGE_DELETED, "{}");
+        assert_int_equal(told_bytes(), 0);
+        size_t others = FILTERS_TOLD_BYTES - cost + is_full, before = update_count(c, NULL);
+        *bytes = others;
+        for (unsigned i = 0; i < 3; i++) {
+            announce("{\"t\":20}"); /* told again where it is like the first */
+        }
+        assert_int_equal(update_count(c, NULL) - before, is_full ? 3 : 1);
+        assert_int_equal(told_bytes(), is_full ? others : FILTERS_TOLD_BYTES);
+        *bytes -= others;
+    }
+    client_free(c);
+    harness_settle(&b);
+    assert_int_equal(told_bytes(), 0);
+}
+
+/* Whoever is told something that cannot be remembered has it not counted either. */
+static void what_is_not_remembered_for_want_of_memory_is_not_counted(void **state)
+{
+    (void)state;
+    struct allowance *own = NULL;
+    bool reached = true;
+    for (long n = 1; reached && n < 400; n++) {
+        struct client *c = listen_to(ON_A, BY_A_TENTH);
+        own =
+            list_entry(b.worker[0]->delivery->subscribers.prev, struct subscriber, link)->allowance;
+        struct tidings_change change = {.uri = STR("mem://x/a"), .metadata = STR("{\"t\":40}")};
+        harness_announce(&b, &change);
+        fail_alloc_start(n);
+        harness_settle(&b);
+        reached = fail_alloc_stop();
+        harness_settle(&b);
+        if (told_bytes() == 0) {
+            assert_true(allowance_take_within(own, ALLOWANCE_TOLD, 1));
+            allowance_give_back(own, ALLOWANCE_TOLD);
+        }
+        client_free(c);
+        harness_settle(&b);
+        assert_int_equal(told_bytes(), 0);
+    }
+    assert_false(reached);
+}
+
 static void without_memory_changes_are_told(void **state)
 {
     (void)state;
@@ -441,6 +494,8 @@ int main(void)
         TEST(who_has_used_up_its_steps_is_told_unfiltered_and_what_was_told_is_remembered),
         TEST(what_is_remembered_is_bounded),
         TEST(what_one_client_has_remembered_leaves_room_for_others),
+        TEST(all_of_a_worker_share_a_bound),
+        TEST(what_is_not_remembered_for_want_of_memory_is_not_counted),
         TEST(without_memory_changes_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

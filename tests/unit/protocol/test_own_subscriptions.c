@@ -81,7 +81,8 @@ static const char *list_of(struct client *c, bool is_modern)
     return client_nth_kind(c, SAID_ANSWER, client_count_kind(c, SAID_ANSWER) - 1)->text;
 }
 
-static void assert_states(struct client *c, bool is_modern, const char *first, const char *truncated)
+static void assert_states(struct client *c, bool is_modern, const char *first,
+                          const char *truncated)
 {
     const char *list = list_of(c, is_modern);
     assert_json(list, "result|subscriptions|0|uri", "mem://x/");
