@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "provider/file.h"
 #include "store/change.h"
@@ -27,13 +28,15 @@ struct server_files {
     struct file_history *history;
     struct catalog *catalog; /* a reference */
     size_t max_changes;
-    uint64_t saved_to; /* atomic: changes of files up to this number are in the store */
-    struct list known; /* struct known_scope, until they go with a part */
-    size_t scope_count;
+    uint64_t saved_to;  /* atomic: changes of files up to this number are in the store */
+    struct map scopes;  /* struct known_scope of this run, by URI … */
+    struct list known;  /* … and those of them that have yet to go with a part */
+    size_t scope_count; /* of this run and of those before, each once */
 };
 
 struct known_scope {
-    struct letter letter; /* its link is in `known` later */
+    struct letter letter; /* on its way to the hub */
+    struct list link;     /* in `known` */
     struct server_files *files;
     uint64_t number;
     struct tidings_str prefix, uri;
@@ -61,13 +64,20 @@ static void known_deliver(struct letter *letter, void *owner)
 {
     struct known_scope *known = list_entry(letter, struct known_scope, letter);
     struct server_files *f = known->files;
-    known->number = hub_log(owner)->ops->last(hub_log(owner));
-    list_init(&letter->link);
-    if (f->scope_count < SCOPES_MAX) {
-        f->scope_count++;
-        list_append(&f->known, &letter->link);
-    } else {
+    struct known_scope *before = map_find(&f->scopes, known->uri);
+    bool is_new = !before && !file_history_has_scope(f->history, known->uri);
+    bool has_room = before || !is_new || f->scope_count < SCOPES_MAX;
+    if (before || !has_room || map_put(&f->scopes, known->uri, known, NULL) < 0) {
         known_drop(letter);
+        known = before;
+    } else {
+        list_init(&known->link);
+        f->scope_count += is_new;
+    }
+    if (known) { /* since now, though it was known before: what was saved may have been forgotten */
+        known->number = hub_log(owner)->ops->last(hub_log(owner));
+        list_remove(&known->link);
+        list_append(&f->known, &known->link);
     }
 }
 
@@ -91,7 +101,7 @@ static void files_known(struct file_keeping *k, struct tidings_str prefix, struc
 static void take_known(struct server_files *f, struct file_part *part)
 {
     list_each (it, next, &f->known) {
-        struct known_scope *known = list_entry(it, struct known_scope, letter.link);
+        struct known_scope *known = list_entry(it, struct known_scope, link);
         if (!str_eq(known->prefix, part->prefix)) {
             continue;
         }
@@ -105,7 +115,6 @@ static void take_known(struct server_files *f, struct file_part *part)
         part->scopes[part->scope_count++] = (struct file_scope_mark){
             .uri = tidings_strn(uri, known->uri.len), .number = known->number};
         list_remove(it);
-        mem_free(known);
     }
 }
 
@@ -318,15 +327,17 @@ int server_files_open(struct tidings_server *s, size_t max_changes, struct tidin
     o.rows = mem_zalloc((c->mount_count + 1) * sizeof *o.rows);
     s->files = f;
     int rc = TIDINGS_E_NOMEM;
-    if (f && texts && o.rows) {
-        *f = (struct server_files){
-            .keeping = {.known = files_known, .save = files_save, .keeper = s->keeper},
-            .hub = s->hub,
-            .catalog = catalog_ref(c),
-            .max_changes = max_changes,
-            .saved_to = hub_first(s->hub),
-        };
+    if (f) {
         list_init(&f->known);
+        map_init(&f->scopes);
+    }
+    if (f && texts && o.rows) {
+        f->keeping =
+            (struct file_keeping){.known = files_known, .save = files_save, .keeper = s->keeper};
+        f->hub = s->hub;
+        f->catalog = catalog_ref(c);
+        f->max_changes = max_changes;
+        f->saved_to = hub_first(s->hub);
         rc = files_read(f, &o, texts, err);
     } else {
         tidings_fail(err, rc, "out of memory");
@@ -409,9 +420,12 @@ void server_files_close(struct tidings_server *s, bool is_undone)
         }
     }
     hub_set_file_history(s->hub, NULL);
-    list_each (it, next, &f->known) {
-        known_drop(list_entry(it, struct letter, link));
+    size_t position = 0;
+    struct known_scope *known;
+    while ((known = map_next(&f->scopes, &position)) != NULL) {
+        mem_free(known);
     }
+    map_deinit(&f->scopes);
     file_history_destroy(f->history);
     catalog_unref(f->catalog);
     mem_free(f);

@@ -211,6 +211,11 @@ size_t file_history_scopes(const struct file_history *h)
     return h->scopes.count;
 }
 
+bool file_history_has_scope(const struct file_history *h, struct tidings_str uri)
+{
+    return map_find(&h->scopes, uri) != NULL;
+}
+
 /* ---- coming back ----------------------------------------------------------------------------- */
 
 static bool is_told(const struct file_history *h, int64_t mount, const struct file_cursor *at)

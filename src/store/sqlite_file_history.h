@@ -21,6 +21,7 @@ void file_history_destroy(struct file_history *h); /* NULL is fine */
 
 /* How many subtrees and files are known. */
 size_t file_history_scopes(const struct file_history *h);
+bool file_history_has_scope(const struct file_history *h, struct tidings_str uri);
 
 /* A cursor: everything up to `number` of that epoch was heard, and up to `position` in the store.
  */
