@@ -42,6 +42,7 @@ static const struct number_key number_keys[] = {
     NUMBER("modifyMs", modify_ms, 200, 0, 600000),
     NUMBER("lingerMs", linger_ms, 60000, 0, 86400000),
     NUMBER("pollMs", poll_ms, 2000, 10, 3600000),
+    NUMBER("keptNodes", kept_nodes, 1000000, 0, 16000000),
 };
 
 #define NUMBER_KEYS (sizeof number_keys / sizeof number_keys[0])
@@ -126,7 +127,7 @@ static int file_take_member(struct file_provider *f, struct tidings_str key, str
     }
     return tidings_fail(err, TIDINGS_E_INVALID,
                         "unknown key '%.*s'; accepted: root, exclude, excludeDefaults, maxRead, "
-                        "maxWatches, quietMs, modifyMs, lingerMs, pollMs",
+                        "maxWatches, quietMs, modifyMs, lingerMs, pollMs, keptNodes",
                         STR_ARG(key));
 }
 

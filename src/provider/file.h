@@ -12,7 +12,9 @@
  *      "quietMs": 10,                 a path is looked at once it has been quiet this long
  *      "modifyMs": 200,               a file held open and written to is announced this often
  *      "lingerMs": 60000,             watches stay armed this long after the last watcher left
- *      "pollMs": 2000}                how often to look at what the kernel does not report
+ *      "pollMs": 2000,                how often to look at what the kernel does not report
+ *      "keptNodes": 1000000}          names known, with those that nobody watches any more; beyond
+ *                                     it the latter are forgotten
  *
  * A resource is a regular file, or a directory (its URI ends in '/'), at prefix + encoded path.
  * Everything stays below the root (see provider/file_path.h); links that lead out do not exist.

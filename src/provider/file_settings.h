@@ -15,6 +15,7 @@ struct file_settings {
     int64_t modify_ms;
     int64_t linger_ms;
     int64_t poll_ms;
+    int64_t kept_nodes;
 };
 
 #endif

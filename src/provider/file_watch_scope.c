@@ -5,15 +5,13 @@
  * scope needs.
  *
  * What was known of a disarmed scope stays in the tree: arming it again looks and announces the
- * difference. That memory is bounded; when the tree has more than KEPT_NODES nodes, disarming drops
+ * difference. That memory is bounded; when the tree has more than keptNodes nodes, disarming drops
  * everything that no scope tracks, and the next arming takes a new baseline.
  */
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/mem.h"
 #include "provider/file_watch_private.h"
-
-#define KEPT_NODES 1000000u
 
 /* ---- arming ---------------------------------------------------------------------------------- */
 
@@ -140,7 +138,7 @@ void file_scope_disarm(struct file_watch *w, struct tidings_str path, bool is_tr
     for (struct file_node *node = target->parent; node; node = node->parent) {
         watch_point_tidy(w, node);
     }
-    if (w->tree.count > KEPT_NODES) {
+    if (w->tree.count > (size_t)w->settings->kept_nodes) {
         forget_below(w, w->tree.root);
         file_keep_reset(w);
     }

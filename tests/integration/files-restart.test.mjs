@@ -13,6 +13,7 @@ import { defer } from './lib/cleanup.mjs';
 import { call } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { extras, isUpdate, seqOf, Subscriber } from './lib/subscriber.mjs';
+import { as, reloaded, TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
 
 const MARK = 'mark';
@@ -62,7 +63,7 @@ class Client {
     }
 
     async join() {
-        const { server } = this.kept;
+        const server = this.token ? as(this.kept.server, this.token) : this.kept.server;
         this.subscriber = await Subscriber.join(server, this.era);
         const since = this.cursor && { since: this.cursor };
         const options = { windowMs: 0, initial: false, ...since };
@@ -346,3 +347,56 @@ test('changes_since goes on after a restart without a gap', async (t) => {
     );
     assert.deepEqual(answer.gap ?? [], []);
 });
+
+for (const era of ['legacy', 'modern']) {
+    test(`${era}: who comes back after a restart hears of no file that is hidden from it`, async (t) => {
+        const tokens = new TokenFile(t);
+        const kept = new Kept(t, { 'pub/a.txt': '1', 'pub/out.txt': '1', 'secret/b.txt': '1', 'secret/in.txt': '1', 'secret/c.txt': '1' });
+        fs.symlinkSync('../secret/b.txt', kept.tree.at('pub/link'));
+        const allow = ['list', 'read', 'subscribe'];
+        const rules = [
+            { principal: 'ada', uri: kept.tree.uri(), match: 'literal', allow },
+            { principal: 'ada', uri: kept.tree.uri('pub/'), allow },
+            { principal: 'ada', uri: `${kept.tree.uri()}${MARK}*`, allow },
+            { principal: 'bob', allow },
+        ];
+        kept.args = [...tokens.args, ...rules.flatMap((rule) => ['--access', JSON.stringify(rule)]), '--change-tools', 'on', '--no-list-changed'];
+        await kept.start();
+        const [ada, bob] = ['ada', 'bob'].map((name) => Object.assign(new Client(kept, era), { token: tokens.give(name) }));
+        await reloaded(kept.server);
+        assert.deepEqual([await ada.visit(), await bob.visit()], [{}, {}]);
+        // While the server runs, which knows where something came from; and while it is down.
+        await bob.join();
+        kept.tree.rename('secret/in.txt', 'pub/in.txt');
+        kept.tree.rename('pub/out.txt', 'secret/out.txt');
+        kept.tree.write('secret/b.txt', '22');
+        await bob.told();
+        bob.leave();
+        await kept.restart('SIGTERM', () => {
+            kept.tree.write('secret/new.txt', 'n');
+            kept.tree.write('secret/b.txt', '333');
+            kept.tree.remove('secret/c.txt');
+            kept.tree.write('pub/a.txt', '22');
+            kept.tree.write('pub/new.txt', 'n');
+        });
+        // One file is compared with what was known, for a cursor from before everything else is.
+        const first = Object.assign(new Client(kept, era, [kept.tree.uri('pub/a.txt')]), { token: ada.token });
+        await first.join();
+        first.leave();
+        const { cursor } = first;
+        const all = await bob.visit();
+        assert.deepEqual(Object.keys(all), ['pub/a.txt', 'pub/link', 'pub/new.txt', 'secret/b.txt', 'secret/c.txt', 'secret/new.txt']);
+        // Its cursor of the run before was sealed with another key.
+        assert.deepEqual(await ada.visit(), { '': 'truncated' });
+        assert.doesNotMatch(JSON.stringify(ada.subscriber.messages), /secret|link/);
+        ada.cursor = cursor;
+        assert.deepEqual(await ada.visit(), { 'pub/new.txt': 'created' });
+        assert.doesNotMatch(JSON.stringify(ada.subscriber.messages), /secret|link/);
+        const changes = async (client) => {
+            const args = { name: 'changes_since', arguments: { uris: [kept.tree.uri()], cursor } };
+            const { structuredContent } = await call(as(kept.server, client.token), 'tools/call', args);
+            return structuredContent.changes.map(({ uri }) => uri.slice(kept.tree.uri().length)).filter((name) => !name.startsWith(MARK));
+        };
+        assert.deepEqual(await changes(ada), ['pub/new.txt']);
+    });
+}

@@ -6,6 +6,8 @@
  */
 #include "support/file_watching.h"
 
+#include <sched.h>
+
 #include <sqlite3.h>
 
 #include "base/str.h"
@@ -22,8 +24,9 @@ struct store {
     struct file_keeping keeping; /* first */
     struct keeper *keeper;
     char path[100];
-    unsigned known; /* atomic: scopes */
-    unsigned parts; /* atomic */
+    unsigned known;  /* atomic: scopes */
+    unsigned parts;  /* atomic */
+    unsigned resets; /* atomic: those that begin anew */
 };
 
 static int write_run(struct keeper_job *job, struct entities *e)
@@ -49,6 +52,7 @@ static void keep_known(struct file_keeping *k, struct tidings_str prefix, struct
 static void keep_save(struct file_keeping *k, struct file_part *part)
 {
     __atomic_add_fetch(&((struct store *)(void *)k)->parts, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&((struct store *)(void *)k)->resets, part->is_reset, __ATOMIC_RELAXED);
     part->job = (struct keeper_job){.is_write = true, .run = write_run, .done = write_done};
     keeper_submit(k->keeper, &part->job);
 }
@@ -74,11 +78,18 @@ static void store_open(struct store *s, const struct fixture *f)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-static void begin_run(struct fixture *f, struct store *s)
+#define SETTINGS ", \"quietMs\": 0, \"modifyMs\": 0, \"pollMs\": 50"
+
+static void begin_run_with(struct fixture *f, struct store *s, const char *settings)
 {
     store_open(s, f);
-    serve(f, ", \"quietMs\": 0, \"modifyMs\": 0, \"pollMs\": 50");
+    serve(f, settings);
     provider_file_keep(host_provider(f->host), &s->keeping);
+}
+
+static void begin_run(struct fixture *f, struct store *s)
+{
+    begin_run_with(f, s, SETTINGS);
 }
 
 /* As the server does. Returns the number of parts. */
@@ -91,6 +102,7 @@ static unsigned end_run(struct fixture *f, struct store *s)
     assert_int_equal(keeper_run(s->keeper, &nothing), 0);
     while ((part = provider_file_unsaved(p))) {
         s->parts++;
+        s->resets += part->is_reset;
         part->job = (struct keeper_job){.is_write = true, .run = write_run, .done = write_done};
         assert_int_equal(keeper_run(s->keeper, &part->job), 0);
     }
@@ -227,6 +239,40 @@ static void what_is_not_armed_now_is_compared_when_it_is(void **state)
     expect(f, UPDATED, MOUNT "link");
     expect_no_more(f);
     (void)end_run(f, &s);
+}
+
+/* Two subtrees with five names, of which one is left: what was known of it goes when there is no
+ * room for it, from the store too, and only the other one is still known from the beginning. */
+static void what_there_is_no_room_for_is_forgotten_and_the_rest_saved_anew(void **state)
+{
+    struct fixture *f = *state;
+    struct store s;
+    fill(f); /* d, d/e, d/e/c and full, full/x */
+    for (unsigned is_room = 0; is_room < 2; is_room++) {
+        begin_run_with(f, &s,
+                       is_room ? SETTINGS ", \"lingerMs\": 0, \"keptNodes\": 5"
+                               : SETTINGS ", \"lingerMs\": 0, \"keptNodes\": 4");
+        watch(f, MOUNT "d/");
+        watch(f, MOUNT "full/");
+        host_unwatch(f->host, MOUNT "d/");
+        while (!is_room && __atomic_load_n(&s.known, __ATOMIC_RELAXED) < 3) {
+            sched_yield(); /* until the one that is left is told once more */
+        }
+        (void)end_run(f, &s);
+        assert_int_equal(s.resets, is_room ? 0 : 1);
+        assert_int_equal(s.known, is_room ? 2 : 3);
+        put(f, "d/e/c", is_room ? "22" : "333");
+        put(f, "full/x", is_room ? "22" : "333");
+        begin_run(f, &s);
+        watch(f, MOUNT "d/");
+        watch(f, MOUNT "full/");
+        if (is_room) {
+            expect(f, UPDATED, MOUNT "d/e/c");
+        }
+        expect(f, UPDATED, MOUNT "full/x");
+        assert_int_equal(host_untaken(f->host, NULL), 0);
+        (void)end_run(f, &s);
+    }
 }
 
 static void a_file_that_was_awaited_is_created_later(void **state)
@@ -435,6 +481,7 @@ int main(void)
         TEST(a_link_that_leads_elsewhere_is_another_thing),
         TEST(another_root_is_compared_name_by_name),
         TEST(what_is_not_armed_now_is_compared_when_it_is),
+        TEST(what_there_is_no_room_for_is_forgotten_and_the_rest_saved_anew),
         TEST(a_file_that_was_awaited_is_created_later),
         TEST(a_large_tree_goes_in_parts),
         TEST(a_damaged_record_is_said_and_what_is_there_is_known_from_then_on),
