@@ -384,6 +384,7 @@ struct change_query *change_query_create(struct request *request, struct json *u
     subscriber_set_sink(subscriber, &query->sink);
     s->done = subscribed;
     s->user = query;
+    s->awaits = true;
     if (copy_uris(s, uris, since, err) < 0) {
         subscribe_batch_free(s);
         change_query_free(query);

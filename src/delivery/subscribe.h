@@ -63,6 +63,7 @@ struct subscribe_batch {
     bool is_legacy;  /* resources/subscribe: what the profile says of it holds */
     bool wants_list; /* also arm every mount */
     bool withdrawn;  /* unsubscribed before it came to be */
+    bool awaits;     /* what does not exist below a mount is waited for, not refused */
     size_t unresolved;
     size_t count;
     struct subscribe_item items[];

@@ -297,6 +297,8 @@ static void mean_absent(struct subscribe_item *w)
         mean_exact(w, MATCH_LITERAL);
     } else if (w->stat.base.details) {
         w->refused = true; /* the provider knows more about it */
+    } else if (p && w->owner->awaits) {
+        mean_pattern(w, MATCH_GLOB, "*["); /* a glob without wildcards is met by one URI */
     } else {
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     }

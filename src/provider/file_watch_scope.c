@@ -15,6 +15,25 @@
 
 /* ---- arming ---------------------------------------------------------------------------------- */
 
+/* The node of a name. One that is missing where all names are known is known to be absent: that it
+ * is there when it is looked at is a change, and others may be waiting for just that. */
+static struct file_node *name_ensure(struct file_watch *w, struct file_node *dir,
+                                     struct tidings_str name)
+{
+    static const struct file_state absent;
+    struct file_node *node = file_tree_find(&w->tree, dir, name);
+    bool knows_all = (dir->flags & FILE_NODE_COMPLETE) != 0 ||
+                     (dir->flags & (FILE_NODE_KNOWN | FILE_NODE_PRESENT)) == FILE_NODE_KNOWN;
+    if (node) {
+        return node;
+    }
+    node = file_tree_add(&w->tree, dir, name);
+    if (node && knows_all) {
+        file_node_set(node, &absent);
+    }
+    return node;
+}
+
 /* The node of a path; missing ones are made, each with a point. */
 static struct file_node *chain_ensure(struct file_watch *w, struct tidings_str path)
 {
@@ -22,7 +41,7 @@ static struct file_node *chain_ensure(struct file_watch *w, struct tidings_str p
     struct watch_point *p = watch_point_ensure(w, node);
     while (p && path.len > 0) {
         struct tidings_str name = str_cut(path, '/', &path, NULL);
-        node = file_tree_add(&w->tree, node, name);
+        node = name_ensure(w, node, name);
         if (!node) {
             file_retry_add(w, w->tree.count >= w->tree.max ? TIDINGS_E_LIMIT : TIDINGS_E_NOMEM);
             return NULL;

@@ -95,10 +95,11 @@ int change_tools_add(struct tidings_server *s, struct tidings_error *err)
     struct tidings_tool wait = {
         .name = STR("wait_for_change"),
         .title = STR("Wait for a change"),
-        .description =
-            STR("Waits until one of the resources changes, and returns what changed; after "
-                "timeoutMs it returns with timedOut. Give the cursor of the previous answer, and "
-                "nothing that happens between two calls is missed."),
+        .description = STR(
+            "Waits until one of the resources changes, and returns what changed; after "
+            "timeoutMs it returns with timedOut: then call it again. A file that is not there yet "
+            "can be waited for. Give the cursor of the previous answer, and "
+            "nothing that happens between two calls is missed."),
         .input_schema = tidings_str(wait_input),
         .output_schema = tidings_str(wait_output),
         .annotations = tidings_str(hints),

@@ -143,7 +143,7 @@ for (const [era, open, transports] of ERAS) {
             for (const [name, given, part] of [
                 ['changes_since', { uris: [] }, /\/uris/],
                 ['changes_since', { uris: ['x:a', 'x:a'] }, /uniqueItems|\/uris/],
-                ['changes_since', { uris: [tree.uri('no.txt')] }, /no\.txt.*not found/],
+                ['changes_since', { uris: ['no:///x'] }, /no:.*nothing is served under 'no:'|no:.*not found/],
                 ['changes_since', { cursor: 'yesterday' }, /'cursor' must be/],
                 ['changes_since', { limit: 1001 }, /\/limit/],
                 ['changes_since', { timeoutMs: 1 }, /timeoutMs/],
@@ -153,10 +153,23 @@ for (const [era, open, transports] of ERAS) {
                 assert.equal(isError, true, JSON.stringify(given));
                 assert.match(content[0].text, part);
             }
-            const uris = [tree.uri('a.txt'), tree.uri('no.txt')];
+            const uris = [tree.uri('a.txt'), 'no:///x'];
             const { refused, gap } = await tool('wait_for_change', { uris, cursor: '1.1' });
             assert.deepEqual(gap, [uris[0]]);
             assert.deepEqual(refused, [{ uri: uris[1], reason: 'resource not found' }]);
+        });
+
+        it('a file that is not there yet is waited for, in a directory that is not there yet', async (t) => {
+            const { tree, tool } = await connect(t, open, era, transport);
+            const uris = [tree.uri('build/[1]/results.xml'), tree.uri('other')];
+            const { cursor } = await tool('changes_since', { uris });
+            const waiting = tool('wait_for_change', { uris, cursor });
+            tree.write('build/[1]/results.xml.part', 'no');
+            tree.write('build/1/results.xml', 'no');
+            tree.write('build/[1]/results.xml', 'yes');
+            const { changes, refused } = await waiting;
+            assert.deepEqual(changes.map(({ uri, change }) => [uri, change]), [[uris[0], 'created']]);
+            assert.equal(refused, undefined);
         });
     }
 }

@@ -98,6 +98,27 @@ static void overlapping_scopes_are_one_and_part_independently(void **state)
     expect(f, UPDATED, MOUNT "d/a");
 }
 
+/* Others may ask for a name before it is announced that it is new. */
+static void what_is_new_is_told_though_it_is_watched_by_name_first(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    serve(f, ", \"quietMs\": 100, \"lingerMs\": 60000");
+    watch(f, MOUNT "d/");
+    watch(f, MOUNT "later/");
+    put(f, "d/a", "x");
+    make_dir(f, "later");
+    make_dir(f, "later/e");
+    put(f, "later/e/b", "x");
+    watch(f, MOUNT "d/a");
+    watch(f, MOUNT "later/e/b");
+    expect(f, CREATED, MOUNT "d/a");
+    expect(f, CREATED, MOUNT "later/");
+    expect(f, CREATED, MOUNT "later/e/");
+    expect(f, CREATED, MOUNT "later/e/b");
+    assert_int_equal(host_untaken(f->host, NULL), 0);
+}
+
 static void a_baseline_is_silent(void **state)
 {
     struct fixture *f = *state;
@@ -436,6 +457,7 @@ int main(void)
         WATCH_TEST(a_scope_that_does_not_exist_yet_is_heard_of_when_it_appears),
         WATCH_TEST(a_scope_whose_ancestor_moves_is_gone_and_comes_back),
         WATCH_TEST(overlapping_scopes_are_one_and_part_independently),
+        WATCH_TEST(what_is_new_is_told_though_it_is_watched_by_name_first),
         WATCH_TEST(a_baseline_is_silent),
         WATCH_TEST(after_lingering_a_watch_is_gone_and_arming_again_tells_what_changed),
         WATCH_TEST(announced_changes_add_up_to_what_exists),
