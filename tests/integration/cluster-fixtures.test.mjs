@@ -64,7 +64,7 @@ test('a relay carries, keeps back, and refuses', async (t) => {
     await closed;
     const refused = net.connect(between.port, '127.0.0.1');
     refused.on('error', () => {});
-    await once(refused, 'close');
+    await new Promise((resolve) => refused.on('close', resolve));
     between.refuse(false);
     const again = net.connect(between.port, '127.0.0.1').setEncoding('utf8');
     again.write('three');
