@@ -25,17 +25,23 @@ static void info_put_key(const struct cli *cli, const char *key)
 static void info_put_line(const struct cli *cli, const char *key, const char *text)
 {
     info_put_key(cli, key);
-    put_text(stdout, tidings_str(text));
+    put_text_wrapped(stdout, tidings_str(text), COLUMN);
     fputc('\n', stdout);
 }
 
+/* Names, one after the other. */
+struct info_names {
+    FILE *out;
+    size_t count;
+};
+
 static int info_put_version(void *user, struct tidings_str key, struct tidings_str value)
 {
-    size_t *count = user;
+    struct info_names *n = user;
     char *text = tidings_json_string(value, "");
     (void)key;
-    fputs((*count)++ > 0 ? ", " : "", stdout);
-    put_text(stdout, tidings_str(text));
+    fputs(n->count++ > 0 ? ", " : "", n->out);
+    put_text(n->out, tidings_str(text));
     tidings_free(text);
     return 0;
 }
@@ -43,30 +49,44 @@ static int info_put_version(void *user, struct tidings_str key, struct tidings_s
 /* "resources     subscribe, listChanged" */
 static int info_put_flag(void *user, struct tidings_str key, struct tidings_str value)
 {
-    size_t *count = user;
+    struct info_names *n = user;
     if (tidings_str_eq(value, TIDINGS_STR("false"))) {
         return 0;
     }
-    fputs((*count)++ > 0 ? ", " : "(", stdout);
-    put_text(stdout, key);
+    fputs(n->count++ > 0 ? ", " : "(", n->out);
+    put_text(n->out, key);
     return 0;
 }
 
 static int info_put_capability(void *user, struct tidings_str key, struct tidings_str value)
 {
-    size_t *count = user, flags = 0;
-    fputs((*count)++ > 0 ? ", " : "", stdout);
-    put_text(stdout, key);
-    fputs(value.len > 2 ? " " : "", stdout);
+    struct info_names *n = user, flags = {n->out, 0};
+    fputs(n->count++ > 0 ? ", " : "", n->out);
+    put_text(n->out, key);
+    fputs(value.len > 2 ? " " : "", n->out);
     tidings_json_each(value, "", info_put_flag, &flags);
-    fputs(flags > 0 ? ")" : "", stdout);
+    fputs(flags.count > 0 ? ")" : "", n->out);
     return 0;
+}
+
+/* The names in `json` on a line of their own, or several. */
+static void info_put_names(const struct cli *cli, const char *key, const char *json,
+                           int (*put)(void *, struct tidings_str, struct tidings_str))
+{
+    struct json_text t;
+    if (!json_text_begin(&t)) {
+        return;
+    }
+    struct info_names n = {t.out, 0};
+    tidings_json_each(tidings_str(json), "", put, &n);
+    char *text = json_text_take(&t);
+    info_put_line(cli, key, n.count > 0 && text ? text : "none");
+    free(text);
 }
 
 static void info_put_server(const struct cli *cli, const struct tidings_client_info *a)
 {
     const char *era = a->era == TIDINGS_ERA_MODERN ? "modern" : "legacy";
-    size_t count = 0;
     info_put_key(cli, "server");
     put_text(stdout, tidings_str(a->server_name[0] ? a->server_name : "(does not say)"));
     fputs(a->server_version[0] ? " " : "", stdout);
@@ -77,15 +97,10 @@ static void info_put_server(const struct cli *cli, const struct tidings_client_i
     printf(" (%s), over %s\n", era, a->transport);
     char *versions = tidings_json_get(tidings_str(a->answer), "/supportedVersions");
     if (versions) {
-        info_put_key(cli, "versions");
-        tidings_json_each(tidings_str(versions), "", info_put_version, &count);
-        fputc('\n', stdout);
+        info_put_names(cli, "versions", versions, info_put_version);
     }
     tidings_free(versions);
-    count = 0;
-    info_put_key(cli, "capabilities");
-    tidings_json_each(tidings_str(a->capabilities), "", info_put_capability, &count);
-    fputs(count > 0 ? "\n" : "none\n", stdout);
+    info_put_names(cli, "capabilities", a->capabilities, info_put_capability);
     if (a->session[0]) {
         info_put_line(cli, "session", "yes");
     }

@@ -144,7 +144,7 @@ static int list_put_argument(void *user, struct tidings_str key, struct tidings_
     put_gap(stdout, used, 20);
     used = put_text(stdout, tidings_str(type));
     put_gap(stdout, used, 10);
-    put_text(stdout, first_line(about));
+    put_text_wrapped(stdout, first_line(about), 4 + 1 + 20 + 10);
     fputc('\n', stdout);
     tidings_free(type);
     tidings_free(about);
@@ -182,12 +182,18 @@ static int on_item(void *user, struct tidings_str item)
     if (l->is_long) {
         fputc('\n', stdout);
         fputs(about && *about ? "    " : "", stdout);
-        put_text(stdout, tidings_str(about));
+        put_text_wrapped(stdout, tidings_str(about), 4);
         fputs(about && *about ? "\n" : "", stdout);
         list_put_arguments(item);
     } else {
-        put_gap(stdout, used, template ? 40 : 22);
-        put_text(stdout, text);
+        size_t column = template ? 40 : 22;
+        if (used >= column && is_terminal(stdout)) {
+            used = column = 4; /* a line of its own */
+            fputs("\n    ", stdout);
+        } else {
+            put_gap(stdout, used, column);
+        }
+        put_text_wrapped(stdout, text, used > column ? used + 1 : column);
         fputc('\n', stdout);
     }
     tidings_free(template);

@@ -5,6 +5,7 @@
  */
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <tidings/json.h>
 
@@ -142,6 +143,10 @@ static int publish_run(struct cli *cli)
                               "VALUE, --message and --file each give the content; it "
                               "takes one of them",
                               NULL);
+    }
+    struct stat st;
+    if (value && !cli->quiet && strchr(value, '/') && stat(value, &st) == 0) {
+        fputs("tidings publish: this is the text of a path; --file publishes the file\n", stderr);
     }
     return remote_run(cli, publish_content);
 }

@@ -19,6 +19,17 @@ static void put_error_data(const struct cli *cli, struct tidings_client *client)
     tidings_free(data);
 }
 
+/* Many methods of the older revisions are gone from the newest. */
+static void request_hint_era(struct tidings_client *client, struct tidings_error *err)
+{
+    const struct tidings_client_info *a = tidings_client_info(client);
+    if (err->code == TIDINGS_E_UNSUPPORTED && a && a->era == TIDINGS_ERA_MODERN) {
+        struct tidings_error why = *err;
+        tidings_fail(err, why.code, "%.180s; older revisions have other methods: --era legacy",
+                     why.text);
+    }
+}
+
 static int request_send(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     char *params = cli->arg_count > 1 ? given_json(cli->args[1], err) : NULL;
@@ -32,6 +43,7 @@ static int request_send(struct cli *cli, struct tidings_client *client, struct t
     char *result = tidings_client_request(client, cli->args[0], params, err);
     if (!result) {
         put_error_data(cli, client);
+        request_hint_era(client, err);
     } else if (cli->json) {
         put_json(stdout, tidings_str(result));
     } else {

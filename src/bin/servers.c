@@ -249,7 +249,9 @@ static int servers_run(struct cli *cli)
     qsort(l->trusted.items, l->trusted.count, sizeof(l->trusted.items[0]), servers_by_text);
     target_each("servers", servers_show, l);
     if (l->seen.count == 0 && !cli->quiet) {
-        fputs("tidings servers: none; 'tidings help servers' says where names come from\n", stderr);
+        put_wrapped(stderr,
+                    "tidings servers: none; 'tidings help servers' says where names come from", 0);
+        fputc('\n', stderr);
     }
     keys_clear(&l->seen);
     keys_clear(&l->trusted);

@@ -244,6 +244,11 @@ bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme)
             return true;
         }
     }
+    return catalog_registers_scheme(c, scheme);
+}
+
+bool catalog_registers_scheme(const struct catalog *c, struct tidings_str scheme)
+{
     return any_has_scheme(&c->resources, scheme) || any_has_scheme(&c->templates, scheme);
 }
 

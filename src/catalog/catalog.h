@@ -73,6 +73,8 @@ struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_s
 struct catalog_entry *catalog_find_template(const struct catalog *c, struct tidings_str text);
 /* Does any source serve that scheme? */
 bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme);
+/* The same of what the program registered, without the mounts. */
+bool catalog_registers_scheme(const struct catalog *c, struct tidings_str scheme);
 
 /* From now on this is the worker's snapshot; takes the reference. */
 void catalog_set_current(struct worker *worker, struct catalog *catalog);

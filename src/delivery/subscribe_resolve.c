@@ -156,6 +156,17 @@ static bool is_served(struct subscribe_item *w)
     return false;
 }
 
+/* What is below `prefix`, where no mount lies and the program registers nothing of that scheme, can
+ * never change. */
+static void refuse_unserved(struct subscribe_item *w, struct tidings_str prefix)
+{
+    const struct catalog *c = w->owner->worker->catalog;
+    if (!w->refused && w->scope_count == 0 && !catalog_registers_scheme(c, scheme_of(w->uri))) {
+        subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "nothing is served below '%.*s'",
+                              (int)(prefix.len < 128 ? prefix.len : 128), prefix.ptr);
+    }
+}
+
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
 static void mean_exact(struct subscribe_item *w, enum match_kind kind)
@@ -176,6 +187,7 @@ static void mean_container(struct subscribe_item *w)
     }
     w->kind = MATCH_CONTAINER;
     scope_below(w, w->uri);
+    refuse_unserved(w, w->uri);
 }
 
 static void mean_pattern(struct subscribe_item *w, enum match_kind kind, const char *wild)
@@ -185,6 +197,7 @@ static void mean_pattern(struct subscribe_item *w, enum match_kind kind, const c
     }
     w->kind = kind;
     scope_below_slash(w, fixed_prefix(w->uri, wild));
+    refuse_unserved(w, fixed_prefix(w->uri, wild));
 }
 
 /* A regular expression written as a URI is one for the whole of it. */

@@ -319,7 +319,15 @@ int config_unknown(struct tidings_str text, enum config_spelling how, const char
 {
     char shown[CONFIG_SHOWN_MAX];
     char name[CONFIG_NAME_MAX];
+    static const char *const address_words[] = {"--port", "--host", "--bind", "--listen"};
     const struct config_row *near = config_nearest(text, how, 2);
+    for (size_t i = 0; i < sizeof address_words / sizeof *address_words; i++) {
+        if (how == CONFIG_AS_FLAG && str_eq(text, tidings_str(address_words[i]))) {
+            return tidings_fail(err, TIDINGS_E_INVALID,
+                                "unknown %s '%s': an address is '--http 127.0.0.1:PORT'", what,
+                                address_words[i]);
+        }
+    }
     if (!near) {
         return tidings_fail(err, TIDINGS_E_INVALID, "unknown %s '%s'", what,
                             config_shown(text, shown));

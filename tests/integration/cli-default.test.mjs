@@ -53,7 +53,7 @@ test('a default of your own is asked, and one of a project is not', async (t) =>
     const end = await run(t, ['ls', '--timeout', '1s', 'x:y'], without());
     assert.doesNotMatch(end.stderr, /status 1/);
     assert.ok(!isMarked(tree), 'although it was agreed to');
-    await bad(t, 64, /the server is 127\.0\.0\.1:7777, since 'x:y' is none; do not know/, ['ls', 'x:y', 'y:z'], without());
+    await bad(t, 64, /the server is 127\.0\.0\.1:7777, since none was named; do not know/, ['ls', 'x:y', 'y:z'], without());
 });
 
 test('where the person has set a default, a name of a project is a server once it was agreed to', async (t) => {
@@ -63,7 +63,7 @@ test('where the person has set a default, a name of a project is a server once i
         const { tree, options } = place(t, own, { search: { url: evil.url } });
         const env = options(own.default ? {} : { TIDINGS_SERVER: server.url });
         const { stderr } = await bad(t, 64, /unknown tool 'search'/, ['call', 'search', 'query=secret'], env);
-        assert.match(stderr, /since 'search' is one of a project's file: 'tidings servers --trust'/);
+        assert.match(stderr, /'search' is one of a project's file: 'tidings servers --trust'/);
         await good(t, ['servers', '--trust', 'search'], env);
         assert.equal(await good(t, ['read', 'search', evil.uri('a.txt')], env), 'evil\n');
         tree.write('work/.mcp.json', JSON.stringify({ mcpServers: { search: launched(tree) } }));
@@ -95,7 +95,7 @@ const WORDS = [
 test('what the first word is taken for is what the rules say', async (t) => {
     const { options } = place(t, { own: { url: 'http://x/' } });
     for (const [word, isServer] of WORDS) {
-        const says = isServer ? /^tidings ls: do not know what to do with 'c:d'/ : /the server is 127\.0\.0\.1:7777, since '.*' is none/;
+        const says = isServer ? /^tidings ls: do not know what to do with 'c:d'/ : /the server is 127\.0\.0\.1:7777, since none was named/;
         await bad(t, 64, says, ['ls', word, 'a:b', 'c:d'], options());
     }
 });
@@ -105,13 +105,13 @@ test('a failure says which server was assumed, and what is nearly a name', async
     const { options } = place(t, { notes: { url: server.url } }, { 'note\u001b[31m': { url: 'http://x/' } });
     const env = options({ TIDINGS_SERVER: server.url });
     await bad(t, 66, /by the name 'note', did you mean 'notes'\?/, ['ls', '-t', 'note'], env);
-    await bad(t, 66, /the server is 'http\S+' of TIDINGS_SERVER, since 'noets' is none \(there is 'notes'\)/, ['ls', 'noets'], env);
-    await bad(t, 64, /TIDINGS_SERVER, since 'noets' is none \(there is 'notes'\); do not know what to do with 'y:z'/, ['ls', 'noets', 'y:z'], env);
+    await bad(t, 66, /the server is 'http\S+' \(TIDINGS_SERVER\); no server is called 'noets', but one is 'notes'/, ['ls', 'noets'], env);
+    await bad(t, 64, /\(TIDINGS_SERVER\); no server is called 'noets', but one is 'notes'; do not know what to do with 'y:z'/, ['ls', 'noets', 'y:z'], env);
     await bad(t, 64, /needs URI…; the server is 'notes'/, ['read', 'notes'], env);
-    await bad(t, 64, /needs URI…; the server is 'http:\S+' of TIDINGS_SERVER, since none was named/, ['read'], env);
-    await bad(t, 74, /check that the server runs.*; the server is '127.0.0.1:1' of TIDINGS_SERVER/, ['ls'], options({ TIDINGS_SERVER: '127.0.0.1:1' }));
+    await bad(t, 64, /needs URI…; the server is 'http:\S+' \(TIDINGS_SERVER\)/, ['read'], env);
+    await bad(t, 74, /check that the server runs.*; the server is '127.0.0.1:1' \(TIDINGS_SERVER\)/, ['ls'], options({ TIDINGS_SERVER: '127.0.0.1:1' }));
     const { hint } = JSON.parse((await bad(t, 66, /hint/, ['read', '--json', 'x:y'], env)).stderr);
-    assert.match(hint, /the server is 'http\S+' of TIDINGS_SERVER, since 'x:y' is none/);
+    assert.match(hint, /the server is 'http\S+' \(TIDINGS_SERVER\)/);
     const named = await bad(t, 66, /x:y/, ['read', 'notes', 'x:y'], env);
     assert.doesNotMatch(named.stderr, /the server is/, 'it was named');
 });

@@ -64,6 +64,17 @@ test('help breaks at blanks: 80 columns in a pipe, those of a terminal on one', 
     assert.match(shown.screen, /by the name\r?\n'no-such-server/);
 });
 
+test('what a server says of itself breaks at blanks on a terminal, and nowhere else', { skip: noTerminal }, async (t) => {
+    const server = [BIN, 'serve', '--stdio', '--no-config', '--entities', ':memory:', '--allow-write', new Tree(t).path].join(' ');
+    const all = ['tools', 'tools -l', 'templates', 'templates -l', 'info'].map((words) => `${BIN} ${words} -- ${server}`);
+    const shown = new Terminal(t, ['sh', '-c', `stty cols 60; ${all.join('; ')}`], { env: { NO_COLOR: '1' } });
+    await shown.program.closed;
+    assert.match(shown.screen, /wait_for_change/);
+    assert.deepEqual(tooLong(shown.screen, 60).filter((line) => line.trim().includes(' ')), []);
+    const { stdout } = await run(t, ['tools', '--', ...server.split(' ')]);
+    assert.match(stdout, /^wait_for_change +Waits until .{80,}$/m, 'one line for a script');
+});
+
 test('the options of a server are grouped by topic', async (t) => {
     const { stdout } = await run(t, ['help', 'serve']);
     for (const topic of ['where clients connect', 'TLS', 'what is served', 'subscriptions', 'limits of each client']) {

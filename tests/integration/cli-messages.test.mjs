@@ -27,6 +27,30 @@ test('a URI is named once, whether the server names it or not', async (t) => {
     }
 });
 
+test('words of other programs, a typo and a habit are answered with what to do', async (t) => {
+    const place = new Tree(t, { 'd/a': '', 'd/real/x': '' });
+    fs.symlinkSync('real', place.at('d/link'));
+    const server = await serve(t, { files: { a: '' } });
+    const outside = `file://${place.at('d')}/`;
+    for (const [status, says, args] of [
+        [64, /'--port': an address is '--http 127\.0\.0\.1:PORT'/, ['serve', '--port', '7777', '.']],
+        [64, /'-f' is what you mean, there is no option '-F'/, ['tail', '-F', server.url, 'x']],
+        [64, /'-n N' is what you mean, there is no option '-5'/, ['tail', '-5', server.url, 'x']],
+        [66, /nothing is served below 'file:.*d\/'/, ['watch', server.url, outside]],
+        [66, /nothing is served below 'file:.*d\/'/, ['watch', '--era', 'legacy', server.url, `${outside}**/*.c`]],
+        [66, /--match glob waits for what is not there yet/, ['watch', server.url, server.uri('later')]],
+        [69, /no tool 'publish'; 'tidings serve' offers it with --allow-write, and --publish/, ['publish', server.url, 'app:///x', 'y']],
+        [69, /no tool 'notify'; 'tidings serve' offers it with --allow-write/, ['notify', server.url, 'app:///x']],
+        [69, /ping.*; older revisions have other methods: --era legacy/, ['request', server.url, 'ping']],
+        [65, /JSON is wanted, such as \{"name": "value"\}/, ['request', server.url, 'resources/read', 'uri=a']],
+        [64, /no keyword of JSON Schema.*'URI\?name=value'/, ['watch', server.url, server.uri('a'), '--filter', '{"level":"error"}']],
+    ]) {
+        await bad(t, status, says, args);
+    }
+    const { stderr } = await run(t, ['stat', server.url, '../d/link'], { cwd: place.at('d') });
+    assert.match(stderr, /d\/link/, 'the last name is not resolved');
+});
+
 test('what a server does not have is told as what it is', async (t) => {
     const server = await serve(t, { files: { a: '' } });
     for (const era of ['modern', 'legacy']) {

@@ -38,6 +38,27 @@ static const struct option *find_letter(const struct command *c, char letter)
     return o;
 }
 
+/* What an option that other programs have is called here, or NULL. */
+static const char *option_elsewhere(const struct command *c, const char *word)
+{
+    static const struct {
+        const char *command, *word, *ours;
+    } known[] = {
+        {"tail", "F", "-f"},
+        {"tail", "lines", "-n N"},
+        {"watch", "until", "--until-first"},
+    };
+    size_t len = strcspn(word, "=");
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(known[i].command, c->name) == 0 && strlen(known[i].word) == len &&
+            strncmp(known[i].word, word, len) == 0) {
+            return known[i].ours;
+        }
+    }
+    return strcmp(c->name, "tail") == 0 && len > 0 && strspn(word, "0123456789") == len ? "-n N"
+                                                                                        : NULL;
+}
+
 static int unknown_option(const struct command *c, const char *given)
 {
     const char *names[128];
@@ -53,7 +74,10 @@ static int unknown_option(const struct command *c, const char *given)
     }
     names[count] = NULL;
     const char *near = word[0] && word[1] ? suggest(word, names) : NULL;
-    if (near) {
+    const char *ours = option_elsewhere(c, word);
+    if (ours) {
+        snprintf(problem, sizeof(problem), "'%s' is what you mean, there is no option", ours);
+    } else if (near) {
         snprintf(problem, sizeof(problem), "there is '--%s', but no option", near);
     }
     return command_misuse(c->name, problem, given);

@@ -254,6 +254,21 @@ void put_wrapped(FILE *out, const char *text, size_t at)
     }
 }
 
+void put_text_wrapped(FILE *out, struct tidings_str text, size_t at)
+{
+    struct json_text t;
+    if (!is_terminal(out) || !json_text_begin(&t)) {
+        put_text(out, text);
+        return;
+    }
+    put_lines(t.out, text);
+    char *shown = json_text_take(&t);
+    if (shown) {
+        put_wrapped(out, shown, at);
+    }
+    free(shown);
+}
+
 void put_style(const struct cli *cli, FILE *out, enum style style)
 {
     static const char *const codes[] = {"0", "1", "2", "32", "31", "36"};

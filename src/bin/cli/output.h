@@ -42,6 +42,9 @@ size_t output_width(FILE *out);
 /* Text broken at blanks to the width of the stream, from column `at` on, where the cursor is. Lines
  * of a paragraph are joined; an empty line, and one that begins with a blank, stay lines. */
 void put_wrapped(FILE *out, const char *text, size_t at);
+/* The same of a stranger's text, as put_text shows it; line feeds are left. Where the stream is no
+ * terminal it is one line. */
+void put_text_wrapped(FILE *out, struct tidings_str text, size_t at);
 /* Blanks up to a column, at least one. */
 void put_gap(FILE *out, size_t used, size_t column);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Paths on the command line as URIs, in the spelling `tidings serve` gives to the same files: the
- * name the user typed, made absolute; symbolic links are not resolved unless ".." makes it
- * necessary.
+ * name the user typed, made absolute; symbolic links are not resolved, except in what stands before
+ * a "..".
  */
 #include "bin/cli/path_uri.h"
 
@@ -49,28 +49,25 @@ static bool path_uri_append(char *out, size_t size, const char *path, bool *ret_
     return true;
 }
 
-/* Let the system resolve "..". Only the last segment may be missing: it can be watched for. */
+/* Let the system resolve "..". The last segment stays as it is, a link or missing: it can be
+ * watched for. */
 static bool path_uri_resolve(char path[PATH_MAX])
 {
-    char real[PATH_MAX];
-    if (realpath(path, real)) {
-        memcpy(path, real, strlen(real) + 1);
-        return true;
-    }
-    char *slash = strrchr(path, '/');
-    if (errno != ENOENT || !slash || slash == path || strcmp(slash, "/..") == 0) {
-        return false;
-    }
-    *slash = '\0';
-    if (!realpath(path, real)) {
-        return false;
-    }
-    char last[PATH_MAX];
-    int n = snprintf(last, sizeof(last), "%s", slash + 1);
+    char real[PATH_MAX], last[PATH_MAX];
     bool up = false;
+    char *slash = strrchr(path, '/');
+    if (!slash || slash == path || strcmp(slash, "/..") == 0) {
+        bool is_found = realpath(path, real) != NULL;
+        memcpy(path, is_found ? real : path, is_found ? strlen(real) + 1 : 0);
+        return is_found;
+    }
+    int n = snprintf(last, sizeof(last), "%s", slash + 1);
+    *slash = '\0';
+    if (n <= 0 || !realpath(path, real)) {
+        return false;
+    }
     path[0] = '\0';
-    return n > 0 && path_uri_append(path, PATH_MAX, real, &up) &&
-           path_uri_append(path, PATH_MAX, last, &up);
+    return path_uri_append(path, PATH_MAX, real, &up) && path_uri_append(path, PATH_MAX, last, &up);
 }
 
 static bool absolute(const char *path, char out[PATH_MAX])

@@ -559,6 +559,10 @@ static const char *plain_hint(const struct cli *cli, int code)
     case TIDINGS_E_INVALID:
         return by_name ? NULL : "a server is a URL such as http://127.0.0.1:7777/mcp, or a name";
     case TIDINGS_E_NOTFOUND:
+        if (strcmp(cli->command->name, "watch") == 0 && !by_name) {
+            return "'tidings ls' lists what a server has; --match glob waits for what is not there "
+                   "yet";
+        }
         return by_name ? "'tidings servers' lists the names that are known"
                        : "check the address and the URIs; 'tidings ls' lists what a server has";
     case TIDINGS_E_DENIED:

@@ -42,15 +42,16 @@ void target_choose(struct cli *cli)
 
 const char *target_choice_text(const struct cli *cli, char out[TARGET_TEXT_MAX])
 {
-    char near[64], why[128] = "none was named";
+    char near[64], why[128] = "";
     const char *first = cli->arg_count > 0 ? cli->args[0] : NULL;
-    bool has_near = first && target_is_name(first) && target_suggest(first, near, sizeof(near));
+    bool is_name = first && target_is_name(first);
+    bool has_near = is_name && target_suggest(first, near, sizeof(near));
     if (has_near && strcmp(near, first) == 0) {
-        snprintf(why, sizeof(why), "'%.40s' is one of a project's file: 'tidings servers --trust'",
-                 first);
-    } else if (first) {
-        snprintf(why, sizeof(why), "'%.40s' is none%s%s%s", first, has_near ? " (there is '" : "",
-                 has_near ? near : "", has_near ? "')" : "");
+        snprintf(why, sizeof(why),
+                 "; '%.40s' is one of a project's file: 'tidings servers --trust'", first);
+    } else if (is_name) {
+        snprintf(why, sizeof(why), "; no server is called '%.40s'%s%s%s", first,
+                 has_near ? ", but one is '" : "", has_near ? near : "", has_near ? "'" : "");
     }
     switch (cli->origin) {
     case TARGET_NAMED:
@@ -58,14 +59,15 @@ const char *target_choice_text(const struct cli *cli, char out[TARGET_TEXT_MAX])
                  cli->launch ? cli->launch[0] : cli->target);
         break;
     case TARGET_VARIABLE:
-        snprintf(out, TARGET_TEXT_MAX, "the server is '%.60s' of TIDINGS_SERVER, since %s",
-                 cli->target, why);
+        snprintf(out, TARGET_TEXT_MAX, "the server is '%.60s' (TIDINGS_SERVER)%s", cli->target,
+                 why);
         break;
     case TARGET_DEFAULT:
-        snprintf(out, TARGET_TEXT_MAX, "the server is your 'default', since %s", why);
+        snprintf(out, TARGET_TEXT_MAX, "the server is your 'default'%s", why);
         break;
     case TARGET_NOWHERE:
-        snprintf(out, TARGET_TEXT_MAX, "the server is %s, since %s", cli->target, why);
+        snprintf(out, TARGET_TEXT_MAX, "the server is %s, since none was named%s", cli->target,
+                 why);
         break;
     }
     return out;

@@ -105,11 +105,13 @@ char *given_json(const char *argument, struct tidings_error *err)
     char *json =
         tidings_json_compact(input ? tidings_strn(input, len) : tidings_str(argument), &why);
     if (!json) {
-        tidings_fail(err, why.code, "%s%.60s%s: %s", input ? "" : "'",
+        bool is_pair = !input && strchr(argument, '=') && !strpbrk(argument, "{[\"");
+        tidings_fail(err, why.code, "%s%.60s%s: %s%s", input ? "" : "'",
                      argument[0] == '@'           ? argument + 1
                      : strcmp(argument, "-") == 0 ? "standard input"
                                                   : argument,
-                     input ? "" : "'", why.text);
+                     input ? "" : "'", why.text,
+                     is_pair ? "; JSON is wanted, such as {\"name\": \"value\"}" : "");
     }
     free(input);
     return json;
@@ -250,6 +252,16 @@ static char *structured(struct tidings_str result)
     return answer ? answer : tidings_json_get(TIDINGS_STR("{}"), "");
 }
 
+/* What a server of ours is started with to have the tool. */
+static const char *options_that_offer(const char *tool)
+{
+    bool is_publishing = strcmp(tool, "publish") == 0 || strcmp(tool, "unpublish") == 0;
+    bool is_notifying = strcmp(tool, "notify") == 0;
+    return is_publishing  ? "--allow-write, and --publish PREFIX for a prefix of your own"
+           : is_notifying ? "--allow-write"
+                          : "--entities FILE and --allow-write";
+}
+
 int tool_ask(const struct cli *cli, struct tidings_client *client, const char *tool,
              const char *arguments, char **ret, struct tidings_error *err)
 {
@@ -261,9 +273,9 @@ int tool_ask(const struct cli *cli, struct tidings_client *client, const char *t
                          (said && strstr(said, tool) &&
                           (why.code == TIDINGS_E_INVALID || why.code == TIDINGS_E_NOTFOUND));
         return is_absent ? tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                                        "the server has no tool '%s': it is none of ours, or was "
-                                        "not told to allow this",
-                                        tool)
+                                        "the server has no tool '%s'; 'tidings serve' offers it "
+                                        "with %s",
+                                        tool, options_that_offer(tool))
                          : tidings_fail(err, why.code, "%s", why.text);
     }
     int rc = 0;

@@ -37,6 +37,7 @@ struct tail {
     size_t count;
     const struct followed *shown; /* whose header was printed last */
     bool is_guarded;              /* a terminal, and not --raw */
+    bool is_amid_line;            /* what was printed last ended without a line feed */
 };
 
 static void tail_say(const struct followed *f, const char *what, struct tidings_str why)
@@ -87,6 +88,7 @@ static void tail_put_bytes(struct tail *t, const struct followed *f, struct tidi
 {
     char size[SIZE_TEXT_MAX], what[SIZE_TEXT_MAX + 32];
     tail_put_header(t, f);
+    t->is_amid_line = bytes.len > 0 && bytes.ptr[bytes.len - 1] != '\n';
     if (!t->is_guarded) {
         fwrite(bytes.ptr, 1, bytes.len, stdout);
     } else if (is_text(bytes)) {
@@ -103,9 +105,15 @@ static int tail_on_piece(void *user, const struct growing_piece *piece)
     struct tail *t = f->tail;
     if (piece->news != GROWING_BYTES && !t->cli.quiet) {
         tail_say(f,
-                 piece->news == GROWING_TRUNCATED ? "truncated; begins again at its start"
-                                                  : "replaced; goes on with the new one",
+                 piece->news == GROWING_TRUNCATED
+                     ? "truncated; begins again at its start"
+                     : "replaced; goes on with the new one (what was added to the "
+                       "old one last may be missing)",
                  tidings_str(""));
+    }
+    if (piece->news != GROWING_BYTES && !t->cli.json && t->is_amid_line) {
+        fputc('\n', stdout); /* of the old one, which ended without */
+        t->is_amid_line = false;
     }
     if (t->cli.json) {
         tail_put_object(f, piece);

@@ -74,6 +74,57 @@ static void subscribe_options_put(struct making_options *m, const struct subscri
     }
 }
 
+/* Unknown keywords of a JSON Schema are ignored: with none that is known it lets everything pass.
+ */
+static int subscribe_options_on_keyword(void *user, struct tidings_str key,
+                                        struct tidings_str value)
+{
+    static const char *const known[] = {
+        "$ref",
+        "$schema",
+        "additionalProperties",
+        "allOf",
+        "anyOf",
+        "const",
+        "contains",
+        "dependentRequired",
+        "enum",
+        "if",
+        "items",
+        "maxLength",
+        "maxProperties",
+        "maximum",
+        "minLength",
+        "minProperties",
+        "minimum",
+        "not",
+        "oneOf",
+        "pattern",
+        "patternProperties",
+        "properties",
+        "propertyNames",
+        "required",
+        "type",
+    };
+    bool *is_known = user;
+    (void)value;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        *is_known = *is_known || tidings_str_eq(key, tidings_str(known[i]));
+    }
+    return 0;
+}
+
+static int subscribe_options_check_filter(const char *filter, struct tidings_error *err)
+{
+    bool is_known = filter[0] != '{' || strcmp(filter, "{}") == 0;
+    tidings_json_each(tidings_str(filter), "", subscribe_options_on_keyword, &is_known);
+    return is_known ? 0
+                    : tidings_fail(err, TIDINGS_E_INVALID,
+                                   "--filter: no keyword of JSON Schema is in it, so it would let "
+                                   "everything pass; changes whose metadata has a value are "
+                                   "subscribed to as 'URI?name=value'");
+}
+
 /* One of --options, unless an option of its own says it. */
 static int subscribe_options_on_member(void *user, struct tidings_str key, struct tidings_str value)
 {
@@ -108,7 +159,9 @@ int subscribe_options_make(const struct subscribe_options *o, enum match match, 
     *ret = NULL;
     int rc = subscribe_options_check(o->options, err);
     char *filter = rc == 0 && o->filter ? given_json(o->filter, err) : NULL;
+    rc = filter ? subscribe_options_check_filter(filter, err) : rc;
     if (rc < 0 || (o->filter && !filter)) {
+        tidings_free(filter);
         return err->code;
     }
     match = o->match != MATCH_AUTO ? (enum match)o->match : match;

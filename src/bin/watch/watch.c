@@ -288,8 +288,9 @@ const struct command command_watch = {
     .about =
         "Print a line for every change of the resources: time, kind of change, URI. A URI may be "
         "a\npath: it then means the file of that name, or everything below the directory; or a "
-        "path with\nwildcards: 'src/**/*.c' ('**' alone: everything the server has). --read, "
-        "--diff, --include\nand --cursor add indented lines.\n\n"
+        "path with\nwildcards: 'src/**/*.c' ('**' alone: everything the server has); or "
+        "'app:///jobs?level=error':\nchanges whose metadata says so. --read, --diff, --include and "
+        "--cursor add indented lines.\n\n"
         "--include, --initial, --filter, --window, --rate, --detail, --match and --since are "
         "options "
         "of\nthe subscription, which servers of ours know. What another cannot be asked for is "
