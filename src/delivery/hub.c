@@ -232,12 +232,14 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     bool has_lists = hub_lists_open(hub);
     hub->watch_timer = loop_timer_open(loop, hub_watch_timer, hub);
     hub->parked_timer = loop_timer_open(loop, hub_announce_timer, hub);
+    hub->await_timer = loop_timer_open(loop, hub_watch_await_timer, hub);
+    list_init(&hub->awaiting);
     list_init(&hub->parked);
     bool merges = hub_merge_init(&hub->merge) == 0;
     list_init(&hub->arming);
     hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
     if (!hub->mailbox || !hub->pool || !has_lists || !hub->watch_timer || !hub->parked_timer ||
-        !merges || !hub->catalog || !hub->quotas || !hub->allowances ||
+        !hub->await_timer || !merges || !hub->catalog || !hub->quotas || !hub->allowances ||
         hub_hold_init(hub, err) < 0) {
         hub_destroy(hub);
         return NULL;
@@ -281,6 +283,7 @@ void hub_destroy(struct hub *hub)
     hub_lists_close(hub);
     loop_timer_close(hub->watch_timer);
     loop_timer_close(hub->parked_timer);
+    loop_timer_close(hub->await_timer);
     catalog_unref(hub->catalog);
     if (hub->log) {
         hub->log->ops->destroy(hub->log);
@@ -310,6 +313,11 @@ bool hub_is_durable(const struct hub *hub)
 uint64_t hub_first(const struct hub *hub)
 {
     return hub->log->ops->first(hub->log);
+}
+
+bool hub_is_shared(const struct hub *hub)
+{
+    return hub->options.is_shared;
 }
 
 bool hub_resume(const struct hub *hub, const struct log_cursor *c, uint64_t *ret)

@@ -37,6 +37,8 @@ struct hub_options {
     uint64_t list_changed_ms;  /* at most one list_changed per this long */
     uint64_t watch_timeout_ms; /* a watch must be answered within; 0: some time */
     bool list_changed;
+    bool
+        is_shared; /* the log's store is written to by others too: hub_announce_reached is called */
 };
 
 /* `loop` outlives the hub. Things can be registered and mounted from now on. */
@@ -51,6 +53,8 @@ uint64_t hub_last(const struct hub *hub); /* the newest number; before threads s
 /* Are there positions of a store in cursors? The number this epoch began with. */
 bool hub_is_durable(const struct hub *hub);
 uint64_t hub_first(const struct hub *hub);
+/* Any thread: may a cursor be one of another node, which came further than this one? */
+bool hub_is_shared(const struct hub *hub);
 /* Any thread: `resume` of the log (store/changelog.h). */
 bool hub_resume(const struct hub *hub, const struct log_cursor *cursor, uint64_t *ret);
 /* What the store knew of files (borrowed; NULL: nothing); before threads start. */
@@ -67,7 +71,9 @@ struct catalog *hub_catalog(struct hub *hub);
 struct pool *hub_handlers(struct hub *hub);
 /* How long one list_changed is after the other at least. */
 uint64_t hub_list_period(const struct hub *hub);
-/* For what clients keep for handlers; any thread. */
+/* For what clients keep for handlers; any thread. Random, unless it was set before workers are
+ * made: nodes that share a store have the same. */
+void hub_set_seal(struct hub *hub, const struct seal_key *key);
 const struct seal_key *hub_seal(const struct hub *hub);
 /* Limits, and what clients use of them; any thread. They live as long as the hub. */
 struct limit_counters *hub_limit_counters(struct hub *hub);
@@ -97,6 +103,8 @@ int hub_announce(struct hub *hub, const struct tidings_change *change, struct ti
 /* The same for what a store keeps: `position` is where it stands there. */
 int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
                       struct tidings_error *err);
+/* Of a store that others write to as well: everything up to this position was announced. */
+void hub_announce_reached(struct hub *hub, uint64_t position);
 /* A change cannot be announced: every subscription is told once to look again. Any thread; needs no
  * memory. */
 void hub_lose(struct hub *hub);
@@ -154,6 +162,8 @@ struct hub_arm_item {
     struct tidings_error err;
 };
 
+#define HUB_AWAIT_MS 5000u
+
 /* Ask that changes of some scopes be announced. One block of memory, made by the worker, sent to
  * the hub and back; `done` runs on the worker and frees it with hub_arm_free. Each scope that came
  * back watched is released later with hub_disarm. */
@@ -164,7 +174,11 @@ struct hub_arm {
     void (*done)(struct hub_arm *arm, struct worker *worker);
     void (*dropped)(struct hub_arm *arm); /* the hub or the worker went; freed afterwards */
     void *user;
-    uint64_t seq; /* the newest number when the answer was given */
+    uint64_t seq;   /* the newest number when the answer was given */
+    uint64_t await; /* set before it is sent: the answer waits until everything up to this position
+                     * of the store has its number, at most HUB_AWAIT_MS */
+    struct list await_link; /* the hub's … */
+    uint64_t await_due_ms;  /* … until when */
     size_t pending;
     size_t count;
     struct hub_arm_item items[];

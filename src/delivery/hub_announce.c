@@ -105,6 +105,7 @@ struct announce_letter {
     size_t bytes;
     uint64_t position;
     bool is_kept;                 /* by the store */
+    bool is_reached;              /* no change: everything up to `position` came before it */
     struct tidings_change change; /* slices into the memory that follows */
 };
 
@@ -143,6 +144,12 @@ static void publish_move(struct hub *hub, const struct announce_letter *l)
 /* It gets its number. */
 static void announce_number(struct hub *hub, struct announce_letter *l)
 {
+    if (l->is_reached) {
+        __atomic_store_n(&hub->reached, l->position, __ATOMIC_RELEASE);
+        announce_drop(&l->letter);
+        hub_watch_reached(hub);
+        return;
+    }
     if (!l->is_kept) {
         hub_merge_end(&l->mark);
     }
@@ -306,6 +313,20 @@ int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint
                       struct tidings_error *err)
 {
     return announce(hub, change, true, position, err);
+}
+
+void hub_announce_reached(struct hub *hub, uint64_t position)
+{
+    struct announce_letter *l = mem_zalloc(sizeof(*l));
+    if (l) { /* else the next one says it */
+        *l = (struct announce_letter){
+            .letter = {.deliver = announce_deliver, .drop = announce_drop},
+            .hub = hub,
+            .position = position,
+            .is_reached = true,
+        };
+        mailbox_send(hub->mailbox, &l->letter);
+    }
 }
 
 struct missed_letter {

@@ -193,6 +193,11 @@ struct pool *hub_handlers(struct hub *hub)
     return hub->handlers;
 }
 
+void hub_set_seal(struct hub *hub, const struct seal_key *key)
+{
+    hub->seal = *key;
+}
+
 const struct seal_key *hub_seal(const struct hub *hub)
 {
     return &hub->seal;

@@ -37,7 +37,10 @@ struct hub {
     struct map watches; /* by scope */
     struct list arming; /* watches that somebody waits for */
     struct loop_timer *watch_timer;
-    struct hub_list lists[LIST_COUNT];            /* by notice */
+    struct list awaiting; /* struct hub_arm that wait for a position, in the order they came */
+    struct loop_timer *await_timer;
+    uint64_t reached;                  /* atomic: everything up to this position has its number */
+    struct hub_list lists[LIST_COUNT]; /* by notice */
     struct feature_list *features[FEATURE_KINDS]; /* NULL: none yet */
     struct seal_key seal;
     struct pool *handlers; /* for handlers that block */
@@ -77,6 +80,9 @@ void hub_lists_close(struct hub *hub);
 void hub_list_changed(struct hub *hub, enum change_notice notice);
 
 void hub_watch_timer(struct loop_timer *timer, void *user);
+/* Those who waited for a position go on. */
+void hub_watch_reached(struct hub *hub);
+void hub_watch_await_timer(struct loop_timer *timer, void *user);
 void hub_watches_clear(struct hub *hub);
 
 #endif

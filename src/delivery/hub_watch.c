@@ -58,14 +58,55 @@ static void arm_drop(struct letter *letter)
     arm_dropped(list_entry(letter, struct hub_arm, letter));
 }
 
+static void arm_return(struct hub_arm *arm)
+{
+    struct changelog *log = arm->hub->log;
+    list_remove(&arm->await_link);
+    arm->seq = log->ops->last(log);
+    arm->letter.deliver = arm_home;
+    mailbox_send(arm->home, &arm->letter);
+}
+
 /* One of its scopes is answered; after the last it goes back to its worker. */
 static void arm_countdown(struct hub_arm *arm)
 {
-    if (--arm->pending == 0) {
-        struct changelog *log = arm->hub->log;
-        arm->seq = log->ops->last(log);
-        arm->letter.deliver = arm_home;
-        mailbox_send(arm->home, &arm->letter);
+    struct hub *hub = arm->hub;
+    if (--arm->pending > 0) {
+        return;
+    }
+    if (!hub->options.is_shared || arm->await <= hub->reached) {
+        arm_return(arm);
+        return;
+    }
+    arm->await_due_ms = loop_now_ms(hub->loop) + HUB_AWAIT_MS;
+    list_append(&hub->awaiting, &arm->await_link);
+    if (!loop_timer_is_running(hub->await_timer)) {
+        loop_timer_start(hub->await_timer, HUB_AWAIT_MS, 0);
+    }
+}
+
+void hub_watch_reached(struct hub *hub)
+{
+    list_each (it, next, &hub->awaiting) {
+        struct hub_arm *arm = list_entry(it, struct hub_arm, await_link);
+        if (arm->await <= hub->reached) {
+            arm_return(arm);
+        }
+    }
+}
+
+void hub_watch_await_timer(struct loop_timer *timer, void *user)
+{
+    struct hub *hub = user;
+    mailbox_drain(hub->mailbox); /* this thread may be late itself */
+    uint64_t now = loop_now_ms(hub->loop);
+    while (!list_empty(&hub->awaiting)) {
+        struct hub_arm *arm = list_entry(hub->awaiting.next, struct hub_arm, await_link);
+        if (arm->await_due_ms > now) {
+            loop_timer_start(timer, arm->await_due_ms - now, 0);
+            return;
+        }
+        arm_return(arm);
     }
 }
 
@@ -327,6 +368,7 @@ struct hub_arm *hub_arm_create(struct worker *worker, const struct tidings_str *
         at += scopes[i].len;
     }
     arm->count = count;
+    list_init(&arm->await_link);
     arm->hub = worker->hub;
     arm->home = mailbox_ref(worker->mailbox); /* an answer may come after it ended */
     arm->letter.deliver = arm_deliver;
@@ -384,6 +426,11 @@ void hub_disarm(struct hub *hub, struct tidings_str scope)
 
 void hub_watches_clear(struct hub *hub)
 {
+    while (hub->awaiting.next && !list_empty(&hub->awaiting)) {
+        struct hub_arm *arm = list_entry(hub->awaiting.next, struct hub_arm, await_link);
+        list_remove(&arm->await_link);
+        arm_dropped(arm);
+    }
     size_t pos = 0;
     struct tidings_watch *w;
     while ((w = map_next(&hub->watches, &pos)) != NULL) {

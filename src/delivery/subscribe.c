@@ -433,5 +433,6 @@ void subscribe_batch_arm(struct subscribe_batch *s)
     arm->done = armed;
     arm->dropped = never_armed;
     arm->user = s;
+    arm->await = subscribe_batch_await(s);
     hub_arm_send(arm);
 }

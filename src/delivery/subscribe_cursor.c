@@ -82,6 +82,19 @@ void subscribe_item_open_since(struct subscribe_item *w, const struct principal 
     }
 }
 
+/* Of a run of another node, which may have come further than this one. */
+uint64_t subscribe_batch_await(const struct subscribe_batch *s)
+{
+    uint64_t position = 0;
+    for (size_t i = 0; hub_is_shared(s->worker->hub) && i < s->count; i++) {
+        const struct options *o = &s->items[i].options;
+        bool is_another = (o->given & OPTION_SINCE) && o->since.has_position &&
+                          o->since.epoch != s->worker->epoch;
+        position = is_another && o->since.position > position ? o->since.position : position;
+    }
+    return position;
+}
+
 /* One from before this epoch began says what was told of what is kept, and of files whose history
  * is; and nothing of others. */
 uint64_t subscribe_item_since(const struct subscribe_item *w, uint64_t seq)

@@ -30,6 +30,7 @@
 extern const struct tidings_provider_ops provider_published_ops;
 
 struct keeper;
+struct kept_change;
 struct published;
 
 /* The limits are read at each put; they must outlive the store. */
@@ -75,6 +76,12 @@ void published_remove_then(struct published *store, struct tidings_provider *mou
 typedef bool (*published_may_fn)(void *user, struct tidings_str uri);
 int published_keep(struct published *store, struct keeper *keeper, published_may_fn may_be,
                    void *user, size_t *ret_unseen, struct tidings_error *err);
+/* Another node published or removed something in the same store: so it is here. On the keeper's
+ * thread, outside of batches. A failure says why it is not served here, though it is there:
+ * TIDINGS_E_DENIED (`may_be` says no), TIDINGS_E_EXISTS (the program has it), TIDINGS_E_LIMIT,
+ * TIDINGS_E_NOMEM (as it was before). */
+int published_follow(struct published *store, const struct kept_change *change,
+                     published_may_fn may_be, void *user, struct tidings_error *err);
 /* The keeper goes, nothing is published any more. `forget`: so does what came from its file. */
 void published_unkeep(struct published *store, bool forget);
 

@@ -259,17 +259,14 @@ static int load_there(void *user, const struct shared_value *value)
     return SHARED_MAP_KEEP;
 }
 
-static int load_row(void *user, const struct published_row *row, struct tidings_error *err)
+/* One reference; NULL: out of memory. */
+static struct published_item *item_of_row(const struct published *store,
+                                          const struct published_row *row)
 {
-    struct loading *l = user;
     const struct publication p = {.about = row->about, .content = row->content};
-    if (!l->may_be(l->user, row->about.uri)) {
-        l->unseen++;
-        return 0;
-    }
-    struct published_item *item = published_item_create(l->store, &p);
+    struct published_item *item = published_item_create(store, &p);
     if (!item) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
     }
     /* The etag is made from the content. */
     item->is_damaged = !str_eq(row->about.etag, tidings_str(item->etag));
@@ -279,6 +276,20 @@ static int load_row(void *user, const struct published_row *row, struct tidings_
         item->about.etag = tidings_str(item->etag);
     }
     item->is_in_file = item->is_kept = item->is_loaded = true;
+    return item;
+}
+
+static int load_row(void *user, const struct published_row *row, struct tidings_error *err)
+{
+    struct loading *l = user;
+    if (!l->may_be(l->user, row->about.uri)) {
+        l->unseen++;
+        return 0;
+    }
+    struct published_item *item = item_of_row(l->store, row);
+    if (!item) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
     struct published_step s = {
         .store = l->store, .fresh = item, .uri = item->about.uri, .err = err};
     int rc = shared_map_update(l->store->shared, s.uri, &item->value, load_there, &s);
@@ -334,6 +345,50 @@ int published_keep(struct published *store, struct keeper *keeper, published_may
     }
     store->keeper = keeper;
     return 0;
+}
+
+/* ---- what others published ------------------------------------------------------------------- */
+
+/* What is there now is what the store has, or nothing: never what it had before. */
+static int follow_there(void *user, const struct shared_value *value)
+{
+    struct published_step *s = user;
+    const struct published_item *old = value ? published_item_of(value) : NULL;
+    int rc = s->fresh || old ? published_check(s, old) : 0;
+    if (rc >= 0 && s->fresh) {
+        published_count(s, old, false);
+        return SHARED_MAP_REPLACE;
+    }
+    if (!old || old->is_reserved) {
+        return rc;
+    }
+    s->fresh = NULL;
+    published_count(s, old, false);
+    return SHARED_MAP_REMOVE;
+}
+
+int published_follow(struct published *store, const struct kept_change *change,
+                     published_may_fn may_be, void *user, struct tidings_error *err)
+{
+    const struct published_row *row = change->removed ? NULL : change->published;
+    struct published_item *item = row ? item_of_row(store, row) : NULL;
+    if (row && !item) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    struct tidings_error why = {0};
+    struct published_step s = {.store = store, .fresh = item, .uri = change->uri, .err = &why};
+    int rc = !may_be(user, change->uri)
+                 ? tidings_fail(&why, TIDINGS_E_DENIED, "it is below no prefix of publish here")
+                 : shared_map_update(store->shared, change->uri, item ? &item->value : NULL,
+                                     follow_there, &s);
+    shared_value_unref(item ? &item->value : NULL);
+    if (rc == TIDINGS_E_NOMEM) {
+        return tidings_fail(err, rc, "out of memory");
+    }
+    if (why.code < 0 && err) {
+        *err = why;
+    }
+    return why.code < 0 ? why.code : 0;
 }
 
 static int forget_loaded(void *user, const struct shared_value *value)

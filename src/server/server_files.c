@@ -317,10 +317,10 @@ static int files_read(struct server_files *f, struct files_opening *o, char **te
 
 int server_files_open(struct tidings_server *s, size_t max_changes, struct tidings_error *err)
 {
-    struct server_files *f = s->keeper && s->has_file ? mem_zalloc(sizeof *f) : NULL;
-    if (!s->keeper || !s->has_file) {
-        return 0;
+    if (!s->keeper || !s->has_file || keeper_is_shared(s->keeper)) {
+        return 0; /* what a node knows of its files is of no use to others */
     }
+    struct server_files *f = mem_zalloc(sizeof *f);
     struct catalog *c = hub_catalog(s->hub);
     char **texts = mem_zalloc((c->mount_count + 1) * sizeof(char *));
     struct files_opening o = {.files = f};

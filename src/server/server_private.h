@@ -78,6 +78,9 @@ struct tidings_server {
     struct keeper *keeper;              /* of the store; NULL: there is none */
     struct server_files *files;         /* what goes there of files; NULL: nothing */
     bool has_file;                      /* it is one that outlives the server */
+    struct entity_rows *given_rows; /* of a test: taken instead of the store that is configured */
+    uint64_t follow_moved;          /* server_follow.c: the position told as the end of a move */
+    int follow_refused;             /* … why the last published resource was not served */
     bool has_publish_tools, has_change_tools;
     struct list timers; /* struct server_timer */
     size_t timer_count;
@@ -147,6 +150,22 @@ void server_store_bind(struct tidings_server *s, struct tidings_provider *p);
 /* Everything submitted is done first. `is_undone`: the server does not start after all. */
 void server_store_close(struct tidings_server *s, bool is_undone);
 
+/* ---- server_kept.c: rows of the store as changes ------------------------------------------------
+ */
+
+struct kept_change;
+typedef void (*kept_told_fn)(void *user, const struct tidings_change *change);
+/* What every kind of row says; what only some do is empty in the others. */
+struct tidings_change kept_row_change(const struct kept_change *k);
+/* What is told of a row that is not a file's: one change, or nothing. false: out of memory. */
+bool kept_describe(const struct kept_change *k, bool has_entities, kept_told_fn fn, void *user);
+
+/* ---- server_follow.c: a store that others write to as well -------------------------------------
+ */
+
+/* From now on what they write is applied and told. The store is open, the server does not run. */
+void server_follow_open(struct tidings_server *s);
+
 /* ---- server_files.c: what is known of files goes to the store ----------------------------------
  */
 
@@ -199,6 +218,8 @@ void server_publish_remove_then(struct tidings_server *s, const struct publicati
                                 published_done_fn done, void *user);
 /* published_may_fn, before anything is mounted; `user` is the server. */
 bool server_publish_may_keep(void *user, struct tidings_str uri);
+/* The same at any time, on any thread; what the program registered is reserved in the store. */
+bool server_publish_may_follow(void *user, struct tidings_str uri);
 
 /* A fixed URI is about to be registered: it may not be published from now on. Any thread. */
 int server_publish_reserve(struct tidings_server *s, struct tidings_str uri,

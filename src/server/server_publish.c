@@ -62,6 +62,12 @@ bool server_publish_may_keep(void *user, struct tidings_str uri)
     return !is_registered && may_publish(s, uri, &mount);
 }
 
+bool server_publish_may_follow(void *user, struct tidings_str uri)
+{
+    struct tidings_provider *mount = NULL;
+    return may_publish(user, uri, &mount);
+}
+
 static int server_publish_refuse(struct tidings_server *s, struct tidings_str uri,
                                  struct tidings_error *err)
 {

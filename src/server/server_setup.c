@@ -17,6 +17,7 @@
 #include "server/change_tools.h"
 #include "server/server_private.h"
 #include "server/status_provider.h"
+#include "store/keeper.h"
 #include "json/write.h"
 
 #define LIST_CHANGED_MS 100u
@@ -281,6 +282,7 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
         .list_changed = c->list_changed,
     };
     rc = server_store_open(s, &o.log, &o.durable, err);
+    o.is_shared = rc == 0 && s->keeper && keeper_is_shared(s->keeper);
     if (rc == 0) {
         rc = hub_start(s->hub, &o, err);
     }

@@ -9,10 +9,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/seal.h"
 #include "provider/entity.h"
 #include "store/change.h"
 #include "store/keeper.h"
-#include "store/kept.h"
+#include "store/shared.h"
 #include "store/sqlite_entities.h"
 
 #define IN_MEMORY ":memory:"
@@ -21,8 +22,10 @@
 
 struct rebuilding {
     struct keeper_job job;
+    struct keeper *keeper;
     const struct changelog_limits *limits;
     struct changelog *log;
+    struct seal_key seal; /* of a store that others have as well */
     bool has_entities;
     uint64_t position; /* of the change at hand */
     bool is_leaving;   /* … which is that an entity left its URI */
@@ -50,31 +53,9 @@ static void server_store_append(void *user, const struct tidings_change *told)
     change_unref(c);
 }
 
-/* What every kind of row says; what only some do is empty in the others. */
-static struct tidings_change change_of_row(const struct kept_change *k)
-{
-    return (struct tidings_change){
-        .uri = k->uri,
-        .kind = k->removed   ? TIDINGS_CHANGE_DELETED
-                : k->created ? TIDINGS_CHANGE_CREATED
-                             : TIDINGS_CHANGE_UPDATED,
-        .etag = k->etag,
-        .size = k->size,
-        .modified_ms = k->modified_ms,
-    };
-}
-
-static void append_published(struct rebuilding *r, const struct kept_change *k)
-{
-    struct tidings_change change = change_of_row(k);
-    change.has_size = !k->removed;
-    change.metadata = k->metadata;
-    server_store_append(r, &change);
-}
-
 static void append_file(struct rebuilding *r, const struct kept_change *k)
 {
-    struct tidings_change change = change_of_row(k);
+    struct tidings_change change = kept_row_change(k);
     change.has_size = k->size >= 0;
     change.from = k->came_from;
     change.target = k->target;
@@ -101,28 +82,13 @@ static bool server_store_is_too_old(const struct rebuilding *r, const struct kep
 static bool add_kept(void *user, const struct kept_change *k)
 {
     struct rebuilding *r = user;
-    struct entity_done done = {
-        .version = k->version,
-        .before_version = k->was,
-        .changed = true,
-        .created = k->created,
-    };
     r->position = k->position;
     r->is_leaving = k->kind == KEPT_MOVED;
-    if (r->is_leaving && k->version.type_version.len == 0) { /* it is not known for where */
-        done.version.type_version = k->was;
-        done.version.deleted = true;
-    }
     if (server_store_is_too_old(r, k)) {
         r->log->ops->lost(r->log, k->position);
-    } else if (k->kind == KEPT_PUBLISHED) {
-        append_published(r, k);
     } else if (k->kind == KEPT_FILE) {
         append_file(r, k);
-    } else if (r->has_entities && k->kind == KEPT_TYPES) {
-        server_store_append(r, &(struct tidings_change){.uri = STR(ENTITY_URI_PREFIX "types")});
-    } else if (r->has_entities &&
-               !entity_describe_change(&done, STR_EMPTY, server_store_append, r)) {
+    } else if (!kept_describe(k, r->has_entities, server_store_append, r)) {
         r->log->ops->lost(r->log, k->position);
     }
     return true;
@@ -133,10 +99,12 @@ static int rebuild(struct keeper_job *job, struct entities *e)
     struct rebuilding *r = list_entry(job, struct rebuilding, job);
     struct entity_rows *rows = entities_rows(e);
     uint64_t floor = 0;
-    int rc = rows->kept->create_changelog(rows, r->limits, &r->log, &job->err);
+    int rc = keeper_look(r->keeper, &job->err); /* the log begins with what was followed */
+    rc = rc == 0 ? rows->kept->create_changelog(rows, r->limits, &r->log, &job->err) : rc;
     rc = rc == 0
              ? rows->kept->each_change(rows, r->limits->max_entries, &floor, add_kept, r, &job->err)
              : rc;
+    rc = rc == 0 && rows->shared ? rows->shared->secret(rows, r->seal.secret, &job->err) : rc;
     if (rc < 0) {
         if (r->log) {
             r->log->ops->destroy(r->log);
@@ -173,14 +141,34 @@ static int server_store_open_file(struct tidings_server *s, const struct changel
                  "count=%zu reason=\"below no prefix of publish, or registered by the program\"",
                  unseen);
     }
-    struct rebuilding r = {.limits = limits, .has_entities = s->config.entities[0] != '\0'};
+    struct rebuilding r = {
+        .keeper = s->keeper, .limits = limits, .has_entities = s->config.entities[0] != '\0'};
     r.job.run = rebuild;
     rc = keeper_run(s->keeper, &r.job);
+    if (rc == 0 && keeper_is_shared(s->keeper)) {
+        hub_set_seal(s->hub, &r.seal); /* what one node sealed the others open */
+    }
+    explicit_bzero(&r.seal, sizeof(r.seal));
     if (rc < 0) {
         return tidings_fail(err, rc, "%s", r.job.err.text);
     }
     *ret = r.log;
     return 0;
+}
+
+static int server_store_connect(struct tidings_server *s, const char *path,
+                                struct entity_rows **ret, struct tidings_error *err)
+{
+    if (s->given_rows) {
+        *ret = s->given_rows;
+        s->given_rows = NULL;
+        return 0;
+    }
+    if (strcmp(path, IN_MEMORY) != 0) {
+        return entity_sqlite_open(path, ret, err);
+    }
+    *ret = entity_memory_create(err);
+    return *ret ? 0 : TIDINGS_E_NOMEM;
 }
 
 int server_store_open(struct tidings_server *s, const struct changelog_limits *limits,
@@ -192,12 +180,12 @@ int server_store_open(struct tidings_server *s, const struct changelog_limits *l
     if (!path) {
         return 0;
     }
-    s->has_file = strcmp(path, IN_MEMORY) != 0;
-    if (!s->has_file) {
-        rows = entity_memory_create(err);
-    }
-    int rc = s->has_file ? entity_sqlite_open(path, &rows, err) : rows ? 0 : TIDINGS_E_NOMEM;
+    int rc = server_store_connect(s, path, &rows, err);
+    s->has_file = rc == 0 && rows->kept;
     rc = rc == 0 ? keeper_open(rows, &s->keeper, err) : rc;
+    if (rc == 0 && keeper_is_shared(s->keeper)) {
+        server_follow_open(s);
+    }
     rc = rc == 0 && s->has_file ? server_store_open_file(s, limits, ret, err) : rc;
     if (rc < 0) {
         server_store_close(s, true);

@@ -72,6 +72,8 @@ struct entity_type_spec {
  * the batch is lost. */
 int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
                       struct tidings_error *err);
+/* Another node added some: read them again. After a failure they are as before. */
+int entities_reload_types(struct entities *e, struct tidings_error *err);
 /* By name, then by version, oldest first. */
 void entities_each_type(struct entities *e, entity_type_fn fn, void *user);
 

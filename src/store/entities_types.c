@@ -261,6 +261,25 @@ void entity_types_clear(struct entities *e)
     map_deinit(&e->newest);
 }
 
+int entities_reload_types(struct entities *e, struct tidings_error *err)
+{
+    struct entities before = {.by_label = e->by_label, .newest = e->newest};
+    list_init(&before.types);
+    list_splice(&before.types, &e->types);
+    map_init(&e->by_label);
+    map_init(&e->newest);
+    int rc = entity_types_load(e, err);
+    if (rc < 0) {
+        entity_types_clear(e);
+        list_splice(&e->types, &before.types);
+        e->by_label = before.by_label;
+        e->newest = before.newest;
+        return rc;
+    }
+    entity_types_clear(&before);
+    return 0;
+}
+
 struct entity_type *entity_types_find(struct entities *e, struct tidings_str name,
                                       struct tidings_str version)
 {

@@ -8,26 +8,13 @@
  */
 #include "store/keeper.h"
 
-#include "base/actor.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "store/keeper_private.h"
 
 #define BATCH_MAX 256u
 #define IDLE_MS 200u   /* without writes, before work that was put off is done */
 #define REST_MS 60000u /* and when nothing is ever written */
-
-struct keeper {
-    struct actor actor;
-    struct loop_hook before_wait;
-    struct loop_timer *idle;
-    struct entities *entities;
-    struct list batch;
-    unsigned count;
-    bool is_open;
-    bool is_failing; /* the last batch was lost, and it was logged */
-    keeper_tell_fn tell;
-    void *tell_user;
-};
 
 static void keeper_answer(struct keeper_job *job, int code)
 {
@@ -70,6 +57,7 @@ static void commit(struct keeper *k)
     }
     struct tidings_error err = {0};
     int rc = entities_commit(k->entities, &err);
+    keeper_follow_note(k, rc, &err);
     if (rc < 0) {
         keeper_lose(k, rc, &err);
         return;
@@ -85,12 +73,14 @@ static void commit(struct keeper *k)
         list_remove(&job->letter.link);
         keeper_answer(job, job->code);
     }
+    keeper_follow_reached(k);
     loop_timer_start(k->idle, IDLE_MS, 0);
 }
 
 static void on_before_wait(void *user)
 {
     commit(user);
+    keeper_follow_before_wait(user);
 }
 
 static void on_idle(struct loop_timer *timer, void *user)
@@ -100,11 +90,25 @@ static void on_idle(struct loop_timer *timer, void *user)
     loop_timer_start(timer, is_more ? 0 : REST_MS, 0);
 }
 
+/* Caches are up to date when the first job of a batch runs. */
+static int keeper_begin(struct keeper *k, struct tidings_error *err)
+{
+    int rc = entities_begin(k->entities, err);
+    keeper_follow_note(k, rc, err);
+    if (rc == 0 && k->shared) {
+        rc = keeper_follow(k, err);
+        if (rc < 0) {
+            entities_rollback(k->entities);
+        }
+    }
+    return rc;
+}
+
 static void keeper_run_write(struct keeper *k, struct keeper_job *job)
 {
     struct tidings_error err = {0};
     if (!k->is_open) {
-        int rc = entities_begin(k->entities, &err);
+        int rc = keeper_begin(k, &err);
         if (rc < 0) {
             keeper_note(k, &err);
             job->is_lost = true;
@@ -117,6 +121,7 @@ static void keeper_run_write(struct keeper *k, struct keeper_job *job)
     job->code = job->run(job, k->entities);
     if (job->code < 0 && job->is_lost) {
         err = job->err;
+        keeper_follow_note(k, job->code, &err);
         entities_rollback(k->entities);
         list_append(&k->batch, &job->letter.link);
         keeper_lose(k, job->code, &err);
@@ -142,7 +147,9 @@ static void job_deliver(struct letter *letter, void *owner)
         keeper_answer(job, job->run(job, k->entities));
     } else {
         commit(k);
-        keeper_answer(job, job->run(job, k->entities));
+        int rc = job->run(job, k->entities);
+        keeper_follow_note(k, rc, &job->err);
+        keeper_answer(job, rc);
     }
 }
 
@@ -230,6 +237,7 @@ int keeper_open(struct entity_rows *rows, struct keeper **ret, struct tidings_er
     list_init(&k->batch);
     int rc = entities_open(rows, &k->entities, err);
     rc = rc == 0 ? actor_init(&k->actor, k, err) : rc;
+    rc = rc == 0 && rows->shared ? keeper_follow_open(k, err) : rc;
     if (rc == 0) {
         loop_hook_add(k->actor.loop, &k->before_wait, on_before_wait, k);
         k->idle = loop_timer_open(k->actor.loop, on_idle, k);
@@ -255,6 +263,7 @@ void keeper_close(struct keeper *k)
     actor_stop(&k->actor);
     if (k->actor.loop) {
         commit(k);
+        keeper_follow_close(k);
         loop_hook_remove(&k->before_wait);
         loop_timer_close(k->idle);
     }

@@ -14,6 +14,7 @@
 #include "store/entities.h"
 
 struct keeper;
+struct kept_change;
 
 /* Embedded in what the caller keeps; lives until `done` was called. */
 struct keeper_job {
@@ -54,5 +55,31 @@ void keeper_on_change(struct keeper *k, keeper_tell_fn tell, void *user);
  * have two, this and the one before it. NULL: something changed that cannot be said for want of
  * memory. false: nobody listens here. */
 bool keeper_tell(struct keeper *k, const struct tidings_change *change, uint64_t position);
+
+/* ---- a store that others write to as well (store/shared.h) -------------------------------------
+ *
+ * The keeper follows them: right after the beginning of each batch, when the store wakes it, and
+ * every KEEPER_LOOK_MS. What they wrote is applied and told before anything of a later position. */
+
+#define KEEPER_LOOK_MS 1000u
+
+/* On the keeper's thread; none of them asks anything of the store. */
+struct keeper_follower {
+    void *user;
+    /* One change that another node committed. Types of entities were not read again yet, but are
+     * before the next job runs. */
+    void (*change)(void *user, const struct kept_change *change);
+    /* Everything up to `position` was told, ours and theirs. */
+    void (*reached)(void *user, uint64_t position);
+    /* The store cannot be reached, or can again. */
+    void (*away)(void *user, bool is_away);
+};
+/* Nothing when nobody else writes there. Like keeper_on_change; any of the functions may be NULL.
+ */
+void keeper_on_follow(struct keeper *k, const struct keeper_follower *follower);
+/* Any thread: is it a store that others write to? */
+bool keeper_is_shared(const struct keeper *k);
+/* On the keeper's thread, outside of batches (a job that is no write): follow now. */
+int keeper_look(struct keeper *k, struct tidings_error *err);
 
 #endif

@@ -102,20 +102,26 @@ struct told ears_await(struct ears *e, size_t n)
 
 /* ---- a server on a thread -------------------------------------------------------------------- */
 
-static struct {
+struct one {
     struct tidings_server *server;
     pthread_t thread;
     struct ears ready; /* only its lock is used */
     int port, rc;
     struct tidings_error err;
-    unsigned reads;
-} s;
+};
+static struct one all[SERVED_MAX], *current = all;
+#define s (*current)
+
+void served_select(unsigned i)
+{
+    assert_true(i < SERVED_MAX);
+    current = &all[i];
+}
 
 static void on_read(void *user, struct tidings_read *read, struct tidings_str uri)
 {
     (void)user;
     struct tidings_error err = {0, ""};
-    __atomic_add_fetch(&s.reads, 1, __ATOMIC_SEQ_CST);
     int rc = tidings_read_text(read, NULL, uri, &err);
     tidings_read_done(read, rc, &err);
 }
@@ -165,24 +171,24 @@ int served_begin(void **state)
 
 static void on_ready(void *user, const char *url)
 {
-    (void)user;
-    pthread_mutex_lock(&s.ready.lock);
-    assert_int_equal(sscanf(url, "http://127.0.0.1:%d/mcp", &s.port), 1);
-    pthread_cond_broadcast(&s.ready.more);
-    pthread_mutex_unlock(&s.ready.lock);
+    struct one *o = user;
+    pthread_mutex_lock(&o->ready.lock);
+    assert_int_equal(sscanf(url, "http://127.0.0.1:%d/mcp", &o->port), 1);
+    pthread_cond_broadcast(&o->ready.more);
+    pthread_mutex_unlock(&o->ready.lock);
 }
 
 static void *serve(void *arg)
 {
-    (void)arg;
-    s.rc = tidings_server_run(s.server, &s.err);
+    struct one *o = arg;
+    o->rc = tidings_server_run(o->server, &o->err);
     return NULL;
 }
 
 void served_run(void)
 {
-    tidings_server_on_ready(s.server, on_ready, NULL);
-    assert_int_equal(pthread_create(&s.thread, NULL, serve, NULL), 0);
+    tidings_server_on_ready(s.server, on_ready, current);
+    assert_int_equal(pthread_create(&s.thread, NULL, serve, current), 0);
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += DEADLINE_S;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A server on a thread of its own, made and spoken to through the public header, for tests of what
- * the program itself can do with it: hear of changes, add pages. One at a time.
+ * the program itself can do with it: hear of changes, add pages. One at a time,
+ * unless another is selected.
  *
  *     served_begin(&state) as setup, served_end as teardown; *state names the number of workers
  *     served_subscribe("app:///a", NULL, &ears);
@@ -44,6 +45,10 @@ struct told ears_await(struct ears *e, size_t n);
 void ears_hear(void *user, const struct tidings_update *update);
 void ears_state(void *user, const struct tidings_state_event *event);
 
+#define SERVED_MAX 3u
+/* From now on everything here is about that one of several servers; the first, unless it is said.
+ * Ears are nobody's. */
+void served_select(unsigned i);
 int served_begin(void **state);
 /* A test twice: folded into one worker, and with two. */
 extern char served_two_workers[];

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A server whose store others write to as well: what they committed is applied and told here like
+ * what was written here. Everything but server_follow_open runs on the keeper's thread.
+ */
+#include "server/server_private.h"
+
+#include "base/log.h"
+#include "base/str.h"
+#include "store/keeper.h"
+#include "store/shared.h"
+
+/* The change at hand. */
+struct following {
+    struct hub *hub;
+    uint64_t position;
+};
+
+static void follow_tell(void *user, const struct tidings_change *change)
+{
+    const struct following *f = user;
+    (void)hub_announce_kept(f->hub, change, f->position, NULL); /* refused: everybody looks again */
+}
+
+/* What is not served here is not told either. Said once for each reason in a while: a line for each
+ * would be as many as there are. */
+static bool follow_published(struct tidings_server *s, const struct kept_change *k)
+{
+    struct tidings_error why = {0};
+    int rc = published_follow(s->published, k, server_publish_may_follow, s, &why);
+    if (rc == TIDINGS_E_NOMEM) {
+        hub_lose(s->hub);
+    }
+    if (rc < 0 && rc != s->follow_refused) {
+        log_warn("published by another node and not served here", "uri=%.*s reason=\"%s\"",
+                 STR_ARG(k->uri), why.text);
+    }
+    s->follow_refused = rc;
+    return rc == 0;
+}
+
+static void server_follow_change(void *user, const struct kept_change *k)
+{
+    struct tidings_server *s = user;
+    struct following f = {.hub = s->hub, .position = k->position};
+    if (k->kind == KEPT_BROKEN) {
+        log_warn("store lost changes", "position=%llu", (unsigned long long)k->position);
+        if (hub_announce_everything(s->hub, NULL) < 0) {
+            hub_lose(s->hub);
+        }
+        return;
+    }
+    if (k->kind == KEPT_PUBLISHED && !follow_published(s, k)) {
+        return;
+    }
+    if (k->kind == KEPT_ENTITY && k->position == s->follow_moved) {
+        return; /* told when it left */
+    }
+    if (k->kind == KEPT_MOVED && k->version.type_version.len > 0) {
+        f.position = s->follow_moved = k->position + 1; /* both halves */
+    }
+    if (!kept_describe(k, s->config.entities[0] != '\0', follow_tell, &f)) {
+        hub_lose(s->hub);
+    }
+}
+
+static void server_follow_reached(void *user, uint64_t position)
+{
+    struct tidings_server *s = user;
+    hub_announce_reached(s->hub, position);
+}
+
+void server_follow_open(struct tidings_server *s)
+{
+    const struct keeper_follower follower = {
+        .user = s,
+        .change = server_follow_change,
+        .reached = server_follow_reached,
+    };
+    keeper_on_follow(s->keeper, &follower);
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Following what others write to the same store: applied and told in the order of positions, and
+ * before anything of ours that comes later. When the store cannot be reached, that is said once,
+ * and once that it can again.
+ */
+#include "base/log.h"
+#include "store/keeper_private.h"
+#include "store/shared.h"
+
+/* ---- away ------------------------------------------------------------------------------------ */
+
+/* Only that it cannot be reached (TIDINGS_E_BUSY) counts, and that something worked. */
+void keeper_follow_note(struct keeper *k, int rc, const struct tidings_error *err)
+{
+    bool is_away = rc == TIDINGS_E_BUSY;
+    if (!k->shared || is_away == k->is_away || (rc < 0 && !is_away)) {
+        return;
+    }
+    if (is_away) {
+        log_warn("store cannot be reached", "reason=\"%s\"", err->text);
+    } else {
+        log_info("store can be reached again", NULL);
+    }
+    __atomic_store_n(&k->is_away, is_away, __ATOMIC_RELEASE);
+    if (k->follower.away) {
+        k->follower.away(k->follower.user, is_away);
+    }
+}
+
+bool keeper_is_shared(const struct keeper *k)
+{
+    return k->shared != NULL;
+}
+
+/* ---- following ------------------------------------------------------------------------------- */
+
+static bool follow_one(void *user, const struct kept_change *change)
+{
+    struct keeper *k = user;
+    k->has_new_types =
+        k->has_new_types || change->kind == KEPT_TYPES || change->kind == KEPT_BROKEN;
+    if (k->follower.change) {
+        k->follower.change(k->follower.user, change);
+    }
+    return true;
+}
+
+void keeper_follow_reached(struct keeper *k)
+{
+    if (!k->shared || !k->follower.reached) {
+        return;
+    }
+    uint64_t reached = k->shared->followed(entities_rows(k->entities));
+    if (reached != k->reached) {
+        k->reached = reached;
+        k->follower.reached(k->follower.user, reached);
+    }
+}
+
+int keeper_follow(struct keeper *k, struct tidings_error *err)
+{
+    struct entity_rows *rows = entities_rows(k->entities);
+    int rc = k->shared->follow(rows, follow_one, k, err);
+    if (rc == 0 && k->has_new_types) {
+        rc = entities_reload_types(k->entities, err);
+        k->has_new_types = rc < 0;
+    }
+    keeper_follow_note(k, rc, err);
+    if (rc == 0 && !k->is_open) {
+        keeper_follow_reached(k);
+    }
+    return rc;
+}
+
+int keeper_look(struct keeper *k, struct tidings_error *err)
+{
+    return k->shared ? keeper_follow(k, err) : 0;
+}
+
+/* ---- when ------------------------------------------------------------------------------------ */
+
+/* What cannot be followed now is followed when it can be: the timer comes again. */
+static void keeper_follow_on_timer(struct loop_timer *timer, void *user)
+{
+    struct keeper *k = user;
+    struct tidings_error err = {0};
+    (void)timer;
+    if (!k->is_open) {
+        (void)keeper_follow(k, &err);
+    }
+}
+
+static void on_woken(struct loop_poll *poll, int events, void *user)
+{
+    struct keeper *k = user;
+    struct tidings_error err = {0};
+    (void)poll;
+    (void)events;
+    if (k->shared->wake(entities_rows(k->entities)) != 0 && !k->is_open) {
+        (void)keeper_follow(k, &err);
+    }
+}
+
+static void keeper_follow_unwatch(struct keeper *k)
+{
+    loop_poll_close(k->woken);
+    k->woken = NULL;
+    k->woken_fd = -1;
+}
+
+/* The descriptor may be another one after each operation. */
+void keeper_follow_before_wait(struct keeper *k)
+{
+    if (!k->shared) {
+        return;
+    }
+    int fd = k->shared->descriptor(entities_rows(k->entities));
+    if (fd == k->woken_fd) {
+        return;
+    }
+    keeper_follow_unwatch(k);
+    k->woken = fd >= 0 ? loop_poll_open(k->actor.loop, fd, on_woken, k, NULL) : NULL;
+    if (k->woken && loop_poll_want(k->woken, LOOP_READ) == 0) {
+        k->woken_fd = fd;
+    } else {
+        keeper_follow_unwatch(k); /* the timer looks */
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+void keeper_on_follow(struct keeper *k, const struct keeper_follower *follower)
+{
+    k->follower = *follower;
+}
+
+int keeper_follow_open(struct keeper *k, struct tidings_error *err)
+{
+    k->woken_fd = -1;
+    k->look = loop_timer_open(k->actor.loop, keeper_follow_on_timer, k);
+    if (!k->look) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    k->shared = entities_rows(k->entities)->shared;
+    loop_timer_start(k->look, KEEPER_LOOK_MS, KEEPER_LOOK_MS);
+    return 0;
+}
+
+void keeper_follow_close(struct keeper *k)
+{
+    if (k->shared) {
+        keeper_follow_unwatch(k);
+    }
+    loop_timer_close(k->look);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of store/keeper.h share: jobs and their batches (store/keeper.c), and following
+ * what others write (store/keeper_follow.c).
+ */
+#ifndef STORE_KEEPER_PRIVATE_H
+#define STORE_KEEPER_PRIVATE_H
+
+#include "base/actor.h"
+#include "store/keeper.h"
+
+struct keeper {
+    struct actor actor;
+    struct loop_hook before_wait;
+    struct loop_timer *idle;
+    struct entities *entities;
+    struct list batch;
+    unsigned count;
+    bool is_open;
+    bool is_failing; /* the last batch was lost, and it was logged */
+    keeper_tell_fn tell;
+    void *tell_user;
+    /* Of a store that others write to as well: */
+    const struct shared_ops *shared; /* NULL: nobody else does */
+    struct keeper_follower follower; /* zero: none yet */
+    struct loop_timer *look;         /* when nobody wakes us */
+    struct loop_poll *woken;         /* of `woken_fd` */
+    int woken_fd;                    /* -1: none */
+    uint64_t reached;                /* what `follower` was last told */
+    bool has_new_types;              /* they have yet to be read again */
+    bool is_away;                    /* atomic: the store cannot be reached, and it was logged */
+};
+
+/* keeper_follow.c: nothing of it happens without `shared`. */
+
+/* Before the thread runs. */
+int keeper_follow_open(struct keeper *k, struct tidings_error *err);
+void keeper_follow_close(struct keeper *k);
+/* Everything that others committed is applied and told. Outside of batches, and right after
+ * `begin`: then a failure leaves nothing but rollback. */
+int keeper_follow(struct keeper *k, struct tidings_error *err);
+/* Own changes were told as well: how far that is. */
+void keeper_follow_reached(struct keeper *k);
+/* Whether an operation could reach the store: `rc` is what it returned. */
+void keeper_follow_note(struct keeper *k, int rc, const struct tidings_error *err);
+/* The loop is about to wait. */
+void keeper_follow_before_wait(struct keeper *k);
+
+#endif

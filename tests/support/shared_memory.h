@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A store that several nodes share (store/shared.h), in memory: for tests of what is above it. One
+ * database, and an object for each node, which behaves as one of PostgreSQL does: `begin` holds the
+ * lock until the commit, positions rise by one, what others committed is followed.
+ *
+ * The database's clock stands still until it is moved. Faults are asked for. Objects may be used on
+ * different threads; the functions here on any.
+ */
+#ifndef SUPPORT_SHARED_MEMORY_H
+#define SUPPORT_SHARED_MEMORY_H
+
+#include "store/shared.h"
+
+struct shared_memory;
+
+struct shared_memory *shared_memory_create(void);
+/* After all nodes were destroyed. */
+void shared_memory_destroy(struct shared_memory *db);
+/* A node: what keeper_open takes. */
+struct entity_rows *shared_memory_connect(struct shared_memory *db);
+
+/* The newest position. */
+uint64_t shared_memory_last(struct shared_memory *db);
+/* The database cannot be reached by `node` (NULL: by nobody), or can again. A node's descriptor
+ * says so. */
+void shared_memory_set_away(struct shared_memory *db, struct entity_rows *node, bool is_away);
+/* Nobody is woken: they have to ask. */
+void shared_memory_set_quiet(struct shared_memory *db, bool is_quiet);
+/* The next commit of `node` is not answered; it has happened, or not. */
+void shared_memory_lose_answer(struct shared_memory *db, struct entity_rows *node, bool committed);
+/* What was committed after `position` is lost: a new cluster epoch begins. Of entities and
+ * published resources everything stays; of the log it goes. */
+void shared_memory_break(struct shared_memory *db, uint64_t position);
+/* The clock goes on. */
+void shared_memory_advance(struct shared_memory *db, int64_t ms);
+/* How often any operation was asked for by `node`. */
+unsigned shared_memory_asked(struct entity_rows *node);
+
+#endif

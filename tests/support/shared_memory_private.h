@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of support/shared_memory.h share: the database, a node's object, its log
+ * (shared_memory_log.c), and leases, nodes and sessions (shared_memory_rows.c).
+ */
+#ifndef SUPPORT_SHARED_MEMORY_PRIVATE_H
+#define SUPPORT_SHARED_MEMORY_PRIVATE_H
+
+#include <pthread.h>
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "support/shared_memory.h"
+
+#define NODES_MAX 16u
+
+/* A committed change, or one of the open batch. */
+struct entry {
+    struct list link;
+    struct kept_change change;
+    struct published_row row;
+    struct tidings_change announced;
+    struct node *by; /* NULL: everybody follows it */
+    uint64_t epoch;  /* KEPT_RUN */
+    struct arena arena;
+};
+
+/* A row of one of the small tables. */
+struct row {
+    struct list link;
+    struct tidings_str key, holder, text, version;
+    int64_t until, begun;
+    uint64_t turn, followed;
+    struct arena arena;
+};
+
+struct mark {
+    uint64_t position, number;
+};
+
+struct run {
+    uint64_t epoch, first;
+};
+
+struct shared_memory {
+    pthread_mutex_t lock;
+    struct entity_rows *entities;
+    struct list log, undone;             /* struct entry: committed; of the open batch */
+    struct list published;               /* struct entry with `row` */
+    struct list leases, nodes, sessions; /* struct row */
+    struct node *all[NODES_MAX];
+    size_t count;
+    uint64_t last, broken_at;
+    struct run runs[64];
+    size_t run_count;
+    int64_t now;
+    bool is_quiet;
+};
+
+struct node {
+    struct entity_rows base;
+    struct shared_memory *db;
+    int wake;
+    bool in_batch, is_away, loses, loses_committed;
+    uint64_t followed, before; /* `before`: db->last when the batch began */
+    unsigned asked;
+    struct arena arena; /* what the last call handed out */
+};
+
+struct node *shared_memory_node(struct entity_rows *rows);
+/* Outside of batches each call has the lock for itself; in one it is held. TIDINGS_E_BUSY: away. */
+int shared_memory_enter(struct node *n, struct tidings_error *err);
+int shared_memory_leave(struct node *n, int rc); /* gives rc */
+struct tidings_str shared_memory_text(struct arena *arena, struct tidings_str s);
+void shared_memory_keep_version(struct arena *arena, struct entity_version *v);
+
+/* shared_memory_log.c */
+struct entry *shared_memory_entry(const struct kept_change *change);
+void shared_memory_free_entry(struct entry *e);
+void shared_memory_free_entries(struct list *entries);
+/* The next position. */
+uint64_t shared_memory_add(struct node *n, struct kept_change change);
+void shared_memory_wake_others(struct node *n);
+extern const struct kept_ops shared_memory_kept_ops;
+int shared_memory_follow(struct entity_rows *rows, kept_change_fn fn, void *user,
+                         struct tidings_error *err);
+uint64_t shared_memory_followed(struct entity_rows *rows);
+int shared_memory_announce(struct entity_rows *rows, const struct tidings_change *change,
+                           uint64_t *ret_position, struct tidings_error *err);
+
+/* shared_memory_rows.c */
+extern const struct shared_ops shared_memory_ops;
+void shared_memory_free_rows(struct list *rows);
+
+#endif

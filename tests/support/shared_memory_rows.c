@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The small tables of the database in memory: leases, nodes, sessions.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "support/shared_memory_private.h"
+
+static int node_descriptor(struct entity_rows *rows)
+{
+    struct node *n = shared_memory_node(rows);
+    return n->is_away || n->db->is_quiet ? -1 : n->wake;
+}
+
+static int node_wake(struct entity_rows *rows)
+{
+    uint64_t count;
+    (void)!read(shared_memory_node(rows)->wake, &count, sizeof count);
+    return 1;
+}
+
+/* ---- leases, nodes, sessions ----------------------------------------------------------------- */
+
+static struct row *row_find(struct list *rows, struct tidings_str key)
+{
+    list_each (it, next, rows) {
+        struct row *r = list_entry(it, struct row, link);
+        if (str_eq(r->key, key)) {
+            return r;
+        }
+    }
+    return NULL;
+}
+
+/* By key. */
+static struct row *row_create(struct list *rows, struct tidings_str key)
+{
+    struct row *r = mem_zalloc(sizeof(*r));
+    assert(r);
+    arena_init(&r->arena, 64u << 20);
+    r->key = shared_memory_text(&r->arena, key);
+    r->holder = r->text = r->version = STR_EMPTY;
+    struct list *before = rows;
+    list_each (it, next, rows) {
+        if (str_cmp(list_entry(it, struct row, link)->key, key) > 0) {
+            break;
+        }
+        before = it;
+    }
+    list_insert_between(&r->link, before, before->next);
+    return r;
+}
+
+static void row_free(struct row *r)
+{
+    list_remove(&r->link);
+    arena_deinit(&r->arena);
+    mem_free(r);
+}
+
+void shared_memory_free_rows(struct list *rows)
+{
+    while (!list_empty(rows)) {
+        row_free(list_entry(rows->next, struct row, link));
+    }
+}
+
+static int node_lease(struct entity_rows *rows, struct tidings_str name, struct tidings_str holder,
+                      int64_t for_ms, int64_t *ret_left_ms, struct tidings_error *err)
+{
+    struct node *n = shared_memory_node(rows);
+    int rc = shared_memory_enter(n, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct row *r = row_find(&n->db->leases, name);
+    r = r ? r : row_create(&n->db->leases, name);
+    bool is_ours = r->until <= n->db->now || str_eq(r->holder, holder);
+    if (is_ours) {
+        r->holder = shared_memory_text(&r->arena, holder);
+        r->until = n->db->now + for_ms;
+    }
+    if (ret_left_ms) {
+        *ret_left_ms = r->until - n->db->now;
+    }
+    return shared_memory_leave(n, is_ours);
+}
+
+static int node_release(struct entity_rows *rows, struct tidings_str name,
+                        struct tidings_str holder, struct tidings_error *err)
+{
+    struct node *n = shared_memory_node(rows);
+    int rc = shared_memory_enter(n, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct row *r = row_find(&n->db->leases, name);
+    if (r && str_eq(r->holder, holder)) {
+        row_free(r);
+    }
+    return shared_memory_leave(n, 0);
+}
+
+static int node_put_node(struct entity_rows *rows, const struct node_row *row, int64_t for_ms,
+                         struct tidings_error *err)
+{
+    struct node *n = shared_memory_node(rows);
+    char mine[24];
+    int rc = shared_memory_enter(n, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct row *r = row_find(&n->db->nodes, row->name);
+    snprintf(mine, sizeof mine, "%p", (void *)n);
+    if (r && r->until > n->db->now && !str_eq(r->holder, tidings_str(mine))) {
+        return shared_memory_leave(n, tidings_fail(err, TIDINGS_E_EXISTS,
+                                                   "the node '%.*s' lives elsewhere",
+                                                   STR_ARG(row->name)));
+    }
+    r = r ? r : row_create(&n->db->nodes, row->name);
+    if (!str_eq(r->holder, tidings_str(mine))) {
+        r->begun = n->db->now;
+    }
+    r->holder = shared_memory_text(&r->arena, tidings_str(mine));
+    r->version = shared_memory_text(&r->arena, row->version);
+    r->text = shared_memory_text(&r->arena, row->state);
+    r->followed = row->followed;
+    r->until = n->db->now + for_ms;
+    return shared_memory_leave(n, 0);
+}
+
+static int node_drop_node(struct entity_rows *rows, struct tidings_str name,
+                          struct tidings_error *err)
+{
+    struct node *n = shared_memory_node(rows);
+    int rc = shared_memory_enter(n, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct row *r = row_find(&n->db->nodes, name);
+    if (r) {
+        row_free(r);
+    }
+    return shared_memory_leave(n, 0);
+}
+
+static int node_each_node(struct entity_rows *rows, node_row_fn fn, void *user,
+                          struct tidings_error *err)
+{
+    struct node *n = shared_memory_node(rows);
+    int rc = shared_memory_enter(n, err);
+    if (rc < 0) {
+        return rc;
+    }
+    list_each (it, next, &n->db->nodes) {
+        const struct row *r = list_entry(it, struct row, link);
+        const struct node_row row = {.name = r->key,
+                                     .version = r->version,
+                                     .state = r->text,
+                                     .followed = r->followed,
+                                     .begun_ms = r->begun,
+                                     .left_ms = r->until - n->db->now};
+        if (!fn(user, &row)) {
+            break;
+        }
+    }
+    return shared_memory_leave(n, 0);
+}
+
+static int node_put_session(struct entity_rows *rows, const struct session_row *row,
+                            struct tidings_error *err)
+{
+    struct node *n = shared_memory_node(rows);
+    int rc = shared_memory_enter(n, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct row *r = row_find(&n->db->sessions, row->id);
+    if (r ? r->turn != row->turn : row->turn > 0) {
+        return shared_memory_leave(n,
+                                   tidings_fail(err, TIDINGS_E_CONFLICT, "the session was taken"));
+    }
+    r = r ? r : row_create(&n->db->sessions, row->id);
+    r->holder = shared_memory_text(&r->arena, row->node);
+    r->text = shared_memory_text(&r->arena, row->state);
+    r->until = n->db->now;
+    return shared_memory_leave(n, 0);
+}
+
+static int node_take_session(struct entity_rows *rows, struct tidings_str id,
+                             struct tidings_str node, struct session_row *ret,
+                             struct tidings_error *err)
+{
+    struct node *n = shared_memory_node(rows);
+    int rc = shared_memory_enter(n, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct row *r = row_find(&n->db->sessions, id);
+    if (!r) {
+        return shared_memory_leave(n, 0);
+    }
+    if (!str_eq(r->holder, node)) {
+        (void)shared_memory_add(
+            n, (struct kept_change){.kind = KEPT_SESSION, .uri = id, .target = node});
+        shared_memory_wake_others(n);
+    }
+    r->holder = shared_memory_text(&r->arena, node);
+    r->turn++;
+    r->until = n->db->now;
+    *ret = (struct session_row){.id = shared_memory_text(&n->arena, r->key),
+                                .node = shared_memory_text(&n->arena, r->holder),
+                                .state = shared_memory_text(&n->arena, r->text),
+                                .turn = r->turn,
+                                .used_ms = r->until};
+    return shared_memory_leave(n, 1);
+}
+
+static int node_drop_session(struct entity_rows *rows, struct tidings_str id,
+                             struct tidings_error *err)
+{
+    struct node *n = shared_memory_node(rows);
+    int rc = shared_memory_enter(n, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct row *r = row_find(&n->db->sessions, id);
+    if (r) {
+        row_free(r);
+    }
+    return shared_memory_leave(n, 0);
+}
+
+static int node_age_sessions(struct entity_rows *rows, int64_t idle_ms, struct tidings_error *err)
+{
+    struct node *n = shared_memory_node(rows);
+    int rc = shared_memory_enter(n, err);
+    if (rc < 0) {
+        return rc;
+    }
+    list_each (it, next, &n->db->sessions) {
+        struct row *r = list_entry(it, struct row, link);
+        if (r->until + idle_ms < n->db->now) {
+            row_free(r);
+        }
+    }
+    return shared_memory_leave(n, 0);
+}
+
+static int node_secret(struct entity_rows *rows, unsigned char out[32], struct tidings_error *err)
+{
+    struct node *n = shared_memory_node(rows);
+    int rc = shared_memory_enter(n, err);
+    if (rc < 0) {
+        return rc;
+    }
+    memset(out, 0x5a, 32);
+    return shared_memory_leave(n, 0);
+}
+
+/* ---- the table ---------------------------------------------------------------------------------
+ */
+
+const struct shared_ops shared_memory_ops = {
+    .follow = shared_memory_follow,
+    .followed = shared_memory_followed,
+    .descriptor = node_descriptor,
+    .wake = node_wake,
+    .announce = shared_memory_announce,
+    .lease = node_lease,
+    .release = node_release,
+    .put_node = node_put_node,
+    .drop_node = node_drop_node,
+    .each_node = node_each_node,
+    .put_session = node_put_session,
+    .take_session = node_take_session,
+    .drop_session = node_drop_session,
+    .age_sessions = node_age_sessions,
+    .secret = node_secret,
+};
