@@ -5,125 +5,33 @@
  */
 #include "store/sqlite_changelog.h"
 
-#include <assert.h>
-
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/changelog_durable.h"
 #include "store/sqlite_private.h"
 
 struct past_epoch {
     uint64_t epoch, last; /* the highest position reached in it */
 };
 
-struct durable {
-    struct changelog base;
-    struct changelog *memory;
+struct past {
     size_t count;
-    struct past_epoch past[];
+    struct past_epoch epochs[];
 };
 
-static const struct changelog_ops durable_ops;
-
-static const struct durable *durable_of(const struct changelog *log)
+static bool past_resume(void *user, uint64_t epoch, uint64_t position, uint64_t *ret)
 {
-    assert(log->ops == &durable_ops);
-    return (const struct durable *)(const void *)log;
-}
-
-/* ---- the log --------------------------------------------------------------------------------- */
-
-static struct changelog *inner(const struct changelog *log)
-{
-    return durable_of(log)->memory;
-}
-
-static void durable_destroy(struct changelog *log)
-{
-    if (log) {
-        inner(log)->ops->destroy(inner(log));
-        mem_free(log);
-    }
-}
-
-static uint64_t durable_epoch(const struct changelog *log)
-{
-    return inner(log)->ops->epoch(inner(log));
-}
-
-static uint64_t durable_first(const struct changelog *log)
-{
-    return inner(log)->ops->first(inner(log));
-}
-
-static bool durable_resume(const struct changelog *log, uint64_t epoch, uint64_t position,
-                           uint64_t *ret)
-{
-    const struct durable *d = durable_of(log);
-    for (size_t i = 0; i < d->count; i++) {
-        if (d->past[i].epoch == epoch) {
+    const struct past *past = user;
+    for (size_t i = 0; i < past->count; i++) {
+        if (past->epochs[i].epoch == epoch) {
             *ret = position;
-            return position <= d->past[i].last;
+            return position <= past->epochs[i].last;
         }
     }
     return false;
 }
 
-static uint64_t durable_last(const struct changelog *log)
-{
-    return inner(log)->ops->last(inner(log));
-}
-
-static uint64_t durable_floor(const struct changelog *log)
-{
-    return inner(log)->ops->floor(inner(log));
-}
-
-static uint64_t durable_next(struct changelog *log)
-{
-    return inner(log)->ops->next(inner(log));
-}
-
-static int durable_append(struct changelog *log, const struct change *change)
-{
-    return inner(log)->ops->append(inner(log), change);
-}
-
-static void durable_lost(struct changelog *log, uint64_t seq)
-{
-    inner(log)->ops->lost(inner(log), seq);
-}
-
-static size_t durable_each(const struct changelog *log, uint64_t after, changelog_each_fn fn,
-                           void *user)
-{
-    return inner(log)->ops->each(inner(log), after, fn, user);
-}
-
-static size_t durable_count(const struct changelog *log)
-{
-    return inner(log)->ops->count(inner(log));
-}
-
-static size_t durable_bytes(const struct changelog *log)
-{
-    return inner(log)->ops->bytes(inner(log));
-}
-
-static const struct changelog_ops durable_ops = {
-    .name = "sqlite",
-    .destroy = durable_destroy,
-    .epoch = durable_epoch,
-    .first = durable_first,
-    .resume = durable_resume,
-    .last = durable_last,
-    .floor = durable_floor,
-    .next = durable_next,
-    .append = durable_append,
-    .lost = durable_lost,
-    .each = durable_each,
-    .count = durable_count,
-    .bytes = durable_bytes,
-};
+static const struct changelog_durable_ops past_ops = {.resume = past_resume, .destroy = mem_free};
 
 /* ---- epochs ---------------------------------------------------------------------------------- */
 
@@ -166,14 +74,14 @@ static int begin_epoch(struct sqlite_entities *s, uint64_t epoch, struct tidings
     return rc;
 }
 
-static int read_past(struct sqlite_entities *s, struct durable *d, size_t room,
+static int read_past(struct sqlite_entities *s, struct past *past, size_t room,
                      struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_prepare(s->db, "SELECT epoch, last FROM main.epochs WHERE last IS NOT NULL",
                             &st, err);
-    while (rc == 0 && d->count < room && (rc = sqlite_step(s->db, st, err)) == 1) {
-        d->past[d->count++] =
+    while (rc == 0 && past->count < room && (rc = sqlite_step(s->db, st, err)) == 1) {
+        past->epochs[past->count++] =
             (struct past_epoch){(uint64_t)sqlite_int(st, 0), (uint64_t)sqlite_int(st, 1)};
         rc = 0;
     }
@@ -186,22 +94,22 @@ int changelog_sqlite_create(struct entity_rows *rows, const struct changelog_lim
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
-    struct durable *d = mem_zalloc(sizeof(*d) + SQLITE_MAX_EPOCHS * sizeof(d->past[0]));
-    struct changelog *memory =
-        d ? changelog_memory_create_at(limits, (uint64_t)s->last_seq, err) : NULL;
-    if (!memory) {
-        mem_free(d);
-        return d && err ? err->code : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    d->base = (struct changelog){.ops = &durable_ops, .is_durable = true};
-    d->memory = memory;
-    int rc = begin_epoch(s, memory->ops->epoch(memory), err);
-    rc = rc == 0 ? read_past(s, d, SQLITE_MAX_EPOCHS, err) : rc;
+    struct past *past = mem_zalloc(sizeof(*past) + SQLITE_MAX_EPOCHS * sizeof(past->epochs[0]));
+    struct changelog *log = NULL;
+    int rc =
+        past ? changelog_durable_create(limits, (uint64_t)s->last_seq, &past_ops, past, &log, err)
+             : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     if (rc < 0) {
-        durable_destroy(&d->base);
+        mem_free(past);
         return rc;
     }
-    *ret = &d->base;
+    rc = begin_epoch(s, log->ops->epoch(log), err);
+    rc = rc == 0 ? read_past(s, past, SQLITE_MAX_EPOCHS, err) : rc;
+    if (rc < 0) {
+        log->ops->destroy(log);
+        return rc;
+    }
+    *ret = log;
     return 0;
 }
 

@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/entity_sum.h"
 #include "store/sqlite_changelog.h"
 #include "store/sqlite_private.h"
 #include "store/sqlite_published.h"
@@ -129,7 +130,7 @@ static int fetch(struct sqlite_entities *s, int64_t seq, struct entity_version *
     }
     read_row(st, ret);
     s->handed_out = st;
-    if (!sqlite_version_is_whole(ret, sqlite_int(st, 12))) {
+    if (!entity_version_is_whole(ret, sqlite_int(st, 12))) {
         return tidings_fail(err, TIDINGS_E_INTERNAL,
                             "what is stored of '%.*s' is damaged: put a copy of the store in its "
                             "place",
@@ -223,7 +224,7 @@ static int sqlite_entities_append(struct sqlite_entities *s, const struct entity
     sqlite_bind_int(st, 14, s->now_ms);
     sqlite_bind_int(st, 15, v->since);
     sqlite_bind_str(st, 16, v->principal);
-    sqlite_bind_int(st, 17, sqlite_version_sum(v));
+    sqlite_bind_int(st, 17, entity_version_sum(v));
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     return rc;

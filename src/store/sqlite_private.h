@@ -7,9 +7,9 @@
 #ifndef STORE_SQLITE_PRIVATE_H
 #define STORE_SQLITE_PRIVATE_H
 
+#include "store/entity_heads.h"
 #include "store/entity_rows.h"
 #include "store/sqlite.h"
-#include "store/sqlite_heads.h"
 
 /* Rows of the log that `versions` may be behind by; about 200 bytes each in memory. */
 #define SQLITE_MAX_FRESH 8192u
@@ -107,9 +107,6 @@ int sqlite_entities_enter(struct sqlite_entities *s, const struct sqlite_log_row
 /* Bring `versions` and `current` up to the end of the log, in one transaction; outside of others.
  */
 int sqlite_apply(struct sqlite_entities *s, struct tidings_error *err);
-/* store/sqlite_sum.c: never 0; and is a version what was written with that sum (0: with none)? */
-int64_t sqlite_version_sum(const struct entity_version *v);
-bool sqlite_version_is_whole(const struct entity_version *v, int64_t sum);
 /* The first column of the only row of a statement without parameters; 0 when there is none. */
 int sqlite_entities_number(struct sqlite_entities *s, const char *sql, int64_t *ret,
                            struct tidings_error *err);

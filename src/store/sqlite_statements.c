@@ -48,7 +48,7 @@ static const char *const layout[] = {
     "CREATE INDEX keys_number ON keys(number);"
     "CREATE INDEX keys_owner ON keys(owner, number);",
     "ALTER TABLE log ADD COLUMN principal TEXT;",
-    /* store/sqlite_sum.c; NULL: from before. */
+    /* store/entity_sum.c; NULL: from before. */
     "ALTER TABLE log ADD COLUMN sum INTEGER;",
     /* The version of its type and the validFrom that it got then; NULL: from before. */
     "ALTER TABLE moved ADD COLUMN became TEXT;"

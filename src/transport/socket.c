@@ -21,6 +21,8 @@
 #include "transport/peer_identity.h"
 #include "transport/socket_private.h"
 
+/* A reader that stops holds about this much in the kernel; large answers still flow. */
+#define STREAM_SNDBUF (128 * 1024)
 #define PROBES 3
 
 static struct line_conn *of_line(struct line *line)
@@ -299,7 +301,8 @@ static void socket_end_turn(void *user)
 static struct sink *socket_channel_stream(struct channel *channel,
                                           const struct response_headers *headers)
 {
-    sendq_limit_kernel(&line_of(channel)->out);
+    int size = STREAM_SNDBUF;
+    setsockopt(of_line(line_of(channel))->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
     return line_stream(channel, headers);
 }
 

@@ -4,7 +4,6 @@
 
 import { defer } from '../../integration/lib/cleanup.mjs';
 import { Connection, encodeRequest } from '../../integration/lib/http.mjs';
-import { LineSplitter } from '../../integration/lib/lines.mjs';
 import {
     freshId,
     listen,
@@ -48,9 +47,11 @@ class StdioPeer extends MessagePeer {
     constructor(pipe) {
         super();
         this.pipe = pipe;
-        const splitter = new LineSplitter();
+        let rest = '';
         pipe.child.stdout.setEncoding('utf8').on('data', (text) => {
-            splitter.take(text).forEach((line) => this.inbox.push(JSON.parse(line)));
+            const lines = (rest + text).split('\n');
+            rest = lines.pop();
+            lines.forEach((line) => this.inbox.push(JSON.parse(line)));
         });
         pipe.child.stdout.on('end', () => this.inbox.end('the pipe ended'));
         this.ended = this.inbox.over;

@@ -6,14 +6,13 @@ import net from 'node:net';
 import tls from 'node:tls';
 
 import { defer } from '../../integration/lib/cleanup.mjs';
-import { LineSplitter } from '../../integration/lib/lines.mjs';
 import { BIN, Program } from '../../integration/lib/server.mjs';
 import { Tree } from '../../integration/lib/tree.mjs';
 import { within } from '../../integration/lib/wait.mjs';
 import { MessagePeer } from './peer.mjs';
 
 export class SocketPeer extends MessagePeer {
-    #splitter = new LineSplitter();
+    #rest = '';
 
     static async connect(t, where) {
         const peer = new SocketPeer();
@@ -36,7 +35,9 @@ export class SocketPeer extends MessagePeer {
     #attach() {
         this.socket.setEncoding('utf8');
         this.socket.on('data', (text) => {
-            this.#splitter.take(text).forEach((line) => this.inbox.push(JSON.parse(line)));
+            const lines = (this.#rest + text).split('\n');
+            this.#rest = lines.pop();
+            lines.forEach((line) => this.inbox.push(JSON.parse(line)));
         });
         this.ended = new Promise((resolve) => {
             const over = () => {

@@ -12,7 +12,6 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { defer } from './cleanup.mjs';
-import { LineSplitter } from './lines.mjs';
 import { DEADLINE, Inbox, slow, within } from './wait.mjs';
 import { Tree } from './tree.mjs';
 
@@ -173,15 +172,17 @@ export async function run(t, args, options = {}) {
 
 /** Split a byte stream at newlines into an inbox; the remainder at the end counts as a line. */
 function splitLines(stream, inbox, every = () => {}) {
-    const splitter = new LineSplitter();
+    let rest = '';
     stream.setEncoding('utf8');
     stream.on('data', (text) => {
         every(text);
-        splitter.take(text).forEach((line) => inbox.push(line));
+        const lines = (rest + text).split('\n');
+        rest = lines.pop();
+        lines.forEach((line) => inbox.push(line));
     });
     stream.on('close', () => {
-        if (splitter.rest !== '') {
-            inbox.push(splitter.rest);
+        if (rest !== '') {
+            inbox.push(rest);
         }
         inbox.end('it closed');
     });

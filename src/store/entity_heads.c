@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The newest versions of entities in a table with one slot for each hash: whoever comes last has
- * it. Ids chosen to collide cost a look into the file, as before.
+ * it. Ids chosen to collide cost a look into the store, as before.
  */
-#include "store/sqlite_heads.h"
+#include "store/entity_heads.h"
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -57,6 +57,15 @@ void heads_put(struct heads *h, const struct entity_version *v)
         struct head *fresh = head_create(v); /* it may borrow from the one that goes */
         mem_free(*slot);
         *slot = fresh;
+    }
+}
+
+void heads_drop(struct heads *h, struct tidings_str id)
+{
+    if (heads_find(h, id)) {
+        struct head **slot = &h->slots[heads_slot(id)];
+        mem_free(*slot);
+        *slot = NULL;
     }
 }
 

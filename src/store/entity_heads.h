@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * The newest versions of entities that were written lately, in memory: what is written again is
- * compared with them, and need not be looked up and read from the file each time.
+ * compared with them, and need not be looked up and read from the store each time.
  *
  * At most HEADS_COUNT of HEADS_BYTES each; what does not fit, or has lost its place to another, is
- * found in the file. Not thread-safe.
+ * found in the store. Not thread-safe.
  */
-#ifndef STORE_SQLITE_HEADS_H
-#define STORE_SQLITE_HEADS_H
+#ifndef STORE_ENTITY_HEADS_H
+#define STORE_ENTITY_HEADS_H
 
 #include "store/entity_rows.h"
 
@@ -22,6 +22,8 @@ struct heads {
 const struct entity_version *heads_find(const struct heads *h, struct tidings_str id);
 /* `v` is the newest of its entity; it is copied. Without memory it is forgotten, no more. */
 void heads_put(struct heads *h, const struct entity_version *v);
+/* Somebody else wrote it: it is forgotten. */
+void heads_drop(struct heads *h, struct tidings_str id);
 /* Nothing is certain any more. */
 void heads_clear(struct heads *h);
 

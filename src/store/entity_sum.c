@@ -2,12 +2,13 @@
  *
  * The checksum of a stored version, by which bytes that changed on the disk are noticed. Every
  * step can be undone, so a change within one word of eight bytes is always noticed; this is no
- * protection from somebody who writes to the file. It is part of the layout: other numbers need
- * another version of it.
+ * protection from somebody who writes to the file. It is part of the layouts of stores: other
+ * numbers need other versions of those.
  */
+#include "store/entity_sum.h"
+
 #include <string.h>
 
-#include "store/sqlite_private.h"
 #include "json/json.h"
 
 #define MULTIPLIER 0x9E3779B97F4A7C15u
@@ -31,7 +32,7 @@ static uint64_t sum_str(uint64_t sum, struct tidings_str s)
     return sum_word(sum, s.len);
 }
 
-int64_t sqlite_version_sum(const struct entity_version *v)
+int64_t entity_version_sum(const struct entity_version *v)
 {
     const struct tidings_str texts[] = {v->id,         v->type,     v->type_version, v->parent,
                                         v->changed_by, v->previous, v->value,        v->principal};
@@ -42,11 +43,11 @@ int64_t sqlite_version_sum(const struct entity_version *v)
     return sum == 0 ? 1 : (int64_t)sum;
 }
 
-bool sqlite_version_is_whole(const struct entity_version *v, int64_t sum)
+bool entity_version_is_whole(const struct entity_version *v, int64_t sum)
 {
     struct json *value = NULL;
     if (sum != 0) {
-        return sum == sqlite_version_sum(v);
+        return sum == entity_version_sum(v);
     }
     /* From before there were sums: at least nobody is sent what is no JSON. */
     int rc = jv_parse(v->value, JSON_MAX_DEPTH, &value, NULL);

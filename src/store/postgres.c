@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Statements in a pipeline to PostgreSQL: sending never waits, reading waits for as long as bytes
+ * come and go.
+ */
+#include "store/postgres.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "store/postgres_private.h"
+
+static const struct postgres_library *pq(void)
+{
+    const struct postgres_library *api = NULL;
+    (void)postgres_library(&api, NULL); /* loaded: there is a connection */
+    return api;
+}
+
+/* ---- parameters and rows --------------------------------------------------------------------- */
+
+static void postgres_put(struct postgres_values *v, const void *at, size_t len)
+{
+    v->at[v->count] = at;
+    v->lengths[v->count] = (int)len;
+    v->formats[v->count++] = 1;
+}
+
+void postgres_put_int(struct postgres_values *v, int64_t n)
+{
+    unsigned char *out = v->numbers[v->count];
+    for (int i = 0; i < 8; i++) {
+        out[i] = (unsigned char)((uint64_t)n >> (56 - 8 * i));
+    }
+    postgres_put(v, out, 8);
+}
+
+void postgres_put_str(struct postgres_values *v, struct tidings_str s)
+{
+    postgres_put(v, s.len > 0 ? s.ptr : "", s.len);
+}
+
+void postgres_put_null(struct postgres_values *v)
+{
+    postgres_put(v, NULL, 0);
+}
+
+void postgres_free(struct pg_result *r)
+{
+    if (r) {
+        pq()->clear(r);
+    }
+}
+
+int postgres_rows(struct pg_result *r)
+{
+    return r ? pq()->ntuples(r) : 0;
+}
+
+int64_t postgres_int(struct pg_result *r, int row, int column)
+{
+    const unsigned char *at = (const unsigned char *)pq()->getvalue(r, row, column);
+    int len = pq()->getlength(r, row, column);
+    uint64_t n = len > 0 && len < 8 && (at[0] & 0x80) != 0 ? UINT64_MAX : 0;
+    for (int i = 0; i < len && i < 8; i++) {
+        n = (n << 8) | at[i];
+    }
+    return (int64_t)n;
+}
+
+struct tidings_str postgres_str(struct pg_result *r, int row, int column)
+{
+    return tidings_strn(pq()->getvalue(r, row, column), (size_t)pq()->getlength(r, row, column));
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+static int postgres_sent(struct postgres *c, int is_sent, struct tidings_error *err)
+{
+    c->has_unsent = true;
+    return is_sent == 1 ? 0 : postgres_failed(c, NULL, err);
+}
+
+static int postgres_is_away(const struct postgres *c, struct tidings_error *err)
+{
+    return tidings_fail(err, TIDINGS_E_BUSY, "%s",
+                        c->why.code != 0 ? c->why.text : "the connection is lost");
+}
+
+struct statement_name {
+    char text[32];
+};
+
+static int postgres_prepare(struct postgres *c, int statement, struct statement_name *ret,
+                            struct tidings_error *err)
+{
+    if (!c->conn) {
+        return postgres_is_away(c, err);
+    }
+    (void)snprintf(ret->text, sizeof ret->text, "tidings_%d_%u", statement,
+                   c->prepared[statement].name);
+    if (c->prepared[statement].since > 0) {
+        return 0;
+    }
+    int rc = postgres_sent(
+        c, pq()->sendPrepare(c->conn, ret->text, c->statements[statement], 0, NULL), err);
+    if (rc == 0) {
+        c->prepared[statement].since = c->ended + 1;
+    }
+    return rc;
+}
+
+/* What was prepared in the part that fails, or after it, may be there or not. */
+static void postgres_forget_prepared(struct postgres *c)
+{
+    for (size_t i = 0; i < POSTGRES_MAX_STATEMENTS; i++) {
+        if (c->prepared[i].since > c->waited) {
+            c->prepared[i].since = 0;
+            c->prepared[i].name++;
+        }
+    }
+}
+
+int postgres_send(struct postgres *c, int statement, const struct postgres_values *values,
+                  struct tidings_error *err)
+{
+    static const struct postgres_values none;
+    const struct postgres_values *v = values ? values : &none;
+    struct statement_name name;
+    int rc = postgres_prepare(c, statement, &name, err);
+    return rc < 0 ? rc
+                  : postgres_sent(c,
+                                  pq()->sendQueryPrepared(c->conn, name.text, v->count, v->at,
+                                                          v->lengths, v->formats, 1),
+                                  err);
+}
+
+/* SQL that is used once. */
+static int postgres_send_text(struct postgres *c, const char *sql, struct tidings_error *err)
+{
+    if (!c->conn) {
+        return postgres_is_away(c, err);
+    }
+    return postgres_sent(c, pq()->sendQueryParams(c->conn, sql, 0, NULL, NULL, NULL, NULL, 1), err);
+}
+
+int postgres_end(struct postgres *c, struct tidings_error *err)
+{
+    if (!c->conn) {
+        return postgres_is_away(c, err);
+    }
+    if (pq()->pipelineSync(c->conn) != 1) {
+        return postgres_failed(c, NULL, err);
+    }
+    c->has_unsent = false;
+    c->ended++;
+    return pq()->flush(c->conn) < 0 ? postgres_failed(c, NULL, err) : 0;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* The next result of libpq's (NULL is one of its). Without the connection what was read before it
+ * broke comes yet, among it why. */
+static int postgres_next(struct postgres *c, PGresult **ret, struct tidings_error *err)
+{
+    uint64_t until = clock_monotonic_ms() + POSTGRES_DEADLINE_MS;
+    for (;;) {
+        int unflushed = c->is_lost ? 0 : pq()->flush(c->conn);
+        if (c->is_lost || !pq()->isBusy(c->conn)) {
+            *ret = pq()->getResult(c->conn);
+            return 0;
+        }
+        bool is_readable = false;
+        if (postgres_wait(c, unflushed > 0, until, &is_readable) == 0) {
+            int rc =
+                tidings_fail(err, TIDINGS_E_BUSY, "database '%s': it does not answer", c->told);
+            c->state[0] = '\0';
+            postgres_drop(c);
+            return rc;
+        }
+        c->is_lost = is_readable && !pq()->consumeInput(c->conn);
+        until = clock_monotonic_ms() + POSTGRES_DEADLINE_MS;
+    }
+}
+
+static void postgres_note_tag(struct postgres *c, PGresult *r)
+{
+    (void)snprintf(c->tag, sizeof c->tag, "%s", pq()->cmdStatus(r));
+}
+
+/* Results up to the next end. 0, or the first failure. */
+static int postgres_read_part(struct postgres *c, struct pg_result **results, size_t count,
+                              struct tidings_error *err)
+{
+    unsigned nothing = 0; /* in a row: after a loss there is no end to wait for */
+    int failed = 0;
+    for (size_t n = 0;;) {
+        PGresult *r = NULL;
+        int rc = postgres_next(c, &r, failed < 0 ? NULL : err);
+        if (rc < 0) {
+            return failed < 0 ? failed : rc;
+        }
+        nothing = r ? 0 : nothing + 1;
+        if (!r && c->is_lost && nothing > 1) {
+            rc = postgres_failed(c, NULL, failed < 0 ? NULL : err);
+            return failed < 0 ? failed : rc;
+        }
+        switch (r ? (int)pq()->resultStatus(r) : (int)PGRES_EMPTY_QUERY) {
+        case PGRES_PIPELINE_SYNC:
+            pq()->clear(r);
+            c->waited++;
+            return failed;
+        case PGRES_TUPLES_OK:
+            postgres_note_tag(c, r);
+            if (n < count) {
+                results[n++] = r;
+                r = NULL;
+            }
+            break;
+        case PGRES_COMMAND_OK:
+            postgres_note_tag(c, r);
+            break;
+        case PGRES_FATAL_ERROR:
+        case PGRES_BAD_RESPONSE:
+            if (failed == 0) {
+                postgres_forget_prepared(c);
+                failed = postgres_failed(c, r, err);
+            }
+            if (!c->conn) {
+                pq()->clear(r);
+                return failed;
+            }
+            break;
+        default:
+            break;
+        }
+        pq()->clear(r);
+    }
+}
+
+int postgres_finish(struct postgres *c, unsigned leave, struct pg_result **results, size_t count,
+                    struct tidings_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        results[i] = NULL;
+    }
+    int rc = 0;
+    while (c->ended - c->waited > leave) {
+        bool is_last = c->ended - c->waited == leave + 1;
+        c->tag[0] = '\0';
+        rc = postgres_read_part(c, results, is_last ? count : 0, err);
+        if (!c->conn) {
+            break;
+        }
+    }
+    for (size_t i = 0; rc < 0 && i < count; i++) {
+        postgres_free(results[i]);
+        results[i] = NULL;
+    }
+    return rc;
+}
+
+const char *postgres_tag(const struct postgres *c)
+{
+    return c->tag;
+}
+
+int postgres_ask(struct postgres *c, int statement, const struct postgres_values *values,
+                 struct pg_result **ret, struct tidings_error *err)
+{
+    int rc = postgres_send(c, statement, values, err);
+    rc = rc == 0 ? postgres_end(c, err) : rc;
+    return rc == 0 ? postgres_finish(c, 0, ret, ret ? 1 : 0, err) : rc;
+}
+
+int postgres_exec(struct postgres *c, const char *sql, struct tidings_error *err)
+{
+    int rc = 0;
+    while (rc == 0 && *sql != '\0') {
+        const char *end = strchr(sql, ';');
+        size_t len = end ? (size_t)(end - sql) : strlen(sql);
+        char *one = str_dup(tidings_strn(sql, len));
+        rc = one ? postgres_send_text(c, one, err)
+                 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        mem_free(one);
+        sql += len + (end ? 1 : 0);
+    }
+    rc = rc == 0 ? postgres_end(c, err) : rc;
+    return rc == 0 ? postgres_finish(c, 0, NULL, 0, err) : rc;
+}
+
+/* Rows come one by one; the last result has none and says how it ended. */
+static int postgres_read_rows(struct postgres *c, postgres_row_fn fn, void *user,
+                              struct tidings_error *err)
+{
+    int told = 0, failed = 0;
+    for (;;) {
+        PGresult *r = NULL;
+        int rc = postgres_next(c, &r, told < 0 ? NULL : err);
+        if (rc < 0) {
+            return told < 0 ? told : rc;
+        }
+        if (!r && c->is_lost) {
+            rc = postgres_failed(c, NULL, told < 0 ? NULL : err);
+            return told < 0 ? told : rc;
+        }
+        ExecStatusType status = r ? pq()->resultStatus(r) : PGRES_EMPTY_QUERY;
+        if (status == PGRES_PIPELINE_SYNC) {
+            pq()->clear(r);
+            c->waited++;
+            return told < 0 ? told : failed;
+        }
+        if (status == PGRES_SINGLE_TUPLE && told == 0) {
+            told = fn(user, r, err);
+            told = told < 0 ? told : 0;
+        } else if (status == PGRES_FATAL_ERROR && failed == 0) {
+            failed = postgres_failed(c, r, told < 0 ? NULL : err);
+            if (!c->conn) {
+                pq()->clear(r);
+                return told < 0 ? told : failed;
+            }
+        }
+        pq()->clear(r);
+    }
+}
+
+int postgres_each(struct postgres *c, int statement, const struct postgres_values *values,
+                  postgres_row_fn fn, void *user, struct tidings_error *err)
+{
+    struct statement_name name;
+    int rc = postgres_prepare(c, statement, &name, err);
+    rc = rc == 0 && c->has_unsent ? postgres_end(c, err) : rc;
+    rc = rc == 0 ? postgres_finish(c, 0, NULL, 0, err) : rc;
+    rc = rc == 0 ? postgres_send(c, statement, values, err) : rc;
+    rc = rc == 0 ? postgres_end(c, err) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    (void)pq()->setSingleRowMode(c->conn);
+    return postgres_read_rows(c, fn, user, err);
+}
+
+/* ---- notifications --------------------------------------------------------------------------- */
+
+int postgres_descriptor(const struct postgres *c)
+{
+    return c->phase == POSTGRES_THERE ? pq()->socket(c->conn) : -1;
+}
+
+int postgres_notified(struct postgres *c, uint64_t *ret)
+{
+    *ret = 0;
+    if (c->phase != POSTGRES_THERE || !pq()->consumeInput(c->conn)) {
+        postgres_drop(c);
+        return TIDINGS_E_BUSY;
+    }
+    for (PGnotify *n; (n = pq()->notifies(c->conn)) != NULL;) {
+        uint64_t number = 0;
+        if (str_to_u64(tidings_str(n->extra), &number) && number > *ret) {
+            *ret = number;
+        }
+        pq()->freemem(n);
+    }
+    return 0;
+}

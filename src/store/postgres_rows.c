@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Versions of entities in PostgreSQL: reading and writing them, and the life of the store.
+ *
+ * Writes of a batch go into the pipeline and are not waited for before the commit. What is current
+ * is known from the cache of heads where this node wrote it last; that is right inside a batch,
+ * since everything that others wrote was followed under the lock.
+ */
+#include "store/postgres_rows.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/sha256.h"
+#include "store/entity_sum.h"
+#include "store/postgres_rows_private.h"
+
+#define READY_MS 1000 /* that an operation waits for a connection */
+
+static const struct entity_rows_ops postgres_ops;
+static const struct kept_ops postgres_kept;
+
+struct postgres_rows *postgres_rows_of(struct entity_rows *rows)
+{
+    assert(rows->ops == &postgres_ops);
+    return (struct postgres_rows *)(void *)rows;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+void postgres_rows_release(struct postgres_rows *s)
+{
+    postgres_free(s->handed_out);
+    s->handed_out = NULL;
+}
+
+/* A session of ours. A holder of the lock that stands still loses it, and who waits for it does not
+ * do so for ever. */
+static const char session[] = "SET idle_in_transaction_session_timeout=2000;"
+                              "SET lock_timeout=4000;"
+                              "SET statement_timeout=60000;"
+                              "SET standard_conforming_strings=on;"
+                              "SET bytea_output='hex'";
+
+int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_error *err)
+{
+    int rc = postgres_ready(s->db, wait_ms, err);
+    if (rc <= 0) {
+        return rc;
+    }
+    heads_clear(&s->heads);
+    rc = postgres_exec(s->db, session, err);
+    rc = rc == 0 ? postgres_rows_lay_out(s, err) : rc;
+    rc = rc == 0 ? postgres_rows_check_server(s, err) : rc;
+    if (rc < 0) {
+        postgres_drop(s->db);
+    }
+    return rc;
+}
+
+int postgres_rows_send(struct postgres_rows *s, enum postgres_statement which,
+                       const struct postgres_values *values, struct tidings_error *err)
+{
+    return postgres_send(s->db, which, values, err);
+}
+
+int postgres_rows_ask(struct postgres_rows *s, enum postgres_statement which,
+                      const struct postgres_values *values, struct pg_result **ret,
+                      struct tidings_error *err)
+{
+    int rc = s->is_in_batch ? 0 : postgres_rows_ready(s, READY_MS, err);
+    return rc < 0 ? rc : postgres_ask(s->db, which, values, ret, err);
+}
+
+int postgres_rows_ask_int(struct postgres_rows *s, enum postgres_statement which, int64_t n,
+                          struct pg_result **ret, struct tidings_error *err)
+{
+    struct postgres_values v = {0};
+    postgres_put_int(&v, n);
+    return postgres_rows_ask(s, which, &v, ret, err);
+}
+
+void postgres_rows_read_counters(struct pg_result *r, struct postgres_counters *ret)
+{
+    *ret = (struct postgres_counters){
+        .position = (uint64_t)postgres_int(r, 0, 0),
+        .floor = (uint64_t)postgres_int(r, 0, 1),
+        .announced = (uint64_t)postgres_int(r, 0, 2),
+        .keys = postgres_int(r, 0, 3),
+        .max_keys = postgres_int(r, 0, 4),
+    };
+}
+
+void postgres_rows_digest(struct tidings_str text, unsigned char out[32])
+{
+    struct sha256 sum;
+    sha256_init(&sum);
+    sha256_put(&sum, text.ptr, text.len);
+    sha256_end(&sum, out);
+}
+
+static uint64_t postgres_position(struct entity_rows *rows)
+{
+    return postgres_rows_of(rows)->now.position;
+}
+
+/* ---- versions -------------------------------------------------------------------------------- */
+
+static void postgres_read_version(struct pg_result *r, int row, bool has_end,
+                                  struct entity_version *v)
+{
+    *v = (struct entity_version){
+        .id = postgres_str(r, row, 0),
+        .from = postgres_int(r, row, 1),
+        .to = has_end ? postgres_int(r, row, 13) : TIMELINE_FOREVER,
+        .type = postgres_str(r, row, 2),
+        .type_version = postgres_str(r, row, 3),
+        .parent = postgres_str(r, row, 4),
+        .deleted = postgres_int(r, row, 5) != 0,
+        .changed_by = postgres_str(r, row, 6),
+        .previous = postgres_str(r, row, 7),
+        .value = postgres_str(r, row, 8),
+        .created = postgres_int(r, row, 9) != 0,
+        .since = postgres_int(r, row, 10),
+        .principal = postgres_str(r, row, 11),
+    };
+}
+
+static int postgres_check_version(struct pg_result *r, int row, const struct entity_version *v,
+                                  struct tidings_error *err)
+{
+    return entity_version_is_whole(v, postgres_int(r, row, 12))
+               ? 1
+               : tidings_fail(err, TIDINGS_E_INTERNAL,
+                              "what is stored of '%.*s' is damaged: put a copy of the store in its "
+                              "place",
+                              STR_ARG(v->id));
+}
+
+static int postgres_find(struct entity_rows *rows, struct tidings_str id, int64_t at,
+                         struct entity_version *ret, struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    bool is_current = at == TIMELINE_FOREVER;
+    const struct entity_version *head =
+        is_current && !s->is_behind ? heads_find(&s->heads, id) : NULL;
+    postgres_rows_release(s);
+    if (head) {
+        *ret = *head;
+        return 1;
+    }
+    struct postgres_values v = {0};
+    postgres_put_str(&v, id);
+    if (!is_current) {
+        postgres_put_int(&v, at);
+    }
+    int rc = postgres_rows_ask(s, is_current ? PG_FIND : PG_FIND_AT, &v, &s->handed_out, err);
+    if (rc < 0 || postgres_rows(s->handed_out) == 0) {
+        return rc;
+    }
+    postgres_read_version(s->handed_out, 0, !is_current, ret);
+    return postgres_check_version(s->handed_out, 0, ret, err);
+}
+
+static int postgres_nth(struct entity_rows *rows, struct tidings_str id, int64_t n,
+                        int64_t *ret_from, struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_values v = {0};
+    struct pg_result *r = NULL;
+    postgres_rows_release(s);
+    *ret_from = 0;
+    postgres_put_str(&v, id);
+    postgres_put_int(&v, n - 1);
+    int rc = n < 1 ? 0 : postgres_rows_ask(s, PG_NTH, &v, &r, err);
+    if (rc == 0 && postgres_rows(r) == 1) {
+        *ret_from = postgres_int(r, 0, 0);
+        rc = 1;
+    }
+    postgres_free(r);
+    return rc;
+}
+
+static int postgres_history(struct entity_rows *rows, struct tidings_str id, int64_t first,
+                            entity_version_fn fn, void *user, struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    postgres_rows_release(s);
+    for (int n = 1; n > 0;) {
+        struct postgres_values v = {0};
+        struct pg_result *r = NULL;
+        postgres_put_str(&v, id);
+        postgres_put_int(&v, first);
+        int rc = postgres_rows_ask(s, PG_HISTORY, &v, &r, err);
+        n = postgres_rows(r);
+        for (int i = 0; rc >= 0 && i < n; i++) {
+            struct entity_version version;
+            postgres_read_version(r, i, true, &version);
+            first = version.from + 1;
+            rc = postgres_check_version(r, i, &version, err);
+            if (rc == 1 && (!fn(user, &version) || version.to == TIMELINE_FOREVER)) {
+                n = 0;
+            }
+        }
+        postgres_free(r);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int postgres_list(struct entity_rows *rows, const struct entity_scope *scope,
+                         struct tidings_str after, entity_version_fn fn, void *user,
+                         struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    enum postgres_statement which = scope->type.len == 0           ? PG_LIST_ALL
+                                    : scope->type_version.len == 0 ? PG_LIST_TYPE
+                                                                   : PG_LIST_VERSION;
+    which += scope->by_parent ? PG_LIST_PARENT - PG_LIST_ALL : 0;
+    struct pg_result *page = NULL; /* `after` is in the one before */
+    postgres_rows_release(s);
+    int rc = 0;
+    for (bool more = true; rc == 0 && more;) {
+        struct postgres_values v = {0};
+        struct pg_result *next = NULL;
+        postgres_put_str(&v, after);
+        postgres_put_int(&v, scope->deleted);
+        if (scope->type.len > 0) {
+            postgres_put_str(&v, scope->type);
+        }
+        if (scope->type.len > 0 && scope->type_version.len > 0) {
+            postgres_put_str(&v, scope->type_version);
+        }
+        if (scope->by_parent) {
+            postgres_put_str(&v, scope->parent);
+        }
+        rc = postgres_rows_ask(s, which, &v, &next, err);
+        postgres_free(page);
+        page = next;
+        more = postgres_rows(page) > 0;
+        for (int i = 0; rc == 0 && more && i < postgres_rows(page); i++) {
+            struct entity_version version;
+            postgres_read_version(page, i, false, &version);
+            after = version.id;
+            more = fn(user, &version);
+        }
+    }
+    postgres_free(page);
+    return rc;
+}
+
+static int postgres_put_moved(struct postgres_rows *s, const struct entity_version *version,
+                              struct tidings_error *err)
+{
+    struct postgres_values v = {0};
+    postgres_put_int(&v, (int64_t)++s->now.position);
+    postgres_put_str(&v, version->id);
+    postgres_put_str(&v, version->type);
+    postgres_put_str(&v, version->was);
+    postgres_put_str(&v, version->type_version);
+    postgres_put_int(&v, version->from);
+    return postgres_rows_send(s, PG_ADD_MOVED, &v, err);
+}
+
+static int postgres_put_version(struct entity_rows *rows, const struct entity_version *version,
+                                bool instead, struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_values v = {0};
+    s->is_durable = true;
+    int rc = version->was.len > 0 ? postgres_put_moved(s, version, err) : 0;
+    if (rc < 0) {
+        return rc;
+    }
+    postgres_put_str(&v, version->id);
+    postgres_put_int(&v, version->from);
+    postgres_put_int(&v, (int64_t)++s->now.position);
+    postgres_put_str(&v, version->type);
+    postgres_put_str(&v, version->type_version);
+    postgres_put_str(&v, version->parent);
+    postgres_put_int(&v, version->deleted);
+    postgres_put_int(&v, version->created);
+    postgres_put_int(&v, s->now_ms);
+    postgres_put_int(&v, version->since);
+    postgres_put_int(&v, entity_version_sum(version));
+    postgres_put_str(&v, version->changed_by);
+    postgres_put_str(&v, version->principal);
+    postgres_put_str(&v, version->previous);
+    postgres_put_str(&v, version->value);
+    rc = postgres_rows_send(s, instead ? PG_PUT_INSTEAD : PG_PUT, &v, err);
+    if (rc == 0) {
+        heads_put(&s->heads, version); /* it may borrow from what was handed out */
+    }
+    postgres_rows_release(s);
+    return rc;
+}
+
+static int postgres_forget(struct entity_rows *rows, struct tidings_str id, int64_t end,
+                           struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_values v = {0};
+    postgres_put_str(&v, id);
+    postgres_put_int(&v, end);
+    s->is_durable = true;
+    int rc = postgres_rows_send(s, PG_FORGET, &v, err);
+    postgres_rows_release(s);
+    return rc;
+}
+
+/* ---- types ----------------------------------------------------------------------------------- */
+
+static int postgres_put_type(struct entity_rows *rows, const struct entity_type_row *row,
+                             struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_values v = {0};
+    struct pg_result *r = NULL;
+    postgres_rows_release(s);
+    postgres_put_int(&v, (int64_t)s->now.position + 1);
+    postgres_put_str(&v, row->name);
+    postgres_put_str(&v, row->version);
+    postgres_put_str(&v, row->schema);
+    postgres_put_str(&v, row->description);
+    postgres_put_str(&v, row->options);
+    int rc = postgres_rows_ask(s, PG_PUT_TYPE, &v, &r, err);
+    bool is_new = postgres_rows(r) == 1;
+    postgres_free(r);
+    if (rc == 0 && !is_new) {
+        return tidings_fail(err, TIDINGS_E_EXISTS, "entity type '%.*s@%.*s' already exists",
+                            STR_ARG(row->name), STR_ARG(row->version));
+    }
+    s->now.position += rc == 0;
+    s->is_durable = true;
+    return rc;
+}
+
+static int postgres_types(struct entity_rows *rows, entity_type_fn fn, void *user,
+                          struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct pg_result *r = NULL;
+    postgres_rows_release(s);
+    int rc = postgres_rows_ask(s, PG_TYPES, NULL, &r, err);
+    bool more = true;
+    for (int i = 0; rc == 0 && more && i < postgres_rows(r); i++) {
+        const struct entity_type_row row = {
+            .name = postgres_str(r, i, 0),
+            .version = postgres_str(r, i, 1),
+            .schema = postgres_str(r, i, 2),
+            .description = postgres_str(r, i, 3),
+            .options = postgres_str(r, i, 4),
+        };
+        more = fn(user, &row);
+    }
+    postgres_free(r);
+    return rc;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int postgres_idle(struct entity_rows *rows, struct tidings_error *err)
+{
+    (void)rows;
+    (void)err;
+    return 0;
+}
+
+static void postgres_rows_destroy(struct entity_rows *rows)
+{
+    if (!rows) {
+        return;
+    }
+    struct postgres_rows *s = postgres_rows_of(rows);
+    postgres_rows_rollback(rows);
+    postgres_rows_release(s);
+    postgres_rows_end_run(s);
+    postgres_log_unref(s->log);
+    heads_clear(&s->heads);
+    postgres_destroy(s->ear);
+    postgres_destroy(s->db);
+    mem_free(s->cluster);
+    mem_free(s);
+}
+
+bool entity_postgres_is_url(struct tidings_str url)
+{
+    return str_starts(url, STR("postgres://")) || str_starts(url, STR("postgresql://"));
+}
+
+/* Where it is, before anything is followed. */
+static int postgres_read_start(struct postgres_rows *s, struct tidings_error *err)
+{
+    struct pg_result *r = NULL;
+    int rc = postgres_rows_ask(s, PG_STATE, NULL, &r, err);
+    if (rc == 0 && postgres_rows(r) != 1) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "database '%s': its table 'tidings_state' is "
+                          "empty: put a copy in its place",
+                          postgres_told(s->db));
+    }
+    if (rc == 0) {
+        postgres_rows_read_counters(r, &s->now);
+        s->followed = s->now.position;
+    }
+    postgres_free(r);
+    return rc;
+}
+
+int entity_postgres_open(const char *url, struct tidings_str cluster, struct entity_rows **ret,
+                         struct tidings_error *err)
+{
+    if (cluster.len == 0 || cluster.len > POSTGRES_CLUSTER_MAX || !str_is_utf8(cluster) ||
+        str_find(cluster, '\0') >= 0 || str_find(cluster, ';') >= 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "the name of a cluster has 1 to %u bytes, without ';' and NUL",
+                            POSTGRES_CLUSTER_MAX);
+    }
+    struct postgres_rows *s = mem_zalloc(sizeof(*s));
+    if (!s) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    s->base.ops = &postgres_ops;
+    s->base.kept = &postgres_kept;
+    s->base.shared = &postgres_rows_shared;
+    s->has_notify = true;
+    s->cluster = str_dup(cluster);
+    (void)!random_bytes(&s->instance, sizeof s->instance);
+    int rc = s->cluster ? postgres_create(url, postgres_statements, &s->db, err)
+                        : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    rc = rc == 0 ? postgres_rows_ready(s, POSTGRES_DEADLINE_MS, err) : rc;
+    rc = rc == 0 ? postgres_read_start(s, err) : rc;
+    if (rc < 0) {
+        postgres_rows_destroy(&s->base);
+        return rc;
+    }
+    *ret = &s->base;
+    return 0;
+}
+
+static const struct entity_rows_ops postgres_ops = {
+    .name = "postgres",
+    .destroy = postgres_rows_destroy,
+    .begin = postgres_rows_begin,
+    .commit = postgres_rows_commit,
+    .rollback = postgres_rows_rollback,
+    .position = postgres_position,
+    .put = postgres_put_version,
+    .forget = postgres_forget,
+    .find = postgres_find,
+    .nth = postgres_nth,
+    .history = postgres_history,
+    .list = postgres_list,
+    .put_type = postgres_put_type,
+    .types = postgres_types,
+    .put_key = postgres_rows_put_key,
+    .find_key = postgres_rows_find_key,
+    .idle = postgres_idle,
+};
+
+static const struct kept_ops postgres_kept = {
+    .publish = postgres_rows_publish,
+    .unpublish = postgres_rows_unpublish,
+    .each_published = postgres_rows_each_published,
+    .each_change = postgres_rows_each_change,
+    .create_changelog = postgres_rows_create_changelog,
+};

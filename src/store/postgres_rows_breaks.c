@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Has the database lost what it had committed? Looked at whenever a connection was made: nothing of
+ * that kind happens to one that stands. What is decided is store/runs.h's; here is what it is
+ * decided from, and where it is written down.
+ *
+ * The unlogged table `tidings_mark` has one row, unless the database crashed; which server it is,
+ * and which of its timelines, is compared with what was recorded.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "store/postgres_rows_private.h"
+
+#define NO_IDENTITY 1 /* of an engine that cannot say who it is */
+
+struct looked {
+    struct postgres_counters counters;
+    struct store_state state;
+    struct run_break breaks[RUNS_BREAKS_MAX];
+};
+
+/* A number of the server and its timeline. */
+static int identify(struct postgres_rows *s, uint64_t *ret, struct tidings_error *err)
+{
+    struct pg_result *r = NULL;
+    struct tidings_error why = {0};
+    int rc = postgres_ask(s->db, PG_SERVER, NULL, &r, &why);
+    *ret = NO_IDENTITY;
+    if (rc < 0 && postgres_is_connected(s->db)) {
+        return 0; /* it has no such functions, or they are not for us */
+    }
+    if (rc < 0) {
+        return tidings_fail(err, rc, "%s", why.text);
+    }
+    if (postgres_rows(r) == 1) {
+        unsigned char digest[32];
+        postgres_rows_digest(postgres_str(r, 0, 0), digest);
+        memcpy(ret, digest, sizeof *ret);
+        *ret = (*ret & INT64_MAX) | 2; /* fits the column, and is none of the others */
+    }
+    postgres_free(r);
+    return 0;
+}
+
+static int look(struct postgres_rows *s, struct looked *l, struct tidings_error *err)
+{
+    struct pg_result *results[2];
+    struct postgres_values v = {0};
+    postgres_put_int(&v, RUNS_BREAKS_MAX);
+    int rc = postgres_rows_send(s, PG_STATE, NULL, err);
+    rc = rc == 0 ? postgres_rows_send(s, PG_BREAKS, &v, err) : rc;
+    rc = rc == 0 ? postgres_end(s->db, err) : rc;
+    rc = rc == 0 ? postgres_finish(s->db, 0, results, 2, err) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    if (postgres_rows(results[0]) == 1) {
+        postgres_rows_read_counters(results[0], &l->counters);
+        l->state.position = l->counters.position;
+        l->state.recorded = (uint64_t)postgres_int(results[0], 0, 6);
+        l->state.has_mark = postgres_int(results[0], 0, 7) > 0;
+    } else {
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "database '%s': its table 'tidings_state' is empty: put a copy of it in "
+                          "its place",
+                          postgres_told(s->db));
+    }
+    int count = postgres_rows(results[1]);
+    for (int i = 0; i < count && i < (int)RUNS_BREAKS_MAX; i++) {
+        l->breaks[count - 1 - i] = (struct run_break){
+            .kept = (uint64_t)postgres_int(results[1], i, 0),
+            .began = (uint64_t)postgres_int(results[1], i, 1),
+            .is_lossy = postgres_int(results[1], i, 2) != 0,
+        };
+    }
+    l->state.cluster = s->cluster_id;
+    l->state.breaks = l->breaks;
+    l->state.break_count = (size_t)count;
+    postgres_free(results[0]);
+    postgres_free(results[1]);
+    return rc;
+}
+
+static int send_int(struct postgres_rows *s, enum postgres_statement which, int64_t n,
+                    struct tidings_error *err)
+{
+    struct postgres_values v = {0};
+    postgres_put_int(&v, n);
+    return postgres_rows_send(s, which, &v, err);
+}
+
+/* Under the lock. NULL: none; the server is recorded. */
+static int write_down(struct postgres_rows *s, const struct looked *l, const struct run_break *b,
+                      struct tidings_error *err)
+{
+    struct postgres_values counters = {0}, row = {0};
+    int rc = send_int(s, PG_SET_SERVER, (int64_t)l->state.server, err);
+    rc = rc == 0 ? postgres_rows_send(s, PG_SET_MARK, NULL, err) : rc;
+    if (b) {
+        postgres_put_int(&row, (int64_t)b->began);
+        postgres_put_int(&row, (int64_t)b->kept);
+        postgres_put_int(&row, b->is_lossy);
+        rc = rc == 0 ? postgres_rows_send(s, PG_ADD_BREAK, &row, err) : rc;
+        rc = rc == 0 ? send_int(s, PG_DROP_BREAKS, RUNS_BREAKS_MAX, err) : rc;
+        postgres_put_int(&counters, (int64_t)b->began);
+        postgres_put_int(&counters, (int64_t)l->counters.floor);
+        postgres_put_int(&counters, (int64_t)l->counters.announced);
+        postgres_put_int(&counters, l->counters.keys);
+        postgres_put_int(&counters, l->counters.max_keys);
+        rc = rc == 0 ? postgres_rows_send(s, PG_SET_STATE, &counters, err) : rc;
+    }
+    rc = rc == 0 ? postgres_rows_send(s, PG_COMMIT, NULL, err) : rc;
+    rc = rc == 0 ? postgres_end(s->db, err) : rc;
+    return rc == 0 ? postgres_finish(s->db, 0, NULL, 0, err) : rc;
+}
+
+static enum store_verdict judge_server(struct postgres_rows *s, const struct looked *l,
+                                       struct run_break *ret)
+{
+    uint64_t random = 0;
+    if (l->state.recorded == 0) {
+        return STORE_SAME; /* it is new, and will be */
+    }
+    (void)!random_bytes(&random, sizeof random); /* without: the shortest jump */
+    return runs_judge(s->log ? s->log->runs : NULL, &l->state, random, ret);
+}
+
+/* With the lock, which is let go of at the end. */
+static int judge_locked(struct postgres_rows *s, uint64_t server, struct tidings_error *err)
+{
+    struct looked l = {.state = {.server = server}};
+    struct run_break fresh;
+    struct pg_result *r = NULL;
+    int rc = postgres_rows_send(s, PG_BEGIN, NULL, err);
+    rc = rc == 0 ? postgres_ask(s->db, PG_LOCK, NULL, &r, err) : rc;
+    postgres_free(r);
+    rc = rc == 0 ? look(s, &l, err) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    switch (judge_server(s, &l, &fresh)) {
+    case STORE_SAME:
+        return write_down(s, &l, NULL, err);
+    case STORE_CRASHED:
+        log_warn("database crashed", "database=\"%s\" kept=%llu position=%llu",
+                 postgres_told(s->db), (unsigned long long)fresh.kept,
+                 (unsigned long long)fresh.began);
+        return write_down(s, &l, &fresh, err);
+    case STORE_REPLACED:
+    case STORE_WENT_BACK:
+        log_warn("database is another one, or went back", "database=\"%s\" kept=%llu position=%llu",
+                 postgres_told(s->db), (unsigned long long)fresh.kept,
+                 (unsigned long long)fresh.began);
+        return write_down(s, &l, &fresh, err);
+    case STORE_OTHER:
+    default:
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "database '%s': it belongs to another cluster: name the right one",
+                            postgres_told(s->db));
+    }
+}
+
+int postgres_rows_check_server(struct postgres_rows *s, struct tidings_error *err)
+{
+    struct looked l = {.counters = {0}};
+    struct run_break unused;
+    uint64_t server = 0;
+    int rc = identify(s, &server, err);
+    rc = rc == 0 ? look(s, &l, err) : rc;
+    l.state.server = server;
+    if (rc < 0 || (l.state.recorded != 0 && judge_server(s, &l, &unused) == STORE_SAME)) {
+        return rc;
+    }
+    rc = judge_locked(s, server, err);
+    if (rc < 0 && postgres_is_connected(s->db)) {
+        (void)postgres_exec(s->db, "ROLLBACK", NULL);
+    }
+    return rc;
+}

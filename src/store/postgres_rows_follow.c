@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What changed in the database, in the order of positions: what others committed since, and what is
+ * known at a start.
+ *
+ * One statement reads all tables, so from one snapshot. Whoever is in it took a position under the
+ * lock and held that to the commit: everything with a lower position is in it too.
+ */
+#include "store/postgres_rows_private.h"
+
+#define PAGE_ROWS 1000 /* as the statement says */
+#define FLOOR_MAX 100000000
+#define READY_MS 1000
+
+/* The columns of PG_CHANGES. */
+enum change_column {
+    C_KIND,
+    C_POSITION,
+    C_FROM,
+    C_SIZE,
+    C_AT,
+    C_REMOVED,
+    C_CREATED,
+    C_ID,
+    C_TYPE,
+    C_VERSION,
+    C_PARENT,
+    C_CHANGED_BY,
+    C_WAS,
+    C_PRINCIPAL,
+    C_URI,
+    C_ETAG,
+    C_CAME_FROM,
+    C_TARGET,
+    C_METADATA,
+    C_CHECKSUM,
+    C_ORIGIN,
+    C_CHANGE,
+};
+
+/* One row, as it is handed out. */
+struct followed_row {
+    struct kept_change change;
+    struct tidings_change announced;
+    struct published_row published;
+};
+
+static void postgres_read_change(struct pg_result *r, int i, struct followed_row *ret)
+{
+    struct kept_change *c = &ret->change;
+    *c = (struct kept_change){
+        .kind = (enum kept_kind)postgres_int(r, i, C_KIND),
+        .position = (uint64_t)postgres_int(r, i, C_POSITION),
+        .modified_ms = postgres_int(r, i, C_FROM),
+        .size = postgres_int(r, i, C_SIZE),
+        .at_ms = postgres_int(r, i, C_AT),
+        .removed = postgres_int(r, i, C_REMOVED) != 0,
+        .created = postgres_int(r, i, C_CREATED) != 0,
+        .was = postgres_str(r, i, C_WAS),
+        .uri = postgres_str(r, i, C_URI),
+        .etag = postgres_str(r, i, C_ETAG),
+        .came_from = postgres_str(r, i, C_CAME_FROM),
+        .target = postgres_str(r, i, C_TARGET),
+        .metadata = postgres_str(r, i, C_METADATA),
+    };
+    if (c->kind == KEPT_ENTITY || c->kind == KEPT_MOVED) {
+        c->uri = postgres_str(r, i, C_ID);
+    }
+    c->version = (struct entity_version){
+        .id = c->uri,
+        .from = c->modified_ms,
+        .to = TIMELINE_FOREVER,
+        .type = postgres_str(r, i, C_TYPE),
+        .type_version = postgres_str(r, i, C_VERSION),
+        .parent = postgres_str(r, i, C_PARENT),
+        .changed_by = postgres_str(r, i, C_CHANGED_BY),
+        .principal = postgres_str(r, i, C_PRINCIPAL),
+        .deleted = c->removed,
+        .created = c->created,
+    };
+    if (c->kind == KEPT_ANNOUNCED) {
+        ret->announced = (struct tidings_change){
+            .uri = c->uri,
+            .kind = (enum tidings_change_kind)postgres_int(r, i, C_CHANGE),
+            .etag = c->etag,
+            .from = c->came_from,
+            .metadata = c->metadata,
+            .checksum = postgres_str(r, i, C_CHECKSUM),
+            .origin = postgres_str(r, i, C_ORIGIN),
+            .target = c->target,
+            .modified_ms = c->modified_ms,
+            .size = c->size < 0 ? 0 : c->size,
+            .has_size = c->size >= 0,
+        };
+        c->announced = &ret->announced;
+    }
+}
+
+/* What the store itself has to know of it. */
+static void note_change(struct postgres_rows *s, const struct kept_change *c)
+{
+    if (c->kind == KEPT_ENTITY) {
+        heads_drop(&s->heads, c->version.id);
+    }
+    if (!s->log) {
+        return;
+    }
+    if (c->kind == KEPT_RUN) {
+        runs_add(s->log->runs, (uint64_t)c->modified_ms,
+                 c->size < 0 ? RUN_LIVES : (uint64_t)c->size);
+    } else if (c->kind == KEPT_BROKEN) {
+        const struct run_break b = {
+            .kept = (uint64_t)c->modified_ms, .began = c->position, .is_lossy = c->size != 0};
+        runs_add_break(s->log->runs, &b);
+    }
+}
+
+void postgres_rows_note_followed(struct postgres_rows *s, uint64_t position, bool is_durable)
+{
+    s->followed = position > s->followed ? position : s->followed;
+    if (s->log) {
+        runs_follow(s->log->runs, position, is_durable);
+    }
+}
+
+/* All of what was published there. 0: it was published again since, and that comes later. */
+static int fill_published(struct postgres_rows *s, struct followed_row *row, struct pg_result **r,
+                          struct tidings_error *err)
+{
+    int rc = postgres_rows_ask_int(s, PG_PUBLISHED_ONE, (int64_t)row->change.position, r, err);
+    if (rc < 0 || postgres_rows(*r) == 0) {
+        return rc;
+    }
+    postgres_rows_read_published(*r, 0, &row->published);
+    row->change.published = &row->published;
+    return 1;
+}
+
+/* 1: go on; 0: `fn` has enough. */
+static int hand_on(struct postgres_rows *s, struct followed_row *row, kept_change_fn fn, void *user,
+                   struct tidings_error *err)
+{
+    struct pg_result *content = NULL;
+    struct kept_change *c = &row->change;
+    int rc = 1;
+    if (c->kind == KEPT_PUBLISHED && !c->removed) {
+        rc = fill_published(s, row, &content, err);
+        if (rc <= 0) {
+            postgres_free(content);
+            return rc < 0 ? rc : 1;
+        }
+    }
+    note_change(s, c);
+    rc = fn(user, c) ? 1 : 0;
+    bool is_durable = c->kind != KEPT_ANNOUNCED && c->kind != KEPT_SESSION;
+    postgres_rows_note_followed(s, c->position, is_durable);
+    postgres_free(content);
+    return rc;
+}
+
+/* Some of it was forgotten before it was followed here. */
+static bool tell_missed(struct postgres_rows *s, kept_change_fn fn, void *user)
+{
+    uint64_t floor = s->now.floor > s->now.announced ? s->now.floor : s->now.announced;
+    if (s->followed >= floor) {
+        return true;
+    }
+    const struct kept_change missed = {.kind = KEPT_BROKEN, .position = s->followed + 1};
+    return fn(user, &missed);
+}
+
+/* A page of what comes after `after`; outside of batches `now` is what it is of. */
+static int read_page(struct postgres_rows *s, uint64_t after, struct pg_result **ret,
+                     struct tidings_error *err)
+{
+    struct pg_result *results[2] = {NULL, NULL};
+    struct postgres_values v = {0};
+    postgres_put_int(&v, (int64_t)after);
+    if (s->is_in_batch) {
+        return postgres_rows_ask(s, PG_CHANGES, &v, ret, err);
+    }
+    /* The counter first: what it covers is in the snapshot of the statement after it. */
+    int rc = postgres_rows_ready(s, READY_MS, err);
+    rc = rc == 0 ? postgres_rows_send(s, PG_STATE, NULL, err) : rc;
+    rc = rc == 0 ? postgres_rows_send(s, PG_CHANGES, &v, err) : rc;
+    rc = rc == 0 ? postgres_end(s->db, err) : rc;
+    rc = rc == 0 ? postgres_finish(s->db, 0, results, 2, err) : rc;
+    if (rc == 0 && postgres_rows(results[0]) == 1) {
+        postgres_rows_read_counters(results[0], &s->now);
+    }
+    postgres_free(results[0]);
+    *ret = results[1];
+    return rc;
+}
+
+int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user,
+                         struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    postgres_rows_release(s);
+    if (s->is_in_batch && !s->is_behind) {
+        return 0;
+    }
+    if (!s->is_in_batch) {
+        postgres_rows_listen(s);
+    }
+    bool is_first = true;
+    for (int n = PAGE_ROWS; n == PAGE_ROWS;) {
+        struct pg_result *page = NULL;
+        int rc = read_page(s, s->followed, &page, err);
+        n = postgres_rows(page);
+        bool goes_on = rc < 0 || !is_first || tell_missed(s, fn, user);
+        is_first = false;
+        rc = rc == 0 ? 1 : rc;
+        for (int i = 0; rc == 1 && goes_on && i < n; i++) {
+            struct followed_row row = {.published = {.created = false}};
+            postgres_read_change(page, i, &row);
+            rc = hand_on(s, &row, fn, user, err);
+            goes_on = rc != 0;
+        }
+        postgres_free(page);
+        if (rc < 0 || !goes_on) {
+            return rc < 0 ? rc : 0;
+        }
+    }
+    postgres_rows_note_followed(s, s->now.position, true);
+    s->is_behind = false;
+    return 0;
+}
+
+int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
+                              kept_change_fn fn, void *user, struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct pg_result *r = NULL;
+    postgres_rows_release(s);
+    int64_t count = max > FLOOR_MAX ? FLOOR_MAX : (int64_t)max;
+    int rc = postgres_rows_ask_int(s, PG_FLOOR, count, &r, err);
+    uint64_t floor = rc == 0 && postgres_rows(r) == 1 ? (uint64_t)postgres_int(r, 0, 0) : 0;
+    postgres_free(r);
+    floor = s->now.floor > floor ? s->now.floor : floor;
+    floor = s->now.announced > floor ? s->now.announced : floor;
+    *ret_floor = floor;
+    uint64_t after = floor;
+    int n = rc == 0 ? PAGE_ROWS : 0;
+    for (bool more = true; n == PAGE_ROWS && more && rc == 0;) {
+        rc = read_page(s, after, &r, err);
+        n = rc == 0 ? postgres_rows(r) : 0;
+        for (int i = 0; more && i < n; i++) {
+            struct followed_row row = {.published = {.created = false}};
+            postgres_read_change(r, i, &row);
+            after = row.change.position;
+            bool is_ours = row.change.kind != KEPT_SESSION && row.change.kind != KEPT_RUN;
+            more = after <= s->followed && (!is_ours || fn(user, &row.change));
+        }
+        postgres_free(r);
+    }
+    return rc;
+}

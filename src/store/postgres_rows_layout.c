@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The tables of the store in PostgreSQL, and what is checked before any of them is used: the
+ * encoding, whose they are, and whether this program knows their layout.
+ *
+ * Several nodes may come at once to a schema without tables. One makes them, in one transaction;
+ * the others wait for an advisory lock, or where there is none, fail and find them when they look
+ * again.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "store/postgres_rows_private.h"
+
+#define LAYOUT 1        /* what this program makes */
+#define OLDEST 1        /* the oldest layout whose programs may go on beside it */
+#define LAY_OUT_TRIES 5 /* others may be at it */
+#define ADVISORY_KEY "8391203047719502964" /* random; the same for every tidings */
+
+/* `one`: tables of one row. Texts that strangers choose are bytes: text could not hold a NUL.
+ * Digests stand for keys that may be longer than an index can hold. */
+static const char *const steps[LAYOUT] = {
+    "CREATE TABLE tidings_cluster(one int8 PRIMARY KEY CHECK (one=1), name text NOT NULL,"
+    " id int8 NOT NULL, layout int8 NOT NULL, oldest int8 NOT NULL, secret bytea NOT NULL);"
+    "CREATE TABLE tidings_state(one int8 PRIMARY KEY CHECK (one=1), position int8 NOT NULL,"
+    " floor int8 NOT NULL, announced int8 NOT NULL, keys int8 NOT NULL, max_keys int8 NOT NULL,"
+    " server int8 NOT NULL) WITH (fillfactor=10);"
+    "CREATE UNLOGGED TABLE tidings_mark(one int8 PRIMARY KEY CHECK (one=1));"
+    "CREATE TABLE tidings_breaks(position int8 PRIMARY KEY, kept int8 NOT NULL,"
+    " lossy int8 NOT NULL);"
+    "CREATE TABLE tidings_runs(epoch int8 PRIMARY KEY, position int8 NOT NULL, last int8,"
+    " until int8 NOT NULL);"
+    "CREATE INDEX tidings_runs_position ON tidings_runs(position);"
+    "CREATE TABLE tidings_versions(id text COLLATE \"C\" NOT NULL, vfrom int8 NOT NULL,"
+    " position int8 NOT NULL UNIQUE, deleted int8 NOT NULL, created int8 NOT NULL,"
+    " at int8 NOT NULL, since int8 NOT NULL, sum int8 NOT NULL, type text NOT NULL,"
+    " tversion text NOT NULL, parent text NOT NULL, changed_by text NOT NULL,"
+    " principal text NOT NULL, previous text NOT NULL, value text NOT NULL,"
+    " PRIMARY KEY (id, vfrom));"
+    "CREATE TABLE tidings_current(id text COLLATE \"C\" PRIMARY KEY, type text COLLATE \"C\" NOT"
+    " NULL, tversion text COLLATE \"C\" NOT NULL, parent text COLLATE \"C\" NOT NULL,"
+    " deleted int8 NOT NULL, position int8 NOT NULL) WITH (fillfactor=80);"
+    "CREATE INDEX tidings_current_type ON tidings_current(type, tversion, id);"
+    "CREATE INDEX tidings_current_parent ON tidings_current(parent, id);"
+    "CREATE TABLE tidings_moved(position int8 PRIMARY KEY, id text COLLATE \"C\" NOT NULL,"
+    " type text NOT NULL, tversion text NOT NULL, became text NOT NULL, vfrom int8 NOT NULL);"
+    "CREATE TABLE tidings_types(position int8 PRIMARY KEY, name text COLLATE \"C\" NOT NULL,"
+    " version text COLLATE \"C\" NOT NULL, schema text NOT NULL, description bytea NOT NULL,"
+    " options text NOT NULL, UNIQUE (name, version));"
+    "CREATE TABLE tidings_keys(owner bytea NOT NULL, key bytea NOT NULL, number int8 NOT NULL,"
+    " at int8 NOT NULL, digest bytea NOT NULL, result bytea NOT NULL, PRIMARY KEY (owner, key));"
+    "CREATE INDEX tidings_keys_number ON tidings_keys(number);"
+    "CREATE INDEX tidings_keys_owner ON tidings_keys(owner, number);"
+    "CREATE TABLE tidings_published(digest bytea PRIMARY KEY, uri bytea NOT NULL,"
+    " position int8 NOT NULL UNIQUE, created int8 NOT NULL, size int8 NOT NULL,"
+    " modified int8 NOT NULL, at int8 NOT NULL, priority int8 NOT NULL,"
+    " subscribable int8 NOT NULL, etag bytea NOT NULL, name bytea NOT NULL, title bytea NOT NULL,"
+    " description bytea NOT NULL, mime bytea NOT NULL, icons bytea NOT NULL,"
+    " audience bytea NOT NULL, meta bytea NOT NULL, metadata bytea NOT NULL, content bytea);"
+    "CREATE INDEX tidings_published_removed ON tidings_published(position) WHERE content IS NULL;"
+    "CREATE UNLOGGED TABLE tidings_announced(position int8 PRIMARY KEY, kind int8 NOT NULL,"
+    " change int8 NOT NULL, at int8 NOT NULL, modified int8 NOT NULL, size int8 NOT NULL,"
+    " uri bytea NOT NULL, etag bytea NOT NULL, came_from bytea NOT NULL, target bytea NOT NULL,"
+    " metadata bytea NOT NULL, checksum bytea NOT NULL, origin bytea NOT NULL);"
+    "CREATE TABLE tidings_leases(name text PRIMARY KEY, holder text NOT NULL, until int8 NOT NULL);"
+    "CREATE TABLE tidings_nodes(name text COLLATE \"C\" PRIMARY KEY, instance int8 NOT NULL,"
+    " version text NOT NULL, state text NOT NULL, epoch int8 NOT NULL, followed int8 NOT NULL,"
+    " begun int8 NOT NULL, until int8 NOT NULL);"
+    "CREATE TABLE tidings_sessions(id text COLLATE \"C\" PRIMARY KEY, node text NOT NULL,"
+    " state text NOT NULL, turn int8 NOT NULL, used int8 NOT NULL);"
+    "CREATE INDEX tidings_sessions_used ON tidings_sessions(used);"
+    "INSERT INTO tidings_mark(one) VALUES(1);"
+    "INSERT INTO tidings_state VALUES(1, 0, 0, 0, 0, 0, 0)",
+};
+
+static bool has_state(const struct postgres_rows *s, const char *state)
+{
+    return strcmp(postgres_state(s->db), state) == 0;
+}
+
+/* ---- whose it is ----------------------------------------------------------------------------- */
+
+static int not_ours(const struct postgres_rows *s, int code, struct tidings_error *err)
+{
+    return error_wrap(err, code, "database '%s'", postgres_told(s->db));
+}
+
+/* 1: there is a cluster; its layout. 0: there are no tables. */
+static int read_cluster(struct postgres_rows *s, int64_t *ret_layout, struct tidings_error *err)
+{
+    struct pg_result *r = NULL;
+    struct tidings_error why = {0};
+    int rc = postgres_ask(s->db, PG_CLUSTER, NULL, &r, &why);
+    if (rc < 0 && has_state(s, "42P01")) {
+        return 0;
+    }
+    if (rc < 0 && (has_state(s, "42703") || has_state(s, "42809"))) {
+        (void)tidings_fail(err, TIDINGS_E_INVALID,
+                           "it has a table 'tidings_cluster' that is not ours: name another "
+                           "database, or another schema (?options=-csearch_path%%3DNAME)");
+        return not_ours(s, TIDINGS_E_INVALID, err);
+    }
+    if (rc < 0) {
+        return tidings_fail(err, rc, "%s", why.text);
+    }
+    if (postgres_rows(r) != 1) {
+        postgres_free(r);
+        (void)tidings_fail(err, TIDINGS_E_INVALID,
+                           "the table 'tidings_cluster' is empty: put a "
+                           "copy of the database in its place");
+        return not_ours(s, TIDINGS_E_INVALID, err);
+    }
+    struct tidings_str name = postgres_str(r, 0, 0);
+    uint64_t id = (uint64_t)postgres_int(r, 0, 1);
+    int64_t layout = postgres_int(r, 0, 2), oldest = postgres_int(r, 0, 3);
+    rc = 1;
+    if (!str_eq(name, tidings_str(s->cluster))) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "it holds the cluster '%.*s', not '%s': say --cluster %.*s, or name "
+                          "another database or schema",
+                          (int)(name.len > 64 ? 64 : name.len), name.ptr, s->cluster,
+                          (int)(name.len > 64 ? 64 : name.len), name.ptr);
+    } else if (s->cluster_id != 0 && s->cluster_id != id) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "it is another one than before, with the same "
+                          "name '%s': start the server again to use it",
+                          s->cluster);
+    } else if (layout > LAYOUT && oldest > LAYOUT) {
+        rc = tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                          "it has layout %lld, made by a newer tidings; this one knows layouts up "
+                          "to %d, and that can be used from %lld on",
+                          (long long)layout, LAYOUT, (long long)oldest);
+    } else if (layout < 1) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "it has layout %lld: it is not ours",
+                          (long long)layout);
+    }
+    s->cluster_id = rc == 1 ? id : s->cluster_id;
+    *ret_layout = layout;
+    postgres_free(r);
+    return rc < 0 ? not_ours(s, rc, err) : rc;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+/* Quotes are doubled; the name has no NUL. */
+static void layout_put_quoted(struct buf *out, const char *text)
+{
+    buf_putc(out, '\'');
+    for (; *text; text++) {
+        if (*text == '\'') {
+            buf_putc(out, '\'');
+        }
+        buf_putc(out, *text);
+    }
+    buf_putc(out, '\'');
+}
+
+static int put_cluster(struct postgres_rows *s, struct buf *sql, struct tidings_error *err)
+{
+    unsigned char random[8 + 32];
+    int64_t id = 0;
+    if (random_bytes(random, sizeof random) < 0) {
+        return tidings_fail(err, TIDINGS_E_IO, "there is no randomness");
+    }
+    memcpy(&id, random, sizeof id);
+    buf_puts(sql, STR("INSERT INTO tidings_cluster(one, name, id, layout, oldest, secret)"
+                      " VALUES(1, "));
+    layout_put_quoted(sql, s->cluster);
+    buf_putf(sql, ", %lld, %d, %d, decode('", (long long)(id == 0 || id == INT64_MIN ? 1 : id),
+             LAYOUT, OLDEST);
+    for (size_t i = 8; i < sizeof random; i++) {
+        buf_putf(sql, "%02x", random[i]);
+    }
+    buf_puts(sql, STR("', 'hex'))"));
+    return sql->failed ? tidings_fail(err, sql->failed, "out of memory") : 0;
+}
+
+/* Layout `from` (0: no tables) becomes ours. */
+static int migrate(struct postgres_rows *s, int64_t from, bool with_lock, struct tidings_error *err)
+{
+    struct buf sql;
+    int64_t layout = 0;
+    buf_init_secret(&sql, 4096);
+    int rc = postgres_exec(
+        s->db, with_lock ? "BEGIN;SELECT pg_advisory_xact_lock(" ADVISORY_KEY ")" : "BEGIN", err);
+    /* Perhaps another did it while we waited; asking for a table that is not there would end the
+     * transaction. */
+    rc = rc == 0 && with_lock && from == 0 ? postgres_exec(s->db, "SAVEPOINT tidings_look", err)
+                                           : rc;
+    int found = rc == 0 && (with_lock || from > 0) ? read_cluster(s, &layout, err) : 0;
+    if (rc == 0 && with_lock && from == 0) {
+        rc = postgres_exec(s->db, "ROLLBACK TO SAVEPOINT tidings_look", err);
+    }
+    rc = rc < 0 || found < 0 ? (rc < 0 ? rc : found) : 0;
+    for (int64_t i = found == 1 ? layout : from; rc == 0 && i < LAYOUT; i++) {
+        rc = postgres_exec(s->db, steps[i], err);
+    }
+    if (rc == 0 && found == 0 && from == 0) {
+        rc = put_cluster(s, &sql, err);
+        rc = rc == 0 ? postgres_exec(s->db, sql.ptr, err) : rc;
+    } else if (rc == 0 && layout < LAYOUT) {
+        char set[96];
+        (void)snprintf(set, sizeof set, "UPDATE tidings_cluster SET layout=%d, oldest=%d", LAYOUT,
+                       OLDEST);
+        rc = postgres_exec(s->db, set, err);
+    }
+    rc = rc == 0 ? postgres_exec(s->db, "COMMIT", err) : rc;
+    if (rc < 0 && postgres_is_connected(s->db)) {
+        char state[6];
+        (void)snprintf(state, sizeof state, "%s", postgres_state(s->db));
+        (void)postgres_exec(s->db, "ROLLBACK", NULL);
+        /* Engines without such locks do without. */
+        if (with_lock && (strcmp(state, "42883") == 0 || strcmp(state, "0A000") == 0)) {
+            rc = migrate(s, from, false, err);
+        }
+    }
+    buf_deinit(&sql);
+    return rc;
+}
+
+int postgres_rows_lay_out(struct postgres_rows *s, struct tidings_error *err)
+{
+    const char *encoding = postgres_parameter(s->db, "server_encoding");
+    if (encoding[0] != '\0' && strcmp(encoding, "UTF8") != 0 && strcmp(encoding, "utf8") != 0) {
+        (void)tidings_fail(err, TIDINGS_E_INVALID,
+                           "its encoding is %.32s: make one with UTF8 (createdb -E UTF8 -T "
+                           "template0)",
+                           encoding);
+        return not_ours(s, TIDINGS_E_INVALID, err);
+    }
+    int rc = 0;
+    for (int i = 0; i < LAY_OUT_TRIES; i++) {
+        int64_t layout = 0;
+        rc = read_cluster(s, &layout, err);
+        if (rc < 0 || (rc == 1 && layout >= LAYOUT)) {
+            return rc < 0 ? rc : 0;
+        }
+        rc = migrate(s, rc == 1 ? layout : 0, true, err);
+        /* "Exists" and conflicts: another made them meanwhile. */
+        bool is_race = rc == TIDINGS_E_EXISTS || has_state(s, "42P07") || has_state(s, "40001");
+        if (rc < 0 && !is_race) {
+            return rc;
+        }
+    }
+    return rc < 0 ? rc : tidings_fail(err, TIDINGS_E_BUSY, "its tables cannot be made");
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the parts of the store in PostgreSQL share. The SQL is in store/postgres_rows_statements.c,
+ * the tables in store/postgres_rows_layout.c.
+ */
+#ifndef STORE_POSTGRES_ROWS_PRIVATE_H
+#define STORE_POSTGRES_ROWS_PRIVATE_H
+
+#include "base/str.h"
+#include "store/entity_heads.h"
+#include "store/postgres.h"
+#include "store/postgres_rows.h"
+#include "store/runs.h"
+
+enum postgres_statement {
+    PG_BEGIN,
+    PG_LOCK,
+    PG_COMMIT,
+    PG_ROLLBACK,
+    PG_LAZY,
+    PG_SET_STATE,
+    PG_NOTIFY,
+    PG_CLUSTER,
+    PG_STATE,
+    PG_SERVER,
+    PG_ADD_MOVED,
+    PG_PUT,
+    PG_PUT_INSTEAD,
+    PG_FORGET,
+    PG_FIND,
+    PG_FIND_AT,
+    PG_NTH,
+    PG_HISTORY,
+    PG_LIST_ALL, /* the next six: this order is used */
+    PG_LIST_TYPE,
+    PG_LIST_VERSION,
+    PG_LIST_PARENT,
+    PG_LIST_TYPE_PARENT,
+    PG_LIST_VERSION_PARENT,
+    PG_PUT_TYPE,
+    PG_TYPES,
+    PG_PUT_KEY,
+    PG_FIND_KEY,
+    PG_DROP_AGED_KEYS,
+    PG_DROP_OLDER_KEYS,
+    PG_KEY_COUNT,
+    PG_MOST_KEYS,
+    PG_PUBLISH,
+    PG_OLD_REMOVED,
+    PG_FORGET_REMOVED,
+    PG_PUBLISHED,
+    PG_PUBLISHED_ONE,
+    PG_CHANGES,
+    PG_FLOOR,
+    PG_ANNOUNCE,
+    PG_OLD_ANNOUNCED,
+    PG_FORGET_ANNOUNCED,
+    PG_BREAKS,
+    PG_ADD_BREAK,
+    PG_DROP_BREAKS,
+    PG_SET_MARK,
+    PG_SET_SERVER,
+    PG_RUNS,
+    PG_END_RUNS,
+    PG_ADD_RUN,
+    PG_KEEP_RUN,
+    PG_REVIVE_RUN,
+    PG_END_RUN,
+    PG_DROP_RUNS,
+    PG_LEASE,
+    PG_LEASE_OF,
+    PG_RELEASE,
+    PG_PUT_NODE,
+    PG_DROP_NODE,
+    PG_NODES,
+    PG_AGE_NODES,
+    PG_ADD_SESSION,
+    PG_PUT_SESSION,
+    PG_TAKE_SESSION,
+    PG_DROP_SESSION,
+    PG_AGE_SESSIONS,
+    PG_SECRET,
+    PG_STATEMENTS,
+};
+_Static_assert(PG_STATEMENTS <= POSTGRES_MAX_STATEMENTS, "room for each");
+/* store/postgres_rows_statements.c */
+extern const char *const postgres_statements[PG_STATEMENTS];
+
+/* The one row of tidings_state. */
+struct postgres_counters {
+    uint64_t position;
+    uint64_t floor;     /* what happened up to this one may be forgotten */
+    uint64_t announced; /* the same, of what was announced alone */
+    int64_t keys;       /* the number of the newest idempotency key */
+    int64_t max_keys;   /* not more than these */
+};
+
+#define POSTGRES_RUN_MS 15000     /* that a run counts as alive before its node is written */
+#define POSTGRES_ANNOUNCED 65536u /* announcements that are remembered */
+
+/* What the change log and who follows share. */
+struct postgres_log {
+    struct runs *runs;
+    uint64_t first;
+    unsigned refs;
+};
+
+struct postgres_rows {
+    struct entity_rows base;
+    struct postgres *db;
+    struct postgres *ear;                 /* listens; NULL until it is used */
+    struct pg_result *handed_out;         /* has slices out, or NULL */
+    struct heads heads;                   /* newest versions of before `followed` */
+    char *cluster;                        /* its name */
+    uint64_t cluster_id;                  /* 0: not known yet */
+    struct postgres_counters now, before; /* of the batch; outside: the newest that is known */
+    uint64_t followed;
+    struct postgres_log *log;        /* NULL: there is no change log yet */
+    uint64_t run;                    /* its epoch; 0: none */
+    uint64_t instance;               /* random: this store and no other of the same name */
+    int64_t now_ms;                  /* when the batch began, by the clock of the database */
+    int64_t newest_key_ms;           /* when the newest key of the batch was made */
+    unsigned n_removed, n_announced; /* since the oldest were forgotten */
+    unsigned char owner[32];         /* of the newest key of the batch, as its digest */
+    bool is_in_batch;
+    bool is_durable; /* something in the batch is more than an announcement */
+    bool has_keys;   /* in the batch; `owner` counts */
+    bool is_behind;  /* the batch began with others' changes that were not followed: no heads */
+    bool has_notify; /* the engine knows it */
+};
+
+struct postgres_rows *postgres_rows_of(struct entity_rows *rows);
+/* Free what was handed out last, before anything else is asked. */
+void postgres_rows_release(struct postgres_rows *s);
+/* Connected, and the database is the one it was; else TIDINGS_E_BUSY, within `wait_ms` and what
+ * its answers take. Outside of batches. */
+int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_error *err);
+/* A statement of a batch, without an answer. */
+int postgres_rows_send(struct postgres_rows *s, enum postgres_statement which,
+                       const struct postgres_values *values, struct tidings_error *err);
+/* One that is read, inside of batches or outside. */
+int postgres_rows_ask(struct postgres_rows *s, enum postgres_statement which,
+                      const struct postgres_values *values, struct pg_result **ret,
+                      struct tidings_error *err);
+/* The same without parameters or with one number. */
+int postgres_rows_ask_int(struct postgres_rows *s, enum postgres_statement which, int64_t n,
+                          struct pg_result **ret, struct tidings_error *err);
+/* What PG_LOCK and PG_STATE give. */
+void postgres_rows_read_counters(struct pg_result *r, struct postgres_counters *ret);
+void postgres_rows_digest(struct tidings_str text, unsigned char out[32]);
+
+/* store/postgres_rows_layout.c: the tables, made or brought up to date; which cluster it is. */
+int postgres_rows_lay_out(struct postgres_rows *s, struct tidings_error *err);
+/* store/postgres_rows_breaks.c: has the store lost something since? Then that is written down. */
+int postgres_rows_check_server(struct postgres_rows *s, struct tidings_error *err);
+
+/* store/postgres_rows_commit.c: operations of struct entity_rows_ops. */
+int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err);
+int postgres_rows_commit(struct entity_rows *rows, struct tidings_error *err);
+void postgres_rows_rollback(struct entity_rows *rows);
+/* store/postgres_rows_keys.c: likewise; before a commit, those that are too many. */
+int postgres_rows_put_key(struct entity_rows *rows, const struct entity_key *key,
+                          struct tidings_error *err);
+int postgres_rows_find_key(struct entity_rows *rows, struct tidings_str owner,
+                           struct tidings_str key, struct entity_key *ret,
+                           struct tidings_error *err);
+int postgres_rows_bound_keys(struct postgres_rows *s, struct tidings_error *err);
+/* store/postgres_rows_published.c: operations of struct kept_ops. */
+int postgres_rows_publish(struct entity_rows *rows, const struct published_row *row,
+                          uint64_t *ret_position, struct tidings_error *err);
+int postgres_rows_unpublish(struct entity_rows *rows, struct tidings_str uri,
+                            struct tidings_str metadata, uint64_t *ret_position,
+                            struct tidings_error *err);
+int postgres_rows_each_published(struct entity_rows *rows, published_row_fn fn, void *user,
+                                 struct tidings_error *err);
+void postgres_rows_read_published(struct pg_result *r, int row, struct published_row *ret);
+/* store/postgres_rows_changelog.c: likewise. */
+int postgres_rows_create_changelog(struct entity_rows *rows, const struct changelog_limits *limits,
+                                   struct changelog **ret, struct tidings_error *err);
+void postgres_log_unref(struct postgres_log *log); /* NULL is fine */
+/* The run of the change log goes on for so long; it came to its end. */
+int postgres_rows_keep_run(struct postgres_rows *s, int64_t for_ms, struct tidings_error *err);
+void postgres_rows_end_run(struct postgres_rows *s);
+/* store/postgres_rows_follow.c: likewise, and of struct shared_ops. */
+int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
+                              kept_change_fn fn, void *user, struct tidings_error *err);
+int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user,
+                         struct tidings_error *err);
+/* Everything up to there was followed, or written here. */
+void postgres_rows_note_followed(struct postgres_rows *s, uint64_t position, bool is_durable);
+/* store/postgres_rows_shared.c */
+extern const struct shared_ops postgres_rows_shared;
+/* Listen, if that is possible now. */
+void postgres_rows_listen(struct postgres_rows *s);
+
+#endif

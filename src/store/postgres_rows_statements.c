@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The SQL of the store in PostgreSQL: every statement that is prepared. What engines of the same
+ * protocol share, where possible.
+ */
+#include "store/postgres_rows_private.h"
+
+/* Of the database's clock, which all nodes have in common. */
+#define NOW_MS "(extract(epoch FROM now())*1000)::int8"
+
+#define COLUMNS                                                                                    \
+    "v.id, v.vfrom, v.type, v.tversion, v.parent, v.deleted, v.changed_by, v.previous, v.value,"   \
+    " v.created, v.since, v.principal, v.sum"
+#define ENDS                                                                                       \
+    ", coalesce((SELECT min(n.vfrom) FROM tidings_versions n WHERE n.id=v.id AND"                  \
+    " n.vfrom>v.vfrom), 253370764800000)" /* TIMELINE_FOREVER */
+#define LISTED(of)                                                                                 \
+    "SELECT " COLUMNS " FROM tidings_current c JOIN tidings_versions v ON v.position=c.position"   \
+    " WHERE c.id>$1::text AND ($2::int8=1 OR c.deleted=0)" of " ORDER BY c.id LIMIT 64"
+
+/* A version, and which is the current one. $3: its position. */
+#define ADD_VERSION                                                                                \
+    "v AS (INSERT INTO tidings_versions(id, vfrom, position, type, tversion, parent, deleted,"     \
+    " created, at, since, sum, changed_by, principal, previous, value) VALUES($1::text, $2::int8," \
+    " $3::int8, $4::text, $5::text, $6::text, $7::int8, $8::int8, $9::int8, $10::int8, $11::int8," \
+    " $12::text, $13::text, $14::text, $15::text)) INSERT INTO tidings_current(id, type, "         \
+    "tversion,"                                                                                    \
+    " parent, deleted, position) VALUES($1::text, $4::text, $5::text, $6::text, $7::int8,"         \
+    " $3::int8) ON CONFLICT (id) DO UPDATE SET type=excluded.type, tversion=excluded.tversion,"    \
+    " parent=excluded.parent, deleted=excluded.deleted, position=excluded.position"
+
+/* The changes of one table after $1, as columns that all have: kind, position, from or modified or
+ * epoch, size or last, at, removed, created; id, type, version, parent, changed by, was, principal;
+ * URI, etag, came from, target, metadata, checksum, origin; kind of change. */
+#define AFTER(columns, from, position)                                                             \
+    "(SELECT " columns " FROM " from " WHERE " position ">$1::int8 ORDER BY " position             \
+    " LIMIT 1000)"
+#define NO_ENTITY "'', '', '', '', '', '', ''"
+#define NO_RESOURCE "''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea"
+#define CHANGED_ENTITIES                                                                           \
+    AFTER("0::int8, v.position, v.vfrom, 0::int8, v.at, v.deleted, v.created, v.id, v.type,"       \
+          " v.tversion, v.parent, v.changed_by, coalesce(m.tversion, ''), v.principal,"            \
+          " " NO_RESOURCE ", 0::int8",                                                             \
+          "tidings_versions v LEFT JOIN tidings_moved m ON m.position=v.position-1 AND m.id=v.id", \
+          "v.position")
+#define CHANGED_MOVED                                                                              \
+    AFTER("1::int8, m.position, m.vfrom, 0::int8, coalesce(v.at, 0), 0::int8, 0::int8, m.id,"      \
+          " m.type, m.became, coalesce(v.parent, ''), coalesce(v.changed_by, '[]'), m.tversion,"   \
+          " coalesce(v.principal, ''), " NO_RESOURCE ", 0::int8",                                  \
+          "tidings_moved m LEFT JOIN tidings_versions v ON v.position=m.position+1 AND v.id=m.id", \
+          "m.position")
+#define CHANGED_TYPES                                                                              \
+    AFTER("2::int8, position, 0::int8, 0::int8, 0::int8, 0::int8, 0::int8, " NO_ENTITY             \
+          ", " NO_RESOURCE ", 0::int8",                                                            \
+          "tidings_types", "position")
+#define CHANGED_PUBLISHED                                                                          \
+    AFTER("3::int8, position, modified, size, at, CASE WHEN content IS NULL THEN 1::int8 ELSE"     \
+          " 0::int8 END, created, " NO_ENTITY ", uri, etag, ''::bytea, ''::bytea, metadata,"       \
+          " ''::bytea, ''::bytea, 0::int8",                                                        \
+          "tidings_published", "position")
+#define CHANGED_ANNOUNCED                                                                          \
+    AFTER("kind, position, modified, size, at, 0::int8, 0::int8, " NO_ENTITY ", uri, etag,"        \
+          " came_from, target, metadata, checksum, origin, change",                                \
+          "tidings_announced", "position")
+#define CHANGED_RUNS                                                                               \
+    AFTER("7::int8, position, epoch, coalesce(last, -1), 0::int8, 0::int8, 0::int8, " NO_ENTITY    \
+          ", " NO_RESOURCE ", 0::int8",                                                            \
+          "tidings_runs", "position")
+#define CHANGED_BREAKS                                                                             \
+    AFTER("8::int8, position, kept, lossy, 0::int8, 0::int8, 0::int8, " NO_ENTITY ", " NO_RESOURCE \
+          ", 0::int8",                                                                             \
+          "tidings_breaks", "position")
+
+#define NEWEST(table) "(SELECT position FROM " table " ORDER BY position DESC LIMIT $1::int8+1)"
+#define NEWEST_ENTITIES NEWEST("tidings_versions")
+#define NEWEST_MOVED NEWEST("tidings_moved")
+#define NEWEST_TYPES NEWEST("tidings_types")
+#define NEWEST_PUBLISHED NEWEST("tidings_published")
+#define NEWEST_ANNOUNCED NEWEST("tidings_announced")
+
+const char *const postgres_statements[PG_STATEMENTS] = {
+    [PG_BEGIN] = "BEGIN",
+    [PG_LOCK] = "SELECT position, floor, announced, keys, max_keys, " NOW_MS
+                " FROM tidings_state WHERE one=1 FOR UPDATE",
+    [PG_COMMIT] = "COMMIT",
+    [PG_ROLLBACK] = "ROLLBACK",
+    [PG_LAZY] = "SET LOCAL synchronous_commit TO off",
+    [PG_SET_STATE] = "UPDATE tidings_state SET position=$1::int8, floor=$2::int8,"
+                     " announced=$3::int8, keys=$4::int8, max_keys=$5::int8 WHERE one=1",
+    [PG_NOTIFY] = "SELECT pg_notify($1::text, $2::text)",
+    [PG_CLUSTER] = "SELECT name, id, layout, oldest FROM tidings_cluster WHERE one=1",
+    [PG_STATE] = "SELECT position, floor, announced, keys, max_keys, " NOW_MS ", server,"
+                 " (SELECT count(*) FROM tidings_mark) FROM tidings_state WHERE one=1",
+    [PG_SERVER] = "SELECT system_identifier::text || substr(pg_walfile_name(pg_current_wal_lsn()),"
+                  " 1, 8) FROM pg_control_system()",
+    [PG_ADD_MOVED] = "INSERT INTO tidings_moved(position, id, type, tversion, became, vfrom)"
+                     " VALUES($1::int8, $2::text, $3::text, $4::text, $5::text, $6::int8)",
+    [PG_PUT] = "WITH " ADD_VERSION,
+    [PG_PUT_INSTEAD] = "WITH gone AS (DELETE FROM tidings_versions WHERE id=$1::text AND vfrom="
+                       "(SELECT max(vfrom) FROM tidings_versions WHERE id=$1::text)), " ADD_VERSION,
+    [PG_FORGET] = "DELETE FROM tidings_versions WHERE id=$1::text AND vfrom<(SELECT max(vfrom)"
+                  " FROM tidings_versions WHERE id=$1::text AND vfrom<=$2::int8)",
+    [PG_FIND] = "SELECT " COLUMNS " FROM tidings_versions v WHERE v.id=$1::text"
+                " ORDER BY v.vfrom DESC LIMIT 1",
+    [PG_FIND_AT] = "SELECT " COLUMNS ENDS " FROM tidings_versions v WHERE v.id=$1::text AND"
+                   " v.vfrom<=$2::int8 ORDER BY v.vfrom DESC LIMIT 1",
+    [PG_NTH] = "SELECT vfrom FROM tidings_versions WHERE id=$1::text ORDER BY vfrom DESC LIMIT 1"
+               " OFFSET $2::int8",
+    [PG_HISTORY] = "SELECT " COLUMNS ENDS " FROM tidings_versions v WHERE v.id=$1::text AND"
+                   " v.vfrom>=$2::int8 ORDER BY v.vfrom LIMIT 64",
+    [PG_LIST_ALL] = LISTED(""),
+    [PG_LIST_TYPE] = LISTED(" AND c.type=$3::text"),
+    [PG_LIST_VERSION] = LISTED(" AND c.type=$3::text AND c.tversion=$4::text"),
+    [PG_LIST_PARENT] = LISTED(" AND c.parent=$3::text"),
+    [PG_LIST_TYPE_PARENT] = LISTED(" AND c.type=$3::text AND c.parent=$4::text"),
+    [PG_LIST_VERSION_PARENT] =
+        LISTED(" AND c.type=$3::text AND c.tversion=$4::text AND c.parent=$5::text"),
+    [PG_PUT_TYPE] = "INSERT INTO tidings_types(position, name, version, schema, description,"
+                    " options) VALUES($1::int8, $2::text, $3::text, $4::text, $5::bytea, $6::text)"
+                    " ON CONFLICT (name, version) DO NOTHING RETURNING position",
+    [PG_TYPES] = "SELECT name, version, schema, description, options FROM tidings_types"
+                 " ORDER BY name, position",
+    [PG_PUT_KEY] = "INSERT INTO tidings_keys(owner, key, number, at, digest, result)"
+                   " VALUES($1::bytea, $2::bytea, $3::int8, $4::int8, $5::bytea, $6::bytea)"
+                   " ON CONFLICT (owner, key) DO UPDATE SET number=excluded.number, at=excluded.at,"
+                   " digest=excluded.digest, result=excluded.result",
+    [PG_FIND_KEY] = "SELECT at, digest, result FROM tidings_keys WHERE owner=$1::bytea AND"
+                    " key=$2::bytea",
+    /* A few at a time, so that no write pays for many. */
+    [PG_DROP_AGED_KEYS] = "DELETE FROM tidings_keys WHERE at<=$1::int8 AND (owner, key) IN (SELECT"
+                          " owner, key FROM tidings_keys ORDER BY number LIMIT 256)",
+    /* All of an owner's but the newest. */
+    [PG_DROP_OLDER_KEYS] = "DELETE FROM tidings_keys WHERE owner=$1::bytea AND number<=(SELECT"
+                           " number FROM tidings_keys WHERE owner=$1::bytea ORDER BY number DESC"
+                           " LIMIT 1 OFFSET $2::int8)",
+    [PG_KEY_COUNT] = "SELECT count(*) FROM tidings_keys",
+    [PG_MOST_KEYS] = "SELECT owner, count(*) FROM tidings_keys GROUP BY owner"
+                     " ORDER BY count(*) DESC, min(number) LIMIT 1",
+    [PG_PUBLISH] =
+        "INSERT INTO tidings_published(digest, uri, position, created, etag, size, modified, name,"
+        " title, description, mime, icons, audience, meta, metadata, priority, subscribable, at,"
+        " content) VALUES($1::bytea, $2::bytea, $3::int8, $4::int8, $5::bytea, $6::int8, $7::int8,"
+        " $8::bytea, $9::bytea, $10::bytea, $11::bytea, $12::bytea, $13::bytea, $14::bytea,"
+        " $15::bytea, $16::int8, $17::int8, $18::int8, $19::bytea) ON CONFLICT (digest) DO UPDATE"
+        " SET position=excluded.position, created=excluded.created, etag=excluded.etag,"
+        " size=excluded.size, modified=excluded.modified, name=excluded.name,"
+        " title=excluded.title, description=excluded.description, mime=excluded.mime,"
+        " icons=excluded.icons, audience=excluded.audience, meta=excluded.meta,"
+        " metadata=excluded.metadata, priority=excluded.priority,"
+        " subscribable=excluded.subscribable, at=excluded.at, content=excluded.content",
+    [PG_OLD_REMOVED] = "SELECT position FROM tidings_published WHERE content IS NULL ORDER BY"
+                       " position DESC LIMIT 1 OFFSET $1::int8",
+    [PG_FORGET_REMOVED] = "DELETE FROM tidings_published WHERE content IS NULL AND"
+                          " position<=$1::int8",
+    [PG_PUBLISHED] = "SELECT position, uri, etag, size, modified, name, title, description, mime,"
+                     " icons, audience, meta, metadata, priority, subscribable, created, content"
+                     " FROM tidings_published WHERE position>$1::int8 AND content IS NOT NULL"
+                     " ORDER BY position LIMIT 64",
+    [PG_PUBLISHED_ONE] =
+        "SELECT position, uri, etag, size, modified, name, title, description, mime, icons,"
+        " audience, meta, metadata, priority, subscribable, created, content FROM tidings_published"
+        " WHERE position=$1::int8 AND content IS NOT NULL",
+    [PG_CHANGES] = CHANGED_ENTITIES " UNION ALL " CHANGED_MOVED " UNION ALL " CHANGED_TYPES
+                                    " UNION ALL " CHANGED_PUBLISHED " UNION ALL " CHANGED_ANNOUNCED
+                                    " UNION ALL " CHANGED_RUNS " UNION ALL " CHANGED_BREAKS
+                                    " ORDER BY 2 LIMIT 1000",
+    [PG_FLOOR] =
+        "SELECT position FROM (" NEWEST_ENTITIES " UNION ALL " NEWEST_MOVED
+        " UNION ALL " NEWEST_TYPES " UNION ALL " NEWEST_PUBLISHED " UNION ALL " NEWEST_ANNOUNCED
+        ") x ORDER BY position DESC LIMIT 1 OFFSET $1::int8",
+    [PG_ANNOUNCE] = "INSERT INTO tidings_announced(position, kind, change, at, modified, size, uri,"
+                    " etag, came_from, target, metadata, checksum, origin) VALUES($1::int8,"
+                    " $2::int8, $3::int8, $4::int8, $5::int8, $6::int8, $7::bytea, $8::bytea,"
+                    " $9::bytea, $10::bytea, $11::bytea, $12::bytea, $13::bytea)",
+    [PG_OLD_ANNOUNCED] = "SELECT position FROM tidings_announced ORDER BY position DESC LIMIT 1"
+                         " OFFSET $1::int8",
+    [PG_FORGET_ANNOUNCED] = "DELETE FROM tidings_announced WHERE position<=$1::int8",
+    [PG_BREAKS] = "SELECT kept, position, lossy FROM tidings_breaks ORDER BY position DESC"
+                  " LIMIT $1::int8",
+    [PG_ADD_BREAK] = "INSERT INTO tidings_breaks(position, kept, lossy) VALUES($1::int8, $2::int8,"
+                     " $3::int8)",
+    [PG_DROP_BREAKS] = "DELETE FROM tidings_breaks WHERE position<=(SELECT position FROM"
+                       " tidings_breaks ORDER BY position DESC LIMIT 1 OFFSET $1::int8)",
+    [PG_SET_MARK] = "INSERT INTO tidings_mark(one) VALUES(1) ON CONFLICT (one) DO NOTHING",
+    [PG_SET_SERVER] = "UPDATE tidings_state SET server=$1::int8 WHERE one=1",
+    [PG_RUNS] = "SELECT epoch, coalesce(last, -1) FROM tidings_runs ORDER BY position DESC, epoch"
+                " LIMIT $1::int8",
+    [PG_END_RUNS] = "UPDATE tidings_runs SET last=$1::int8, position=$2::int8 WHERE last IS NULL"
+                    " AND until<=" NOW_MS,
+    [PG_ADD_RUN] = "INSERT INTO tidings_runs(epoch, position, until) VALUES($1::int8, $2::int8,"
+                   " " NOW_MS "+$3::int8)",
+    [PG_KEEP_RUN] = "UPDATE tidings_runs SET until=" NOW_MS "+$2::int8 WHERE epoch=$1::int8 AND"
+                    " last IS NULL RETURNING epoch",
+    [PG_REVIVE_RUN] = "INSERT INTO tidings_runs(epoch, position, until) VALUES($1::int8, $2::int8,"
+                      " " NOW_MS "+$3::int8) ON CONFLICT (epoch) DO UPDATE SET last=NULL,"
+                      " position=excluded.position, until=excluded.until",
+    [PG_END_RUN] = "UPDATE tidings_runs SET last=$2::int8 WHERE epoch=$1::int8 AND last IS NULL",
+    [PG_DROP_RUNS] = "DELETE FROM tidings_runs WHERE last IS NOT NULL AND position<=(SELECT"
+                     " position FROM tidings_runs ORDER BY position DESC LIMIT 1 OFFSET $1::int8)",
+    [PG_LEASE] =
+        "INSERT INTO tidings_leases(name, holder, until) VALUES($1::text, $2::text, " NOW_MS
+        "+$3::int8) ON CONFLICT (name) DO UPDATE SET holder=excluded.holder,"
+        " until=excluded.until WHERE tidings_leases.holder=excluded.holder OR"
+        " tidings_leases.until<=" NOW_MS " RETURNING until",
+    [PG_LEASE_OF] = "SELECT until-" NOW_MS " FROM tidings_leases WHERE name=$1::text",
+    [PG_RELEASE] = "DELETE FROM tidings_leases WHERE name=$1::text AND holder=$2::text",
+    [PG_PUT_NODE] =
+        "INSERT INTO tidings_nodes(name, instance, version, state, epoch, followed, begun, until)"
+        " VALUES($1::text, $2::int8, $3::text, $4::text, $5::int8, $6::int8, " NOW_MS ", " NOW_MS
+        "+$7::int8) ON CONFLICT (name) DO UPDATE SET instance=excluded.instance,"
+        " version=excluded.version, state=excluded.state, epoch=excluded.epoch,"
+        " followed=excluded.followed, begun=CASE WHEN tidings_nodes.instance=excluded.instance THEN"
+        " tidings_nodes.begun ELSE excluded.begun END, until=excluded.until WHERE"
+        " tidings_nodes.instance=excluded.instance OR tidings_nodes.until<=" NOW_MS
+        " RETURNING begun",
+    [PG_DROP_NODE] = "DELETE FROM tidings_nodes WHERE name=$1::text AND instance=$2::int8",
+    [PG_NODES] = "SELECT name, version, state, epoch, followed, begun, until-" NOW_MS
+                 " FROM tidings_nodes WHERE until>" NOW_MS "-86400000 ORDER BY name LIMIT 1000",
+    [PG_AGE_NODES] = "DELETE FROM tidings_nodes WHERE until<=" NOW_MS "-86400000",
+    /* One that was never taken is written by who made it. */
+    [PG_ADD_SESSION] = "INSERT INTO tidings_sessions(id, node, state, turn, used) VALUES($1::text,"
+                       " $2::text, $3::text, 0, " NOW_MS ") ON CONFLICT (id) DO UPDATE SET"
+                       " state=excluded.state, used=excluded.used WHERE tidings_sessions.turn=0"
+                       " RETURNING turn",
+    [PG_PUT_SESSION] = "UPDATE tidings_sessions SET state=$2::text, used=" NOW_MS
+                       " WHERE id=$1::text AND turn=$3::int8 RETURNING turn",
+    [PG_TAKE_SESSION] = "UPDATE tidings_sessions SET node=$2::text, turn=turn+1, used=" NOW_MS
+                        " WHERE id=$1::text RETURNING id, node, state, turn, used",
+    [PG_DROP_SESSION] = "DELETE FROM tidings_sessions WHERE id=$1::text",
+    [PG_AGE_SESSIONS] = "DELETE FROM tidings_sessions WHERE used<=" NOW_MS "-$1::int8",
+    [PG_SECRET] = "SELECT secret FROM tidings_cluster WHERE one=1",
+};
