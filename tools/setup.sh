@@ -46,9 +46,11 @@ need_packages() {
 build_packages='cmake ninja-build gcc libc6-dev pkg-config|pkgconf
     libpcre2-dev liburing-dev libwslay-dev libsqlite3-dev libpq-dev libssl-dev
     libcurl4-openssl-dev|libcurl4-gnutls-dev shared-mime-info'
-# What the tests need besides (npm is asked for separately: it may come from elsewhere).
+# What the tests need besides (npm is asked for separately: it may come from elsewhere). Of the servers
+# among them tests start their own, in directories of their own; they leave out what is not there.
 test_packages='g++ libcmocka-dev libjansson-dev clang clang-tidy clang-format libclang-rt-14-dev
-    libhttp-parser-dev libuv1-dev openssl scdoc procps iproute2 curl zsh fish chromium postgresql-15'
+    libhttp-parser-dev libuv1-dev openssl scdoc procps iproute2 curl zsh fish chromium
+    postgresql-15 haproxy nginx libnginx-mod-nchan redis-server'
 
 # build_preset PRESET [WORD…]: configures when that was never done, or when presets or packages
 # changed since; then builds, the words going to ninja.

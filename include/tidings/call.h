@@ -42,20 +42,22 @@ extern "C" {
 
 struct tidings_call;
 
-/* Answer the call, now or later. */
+/* Answer the call, inside the function or later. Called on a worker's thread, several at once, and
+ * must not block (unless it was registered as blocking: then on a pool of threads). */
 typedef void (*tidings_call_fn)(void *user, struct tidings_call *call);
 
 /* ---- what is asked --------------------------------------------------------------------------- */
 
-/* The name of the tool or prompt. */
+/* Return the name of the tool or prompt that is called. */
 TIDINGS_API struct tidings_str tidings_call_name(const struct tidings_call *call);
-/* What the client calls itself, in `_meta["dev.tidings/origin"]`; empty: nothing. Put into `origin`
- * of the changes that the call makes it lets the client leave out its own (`echo: false`). To be
- * passed on as it is: behind what the client wrote it holds who it proved to be, so that nobody can
- * make others miss a change by calling itself as they do. Valid until the call is done. */
+/* Return what the client of a call says it is, for `origin` of changes. It is
+ * `_meta["dev.tidings/origin"]` of the request; empty: nothing. Put into `origin` of the changes
+ * that the call makes it lets the client leave out its own (`echo: false`). To be passed on as it
+ * is: behind what the client wrote it holds who it proved to be, so that nobody can make others
+ * miss a change by calling itself as they do. Valid until the call is done. */
 TIDINGS_API struct tidings_str tidings_call_origin(const struct tidings_call *call);
-/* Who calls, as its token, its certificate or the kernel says; empty: that was not asked, or it is
- * the program's own standard input. Valid until the call is done. */
+/* Return who calls, as its token, its certificate or the kernel says. Empty: that was not asked, or
+ * it is the program's own standard input. Valid until the call is done. */
 TIDINGS_API struct tidings_str tidings_call_principal(const struct tidings_call *call);
 enum tidings_access {
     TIDINGS_ACCESS_LIST,
@@ -63,17 +65,18 @@ enum tidings_access {
     TIDINGS_ACCESS_SUBSCRIBE,
     TIDINGS_ACCESS_WRITE,
 };
-/* Do the access rules let whoever calls do this with `uri`? A handler that shows or changes
- * resources asks; without rules everybody may. Subscribing and writing need READ as well. false of
- * what is no URI. Any thread, until the call is done. */
+/* Say whether the access rules let the caller do something with `uri`. A handler that shows or
+ * changes resources asks; without rules everybody may. Subscribing and writing need READ as well.
+ * false of what is no URI. Any thread, until the call is done. */
 TIDINGS_API bool tidings_call_may(const struct tidings_call *call, enum tidings_access what,
                                   struct tidings_str uri);
-/* All arguments, a JSON object; "{}" when none were given. They obey the tool's input schema. Empty
- * only when out of memory. */
+/* Return all arguments of a call, a JSON object. "{}" when none were given. They obey the tool's
+ * input schema. Empty only when out of memory. */
 TIDINGS_API struct tidings_str tidings_call_arguments(struct tidings_call *call);
 
-/* One argument. `name` is that of a member, or, when it begins with '/', a JSON pointer
- * ("/filter/0/name"). What is absent or of another type gives the fallback (the empty slice). */
+/* Return one argument of a call, or say whether there is one. `name` is that of a member, or, when
+ * it begins with '/', a JSON pointer ("/filter/0/name"). What is absent or of another type gives
+ * the fallback (the empty slice). */
 TIDINGS_API bool tidings_call_has(const struct tidings_call *call, const char *name);
 TIDINGS_API struct tidings_str tidings_call_string(const struct tidings_call *call,
                                                    const char *name);
@@ -83,68 +86,76 @@ TIDINGS_API int64_t tidings_call_integer(const struct tidings_call *call, const 
                                          int64_t fallback);
 TIDINGS_API bool tidings_call_boolean(const struct tidings_call *call, const char *name,
                                       bool fallback);
-/* Any argument as JSON text; empty when absent. Valid until the next tidings_call_json. */
+/* Return any argument of a call as JSON text. Empty when absent. Valid until the next
+ * tidings_call_json. */
 TIDINGS_API struct tidings_str tidings_call_json(struct tidings_call *call, const char *name);
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
-/* Add one block of content. Everything is copied. TIDINGS_E_LIMIT beyond `--max-read` bytes in all.
- * Bytes of images and sounds are raw; they are sent as base64. */
+/* Add a block of content to the answer of a call. Everything is copied. TIDINGS_E_LIMIT beyond
+ * `--max-read` bytes in all. Bytes of images and sounds are raw; they are sent as base64. */
 TIDINGS_API int tidings_call_text(struct tidings_call *call, struct tidings_str text,
                                   struct tidings_error *err);
 TIDINGS_API int tidings_call_image(struct tidings_call *call, struct tidings_str bytes,
                                    const char *mime_type, struct tidings_error *err);
 TIDINGS_API int tidings_call_audio(struct tidings_call *call, struct tidings_str bytes,
                                    const char *mime_type, struct tidings_error *err);
-/* A resource with its content (`about->uri` and `name` at least): text when it is valid UTF-8. */
+/* Add a resource with its content to the answer of a call. `about` has `uri` and `name` at least;
+ * the content is text when it is valid UTF-8. */
 TIDINGS_API int tidings_call_resource(struct tidings_call *call,
                                       const struct tidings_resource *about,
                                       struct tidings_str content, struct tidings_error *err);
-/* A resource the client may read. */
+/* Add a link to a resource to the answer of a call: one that the client may read. */
 TIDINGS_API int tidings_call_link(struct tidings_call *call, const struct tidings_resource *about,
                                   struct tidings_error *err);
-/* A block as JSON text, for what the functions above do not say: {"type":"text","text":"…",
- * "annotations":{…}}. Annotations beside an embedded resource are sent inside it. */
+/* Add a block to the answer of a call as JSON text. For what the other functions cannot say:
+ * {"type":"text","text":"…", "annotations":{…}}. Annotations beside an embedded resource are sent
+ * inside it. */
 TIDINGS_API int tidings_call_block(struct tidings_call *call, struct tidings_str json,
                                    struct tidings_error *err);
 
-/* Tools: the result as data, a JSON object. It must obey the tool's output schema, which it is
- * checked against at the end; when no block was added, its text is. Replaces an earlier one. */
+/* Set the result of a tool as data, a JSON object. It must obey the tool's output schema, which it
+ * is checked against at the end; when no block was added, its text is. Replaces an earlier one. */
 TIDINGS_API int tidings_call_structured(struct tidings_call *call, struct tidings_str json,
                                         struct tidings_error *err);
-/* Tools: what was added describes a failure (`isError`), which the model is meant to read. */
+/* Mark the answer of a tool as the description of a failure (`isError`). The model is meant to read
+ * it. */
 TIDINGS_API void tidings_call_mark_error(struct tidings_call *call);
 
-/* Prompts: the blocks that follow are said by the assistant (or, the default, by the user). */
+/* Set who says the blocks of a prompt that follow: the assistant, or (the default) the user. */
 TIDINGS_API void tidings_call_set_assistant(struct tidings_call *call, bool is_assistant);
 
-/* Finish. Code 0: with what was added. A failure: `err` (may be NULL) says why, what was added is
- * dropped. The failure of a tool is a result with `isError`, so that the model can react; that of a
- * prompt is an error of the protocol. */
+/* Finish a call, with what was added to it or with a failure. Code 0: with what was added. A
+ * failure: `err` (may be NULL) says why, what was added is dropped. The failure of a tool is a
+ * result with `isError`, so that the model can react; that of a prompt is an error of the protocol.
+ */
 TIDINGS_API void tidings_call_done(struct tidings_call *call, int code,
                                    const struct tidings_error *err);
-/* Finish with an error of the protocol: the request itself makes no sense here. */
+/* Finish a call with an error of the protocol. For a request that makes no sense here; the model
+ * does not see it. */
 TIDINGS_API void tidings_call_refuse(struct tidings_call *call, int code,
                                      const struct tidings_error *err);
 
 /* ---- while it runs --------------------------------------------------------------------------- */
 
-/* Does nobody wait for the answer any more? Long work should stop (and still finishes the call). */
+/* Say whether nobody waits for the answer of a call any more. Long work should stop (and still
+ * finishes the call). */
 TIDINGS_API bool tidings_call_cancelled(const struct tidings_call *call);
-/* Call `fn` once when that happens: on the worker's thread, or at once when it has happened. It
- * must not block, and may finish the call. After the call was finished it is not called, and does
- * not run any more. The first function given stays. */
+/* Call a function once when nobody waits for the answer of a call any more. It is called on the
+ * worker's thread, or at once when that has happened already. It must not block, and may finish the
+ * call. After the call was finished it is not called, and does not run any more. The first function
+ * given stays. */
 TIDINGS_API void tidings_call_on_cancel(struct tidings_call *call, tidings_call_fn fn, void *user);
 
-/* How far it is, for clients that asked to know. `progress` must rise from report to report (others
- * are dropped), `total` <= 0 means not known, `message` may be empty. At most about 50 a second are
- * sent, the one that reaches `total` always. */
+/* Report how far a call is, to clients that asked to know. `progress` must rise from report to
+ * report (others are dropped), `total` <= 0 means not known, `message` may be empty. At most about
+ * 50 a second are sent, the one that reaches `total` always. */
 TIDINGS_API void tidings_call_progress(struct tidings_call *call, double progress, double total,
                                        struct tidings_str message);
 
-/* A log message to this client, if it wants messages of that level (revision 2026-07-28: if the
- * request asked for any). `logger` may be NULL. Never put secrets here. A client that does not read
- * loses messages. */
+/* Send a log message to the client of a call. It gets messages of the levels it wants (revision
+ * 2026-07-28: if the request asked for any). `logger` may be NULL. Never put secrets here. A client
+ * that does not read loses messages. */
 TIDINGS_API void tidings_call_log(struct tidings_call *call, enum tidings_log_level level,
                                   const char *logger, struct tidings_str text);
 
@@ -155,22 +166,23 @@ TIDINGS_API void tidings_call_log(struct tidings_call *call, enum tidings_log_le
  * with tidings_call_done(call, 0, NULL), and is called again, as a new call, when the client has
  * the answers. Nothing is remembered in between but what tidings_call_keep was given. */
 
-/* Can this client be asked that? */
+/* Say whether the client of a call can be asked a method. */
 TIDINGS_API bool tidings_call_can_ask(const struct tidings_call *call, const char *method);
-/* Ask under a name of your choice; `params` is a JSON object. At most 16 at a time, each under a
- * name of its own. TIDINGS_E_UNSUPPORTED when the client did not declare that it can; finishing
- * with that code tells it what is missing. */
+/* Ask the client of a call for something, under a name of your choice. `params` is a JSON object.
+ * At most 16 at a time, each under a name of its own. TIDINGS_E_UNSUPPORTED when the client did not
+ * declare that it can; finishing with that code tells it what is missing. */
 TIDINGS_API int tidings_call_ask(struct tidings_call *call, const char *key, const char *method,
                                  struct tidings_str params, struct tidings_error *err);
-/* The answer to what was asked under that name, a JSON object; empty: there is none (ask again).
- * Valid until the next tidings_call_answer. */
+/* Return what the client answered to tidings_call_ask, a JSON object. Empty: there is no answer
+ * under that name (ask again). Valid until the next tidings_call_answer. */
 TIDINGS_API struct tidings_str tidings_call_answer(struct tidings_call *call, const char *key);
-/* Bytes to be given back with the answers: encrypted and authenticated, bound to the tool or
- * prompt, its arguments and who calls it, good for ten minutes and until the server restarts. At
- * most 64 KiB. TIDINGS_E_UNSUPPORTED when the client cannot, or OpenSSL 3 is not installed. */
+/* Keep bytes that come back with the client's answers. They are encrypted and authenticated, bound
+ * to the tool or prompt, its arguments and who calls it, good for ten minutes and until the server
+ * restarts. At most 64 KiB. TIDINGS_E_UNSUPPORTED when the client cannot, or OpenSSL 3 is not
+ * installed. */
 TIDINGS_API int tidings_call_keep(struct tidings_call *call, struct tidings_str state,
                                   struct tidings_error *err);
-/* What was kept; empty in the first round. */
+/* Return what tidings_call_keep was given. Empty in the first round. */
 TIDINGS_API struct tidings_str tidings_call_state(const struct tidings_call *call);
 
 #ifdef __cplusplus

@@ -135,7 +135,7 @@ struct tidings_client_options {
     void *reserved[6]; /* zero */
 };
 
-/* A server by its address:
+/* Create a client of a server by its address:
  *
  *     http://HOST[:PORT]/PATH, https://…   Streamable HTTP, else HTTP+SSE of 2024-11-05
  *     ws://…, wss://…                      WebSocket
@@ -148,20 +148,21 @@ struct tidings_client_options {
 TIDINGS_API TIDINGS_MUST_CHECK struct tidings_client *
 tidings_client_create(const char *address, const struct tidings_client_options *options,
                       struct tidings_error *err);
-/* A server that is launched, NULL at the end of `argv`; its program is looked for in PATH. It is
- * started when it is needed first and again when it ended; its end is asked for by closing its
- * input, then demanded (SIGTERM after 2 seconds, SIGKILL after 2 more). It dies with the thread
- * that started it. A program that is not there is TIDINGS_E_NOTFOUND, when it is needed. */
+/* Create a client of a server that it launches. `argv` has NULL at its end; the program is looked
+ * for in PATH. It is started when it is needed first and again when it ended; its end is asked for
+ * by closing its input, then demanded (SIGTERM after 2 seconds, SIGKILL after 2 more). It dies with
+ * the thread that started it. A program that is not there is TIDINGS_E_NOTFOUND, when it is needed.
+ */
 TIDINGS_API TIDINGS_MUST_CHECK struct tidings_client *
 tidings_client_launch(const char *const *argv, const struct tidings_client_options *options,
                       struct tidings_error *err);
-/* Ends the session and the launched server, at most 5 seconds. Ends all subscriptions and copies;
- * answers that are awaited do not come any more, and nothing is called back. Not from a callback.
- * Nobody may be about to call tidings_client_stop. NULL is fine. */
+/* Destroy a client: end its session and the launched server, at most 5 seconds. Ends all
+ * subscriptions and copies; answers that are awaited do not come any more, and nothing is called
+ * back. Not from a callback. Nobody may be about to call tidings_client_stop. NULL is fine. */
 TIDINGS_API void tidings_client_destroy(struct tidings_client *client);
 
-/* Connect and find out how the server speaks, unless that is known. Every other function does so by
- * itself. */
+/* Connect to the server and find out how it speaks, unless that is known. Waits for the answer.
+ * Every other function does so by itself. */
 TIDINGS_API int tidings_client_connect(struct tidings_client *client, struct tidings_error *err);
 
 enum tidings_era {
@@ -184,50 +185,53 @@ struct tidings_client_info {
     uint64_t beat_ms;    /* the longest silence before one of them; 0: none came */
     uint64_t reopened; /* legacy HTTP: streams so far that ended in order and were taken up again */
 };
-/* Who answered; NULL: nobody yet. Valid until the next call that may speak to the server, a step
- * too; inside a callback until it returns. */
+/* Return who answered: the server, its revision and capabilities. NULL: nobody yet. Valid until the
+ * next call that may speak to the server, a step too; inside a callback until it returns. */
 TIDINGS_API const struct tidings_client_info *
 tidings_client_info(const struct tidings_client *client);
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Connect, watch and tell, until stopped: 0. A connection that is lost, or cannot be made yet, is
- * no failure: tidings_client_on_state tells of it. Fails when trying again would not help: not an
- * MCP server, access denied (but see tidings_client_token_fn), no subscriptions offered, every URI
- * refused at the first attempt. */
+/* Run a client: connect, watch and tell, until it is stopped. 0: it was stopped. A connection that
+ * is lost, or cannot be made yet, is no failure: tidings_client_on_state tells of it. Fails when
+ * trying again would not help: not an MCP server, access denied (but see tidings_client_token_fn),
+ * no subscriptions offered, every URI refused at the first attempt. */
 TIDINGS_API int tidings_client_run(struct tidings_client *client, struct tidings_error *err);
-/* End tidings_client_run, and whatever waits for an answer, soon. From any thread and from signal
- * handlers. Stays so: a client that was stopped does nothing more, and calls nothing back. */
+/* Stop a client: end tidings_client_run, and whatever waits for an answer, soon. From any thread
+ * and from signal handlers. Stays so: a client that was stopped does nothing more, and calls
+ * nothing back. */
 TIDINGS_API void tidings_client_stop(struct tidings_client *client);
 
-/* The descriptor for another loop (an epoll instance, not to be touched): it is readable whenever
- * tidings_client_step has something to do, from the first step on, timers included; now and then
- * for nothing. It stays the same for the life of the client. */
+/* Return a descriptor that is readable when a step has something to do. For another loop (an epoll
+ * instance, not to be touched). It is readable whenever tidings_client_step has something to do,
+ * from the first step on, timers included; now and then for nothing. It stays the same for the life
+ * of the client. */
 TIDINGS_API int tidings_client_fd(const struct tidings_client *client);
-/* Wait until something happens, at most so long (negative: no limit, 0: not at all), do it and call
- * the callbacks. 1, or 0 once stopped, or what tidings_client_run would fail with; the next step
- * would try again. Connecting does not make it wait either. TIDINGS_E_INVALID: inside a callback.
- */
+/* Take a step of a client: wait until something happens, and do it. At most so long (negative: no
+ * limit, 0: not at all); callbacks are called. 1, or 0 once stopped, or what tidings_client_run
+ * would fail with; the next step would try again. Connecting does not make it wait either.
+ * TIDINGS_E_INVALID: inside a callback. */
 TIDINGS_API int tidings_client_step(struct tidings_client *client, int timeout_ms,
                                     struct tidings_error *err);
 
 /* ---- how it stands --------------------------------------------------------------------------- */
 
-/* Hear how it stands: with the connection, and with each subscription. NULL: no more. */
+/* Be told how the connection and each subscription of a client stand. `fn` is called by
+ * tidings_client_run and tidings_client_step. NULL: no more. */
 TIDINGS_API void tidings_client_on_state(struct tidings_client *client, tidings_state_fn fn,
                                          void *user);
 
 /* ---- subscriptions --------------------------------------------------------------------------- */
 
-/* Watch a URI, or a pattern the server understands (<tidings/subscription.h>). Returns at once; the
- * state callbacks, that of tidings_client_on_state first, tell what the server says to it. Before
- * or after connecting: it is asked for as soon as there is a connection, be it for a question. The
- * same URI may be subscribed to several times: the server is asked once, everybody is told. At most
- * 1000 URIs.
+/* Subscribe to a URI, or a pattern the server understands (<tidings/subscription.h>). Returns at
+ * once; the state callbacks, that of tidings_client_on_state first, tell what the server says to
+ * it. Before or after connecting: it is asked for as soon as there is a connection, be it for a
+ * question. The same URI may be subscribed to several times: the server is asked once, everybody is
+ * told. At most 1000 URIs.
  *
  * An update goes to the subscriptions that it names (`subscribedUri`). Where the server names none,
- * it goes to those of that very URI, else to the patterns and containers that cover it.
- * NULL on failure: TIDINGS_E_INVALID, TIDINGS_E_LIMIT, TIDINGS_E_UNSUPPORTED: a filter function. */
+ * it goes to those of that very URI, else to the patterns and containers that cover it. NULL on
+ * failure: TIDINGS_E_INVALID, TIDINGS_E_LIMIT, TIDINGS_E_UNSUPPORTED: a filter function. */
 TIDINGS_API struct tidings_subscription *
 tidings_client_subscribe(struct tidings_client *client, const char *uri,
                          const struct tidings_subscribe_options *options,
@@ -243,14 +247,14 @@ struct tidings_client_subscription {
 };
 typedef bool (*tidings_client_subscription_fn)(void *user,
                                                const struct tidings_client_subscription *s);
-/* Every subscription of this client that has not ended, oldest URI first; `fn` returns false for no
- * more, and may end the one it is shown. Returns how many there are; `fn` may be NULL. Asks nobody:
- * what the server says of the same is the method dev.tidings/subscriptions/list
+/* List the subscriptions of a client that have not ended, oldest URI first. `fn` returns false for
+ * no more, and may end the one it is shown. Returns how many there are; `fn` may be NULL. Asks
+ * nobody: what the server says of the same is the method dev.tidings/subscriptions/list
  * (docs/extensions.md), by tidings_client_request. */
 TIDINGS_API size_t tidings_client_subscriptions(struct tidings_client *client,
                                                 tidings_client_subscription_fn fn, void *user);
 
-/* Hear every notification of the server as it came, updates too (before their subscriptions do).
+/* Be told every notification of the server as it came. Updates too, before their subscriptions are.
  * NULL: no more. */
 typedef void (*tidings_client_notification_fn)(void *user, struct tidings_str method,
                                                struct tidings_str params);
@@ -259,13 +263,14 @@ TIDINGS_API void tidings_client_on_notification(struct tidings_client *client,
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* Ask anything: `params` is a JSON object (NULL: none), which may have a `_meta` of its own. The
- * JSON text of the result. */
+/* Ask the server anything, and wait for the answer. `params` is a JSON object (NULL: none), which
+ * may have a `_meta` of its own. Returns the JSON text of the result, to be released with
+ * tidings_free. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_request(struct tidings_client *client,
                                                             const char *method, const char *params,
                                                             struct tidings_error *err);
-/* The error object of the server, JSON text, when the last function that waited for an answer
- * failed because the server answered with one; else NULL. Valid until the next one. */
+/* Return the error object that the server answered with. JSON text, when the last function that
+ * waited for an answer failed because of that; else NULL. Valid until the next one. */
 TIDINGS_API const char *tidings_client_last_error(const struct tidings_client *client);
 
 /* How far a request is. `total` is negative when it is not known. */
@@ -287,39 +292,46 @@ struct tidings_client_asking {
     uint32_t timeout_ms; /* 0: that of the client */
     void *reserved[4];   /* zero */
 };
-/* Ask without waiting: the number of the request, above 0. Up to 65,536 may be under way
- * (TIDINGS_E_LIMIT). TIDINGS_E_INVALID: no method, no on_answer, or `params` is no JSON object. */
+/* Ask the server anything, without waiting. Returns the number of the request, above 0. Up to
+ * 65,536 may be under way (TIDINGS_E_LIMIT). TIDINGS_E_INVALID: no method, no on_answer, or
+ * `params` is no JSON object. */
 TIDINGS_API int64_t tidings_client_ask(struct tidings_client *client,
                                        const struct tidings_client_asking *asking,
                                        struct tidings_error *err);
-/* Give it up: the server is told, on_answer is not called any more. A number that is not under way
- * is passed over. */
+/* Give up a request of tidings_client_ask. The server is told, on_answer is not called any more. A
+ * number that is not under way is passed over. */
 TIDINGS_API void tidings_client_cancel(struct tidings_client *client, int64_t number);
 
-/* Read a resource: `{"contents":[…]}`. */
+/* Read a resource of the server, and wait for it. Returns `{"contents":[…]}`, to be released with
+ * tidings_free. Connects first if need be, and waits for the answer at most as long as `timeout_ms`
+ * says. TIDINGS_E_NOTFOUND: there is no such resource; TIDINGS_E_DENIED: it may not be read. */
 TIDINGS_API TIDINGS_MUST_CHECK char *
 tidings_client_read(struct tidings_client *client, const char *uri, struct tidings_error *err);
-/* What a server says of one resource: the Resource object. Asks `resources/metadata`, and where
- * that is unknown looks for it in the list. */
+/* Return what the server says of one resource, and wait for it. Returns the Resource object, to be
+ * released with tidings_free. Asks `resources/metadata`, and where that is unknown looks for it in
+ * the list. */
 TIDINGS_API TIDINGS_MUST_CHECK char *
 tidings_client_metadata(struct tidings_client *client, const char *uri, struct tidings_error *err);
-/* Call a tool, with a JSON object as arguments (NULL: none): `{"content":[…]}`, which also says
- * whether the tool failed (`isError`). `on_progress` may be NULL. Structured content is held
- * against the outputSchema of the tool, as the server last listed it; its tools are listed for that
- * once, if they have not been. TIDINGS_E_PARSE: it breaks the schema, `err` says where. A schema
- * that cannot be compiled, or costs too much, counts as none. tidings_client_request and
- * tidings_client_ask give results as they came. */
+/* Call a tool of the server, and wait for its result. `arguments` is a JSON object (NULL: none).
+ * Returns `{"content":[…]}`, which also says whether the tool failed (`isError`), to be released
+ * with tidings_free. `on_progress` may be NULL. Structured content is held against the outputSchema
+ * of the tool, as the server last listed it; its tools are listed for that once, if they have not
+ * been. TIDINGS_E_PARSE: it breaks the schema, `err` says where. A schema that cannot be compiled,
+ * or costs too much, counts as none. tidings_client_request and tidings_client_ask give results as
+ * they came. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_call(struct tidings_client *client,
                                                          const char *tool, const char *arguments,
                                                          tidings_client_progress_fn on_progress,
                                                          void *user, struct tidings_error *err);
-/* A prompt with its arguments, a JSON object of strings (NULL: none): `{"messages":[…]}`. */
+/* Get a prompt of the server, and wait for it. `arguments` is a JSON object of strings (NULL:
+ * none). Returns `{"messages":[…]}`, to be released with tidings_free. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_prompt(struct tidings_client *client,
                                                            const char *name, const char *arguments,
                                                            struct tidings_error *err);
-/* Complete an argument: `ref` is `{"type":"ref/resource","uri":"…{…}"}` or
- * `{"type":"ref/prompt","name":"…"}`; `known` a JSON object with the arguments settled already
- * (NULL: none). `{"values":[…],…}`. */
+/* Complete an argument of a prompt, or a variable of a template. `ref` is
+ * `{"type":"ref/resource","uri":"…{…}"}` or `{"type":"ref/prompt","name":"…"}`; `known` a JSON
+ * object with the arguments settled already (NULL: none). Returns `{"values":[…],…}`, to be
+ * released with tidings_free. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_complete(struct tidings_client *client,
                                                              const char *ref, const char *argument,
                                                              const char *value, const char *known,
@@ -336,15 +348,16 @@ enum tidings_listing {
 /* One element, JSON text, borrowed for the call. 0: the next one, please. */
 typedef int (*tidings_client_item_fn)(void *user, struct tidings_str item);
 
-/* All of a list, page by page: 0, or what `fn` returned when that was not 0. TIDINGS_E_LIMIT after
- * 10,000 pages, 100 in a row that hold nothing, 1,000,000 elements, or a cursor above 64 KiB;
- * TIDINGS_E_PARSE when the pages go in a circle; TIDINGS_E_TIMEOUT when all together were waited
- * for ten times as long as one may be (timeout_ms); `fn` has had what came before. */
+/* List everything of a kind that the server has, page by page. 0, or what `fn` returned when that
+ * was not 0. TIDINGS_E_LIMIT after 10,000 pages, 100 in a row that hold nothing, 1,000,000
+ * elements, or a cursor above 64 KiB; TIDINGS_E_PARSE when the pages go in a circle;
+ * TIDINGS_E_TIMEOUT when all together were waited for ten times as long as one may be (timeout_ms);
+ * `fn` has had what came before. */
 TIDINGS_API int tidings_client_list(struct tidings_client *client, enum tidings_listing list,
                                     tidings_client_item_fn fn, void *user,
                                     struct tidings_error *err);
-/* The same for what is directly below a resource. TIDINGS_E_UNSUPPORTED: the server does not offer
- * that. */
+/* List what is directly below a resource, page by page. As tidings_client_list.
+ * TIDINGS_E_UNSUPPORTED: the server does not offer that. */
 TIDINGS_API int tidings_client_children(struct tidings_client *client, const char *uri,
                                         tidings_client_item_fn fn, void *user,
                                         struct tidings_error *err);
@@ -369,11 +382,11 @@ struct tidings_walk_entry {
 };
 /* 0: go on. */
 typedef int (*tidings_walk_fn)(void *user, const struct tidings_walk_entry *entry);
-/* Everything below a resource; no resource is entered twice, so that cycles end. What the server
- * refuses to list on the way is told with its `failure`, and the walk goes on; it fails where the
- * first resource cannot be listed, or the server cannot be asked any more. 0, or what `fn` returned
- * when that was not 0; TIDINGS_E_LIMIT: there are more entries than allowed; TIDINGS_E_TIMEOUT: its
- * lists took longer than ten answers may, and a tenth of one for each. */
+/* Walk through everything below a resource. No resource is entered twice, so that cycles end. What
+ * the server refuses to list on the way is told with its `failure`, and the walk goes on; it fails
+ * where the first resource cannot be listed, or the server cannot be asked any more. 0, or what
+ * `fn` returned when that was not 0; TIDINGS_E_LIMIT: there are more entries than allowed;
+ * TIDINGS_E_TIMEOUT: its lists took longer than ten answers may, and a tenth of one for each. */
 TIDINGS_API int tidings_client_walk(struct tidings_client *client, const char *uri,
                                     const struct tidings_walk_limits *limits, tidings_walk_fn fn,
                                     void *user, struct tidings_error *err);
@@ -401,8 +414,9 @@ struct tidings_client_http_answer {
     char session[512];     /* Mcp-Session-Id; "": none */
     bool is_complete;      /* it came to its end; false: on_bytes had enough */
 };
-/* Make that request and wait for the answer. Where it fails after the head came, as by
- * TIDINGS_E_TIMEOUT, `ret` has that. TIDINGS_E_UNSUPPORTED: the server is not reached over HTTP. */
+/* Make one HTTP request to the server's address and wait for the answer. Where it fails after the
+ * head came, as by TIDINGS_E_TIMEOUT, `ret` has that. TIDINGS_E_UNSUPPORTED: the server is not
+ * reached over HTTP. */
 TIDINGS_API int tidings_client_http(struct tidings_client *client,
                                     const struct tidings_client_http *request,
                                     struct tidings_client_http_answer *ret,
@@ -410,8 +424,8 @@ TIDINGS_API int tidings_client_http(struct tidings_client *client,
 
 /* ---- about ----------------------------------------------------------------------------------- */
 
-/* What the client is built on, as "libcurl/7.88.1 OpenSSL/3.0.11"; loads it. Free the text with
- * tidings_free. NULL when it cannot be loaded. */
+/* Load what the client is built on, and return its name: "libcurl/7.88.1 OpenSSL/3.0.11". Free the
+ * text with tidings_free. NULL when it cannot be loaded. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_library(void);
 
 #ifdef __cplusplus

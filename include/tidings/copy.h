@@ -58,13 +58,13 @@ struct tidings_copying {
     void *reserved[4]; /* zero */
 };
 
-/* Keep a copy of the entity of that URI (`entity:///Type@1.0/id`, not `…/patch`). Returns at once.
- * NULL on failure: TIDINGS_E_INVALID: the URI is too long, or what was kept is no value with its
- * version; TIDINGS_E_LIMIT. */
+/* Keep a live copy of an entity of a server. `uri` is that of the entity (`entity:///Type@1.0/id`,
+ * not `…/patch`). Returns at once. NULL on failure: TIDINGS_E_INVALID: the URI is too long, or what
+ * was kept is no value with its version; TIDINGS_E_LIMIT. */
 TIDINGS_API struct tidings_copy *tidings_copy_begin(struct tidings_client *client, const char *uri,
                                                     const struct tidings_copying *copying,
                                                     struct tidings_error *err);
-/* No more of it; `copy` is gone. NULL is fine. */
+/* End a live copy and release it. Nothing more is called back. NULL is fine. */
 TIDINGS_API void tidings_copy_end(struct tidings_copy *copy);
 
 #ifdef __cplusplus

@@ -26,16 +26,17 @@ enum tidings_file_from {
     TIDINGS_FILE_FOUND = 1,
 };
 
-/* The whole content of a regular file of at most `max` bytes, with a NUL behind it; free it with
- * tidings_free. NULL with `err`: TIDINGS_E_NOTFOUND when there is none, TIDINGS_E_DENIED when it is
- * refused or cannot be read, TIDINGS_E_LIMIT when it is larger. The sentence begins with the path
- * in quotes. `ret_len` may be NULL. */
+/* Read a small file that is obeyed, after a look at who may write it. The whole content of a
+ * regular file of at most `max` bytes, with a NUL behind it; free it with tidings_free. NULL with
+ * `err`: TIDINGS_E_NOTFOUND when there is none, TIDINGS_E_DENIED when it is refused or cannot be
+ * read, TIDINGS_E_LIMIT when it is larger. The sentence begins with the path in quotes. `ret_len`
+ * may be NULL. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_file_read(const char *path,
                                                        enum tidings_file_from from, size_t max,
                                                        size_t *ret_len, struct tidings_error *err);
 
-/* SHA-256 of the bytes in lower-case hexadecimal, NUL behind it: to know content again that was
- * approved once. */
+/* Compute the SHA-256 of bytes, in lower-case hexadecimal. With a NUL behind it: to know content
+ * again that was approved once. */
 #define TIDINGS_DIGEST_MAX 65
 TIDINGS_API void tidings_digest(struct tidings_str bytes, char out[TIDINGS_DIGEST_MAX]);
 

@@ -38,7 +38,8 @@ struct tidings_http_request {
 /* The answer in the making. */
 struct tidings_http_response;
 
-/* Say what is answered; texts are copied. Once per request, inside the function. */
+/* Answer a request for a page of the program. Once per request, inside the function of the route.
+ * Texts are copied. */
 TIDINGS_API void tidings_http_reply(struct tidings_http_response *response, int status,
                                     const char *content_type, struct tidings_str body);
 

@@ -21,48 +21,52 @@
 extern "C" {
 #endif
 
-/* What is at `pointer` (RFC 6901: "/a/0/b", '~' is "~0" and '/' in a name "~1"; "": all of it), as
- * compact JSON text. NULL: nothing is there, the text is no JSON, or there is no memory. */
+/* Return what is at a JSON pointer, as compact JSON text. `pointer` is as in RFC 6901: "/a/0/b",
+ * '~' is "~0" and '/' in a name "~1"; "": all of it. NULL: nothing is there, the text is no JSON,
+ * or there is no memory. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_get(struct tidings_str json, const char *pointer);
 
-/* The same for a string, as it reads: without quotes and escapes. NULL also when what is there is
- * no string, or holds a NUL. */
+/* Return the string at a JSON pointer, without quotes and escapes. NULL as for tidings_json_get,
+ * also when what is there is no string, or holds a NUL. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_string(struct tidings_str json,
                                                          const char *pointer);
 
-/* The same with its length, not counting the NUL behind it: it may hold others. */
+/* Return the string at a JSON pointer, and its length. As tidings_json_string, but it may hold
+ * NULs: `*ret_len` does not count the one behind it. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_text(struct tidings_str json, const char *pointer,
                                                        size_t *ret_len);
 
-/* The same for a string that holds base64: its bytes, `*ret_len` of them, and a NUL behind. NULL
- * also when it is no base64. */
+/* Return the bytes of a base64 string at a JSON pointer. There are `*ret_len` of them, and a NUL
+ * behind. NULL as for tidings_json_get, also when what is there is no base64. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_bytes(struct tidings_str json,
                                                         const char *pointer, size_t *ret_len);
 
-/* Call `fn` for each member of the object, or element of the array (`key` is empty then), that is
- * at `pointer`, in their order, until it returns something other than 0. Both slices are borrowed
- * for the call and end with a NUL; `value` is compact JSON text. 0, or what `fn` returned when
- * that was not 0; TIDINGS_E_NOTFOUND: there is no object and no array; TIDINGS_E_NOMEM. */
+/* Call a function for each member of an object, or element of an array. The one at `pointer`, in
+ * their order, until `fn` returns something other than 0; `key` is empty for elements. Both slices
+ * are borrowed for the call and end with a NUL; `value` is compact JSON text. 0, or what `fn`
+ * returned when that was not 0; TIDINGS_E_NOTFOUND: there is no object and no array;
+ * TIDINGS_E_NOMEM. */
 typedef int (*tidings_json_each_fn)(void *user, struct tidings_str key, struct tidings_str value);
 TIDINGS_API int tidings_json_each(struct tidings_str json, const char *pointer,
                                   tidings_json_each_fn fn, void *user);
 
-/* A JSON string of this text, with quotes and escapes. Bytes that are no UTF-8 become U+FFFD. NULL:
- * no memory. */
+/* Make a JSON string of a text, with quotes and escapes. Bytes that are no UTF-8 become U+FFFD.
+ * NULL: no memory. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_quote(struct tidings_str text);
 
-/* A JSON string of these bytes in base64. NULL: no memory. */
+/* Make a JSON string of bytes, in base64. NULL: no memory. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_quote_bytes(struct tidings_str bytes);
 
-/* A JSON text as people write it, as compact JSON text: comments (// and the form of C), and commas
+/* Make compact JSON of a JSON text as people write it. Comments (// and the form of C), and commas
  * behind the last member, are allowed. NULL with the line in `err`. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_compact(struct tidings_str text,
                                                           struct tidings_error *err);
-/* The reverse: over several lines, two blanks for each level. NULL: no JSON, or no memory. */
+/* Lay out a JSON text over several lines, two blanks for each level. NULL: no JSON, or no memory.
+ */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_json_pretty(struct tidings_str json);
 
-/* `target` after the merge patch (RFC 7396), as compact JSON text; an empty target: there is
- * nothing yet. NULL on failure. */
+/* Apply a merge patch (RFC 7396) to a JSON text. The result is compact JSON text; an empty
+ * `target`: there is nothing yet. NULL on failure. */
 TIDINGS_API TIDINGS_MUST_CHECK char *
 tidings_json_merge(struct tidings_str target, struct tidings_str patch, struct tidings_error *err);
 

@@ -49,7 +49,7 @@ struct tidings_argument {
     bool is_required;
 };
 
-/* Zeroed fields mean "none". Texts are copied. */
+/* What is said of a prompt when it is offered: zeroed fields mean "none". Texts are copied. */
 struct tidings_prompt {
     struct tidings_str name; /* required: 1 to 128 of A-Z a-z 0-9 _ - . */
     struct tidings_str title;
@@ -64,23 +64,26 @@ struct tidings_prompt {
     void *reserved[4];        /* zero */
 };
 
-/* Offer a prompt. Any thread, before or while the server runs; clients are told that the list
- * changed. TIDINGS_E_EXISTS when the name is taken, TIDINGS_E_INVALID with what is wrong. */
+/* Offer a prompt to clients. They are told that the list changed. `handler` answers requests for it
+ * (<tidings/call.h>); `user` must live until the server is destroyed. Any thread, before or while
+ * the server runs. TIDINGS_E_EXISTS when the name is taken, TIDINGS_E_INVALID with what is wrong.
+ */
 TIDINGS_API int tidings_server_add_prompt(struct tidings_server *server,
                                           const struct tidings_prompt *about,
                                           tidings_call_fn handler, void *user,
                                           struct tidings_error *err);
-/* Withdraw it: TIDINGS_E_NOTFOUND when there is none. Calls under way finish normally, and a worker
- * may still begin one while this returns: `user` must live until the server is destroyed. */
+/* Withdraw a prompt by its name. Any thread. TIDINGS_E_NOTFOUND when there is none. Calls under way
+ * finish normally, and a worker may still begin one while this returns: `user` must live until the
+ * server is destroyed. */
 TIDINGS_API int tidings_server_remove_prompt(struct tidings_server *server, struct tidings_str name,
                                              struct tidings_error *err);
 
 /* ---- completion ------------------------------------------------------------------------------ */
 
-/* Complete the arguments of the prompt with that name, or the variables of the registered template
- * with that text. Either may come before or after what it belongs to, from any thread, and stays
- * when that is removed. TIDINGS_E_EXISTS when there is one already; NULL for `fn` removes it.
- * Without one nothing is suggested. */
+/* Complete the arguments of a prompt, or the variables of a registered template. A prompt is named,
+ * a template given by its text. Either may come before or after what it belongs to, from any
+ * thread, and stays when that is removed. TIDINGS_E_EXISTS when there is one already; NULL for `fn`
+ * removes it. Without one nothing is suggested. */
 TIDINGS_API int tidings_server_complete_prompt(struct tidings_server *server,
                                                struct tidings_str prompt, tidings_complete_fn fn,
                                                void *user, struct tidings_error *err);

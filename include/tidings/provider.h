@@ -6,12 +6,16 @@
  * *that* something changed (`tidings_provider_changed`, callable from any thread). It never decides
  * who is told, when, or in which words: matching, coalescing, access and delivery are the core's.
  *
- * Threads
+ * Threads of operations
  *   `open`, `watch`, `unwatch`, `close` and what tidings_provider_every asked for are called on the
  *   hub thread, one at a time per instance.
  *   `list`, `children`, `stat`, `read`, `complete`, `write` may be called on any worker, several at
  *   once. None may block, except that an instance with TIDINGS_PROVIDER_BLOCKING has these six
  *   called on a pool of threads instead. `covers` is pure and may be called anywhere.
+ *
+ * Threads
+ *   Functions about one request are called by one thread at a time, whichever it is; all others
+ * from any thread, except where their text names one.
  *
  * Completion
  *   Each call that carries a request (`struct tidings_read`, …) must be finished exactly once with
@@ -74,7 +78,8 @@ struct tidings_resource {
     void *reserved[4];       /* zero */
 };
 
-/* One with what nearly every resource has; the texts are borrowed. `mime_type` may be NULL. */
+/* Describe a resource by what nearly every one has. The texts are borrowed. `mime_type` may be
+ * NULL. */
 static inline struct tidings_resource tidings_resource(const char *uri, const char *name,
                                                        const char *mime_type)
 {
@@ -111,65 +116,68 @@ struct tidings_complete;
 struct tidings_write;
 struct tidings_watch;
 
-/* The `size` bytes of zeroed memory that belong to this instance. */
+/* Return the memory of an instance of a provider: `size` bytes, zeroed at first. */
 TIDINGS_API void *tidings_provider_state(struct tidings_provider *provider);
 
-/* The canonical URI prefix this instance is mounted at; valid while it is open. */
+/* Return the canonical URI prefix that an instance is mounted at. Valid while it is open. */
 TIDINGS_API struct tidings_str tidings_provider_prefix(struct tidings_provider *provider);
 
-/* Announce a change. Thread-safe; copies everything; never blocks. Changes announced by one thread
- * keep their order. TIDINGS_E_INVALID; TIDINGS_E_BUSY and TIDINGS_E_NOMEM as for tidings_changed:
- * every subscription is told to look again. */
+/* Announce a change of a resource of a provider. Any thread; copies everything; never blocks.
+ * Changes announced by one thread keep their order. TIDINGS_E_INVALID; TIDINGS_E_BUSY and
+ * TIDINGS_E_NOMEM as for tidings_changed: every subscription is told to look again. */
 TIDINGS_API int tidings_provider_changed(struct tidings_provider *provider,
                                          const struct tidings_change *change,
                                          struct tidings_error *err);
 
-/* Changes below the mount may have been missed, nobody knows which: every subscription that may
- * cover some of it is told to look again (`truncated`). Thread-safe; never blocks. */
+/* Announce that changes below a mount may have been missed, nobody knows which. Every subscription
+ * that may cover some of it is told to look again (`truncated`). Any thread; never blocks. */
 TIDINGS_API void tidings_provider_missed(struct tidings_provider *provider);
 
-/* Call `fn` every `ms` milliseconds, on the hub thread, from now on until close; replaces what was
- * asked for before, 0 ends it. For providers that have to look, without a thread of their own:
- * begin with the first watch, end with the last unwatch. `fn` must not block. On the hub thread
- * only: in open, watch, unwatch and `fn` itself. TIDINGS_E_NOMEM. */
+/* Call a function of a provider every `ms` milliseconds. On the hub thread, from now on until
+ * close; replaces what was asked for before, 0 ends it. For providers that have to look, without a
+ * thread of their own: begin with the first watch, end with the last unwatch. `fn` must not block.
+ * On the hub thread only: in open, watch, unwatch and `fn` itself. TIDINGS_E_NOMEM. */
 TIDINGS_API int tidings_provider_every(struct tidings_provider *provider, uint64_t ms,
                                        void (*fn)(struct tidings_provider *provider));
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* Has the client gone, cancelled, or waited too long (`call-timeout`)? Long work may stop early
- * (and still calls `…_done`). */
+/* Say whether the client of a read has gone, cancelled, or waited too long (`call-timeout`). Long
+ * work may stop early (and still calls `…_done`). */
 TIDINGS_API bool tidings_read_cancelled(const struct tidings_read *read);
 
-/* The part of the content asked for; false: all of it. May be ignored: whatever is given is cut to
- * it. Who can do with loading a part gives that with tidings_read_part, and finishes with
- * TIDINGS_E_INVALID when it begins behind the end. */
+/* Say which part of the content a read asks for. False: all of it. May be ignored: whatever is
+ * given is cut to it. Who can do with loading a part gives that with tidings_read_part, and
+ * finishes with TIDINGS_E_INVALID when it begins behind the end. */
 TIDINGS_API bool tidings_read_range(const struct tidings_read *read, struct tidings_range *range);
-/* Does the client hold the content with this etag already? True: finish with code 0 and give
- * nothing, it will be told that nothing changed. For those who know the etag before they load the
- * content; for all others the library finds out. An etag that begins with "W/" never counts. */
+/* Say whether the client of a read holds the content with this etag already. True: finish with code
+ * 0 and give nothing, it will be told that nothing changed. For those who know the etag before they
+ * load the content; for all others the library finds out. An etag that begins with "W/" never
+ * counts. */
 TIDINGS_API bool tidings_read_unchanged(struct tidings_read *read, struct tidings_str etag);
-/* Would an element under `uri` (empty: the URI asked for) of this type be sent? One that would not
- * need not be made; given nevertheless, it is left out. */
+/* Say whether a read would send an element of a media type. Under `uri`; empty: the URI asked for.
+ * One that would not need not be made; given nevertheless, it is left out. */
 TIDINGS_API bool tidings_read_wants(const struct tidings_read *read, struct tidings_str uri,
                                     struct tidings_str mime_type);
-/* May whoever reads be told that there is `uri`? For containers whose own content names what is in
- * them: a name that may not be told is left out of it. Of an empty `uri`: may all be told, so that
- * nobody needs to ask? Any thread. */
+/* Say whether whoever reads may be told that there is `uri`. For containers whose own content names
+ * what is in them: a name that may not be told is left out of it. Of an empty `uri`: may all be
+ * told, so that nobody needs to ask? Any thread. */
 TIDINGS_API bool tidings_read_shows(const struct tidings_read *read, struct tidings_str uri);
-/* May whoever reads read `uri` too? For a provider that finds out only now what the URI asked for
- * leads to: what may not be read under its own name is answered like what is not there. Any thread.
- */
+/* Say whether whoever reads may read `uri` too. For a provider that finds out only now what the URI
+ * asked for leads to: what may not be read under its own name is answered like what is not there.
+ * Any thread. */
 TIDINGS_API bool tidings_read_may(const struct tidings_read *read, struct tidings_str uri);
-/* No answer larger than this many bytes of content is accepted. */
+/* Return how many bytes of content a read accepts at most. */
 TIDINGS_API size_t tidings_read_max_bytes(const struct tidings_read *read);
-/* The value a template variable took in the URI being read; empty when there is none. */
+/* Return the value that a template variable took in the URI being read. Empty when there is none.
+ */
 TIDINGS_API struct tidings_str tidings_read_variable(const struct tidings_read *read,
                                                      const char *name);
 
-/* Add one content element. `about->uri` empty means the URI asked for; what is not known about it
- * (or about = NULL) is taken from the registration. Content is copied. Text that is not valid UTF-8
- * is sent as a blob. An element without an etag gets one made of its content.
+/* Add a content element to the answer of a read. `about->uri` empty means the URI asked for; what
+ * is not known about it (or about = NULL) is taken from the registration. Content is copied. Text
+ * that is not valid UTF-8 is sent as a blob. An element without an etag gets one made of its
+ * content.
  *
  * A resource without children gives at least one element, all under the URI asked for; several are
  * the same content in different formats, each with its own mime_type. A listable one may add its
@@ -178,114 +186,124 @@ TIDINGS_API int tidings_read_text(struct tidings_read *read, const struct tiding
                                   struct tidings_str text, struct tidings_error *err);
 TIDINGS_API int tidings_read_blob(struct tidings_read *read, const struct tidings_resource *about,
                                   struct tidings_str bytes, struct tidings_error *err);
-/* The same, text if it is valid UTF-8 and else a blob; takes `bytes` (malloc family of the
- * library's allocator, see tidings_alloc) instead of copying, also on failure. */
+/* Add a content element without copying its bytes. As tidings_read_text if they are valid UTF-8,
+ * else as tidings_read_blob. Takes `bytes` over (memory of tidings_alloc), also on failure. */
 TIDINGS_API int tidings_read_take(struct tidings_read *read, const struct tidings_resource *about,
                                   char *bytes, size_t len, struct tidings_error *err);
-/* A part, for a range that was asked for: the bytes from `offset` on, of about->size. For a range
- * of bytes it should have three bytes more on either side, where there are as many: text is cut at
- * characters. For a range of lines it is exactly those lines. Takes `bytes`, as above. */
+/* Add a part of the content, for a range that was asked for. It is the bytes from `offset` on, of
+ * about->size. For a range of bytes it should have three bytes more on either side, where there are
+ * as many: text is cut at characters. For a range of lines it is exactly those lines. Takes
+ * `bytes`, as above. */
 TIDINGS_API int tidings_read_part(struct tidings_read *read, const struct tidings_resource *about,
                                   int64_t offset, char *bytes, size_t len,
                                   struct tidings_error *err);
-/* What is given will never be anything else under this URI: who has it need not ask again. */
+/* Say that the content of a read never changes under its URI. Who has it need not ask again. */
 TIDINGS_API void tidings_read_final(struct tidings_read *read);
-/* What programs should know of the failure this is going to finish with: a JSON object,
+/* Add what programs should know of the failure a read will finish with. A JSON object,
  * {"reason":"deleted"}, whose members stand in the `data` of the error. Copied; replaces an earlier
  * one. Left out when it is no object, or when there is no memory. Likewise for stat and write. */
 TIDINGS_API void tidings_read_explain(struct tidings_read *read, struct tidings_str object);
-/* Finish: code 0, or a failure with its sentence in `err` (may be NULL). */
+/* Finish a read. Code 0, or a failure with its sentence in `err` (may be NULL). Any thread, exactly
+ * once. */
 TIDINGS_API void tidings_read_done(struct tidings_read *read, int code,
                                    const struct tidings_error *err);
 
-/* Text, and that is all: tidings_read_text, described as it was registered or listed, and
- * tidings_read_done. */
+/* Answer a read with a text and finish it. It is tidings_read_text, described as it was registered
+ * or listed, and tidings_read_done. */
 TIDINGS_API void tidings_read_answer(struct tidings_read *read, struct tidings_str text);
 
-/* Add a row, in ascending byte order of URI. Returns 1 while more are wanted, 0 when the page is
- * full (stop; this row was not taken), or a failure. Rows up to `tidings_list_after` were on pages
- * before and are passed over: who has few may simply add them all, who has many begins behind it.
- */
+/* Add a row to a list, in ascending byte order of URI. Returns 1 while more are wanted, 0 when the
+ * page is full (stop; this row was not taken), or a failure. Rows up to `tidings_list_after` were
+ * on pages before and are passed over: who has few may simply add them all, who has many begins
+ * behind it. */
 TIDINGS_API int tidings_list_add(struct tidings_list *list, const struct tidings_resource *row,
                                  struct tidings_error *err);
-/* May whoever lists be told that there is `uri`? For a row that leads to another resource (a link):
- * one that may not be told of is left out. Any thread. */
+/* Say whether whoever lists may be told that there is `uri`. For a row that leads to another
+ * resource (a link): one that may not be told of is left out. Any thread. */
 TIDINGS_API bool tidings_list_shows(const struct tidings_list *list, struct tidings_str uri);
-/* The last URI of the previous page; empty on the first. */
+/* Return the last URI of the previous page of a list. Empty on the first. */
 TIDINGS_API struct tidings_str tidings_list_after(const struct tidings_list *list);
-/* Finish: code 0, also after a full page, or a failure with its sentence in `err` (may be NULL). */
+/* Finish a list. Code 0, also after a full page, or a failure with its sentence in `err` (may be
+ * NULL). Any thread, exactly once. */
 TIDINGS_API void tidings_list_done(struct tidings_list *list, int code,
                                    const struct tidings_error *err);
 
-/* May whoever asks be told that there is `uri`? For a provider that finds out only now what the URI
- * asked for leads to: else it is answered like what is not there. Any thread. */
+/* Say whether whoever asks for a description may be told that there is `uri`. For a provider that
+ * finds out only now what the URI asked for leads to: else it is answered like what is not there.
+ * Any thread. */
 TIDINGS_API bool tidings_stat_shows(const struct tidings_stat *stat, struct tidings_str uri);
-/* As tidings_read_explain. */
+/* Add what programs should know of the failure a stat will finish with. As tidings_read_explain. */
 TIDINGS_API void tidings_stat_explain(struct tidings_stat *stat, struct tidings_str object);
-/* Finish: `resource` describes it when code is 0. Missing: TIDINGS_E_NOTFOUND; it was there and was
+/* Finish a stat with the description of the resource, or a failure. `resource` is that description
+ * when code is 0. Any thread, exactly once. Missing: TIDINGS_E_NOTFOUND; it was there and was
  * deleted: TIDINGS_E_GONE. */
 TIDINGS_API void tidings_stat_done(struct tidings_stat *stat, int code,
                                    const struct tidings_resource *resource,
                                    const struct tidings_error *err);
 
-/* Completion of the template variable (or argument of a prompt) `tidings_complete_name` that begins
- * with `…_value`. */
+/* Return which variable or argument is completed, and how its value begins. A variable of a
+ * template or an argument of a prompt; valid until it is finished. */
 TIDINGS_API struct tidings_str tidings_complete_name(const struct tidings_complete *complete);
 TIDINGS_API struct tidings_str tidings_complete_value(const struct tidings_complete *complete);
-/* What another variable or argument was given already; empty: not known. */
+/* Return what another variable or argument was given already. Empty: not known. */
 TIDINGS_API struct tidings_str tidings_complete_argument(const struct tidings_complete *complete,
                                                          const char *name);
-/* Has the client gone or cancelled? */
+/* Say whether the client of a completion has gone or cancelled. */
 TIDINGS_API bool tidings_complete_cancelled(const struct tidings_complete *complete);
-/* May whoever asks be told that there is `uri`, or, of a URI with "{" in it, anything that goes on
- * like that? What is suggested is judged by the URI that the template makes of it; this is for
- * values that were found elsewhere. Any thread. */
+/* Say whether whoever asks for a completion may be told that there is `uri`. Of a URI with "{" in
+ * it: anything that goes on like that. What is suggested is judged by the URI that the template
+ * makes of it; this is for values that were found elsewhere. Any thread. */
 TIDINGS_API bool tidings_complete_shows(const struct tidings_complete *complete,
                                         struct tidings_str uri);
-/* Best first. 1 while more are wanted, 0 when there are enough (100; this one was not taken), or a
- * failure. */
+/* Add a value to a completion, the best first. 1 while more are wanted, 0 when there are enough
+ * (100; this one was not taken), or a failure. */
 TIDINGS_API int tidings_complete_add(struct tidings_complete *complete, struct tidings_str value);
-/* How many there are in all, if more than are added. */
+/* Set how many values a completion has in all, if more than are added. */
 TIDINGS_API void tidings_complete_set_total(struct tidings_complete *complete, size_t total);
-/* Finish, as for reads. */
+/* Finish a completion, with what was added or a failure. As tidings_read_done. Any thread, exactly
+ * once. */
 TIDINGS_API void tidings_complete_done(struct tidings_complete *complete, int code,
                                        const struct tidings_error *err);
 /* A function that completes: adds values, then …_done, now or later, from any thread. Called on a
  * worker thread; must not block. What it does not know is no failure: it adds nothing. */
 typedef void (*tidings_complete_fn)(void *user, struct tidings_complete *complete);
 
-/* Put these bytes there, or remove what is there. The media type is empty when nothing was said. */
+/* Return what a write asks for: these bytes, or a removal of what is there. The media type is empty
+ * when nothing was said. */
 TIDINGS_API bool tidings_write_is_removal(const struct tidings_write *write);
 TIDINGS_API struct tidings_str tidings_write_bytes(const struct tidings_write *write);
 TIDINGS_API struct tidings_str tidings_write_mime_type(const struct tidings_write *write);
-/* Are the bytes a patch, in the format of the media type, to what is there? Those of a provider
- * without TIDINGS_PROVIDER_PATCHES never are. */
+/* Say whether the bytes of a write are a patch to what is there. In the format of the media type.
+ * Those of a provider without TIDINGS_PROVIDER_PATCHES never are. */
 TIDINGS_API bool tidings_write_is_patch(const struct tidings_write *write);
-/* What else was said with it: the query of the request, encoded as it came ("origin=me"), or empty.
- * Beside what it is for it may hold `uri`. */
+/* Return the query of a write request, encoded as it came ("origin=me"), or empty. Beside what it
+ * is for it may hold `uri`. */
 TIDINGS_API struct tidings_str tidings_write_query(const struct tidings_write *write);
-/* What the writer says of the change, for `metadata` of the struct tidings_change that announces
- * it: the text of a JSON object, or empty. Who gives some to a provider without
+/* Return what the writer says of the change. It is for `metadata` of the struct tidings_change that
+ * announces it: the text of a JSON object, or empty. Who gives some to a provider without
  * TIDINGS_PROVIDER_TAKES_METADATA is refused. */
 TIDINGS_API struct tidings_str tidings_write_metadata(const struct tidings_write *write);
-/* Conditions, to be checked in one step with the change; one that does not hold is
- * TIDINGS_E_CONFLICT. Only over content with this etag ("*": with any); empty: whatever is there.
- */
+/* Return the etag that a write may replace. The content that is there must have it ("*": any);
+ * empty: whatever is there. To be checked in one step with the change; a condition that does not
+ * hold is TIDINGS_E_CONFLICT. */
 TIDINGS_API struct tidings_str tidings_write_if_match(const struct tidings_write *write);
-/* Only where nothing is. */
+/* Say whether a write may only create. Where something is already, it is TIDINGS_E_CONFLICT; to be
+ * checked in one step with the change. */
 TIDINGS_API bool tidings_write_if_absent(const struct tidings_write *write);
-/* Answer with this JSON text instead of nothing; copied. */
+/* Answer a write with a JSON text instead of nothing. Copied. */
 TIDINGS_API void tidings_write_answer(struct tidings_write *write, struct tidings_str json);
-/* As tidings_read_explain. */
+/* Add what programs should know of the failure a write will finish with. As tidings_read_explain.
+ */
 TIDINGS_API void tidings_write_explain(struct tidings_write *write, struct tidings_str object);
-/* Finish: code 1 when it was created, 0 when it was there before, or a failure. `etag` is that of
- * what is there now. TIDINGS_E_CONDITION: only with a condition; TIDINGS_E_FORMAT: not in that
- * media type. */
+/* Finish a write. Code 1 when it was created, 0 when it was there before, or a failure. `etag` is
+ * that of what is there now. TIDINGS_E_CONDITION: only with a condition; TIDINGS_E_FORMAT: not in
+ * that media type. */
 TIDINGS_API void tidings_write_done(struct tidings_write *write, int code, struct tidings_str etag,
                                     const struct tidings_error *err);
 
-/* Finish arming. After code 0 every later change of the scope is announced; a failure refuses the
- * subscription, with its reason, before the client is told it has one. */
+/* Finish a watch: say whether changes will be announced. After code 0 every later change of the
+ * scope is announced; a failure refuses the subscription, with its reason, before the client is
+ * told it has one. */
 TIDINGS_API void tidings_watch_done(struct tidings_watch *watch, int code,
                                     const struct tidings_error *err);
 

@@ -45,10 +45,11 @@ struct tidings_schema_field {
     const char *rules;
 };
 
-/* The schema as JSON text, to be released with tidings_free; other members than these are
- * forbidden by it. NULL on failure: TIDINGS_E_INVALID: a row without a name, a name that stands
- * twice, choices of something that is no string; TIDINGS_E_PARSE: rules that are no JSON object;
- * TIDINGS_E_LIMIT: it is longer than 1 MiB; TIDINGS_E_NOMEM. */
+/* Make the JSON Schema of an object from a table of its members. The text is to be released with
+ * tidings_free; other members than these are forbidden by it. NULL on failure: TIDINGS_E_INVALID: a
+ * row without a name, a name that stands twice, choices of something that is no string;
+ * TIDINGS_E_PARSE: rules that are no JSON object; TIDINGS_E_LIMIT: it is longer than 1 MiB;
+ * TIDINGS_E_NOMEM. */
 TIDINGS_API TIDINGS_MUST_CHECK char *
 tidings_schema_object(const struct tidings_schema_field *fields, size_t count,
                       struct tidings_error *err);

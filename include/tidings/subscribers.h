@@ -46,18 +46,19 @@ struct tidings_subscriber {
  */
 typedef bool (*tidings_subscriber_fn)(void *user, const struct tidings_subscriber *subscriber);
 
-/* Every subscription that covers `uri`, that is, would hear of a change of it if access and filters
- * allow; an empty `uri`: all. Returns how many there are (at most INT_MAX). `fn` may be NULL.
- * TIDINGS_E_INVALID: not a URI; TIDINGS_E_LIMIT: more than 64 MiB on one worker. */
+/* List the subscriptions that cover a URI. That is, those that would hear of a change of it if
+ * access and filters allow; an empty `uri`: all. Returns how many there are (at most INT_MAX). `fn`
+ * may be NULL. TIDINGS_E_INVALID: not a URI; TIDINGS_E_LIMIT: more than 64 MiB on one worker. */
 TIDINGS_API int tidings_server_subscribers(struct tidings_server *server, struct tidings_str uri,
                                            tidings_subscriber_fn fn, void *user,
                                            struct tidings_error *err);
-/* Every subscription of a subscriber; 0 also when there is no such subscriber. */
+/* List the subscriptions of a subscriber. Returns how many there are; 0 also when there is no such
+ * subscriber. `fn` may be NULL. */
 TIDINGS_API int tidings_server_subscriptions(struct tidings_server *server, uint64_t subscriber,
                                              tidings_subscriber_fn fn, void *user,
                                              struct tidings_error *err);
-/* 1: the subscriber has a subscription that covers `uri`; 0: it has not, or there is no such
- * subscriber. */
+/* Say whether a subscriber has a subscription that covers `uri`. 1: it has; 0: it has not, or there
+ * is no such subscriber. */
 TIDINGS_API int tidings_server_is_subscribed(struct tidings_server *server, uint64_t subscriber,
                                              struct tidings_str uri, struct tidings_error *err);
 
@@ -65,17 +66,18 @@ struct tidings_totals {
     uint64_t subscribers, sessions, subscriptions;
     uint64_t deliveries; /* notifications written since the start */
 };
-/* How many there are in all, now. */
+/* Count subscribers, sessions and subscriptions of a server, now. */
 TIDINGS_API int tidings_server_totals(struct tidings_server *server, struct tidings_totals *totals,
                                       struct tidings_error *err);
 
-/* End the subscriptions of a subscriber to `subscribed_uri`, spelled as the client spelled it. A
- * client whose stream takes it is told with one last update, marked `dev.tidings/suspended`.
- * Returns how many there were. TIDINGS_E_INVALID: no subscriber or no URI given. */
+/* End the subscriptions of a subscriber to one URI. `subscribed_uri` is spelled as the client
+ * spelled it. A client whose stream takes it is told with one last update, marked
+ * `dev.tidings/suspended`. Returns how many there were. TIDINGS_E_INVALID: no subscriber or no URI
+ * given. */
 TIDINGS_API int tidings_server_unsubscribe(struct tidings_server *server, uint64_t subscriber,
                                            struct tidings_str subscribed_uri,
                                            struct tidings_error *err);
-/* End a subscriber with everything it has subscribed: a session ends, a listen gets its result, a
+/* End a subscriber with everything it has subscribed. A session ends, a listen gets its result, a
  * pipe stays open but hears of nothing, a subscription of the program ends as if it had asked for
  * it. Returns how many subscriptions it had. TIDINGS_E_INVALID: no subscriber given. */
 TIDINGS_API int tidings_server_disconnect(struct tidings_server *server, uint64_t subscriber,

@@ -103,21 +103,21 @@ struct tidings_subscribe_options {
     void *reserved[4]; /* zero */
 };
 
-/* No more of it; the handle is gone. Also in its own callbacks. NULL is fine.
+/* End a subscription and release its handle. Also in its own callbacks. NULL is fine.
  *
  * One of a client is not called any more when this returns. One of a server may be, as before, on
  * the server's thread, until `on_state` has had its last call, ENDED; or until tidings_server_run
  * has returned: then nothing more is called, and ENDED need not have come. */
 TIDINGS_API void tidings_subscription_end(struct tidings_subscription *subscription);
 
-/* What was subscribed to; lives as long as the handle. */
+/* Return the URI of a subscription, as it was given. Lives as long as the handle. */
 TIDINGS_API const char *tidings_subscription_uri(const struct tidings_subscription *subscription);
 
-/* Other options, which the server hears the next time the URI is subscribed to, after an
- * interruption that is: a program that sets a new baseline with each update goes on where it was.
- * They belong to the URI, so the last ones set are those of all subscriptions of the client to it.
- * NULL: none. TIDINGS_E_INVALID: not a JSON object. TIDINGS_E_UNSUPPORTED: it is one of a server in
- * this program, which is never interrupted. */
+/* Set the options that a subscription has after the next interruption. The server hears them the
+ * next time the URI is subscribed to: a program that sets a new baseline with each update goes on
+ * where it was. They belong to the URI, so the last ones set are those of all subscriptions of the
+ * client to it. NULL: none. TIDINGS_E_INVALID: not a JSON object. TIDINGS_E_UNSUPPORTED: it is one
+ * of a server in this program, which is never interrupted. */
 TIDINGS_API int tidings_subscription_set_options(struct tidings_subscription *subscription,
                                                  const char *options, struct tidings_error *err);
 

@@ -26,7 +26,7 @@ extern "C" {
 
 struct tidings_server;
 
-/* Zeroed fields mean "none". Texts are copied. */
+/* What is said of a tool when it is offered: zeroed fields mean "none". Texts are copied. */
 struct tidings_tool {
     struct tidings_str name; /* required: 1 to 128 of A-Z a-z 0-9 _ - . */
     struct tidings_str title;
@@ -43,14 +43,16 @@ struct tidings_tool {
     void *reserved[4];                /* zero */
 };
 
-/* Offer a tool. Any thread, before or while the server runs; clients are told that the list
- * changed. TIDINGS_E_EXISTS when the name is taken; TIDINGS_E_INVALID (and others of the schema
- * compiler) with the place in a schema that is no good. */
+/* Offer a tool to clients. They are told that the list changed. `handler` answers calls of it
+ * (<tidings/call.h>); `user` must live until the server is destroyed. Any thread, before or while
+ * the server runs. TIDINGS_E_EXISTS when the name is taken; TIDINGS_E_INVALID (and others of the
+ * schema compiler) with the place in a schema that is no good. */
 TIDINGS_API int tidings_server_add_tool(struct tidings_server *server,
                                         const struct tidings_tool *about, tidings_call_fn handler,
                                         void *user, struct tidings_error *err);
-/* Withdraw it: TIDINGS_E_NOTFOUND when there is none. Calls under way finish normally, and a worker
- * may still begin one while this returns: `user` must live until the server is destroyed. */
+/* Withdraw a tool by its name. Any thread. TIDINGS_E_NOTFOUND when there is none. Calls under way
+ * finish normally, and a worker may still begin one while this returns: `user` must live until the
+ * server is destroyed. */
 TIDINGS_API int tidings_server_remove_tool(struct tidings_server *server, struct tidings_str name,
                                            struct tidings_error *err);
 

@@ -70,7 +70,7 @@ struct tidings_str {
     size_t len;
 };
 
-/* The slice of a NUL-terminated string; NULL gives the empty slice. */
+/* Make a slice of a NUL-terminated string. NULL gives the empty slice. */
 static inline struct tidings_str tidings_str(const char *s)
 {
     struct tidings_str r;
@@ -79,7 +79,7 @@ static inline struct tidings_str tidings_str(const char *s)
     return r;
 }
 
-/* `len` bytes from `s` on. */
+/* Make a slice of the `len` bytes from `s` on. `s` may be NULL only when `len` is 0. */
 static inline struct tidings_str tidings_strn(const char *s, size_t len)
 {
     struct tidings_str r;
@@ -91,7 +91,7 @@ static inline struct tidings_str tidings_strn(const char *s, size_t len)
 /* The slice of a string literal. */
 #define TIDINGS_STR(literal) tidings_strn("" literal, sizeof(literal) - 1)
 
-/* The same bytes? */
+/* Say whether two slices hold the same bytes. */
 static inline bool tidings_str_eq(struct tidings_str a, struct tidings_str b)
 {
     return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
@@ -134,14 +134,17 @@ struct tidings_error {
     char text[252];
 };
 
-/* The name of a code ("TIDINGS_E_NOTFOUND") and its general meaning ("not found"). */
+/* Return the name of a code ("TIDINGS_E_NOTFOUND"), or what it means in general ("not found").
+ * Lives as long as the program. */
 TIDINGS_API const char *tidings_code_name(int code);
 TIDINGS_API const char *tidings_code_text(int code);
 
-/* The process exit status that fits a code (sysexits.h numbers; 0 for success). */
+/* Return the exit status of a process that fits a code. The numbers are those of sysexits.h; 0 for
+ * success. */
 TIDINGS_API int tidings_code_exit(int code);
 
-/* Set `err` (which may be NULL) and return `code`. For callbacks that report failures. */
+/* Fill in an error and return its code. For callbacks that report failures: `err` may be NULL,
+ * `fmt` and what follows are as for printf(3); a text that does not fit is cut. */
 TIDINGS_API int tidings_fail(struct tidings_error *err, int code, const char *fmt, ...)
     TIDINGS_PRINTF(3, 4);
 #ifdef __clang_analyzer__ /* which cannot see that it returns `code` */
@@ -170,7 +173,8 @@ enum tidings_change_kind {
      * provider that announces both halves itself says CREATED with `from` for the second. */
     TIDINGS_CHANGE_MOVED = 3,
 };
-/* "updated", "created", "deleted", "moved". */
+/* Return the word for a kind of change: "updated", "created", "deleted", "moved". Lives as long as
+ * the program. */
 TIDINGS_API const char *tidings_change_name(enum tidings_change_kind kind);
 
 /* A part of some content. Bytes and lines count from 0; `to` is the first one left out, -1: to the
@@ -193,16 +197,18 @@ struct tidings_range {
 #define TIDINGS_VERSION_NUMBER(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
 #define TIDINGS_VERSION                                                                            \
     TIDINGS_VERSION_NUMBER(TIDINGS_VERSION_MAJOR, TIDINGS_VERSION_MINOR, TIDINGS_VERSION_PATCH)
-/* … and that of the library the program runs with: "0.1.0". */
+/* Return the version of the library the program runs with: "0.1.0". That of the headers is
+ * TIDINGS_VERSION. */
 TIDINGS_API const char *tidings_version(void);
 
-/* Replace the allocator used by everything the library allocates itself. Call before any
- * other function; not thread-safe. `realloc(NULL, n)` must allocate. */
+/* Replace the allocator of everything the library allocates itself. Call before any other function;
+ * not thread-safe. `realloc(NULL, n)` must allocate. */
 TIDINGS_API void tidings_set_allocator(void *(*alloc)(size_t), void *(*resize)(void *, size_t),
                                        void (*release)(void *));
 
-/* Memory from that allocator: for what the library takes over (tidings_read_take), and to release
- * what it hands out. NULL is fine. */
+/* Allocate or release memory with the allocator of the library. The former is for what the library
+ * takes over (tidings_read_take), and gives NULL when memory is gone; the latter releases what the
+ * library hands out. NULL is fine. Any thread. */
 TIDINGS_API TIDINGS_MUST_CHECK void *tidings_alloc(size_t bytes);
 TIDINGS_API void tidings_free(void *memory);
 

@@ -93,6 +93,10 @@ void sendq_deinit(struct sendq *q);
  * deinitialised. */
 void sendq_move(struct sendq *to, struct sendq *from, sendq_flushed_fn flushed, void *user);
 
+/* From now on the kernel holds little for a reader that stops: a stream that stays open, unlike an
+ * answer, may have thousands of them. */
+void sendq_limit_kernel(struct sendq *q);
+
 /* Encrypt from now on. Takes the session, also on failure. TIDINGS_E_NOMEM. The queue must be
  * empty; nothing may be put in before the handshake is done. */
 int sendq_use_tls(struct sendq *q, struct tls_session *session);

@@ -4,9 +4,11 @@
  * somebody is typing: URIs of resources, names of tools or prompts.
  *
  * Nobody gave a command yet. So nothing is launched, nobody is asked, no server of a project is
- * reached that was never agreed to (trust.h), nothing is said, and it ends with status 0 after
- * 200 ms at most, with the names that have come by then. They are a stranger's, and what a shell
- * makes of a line it runs: those of plain characters alone are printed (names_cache.h).
+ * reached that was never agreed to (trust.h), no address that stands in the line is shown
+ * TIDINGS_TOKEN (a server that has a name is, and one of TIDINGS_SERVER), nothing is said, and it
+ * ends with status 0 after 200 ms at most, with the names that have come by then. They are a
+ * stranger's, and what a shell makes of a line it runs: those of plain characters alone are printed
+ * (names_cache.h).
  */
 #ifndef BIN_COMPLETION_NAMES_H
 #define BIN_COMPLETION_NAMES_H

@@ -38,6 +38,7 @@ struct delivery {
     struct map rates;                /* URI -> struct delivery_rate: limits set at run time */
     struct option_rules *rules;      /* a reference: set at run time; NULL: those of the limits */
     struct loop_hook flush_hook;
+    struct loop_wakeup flush_again; /* there is room again for what waits */
     struct loop_timer *window_timer;
     uint64_t window_due_ms; /* when it will run; 0: it does not */
     struct loop_timer *bookmark_timer;

@@ -64,6 +64,12 @@ static void flush_dirty(void *user)
     set_window_timer(worker);
 }
 
+/* The hook at the end of this turn does it. */
+static void on_flush_again(void *user)
+{
+    (void)user;
+}
+
 /* A regex without text that could be looked for, because of one client. */
 static bool take_unindexed(void *owner)
 {
@@ -95,6 +101,7 @@ int delivery_init(struct worker *worker, struct tidings_error *err)
     d->list_timer = loop_timer_open(loop, list_changed_on_period, worker);
     d->bookmark_timer = loop_timer_open(loop, bookmark_on_period, worker);
     loop_hook_add(loop, &d->flush_hook, flush_dirty, worker);
+    loop_wakeup_init(&d->flush_again, loop, on_flush_again, NULL);
     bool has_marks =
         !hub_is_durable(worker->hub) || cursor_marks_init(&d->marks, hub_first(worker->hub));
     if (!d->window_timer || !d->list_timer || !d->bookmark_timer || !has_marks ||
@@ -110,6 +117,7 @@ void delivery_end_subscribers(struct worker *worker)
         subscriber_destroy(list_entry(it, struct subscriber, link));
     }
     loop_hook_remove(&worker->delivery->flush_hook);
+    loop_wakeup_deinit(&worker->delivery->flush_again);
 }
 
 void delivery_deinit(struct worker *worker)

@@ -67,6 +67,9 @@ static void on_drained(void *user)
     struct subscriber *subscriber = user;
     if (subscriber->outbox.count > 0 || subscriber->has_truncated || subscriber->has_list_pending) {
         subscriber_mark_dirty(subscriber);
+        /* Where the kernel took all at once, this turn's flush is over and nothing else may come.
+         */
+        loop_wakeup_send(&subscriber->worker->delivery->flush_again);
     }
 }
 

@@ -4,7 +4,6 @@
  * (not chunked); the channel and the sink through which answers and notifications come.
  */
 #include <stdio.h>
-#include <sys/socket.h>
 #include <time.h>
 
 #include "access/failures.h"
@@ -17,8 +16,6 @@
 #include "wire/sse.h"
 
 #define BODY_MAX 4096u /* of a refusal */
-/* A reader that stops holds this much in the kernel instead of half a megabyte. */
-#define STREAM_SNDBUF (32 * 1024)
 #define SSE_HEAD "event: message\n"
 
 /* ---- heads ----------------------------------------------------------------------------------- */
@@ -215,13 +212,6 @@ static bool http_channel_takes_stream(struct channel *channel)
     return conn_of_channel(channel)->r->takes_events;
 }
 
-/* What it may hold back in the kernel, now that it is to be told of changes. */
-static void limit_kernel(struct http_conn *conn)
-{
-    int size = STREAM_SNDBUF;
-    setsockopt(conn->out.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-}
-
 static struct sink *http_channel_stream(struct channel *channel,
                                         const struct response_headers *headers)
 {
@@ -242,7 +232,7 @@ static struct sink *http_channel_stream(struct channel *channel,
                        "Connection: close\r\n"
                        "\r\n:\n\n"));
     sendq_puts(&conn->out, buf_str(head));
-    limit_kernel(conn);
+    sendq_limit_kernel(&conn->out);
     conn_free_reading(conn);
     conn_set_state(conn, CONN_STREAM);
     return &conn->sink;

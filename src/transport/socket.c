@@ -21,8 +21,6 @@
 #include "transport/peer_identity.h"
 #include "transport/socket_private.h"
 
-/* A reader that stops holds about this much in the kernel; large answers still flow. */
-#define STREAM_SNDBUF (128 * 1024)
 #define PROBES 3
 
 static struct line_conn *of_line(struct line *line)
@@ -301,8 +299,7 @@ static void socket_end_turn(void *user)
 static struct sink *socket_channel_stream(struct channel *channel,
                                           const struct response_headers *headers)
 {
-    int size = STREAM_SNDBUF;
-    setsockopt(of_line(line_of(channel))->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    sendq_limit_kernel(&line_of(channel)->out);
     return line_stream(channel, headers);
 }
 

@@ -7,7 +7,6 @@
  * connection that is in the middle of a message.
  */
 #include <string.h>
-#include <sys/socket.h>
 
 #include "access/failures.h"
 #include "base/clock.h"
@@ -18,8 +17,6 @@
 #include "transport/websocket_private.h"
 #include "json/write.h"
 
-/* A reader that stops holds this much in the kernel instead of half a megabyte. */
-#define STREAM_SNDBUF (32 * 1024)
 /* An envelope around a message, for clients that use one (profile lumenize). */
 #define ENVELOPE "{\"type\":\"mcp\",\"payload\":"
 #define ENVELOPE_BEGIN (sizeof(ENVELOPE) - 1)
@@ -110,8 +107,7 @@ static struct sink *websocket_stream(struct channel *channel,
 {
     (void)headers;
     struct websocket *ws = websocket_of_channel(channel);
-    int size = STREAM_SNDBUF;
-    setsockopt(ws->out.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    sendq_limit_kernel(&ws->out);
     return &ws->sink;
 }
 

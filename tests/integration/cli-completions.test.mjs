@@ -138,7 +138,7 @@ const NAMES = ['add_note', 'add-tag', 'remove'];
 const HOSTILE = [...EVIL.flat(), 'add\nadd_line', '-add', '~add', '=add', 'add*', 'add\u0000x', 'x'.repeat(256)];
 
 /** A modern server that has these, and hostile ones. `asked`: the methods it was asked for, `tokens`: what it was shown. */
-async function stranger(t) {
+async function stranger(t, tools = NAMES) {
     const asked = [], tokens = [];
     const named = (names) => [...HOSTILE, ...names].map((name) => ({ name, inputSchema: { type: 'object' } }));
     const strange = HOSTILE.filter((name) => /[^-\w.~=]/.test(name) || name.length > 200);
@@ -146,7 +146,7 @@ async function stranger(t) {
     const answers = {
         'server/discover': { supportedVersions: ['2026-07-28'], capabilities: { resources: {}, tools: {}, prompts: {} } },
         'resources/list': { resources: uris.map((uri) => ({ uri, name: uri })) },
-        'tools/list': { tools: named(NAMES) },
+        'tools/list': { tools: named(tools) },
         'prompts/list': { prompts: named(['greet', 'greet.all']) },
     };
     const server = http.createServer(async (request, response) => {
@@ -272,6 +272,20 @@ test('names: they are kept for a while, in files of the person alone; what is no
     assert.ok(asked.length > count, 'a file that everybody can write was believed');
 });
 
+test('names: at most 200 are offered, first or kept; more than fit into a file are not kept', async (t) => {
+    const many = (count) => Array.from({ length: count }, (_, i) => `n${String(i).padStart(4, '0')}.`.padEnd(255, 'x'));
+    for (const [count, isKept] of [[250, true], [1000, true], [1100, false]]) {
+        const { url, asked } = await stranger(t, many(count));
+        const { tree, options } = home(t);
+        assert.deepEqual(await names(t, ['call', url, ''], options), many(200));
+        const before = asked.length;
+        assert.deepEqual(await names(t, ['call', url, ''], options), many(200));
+        assert.deepEqual(await names(t, ['call', url, 'n024'], options), many(250).slice(240));
+        assert.equal(asked.length === before, isKept, `${count} were kept or not`);
+        assert.equal(cached(tree).length, isKept ? 1 : 0);
+    }
+});
+
 test('names: files of names are few, and old ones go', async (t) => {
     const { url } = await stranger(t);
     const { tree, options } = home(t);
@@ -304,6 +318,30 @@ test('names: TIDINGS_COMPLETE=off asks nobody', async (t) => {
     const { tree, options } = home(t, {}, { TIDINGS_COMPLETE: 'off' });
     assert.deepEqual(await names(t, ['call', url, ''], options), []);
     assert.deepEqual([asked, cached(tree)], [[], []]);
+});
+
+test('names: TIDINGS_TOKEN is not shown to an address that is being typed, but to servers with a name', async (t) => {
+    const { url, asked, tokens } = await stranger(t);
+    const { tree, options } = home(t, { '.config/tidings/servers.json': JSON.stringify({ mcpServers: { mine: { url } } }) });
+    const env = { ...options.env, TIDINGS_TOKEN: 'secret' };
+    const shown = async (words, more = {}) => {
+        const count = asked.length;
+        cached(tree).forEach((file) => fs.rmSync(file));
+        assert.deepEqual(await names(t, words, { ...options, env: { ...env, ...more } }), NAMES, words.join(' '));
+        assert.ok(asked.length > count);
+        return [...new Set(tokens.slice(count))];
+    };
+    const short = url.replace(/^http:\/\/|\/mcp$/g, '');
+    for (const words of [['call', url, ''], ['call', '-t', url, ''], ['call', short, '']]) {
+        assert.deepEqual(await shown(words), [undefined], words.join(' '));
+    }
+    assert.deepEqual(await shown(['call', '--token', 'typed', url, '']), ['Bearer typed']);
+    assert.deepEqual(await shown(['call', 'mine', '']), ['Bearer secret']);
+    assert.deepEqual(await shown(['call', ''], { TIDINGS_SERVER: url }), ['Bearer secret']);
+    // Who gives the command means it.
+    const count = tokens.length;
+    await good(t, ['tools', url], { ...options, env });
+    assert.deepEqual([...new Set(tokens.slice(count))], ['Bearer secret']);
 });
 
 test('names: nothing is launched, and no server of a project is reached or shown a token before somebody agreed', async (t) => {

@@ -247,10 +247,12 @@ both('a busy file keeps being told and the last state is', async ({ server, tree
     }, 'the last state can be read after a notification');
 });
 
-both('a burst of creations is told file by file', async ({ tree, uri, watch }) => {
+both('a burst of creations is told file by file', async ({ server, tree, uri, watch }) => {
     const watcher = await watch('dir/');
     const names = Array.from({ length: 500 }, (_, i) => `dir/burst-${i}.txt`);
+    server.child.kill('SIGSTOP'); // so that all come at once: more than is written in one turn
     names.forEach((name) => tree.write(name, 'x'));
+    server.child.kill('SIGCONT');
     const missing = () => {
         const told = new Set(watcher.uris);
         return names.filter((name) => !told.has(uri(name)));

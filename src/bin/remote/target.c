@@ -401,8 +401,11 @@ static char *on_token(void *user)
 static int take_token(const struct cli *cli, struct tidings_client_options *options,
                       struct tidings_error *err)
 {
-    /* Whoever listens where nobody said that a server is does not get it. */
-    const char *variable = cli->origin == TARGET_NOWHERE ? NULL : getenv("TIDINGS_TOKEN");
+    /* Whoever listens where nobody said that a server is does not get it, nor an address in a line
+     * that nobody has sent off yet. */
+    bool is_unsent = cli->is_careful && cli->origin == TARGET_NAMED && !target_is_name(cli->target);
+    bool is_hidden = cli->origin == TARGET_NOWHERE || is_unsent;
+    const char *variable = is_hidden ? NULL : getenv("TIDINGS_TOKEN");
     if (cli->token || !cli->token_file) {
         options->token = cli->token ? cli->token : variable && *variable ? variable : NULL;
         return 0;

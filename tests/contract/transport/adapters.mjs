@@ -4,6 +4,7 @@
 
 import { defer } from '../../integration/lib/cleanup.mjs';
 import { Connection, encodeRequest } from '../../integration/lib/http.mjs';
+import { LineSplitter } from '../../integration/lib/lines.mjs';
 import {
     freshId,
     listen,
@@ -47,11 +48,9 @@ class StdioPeer extends MessagePeer {
     constructor(pipe) {
         super();
         this.pipe = pipe;
-        let rest = '';
+        const splitter = new LineSplitter();
         pipe.child.stdout.setEncoding('utf8').on('data', (text) => {
-            const lines = (rest + text).split('\n');
-            rest = lines.pop();
-            lines.forEach((line) => this.inbox.push(JSON.parse(line)));
+            splitter.take(text).forEach((line) => this.inbox.push(JSON.parse(line)));
         });
         pipe.child.stdout.on('end', () => this.inbox.end('the pipe ended'));
         this.ended = this.inbox.over;

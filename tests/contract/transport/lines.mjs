@@ -6,13 +6,14 @@ import net from 'node:net';
 import tls from 'node:tls';
 
 import { defer } from '../../integration/lib/cleanup.mjs';
+import { LineSplitter } from '../../integration/lib/lines.mjs';
 import { BIN, Program } from '../../integration/lib/server.mjs';
 import { Tree } from '../../integration/lib/tree.mjs';
 import { within } from '../../integration/lib/wait.mjs';
 import { MessagePeer } from './peer.mjs';
 
 export class SocketPeer extends MessagePeer {
-    #rest = '';
+    #splitter = new LineSplitter();
 
     static async connect(t, where) {
         const peer = new SocketPeer();
@@ -35,9 +36,7 @@ export class SocketPeer extends MessagePeer {
     #attach() {
         this.socket.setEncoding('utf8');
         this.socket.on('data', (text) => {
-            const lines = (this.#rest + text).split('\n');
-            this.#rest = lines.pop();
-            lines.forEach((line) => this.inbox.push(JSON.parse(line)));
+            this.#splitter.take(text).forEach((line) => this.inbox.push(JSON.parse(line)));
         });
         this.ended = new Promise((resolve) => {
             const over = () => {

@@ -12,7 +12,10 @@ import tls from 'node:tls';
 import { Inbox, within } from './wait.mjs';
 
 export class Connection {
-    #buffer = Buffer.alloc(0);
+    // What came and was not read: #room from #start to #end. Bytes never move within #room, since slices of it were given away.
+    #room = Buffer.alloc(0);
+    #start = 0;
+    #end = 0;
     #wake = () => {};
     ended = false;
     error = undefined;
@@ -32,7 +35,7 @@ export class Connection {
         const socket = this.socket;
         socket.setNoDelay(true);
         socket.on('data', (chunk) => {
-            this.#buffer = Buffer.concat([this.#buffer, chunk]);
+            this.#append(chunk);
             this.#wake();
         });
         const over = (error) => {
@@ -51,6 +54,16 @@ export class Connection {
             }),
             'a connection',
         );
+    }
+
+    #append(chunk) {
+        const unread = this.#end - this.#start;
+        if (this.#end + chunk.length > this.#room.length) {
+            const room = Buffer.allocUnsafe(2 * (unread + chunk.length));
+            this.#room.copy(room, 0, this.#start, this.#end);
+            [this.#room, this.#start, this.#end] = [room, 0, unread];
+        }
+        this.#end += chunk.copy(this.#room, this.#end);
     }
 
     send(data) {
@@ -74,13 +87,14 @@ export class Connection {
     /** Wait until `take(buffer)` gives something else than undefined: [value, bytes used]. */
     async #read(take, what, ms) {
         for (;;) {
-            const found = take(this.#buffer, this.ended);
+            const unread = this.#room.subarray(this.#start, this.#end);
+            const found = take(unread, this.ended);
             if (found !== undefined) {
-                this.#buffer = this.#buffer.subarray(found[1]);
+                this.#start += found[1];
                 return found[0];
             }
             if (this.ended) {
-                const left = JSON.stringify(this.#buffer.toString('latin1').slice(0, 300));
+                const left = JSON.stringify(unread.toString('latin1', 0, 300));
                 const why = this.error ? ` (${this.error.message})` : '';
                 throw new Error(`the connection ended${why} before ${what}; unread: ${left}`);
             }

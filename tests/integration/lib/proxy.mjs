@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A TCP relay in front of a server that can break every connection at once, as a network does, and on demand
+// A TCP relay in front of a server that can break every connection at once, as a network does, refuse new ones, carry
+// nothing for a while (what is sent then arrives later, as after lost packets), and on demand break
 // those that are silent for `idle` ms, as proxies do.
 
 import net from 'node:net';
@@ -9,26 +10,60 @@ import { defer } from './cleanup.mjs';
 
 export async function relay(t, target, { idle = 0 } = {}) {
     const pairs = new Set();
-    const listener = net.createServer((near) => {
-        const far = net.connect(target.port, '127.0.0.1');
+    const state = { stalled: false, refusing: false };
+
+    const carry = (from, to) => {
+        from.on('data', (chunk) => {
+            if (!to.write(chunk)) {
+                from.pause();
+            }
+        });
+        to.on('drain', () => state.stalled || from.resume());
+        from.on('end', () => to.end());
+    };
+    const listener = net.createServer({ pauseOnConnect: true, allowHalfOpen: true }, (near) => {
+        if (state.refusing) {
+            near.on('error', () => {});
+            near.resetAndDestroy();
+            return;
+        }
+        const far = net.connect({ port: target.port, host: '127.0.0.1', allowHalfOpen: true });
         const pair = [near, far];
         pairs.add(pair);
         near.setTimeout(idle, () => near.destroy());
         for (const socket of pair) {
+            socket.setNoDelay(true);
             socket.on('error', () => {});
             socket.on('close', () => {
                 pairs.delete(pair);
                 pair.forEach((other) => other.destroy());
             });
         }
-        near.pipe(far).pipe(near);
+        carry(near, far);
+        carry(far, near);
+        near.resume();
+        if (state.stalled) {
+            pair.forEach((socket) => socket.pause());
+        }
     });
     await new Promise((resolve) => listener.listen(0, '127.0.0.1', resolve));
     const cut = () => [...pairs].flat().forEach((socket) => socket.destroy());
+    /** Carry nothing, both ways, until told otherwise. */
+    const stall = (isStalled = true) => {
+        state.stalled = isStalled;
+        [...pairs].flat().forEach((socket) => (isStalled ? socket.pause() : socket.resume()));
+    };
+    /** Break what is there and everything that comes, until told otherwise. */
+    const refuse = (isRefusing = true) => {
+        state.refusing = isRefusing;
+        if (isRefusing) {
+            cut();
+        }
+    };
     defer(t, () => {
         cut();
         listener.close();
     });
     const { port } = listener.address();
-    return { port, url: `http://127.0.0.1:${port}/mcp`, cut };
+    return { port, url: `http://127.0.0.1:${port}/mcp`, cut, stall, refuse };
 }

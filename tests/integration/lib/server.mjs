@@ -12,6 +12,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { defer } from './cleanup.mjs';
+import { LineSplitter } from './lines.mjs';
 import { DEADLINE, Inbox, slow, within } from './wait.mjs';
 import { Tree } from './tree.mjs';
 
@@ -172,17 +173,15 @@ export async function run(t, args, options = {}) {
 
 /** Split a byte stream at newlines into an inbox; the remainder at the end counts as a line. */
 function splitLines(stream, inbox, every = () => {}) {
-    let rest = '';
+    const splitter = new LineSplitter();
     stream.setEncoding('utf8');
     stream.on('data', (text) => {
         every(text);
-        const lines = (rest + text).split('\n');
-        rest = lines.pop();
-        lines.forEach((line) => inbox.push(line));
+        splitter.take(text).forEach((line) => inbox.push(line));
     });
     stream.on('close', () => {
-        if (rest !== '') {
-            inbox.push(rest);
+        if (splitter.rest !== '') {
+            inbox.push(splitter.rest);
         }
         inbox.end('it closed');
     });

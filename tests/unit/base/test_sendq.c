@@ -430,6 +430,20 @@ static void more_pieces_than_fit_one_send_all_arrive(void **state)
     wire_close(&w);
 }
 
+/* One segment of the loopback device is 64 KiB. While one alone is under way, its acknowledgement
+ * is delayed. */
+static void a_limited_kernel_holds_two_segments_of_the_loopback_and_not_many(void **state)
+{
+    struct wire w;
+    int size = 0;
+    socklen_t len = sizeof size;
+    wire_adopt(&w, path_of(state), socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), -1);
+    sendq_limit_kernel(&w.q);
+    assert_int_equal(getsockopt(w.fds[0], SOL_SOCKET, SO_SNDBUF, &size, &len), 0);
+    assert_in_range(size, 2 * 65536, 4 * 65536);
+    wire_close(&w);
+}
+
 static const enum path plain = PLAIN, uring = URING;
 #define BOTH(test)                                                                                 \
     {#test " (plain)", test, NULL, NULL, (void *)(uintptr_t)&plain},                               \
@@ -450,6 +464,7 @@ int main(void)
         BOTH(a_closed_reader_breaks_the_queue),
         BOTH(any_failed_allocation_breaks_the_queue_and_is_told),
         BOTH(more_pieces_than_fit_one_send_all_arrive),
+        BOTH(a_limited_kernel_holds_two_segments_of_the_loopback_and_not_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "access/limit.h"
+#include "base/loop.h"
 #include "base/str.h"
 #include "delivery/subscriber.h"
 #include "store/change.h"
@@ -92,6 +93,38 @@ static void a_stream_that_is_backed_up_gets_merged_updates_when_it_drains(void *
     harness_settle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
     client_free(c);
+}
+
+struct late_writer {
+    struct loop_hook hook;
+    struct client *c;
+    int hooks; /* that ran */
+};
+
+/* What the stream held is written after this turn's flush, and before the loop waits. */
+static void on_end_of_turn(void *user)
+{
+    struct late_writer *w = user;
+    if (++w->hooks == 2) { /* loop_turn() runs the hooks twice, the second time as its last */
+        client_drain(w->c);
+    }
+}
+
+static void what_waits_goes_on_by_itself_when_all_was_written_at_the_end_of_a_turn(void **state)
+{
+    (void)state;
+    struct late_writer w = {.c = listener("[\"mem://x/\"]")};
+    w.c->pending = BACKED_UP;
+    update(0);
+    loop_hook_add(b.loop, &w.hook, on_end_of_turn, &w);
+    loop_turn(b.loop);
+    assert_int_equal(w.c->pending, 0);
+    assert_int_equal(client_count(w.c, SAID_UPDATED), 0);
+    assert_int_equal(loop_timeout_ms(b.loop), 0); /* it does not wait for something else */
+    loop_turn(b.loop);
+    assert_int_equal(client_count(w.c, SAID_UPDATED), 1);
+    loop_hook_remove(&w.hook);
+    client_free(w.c);
 }
 
 static void an_overflow_becomes_one_mark_per_subscription(void **state)
@@ -362,6 +395,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(a_stream_that_is_backed_up_gets_merged_updates_when_it_drains),
+        TEST(what_waits_goes_on_by_itself_when_all_was_written_at_the_end_of_a_turn),
         TEST(an_overflow_becomes_one_mark_per_subscription),
         TEST(one_slow_peer_does_not_delay_another),
         TEST(unsubscribing_forgets_what_waits),
