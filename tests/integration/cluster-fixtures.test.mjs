@@ -50,9 +50,11 @@ test('a relay carries, keeps back, and refuses', async (t) => {
     const hear = (text) => { early += text; };
     socket.on('data', hear);
     socket.write('two');
-    const direct = net.connect(echo.address().port, '127.0.0.1').setEncoding('utf8'); // as long as an answer takes
-    direct.write('x');
-    await once(direct, 'data');
+    const direct = net.connect(echo.address().port, '127.0.0.1').setEncoding('utf8');
+    for (let i = 0; i < 20; i += 1) { // longer than an answer takes
+        direct.write('x');
+        await once(direct, 'data');
+    }
     direct.destroy();
     assert.equal(early, '');
     socket.off('data', hear);
