@@ -30,7 +30,7 @@ export class Node {
     /** Start it, again or for the first time: it serves when this is over. */
     async start() {
         this.program = await serve(this.t, {
-            http: `127.0.0.1:${this.port}`, args: ['--store', this.store, ...this.args], mounts: [],
+            http: `127.0.0.1:${this.port}`, args: ['--entities', this.store, ...this.args], mounts: [], mayFail: true,
         });
         return this;
     }

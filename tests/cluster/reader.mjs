@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT
+//
+// Readers of the chaos test: clients of both eras that go from node to node, a modern one with its cursor, a legacy one with its
+// session and the id of the last event, and keep what they believe of everything they are subscribed to: what they
+// were told, or read after they were told.
+
+import { exchange, pause } from '../integration/lib/fault-watcher.mjs';
+import { freshId, initialize, LATEST_LEGACY, meta, modernHeaders } from '../integration/lib/rpc.mjs';
+import { EVENTS, PUBLISHED, readValue, TYPE } from './writer.mjs';
+
+const OPTIONS = 'dev.tidings/options';
+const CURSOR = 'dev.tidings/cursor';
+const METADATA = 'dev.tidings/metadata';
+const JSON_HEADERS = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' };
+const PATIENCE = 4000;
+const NEVER = 2 ** 31 - 1;
+
+const positionOf = (cursor) => Number(cursor.split('~')[0].split('.')[2] ?? 0);
+const idOf = (uri) => uri.slice(TYPE.length);
+
+export class Reader {
+    numbers = new Map(); // of a URI: `n` of what it believes is there
+    heard = new Map(); // of a URI: the newest it was told of (an entity: ms of its version, else n)
+    known = new Map(); // of an entity's id: ms of the newest version it was told of or read
+    doubts = new Map(); // URI -> when it has to be read, at the earliest
+    lookedAgain = 0; // when it was last told to look again
+    wholeAt = 0; // when it last was seen to know everything
+    toldBy = new Map(); // of a URI: the node that told of it last
+    state = 'away';
+    trace = [];
+
+    constructor(world, number) {
+        const { random } = world;
+        Object.assign(this, { world, ledger: world.ledger, number });
+        this.era = number % 2 === 0 ? 'modern' : 'legacy';
+        this.name = `reader ${number} (${this.era})`;
+        this.include = random.pick(['none', 'none', 'value']);
+        this.uris = random.pick([
+            () => [TYPE, PUBLISHED, EVENTS],
+            () => [`${TYPE}**`, `${PUBLISHED}**`, `${EVENTS}**`],
+            () => [...world.entities, ...world.published].filter((_, at) => (at + number) % 3 === 0).concat(EVENTS),
+        ])();
+        this.covered = world.uris.filter((uri) => this.uris.some((wish) =>
+            wish === uri || (/[/*]$/.test(wish) && uri.startsWith(wish.replace(/\*+$/, '')))));
+    }
+
+    note(what) {
+        this.trace.push(what);
+        this.trace.splice(0, this.trace.length - 40);
+    }
+
+    /** Go from node to node until the world ends. */
+    async run() {
+        const reading = this.#keepReading();
+        while (!this.world.isOver) {
+            this.node = this.world.node();
+            try {
+                await (this.era === 'modern' ? this.#listen() : this.#session());
+            } catch (error) {
+                this.why = error.message;
+            }
+            this.state = 'away';
+            this.events?.close();
+            this.events = undefined;
+            this.#claim();
+            await pause(20 + this.world.random.below(100));
+        }
+        await reading;
+    }
+
+    leave() {
+        this.events?.close();
+    }
+
+    get options() {
+        return { windowMs: 0, initial: false, include: this.include, ...(this.cursor && { since: this.cursor }) };
+    }
+
+    #post(message, headers) {
+        const all = { ...JSON_HEADERS, ...headers };
+        return exchange(this.node, { headers: all, body: JSON.stringify(message) }, PATIENCE);
+    }
+
+    // ---- both eras --------------------------------------------------------------------------------------------
+
+    async #listen() {
+        const params = {
+            _meta: meta({ [OPTIONS]: this.options }),
+            notifications: { resourceSubscriptions: this.uris },
+        };
+        const message = { jsonrpc: '2.0', id: freshId(), method: 'subscriptions/listen', params };
+        const response = await this.#post(message, modernHeaders(message.method));
+        if (!response.events) {
+            throw new Error(`listen: ${response.status} ${response.text}`);
+        }
+        this.events = response.events;
+        const { json: ack } = await this.events.next((item) => item.json, 'the acknowledgement', PATIENCE);
+        if (ack.method !== 'notifications/subscriptions/acknowledged') {
+            throw new Error(`listen: ${JSON.stringify(ack)}`);
+        }
+        const refused = ack.params._meta['dev.tidings/refused'] ?? [];
+        if (refused.length > 0) {
+            throw new Error(`refused: ${JSON.stringify(refused)}`);
+        }
+        await this.#hear(ack.params._meta[CURSOR]);
+    }
+
+    /** What a session is asked for, on whichever node: once it has all of it, it stays. */
+    async #subscribeAll() {
+        if (!this.session) {
+            const opened = await this.#post(initialize(LATEST_LEGACY), {});
+            const id = opened.headers.get('mcp-session-id');
+            if (!id) {
+                throw new Error(`initialize: ${opened.status} ${opened.text}`);
+            }
+            this.session = { 'Mcp-Session-Id': id, 'MCP-Protocol-Version': LATEST_LEGACY };
+            this.wishes = [...this.uris];
+            this.lastEvent = undefined;
+            this.home = this.node;
+            this.begun = this.cursor;
+        }
+        while (this.wishes.length > 0) {
+            const params = { uri: this.wishes[0], _meta: { [OPTIONS]: this.options } };
+            const message = { jsonrpc: '2.0', id: freshId(), method: 'resources/subscribe', params };
+            const { json, status, text } = await this.#post(message, this.session);
+            this.#mayBeLost(status);
+            if (!json?.result) {
+                throw new Error(`subscribe: ${status} ${text}`);
+            }
+            this.begun ??= json.result._meta[CURSOR];
+            this.wishes.shift();
+        }
+    }
+
+    #mayBeLost(status) {
+        if (status === 404) {
+            this.ledger.counts.sessionsLost += 1;
+            this.note(`session lost at ${this.node.name}`);
+            this.session = undefined;
+        }
+    }
+
+    async #session() {
+        await this.#subscribeAll();
+        const headers = {
+            Accept: 'text/event-stream', ...this.session, ...(this.lastEvent && { 'Last-Event-ID': this.lastEvent }),
+        };
+        const response = await exchange(this.node, { method: 'GET', headers }, PATIENCE);
+        this.#mayBeLost(response.status);
+        if (!response.events) {
+            throw new Error(`GET: ${response.status} ${response.text}`);
+        }
+        if (this.home !== this.node) {
+            this.ledger.counts.sessionsMoved += 1;
+            this.home = this.node;
+        }
+        this.events = response.events;
+        await this.#hear(this.begun);
+    }
+
+    // ---- what is told -------------------------------------------------------------------------------------------
+
+    /** What the cursor claims when it goes: held against the store in the end. */
+    #claim() {
+        if (this.cursor && this.isWhole) {
+            this.ledger.cursors.push({ who: this.name, position: positionOf(this.cursor), heard: new Map(this.known) });
+        }
+    }
+
+    async #hear(cursor) {
+        const stay = Date.now() + 1000 + this.world.random.below(this.world.stay);
+        this.note(`at ${this.node.name} since ${this.cursor}`);
+        if (this.cursor) {
+            this.ledger.counts.hops += 1;
+        } else {
+            this.covered.forEach((uri) => this.doubts.set(uri, 0));
+            this.cursor = cursor;
+        }
+        this.since = positionOf(this.cursor);
+        this.again = new Set(); // URIs that it may be told of again, having been told beyond its cursor
+        this.heard.forEach((_, uri) => this.again.add(uri));
+        this.state = 'here';
+        const timer = setTimeout(() => this.leave(), stay - Date.now());
+        try {
+            for (;;) {
+                const item = await this.events.next(() => true, 'an event', NEVER);
+                this.events.seen.length = 0;
+                this.lastEvent = item.id || this.lastEvent;
+                if (item.json?.method === 'notifications/resources/updated') {
+                    this.#update(item.json.params);
+                }
+            }
+        } finally {
+            clearTimeout(timer);
+        }
+    }
+
+    #update({ uri, _meta = {} }) {
+        this.ledger.counts.told += 1;
+        const cursor = _meta[CURSOR];
+        if (_meta['dev.tidings/truncated']) {
+            this.#truncated(uri);
+        } else if (this.covered.includes(uri)) {
+            this.#told(uri, _meta);
+        } else {
+            this.ledger.wrong(`${this.name} was told of ${uri}`);
+        }
+        if (cursor) {
+            this.cursor = cursor;
+        }
+    }
+
+    #truncated(uri) {
+        this.ledger.counts.truncated += 1;
+        this.note(`truncated ${uri} at ${this.node.name}`);
+        if (!this.ledger.brokeSince(this.wholeAt)) {
+            this.ledger.wrong(`${this.name} was told to look again, but the database lost nothing: ${this.trace.join('; ')}`);
+        }
+        this.lookedAgain = Date.now();
+        this.covered.forEach((each) => this.doubts.set(each, 0));
+    }
+
+    #told(uri, _meta) {
+        const version = uri.startsWith(TYPE) ? Date.parse(_meta['dev.tidings/etag']) : _meta[METADATA]?.n;
+        if (!Number.isFinite(version)) {
+            this.ledger.wrong(`${this.name}: ${uri} was told without its version: ${JSON.stringify(_meta)}`);
+            return;
+        }
+        const before = this.heard.get(uri) ?? -1;
+        if (version <= before && !this.world.isUncertain(uri, version)) {
+            this.ledger.counts.repeated += 1;
+            if (!this.again.has(uri)) {
+                this.ledger.wrong(`${this.name}: ${uri} ${version} was told after ${before}: ${this.trace.join('; ')}`);
+            } else if (uri.startsWith(TYPE)) {
+                this.ledger.repeats.push({ who: this.name, id: idOf(uri), version, position: this.since });
+            }
+        }
+        this.again.delete(uri);
+        this.toldBy.set(uri, this.node);
+        this.heard.set(uri, Math.max(version, before));
+        if (uri.startsWith(EVENTS)) {
+            return;
+        }
+        if (this.include === 'value' && _meta['dev.tidings/data']?.[0]?.text) {
+            const whole = JSON.parse(_meta['dev.tidings/data'][0].text);
+            this.#believe(uri, uri.startsWith(TYPE) ? { value: whole.value, version: whole.validFrom } : { value: whole });
+        } else {
+            this.doubts.set(uri, 0);
+        }
+        if (uri.startsWith(TYPE)) {
+            this.#know(uri, version);
+        }
+    }
+
+    #know(uri, ms) {
+        const id = idOf(uri);
+        this.known.set(id, Math.max(this.known.get(id) ?? 0, ms));
+    }
+
+    #believe(uri, now) {
+        this.numbers.set(uri, now.value.n);
+        if (uri.startsWith(TYPE)) {
+            this.#know(uri, Date.parse(now.version));
+        }
+    }
+
+    /** Read what is in doubt. What is told meanwhile is in doubt again. */
+    async #keepReading() {
+        while (!this.world.isOver) {
+            for (const uri of [...this.doubts.keys()]) {
+                const { node } = this;
+                this.doubts.delete(uri);
+                const due = this.heard.get(uri);
+                const by = this.toldBy.get(uri);
+                const now = uri.startsWith(EVENTS) ? null : await readValue(node, uri, 1500).catch(() => undefined);
+                if (now === undefined) {
+                    this.doubts.set(uri, 0);
+                    await pause(100);
+                } else if (now) {
+                    this.ledger.counts.reads += 1;
+                    const seen = uri.startsWith(TYPE) ? Date.parse(now.version) : now.value.n;
+                    if (due !== undefined && seen < due) { // read at another node than it was told by
+                        this.ledger.counts.staleReads += 1;
+                        if (by === node) {
+                            this.ledger.wrong(`${this.name}: ${node.name} told of ${uri} ${due} and gave ${seen}`);
+                        }
+                        this.doubts.set(uri, 0);
+                        await pause(20);
+                    } else {
+                        this.#believe(uri, now);
+                    }
+                }
+            }
+            this.isWhole ||= this.state === 'here' && this.doubts.size === 0;
+            await pause(10);
+        }
+    }
+
+    /** What it believes wrongly without knowing; undefined: nothing. */
+    mistake(truth) {
+        if (this.state !== 'here') {
+            return `is not there (${this.why})`;
+        }
+        for (const uri of this.covered) {
+            if (this.doubts.has(uri)) {
+                return `still has to read ${uri}`;
+            }
+            const event = this.world.event(uri);
+            if (event) {
+                const { n, at } = event.acknowledged;
+                if ((this.heard.get(uri) ?? 0) < n && this.lookedAgain < at) {
+                    return `was not told of ${uri} ${n} (only ${this.heard.get(uri)}): ${this.trace.join('; ')}`;
+                }
+            } else if (this.numbers.get(uri) !== truth.get(uri)) {
+                return `believes that ${uri} is ${this.numbers.get(uri)}, it is ${truth.get(uri)}: ${this.trace.join('; ')}`;
+            }
+        }
+        return undefined;
+    }
+}

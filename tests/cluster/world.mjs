@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+//
+// The world of the chaos test: two database servers, one of them the other's synchronous standby, nodes, writers and readers,
+// and what befalls them, all drawn from a seed. A phase is a time of faults; after it everything is mended and
+// held against the truth (a checkpoint): all nodes say the same, and every reader believes it.
+//
+// The seed decides which faults come, for how long, who writes what and where; not in which order threads and machines
+// meet them.
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { defer } from '../integration/lib/cleanup.mjs';
+import { pause } from '../integration/lib/fault-watcher.mjs';
+import { randomOf } from '../integration/lib/fault-world.mjs';
+import { Node } from '../integration/lib/nodes.mjs';
+import { Postgres } from '../integration/lib/postgres.mjs';
+import { eventually, slow } from '../integration/lib/wait.mjs';
+import { Ledger } from './ledger.mjs';
+import { Reader } from './reader.mjs';
+import { addType, EVENTS, history, PUBLISHED, readValue, TYPE, Writer } from './writer.mjs';
+
+const SETTLED = 60_000 * slow; // ms until everybody knows everything when nothing fails any more
+
+export class World {
+    isOver = false;
+
+    constructor(t, { seed, nodes = 3, readers = 50, writers = 6, pace = 120, stay = 12_000, store = 'postgres', log = () => {} }) {
+        Object.assign(this, { t, seed, writers, pace, stay, log });
+        this.sizes = { nodes, readers };
+        this.isPostgres = store === 'postgres';
+        this.random = randomOf(seed);
+        this.ledger = new Ledger(log);
+        const some = (count, make) => [...Array(count).keys()].map(make);
+        this.entities = some(20, (n) => `${TYPE}e${n}`);
+        this.published = some(12, (n) => `${PUBLISHED}p${n}`);
+        this.events = some(8, (n) => ({ uri: `${EVENTS}e${n}`, n: 0, acknowledged: { n: 0, at: 0 }, uncertain: new Set() }));
+        this.uris = [...this.entities, ...this.published, ...this.events.map(({ uri }) => uri)];
+        this.#hold();
+    }
+
+    event(uri) {
+        return uri.startsWith(EVENTS) ? this.events.find((one) => one.uri === uri) : undefined;
+    }
+
+    /** May that number come late, because nobody answered who was asked to tell it? */
+    isUncertain(uri, n) {
+        return this.event(uri)?.uncertain.has(n) ?? false;
+    }
+
+    node() {
+        return this.random.pick(this.nodes);
+    }
+
+    #hold() {
+        this.mayWrite = new Promise((resolve) => {
+            this.#release = resolve;
+        });
+    }
+
+    #release;
+
+    // ---- beginning --------------------------------------------------------------------------------------------
+
+    async begin() {
+        const args = ['--publish', 'pub:///', '--allow-write', '--workers', '1', '--request-rate', '0', '--max-sessions', '4096'];
+        if (this.isPostgres) {
+            this.primary = await Postgres.start(this.t);
+            this.standby = await this.primary.standby();
+            // What the relays of nodes reach: the servers change places.
+            this.places = [{ port: this.primary.port }, { port: this.standby.port }];
+            this.nodes = await Promise.all([...Array(this.sizes.nodes).keys()].map((n) =>
+                Node.make(this.t, String.fromCharCode(97 + n), { databases: this.places, args })));
+        } else {
+            const folder = mkdtempSync(join(tmpdir(), 'tidings-chaos-'));
+            defer(this.t, () => rmSync(folder, { recursive: true, force: true }));
+            this.nodes = [await Node.make(this.t, 'a', { databases: [], args })];
+            this.nodes[0].store = join(folder, 'store.db');
+        }
+        for (const node of this.nodes) {
+            await node.start();
+        }
+        this.log('nodes serve');
+        await addType(this.nodes[0]);
+        this.people = [...Array(this.writers).keys()].map((n) => new Writer(this, n));
+        for (const uri of [...this.entities, ...this.published]) {
+            if (await this.people[0].set(this.nodes[0], uri, null) !== 'acknowledged') {
+                throw new Error(`${uri} could not be made`);
+            }
+        }
+        this.readers = [...Array(this.sizes.readers).keys()].map((n) => new Reader(this, n));
+        this.running = [...this.readers, ...this.people].map((one) => one.run());
+        await this.checkpoint();
+    }
+
+    // ---- faults -----------------------------------------------------------------------------------------------
+
+    async #restartNode(node) {
+        if (!this.isPostgres) { // announcements are in its memory alone
+            this.ledger.broke();
+        }
+        for (;;) { // while the database is away it may refuse to start
+            try {
+                await node.start();
+                return;
+            } catch (error) {
+                if (this.isOver) {
+                    return;
+                }
+                this.lastRefusal = error.message;
+                await pause(200);
+            }
+        }
+    }
+
+    #nodeFaults = {
+        kill: async (node) => {
+            await node.kill();
+            await pause(this.random.below(2000));
+            await this.#restartNode(node);
+        },
+        stop: async (node, ms) => {
+            node.pause();
+            await pause(ms);
+            node.go();
+        },
+        drain: async (node) => {
+            await node.drain();
+            await this.#restartNode(node);
+        },
+        cut: async (node, ms) => {
+            node.cut();
+            await pause(ms);
+            node.mend();
+        },
+        stall: async (node, ms) => {
+            node.cut({ quietly: true });
+            await pause(ms);
+            node.mend();
+        },
+        hop: async () => { // everybody at once
+            this.readers.forEach((reader) => reader.leave());
+            await pause(500);
+        },
+    };
+
+    #databaseFaults = {
+        restart: async () => {
+            await this.primary.restart();
+        },
+        crash: async () => {
+            this.ledger.broke();
+            await this.primary.crash();
+            await pause(this.random.below(1000));
+            await this.primary.begin();
+        },
+        failover: async () => {
+            this.ledger.broke();
+            await this.primary.crash();
+            await this.standby.promote();
+            const old = this.primary;
+            this.primary = this.standby;
+            this.standby = await this.primary.standby({ name: `standby${this.places[0].port}` });
+            this.places.find(({ port }) => port === old.port).port = this.standby.port;
+        },
+    };
+
+    async #befall(name, fault) {
+        this.ledger.fault(name);
+        this.log(`fault: ${name}`);
+        await fault();
+        this.log(`mended: ${name}`);
+    }
+
+    /** Faults until `until`, one at a time of each kind; nodes are watched for those nobody caused. */
+    async #disturb(faults, rest, until, pick) {
+        const names = Object.keys(faults).filter((name) => this.isPostgres || !['cut', 'stall'].includes(name));
+        while (Date.now() < until) {
+            await pause(rest / 2 + this.random.below(rest));
+            const name = this.random.pick(names);
+            const whom = pick?.();
+            const ms = 500 + this.random.below(5000);
+            if (Date.now() < until) {
+                await this.#befall(whom ? `node ${name}` : `database ${name}`, () => faults[name](whom, ms));
+            }
+        }
+    }
+
+    async phase(ms) {
+        const until = Date.now() + ms;
+        this.#release();
+        const work = [this.#disturb(this.#nodeFaults, 2500, until, () => this.node())];
+        if (this.isPostgres && this.random.chance(0.7)) {
+            work.push(this.#disturb(this.#databaseFaults, 9000, until));
+        }
+        await Promise.all(work);
+        this.#hold();
+        await this.checkpoint();
+    }
+
+    // ---- comparing ----------------------------------------------------------------------------------------------
+
+    /** What all nodes say is there. */
+    async #truth() {
+        const truth = new Map();
+        for (const uri of [...this.entities, ...this.published]) {
+            const said = await Promise.all(this.nodes.map((node) => readValue(node, uri).catch(() => undefined)));
+            const texts = new Set(said.map((one) => JSON.stringify(one)));
+            if (said.includes(undefined) || texts.size !== 1) {
+                return { why: `nodes differ on ${uri}: ${[...texts].join(', ')}` };
+            }
+            truth.set(uri, said[0]?.value.n);
+        }
+        return { truth };
+    }
+
+    /** When nothing fails any more, all nodes say the same and everybody believes it. */
+    async checkpoint() {
+        let why = '';
+        this.nodes.forEach((node) => node.running || this.ledger.wrong(`node ${node.name} ended by itself:\n${node.program.stderr}`));
+        await eventually(() => this.people.every((one) => !one.busy), 'writers rest', SETTLED);
+        const begun = Date.now();
+        const isSettled = async () => {
+            const { truth, why: differ } = await this.#truth();
+            const wrong = truth && this.readers.map((reader) => [reader, reader.mistake(truth)]).find(([, what]) => what);
+            why = differ ?? (wrong && `${wrong[0].name} at ${wrong[0].node?.name} ${wrong[1]}`);
+            return !why;
+        };
+        try {
+            await eventually(isSettled, 'everybody knows everything', SETTLED);
+        } catch {
+            this.ledger.wrong(`checkpoint: ${why}`);
+        }
+        this.readers.forEach((reader) => { reader.wholeAt = Date.now(); });
+        this.ledger.counts.checkpoints += 1;
+        this.ledger.latencies.push(Date.now() - begun);
+        this.log(`checkpoint after ${Date.now() - begun} ms: ${JSON.stringify(this.ledger.counts)}`);
+    }
+
+    /** The whole history against what was acknowledged, and cursors against the positions in the store. */
+    async end() {
+        for (const uri of this.entities) {
+            this.ledger.judgeHistory(uri, await history(this.node(), uri));
+        }
+        await this.#judgePublished();
+        this.isOver = true;
+        this.#release();
+        this.readers.forEach((reader) => reader.leave());
+        await Promise.all(this.running);
+        if (this.isPostgres) {
+            const positions = new Map();
+            const rows = await this.primary.sql('SELECT id, vfrom, position FROM tidings_versions ORDER BY id, vfrom');
+            for (const [id, ms, at] of rows) {
+                positions.set(id, [...positions.get(id) ?? [], [Number(ms), Number(at)]]);
+            }
+            this.ledger.judgeCursors(positions);
+        }
+        for (const node of this.nodes) {
+            await node.drain();
+        }
+    }
+
+    /** What is published is the newest acknowledged, or something later that nobody knows of. */
+    async #judgePublished() {
+        for (const uri of this.published) {
+            const now = await readValue(this.node(), uri);
+            const mine = [...this.ledger.tokens].filter(([, write]) => write.uri === uri);
+            const used = new Set(mine.filter(([, { outcome }]) => outcome === 'acknowledged').map(([, { base }]) => base));
+            const last = mine.filter(([, { outcome, version }]) => outcome === 'acknowledged' && !used.has(version)).map(([token]) => token);
+            const write = this.ledger.tokens.get(now?.value.token);
+            if (!write || (write.outcome !== 'acknowledged' && write.outcome !== 'unknown')
+                || (write.outcome === 'acknowledged' && !last.includes(now.value.token))) {
+                this.ledger.wrong(`${uri} is ${JSON.stringify(now)} (${write?.outcome}), the last acknowledged are ${last}`);
+            }
+        }
+    }
+}
