@@ -10,13 +10,13 @@ import { serve } from './server.mjs';
 import { within } from './wait.mjs';
 
 export class Node {
-    /** `databases`: servers whose `port` may be another one later; `args`, `env` as for serve(). */
-    static async make(t, name, { databases, args = [], schema, extra = '' }) {
+    /** `databases`: servers whose `port` may be another one later; `args` as for serve(); `isDirect`: no relays. */
+    static async make(t, name, { databases, args = [], schema, extra = '', isDirect = false }) {
         const node = new Node();
         Object.assign(node, { t, name, args });
         node.port = await freePort();
-        node.relays = await Promise.all(databases.map((database) => relay(t, database)));
-        const hosts = node.relays.map(({ port }) => `127.0.0.1:${port}`).join(',');
+        node.relays = isDirect ? [] : await Promise.all(databases.map((database) => relay(t, database)));
+        const hosts = (isDirect ? databases : node.relays).map(({ port }) => `127.0.0.1:${port}`).join(',');
         const path = schema ? `&options=-csearch_path%3D${schema}` : '';
         const several = databases.length > 1 ? '&target_session_attrs=read-write' : '';
         node.store = `postgres://tidings@${hosts}/postgres?sslmode=disable${several}${path}${extra}`;

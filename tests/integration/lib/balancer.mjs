@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+//
+// Debian's HAProxy and nginx with the recipes of contrib/, in front of the nodes of a test: the addresses in the recipe
+// (10.0.0.N:7777, port 8080) are replaced, nothing else is.
+
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { defer } from './cleanup.mjs';
+import { freePort, isOpen } from './port.mjs';
+import { Program } from './server.mjs';
+import { eventually } from './wait.mjs';
+
+const PROGRAMS = { haproxy: '/usr/sbin/haproxy', nginx: '/usr/sbin/nginx' };
+const contrib = new URL('../../../contrib/', import.meta.url);
+
+export const RECIPES = ['haproxy/tidings.cfg', 'haproxy/sticky.cfg', 'nginx/tidings.conf', 'nginx/sticky.conf'];
+
+/** Why a recipe cannot be run here; false: it can. */
+export function skipOf(recipe) {
+    const [kind] = recipe.split('/');
+    return existsSync(PROGRAMS[kind]) ? false : `no ${kind} (Debian: ${kind})`;
+}
+
+/** Start one: { port, url } of what clients reach. */
+export async function balance(t, recipe, nodes) {
+    const [kind] = recipe.split('/');
+    const folder = mkdtempSync(join(tmpdir(), 'tidings-balancer-'));
+    defer(t, () => rmSync(folder, { recursive: true, force: true }));
+    const port = await freePort();
+    let text = readFileSync(new URL(recipe, contrib), 'utf8');
+    nodes.forEach((node, at) => {
+        text = text.replaceAll(`10.0.0.${at + 1}:7777`, `127.0.0.1:${node.port}`);
+    });
+    text = text.replace('bind :8080', `bind 127.0.0.1:${port}`).replace('listen 8080', `listen 127.0.0.1:${port}`);
+    const file = join(folder, 'recipe');
+    writeFileSync(file, text);
+    let args = ['-db', '-f', file];
+    if (kind === 'nginx') {
+        const main = join(folder, 'nginx.conf');
+        const places = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((name) => `${name}_temp_path ${folder}/${name};`);
+        writeFileSync(main, `daemon off; master_process off; pid ${folder}/pid; error_log stderr warn;\n`
+            + `events { worker_connections 1024; }\nhttp { access_log off; ${places.join(' ')} include ${file}; }\n`);
+        args = ['-e', 'stderr', '-p', folder, '-c', main];
+    }
+    const program = new Program(t, PROGRAMS[kind], args, { mayFail: true });
+    program.child.stdout.resume();
+    await eventually(() => isOpen(port), `${kind} listens`);
+    return { port, url: `http://127.0.0.1:${port}/mcp`, program };
+}
