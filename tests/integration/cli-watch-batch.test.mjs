@@ -158,6 +158,37 @@ test('--batch: a command that fails is told, and a signal ends the one that runs
     assert.ok(!lives(pid));
 });
 
+for (const how of [[], ['--batch'], ['--batch', '--restart']]) {
+    test(`an interrupt ends what --exec ${how.join(' ')} runs with all its processes`, async (t) => {
+        for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+            const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
+            const command = "sh -c 'echo process $$; exec sleep 1000' & (sh -c 'echo process $$; exec sleep 1000'); wait";
+            const args = ['watch', '--exec', command, ...how, server.url, server.uri('src/')];
+            const watch = await started(t, server, server.uri('src/'), BIN, args);
+            await watch.burst(['src/a'], '1');
+            const pids = [];
+            while (pids.length < 2) {
+                pids.push((await watch.out.next((line) => line.startsWith('process'), 'a process')).split(' ')[1]);
+            }
+            t.after(() => pids.filter(lives).forEach((pid) => process.kill(Number(pid), 'SIGKILL')));
+            assert.ok(pids.every(lives));
+            await watch.stop(signal);
+            assert.deepEqual(pids.filter(lives), [], signal);
+            assert.doesNotMatch(watch.stderr, /the command/);
+        }
+    });
+}
+
+test('nohup: a watch whose terminal is gone goes on', async (t) => {
+    const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
+    const args = ['-c', 'trap "" HUP; exec "$@"', 'sh', BIN, 'watch', '--exec', 'echo ran', '-1', server.url, server.uri('src/')];
+    const watch = await started(t, server, server.uri('src/'), '/bin/sh', args);
+    watch.child.kill('SIGHUP');
+    await watch.burst(['src/a'], '1');
+    assert.equal((await watch.closed).code, 0);
+    assert.deepEqual(watch.out.seen, ['ran']);
+});
+
 test('options of --batch without it are told', async (t) => {
     const wrong = async (...args) => {
         const end = await run(t, ['watch', 'http://127.0.0.1:1/mcp', 'a:b', ...args]);

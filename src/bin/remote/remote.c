@@ -79,6 +79,10 @@ void remote_interruptible(struct tidings_client *client)
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+    struct sigaction before;
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) { /* no nohup */
+        sigaction(SIGHUP, &act, NULL);
+    }
 }
 
 uint64_t now_ms(void)

@@ -31,7 +31,6 @@ struct batch *batch_create(const struct batch_options *options)
     struct batch *b = calloc(1, sizeof(*b));
     if (b) {
         b->options = *options;
-        b->shell.owns_group = options->restarts;
         b->list = -1;
     }
     return b;

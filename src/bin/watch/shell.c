@@ -83,7 +83,7 @@ int shell_start(struct shell *s, const char *command, int input, char *const *en
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t defaults;
-    short flags = POSIX_SPAWN_SETSIGDEF | (s->owns_group ? POSIX_SPAWN_SETPGROUP : 0);
+    short flags = POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP;
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGPIPE);
     int errnum = posix_spawn_file_actions_init(&actions);
@@ -112,17 +112,12 @@ int shell_start(struct shell *s, const char *command, int input, char *const *en
     return 0;
 }
 
-static int shell_signal(const struct shell *s, int number)
-{
-    return kill(s->owns_group ? -s->pid : s->pid, number);
-}
-
 void shell_end(struct shell *s)
 {
     if (s->pid > 0 && !s->is_ending) {
         s->is_ending = true;
         s->kill_ms = now_ms() + SHELL_END_MS;
-        shell_signal(s, SIGTERM);
+        kill(-s->pid, SIGTERM);
     }
 }
 
@@ -180,11 +175,10 @@ bool shell_reap(struct shell *s)
         shell_collect(s);
     }
     bool is_late = s->pid > 0 && s->is_ending && now_ms() >= s->kill_ms;
-    if (is_late && (!s->has_ended || s->owns_group)) {
-        shell_signal(s, SIGKILL);
+    if (is_late) {
+        kill(-s->pid, SIGKILL);
     }
-    bool has_others =
-        s->has_ended && s->is_ending && s->owns_group && !is_late && group_is_alive(s->pid);
+    bool has_others = s->has_ended && s->is_ending && !is_late && group_is_alive(s->pid);
     if (s->pid == 0 || !s->has_ended || has_others) {
         return false;
     }

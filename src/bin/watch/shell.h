@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * One run of the user's command, as `sh -c TEXT`, for `tidings watch --exec`. What a server said
- * never becomes part of the text: it is in variables and on standard input.
+ * never becomes part of the text: it is in variables and on standard input. It has a process group
+ * of its own, and is ended with all that is in it.
  */
 #ifndef BIN_SHELL_H
 #define BIN_SHELL_H
@@ -18,8 +19,6 @@
 struct shell {
     pid_t pid; /* 0: nothing runs */
     int pidfd;
-    bool owns_group; /* set it before it is started: it runs in a process group of its own, and is
-                      * ended with all that is in it */
     bool is_ending, has_ended;
     uint64_t kill_ms;
     int status; /* of its end, as waitpid has it */

@@ -189,7 +189,7 @@ static void a_stubborn_command_is_killed_with_its_group(void **state)
     (void)state;
     char text[16] = "";
     int ready[2];
-    struct shell s = {.owns_group = true};
+    struct shell s = {0};
     char *ours[] = {NULL};
     char **env = shell_environment(ours);
     int input = shell_input(TIDINGS_STR("input"));
