@@ -84,6 +84,16 @@ test('--batch: what changes while the command runs is one more run, each URI onc
     assert.deepEqual(watch.out.seen, ['begin 1 1 a', 'end', 'begin 2 3 b c', 'end']);
 });
 
+test('--debounce says how long it has to be quiet', async (t) => {
+    const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
+    const [patient, usual] = [await batch(t, server, 'echo run', ['--debounce', '1h']), await batch(t, server, 'echo run')];
+    for (const name of ['src/a', 'src/b']) {
+        server.tree.write(name, '1');
+        await usual.out.next((line) => line === 'run', 'the run of one that waits 300 ms');
+    }
+    assert.deepEqual(patient.out.seen, []);
+});
+
 test('--restart ends what runs with all its processes, and what it was for is not forgotten', async (t) => {
     const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
     const command = `sh -c 'echo process $$; exec sleep 1000' & echo run $(sed 's,.*/,,'); wait`;

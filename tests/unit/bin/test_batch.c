@@ -34,11 +34,13 @@ static char output[64];
 static const volatile int never = 0;
 
 /* One whose command appends to the file `output`. */
+static uint64_t debounce_ms = 300;
 static struct batch *make(const char *command, bool restarts)
 {
     static char text[256];
     snprintf(text, sizeof(text), "{ %s; } >>%s", command, output);
-    struct batch_options options = {.command = text, .debounce_ms = 300, .restarts = restarts};
+    struct batch_options options = {
+        .command = text, .debounce_ms = debounce_ms, .restarts = restarts};
     unlink(output);
     return batch_create(&options);
 }
@@ -102,6 +104,24 @@ static void changes_that_never_end_are_run_for(void **state)
     }
     assert_int_equal(clock_ms - begun, BATCH_LATEST_MS);
     batch_finish(b, &never);
+    batch_destroy(b);
+}
+
+/* Who wants it quiet for longer waits longer for the end of what never is. */
+static void the_latest_is_ten_times_as_long_as_quiet(void **state)
+{
+    (void)state;
+    debounce_ms = 2000;
+    struct batch *b = make("echo run", false);
+    debounce_ms = 300;
+    uint64_t begun = clock_ms;
+    for (; clock_ms < begun + 20000; clock_ms += 500) {
+        add(b, "app:///a");
+        assert_true(turn(b) > 0);
+    }
+    assert_int_equal(turn(b), -1); /* it runs */
+    batch_finish(b, &never);
+    assert_int_equal(batch_done(b), 1);
     batch_destroy(b);
 }
 
@@ -219,6 +239,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_begins_when_it_was_quiet_for_so_long),
         cmocka_unit_test(changes_that_never_end_are_run_for),
+        cmocka_unit_test(the_latest_is_ten_times_as_long_as_quiet),
         cmocka_unit_test(the_end_runs_for_what_waits),
         cmocka_unit_test(a_signal_drops_what_waits),
         cmocka_unit_test(what_is_not_run_for_yet_is_known),
