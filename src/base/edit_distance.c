@@ -35,7 +35,7 @@ unsigned edit_distance(struct tidings_str a, struct tidings_str b, unsigned most
             }
             j -= most + 1;
             unsigned replaced = j == 0 ? beyond : row[k] + (a.ptr[i - 1] == b.ptr[j - 1] ? 0 : 1);
-            unsigned d = least_of(replaced, row[k + 1] + 1, j == 0 ? beyond : row[k - 1] + 1);
+            unsigned d = least_of(replaced, row[k + 1] + 1, row[k - 1] + 1);
             row[k] = d < beyond ? d : beyond;
             nearest = row[k] < nearest ? row[k] : nearest;
         }

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -81,11 +83,37 @@ static void it_is_the_plain_definition_up_to_the_limit(void **state)
     }
 }
 
+/* Two texts, each up to the end of what may be read. */
+static void nothing_behind_the_texts_is_read(void **state)
+{
+    (void)state;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *ends[2];
+    for (size_t i = 0; i < 2; i++) {
+        char *at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(at != MAP_FAILED);
+        assert_int_equal(mprotect(at + page, page, PROT_NONE), 0);
+        ends[i] = at + page;
+    }
+    for (size_t n = 0; n < 6; n++) {
+        for (size_t m = 0; m < 6; m++) {
+            struct tidings_str a = tidings_strn(memset(ends[0] - n, 'a', n), n);
+            struct tidings_str b = tidings_strn(memset(ends[1] - m, 'a', m), m);
+            unsigned d = (unsigned)(n > m ? n - m : m - n);
+            assert_int_equal(edit_distance(a, b, 3), d < 4 ? d : 4);
+        }
+    }
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(munmap(ends[i] - page, 2 * page), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_words_are_so_far_apart),
         cmocka_unit_test(it_is_the_plain_definition_up_to_the_limit),
+        cmocka_unit_test(nothing_behind_the_texts_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

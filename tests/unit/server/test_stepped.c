@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "base/log.h"
 #include "support/asking.h"
 
 enum { THREADS = 4 };
@@ -302,7 +303,14 @@ static void keep_for_ever(void *user, struct tidings_read *read, struct tidings_
     *(struct tidings_read **)user = read;
 }
 
-/* Some seconds are waited for it; then the server goes, and what the request needs stays. */
+static void keep_line(void *user, enum tidings_log_level level, struct tidings_str line)
+{
+    assert_int_equal(level, TIDINGS_LOG_ERROR);
+    (void)snprintf(user, 256, "%.*s", (int)line.len, line.ptr);
+}
+
+/* Some seconds are waited for it; then the server goes and says why, and what the request needs
+ * stays. */
 static void a_request_that_is_never_answered_keeps_no_server_from_ending(void **state)
 {
     (void)state;
@@ -321,9 +329,16 @@ static void a_request_that_is_never_answered_keeps_no_server_from_ending(void **
         (void)poll(&ready, 1, tidings_server_timeout_ms(s));
         assert_int_equal(tidings_server_turn(s, NULL), 1);
     }
+    static char said[256];
+    enum tidings_log_level level = log_get_level();
+    log_set_level(TIDINGS_LOG_ERROR);
+    log_set_sink(keep_line, said);
     assert_int_equal(tidings_server_finish(s, NULL), 0);
     assert_string_equal(asking_end(&a), "");
     tidings_server_destroy(s);
+    log_set_sink(NULL, NULL);
+    log_set_level(level);
+    assert_non_null(strstr(said, " a handler does not finish provider=none at= uri=app:///kept "));
     tidings_read_done(kept, TIDINGS_E_CANCELLED, NULL); /* too late, and harmless */
 }
 

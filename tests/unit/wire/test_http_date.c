@@ -32,6 +32,9 @@ static void dates_are_read_in_three_formats(void **state)
         {"Tue, 29 Feb 2000 12:00:00 GMT", 951825600},
         {"Sat, 31 Dec 2016 23:59:60 GMT", 1483228800}, /* a leap second */
         {"Fri, 31 Dec 9999 23:59:59 GMT", 253402300799},
+        {"Sat, 01 Jan 0000 00:00:00 GMT", -62167219200},
+        {"Tue, 29 Feb 0000 00:00:01 GMT", -62162121599},
+        {"Wed, 01 Mar 0000 00:00:00 GMT", -62162035200},
         /* Two digits: at most 50 years ahead. */
         {"Tuesday, 28-Jul-76 10:00:00 GMT", 3363156000},
         {"Thursday, 28-Jul-77 10:00:00 GMT", 238932000},
