@@ -4,7 +4,7 @@
 // server it names, get a token for us, connect, subscribe; and go on when the token has expired.
 
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { describe, test } from 'node:test';
 
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { UnauthorizedError as LegacyUnauthorized } from '@modelcontextprotocol/sdk/client/auth.js';
@@ -59,71 +59,74 @@ async function connect(t, era, server) {
     return { client, received, owner, wire };
 }
 
-for (const era of ['legacy', 'modern']) {
-    test(`the official ${era} client gets a token by itself and connects`, async (t) => {
-        const { authority, server, uri } = await start(t, {
-            fetched: true,
-            args: ['--auth-scope', 'files:read', '--auth-scope', 'files:watch'],
+// At once, since they mostly wait.
+describe('official clients and their tokens', { concurrency: 4 }, () => {
+    for (const era of ['legacy', 'modern']) {
+        test(`the official ${era} client gets a token by itself and connects`, async (t) => {
+            const { authority, server, uri } = await start(t, {
+                fetched: true,
+                args: ['--auth-scope', 'files:read', '--auth-scope', 'files:watch'],
+            });
+            const { client, owner } = await connect(t, era, server);
+            const { contents } = await client.readResource({ uri });
+            assert.equal(contents[0].text, '1');
+            assert.equal(owner.asked.searchParams.get('resource'), server.url, 'for this server and no other');
+            assert.equal(owner.asked.searchParams.get('scope'), 'files:read files:watch', 'what the challenge named');
+            assert.equal(authority.asked('/register'), 1);
+            assert.equal(authority.asked('/token'), 1);
         });
-        const { client, owner } = await connect(t, era, server);
-        const { contents } = await client.readResource({ uri });
-        assert.equal(contents[0].text, '1');
-        assert.equal(owner.asked.searchParams.get('resource'), server.url, 'for this server and no other');
-        assert.equal(owner.asked.searchParams.get('scope'), 'files:read files:watch', 'what the challenge named');
-        assert.equal(authority.asked('/register'), 1);
-        assert.equal(authority.asked('/token'), 1);
+    }
+
+    test('the official legacy client hears of changes, and again after its token has expired', async (t) => {
+        const { authority, server, uri } = await start(t, { args: ['--auth-leeway', '0'] });
+        authority.seconds = BRIEF;
+        const { client, received, owner } = await connect(t, 'legacy', server);
+        await client.subscribeResource({ uri });
+        const first = owner.held.access_token;
+        server.tree.replace('a.txt', '2');
+        await received.next(updates(uri), 'an update');
+        authority.seconds = 3600;
+        /* The stream ends with the token; whatever the client does next, it does with another one. */
+        await eventually(() => owner.held.access_token !== first, 'a new token was got', EXPIRY);
+        server.tree.replace('a.txt', '3');
+        await received.next(updates(uri), 'an update after the token expired', EXPIRY);
+        assert.equal((await client.readResource({ uri })).contents[0].text, '3');
+        assert.equal(owner.agreed, 1, 'by its refresh token, not by asking the owner again');
     });
-}
 
-test('the official legacy client hears of changes, and again after its token has expired', async (t) => {
-    const { authority, server, uri } = await start(t, { args: ['--auth-leeway', '0'] });
-    authority.seconds = BRIEF;
-    const { client, received, owner } = await connect(t, 'legacy', server);
-    await client.subscribeResource({ uri });
-    const first = owner.held.access_token;
-    server.tree.replace('a.txt', '2');
-    await received.next(updates(uri), 'an update');
-    authority.seconds = 3600;
-    /* The stream ends with the token; whatever the client does next, it does with another one. */
-    await eventually(() => owner.held.access_token !== first, 'a new token was got', EXPIRY);
-    server.tree.replace('a.txt', '3');
-    await received.next(updates(uri), 'an update after the token expired', EXPIRY);
-    assert.equal((await client.readResource({ uri })).contents[0].text, '3');
-    assert.equal(owner.agreed, 1, 'by its refresh token, not by asking the owner again');
-});
-
-test('the official modern client listens, and again after its token has expired', async (t) => {
-    const { authority, server, uri } = await start(t, { args: ['--auth-leeway', '0'] });
-    authority.seconds = BRIEF;
-    const { client, received, owner } = await connect(t, 'modern', server);
-    const first = owner.held.access_token;
-    const open = await client.listen({ resourceSubscriptions: [uri] });
-    server.tree.replace('a.txt', '2');
-    await received.next(updates(uri), 'an update');
-    authority.seconds = 3600;
-    const cause = await within(open.closed, 'the end of the listen', EXPIRY);
-    assert.equal(cause, 'graceful');
-    const again = await client.listen({ resourceSubscriptions: [uri] });
-    assert.notEqual(owner.held.access_token, first);
-    server.tree.replace('a.txt', '3');
-    await received.next(updates(uri), 'an update after the token expired', EXPIRY);
-    assert.equal((await client.readResource({ uri })).contents[0].text, '3');
-    assert.equal(owner.agreed, 1, 'by its refresh token, not by asking the owner again');
-    await again.close();
-});
-
-test('the official modern client asks its owner for the scope that was lacking', async (t) => {
-    const rule = (text) => ['--access', JSON.stringify(text)];
-    const { server, uri } = await start(t, {
-        args: [
-            ...['--auth-scope', 'in'],
-            ...rule({ scope: 'files:read', uri: 'file:///**', allow: ['list', 'read'] }),
-        ],
+    test('the official modern client listens, and again after its token has expired', async (t) => {
+        const { authority, server, uri } = await start(t, { args: ['--auth-leeway', '0'] });
+        authority.seconds = BRIEF;
+        const { client, received, owner } = await connect(t, 'modern', server);
+        const first = owner.held.access_token;
+        const open = await client.listen({ resourceSubscriptions: [uri] });
+        server.tree.replace('a.txt', '2');
+        await received.next(updates(uri), 'an update');
+        authority.seconds = 3600;
+        const cause = await within(open.closed, 'the end of the listen', EXPIRY);
+        assert.equal(cause, 'graceful');
+        const again = await client.listen({ resourceSubscriptions: [uri] });
+        assert.notEqual(owner.held.access_token, first);
+        server.tree.replace('a.txt', '3');
+        await received.next(updates(uri), 'an update after the token expired', EXPIRY);
+        assert.equal((await client.readResource({ uri })).contents[0].text, '3');
+        assert.equal(owner.agreed, 1, 'by its refresh token, not by asking the owner again');
+        await again.close();
     });
-    const { client, owner, wire } = await connect(t, 'modern', server);
-    await assert.rejects(client.readResource({ uri }), ModernUnauthorized);
-    assert.equal(owner.agreed, 2);
-    assert.equal(owner.asked.searchParams.get('scope'), 'in files:read');
-    await eras.modern.finish(wire, owner);
-    assert.equal((await client.readResource({ uri })).contents[0].text, '1');
+
+    test('the official modern client asks its owner for the scope that was lacking', async (t) => {
+        const rule = (text) => ['--access', JSON.stringify(text)];
+        const { server, uri } = await start(t, {
+            args: [
+                ...['--auth-scope', 'in'],
+                ...rule({ scope: 'files:read', uri: 'file:///**', allow: ['list', 'read'] }),
+            ],
+        });
+        const { client, owner, wire } = await connect(t, 'modern', server);
+        await assert.rejects(client.readResource({ uri }), ModernUnauthorized);
+        assert.equal(owner.agreed, 2);
+        assert.equal(owner.asked.searchParams.get('scope'), 'in files:read');
+        await eras.modern.finish(wire, owner);
+        assert.equal((await client.readResource({ uri })).contents[0].text, '1');
+    });
 });

@@ -30,7 +30,7 @@ async function started(t, server, uri, file, args, options = {}) {
     /** Write these files while the watch does nothing, until everybody was told. */
     watch.during = async (names, text) => {
         watch.child.kill('SIGSTOP');
-        names.forEach((name) => server.tree.write(name, text));
+        names.forEach((name) => server.tree.replace(name, text)); // one change each
         for (const name of names) {
             const isIt = (line) => decodeURIComponent(line).endsWith(`/${name}`);
             await witness.out.next(isIt, `${name} to be told`);

@@ -9,7 +9,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { defer } from './lib/cleanup.mjs';
@@ -50,40 +50,43 @@ function folder(t) {
     return path;
 }
 
-test('a server with everything and without anybody sleeps', async (t) => {
-    const path = folder(t);
-    const args = [
-        '--tcp', '127.0.0.1:0', '--unix', join(path, 'sock'), '--workers', '4', '--system', '--self',
-        '--entities', join(path, 'store.db'),
-    ];
-    await sleepsWell(await serve(t, { files, args }));
-});
+// At once, since they mostly wait.
+describe('servers with nothing to do', { concurrency: 4 }, () => {
+    test('a server with everything and without anybody sleeps', async (t) => {
+        const path = folder(t);
+        const args = [
+            '--tcp', '127.0.0.1:0', '--unix', join(path, 'sock'), '--workers', '4', '--system', '--self',
+            '--entities', join(path, 'store.db'),
+        ];
+        await sleepsWell(await serve(t, { files, args }));
+    });
 
-test('a server that asks for tokens sleeps, and wakes for one that was taken back', async (t) => {
-    const tokens = new TokenFile(t);
-    const token = tokens.give('somebody');
-    const server = await serve(t, { files, args: ['--auth-tokens', tokens.path, '--workers', '1'] });
-    const somebody = as(server, token);
-    assert.equal((await modern(somebody, 'resources/list')).status, 200);
-    await sleepsWell(server);
-    tokens.take(token);
-    server.child.kill('SIGHUP');
-    await server.lines.next((line) => /reload/.test(line), 'the file was read again');
-    assert.equal((await modern(somebody, 'resources/list')).status, 401);
-});
+    test('a server that asks for tokens sleeps, and wakes for one that was taken back', async (t) => {
+        const tokens = new TokenFile(t);
+        const token = tokens.give('somebody');
+        const server = await serve(t, { files, args: ['--auth-tokens', tokens.path, '--workers', '1'] });
+        const somebody = as(server, token);
+        assert.equal((await modern(somebody, 'resources/list')).status, 200);
+        await sleepsWell(server);
+        tokens.take(token);
+        server.child.kill('SIGHUP');
+        await server.lines.next((line) => /reload/.test(line), 'the file was read again');
+        assert.equal((await modern(somebody, 'resources/list')).status, 401);
+    });
 
-test('a server sleeps again after clients of every kind have gone', async (t) => {
-    const server = await serve(t, { files, args: ['--tcp', '127.0.0.1:0', '--watch-linger', '0'] });
-    const session = await Session.open(server);
-    (await session.stream()).close(); // the session stays
-    const { events } = await listen(server, { resourceSubscriptions: [server.uri('dir/')] });
-    events.close();
-    const line = /tcp:\/\/127\.0\.0\.1:(\d+)/.exec(server.stderr);
-    if (line) {
-        const socket = net.connect(Number(line[1]), '127.0.0.1');
-        await new Promise((resolve) => socket.on('connect', resolve));
-        socket.destroy();
-    }
-    await sleepsWell(server);
-    assert.equal((await session.send('ping')).status, 200);
+    test('a server sleeps again after clients of every kind have gone', async (t) => {
+        const server = await serve(t, { files, args: ['--tcp', '127.0.0.1:0', '--watch-linger', '0'] });
+        const session = await Session.open(server);
+        (await session.stream()).close(); // the session stays
+        const { events } = await listen(server, { resourceSubscriptions: [server.uri('dir/')] });
+        events.close();
+        const line = /tcp:\/\/127\.0\.0\.1:(\d+)/.exec(server.stderr);
+        if (line) {
+            const socket = net.connect(Number(line[1]), '127.0.0.1');
+            await new Promise((resolve) => socket.on('connect', resolve));
+            socket.destroy();
+        }
+        await sleepsWell(server);
+        assert.equal((await session.send('ping')).status, 200);
+    });
 });

@@ -27,6 +27,12 @@ const CLIENT = ['cli-client', 'cli-watch', 'cli-sync', 'cli-write', 'client-fait
 const STEPPED = CORE.filter((name) => !['watch', 'schemas', 'tls', 'auth'].includes(name));
 const DELIVERY = ['sessions', 'listen', 'watch', 'options', 'subscriptions'];
 
+// They take longest, mostly waiting, and so begin first: else the last of them would run alone in the end.
+const LONGEST = [
+    'faults', 'cli-probe', 'auth-rotation', 'change-tools', 'documentation', 'limits-input', 'sync-large', 'sync-safety', 'tls',
+    'client-strangers', 'auth-clients', 'auth-expiry', 'idle', 'watch', 'websocket', 'reads', 'document-erlmcp', 'auth-keys',
+].map((name) => `${name}.test.mjs`);
+
 const here = path.dirname(fileURLToPath(import.meta.url));
 const args = process.argv.slice(2);
 const named = args.filter((arg) => !arg.startsWith('--'));
@@ -35,11 +41,12 @@ const subsets = { '--core': CORE, '--client': CLIENT, '--delivery': DELIVERY, '-
 const subset = args.flatMap((arg) => subsets[arg] ?? []).map((name) => `${name}.test.mjs`);
 const files = subset.length > 0 ? subset : all;
 const chosen = named.length > 0 ? named : files;
+const ordered = [...LONGEST.filter((name) => chosen.includes(name)), ...chosen.filter((name) => !LONGEST.includes(name))];
 
 const counts = { pass: 0, fail: 0, skip: 0 };
 const failedIn = new Set();
 const tests = run({
-    files: chosen.map((name) => path.resolve(here, name)),
+    files: ordered.map((name) => path.resolve(here, name)),
     concurrency: Number(process.env.TIDINGS_JOBS ?? 2),
     timeout: Math.max(180_000, 1000 * (Number(process.env.TIDINGS_FAULT_SECONDS ?? 0) + 60)) * slow,
 });

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
 // The transports that leave the machine once more, over TLS: what is promised does not change. The
-// certificate is made for each test.
+// certificate is made for each file.
+
+import { after } from 'node:test';
 
 import { Certificates } from '../../integration/lib/certs.mjs';
 import { http, tcp } from './adapters.mjs';
 import { SocketPeer } from './lines.mjs';
 import { websocket } from './websocket.mjs';
 
+const certs = new Certificates({ after }).make('server');
+
 const secured = (name, adapter) => ({
     ...adapter,
     name,
     async serve(t, options = {}) {
-        const certs = new Certificates(t).make('server');
         const args = [...certs.args('server'), ...(options.args ?? [])];
         const server = await adapter.serve(t, { ...options, args });
         server.secure = certs.client();
