@@ -66,12 +66,21 @@ void subscribe_batch_free(struct subscribe_batch *s)
 
 bool subscribe_batch_set_channel(struct subscribe_batch *s, struct channel *channel)
 {
-    struct subscriber *subscriber = s->pending.listen->subscriber;
-    s->client = channel_allowance(channel);
-    if (!subscriber->allowance) {
-        subscriber->allowance = allowance_ref(s->client);
+    struct allowance *client = channel_allowance(channel);
+    if (client) {
+        subscribe_batch_set_client(s, client);
+        allowance_release(client);
     }
-    return s->client != NULL;
+    return client != NULL;
+}
+
+void subscribe_batch_set_client(struct subscribe_batch *s, struct allowance *client)
+{
+    struct subscriber *subscriber = s->pending.listen->subscriber;
+    s->client = allowance_ref(client);
+    if (!subscriber->allowance) {
+        subscriber->allowance = allowance_ref(client);
+    }
 }
 
 void subscribe_item_refuse(struct subscribe_item *w, int code, const char *fmt, ...)
@@ -233,6 +242,12 @@ static void establish(struct subscribe_batch *s, struct subscribe_item *w,
     sub->since_pending = w->options.given & OPTION_SINCE;
     if (sub->since_pending) {
         sub->since = subscribe_item_since(w, arm->seq);
+        listen->subscriber->was_lost = listen->subscriber->was_lost || w->options.since.lost > 0;
+        keep_pending(sub);
+    }
+    if (s->is_resumed) { /* what the log has is told with everything else of its session */
+        sub->since = subscribe_item_since(w, arm->seq);
+        sub->since_pending = sub->since == SINCE_UNKNOWN;
         listen->subscriber->was_lost = listen->subscriber->was_lost || w->options.since.lost > 0;
         keep_pending(sub);
     }

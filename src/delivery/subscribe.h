@@ -59,8 +59,10 @@ struct subscribe_batch {
     void (*done)(struct subscribe_batch *s, const struct log_cursor *at);
     void (*dropped)(struct subscribe_batch *s); /* instead: the server ends. May be NULL */
     void *user;
-    enum era era;    /* of a subscriptions/listen: of its request */
-    bool is_legacy;  /* resources/subscribe: what the profile says of it holds */
+    uint64_t await; /* the client knows of everything in the store up to here; 0: of nothing more */
+    enum era era;   /* of a subscriptions/listen: of its request */
+    bool is_legacy; /* resources/subscribe: what the profile says of it holds */
+    bool is_resumed; /* they exist already, at another node: told up to `since` of their options */
     bool wants_list; /* also arm every mount */
     bool withdrawn;  /* unsubscribed before it came to be */
     bool awaits;     /* what does not exist below a mount is waited for, not refused */
@@ -77,6 +79,7 @@ void subscribe_batch_resolve(struct subscribe_batch *s);
 
 /* On whose behalf: broad items are counted per principal. false: out of memory. */
 bool subscribe_batch_set_channel(struct subscribe_batch *s, struct channel *channel);
+void subscribe_batch_set_client(struct subscribe_batch *s, struct allowance *client);
 
 void subscribe_item_refuse(struct subscribe_item *w, int code, const char *fmt, ...)
     TIDINGS_PRINTF(3, 4);

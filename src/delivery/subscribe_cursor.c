@@ -85,10 +85,10 @@ void subscribe_item_open_since(struct subscribe_item *w, const struct principal 
 /* Of a run of another node, which may have come further than this one. */
 uint64_t subscribe_batch_await(const struct subscribe_batch *s)
 {
-    uint64_t position = 0;
+    uint64_t position = s->await;
     for (size_t i = 0; hub_is_shared(s->worker->hub) && i < s->count; i++) {
         const struct options *o = &s->items[i].options;
-        bool is_another = (o->given & OPTION_SINCE) && o->since.has_position &&
+        bool is_another = (s->is_resumed || o->given & OPTION_SINCE) && o->since.has_position &&
                           o->since.epoch != s->worker->epoch;
         position = is_another && o->since.position > position ? o->since.position : position;
     }

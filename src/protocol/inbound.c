@@ -18,7 +18,7 @@
 #include "handler/handlers.h"
 #include "handler/header_params.h"
 #include "protocol/method.h"
-#include "protocol/session.h"
+#include "protocol/session_moving.h"
 #include "request/request.h"
 
 #define REFUSAL_MAX (64u * 1024u)
@@ -85,6 +85,13 @@ void inbound_refuse(struct channel *channel, int status, int rpc_code, const cha
     va_end(args);
     struct dialect_error e = {.code = rpc_code, .message = tidings_str(text)};
     inbound_answer_error(channel, status, NULL, &e);
+}
+
+void inbound_refuse_later(struct channel *channel, const char *text)
+{
+    static const struct response_headers headers = {.extra = {"Retry-After: 1\r\n", 16}};
+    const struct dialect_error e = {.code = RPC_INTERNAL, .message = tidings_str(text)};
+    refuse_with(channel, 503, &headers, NULL, &e);
 }
 
 static void refuse_verdict(struct channel *channel, const struct rpc_message *msg,
@@ -178,6 +185,7 @@ static void initialized(struct channel *channel, struct session *session, struct
 {
     if (session) {
         session->initialized = true;
+        session_changed(session, NULL);
         list_changed_watch(session->listen);
         if (request) {
             request_accept(request);

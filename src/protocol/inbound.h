@@ -18,6 +18,8 @@ void inbound_refuse(struct channel *channel, int status, int rpc_code, const cha
     TIDINGS_PRINTF(4, 5);
 /* The answer to a request (`id`; NULL: to none in particular) that a limit stands against. */
 void inbound_refuse_limit(struct channel *channel, const struct refusal *why, struct json *id);
+/* The same to one that may be asked again in a second. */
+void inbound_refuse_later(struct channel *channel, const char *text);
 /* Legacy GET and DELETE on the endpoint. */
 void inbound_get(struct channel *channel, const struct dialect_headers *headers);
 void inbound_delete(struct channel *channel, const struct dialect_headers *headers);

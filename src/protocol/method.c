@@ -10,7 +10,7 @@
 #include "delivery/listen.h"
 #include "delivery/subscriber.h"
 #include "handler/handlers.h"
-#include "protocol/session.h"
+#include "protocol/session_moving.h"
 #include "store/change.h"
 
 static void method_initialize(struct request *request)
@@ -47,6 +47,9 @@ static void method_initialize(struct request *request)
         list_changed_want(session->listen, promised);
         request->headers.session_id =
             arena_dup(&request->arena, tidings_strn(session->id, SESSION_ID_LEN));
+        request->session = session;
+        list_append(&session->requests, &request->session_link);
+        session_changed(session, request);
     } else {
         channel->revision = rev;
         channel->promised = (unsigned char)promised;
@@ -97,6 +100,7 @@ static void method_set_level(struct request *request)
     struct listen *listen = legacy_listen(request);
     if (listen) {
         listen->subscriber->log_level = (int8_t)level;
+        session_changed(request->session, request);
     }
     request_empty(request);
 }

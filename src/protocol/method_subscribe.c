@@ -9,6 +9,7 @@
 #include "delivery/subscribe.h"
 #include "delivery/subscription.h"
 #include "protocol/method.h"
+#include "protocol/session_moving.h"
 #include "store/change.h"
 #include "uri/uri.h"
 
@@ -34,8 +35,10 @@ static void answer_subscribed(struct subscribe_batch *s, const struct log_cursor
     } else if (w->refused) {
         request_fail_job(request, &w->stat.base, w->spelled, STR_EMPTY);
     } else if (dialect_rules(request->worker->self)->is_literal) {
+        session_subscribed(request->session, request, w->spelled);
         method_confirm(request, true, w->spelled);
     } else {
+        session_subscribed(request->session, request, w->spelled);
         const struct principal *principal = listen->subscriber->principal;
         char text[CURSOR_TEXT];
         request_begin(request);
@@ -130,6 +133,7 @@ void method_unsubscribe_one(struct request *request, struct listen *listen,
     bool was_known = sub != NULL;
     if (sub) {
         subscription_destroy(sub);
+        session_changed(request->session, request);
     }
     list_each (it, next, &listen->pending) {
         struct listen_pending *pending = list_entry(it, struct listen_pending, link);

@@ -22,6 +22,8 @@
 #include "delivery/subscribe.h"
 #include "request/request.h"
 
+#define SESSION_HOMES 256u /* numbers that an id may begin with */
+
 _Static_assert(SESSION_PAST_STREAMS <= SUBSCRIBER_MAX_SKIPS, "each may be another's");
 
 /* Something above `to` is yet to be written, to whichever stream is in front: the ids given out so
@@ -200,21 +202,27 @@ static const struct subscriber_ops session_subscriber_ops = {
 
 int session_make_id(const struct worker *worker, char id[SESSION_ID_LEN + 1])
 {
-    unsigned char bytes[16];
+    unsigned char bytes[17];
     int rc = random_bytes(bytes, sizeof(bytes));
     if (rc < 0) {
         return rc;
     }
-    snprintf(id, SESSION_ID_LEN + 1, "%02x-", worker->index & 0xffu);
-    for (size_t i = 0; i < sizeof(bytes); i++) {
+    /* Any number that leads to this worker, so that at a node with more workers than ours the
+     * sessions of one of ours are spread over all of them. */
+    unsigned home = worker->index, count = worker->count;
+    if (count > 0) {
+        home += count * (bytes[16] % ((SESSION_HOMES - 1 - home) / count + 1));
+    }
+    snprintf(id, SESSION_ID_LEN + 1, "%02x-", home & 0xffu);
+    for (size_t i = 0; i < 16; i++) {
         snprintf(id + 3 + 2 * i, 3, "%02x", bytes[i]);
     }
     return 0;
 }
 
-static int session_create(struct worker *worker, const struct revision *revision,
-                          const struct principal *principal, struct session **ret,
-                          struct tidings_error *err)
+int session_create(struct worker *worker, const struct revision *revision,
+                   const struct principal *principal, struct tidings_str id, struct session **ret,
+                   struct tidings_error *err)
 {
     struct session *session = mem_zalloc(sizeof(*session));
     if (!session) {
@@ -229,11 +237,14 @@ static int session_create(struct worker *worker, const struct revision *revision
     list_init(&session->streams);
     list_init(&session->streamless_link);
     list_init(&session->link);
-    int rc = session_make_id(worker, session->id);
+    memcpy(session->id, id.ptr, id.len);
+    int rc = id.len > 0 ? 0 : session_make_id(worker, session->id);
     session->subscriber = rc < 0 ? NULL : subscriber_create(worker, principal);
     session->listen = session->subscriber ? listen_create(session->subscriber, STR_EMPTY) : NULL;
-    if (!session->listen || map_put(&worker->sessions->by_id,
-                                    tidings_strn(session->id, SESSION_ID_LEN), session, NULL) < 0) {
+    if (!session->listen || !session_moving_begin(session) ||
+        map_put(&worker->sessions->by_id, tidings_strn(session->id, SESSION_ID_LEN), session,
+                NULL) < 0) {
+        session_moving_end(session);
         subscriber_destroy(session->subscriber);
         principal_unref(session->principal);
         mem_free(session);
@@ -285,7 +296,7 @@ int session_open(struct channel *channel, const struct revision *revision, struc
     if (!session_enter(channel, &quota, why)) {
         return TIDINGS_E_LIMIT;
     }
-    int rc = session_create(worker, revision, channel->principal, ret, err);
+    int rc = session_create(worker, revision, channel->principal, STR_EMPTY, ret, err);
     if (rc < 0) {
         session_left(worker, quota);
         return rc;
@@ -297,6 +308,7 @@ int session_open(struct channel *channel, const struct revision *revision, struc
 void session_destroy(struct session *session)
 {
     struct worker *worker = session->worker;
+    session_moving_end(session);
     session_left(worker, session->quota);
     map_remove(&worker->sessions->by_id, tidings_strn(session->id, SESSION_ID_LEN));
     list_remove(&session->link);
@@ -338,13 +350,14 @@ struct session *session_find(struct worker *worker, struct tidings_str id,
     return session;
 }
 
-int session_worker(struct tidings_str id)
+int session_worker(struct tidings_str id, unsigned count)
 {
     if (id.len != SESSION_ID_LEN || id.ptr[2] != '-') {
         return -1;
     }
     int high = session_hex(id.ptr[0]), low = session_hex(id.ptr[1]);
-    return high < 0 || low < 0 ? -1 : high * 16 + low;
+    int home = high * 16 + low;
+    return high < 0 || low < 0 ? -1 : count > 0 ? home % (int)count : home;
 }
 
 void session_sweep(struct worker *worker)
@@ -444,6 +457,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     catchup_start(subscriber, at.cursor);
     list_remove(&session->streamless_link);
     list_changed_watch(session->listen);
+    session_moving_streams(session);
     return 0;
 }
 
@@ -452,13 +466,16 @@ void sessions_init(struct sessions *sessions)
     map_init(&sessions->by_id);
     list_init(&sessions->all);
     list_init(&sessions->streamless);
+    sessions->movers = NULL;
 }
 
 void sessions_deinit(struct worker *worker)
 {
+    worker->stopping = true; /* those that may move go on elsewhere */
     list_each (it, next, &worker->sessions->all) {
         session_destroy(list_entry(it, struct session, link));
     }
+    sessions_unshare(worker);
     map_deinit(&worker->sessions->by_id);
 }
 

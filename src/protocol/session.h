@@ -3,11 +3,13 @@
  * Legacy sessions over HTTP: an id, what was negotiated, the subscriber that hears of changes, and
  * the GET streams it may have open.
  *
- * A session lives on the worker its id names. Every message goes to exactly one stream, the newest;
- * when that ends the next older one takes over, and without any the session only remembers its
- * cursor and catches up when a stream opens. Event ids are `stream.n.cursor`, unique by n: coming
- * back with one continues that stream under its number, and replays what followed on it and what no
- * stream has carried yet. Of somebody whose name is known they begin with a tag of that name and a
+ * A session lives on the worker its id names, at each node, however many workers that has. Where
+ * nodes share a store it may go on at another one (protocol/session_moving.h). Every message goes
+ * to exactly one stream, the newest; when that ends the next older one takes over, and without any
+ * the session only remembers its cursor and catches up when a stream opens. Event ids are
+ * `stream.n.cursor`, unique by n: coming back with one continues that stream under its number, and
+ * replays what followed on it and what no stream has carried yet. Of somebody whose name is known
+ * they begin with a tag of that name and a
  * '-': those of another are told from those that are merely too old.
  *
  * An open stream keeps a session alive; without one it ends after the idle timeout.
@@ -20,6 +22,8 @@
 #include "request/channel.h"
 
 struct refusal;
+struct session_movers;
+struct session_moving;
 
 #define SESSION_ID_LEN 35u /* ww-32 hex digits */
 #define SESSION_MAX_STREAMS LIMIT_MAX_STREAMS
@@ -30,8 +34,9 @@ struct refusal;
 /* Those of one worker. */
 struct sessions {
     struct map by_id;
-    struct list all;        /* least recently active first */
-    struct list streamless; /* without a stream, whose lists are watched still */
+    struct list all;               /* least recently active first */
+    struct list streamless;        /* without a stream, whose lists are watched still */
+    struct session_movers *movers; /* NULL: they do not move */
 };
 void sessions_init(struct sessions *sessions);
 void sessions_deinit(struct worker *worker); /* ends them */
@@ -51,14 +56,15 @@ struct session {
     unsigned stream_count, next_stream;
     uint64_t next_event;
     uint64_t active_ms;
-    bool initialized;
-    uint64_t undelivered; /* above it, no stream has carried everything */
-    uint64_t front_from;  /* … when the one in front came there: from here on it is its share */
+    struct session_moving *moving; /* NULL: it does not */
+    uint64_t undelivered;          /* above it, no stream has carried everything */
+    uint64_t front_from; /* … when the one in front came there: from here on it is its share */
     struct {
         unsigned no;
         uint64_t from, end;       /* numbers in (from, end] were written to it */
     } past[SESSION_PAST_STREAMS]; /* ring of spells in front */
     unsigned past_next;
+    bool initialized;
     struct {
         uint64_t event, to; /* ids up to this event say nothing of what is above this number … */
         bool is_lost;       /* … and a subscription is to be told to look again */
@@ -88,8 +94,8 @@ void session_destroy(struct session *session);
  * `principal` may do. */
 struct session *session_find(struct worker *worker, struct tidings_str id,
                              const struct principal *principal);
-/* Which worker a session id belongs to; -1: not one of ours. */
-int session_worker(struct tidings_str id);
+/* Which of `count` workers has, or would have, the session with that id; -1: it is no such id. */
+int session_worker(struct tidings_str id, unsigned count);
 /* Answer a GET: the exchange on `channel` becomes a stream of this session. `last_event_id` empty:
  * a fresh one. TIDINGS_E_LIMIT: too many streams. TIDINGS_E_DENIED: it is the id of an event of
  * somebody else. */

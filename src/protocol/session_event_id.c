@@ -44,6 +44,10 @@ size_t session_event_id(struct subscriber *subscriber, const struct log_cursor *
     int n = snprintf(out, EVENT_ID_MAX, "%s%x.%llu.", session->tag, stream ? stream->no : 0,
                      (unsigned long long)++session->next_event);
     size_t len = n > 0 ? (size_t)n : 0;
+    char text[CURSOR_TEXT];
+    if (sealed.len == 0 && session->moving) { /* a number says nothing to another node */
+        sealed = cursor_print(at, text);
+    }
     if (sealed.len > 0) {
         n = snprintf(out + len, EVENT_ID_MAX - len, "%.*s", STR_ARG(sealed));
     } else {
@@ -78,7 +82,20 @@ static bool parse_event_cursor(const struct session *session, struct tidings_str
         return !has_lost || cursor_parse_lost(lost, &ret->lost);
     }
     return cursor_seal_open(session->worker, session->principal, text, ret) &&
-           ret->epoch == session->worker->epoch;
+           (ret->epoch == session->worker->epoch || session_moving_resume(session, ret));
+}
+
+uint64_t session_event_position(struct worker *worker, const struct principal *principal,
+                                struct tidings_str id)
+{
+    struct tidings_str text;
+    struct log_cursor at;
+    (void)str_cut(id, '.', &text, NULL);
+    (void)str_cut(text, '.', &text, NULL);
+    return cursor_seal_open(worker, principal, text, &at) && at.has_position &&
+                   at.epoch != worker->epoch
+               ? at.position
+               : 0;
 }
 
 /* Is it the id of an event of ours, and known what followed it? */
@@ -117,6 +134,13 @@ bool session_parse_event_id(const struct session *session, struct tidings_str id
         ret->rewound = is_below; /* a subscription had gone back, and not yet caught up */
         bool is_told = session->lists.stream == no && session->lists.event <= event;
         ret->lists_upto = is_told ? session->lists.upto : 0;
+    }
+    if (!remembered && session_is_adopted(session)) {
+        /* Of a stream at the node it came from: whatever others carried, there and here, is told
+         * again rather than not at all. */
+        remembered = ret->rewound = true;
+        ret->cursor = at.seq;
+        ret->lost = at.lost;
     }
     for (unsigned i = 0; i < session->rewind_count; i++) {
         if (event > session->rewinds[i].event) {

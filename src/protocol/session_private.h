@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the files of session share: a stream, and the ids of the events on it.
+ * What the files of session share: a stream, the ids of the events on it, and what is done where
+ * sessions move.
  */
 #ifndef PROTOCOL_SESSION_PRIVATE_H
 #define PROTOCOL_SESSION_PRIVATE_H
@@ -30,6 +31,10 @@ struct event_cursor {
     bool rewound; /* behind where the stream began: other streams' shares are of no interest */
 };
 
+/* One that its owner counts (session_enter); `id` empty: a fresh one. */
+int session_create(struct worker *worker, const struct revision *revision,
+                   const struct principal *principal, struct tidings_str id, struct session **ret,
+                   struct tidings_error *err);
 /* The value of a hexadecimal digit; -1: it is none. */
 int session_hex(char c);
 /* What event ids of it begin with, from the name of its principal. */
@@ -39,8 +44,26 @@ size_t session_event_id(struct subscriber *subscriber, const struct log_cursor *
                         char out[EVENT_ID_MAX]);
 /* Is it the id of an event of another than whose session this is? */
 bool session_is_foreign_event(const struct session *session, struct tidings_str id);
+/* The position in the store of an event at another node, of somebody like `principal`; 0: it is of
+ * this one, or has none. */
+uint64_t session_event_position(struct worker *worker, const struct principal *principal,
+                                struct tidings_str id);
 /* Is it the id of an event of ours, and known what followed it? */
 bool session_parse_event_id(const struct session *session, struct tidings_str id,
                             struct event_cursor *ret);
+
+/* session_moving.c, session_moving_adopt.c, where sessions may go on at another node: */
+
+/* It is made, and goes. false: out of memory. */
+bool session_moving_begin(struct session *session);
+void session_moving_end(struct session *session);
+/* It has got a stream. */
+void session_moving_streams(struct session *session);
+/* Has it been at another node? Then ids of events may come from there. */
+bool session_is_adopted(const struct session *session);
+/* A cursor of another node becomes one of this epoch; false: it says nothing here. */
+bool session_moving_resume(const struct session *session, struct log_cursor *cursor);
+/* The worker ends; its sessions have. */
+void sessions_unshare(struct worker *worker);
 
 #endif

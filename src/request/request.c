@@ -80,6 +80,9 @@ static void request_deliver(struct request *request, int status)
 {
     struct channel *channel = request->channel;
     struct batch *batch = request->batch;
+    if (request->session_change > 0 && request->worker->requests->hold(request, status)) {
+        return;
+    }
     if (request->cancelled || !channel) {
         if (batch) {
             request_batch_done(batch);
@@ -106,6 +109,18 @@ static void request_deliver(struct request *request, int status)
     }
     buf_deinit(&text);
     request_free(request);
+}
+
+void request_release(struct request *request, int status)
+{
+    request->session_change = 0;
+    request_deliver(request, status);
+}
+
+void request_unanswer(struct request *request)
+{
+    request->session_change = 0;
+    buf_clear(&request->out);
 }
 
 bool request_notify(struct request *request, const struct buf *message)

@@ -15,11 +15,15 @@
 struct refusal;
 struct batch;
 struct job;
+struct request;
 struct session;
 
 /* Those of one worker. */
 struct requests {
     struct list with_job; /* that wait for a provider, longest first */
+    /* An answer with a `session_change` is complete: true: request_release comes later. Set where
+     * sessions are kept for other nodes. */
+    bool (*hold)(struct request *request, int status);
 };
 static inline void requests_init(struct requests *requests)
 {
@@ -50,6 +54,8 @@ struct request {
     struct job *job;      /* asked of a provider, told when nobody waits any more */
     struct list job_link; /* in worker->requests->with_job while a provider has it */
     uint64_t job_begun_ms;
+    uint64_t session_change; /* the answer waits until this change of its session is kept; 0: no */
+    unsigned moves;          /* its session has gone to another node meanwhile, so often */
 };
 
 struct request *request_create(struct channel *channel, struct json *root,
@@ -95,6 +101,10 @@ void request_fail_capability(struct request *request, const char *text,
 bool request_notify(struct request *request, const struct buf *message);
 /* It was a notification whose exchange waits to be ended: say that it was taken. */
 void request_accept(struct request *request);
+/* The answer that was held goes out; or it is thrown away, and the request is as if nothing had
+ * been done for it. */
+void request_release(struct request *request, int status);
+void request_unanswer(struct request *request);
 /* No answer any more (a listen that became a stream and ended, a cancelled request). */
 void request_drop(struct request *request);
 /* The client said it does not wait any more. */

@@ -50,6 +50,10 @@ static void server_follow_change(void *user, const struct kept_change *k)
         }
         return;
     }
+    if (k->kind == KEPT_SESSION) {
+        server_sessions_moved(s, k->uri);
+        return;
+    }
     if (k->kind == KEPT_PUBLISHED && !follow_published(s, k)) {
         return;
     }

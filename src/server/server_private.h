@@ -77,6 +77,7 @@ struct tidings_server {
     struct buf absolute;                /* … and how such begin, quoted */
     struct keeper *keeper;              /* of the store; NULL: there is none */
     struct server_files *files;         /* what goes there of files; NULL: nothing */
+    struct server_sessions *sessions;   /* atomic: … and of sessions; NULL: nothing */
     bool has_file;                      /* it is one that outlives the server */
     struct entity_rows *given_rows; /* of a test: taken instead of the store that is configured */
     uint64_t follow_moved;          /* server_follow.c: the position told as the end of a move */
@@ -165,6 +166,20 @@ bool kept_describe(const struct kept_change *k, bool has_entities, kept_told_fn 
 
 /* From now on what they write is applied and told. The store is open, the server does not run. */
 void server_follow_open(struct tidings_server *s);
+
+/* ---- server_sessions.c: sessions that may go on at another node ---------------------------------
+ */
+
+/* After the store was opened: nothing where nodes do not share it. */
+int server_sessions_open(struct tidings_server *s, struct tidings_error *err);
+/* Where workers keep them; NULL: nowhere. */
+struct session_store *server_sessions_store(const struct tidings_server *s);
+/* There are workers now. */
+void server_sessions_bind(struct tidings_server *s);
+/* Any thread: the session of this row is another node's. */
+void server_sessions_moved(struct tidings_server *s, struct tidings_str key);
+/* After the store was closed. */
+void server_sessions_close(struct tidings_server *s);
 
 /* ---- server_files.c: what is known of files goes to the store ----------------------------------
  */

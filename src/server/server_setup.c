@@ -156,6 +156,8 @@ static int build_workers(struct tidings_server *s, struct tidings_error *err)
             .find = find_worker,
             .find_user = s,
             .index = (unsigned)i,
+            .count = (unsigned)count,
+            .sessions = server_sessions_store(s),
         };
         s->workers[i] = worker_thread_create(&o, err);
         if (!s->workers[i]) {
@@ -171,6 +173,7 @@ static int build_workers(struct tidings_server *s, struct tidings_error *err)
     if (s->status) {
         status_set_cores(s->status, s->cores, count);
     }
+    server_sessions_bind(s);
     return 0;
 }
 
@@ -287,6 +290,9 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
         rc = hub_start(s->hub, &o, err);
     }
     if (rc == 0) {
+        rc = server_sessions_open(s, err);
+    }
+    if (rc == 0) {
         rc = mount_all(s, err);
     }
     if (rc == 0) {
@@ -340,6 +346,7 @@ int server_setup(struct tidings_server *s, bool is_stepped, struct tidings_error
         s->status = NULL;
         hub_unmount_new(s->hub, before);
         server_store_close(s, true);
+        server_sessions_close(s);
         loop_turn(s->loop); /* what was closed goes now, not when the server is destroyed */
     } else {
         server_publish_open(s);

@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "core/core.h"
+#include "protocol/session_moving.h"
 #include "transport/http.h"
 #include "transport/socket.h"
 #include "transport/stdio.h"
@@ -41,7 +42,8 @@ struct worker_thread_options {
     const struct socket_config *sockets; /* NULL: none */
     http_find_worker_fn find;
     void *find_user;
-    unsigned index;
+    unsigned index, count;          /* of this one, and of all */
+    struct session_store *sessions; /* where those are kept that may move; NULL: none does */
 };
 
 struct worker_thread *worker_thread_create(const struct worker_thread_options *options,

@@ -101,6 +101,9 @@ void conn_close(struct http_conn *conn, const char *reason)
     if (conn->r && conn->r->pending_token) {
         conn_forget_pending_token(conn);
     }
+    if (conn->r && conn->r->awaiting) {
+        conn_forget_session(conn);
+    }
     loop_discard(hw->worker->loop, &conn->discard, conn_free, conn);
     http_check_drained(hw);
 }

@@ -6,6 +6,7 @@
  * (transport/websocket_deadlines.c), on the timer of this worker.
  */
 #include "base/clock.h"
+#include "protocol/session_moving.h"
 #include "transport/http_private.h"
 #include "transport/input_budget.h"
 
@@ -43,6 +44,11 @@ static void refuse_slow_body(struct deadline *deadline)
 static void give_up_token(struct deadline *deadline)
 {
     conn_give_up_pending_token(conn_of_deadline(deadline));
+}
+
+static void give_up_session(struct deadline *deadline)
+{
+    conn_give_up_session(conn_of_deadline(deadline));
 }
 
 /* One that was written to is put off without being moved for each message: it is looked at every
@@ -147,6 +153,7 @@ int http_deadlines_init(struct http_worker *hw)
         [CONN_IDLE] = {config->idle_timeout_ms, http_close_idle},
         [CONN_HEAD] = {config->header_timeout_ms, http_refuse_slow},
         [CONN_AUTHENTICATING] = {config->header_timeout_ms, give_up_token},
+        [CONN_ADOPTING] = {SESSION_AWAIT_MS, give_up_session},
         [CONN_BODY] = {config->body_timeout_ms, refuse_slow_body},
         [CONN_STREAM] = {config->keepalive_ms - config->keepalive_ms / 8, stream_keep_alive},
         [CONN_PUT_OFF] = {config->keepalive_ms / 8, stream_keep_alive},

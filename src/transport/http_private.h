@@ -44,6 +44,9 @@
  *    └─────────┘ ──> ┌──────────┐ answered later ─────────┴──┘
  *        │           │ AWAITING │
  *        │           └──────────┘
+ *        ├─────────> ┌──────────┐ its session is here now,
+ *        │           │ ADOPTING │ or nobody knows: HEAD, and RUNNING again
+ *        │           └──────────┘
  *        │  both: the answer is …
  *        ├─ a stream ──> STREAM ──────────────────┐ ended
  *        ├─ a long poll ──> POLL ──> POLLED ──────┤ something was said, the turn is over; too long
@@ -66,6 +69,7 @@ enum conn_state {
     CONN_YIELDED,
     CONN_RUNNING,  /* what handles its request is on the stack */
     CONN_AWAITING, /* … will answer later */
+    CONN_ADOPTING, /* its session may be at another node */
     CONN_STREAM,
     CONN_POLL,   /* a stream that ends with what there is to say first, … */
     CONN_POLLED, /* … and something was said */
@@ -101,6 +105,13 @@ enum http_after {
     AFTER_REFUSE, /* close, but only when the answer was read */
 };
 
+/* Where its session is (http_session.c). */
+enum http_session {
+    HTTP_SESSION_UNASKED,
+    HTTP_SESSION_SETTLED,
+    HTTP_SESSION_UNKNOWN, /* nobody could say */
+};
+
 /* What only a connection that reads requests needs. */
 struct http_reading {
     struct buf in;    /* the request being read and what follows it */
@@ -113,14 +124,16 @@ struct http_reading {
     const struct http_route *route;      /* of PATH_ROUTE */
     struct http_exchange *exchange;      /* of PATH_RESOURCE, while it is under way */
     struct pending_token *pending_token; /* of CONN_AUTHENTICATING */
+    struct session_wait *awaiting;       /* of CONN_ADOPTING */
     char *origin;                        /* to be echoed; NULL: none */
     enum http_path path : 8;
     enum http_after after : 8;
     bool is_http10, is_head;
     bool is_accepted; /* the head passed all checks: the body may come */
     bool is_chunked, body_done;
-    bool takes_events; /* the client accepts a stream for an answer */
-    bool polls;        /* … and wants none for the stream of its session */
+    bool takes_events;             /* the client accepts a stream for an answer */
+    bool polls;                    /* … and wants none for the stream of its session */
+    enum http_session session : 8; /* of this request */
 };
 
 struct http_conn {
@@ -271,6 +284,14 @@ void http_on_next_turn(struct loop_timer *timer, void *user);
 
 /* http_deadlines.c: the lists of connections, and what is due when. -1: out of memory. */
 int http_deadlines_init(struct http_worker *hw);
+
+/* http_session.c: does the session of this request have to be brought here first? Then it waits, or
+ * was refused. The connection goes, or its time is up, while it waits. */
+bool conn_awaits_session(struct http_conn *conn, const struct http_request *req);
+void conn_forget_session(struct http_conn *conn);
+void conn_give_up_session(struct http_conn *conn);
+/* The session that a request of the legacy era names; ptr NULL: none. */
+struct tidings_str http_session_id(enum http_path path, const struct http_request *req);
 
 /* http_upgrade.c: may the request begin a WebSocket? Answers when it may not. */
 bool upgrade_check(struct http_conn *conn, const struct http_request *req);

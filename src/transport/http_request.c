@@ -47,22 +47,9 @@ static int request_parse_head(struct http_conn *conn, struct http_request *req)
 static int request_worker_of(struct http_conn *conn, const struct http_request *req)
 {
     const struct http_route *route = NULL;
-    if (ws_is_upgrade(req)) {
-        return -1; /* a WebSocket is no part of a session */
-    }
-    struct tidings_str id = http_header(req, "mcp-session-id", NULL);
-    struct tidings_str named = {NULL, 0};
-    if (!id.ptr && req->query.len > 0) {
-        named = path_session(path_find(conn, req->path, &route), req);
-    }
-    if (named.ptr) {
-        return session_worker(named);
-    }
-    struct tidings_str version = http_header(req, "mcp-protocol-version", NULL);
-    if (!id.ptr || (version.ptr && dialect_is_modern_version(version))) {
-        return -1; /* sessions mean nothing to modern traffic */
-    }
-    return session_worker(id);
+    enum http_path path = req->query.len > 0 ? path_find(conn, req->path, &route) : PATH_NOWHERE;
+    struct tidings_str id = http_session_id(path, req);
+    return id.ptr ? session_worker(id, conn->hw->worker->count) : -1;
 }
 
 /* At a request boundary: head parsed, nothing of it handled. true: it moved, or it will when the
@@ -248,7 +235,11 @@ static void request_run_message(struct http_conn *conn, const struct http_reques
 static void request_run(struct http_conn *conn, const struct http_request *req)
 {
     enum http_path path = conn->r->path;
-    if (request_is_counted(conn, req) && !conn_check_rate(conn)) {
+    if (request_is_counted(conn, req) && conn->r->session == HTTP_SESSION_UNASKED &&
+        !conn_check_rate(conn)) {
+        return;
+    }
+    if (conn_awaits_session(conn, req)) {
         return;
     }
     if (path == PATH_ROUTE && req->method != HTTP_OPTIONS) {
@@ -281,6 +272,7 @@ void conn_finish_request(struct http_conn *conn)
     r->path = PATH_NOWHERE;
     r->scanned = r->head_len = r->body_len = r->body_need = r->body_mark = 0;
     r->is_accepted = r->is_chunked = r->body_done = r->is_head = false;
+    r->session = HTTP_SESSION_UNASKED;
     mem_free(r->origin);
     r->origin = NULL;
     if (r->after == AFTER_REFUSE) {

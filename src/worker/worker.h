@@ -67,7 +67,8 @@ struct worker_stats {
 struct worker {
     struct loop *loop;
     struct mailbox *mailbox;
-    unsigned index; /* this worker among the others; part of session ids */
+    unsigned index; /* this worker among the others … */
+    unsigned count; /* … which are so many; 0: nobody said. Session ids lead to one of them */
     const struct worker_limits *limits;
     const struct server_identity *self; /* dialect/dialect.h */
     struct hub *hub;                    /* delivery/hub.h */

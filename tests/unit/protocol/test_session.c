@@ -62,7 +62,7 @@ static void ids_are_visible_long_and_never_the_same(void **state)
         harness_session(&b, "2025-11-25", &s);
         assert_int_equal(strlen(s.id), SESSION_ID_LEN);
         assert_true(is_visible_ascii(s.id));
-        assert_int_equal(session_worker(tidings_str(s.id)), 0);
+        assert_int_equal(session_worker(tidings_str(s.id), 0), 0);
         for (size_t k = 0; k < i; k++) {
             assert_string_not_equal(seen[k], s.id);
         }
@@ -94,7 +94,7 @@ static void an_id_names_its_worker_or_is_not_one_of_ours(void **state)
         {"00-0123456789abcdef0123456789abcdef0", -1},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        assert_int_equal(session_worker(tidings_str(rows[i].id)), rows[i].worker);
+        assert_int_equal(session_worker(tidings_str(rows[i].id), 0), rows[i].worker);
     }
 }
 

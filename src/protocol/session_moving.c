@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sessions are written to the store that nodes share, and let go when another node has them.
+ */
+#include "protocol/session_moving.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "delivery/baseline.h"
+#include "delivery/cursor_seal.h"
+#include "delivery/delivery.h"
+#include "delivery/hub.h"
+#include "delivery/listen.h"
+#include "delivery/options.h"
+#include "protocol/session_moving_private.h"
+#include "protocol/session_private.h"
+#include "protocol/session_state.h"
+#include "request/request.h"
+
+_Static_assert(SESSION_STATE_REWINDS == SESSION_REWINDS, "each is written");
+
+/* What a subscription was asked with. */
+struct kept_options {
+    struct tidings_str text;
+    struct tidings_str spelled;
+    char memory[];
+};
+
+/* ---- as text --------------------------------------------------------------------------------- */
+
+/* Everything up to here was written to a stream, but for what subscriptions say themselves. */
+static uint64_t session_told(const struct session *session)
+{
+    return session->subscriber->sink ? subscriber_written(session->subscriber)
+                                     : session->undelivered;
+}
+
+static void put_sub(struct jw *w, const struct session_moving *m, struct subscription *sub,
+                    uint64_t told)
+{
+    const struct worker *worker = m->session->worker;
+    struct tidings_str spelled = subscription_spelled(sub);
+    const struct kept_options *kept = map_find(&m->options, spelled);
+    struct session_sub s = {
+        .uri = spelled,
+        .raw = kept ? kept->text : STR_EMPTY,
+        .is_lost = sub->truncated || (sub->since_pending && sub->since == SINCE_UNKNOWN),
+        .has_since = sub->since_pending || sub->since > told,
+        .is_initial = sub->initial_pending,
+    };
+    if (s.has_since && !s.is_lost) {
+        s.since = delivery_cursor(worker, sub->since);
+    }
+    struct chain *chain = sub->extra && sub->kind == MATCH_LITERAL ? sub->extra->chain : NULL;
+    const struct baseline *last = chain ? chain_at(chain, subscription_uri(sub)) : NULL;
+    if (last) {
+        s.baseline = baseline_etag(last);
+    }
+    session_state_put(w, &s);
+}
+
+static void session_put_state(const struct session_moving *m, struct buf *out)
+{
+    const struct session *session = m->session;
+    uint64_t told = session_told(session);
+    struct jw w;
+    struct buf by;
+    buf_init(&by, 4096);
+    jw_init(&w, &by);
+    principal_write(&w, session->principal);
+    struct session_state s = {
+        .by = buf_str(&by),
+        .revision = session->revision->name,
+        .initialized = session->initialized,
+        .has_listed = session->listen->has_listed,
+        .level = session->subscriber->log_level,
+        .stream = session->next_stream,
+        .event = session->next_event,
+        .cursor = delivery_cursor(session->worker, told),
+        .rewind_count = session->rewind_count,
+    };
+    for (unsigned i = 0; i < session->rewind_count; i++) {
+        s.rewinds[i] = (struct session_rewind){
+            .event = session->rewinds[i].event,
+            .to = delivery_cursor(session->worker, session->rewinds[i].to),
+            .is_lost = session->rewinds[i].is_lost,
+        };
+    }
+    jw_init(&w, out);
+    session_state_begin(&w, &s);
+    list_each (it, next, &session->listen->subs) {
+        struct subscription *sub = list_entry(it, struct subscription, link);
+        if (!sub->suspended) {
+            put_sub(&w, m, sub, told);
+        }
+    }
+    session_state_end(&w);
+    out->failed = out->failed ? out->failed : by.failed;
+    buf_deinit(&by);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void session_write(struct session_moving *m);
+
+static void note_outcome(struct session_movers *movers, const struct session_job *job)
+{
+    bool fails = job->code < 0 && job->code != TIDINGS_E_CONFLICT;
+    if (fails && !movers->is_failing) {
+        log_warn("sessions cannot be kept for other nodes", "reason=\"%s\"", job->err.text);
+    } else if (!fails && movers->is_failing) {
+        log_info("sessions are kept for other nodes again", NULL);
+    }
+    movers->is_failing = fails;
+}
+
+static void session_is_written(struct session_job *job, struct worker *worker)
+{
+    struct session_moving *m = job->user;
+    if (job->op == SESSION_PUT && worker->sessions->movers) {
+        note_outcome(worker->sessions->movers, job);
+    }
+    if (!m) {
+        return;
+    }
+    m->job = NULL;
+    if (job->op == SESSION_PUT &&
+        (job->code == TIDINGS_E_CONFLICT || job->code == TIDINGS_E_NOTFOUND)) {
+        session_let_go(m);
+        return;
+    }
+    if (job->code >= 0) {
+        m->written = m->under_way;
+        m->is_unwritten = job->op == SESSION_DROP;
+    }
+    session_release(m, m->under_way); /* also when it failed: the session is good here */
+    if (job->code >= 0 && m->changes > m->written) {
+        session_write(m);
+    }
+}
+
+static struct session_job *session_job_of(struct session_moving *m, enum session_op op,
+                                          struct buf *state)
+{
+    struct session_job *job = session_job_create(m->session->worker, op, tidings_str(m->key));
+    if (job) {
+        job->done = session_is_written;
+        job->turn = m->turn;
+        job->state = *state;
+        buf_init(state, 0);
+    }
+    return job;
+}
+
+/* What does not fit, or is not known to the last option, does not move; what the store has of it is
+ * too old to go on from, and goes. */
+static bool session_is_unfit(struct session_moving *m, const struct buf *state)
+{
+    bool is_unfit = m->is_incomplete || state->failed == TIDINGS_E_LIMIT;
+    if (is_unfit && !m->is_unfit) {
+        log_warn("session does not move to other nodes",
+                 "reason=\"%s\" subscriptions=%u most_bytes=%zu",
+                 m->is_incomplete ? "out of memory" : "it is too large",
+                 m->session->subscriber->subscription_count, m->movers->store->max_bytes);
+        subscriber_warn(m->session->subscriber,
+                        "this session has too many subscriptions to go on at another node");
+        m->turn = 0; /* of a new row, when it fits again */
+    }
+    m->is_unfit = is_unfit;
+    return is_unfit;
+}
+
+static void session_write(struct session_moving *m)
+{
+    struct buf state;
+    if (m->job || m->is_gone) {
+        return; /* then, with everything there is then */
+    }
+    buf_init(&state, m->movers->store->max_bytes);
+    session_put_state(m, &state);
+    bool is_unfit = session_is_unfit(m, &state);
+    if (is_unfit && m->is_unwritten) {
+        m->written = m->changes;
+    } else if (is_unfit || !state.failed) { /* else, with the next tick */
+        m->job = session_job_of(m, is_unfit ? SESSION_DROP : SESSION_PUT, &state);
+    }
+    buf_deinit(&state);
+    if (m->job) {
+        m->job->user = m;
+        m->under_way = m->changes;
+        m->written_ms = loop_now_ms(m->session->worker->loop);
+        m->cursor = session_told(m->session);
+        m->stream_no = m->session->next_stream;
+        m->movers->store->submit(m->movers->store, m->job);
+    }
+}
+
+void session_changed(struct session *session, struct request *request)
+{
+    struct session_moving *m = session ? session->moving : NULL;
+    if (!m) {
+        return;
+    }
+    m->changes++;
+    session_write(m);
+    if (request) {
+        request->session_change = m->changes;
+    }
+}
+
+/* ---- how far it was told --------------------------------------------------------------------- */
+
+static bool session_is_due(const struct session_moving *m, uint64_t now)
+{
+    const struct session *session = m->session;
+    uint64_t rest = session->worker->limits->session_timeout_ms / 4;
+    bool is_told =
+        session->subscriber->subscription_count > 0 && m->cursor != session_told(session);
+    return !m->job && (m->changes > m->written || is_told || m->stream_no != session->next_stream ||
+                       m->written_ms + rest <= now);
+}
+
+static void session_on_tick(struct loop_timer *timer, void *user)
+{
+    struct session_movers *movers = user;
+    uint64_t now = loop_now_ms(movers->worker->loop);
+    size_t left = movers->count;
+    for (unsigned writes = 0; left > 0 && writes < SESSION_WRITES; left--) {
+        struct session_moving *m = list_entry(movers->all.next, struct session_moving, link);
+        list_remove(&m->link);
+        list_append(&movers->all, &m->link);
+        if (session_is_due(m, now)) {
+            session_write(m);
+            writes++;
+        }
+    }
+    if (movers->count == 0) {
+        loop_timer_stop(timer);
+    }
+}
+
+/* ---- options of subscriptions ---------------------------------------------------------------- */
+
+bool session_keep_options(struct session_moving *m, struct tidings_str spelled,
+                          struct tidings_str options)
+{
+    mem_free(map_remove(&m->options, spelled));
+    if (options.len == 0) {
+        return true;
+    }
+    struct kept_options *kept = mem_zalloc(sizeof(*kept) + spelled.len + options.len);
+    if (!kept) {
+        return false;
+    }
+    char *at = kept->memory;
+    kept->spelled = str_place(&at, spelled);
+    kept->text = str_place(&at, options);
+    if (map_put(&m->options, kept->spelled, kept, NULL) < 0) {
+        mem_free(kept);
+        return false;
+    }
+    return true;
+}
+
+/* Those of subscriptions that have gone are forgotten now and then. */
+static bool prune_options(struct session_moving *m)
+{
+    const struct session *session = m->session;
+    if (m->options.count <= 2 * (size_t)session->subscriber->subscription_count + 16) {
+        return true;
+    }
+    struct map left;
+    size_t at = 0;
+    bool is_whole = true;
+    struct kept_options *kept;
+    map_init(&left);
+    while ((kept = map_next(&m->options, &at)) != NULL) {
+        bool is_needed = listen_find_sub(session->listen, kept->spelled) != NULL;
+        if (!is_needed || map_put(&left, kept->spelled, kept, NULL) < 0) {
+            mem_free(kept);
+            is_whole = is_whole && !is_needed;
+        }
+    }
+    map_deinit(&m->options);
+    m->options = left;
+    return is_whole;
+}
+
+/* All of them, and the baseline, which may stand beside them. */
+static void put_asked_options(struct buf *text, const struct request *request)
+{
+    struct json *given = options_find(request->msg.params), *member = NULL;
+    struct json *baseline = jv_get(request->msg.params, "baseline");
+    struct tidings_str key;
+    struct jw w;
+    baseline = baseline ? baseline : jv_get(request->msg.params, "initialBaseline");
+    if (!given && !baseline) {
+        return;
+    }
+    jw_init(&w, text);
+    jw_begin_object(&w);
+    for (void *at = jv_next(given, NULL, &key, &member); at;
+         at = jv_next(given, at, &key, &member)) {
+        jw_key(&w, key);
+        jw_value(&w, member);
+    }
+    if (baseline && !jv_get(given, "baseline")) {
+        jw_put_string(&w, STR("baseline"), jv_str(baseline));
+    }
+    jw_end_object(&w);
+}
+
+void session_subscribed(struct session *session, struct request *request,
+                        struct tidings_str spelled)
+{
+    struct session_moving *m = session ? session->moving : NULL;
+    if (!m) {
+        return;
+    }
+    struct buf text;
+    buf_init(&text, m->movers->store->max_bytes);
+    put_asked_options(&text, request);
+    if (!prune_options(m) || text.failed || !session_keep_options(m, spelled, buf_str(&text))) {
+        m->is_incomplete = true;
+    }
+    buf_deinit(&text);
+    session_changed(session, request);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+bool session_moving_begin(struct session *session)
+{
+    struct session_movers *movers = session->worker->sessions->movers;
+    if (!movers) {
+        return true;
+    }
+    struct session_moving *m = mem_zalloc(sizeof(*m));
+    if (!m) {
+        return false;
+    }
+    m->session = session;
+    m->movers = movers;
+    session_make_key(tidings_strn(session->id, SESSION_ID_LEN), session->principal, m->key);
+    list_init(&m->held);
+    map_init(&m->options);
+    buf_init(&m->refused, 1u << 20);
+    list_append(&movers->all, &m->link);
+    m->written_ms = loop_now_ms(session->worker->loop);
+    session->moving = m;
+    if (movers->count++ == 0) {
+        loop_timer_start(movers->tick, SESSION_WRITE_MS, SESSION_WRITE_MS);
+    }
+    return true;
+}
+
+/* The last that is written of it, or that it has ended: nobody waits for that. */
+static void session_say_last(struct session_moving *m)
+{
+    bool is_kept = m->session->worker->stopping;
+    struct buf state;
+    buf_init(&state, m->movers->store->max_bytes);
+    if (is_kept) {
+        session_put_state(m, &state);
+    }
+    bool is_said = !m->is_gone && !(is_kept && (m->is_incomplete || state.failed));
+    struct session_job *job =
+        is_said ? session_job_of(m, is_kept ? SESSION_PUT : SESSION_DROP, &state) : NULL;
+    buf_deinit(&state);
+    if (job) {
+        m->movers->store->submit(m->movers->store, job);
+    }
+}
+
+void session_moving_end(struct session *session)
+{
+    struct session_moving *m = session->moving;
+    if (!m) {
+        return;
+    }
+    if (m->changes > 0) { /* else nothing was ever written */
+        session_say_last(m);
+    }
+    session->moving = NULL;
+    if (m->job) {
+        m->job->user = NULL;
+    }
+    session_release(m, UINT64_MAX);
+    size_t at = 0;
+    struct kept_options *kept;
+    while ((kept = map_next(&m->options, &at)) != NULL) {
+        mem_free(kept);
+    }
+    map_deinit(&m->options);
+    buf_deinit(&m->refused);
+    list_remove(&m->link);
+    m->movers->count--;
+    mem_free(m);
+}
+
+/* ---- at another node ------------------------------------------------------------------------- */
+
+uint64_t session_hold_ms(const struct session_movers *movers, struct tidings_str key)
+{
+    uint64_t hash = str_hash(key, 0), now = loop_now_ms(movers->worker->loop), left = 0;
+    for (size_t i = 0; i < SESSION_LOST; i++) {
+        uint64_t until = movers->lost[i].ms + SESSION_HOLD_MS;
+        if (movers->lost[i].hash == hash && until > now && until - now > left) {
+            left = until - now;
+        }
+    }
+    return left;
+}
+
+void session_let_go(struct session_moving *m)
+{
+    struct session_movers *movers = m->movers;
+    struct list held;
+    m->is_gone = true;
+    unsigned at = movers->lost_next++ % SESSION_LOST;
+    movers->lost[at].hash = str_hash(tidings_str(m->key), 0);
+    movers->lost[at].ms = loop_now_ms(movers->worker->loop);
+    list_init(&held);
+    list_splice(&held, &m->held);
+    char id[SESSION_ID_LEN];
+    memcpy(id, m->session->id, sizeof(id));
+    session_destroy(m->session);
+    session_ask_again(&held, tidings_strn(id, sizeof(id)));
+}
+
+void session_moved(struct worker *worker, struct tidings_str key)
+{
+    struct session *session =
+        worker->sessions->movers && key.len == SESSION_KEY_LEN
+            ? map_find(&worker->sessions->by_id, tidings_strn(key.ptr, SESSION_ID_LEN))
+            : NULL;
+    struct session_moving *m = session ? session->moving : NULL;
+    if (!m || !str_eq(key, tidings_str(m->key))) {
+        return;
+    }
+    if (m->turn == 0) {
+        session_let_go(m);
+    } else {
+        session_changed(session, NULL); /* it may have been taken back since: the store knows */
+    }
+}
+
+/* ---- of a worker ----------------------------------------------------------------------------- */
+
+int sessions_share(struct worker *worker, struct session_store *store, struct tidings_error *err)
+{
+    struct session_movers *movers = mem_zalloc(sizeof(*movers));
+    struct loop_timer *tick =
+        movers ? loop_timer_open(worker->loop, session_on_tick, movers) : NULL;
+    if (!tick) {
+        mem_free(movers);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    movers->worker = worker;
+    movers->store = store;
+    movers->tick = tick;
+    list_init(&movers->all);
+    map_init(&movers->adoptions);
+    worker->sessions->movers = movers;
+    worker->requests->hold = session_hold;
+    return 0;
+}
+
+void sessions_unshare(struct worker *worker)
+{
+    struct session_movers *movers = worker->sessions->movers;
+    if (!movers) {
+        return;
+    }
+    session_adoptions_end(movers);
+    map_deinit(&movers->adoptions);
+    loop_timer_close(movers->tick);
+    mem_free(movers);
+    worker->sessions->movers = NULL;
+}

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A session of another node goes on here: it is taken from the store, made again with what it was,
+ * and its subscriptions are subscribed in the ordinary way, so that everything that is asked of
+ * somebody who subscribes is asked again. What is in the store goes on where it was; of what only
+ * the other node knew the client is told to look again.
+ */
+#include "access/allowance.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "delivery/cursor_seal.h"
+#include "delivery/delivery.h"
+#include "delivery/hub.h"
+#include "delivery/list_changed.h"
+#include "delivery/listen.h"
+#include "delivery/subscribe.h"
+#include "handler/handlers.h"
+#include "protocol/session_moving_private.h"
+#include "protocol/session_private.h"
+#include "protocol/session_state.h"
+#include "request/channel.h"
+#include "store/change.h"
+
+/* The other node may have given out more numbers than it has written: ours begin above. */
+#define EVENTS_UNWRITTEN (1u << 20)
+#define STREAMS_UNWRITTEN 16u
+
+/* One on its way here. */
+struct adoption {
+    struct session_movers *movers;
+    char key[SESSION_KEY_LEN + 1];
+    const struct principal *principal; /* a reference: who asks */
+    struct allowance *allowance;       /* likewise */
+    struct quota *quota;               /* it counts there already, until it is a session */
+    struct list waits;                 /* struct session_wait */
+    struct session_job *job;           /* the store is asked */
+    struct loop_timer *delay;          /* NULL: none */
+    struct session_state state;
+    struct subscribe_batch *batch; /* its subscriptions are being made */
+    struct hub_arm *arm;           /* this node has yet to come as far as … */
+    uint64_t position;             /* … its client was told; 0: nobody knows */
+    bool is_made;
+};
+
+static void adoption_free(struct adoption *a)
+{
+    if (!a->is_made) {
+        session_left(a->movers->worker, a->quota);
+    }
+    if (a->job) {
+        a->job->user = NULL;
+    }
+    if (a->arm) {
+        a->arm->user = NULL;
+    }
+    if (a->batch) {
+        a->batch->done = NULL;
+        a->batch->dropped = NULL;
+    }
+    loop_timer_close(a->delay);
+    session_state_deinit(&a->state);
+    allowance_release(a->allowance);
+    principal_unref(a->principal);
+    mem_free(a);
+}
+
+/* Those who wait go on, or hear that nobody knows. */
+static void adoption_end(struct adoption *a, int code)
+{
+    struct list waits;
+    list_init(&waits);
+    list_splice(&waits, &a->waits);
+    (void)map_remove(&a->movers->adoptions, tidings_str(a->key));
+    adoption_free(a);
+    while (!list_empty(&waits)) {
+        struct session_wait *wait = list_entry(waits.next, struct session_wait, link);
+        list_remove(&wait->link);
+        wait->done(wait, code);
+    }
+}
+
+/* ---- made again ------------------------------------------------------------------------------ */
+
+static void restore_rewinds(struct session *session, const struct session_state *s)
+{
+    for (unsigned i = 0; i < s->rewind_count; i++) {
+        struct log_cursor to = s->rewinds[i].to;
+        bool is_known = !s->rewinds[i].is_lost &&
+                        (to.epoch == session->worker->epoch || session_moving_resume(session, &to));
+        session->rewinds[i].event = s->rewinds[i].event;
+        session->rewinds[i].to = is_known ? to.seq : 0;
+        session->rewinds[i].is_lost = !is_known;
+    }
+    session->rewind_count = s->rewind_count;
+}
+
+/* The lists whose changes it was promised are those of every session here. */
+static void restore_lists(struct session *session, const struct session_state *s)
+{
+    const struct server_identity *self = session->worker->self;
+    unsigned offers = handlers_offers(session->worker);
+    list_changed_want(session->listen,
+                      self->list_changed ? offers & (LIST_TOOLS | LIST_PROMPTS) : 0);
+    session->listen->has_listed = s->has_listed;
+    session->initialized = s->initialized;
+}
+
+/* A session without its subscriptions. NULL: it cannot be one here, *ret says why. */
+static struct session *adoption_make(struct adoption *a, const struct session_job *job, int *ret)
+{
+    struct worker *worker = a->movers->worker;
+    struct session_state *s = &a->state;
+    struct session *session = NULL;
+    struct tidings_error err;
+    struct buf by;
+    *ret = session_state_read(s, buf_str(&job->state), &err);
+    if (*ret < 0) {
+        log_warn("session of another node cannot go on here", "reason=\"%s\"", err.text);
+        return NULL;
+    }
+    struct jw w;
+    buf_init(&by, 4096);
+    jw_init(&w, &by);
+    principal_write(&w, a->principal);
+    bool is_theirs = str_eq(buf_str(&by), s->by); /* as its key says already */
+    buf_deinit(&by);
+    const struct revision *revision = dialect_assume(s->revision); /* another, if it is not known */
+    if (!is_theirs || !str_eq(revision->name, s->revision)) {
+        log_warn("session of another node cannot go on here", "reason=\"%s\"",
+                 is_theirs ? "its revision is not known here" : "it is somebody else's");
+        *ret = TIDINGS_E_INVALID;
+        return NULL;
+    }
+    *ret = session_create(worker, revision, a->principal, tidings_strn(a->key, SESSION_ID_LEN),
+                          &session, &err);
+    if (*ret < 0) {
+        return NULL;
+    }
+    a->is_made = true;
+    session->quota = a->quota;
+    session->next_stream = s->stream + STREAMS_UNWRITTEN;
+    session->next_event = s->event + EVENTS_UNWRITTEN;
+    session->subscriber->log_level = (int8_t)s->level;
+    session->moving->turn = job->turn;
+    session->moving->is_adopted = true;
+    restore_rewinds(session, s);
+    restore_lists(session, s);
+    return session;
+}
+
+/* ---- its subscriptions ----------------------------------------------------------------------- */
+
+static bool adoption_fill(const struct adoption *a, struct subscribe_batch *s, size_t i)
+{
+    struct subscribe_item *w = &s->items[i];
+    struct session_moving *m = ((struct session *)s->pending.listen->subscriber->owner)->moving;
+    struct session_sub sub;
+    struct tidings_error err;
+    session_state_at(&a->state, i, &sub);
+    w->spelled = arena_dup(&s->arena, sub.uri);
+    w->kept = jv_ref(a->state.root);
+    options_init(&w->options);
+    w->options.initial = sub.is_initial;
+    w->options.given = OPTION_INITIAL;
+    w->options.since = sub.has_since ? sub.since : a->state.cursor;
+    if (sub.is_lost) {
+        w->options.since = (struct log_cursor){.seq = UINT64_MAX};
+    }
+    if (options_read(&w->options, sub.options, false, &err) < 0) {
+        subscribe_item_refuse(w, err.code, "%s", err.text);
+    }
+    struct buf text;
+    struct jw jw;
+    buf_init(&text, m->movers->store->max_bytes);
+    if (sub.options) {
+        jw_init(&jw, &text);
+        jw_value(&jw, sub.options);
+    }
+    bool is_kept = !text.failed && session_keep_options(m, sub.uri, buf_str(&text));
+    buf_deinit(&text);
+    return is_kept && w->spelled.ptr;
+}
+
+/* A stream that comes begins where the first of them has to. */
+static void subscriptions_made(struct subscribe_batch *s, const struct log_cursor *at)
+{
+    (void)at;
+    struct adoption *a = s->user;
+    struct listen *listen = s->pending.listen;
+    a->batch = NULL;
+    if (!listen) { /* it has gone again */
+        adoption_end(a, TIDINGS_E_BUSY);
+        return;
+    }
+    struct session *session = listen->subscriber->owner;
+    for (size_t i = 0; i < s->count; i++) {
+        const struct subscribe_item *w = &s->items[i];
+        if (!w->sub) {
+            jw_quote(&session->moving->refused, w->spelled);
+            buf_putc(&session->moving->refused, '\n');
+        } else if (w->sub->since < session->undelivered) {
+            session->undelivered = w->sub->since;
+        }
+    }
+    session_changed(session, NULL);
+    adoption_end(a, 0);
+}
+
+static void subscriptions_dropped(struct subscribe_batch *s)
+{
+    struct adoption *a = s->user;
+    a->batch = NULL;
+    adoption_end(a, TIDINGS_E_CLOSED);
+}
+
+static void adoption_subscribe(struct adoption *a, struct session *session)
+{
+    size_t count = session_state_count(&a->state);
+    if (count == 0) {
+        session_changed(session, NULL);
+        adoption_end(a, 0);
+        return;
+    }
+    struct subscribe_batch *s = subscribe_batch_create(session->listen, count);
+    bool is_filled = s != NULL;
+    for (size_t i = 0; is_filled && i < count; i++) {
+        is_filled = adoption_fill(a, s, i);
+    }
+    if (!is_filled) {
+        if (s) {
+            subscribe_batch_free(s);
+        }
+        session_let_go(session->moving); /* whoever asks next takes it */
+        adoption_end(a, TIDINGS_E_NOMEM);
+        return;
+    }
+    subscribe_batch_set_client(s, a->allowance);
+    s->is_legacy = s->is_resumed = true;
+    s->done = subscriptions_made;
+    s->dropped = subscriptions_dropped;
+    s->user = a;
+    s->await = a->position;
+    a->batch = s;
+    subscribe_batch_resolve(s);
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static void adoption_taken(struct session_job *job, struct worker *worker)
+{
+    struct adoption *a = job->user;
+    if (!a) {
+        return; /* the worker has ended */
+    }
+    a->job = NULL;
+    int code = job->code;
+    struct session *session = NULL;
+    if (code > 0 && worker->stopping) {
+        code = TIDINGS_E_BUSY;
+    } else if (code > 0) {
+        session = adoption_make(a, job, &code);
+        code = code == TIDINGS_E_NOMEM ? code : 0; /* what is not understood is nowhere */
+    }
+    if (session) {
+        adoption_subscribe(a, session);
+    } else {
+        adoption_end(a, code);
+    }
+}
+
+/* false: out of memory. */
+static bool adoption_ask(struct adoption *a)
+{
+    struct session_store *store = a->movers->store;
+    a->job = session_job_create(a->movers->worker, SESSION_TAKE, tidings_str(a->key));
+    if (!a->job) {
+        return false;
+    }
+    buf_init(&a->job->state, store->max_bytes);
+    a->job->done = adoption_taken;
+    a->job->user = a;
+    store->submit(store, a->job);
+    return true;
+}
+
+static void on_delay_over(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct adoption *a = user;
+    if (!adoption_ask(a)) {
+        adoption_end(a, TIDINGS_E_NOMEM);
+    }
+}
+
+/* One that went a moment ago is not taken back at once: else two nodes that are asked in turn would
+ * do nothing but take. */
+static bool adoption_begin(struct adoption *a)
+{
+    uint64_t delay = session_hold_ms(a->movers, tidings_str(a->key));
+    if (delay == 0) {
+        return adoption_ask(a);
+    }
+    a->delay = loop_timer_open(a->movers->worker->loop, on_delay_over, a);
+    if (a->delay) {
+        loop_timer_start(a->delay, delay, 0);
+    }
+    return a->delay != NULL;
+}
+
+/* ---- coming as far --------------------------------------------------------------------------- */
+
+static void adoption_reached(struct hub_arm *arm, struct worker *worker)
+{
+    (void)worker;
+    struct adoption *a = arm->user;
+    hub_arm_free(arm);
+    if (a) {
+        a->arm = NULL;
+        adoption_end(a, 0);
+    }
+}
+
+static void adoption_never_reached(struct hub_arm *arm)
+{
+    if (arm->user) {
+        ((struct adoption *)arm->user)->arm = NULL; /* it ends with the worker */
+    }
+}
+
+/* The session is here; its client was told more at another node than this one knows of. */
+static bool adoption_reach(struct adoption *a)
+{
+    a->arm = hub_arm_create(a->movers->worker, NULL, 0);
+    if (!a->arm) {
+        return false;
+    }
+    a->arm->await = a->position;
+    a->arm->user = a;
+    a->arm->done = adoption_reached;
+    a->arm->dropped = adoption_never_reached;
+    hub_arm_send(a->arm);
+    return true;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+bool session_may_be_elsewhere(const struct worker *worker, const struct session_asked *asked)
+{
+    const struct session_movers *movers = worker->sessions->movers;
+    if (!movers || session_worker(asked->id, worker->count) < 0) {
+        return false;
+    }
+    const struct session *here = map_find(&worker->sessions->by_id, asked->id);
+    return movers->adoptions.count > 0 || !here ||
+           (asked->last_event_id.len > 0 && session_is_adopted(here));
+}
+
+static struct adoption *adoption_create(struct channel *channel, const char *key)
+{
+    struct adoption *a = mem_zalloc(sizeof(*a));
+    if (!a) {
+        return NULL;
+    }
+    a->movers = channel->worker->sessions->movers;
+    a->is_made = true; /* nothing is counted yet */
+    a->principal = principal_ref(channel->principal);
+    a->allowance = channel_allowance(channel);
+    memcpy(a->key, key, sizeof(a->key));
+    list_init(&a->waits);
+    if (!a->allowance || map_put(&a->movers->adoptions, tidings_str(a->key), a, NULL) < 0) {
+        adoption_free(a);
+        return NULL;
+    }
+    return a;
+}
+
+enum session_place session_await(struct session_wait *wait, struct channel *channel,
+                                 const struct session_asked *asked, struct refusal *why)
+{
+    struct worker *worker = channel->worker;
+    struct session_movers *movers = worker->sessions->movers;
+    char key[SESSION_KEY_LEN + 1];
+    if (!session_may_be_elsewhere(worker, asked)) {
+        return SESSION_SETTLED;
+    }
+    if (principal_renew(worker, &channel->principal) < 0) {
+        return SESSION_BUSY;
+    }
+    session_make_key(asked->id, channel->principal, key);
+    struct adoption *a = map_find(&movers->adoptions, tidings_str(key));
+    if (a) {
+        list_append(&a->waits, &wait->link);
+        return SESSION_AWAITED;
+    }
+    uint64_t position = session_event_position(worker, channel->principal, asked->last_event_id);
+    const struct session *here = map_find(&worker->sessions->by_id, asked->id);
+    if (here && position <= cursor_marks_find(&worker->delivery->marks, worker->last_seq)) {
+        return SESSION_SETTLED;
+    }
+    if (worker->stopping || movers->adoptions.count >= SESSION_ADOPTIONS) {
+        return SESSION_BUSY;
+    }
+    struct quota *quota = NULL;
+    if (!here && !session_enter(channel, &quota, why)) {
+        return SESSION_REFUSED;
+    }
+    a = adoption_create(channel, key);
+    if (!a) {
+        if (!here) {
+            session_left(worker, quota);
+        }
+        return SESSION_BUSY;
+    }
+    a->position = position;
+    a->is_made = here != NULL;
+    a->quota = quota;
+    if (here ? !adoption_reach(a) : !adoption_begin(a)) {
+        adoption_end(a, TIDINGS_E_NOMEM);
+        return SESSION_BUSY;
+    }
+    list_append(&a->waits, &wait->link);
+    return SESSION_AWAITED;
+}
+
+void session_await_cancel(struct session_wait *wait)
+{
+    list_remove(&wait->link);
+}
+
+void session_adoptions_end(struct session_movers *movers)
+{
+    size_t at = 0;
+    struct adoption *a;
+    while ((a = map_next(&movers->adoptions, &at)) != NULL) {
+        adoption_free(a);
+    }
+}
+
+/* ---- what it is afterwards ------------------------------------------------------------------- */
+
+bool session_is_adopted(const struct session *session)
+{
+    return session->moving && session->moving->is_adopted;
+}
+
+bool session_moving_resume(const struct session *session, struct log_cursor *cursor)
+{
+    uint64_t seq = 0;
+    if (!session->moving || !cursor->has_position ||
+        !hub_resume(session->worker->hub, cursor, &seq)) {
+        return false;
+    }
+    cursor->epoch = session->worker->epoch;
+    cursor->seq = seq;
+    return true;
+}
+
+/* A subscription that was not made here again is one that is not evaluated any more. */
+static bool tell_refused(struct subscriber *subscriber, struct tidings_str uri_json)
+{
+    struct log_cursor at = subscriber_cursor(subscriber);
+    const struct dialect_updated u = {
+        .kind = TIDINGS_CHANGE_UPDATED,
+        .uri_json = uri_json,
+        .subscribed_json = uri_json,
+        .cursor = at,
+        .sealed = cursor_seal_make(subscriber->worker, subscriber->principal, &at),
+        .suspended = true,
+        .profile = subscriber->worker->self->profile,
+    };
+    return subscriber_write_update(subscriber, &u, NULL);
+}
+
+void session_moving_streams(struct session *session)
+{
+    struct buf *refused = session->moving ? &session->moving->refused : NULL;
+    size_t told = 0;
+    struct tidings_str rest = refused ? buf_str(refused) : STR_EMPTY;
+    while (rest.len > 0) {
+        struct tidings_str uri_json = str_cut(rest, '\n', &rest, NULL);
+        if (!session->subscriber->sink || !tell_refused(session->subscriber, uri_json)) {
+            break;
+        }
+        told += uri_json.len + 1;
+    }
+    if (told > 0) {
+        buf_consume(refused, told);
+    }
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests whose session may be at another node: they wait, nobody else does, and each ends in an
+ * answer.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "protocol/session_moving.h"
+#include "protocol/session_store.h"
+#include "support/harness_core.h"
+#include "support/harness_provider.h"
+#include "support/http_wire.h"
+
+#define ID "00-0123456789abcdef0123456789abcdef"
+#define PING "GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"
+#define BODY "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}"
+#define HEAD                                                                                       \
+    "Host: localhost\r\nContent-Type: application/json\r\n"                                        \
+    "Accept: application/json, text/event-stream\r\nMcp-Session-Id: " ID "\r\n"
+#define POST "POST /mcp HTTP/1.1\r\n" HEAD "Content-Length: 40\r\n\r\n" BODY
+#define GET "GET /mcp HTTP/1.1\r\n" HEAD "\r\n"
+#define DELETE "DELETE /mcp HTTP/1.1\r\n" HEAD "\r\n"
+_Static_assert(sizeof(BODY) - 1 == 40, "Content-Length");
+
+static struct wire w;
+static struct session_job *asked[8];
+static size_t asked_count;
+
+static void submit(struct session_store *store, struct session_job *job)
+{
+    (void)store;
+    if (job->op == SESSION_TAKE) {
+        assert_true(asked_count < 8);
+        asked[asked_count++] = job;
+    } else {
+        session_job_answer(job);
+    }
+}
+
+/* The oldest question: there is one, there is none (0), nobody knows. */
+static void reply(int code)
+{
+    struct session_job *job = asked[0];
+    assert_true(asked_count > 0);
+    memmove(asked, asked + 1, --asked_count * sizeof(asked[0]));
+    job->code = code;
+    job->turn = 1;
+    if (code > 0) {
+        buf_putf(&job->state,
+                 "{\"v\":1,\"revision\":\"2025-11-25\",\"cursor\":\"ea.1.1\","
+                 "\"by\":{\"name\":\"uid:%u\",\"by\":\"user\"},\"initialized\":true}",
+                 (unsigned)geteuid()); /* of a socket pair */
+    }
+    session_job_answer(job);
+    wire_turn(&w);
+}
+
+static struct session_store store = {.max_bytes = 4096, .submit = submit};
+
+static int setup(void **state)
+{
+    (void)state;
+    wire_start(&w);
+    asked_count = 0;
+    for (size_t i = 0; i < w.b.worker_count; i++) {
+        assert_int_equal(sessions_share(w.b.worker[i], &store, NULL), 0);
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    while (asked_count > 0) {
+        reply(0);
+    }
+    wire_stop(&w);
+    return 0;
+}
+
+static void a_request_waits_for_its_session(void **state)
+{
+    (void)state;
+    struct wire_client *c = wire_connect(&w, 0);
+    wire_say(c, POST PING);
+    assert_int_equal(wire_state(&w, 0), CONN_ADOPTING);
+    assert_string_equal(wire_heard(c), "");
+    struct wire_client *other = wire_connect(&w, 0); /* the worker goes on */
+    wire_say(other, PING);
+    wire_assert_has(wire_heard(other), "pong");
+    wire_leave(other);
+    reply(1);
+    const char *heard = wire_heard(c);
+    wire_assert_has(heard, "HTTP/1.1 200 OK");
+    wire_assert_has(heard, "\"result\":{}");
+    wire_assert_has(heard, "pong"); /* what followed it */
+    assert_int_equal(w.b.worker[0]->stats.sessions, 1);
+    wire_say(c, POST); /* now it is here */
+    wire_assert_has(wire_heard(c), "HTTP/1.1 200 OK");
+    assert_int_equal(asked_count, 0);
+}
+
+static void streams_and_ends_of_sessions_do_too(void **state)
+{
+    (void)state;
+    struct wire_client *c = wire_connect(&w, 0), *d = wire_connect(&w, 0);
+    wire_say(c, GET);
+    wire_say(d, DELETE);
+    assert_int_equal(asked_count, 1); /* together */
+    reply(1);
+    wire_assert_has(wire_heard(c), "HTTP/1.1 200 OK");
+    wire_assert_has(wire_heard(d), "HTTP/1.1 204");
+    assert_int_equal(w.b.worker[0]->stats.sessions, 0);
+}
+
+static void one_that_is_nowhere_is_not_found(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {POST, GET, DELETE};
+    struct wire_client *c = wire_connect(&w, 0);
+    for (size_t i = 0; i < 3; i++) {
+        wire_say(c, requests[i]);
+        reply(0);
+        wire_assert_has(wire_heard(c), "HTTP/1.1 404");
+    }
+    assert_int_equal(w.b.worker[0]->stats.sessions, 0);
+}
+
+static void while_the_store_is_away_nobody_is_sent_away_for_good(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {POST, GET, DELETE};
+    struct wire_client *c = wire_connect(&w, 0);
+    for (size_t i = 0; i < 3; i++) {
+        wire_say(c, requests[i]);
+        reply(TIDINGS_E_BUSY);
+        const char *heard = wire_heard(c);
+        wire_assert_has(heard, "HTTP/1.1 503");
+        wire_assert_has(heard, "Retry-After: 1\r\n");
+        wire_assert_has(heard, "try again");
+        assert_int_equal(wire_state(&w, 0), CONN_IDLE);
+    }
+}
+
+static void nobody_waits_for_ever(void **state)
+{
+    (void)state;
+    struct wire_client *c = wire_connect(&w, 0);
+    wire_say(c, POST);
+    wire_age(&w, 0, CONN_ADOPTING, SESSION_AWAIT_MS - 1000);
+    assert_int_equal(wire_state(&w, 0), CONN_ADOPTING);
+    wire_age(&w, 0, CONN_ADOPTING, 1001);
+    wire_assert_has(wire_heard(c), "HTTP/1.1 503");
+    assert_int_equal(wire_state(&w, 0), CONN_IDLE);
+    reply(1); /* it was taken all the same, and is here for whoever comes back */
+    wire_say(c, POST);
+    wire_assert_has(wire_heard(c), "HTTP/1.1 200");
+}
+
+static void who_leaves_while_it_waits_leaves_nothing(void **state)
+{
+    (void)state;
+    struct wire_client *c = wire_connect(&w, 0);
+    wire_say(c, POST);
+    wire_leave(c);
+    wire_turn(&w);
+    assert_int_equal(wire_connections(&w, 0), 0);
+    reply(1);
+    assert_int_equal(w.b.worker[0]->stats.sessions, 1);
+}
+
+/* Sessions mean nothing to modern traffic, and what is no id is looked for nowhere. */
+static void nothing_else_waits(void **state)
+{
+    (void)state;
+    struct wire_client *c = wire_connect(&w, 0);
+    wire_say(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                "Accept: application/json, text/event-stream\r\nMcp-Session-Id: nonsense\r\n"
+                "Content-Length: 40\r\n\r\n" BODY);
+    wire_assert_has(wire_heard(c), "HTTP/1.1 404");
+    wire_say(c, "POST /mcp HTTP/1.1\r\n" HEAD "MCP-Protocol-Version: 2026-07-28\r\n"
+                "Content-Length: 40\r\n\r\n" BODY);
+    wire_assert_has(wire_heard(c), "HTTP/1.1 400");
+    wire_say(c, "OPTIONS /mcp HTTP/1.1\r\n" HEAD "\r\n");
+    wire_assert_has(wire_heard(c), "HTTP/1.1 ");
+    assert_int_equal(asked_count, 0);
+}
+
+static void a_server_that_ends_sends_them_elsewhere(void **state)
+{
+    (void)state;
+    struct wire_client *c = wire_connect(&w, 0);
+    w.b.worker[0]->stopping = true;
+    wire_say(c, POST);
+    wire_assert_has(wire_heard(c), "HTTP/1.1 503");
+    assert_int_equal(asked_count, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_request_waits_for_its_session),
+        TEST(streams_and_ends_of_sessions_do_too),
+        TEST(one_that_is_nowhere_is_not_found),
+        TEST(while_the_store_is_away_nobody_is_sent_away_for_good),
+        TEST(nobody_waits_for_ever),
+        TEST(who_leaves_while_it_waits_leaves_nothing),
+        TEST(nothing_else_waits),
+        TEST(a_server_that_ends_sends_them_elsewhere),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
