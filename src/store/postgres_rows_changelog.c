@@ -123,8 +123,8 @@ void postgres_rows_end_run(struct postgres_rows *s)
 
 /* ---- the log --------------------------------------------------------------------------------- */
 
-/* The runs and breaks there are, oldest first. */
-static int read_runs(struct postgres_rows *s, struct runs *runs, struct tidings_error *err)
+/* Oldest first. */
+int postgres_rows_read_runs(struct postgres_rows *s, struct runs *runs, struct tidings_error *err)
 {
     struct pg_result *r = NULL, *breaks = NULL;
     int rc = postgres_rows_ask_int(s, PG_RUNS, RUNS_MAX, &r, err);
@@ -167,7 +167,7 @@ int postgres_rows_create_changelog(struct entity_rows *rows, const struct change
     uint64_t epoch = log->ops->epoch(log);
     rc = runs_create(s->cluster_id, epoch, shared->first, &shared->runs, err);
     rc = rc == 0 ? begin_run(s, epoch, err) : rc;
-    rc = rc == 0 ? read_runs(s, shared->runs, err) : rc;
+    rc = rc == 0 ? postgres_rows_read_runs(s, shared->runs, err) : rc;
     if (rc < 0) {
         log->ops->destroy(log);
         return rc;

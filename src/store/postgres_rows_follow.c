@@ -96,14 +96,16 @@ static void postgres_read_change(struct pg_result *r, int i, struct followed_row
     }
 }
 
-/* What the store itself has to know of it. */
-static void note_change(struct postgres_rows *s, const struct kept_change *c)
+/* What the store itself has to know of it. After a loss, of what is there, all is read again: some
+ * has positions below what was followed. */
+static int note_change(struct postgres_rows *s, const struct kept_change *c,
+                       struct tidings_error *err)
 {
     if (c->kind == KEPT_ENTITY) {
         heads_drop(&s->heads, c->version.id);
     }
     if (!s->log) {
-        return;
+        return 0;
     }
     if (c->kind == KEPT_RUN) {
         runs_add(s->log->runs, (uint64_t)c->modified_ms,
@@ -112,7 +114,10 @@ static void note_change(struct postgres_rows *s, const struct kept_change *c)
         const struct run_break b = {
             .kept = (uint64_t)c->modified_ms, .began = c->position, .is_lossy = c->size != 0};
         runs_add_break(s->log->runs, &b);
+        heads_clear(&s->heads);
+        return b.is_lossy ? postgres_rows_read_runs(s, s->log->runs, err) : 0;
     }
+    return 0;
 }
 
 void postgres_rows_note_followed(struct postgres_rows *s, uint64_t position, bool is_durable)
@@ -150,7 +155,11 @@ static int hand_on(struct postgres_rows *s, struct followed_row *row, kept_chang
             return rc < 0 ? rc : 1;
         }
     }
-    note_change(s, c);
+    rc = note_change(s, c, err);
+    if (rc < 0) {
+        postgres_free(content);
+        return rc;
+    }
     rc = fn(user, c) ? 1 : 0;
     bool is_durable = c->kind != KEPT_ANNOUNCED && c->kind != KEPT_SESSION;
     postgres_rows_note_followed(s, c->position, is_durable);
@@ -158,15 +167,24 @@ static int hand_on(struct postgres_rows *s, struct followed_row *row, kept_chang
     return rc;
 }
 
-/* Some of it was forgotten before it was followed here. */
-static bool tell_missed(struct postgres_rows *s, kept_change_fn fn, void *user)
+/* Some of it was forgotten before it was followed here: told in the place of the newest of those,
+ * when what comes next has the position `next`. */
+static bool tell_missed(struct postgres_rows *s, uint64_t next, uint64_t *missed, kept_change_fn fn,
+                        void *user)
 {
-    uint64_t floor = s->now.floor > s->now.announced ? s->now.floor : s->now.announced;
-    if (s->followed >= floor) {
+    if (*missed == 0 || next <= *missed) {
         return true;
     }
-    const struct kept_change missed = {.kind = KEPT_BROKEN, .position = s->followed + 1};
-    return fn(user, &missed);
+    const struct kept_change broken = {.kind = KEPT_BROKEN, .position = *missed};
+    bool goes_on = fn(user, &broken);
+    postgres_rows_note_followed(s, *missed, true);
+    *missed = 0;
+    return goes_on;
+}
+
+static uint64_t floor_of(const struct postgres_rows *s)
+{
+    return s->now.floor > s->now.announced ? s->now.floor : s->now.announced;
 }
 
 /* A page of what comes after `after`; outside of batches `now` is what it is of. */
@@ -204,21 +222,23 @@ int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user
     if (!s->is_in_batch) {
         postgres_rows_listen(s);
     }
-    bool is_first = true;
     for (int n = PAGE_ROWS; n == PAGE_ROWS;) {
         struct pg_result *page = NULL;
         int rc = read_page(s, s->followed, &page, err);
+        uint64_t missed = s->followed < floor_of(s) ? floor_of(s) : 0;
+        bool goes_on = true;
         n = postgres_rows(page);
-        bool goes_on = rc < 0 || !is_first || tell_missed(s, fn, user);
-        is_first = false;
         rc = rc == 0 ? 1 : rc;
         for (int i = 0; rc == 1 && goes_on && i < n; i++) {
             struct followed_row row = {.published = {.created = false}};
             postgres_read_change(page, i, &row);
-            rc = hand_on(s, &row, fn, user, err);
-            goes_on = rc != 0;
+            goes_on = tell_missed(s, row.change.position, &missed, fn, user);
+            rc = goes_on ? hand_on(s, &row, fn, user, err) : rc;
+            goes_on = goes_on && rc != 0;
         }
         postgres_free(page);
+        goes_on =
+            goes_on && (rc < 0 || n == PAGE_ROWS || tell_missed(s, UINT64_MAX, &missed, fn, user));
         if (rc < 0 || !goes_on) {
             return rc < 0 ? rc : 0;
         }
@@ -250,8 +270,9 @@ int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *re
             struct followed_row row = {.published = {.created = false}};
             postgres_read_change(r, i, &row);
             after = row.change.position;
-            bool is_ours = row.change.kind != KEPT_SESSION && row.change.kind != KEPT_RUN;
-            more = after <= s->followed && (!is_ours || fn(user, &row.change));
+            /* Of the others, what cursors of before are good for says enough. */
+            bool is_resource = row.change.kind <= KEPT_ANNOUNCED;
+            more = after <= s->followed && (!is_resource || fn(user, &row.change));
         }
         postgres_free(r);
     }

@@ -29,7 +29,7 @@ static const char *const steps[LAYOUT] = {
     " server int8 NOT NULL) WITH (fillfactor=10);"
     "CREATE UNLOGGED TABLE tidings_mark(one int8 PRIMARY KEY CHECK (one=1));"
     "CREATE TABLE tidings_breaks(position int8 PRIMARY KEY, kept int8 NOT NULL,"
-    " lossy int8 NOT NULL);"
+    " lossy int8 NOT NULL, at int8 NOT NULL);"
     "CREATE TABLE tidings_runs(epoch int8 PRIMARY KEY, position int8 NOT NULL, last int8,"
     " until int8 NOT NULL);"
     "CREATE INDEX tidings_runs_position ON tidings_runs(position);"

@@ -126,6 +126,7 @@ struct postgres_rows {
     bool is_durable; /* something in the batch is more than an announcement */
     bool has_keys;   /* in the batch; `owner` counts */
     bool is_behind;  /* the batch began with others' changes that were not followed: no heads */
+    bool is_ear_new; /* another descriptor than before, which may have the same number */
     bool has_notify; /* the engine knows it */
 };
 
@@ -181,6 +182,8 @@ void postgres_log_unref(struct postgres_log *log); /* NULL is fine */
 /* The run of the change log goes on for so long; it came to its end. */
 int postgres_rows_keep_run(struct postgres_rows *s, int64_t for_ms, struct tidings_error *err);
 void postgres_rows_end_run(struct postgres_rows *s);
+/* The runs and breaks there are. */
+int postgres_rows_read_runs(struct postgres_rows *s, struct runs *runs, struct tidings_error *err);
 /* store/postgres_rows_follow.c: likewise, and of struct shared_ops. */
 int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
                               kept_change_fn fn, void *user, struct tidings_error *err);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store/lease.h"
 #include "store/postgres_rows_private.h"
 
 #define FORGET_EVERY 256u /* announcements between two looks at how many are remembered */
@@ -47,6 +48,7 @@ void postgres_rows_listen(struct postgres_rows *s)
         postgres_ready(s->ear, LISTEN_WAIT_MS, NULL) != 1) {
         return;
     }
+    s->is_ear_new = true;
     (void)snprintf(sql, sizeof sql, "LISTEN tidings_%016" PRIx64, s->cluster_id);
     if (postgres_exec(s->ear, sql, NULL) < 0) {
         /* An engine that answers, but not to this: it is asked every so often. */
@@ -62,8 +64,10 @@ static uint64_t shared_followed(struct entity_rows *rows)
 
 static int shared_descriptor(struct entity_rows *rows)
 {
-    const struct postgres_rows *s = postgres_rows_of(rows);
-    return s->ear ? postgres_descriptor(s->ear) : -1;
+    struct postgres_rows *s = postgres_rows_of(rows);
+    bool is_new = s->is_ear_new;
+    s->is_ear_new = false;
+    return s->ear && !is_new ? postgres_descriptor(s->ear) : -1;
 }
 
 static int shared_wake(struct entity_rows *rows)
@@ -133,6 +137,11 @@ static int shared_lease(struct entity_rows *rows, struct tidings_str name,
     postgres_put_str(&v, name);
     postgres_put_str(&v, holder);
     postgres_put_int(&v, for_ms);
+    postgres_put_int(&v, LEASE_MAX_MS);
+    if (rc == 0 && (for_ms <= 0 || for_ms > LEASE_MAX_MS)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a lease is given for 1 to %d ms",
+                            LEASE_MAX_MS);
+    }
     rc = rc == 0 ? ask_for_row(s, PG_LEASE, &v, err) : rc;
     if (rc != 0) {
         return rc;
@@ -245,6 +254,7 @@ static int shared_put_session(struct entity_rows *rows, const struct session_row
     } else {
         postgres_put_str(&v, row->state);
         postgres_put_int(&v, (int64_t)row->turn);
+        postgres_put_str(&v, row->node);
     }
     rc = rc == 0 ? ask_for_row(s, row->turn == 0 ? PG_ADD_SESSION : PG_PUT_SESSION, &v, err) : rc;
     return rc == 0 ? tidings_fail(err, TIDINGS_E_CONFLICT, "the session is another node's now")

@@ -177,8 +177,8 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_FORGET_ANNOUNCED] = "DELETE FROM tidings_announced WHERE position<=$1::int8",
     [PG_BREAKS] = "SELECT kept, position, lossy FROM tidings_breaks ORDER BY position DESC"
                   " LIMIT $1::int8",
-    [PG_ADD_BREAK] = "INSERT INTO tidings_breaks(position, kept, lossy) VALUES($1::int8, $2::int8,"
-                     " $3::int8)",
+    [PG_ADD_BREAK] = "INSERT INTO tidings_breaks(position, kept, lossy, at) VALUES($1::int8,"
+                     " $2::int8, $3::int8, " NOW_MS ")",
     [PG_DROP_BREAKS] = "DELETE FROM tidings_breaks WHERE position<=(SELECT position FROM"
                        " tidings_breaks ORDER BY position DESC LIMIT 1 OFFSET $1::int8)",
     [PG_SET_MARK] = "INSERT INTO tidings_mark(one) VALUES(1) ON CONFLICT (one) DO NOTHING",
@@ -197,9 +197,11 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_END_RUN] = "UPDATE tidings_runs SET last=$2::int8 WHERE epoch=$1::int8 AND last IS NULL",
     [PG_DROP_RUNS] = "DELETE FROM tidings_runs WHERE last IS NOT NULL AND position<=(SELECT"
                      " position FROM tidings_runs ORDER BY position DESC LIMIT 1 OFFSET $1::int8)",
+    /* As lease_may_be_given decides; $4: how long none is given after durable changes were lost. */
     [PG_LEASE] =
-        "INSERT INTO tidings_leases(name, holder, until) VALUES($1::text, $2::text, " NOW_MS
-        "+$3::int8) ON CONFLICT (name) DO UPDATE SET holder=excluded.holder,"
+        "INSERT INTO tidings_leases(name, holder, until) SELECT $1::text, $2::text, " NOW_MS
+        "+$3::int8 WHERE NOT EXISTS(SELECT 1 FROM tidings_breaks WHERE lossy=1 AND at>" NOW_MS
+        "-$4::int8) ON CONFLICT (name) DO UPDATE SET holder=excluded.holder,"
         " until=excluded.until WHERE tidings_leases.holder=excluded.holder OR"
         " tidings_leases.until<=" NOW_MS " RETURNING until",
     [PG_LEASE_OF] = "SELECT until-" NOW_MS " FROM tidings_leases WHERE name=$1::text",
@@ -220,10 +222,11 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     /* One that was never taken is written by who made it. */
     [PG_ADD_SESSION] = "INSERT INTO tidings_sessions(id, node, state, turn, used) VALUES($1::text,"
                        " $2::text, $3::text, 0, " NOW_MS ") ON CONFLICT (id) DO UPDATE SET"
-                       " state=excluded.state, used=excluded.used WHERE tidings_sessions.turn=0"
+                       " state=excluded.state, used=excluded.used WHERE tidings_sessions.turn=0 AND"
+                       " tidings_sessions.node=excluded.node"
                        " RETURNING turn",
     [PG_PUT_SESSION] = "UPDATE tidings_sessions SET state=$2::text, used=" NOW_MS
-                       " WHERE id=$1::text AND turn=$3::int8 RETURNING turn",
+                       " WHERE id=$1::text AND turn=$3::int8 AND node=$4::text RETURNING turn",
     [PG_TAKE_SESSION] = "UPDATE tidings_sessions SET node=$2::text, turn=turn+1, used=" NOW_MS
                         " WHERE id=$1::text RETURNING id, node, state, turn, used",
     [PG_DROP_SESSION] = "DELETE FROM tidings_sessions WHERE id=$1::text",

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The change log beside a file keeps the contract of change logs. Beyond it: the file knows what
- * changed in which order, across starts; a cursor goes on where it stood as long as it belongs to
- * this file; cursors of another file, of a time the file does not remember, and of what happened
- * after an older copy was made are refused.
+ * The change log beside a file keeps the contract of change logs, and a file that of what outlives
+ * the program. Beyond them: cursors of a time the file does not remember, and of what happened
+ * after an older copy was made are refused; a file of the first layout; a full disk.
  */
 #include "contract/changelog_suite.c"
 
@@ -12,6 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "contract/kept_suite.h"
 #include "store/sqlite.h"
 #include "store/sqlite_changelog.h"
 #include "store/sqlite_entities.h"
@@ -40,6 +40,14 @@ static struct entity_rows *open_rows(const char *name)
     return rows;
 }
 
+static struct entity_rows *open_kept(bool is_fresh)
+{
+    if (is_fresh) {
+        remove_files();
+    }
+    return open_rows(path);
+}
+
 static struct changelog *make_log(const struct changelog_limits *limits, struct tidings_error *err)
 {
     struct entity_rows *rows = NULL;
@@ -62,26 +70,6 @@ static void begin(struct entity_rows *rows)
 static void commit(struct entity_rows *rows)
 {
     assert_int_equal(rows->ops->commit(rows, NULL), 0);
-}
-
-static uint64_t put_entity(struct entity_rows *rows, const char *id, int64_t from,
-                           const char *version, const char *was, bool instead)
-{
-    const struct entity_version v = {
-        .id = tidings_str(id),
-        .from = from,
-        .type = STR("T"),
-        .type_version = tidings_str(version),
-        .was = tidings_str(was),
-        .value = STR("{}"),
-        .changed_by = STR("[]"),
-        .created = from == 1,
-    };
-    begin(rows);
-    assert_int_equal(rows->ops->put(rows, &v, instead, NULL), 0);
-    uint64_t position = rows->ops->position(rows);
-    commit(rows);
-    return position;
 }
 
 static uint64_t publish(struct entity_rows *rows, const char *uri, const char *content)
@@ -126,97 +114,6 @@ static uint64_t check_changes(struct entity_rows *rows, size_t max, const char *
     assert_string_equal(out.len > 0 ? out.ptr : "", expected);
     buf_deinit(&out);
     return floor;
-}
-
-static void everything_kept_is_found_again_in_the_order_it_happened(void **state)
-{
-    (void)state;
-    remove_files();
-    struct entity_rows *rows = open_rows(path);
-    const struct entity_type_row type = {.name = STR("T"), .version = STR("1")};
-    begin(rows);
-    assert_int_equal(rows->ops->put_type(rows, &type, NULL), 0);
-    assert_int_equal(rows->ops->position(rows), 1);
-    commit(rows);
-    assert_int_equal(put_entity(rows, "a", 1, "1", "", false), 2);
-    assert_int_equal(publish(rows, "p:///x", "hello"), 3);
-    assert_int_equal(put_entity(rows, "a", 2, "2", "1", false), 5);
-    assert_int_equal(publish(rows, "p:///y", "there"), 6);
-    assert_int_equal(publish(rows, "p:///x", NULL), 7);
-    static const char all[] =
-        "1 types \n2 entity a@1 new\n4 moved a@2 from 1\n5 entity a@2 from 1\n"
-        "6 published p:///y new\n7 published p:///x gone\n";
-    assert_int_equal(check_changes(rows, 100, all), 0);
-    assert_int_equal(rows->ops->idle(rows, NULL), 0);
-    assert_int_equal(check_changes(rows, 100, all), 0);
-    rows->ops->destroy(rows);
-    rows = open_rows(path);
-    assert_int_equal(rows->ops->position(rows), 7);
-    assert_int_equal(check_changes(rows, 100, all), 0);
-    /* The newest, and the rest is below the floor. */
-    assert_int_equal(check_changes(rows, 2, "6 published p:///y new\n7 published p:///x gone\n"),
-                     5);
-    assert_int_equal(check_changes(rows, 1, "7 published p:///x gone\n"), 6);
-    rows->ops->destroy(rows);
-}
-
-static void a_move_is_known_also_when_the_version_that_made_it_is_forgotten(void **state)
-{
-    (void)state;
-    remove_files();
-    struct entity_rows *rows = open_rows(path);
-    put_entity(rows, "a", 1, "1", "", false);
-    put_entity(rows, "a", 2, "2", "1", true);
-    put_entity(rows, "a", 3, "2", "", true);
-    assert_int_equal(rows->ops->idle(rows, NULL), 0);
-    assert_int_equal(check_changes(rows, 100, "2 moved a@2 from 1\n4 entity a@2\n"), 0);
-    rows->ops->destroy(rows);
-}
-
-static void what_was_rolled_back_takes_no_position(void **state)
-{
-    (void)state;
-    remove_files();
-    struct entity_rows *rows = open_rows(path);
-    uint64_t position = 0;
-    publish(rows, "p:///x", "1");
-    begin(rows);
-    assert_int_equal(sqlite_published_remove(rows, STR("p:///x"), STR_EMPTY, &position, NULL), 0);
-    rows->ops->rollback(rows);
-    assert_int_equal(rows->ops->position(rows), 1);
-    assert_int_equal(publish(rows, "p:///y", "2"), 2);
-    assert_int_equal(check_changes(rows, 9, "1 published p:///x new\n2 published p:///y new\n"), 0);
-    rows->ops->destroy(rows);
-}
-
-static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(void **state)
-{
-    (void)state;
-    remove_files();
-    struct entity_rows *rows = open_rows(path);
-    uint64_t position = 0, floor = 0;
-    begin(rows);
-    for (unsigned i = 0; i < KEPT_MAX_REMOVED + 600; i++) {
-        char uri[32];
-        (void)snprintf(uri, sizeof uri, "p:///%u", i);
-        assert_int_equal(
-            sqlite_published_remove(rows, tidings_str(uri), STR_EMPTY, &position, NULL), 0);
-    }
-    commit(rows);
-    struct buf out;
-    buf_init(&out, 1u << 24);
-    assert_int_equal(sqlite_changes_each(rows, SIZE_MAX, &floor, print_change, &out, NULL), 0);
-    size_t lines = 0;
-    for (size_t i = 0; i < out.len; i++) {
-        lines += out.ptr[i] == '\n';
-    }
-    buf_deinit(&out);
-    assert_in_range(floor, 300, 600);
-    assert_int_equal(lines, position - floor);
-    rows->ops->destroy(rows);
-    rows = open_rows(path);
-    assert_int_equal(rows->ops->position(rows), position);
-    rows->ops->destroy(rows);
 }
 
 /* As the first layout was: entities alone. */
@@ -270,59 +167,6 @@ static void a_file_of_the_first_layout_is_led_to_todays(void **state)
     }
 }
 
-struct found {
-    unsigned count;
-    struct buf text;
-};
-
-static int print_row(void *user, const struct published_row *row, struct tidings_error *err)
-{
-    struct found *f = user;
-    (void)err;
-    f->count++;
-    buf_putf(&f->text, "%.*s %.*s %.*s %lld %zu %g %d\n", STR_ARG(row->about.uri),
-             STR_ARG(row->about.mime_type), STR_ARG(row->about.title),
-             (long long)row->about.modified_ms, row->content.len, row->about.priority,
-             !row->about.not_subscribable);
-    return 0;
-}
-
-static void what_is_published_comes_back_as_it_was(void **state)
-{
-    (void)state;
-    remove_files();
-    struct entity_rows *rows = open_rows(path);
-    static const char bytes[] = "a\0\xff z";
-    struct published_row row = {.content = tidings_strn(bytes, sizeof bytes)};
-    uint64_t position = 0;
-    row.about = (struct tidings_resource){0};
-    row.about.uri = STR("p:///x");
-    row.about.mime_type = STR("text/x");
-    row.about.title = STR("title");
-    row.about.modified_ms = 12345;
-    row.about.priority = 0.3;
-    row.about.has_priority = true;
-    begin(rows);
-    assert_int_equal(sqlite_published_put(rows, &row, &position, NULL), 0);
-    row.about.uri = STR("p:///empty");
-    row.content = STR_EMPTY;
-    assert_int_equal(sqlite_published_put(rows, &row, &position, NULL), 0);
-    row.about.uri = STR("p:///gone");
-    assert_int_equal(sqlite_published_put(rows, &row, &position, NULL), 0);
-    assert_int_equal(sqlite_published_remove(rows, STR("p:///gone"), STR_EMPTY, &position, NULL),
-                     0);
-    commit(rows);
-    rows->ops->destroy(rows);
-    rows = open_rows(path);
-    struct found f = {.count = 0};
-    buf_init(&f.text, 4096);
-    assert_int_equal(sqlite_published_each(rows, print_row, &f, NULL), 0);
-    assert_string_equal(f.text.ptr, "p:///x text/x title 12345 6 0.3 1\n"
-                                    "p:///empty text/x title 12345 0 0.3 1\n");
-    buf_deinit(&f.text);
-    rows->ops->destroy(rows);
-}
-
 /* ---- cursors --------------------------------------------------------------------------------- */
 
 /* A program that runs: its rows, its log. */
@@ -357,32 +201,6 @@ static void check_resumes(const struct run *r, uint64_t epoch, uint64_t position
     uint64_t at = 77;
     assert_int_equal(r->log->ops->resume(r->log, epoch, position, &at), expected);
     assert_true(!expected || at == position);
-}
-
-static void a_cursor_of_an_earlier_start_goes_on_at_its_position(void **state)
-{
-    (void)state;
-    remove_files();
-    struct run a = start(path);
-    assert_int_equal(a.log->ops->first(a.log), 0);
-    publish(a.rows, "p:///x", "1");
-    publish(a.rows, "p:///x", "2");
-    stop(&a);
-    struct run b = start(path);
-    assert_int_not_equal(a.epoch, b.epoch);
-    check_resumes(&b, a.epoch, 0, true);
-    check_resumes(&b, a.epoch, 1, true);
-    check_resumes(&b, a.epoch, 2, true);
-    check_resumes(&b, a.epoch, 3, false); /* it never came so far */
-    check_resumes(&b, b.epoch, 2, false); /* its own are not from before */
-    check_resumes(&b, a.epoch + 1, 1, false);
-    publish(b.rows, "p:///x", "3");
-    stop(&b);
-    struct run c = start(path);
-    check_resumes(&c, a.epoch, 2, true);
-    check_resumes(&c, a.epoch, 3, false); /* position 3 is of the second start */
-    check_resumes(&c, b.epoch, 3, true);
-    stop(&c);
 }
 
 static void copy_file(void)
@@ -420,17 +238,6 @@ static void cursors_from_after_a_copy_are_refused_by_the_copy(void **state)
     check_resumes(&later, original.epoch, 3, false);
     check_resumes(&later, restored.epoch, 3, true);
     stop(&later);
-}
-
-static void another_file_knows_none_of_them(void **state)
-{
-    (void)state;
-    remove_files();
-    struct run a = start(path);
-    stop(&a);
-    struct run other = start(copy);
-    check_resumes(&other, a.epoch, 0, false);
-    stop(&other);
 }
 
 static void only_so_many_starts_are_remembered(void **state)
@@ -507,15 +314,8 @@ static void a_full_disk_refuses_what_is_published_and_recovers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_kept_is_found_again_in_the_order_it_happened),
-        cmocka_unit_test(a_move_is_known_also_when_the_version_that_made_it_is_forgotten),
-        cmocka_unit_test(what_was_rolled_back_takes_no_position),
-        cmocka_unit_test(of_what_was_removed_the_newest_are_remembered_and_the_floor_tells),
         cmocka_unit_test(a_file_of_the_first_layout_is_led_to_todays),
-        cmocka_unit_test(what_is_published_comes_back_as_it_was),
-        cmocka_unit_test(a_cursor_of_an_earlier_start_goes_on_at_its_position),
         cmocka_unit_test(cursors_from_after_a_copy_are_refused_by_the_copy),
-        cmocka_unit_test(another_file_knows_none_of_them),
         cmocka_unit_test(only_so_many_starts_are_remembered),
         cmocka_unit_test(changes_from_before_are_appended_by_their_positions),
         cmocka_unit_test(a_full_disk_refuses_what_is_published_and_recovers),
@@ -526,6 +326,7 @@ int main(void)
     (void)snprintf(path, sizeof path, "%s/db", directory);
     (void)snprintf(copy, sizeof copy, "%s/copy", directory);
     int failed = changelog_suite("sqlite", make_log);
+    failed += kept_suite("kept in a file", open_kept);
     failed += cmocka_run_group_tests(tests, NULL, NULL);
     remove_files();
     (void)rmdir(directory);

@@ -69,6 +69,7 @@ int main(void)
     if (!server) {
         return 77;
     }
+    postgres_server_be_quick(server);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_batches_leave_what_they_leave_in_memory),
     };

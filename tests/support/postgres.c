@@ -318,6 +318,11 @@ long long postgres_server_number(struct postgres_server *p, const char *schema, 
     return n;
 }
 
+void postgres_server_be_quick(struct postgres_server *p)
+{
+    postgres_server_exec(p, "", "ALTER SYSTEM SET fsync=off;SELECT pg_reload_conf()");
+}
+
 const char *postgres_server_url(struct postgres_server *p, const char *schema,
                                 char out[POSTGRES_URL])
 {

@@ -33,6 +33,9 @@ void postgres_server_exec(struct postgres_server *p, const char *schema, const c
 /* The first column of the first row, as a number; 0: none. */
 long long postgres_server_number(struct postgres_server *p, const char *schema, const char *sql);
 
+/* Where nothing crashes: do not wait for the disk. */
+void postgres_server_be_quick(struct postgres_server *p);
+
 /* Shut down as it should be, and no more; killed (-9). */
 void postgres_server_down(struct postgres_server *p);
 void postgres_server_kill(struct postgres_server *p);

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The contract of what a store keeps beside entities.
+ */
+#include "contract/kept_suite.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+
+static kept_open_fn open_store;
+
+static const struct changelog_limits roomy_limits = {.max_entries = 1000, .max_bytes = 1u << 20};
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void begin(struct entity_rows *rows)
+{
+    assert_int_equal(rows->ops->begin(rows, NULL), 0);
+}
+
+static void commit(struct entity_rows *rows)
+{
+    assert_int_equal(rows->ops->commit(rows, NULL), 0);
+}
+
+static uint64_t put_entity(struct entity_rows *rows, const char *id, int64_t from,
+                           const char *version, const char *was, bool instead)
+{
+    const struct entity_version v = {
+        .id = tidings_str(id),
+        .from = from,
+        .type = STR("T"),
+        .type_version = tidings_str(version),
+        .was = tidings_str(was),
+        .value = STR("{}"),
+        .changed_by = STR("[]"),
+        .created = from == 1,
+    };
+    begin(rows);
+    assert_int_equal(rows->ops->put(rows, &v, instead, NULL), 0);
+    uint64_t position = rows->ops->position(rows);
+    commit(rows);
+    return position;
+}
+
+static uint64_t publish(struct entity_rows *rows, const char *uri, const char *content)
+{
+    struct published_row row = {.content = tidings_str(content ? content : ""), .created = true};
+    uint64_t position = 0;
+    row.about.uri = tidings_str(uri);
+    row.about.etag = STR("e");
+    begin(rows);
+    int rc = content ? rows->kept->publish(rows, &row, &position, NULL)
+                     : rows->kept->unpublish(rows, row.about.uri, STR_EMPTY, &position, NULL);
+    assert_int_equal(rc, 0);
+    commit(rows);
+    return position;
+}
+
+/* ---- what the file knows --------------------------------------------------------------------- */
+
+static bool print_change(void *user, const struct kept_change *c)
+{
+    struct buf *out = user;
+    static const char *const kinds[] = {"entity", "moved", "types", "published"};
+    buf_putf(out, "%llu %s %.*s%s%.*s%s%s", (unsigned long long)c->position, kinds[c->kind],
+             STR_ARG(c->uri), c->version.type_version.len > 0 ? "@" : "",
+             STR_ARG(c->version.type_version), c->removed ? " gone" : "", c->created ? " new" : "");
+    if (c->was.len > 0) {
+        buf_putf(out, " from %.*s", STR_ARG(c->was));
+    }
+    buf_putc(out, '\n');
+    return true;
+}
+
+static uint64_t check_changes(struct entity_rows *rows, size_t max, const char *expected)
+{
+    struct buf out;
+    struct tidings_error err = {0};
+    uint64_t floor = 77;
+    buf_init(&out, 65536);
+    if (rows->kept->each_change(rows, max, &floor, print_change, &out, &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    assert_string_equal(out.len > 0 ? out.ptr : "", expected);
+    buf_deinit(&out);
+    return floor;
+}
+
+static void everything_kept_is_found_again_in_the_order_it_happened(void **state)
+{
+    (void)state;
+    struct entity_rows *rows = open_store(true);
+    const struct entity_type_row type = {.name = STR("T"), .version = STR("1")};
+    begin(rows);
+    assert_int_equal(rows->ops->put_type(rows, &type, NULL), 0);
+    assert_int_equal(rows->ops->position(rows), 1);
+    commit(rows);
+    assert_int_equal(put_entity(rows, "a", 1, "1", "", false), 2);
+    assert_int_equal(publish(rows, "p:///x", "hello"), 3);
+    assert_int_equal(put_entity(rows, "a", 2, "2", "1", false), 5);
+    assert_int_equal(publish(rows, "p:///y", "there"), 6);
+    assert_int_equal(publish(rows, "p:///x", NULL), 7);
+    static const char all[] =
+        "1 types \n2 entity a@1 new\n4 moved a@2 from 1\n5 entity a@2 from 1\n"
+        "6 published p:///y new\n7 published p:///x gone\n";
+    assert_int_equal(check_changes(rows, 100, all), 0);
+    assert_int_equal(rows->ops->idle(rows, NULL), 0);
+    assert_int_equal(check_changes(rows, 100, all), 0);
+    rows->ops->destroy(rows);
+    rows = open_store(false);
+    assert_int_equal(rows->ops->position(rows), 7);
+    assert_int_equal(check_changes(rows, 100, all), 0);
+    /* The newest, and the rest is below the floor. */
+    assert_int_equal(check_changes(rows, 2, "6 published p:///y new\n7 published p:///x gone\n"),
+                     5);
+    assert_int_equal(check_changes(rows, 1, "7 published p:///x gone\n"), 6);
+    rows->ops->destroy(rows);
+}
+
+static void a_move_is_known_also_when_the_version_that_made_it_is_forgotten(void **state)
+{
+    (void)state;
+    struct entity_rows *rows = open_store(true);
+    put_entity(rows, "a", 1, "1", "", false);
+    put_entity(rows, "a", 2, "2", "1", true);
+    put_entity(rows, "a", 3, "2", "", true);
+    assert_int_equal(rows->ops->idle(rows, NULL), 0);
+    assert_int_equal(check_changes(rows, 100, "2 moved a@2 from 1\n4 entity a@2\n"), 0);
+    rows->ops->destroy(rows);
+}
+
+static void what_was_rolled_back_takes_no_position(void **state)
+{
+    (void)state;
+    struct entity_rows *rows = open_store(true);
+    uint64_t position = 0;
+    publish(rows, "p:///x", "1");
+    begin(rows);
+    assert_int_equal(rows->kept->unpublish(rows, STR("p:///x"), STR_EMPTY, &position, NULL), 0);
+    rows->ops->rollback(rows);
+    assert_int_equal(rows->ops->position(rows), 1);
+    assert_int_equal(publish(rows, "p:///y", "2"), 2);
+    assert_int_equal(check_changes(rows, 9, "1 published p:///x new\n2 published p:///y new\n"), 0);
+    rows->ops->destroy(rows);
+}
+
+static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(void **state)
+{
+    (void)state;
+    struct entity_rows *rows = open_store(true);
+    uint64_t position = 0, floor = 0;
+    begin(rows);
+    for (unsigned i = 0; i < KEPT_MAX_REMOVED + 600; i++) {
+        char uri[32];
+        (void)snprintf(uri, sizeof uri, "p:///%u", i);
+        assert_int_equal(rows->kept->unpublish(rows, tidings_str(uri), STR_EMPTY, &position, NULL),
+                         0);
+    }
+    commit(rows);
+    struct buf out;
+    buf_init(&out, 1u << 24);
+    assert_int_equal(rows->kept->each_change(rows, SIZE_MAX, &floor, print_change, &out, NULL), 0);
+    size_t lines = 0;
+    for (size_t i = 0; i < out.len; i++) {
+        lines += out.ptr[i] == '\n';
+    }
+    buf_deinit(&out);
+    assert_in_range(floor, 300, 600);
+    assert_int_equal(lines, position - floor);
+    rows->ops->destroy(rows);
+    rows = open_store(false);
+    assert_int_equal(rows->ops->position(rows), position);
+    rows->ops->destroy(rows);
+}
+
+struct found {
+    unsigned count;
+    struct buf text;
+};
+
+static int print_row(void *user, const struct published_row *row, struct tidings_error *err)
+{
+    struct found *f = user;
+    (void)err;
+    f->count++;
+    buf_putf(&f->text, "%.*s %.*s %.*s %lld %zu %g %d\n", STR_ARG(row->about.uri),
+             STR_ARG(row->about.mime_type), STR_ARG(row->about.title),
+             (long long)row->about.modified_ms, row->content.len, row->about.priority,
+             !row->about.not_subscribable);
+    return 0;
+}
+
+static void what_is_published_comes_back_as_it_was(void **state)
+{
+    (void)state;
+    struct entity_rows *rows = open_store(true);
+    static const char bytes[] = "a\0\xff z";
+    struct published_row row = {.content = tidings_strn(bytes, sizeof bytes)};
+    uint64_t position = 0;
+    row.about = (struct tidings_resource){0};
+    row.about.uri = STR("p:///x");
+    row.about.mime_type = STR("text/x");
+    row.about.title = STR("title");
+    row.about.modified_ms = 12345;
+    row.about.priority = 0.3;
+    row.about.has_priority = true;
+    begin(rows);
+    assert_int_equal(rows->kept->publish(rows, &row, &position, NULL), 0);
+    row.about.uri = STR("p:///empty");
+    row.content = STR_EMPTY;
+    assert_int_equal(rows->kept->publish(rows, &row, &position, NULL), 0);
+    row.about.uri = STR("p:///gone");
+    assert_int_equal(rows->kept->publish(rows, &row, &position, NULL), 0);
+    assert_int_equal(rows->kept->unpublish(rows, STR("p:///gone"), STR_EMPTY, &position, NULL), 0);
+    commit(rows);
+    rows->ops->destroy(rows);
+    rows = open_store(false);
+    struct found f = {.count = 0};
+    buf_init(&f.text, 4096);
+    assert_int_equal(rows->kept->each_published(rows, print_row, &f, NULL), 0);
+    assert_string_equal(f.text.ptr, "p:///x text/x title 12345 6 0.3 1\n"
+                                    "p:///empty text/x title 12345 0 0.3 1\n");
+    buf_deinit(&f.text);
+    rows->ops->destroy(rows);
+}
+
+/* ---- cursors --------------------------------------------------------------------------------- */
+
+/* A program that runs: its rows, its log. */
+struct run {
+    struct entity_rows *rows;
+    struct changelog *log;
+    uint64_t epoch;
+};
+
+static struct run start(bool is_fresh)
+{
+    struct run r = {.rows = open_store(is_fresh)};
+    struct tidings_error err = {0};
+    uint64_t position = r.rows->ops->position(r.rows);
+    if (r.rows->kept->create_changelog(r.rows, &roomy_limits, &r.log, &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    assert_true(r.log->is_durable);
+    r.epoch = r.log->ops->epoch(r.log);
+    assert_int_equal(r.log->ops->first(r.log), position);
+    assert_int_equal(r.log->ops->last(r.log), position);
+    return r;
+}
+
+static void stop(struct run *r)
+{
+    r->log->ops->destroy(r->log);
+    r->rows->ops->destroy(r->rows);
+}
+
+static void check_resumes(const struct run *r, uint64_t epoch, uint64_t position, bool expected)
+{
+    uint64_t at = 77;
+    assert_int_equal(r->log->ops->resume(r->log, epoch, position, &at), expected);
+    assert_true(!expected || at == position);
+}
+
+static void a_cursor_of_an_earlier_start_goes_on_at_its_position(void **state)
+{
+    (void)state;
+    struct run a = start(true);
+    assert_int_equal(a.log->ops->first(a.log), 0);
+    uint64_t one = publish(a.rows, "p:///x", "1");
+    uint64_t two = publish(a.rows, "p:///x", "2");
+    stop(&a);
+    struct run b = start(false);
+    assert_int_not_equal(a.epoch, b.epoch);
+    check_resumes(&b, a.epoch, 0, true);
+    check_resumes(&b, a.epoch, one, true);
+    check_resumes(&b, a.epoch, two, true);
+    check_resumes(&b, a.epoch, two + 1, false); /* it never came so far */
+    check_resumes(&b, a.epoch + 1, one, false);
+    uint64_t three = publish(b.rows, "p:///x", "3");
+    stop(&b);
+    struct run c = start(false);
+    check_resumes(&c, a.epoch, two, true);
+    check_resumes(&c, a.epoch, three, false); /* which is of the second start */
+    check_resumes(&c, b.epoch, three, true);
+    stop(&c);
+}
+
+static void another_store_knows_none_of_them(void **state)
+{
+    (void)state;
+    struct run a = start(true);
+    stop(&a);
+    struct run other = start(true);
+    check_resumes(&other, a.epoch, 0, false);
+    stop(&other);
+}
+
+int kept_suite(const char *name, kept_open_fn open)
+{
+    open_store = open;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everything_kept_is_found_again_in_the_order_it_happened),
+        cmocka_unit_test(a_move_is_known_also_when_the_version_that_made_it_is_forgotten),
+        cmocka_unit_test(what_was_rolled_back_takes_no_position),
+        cmocka_unit_test(of_what_was_removed_the_newest_are_remembered_and_the_floor_tells),
+        cmocka_unit_test(what_is_published_comes_back_as_it_was),
+        cmocka_unit_test(a_cursor_of_an_earlier_start_goes_on_at_its_position),
+        cmocka_unit_test(another_store_knows_none_of_them),
+    };
+    return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+}

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Several stores on one database of PostgreSQL, as several nodes have them: each follows what the
+ * others commit, in one order without gaps; what is decided under the lock is decided once; leases,
+ * nodes and sessions.
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "support/postgres.h"
+#include "support/store_steps.h"
+
+static struct postgres_server *server;
+static char url[POSTGRES_URL];
+
+/* ---- following ------------------------------------------------------------------------------- */
+
+static void what_one_commits_others_follow_in_order(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    const struct entity_type_row type = {.name = STR("T"), .version = STR("1")};
+    store_begin(a);
+    assert_int_equal(a->ops->put_type(a, &type, NULL), 0);
+    store_commit(a);
+    store_begin(a);
+    store_put(a, "x", 1, "1");
+    store_announce(a, "n:///1");
+    store_commit(a);
+    store_publish_alone(a, "p:///1", "hello");
+    store_publish_alone(a, "p:///2", "there");
+    store_publish_alone(a, "p:///1", NULL);
+    assert_string_equal(store_followed(a, true), ""); /* its own it knows */
+    assert_string_equal(store_followed(b, true),
+                        "1 types\n2 entity x\n3 announced n:///1 e o 7\n5 published p:///2=there\n"
+                        "6 published p:///1 gone\n");
+    assert_string_equal(store_followed(b, true), "");
+    assert_int_equal(b->shared->followed(b), 6);
+    assert_int_equal(store_put_alone(b, "y", 1, "1"), 7);
+    assert_string_equal(store_followed(a, true), "7 entity y\n");
+    assert_string_equal(store_followed(b, true), "");
+    store_close(a);
+    store_close(b);
+}
+
+/* Also what fills several pages, and what nobody stays for to the end. */
+static bool take_three(void *user, const struct kept_change *change)
+{
+    unsigned *count = user;
+    (void)change;
+    return ++*count % 3 != 0;
+}
+
+static void what_was_handed_out_counts_as_followed(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    store_begin(a);
+    for (int i = 0; i < 2500; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "e%d", i);
+        store_put(a, id, 1, "1");
+    }
+    store_commit(a);
+    unsigned count = 0;
+    assert_int_equal(b->shared->follow(b, take_three, &count, NULL), 0);
+    assert_int_equal(b->shared->followed(b), 3);
+    const char *rest = store_followed(b, true);
+    const char *at = rest;
+    for (unsigned i = 4; i <= 2500; i++) {
+        char line[48];
+        int len = snprintf(line, sizeof line, "%u entity e%u\n", i, i - 1);
+        assert_memory_equal(at, line, (size_t)len);
+        at += len;
+    }
+    assert_int_equal(*at, '\0');
+    store_close(a);
+    store_close(b);
+}
+
+static void who_listens_is_woken_by_others_and_not_by_itself(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    assert_int_equal(a->shared->descriptor(a), -1);
+    store_followed(a, false);
+    store_followed(b, false);
+    assert_int_equal(b->shared->descriptor(b), -1); /* once: it may have the number of another */
+    struct pollfd p = {.fd = b->shared->descriptor(b), .events = POLLIN};
+    assert_true(p.fd >= 0);
+    store_put_alone(a, "x", 1, "1");
+    assert_int_equal(poll(&p, 1, 10000), 1);
+    assert_int_equal(b->shared->wake(b), 1);
+    assert_string_equal(store_followed(b, true), "1 entity x\n");
+    assert_int_equal(poll(&p, 1, 0), 0);
+    store_put_alone(b, "y", 1, "1");
+    assert_int_equal(poll(&p, 1, 10000), 1);
+    assert_int_equal(b->shared->wake(b), 0);
+    store_close(a);
+    store_close(b);
+}
+
+static void announcements_that_nobody_can_follow_any_more_are_told_in_their_place(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    store_announce_alone(a, "n:///1");
+    store_put_alone(a, "x", 1, "1");
+    store_announce_alone(a, "n:///3");
+    store_put_alone(a, "y", 1, "1");
+    char schema[32];
+    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+    postgres_server_exec(server, schema,
+                         "DELETE FROM tidings_announced;UPDATE tidings_state SET announced=3");
+    assert_string_equal(store_followed(b, true), "2 entity x\n3 broken\n4 entity y\n");
+    assert_string_equal(store_followed(b, true), "");
+    store_close(a);
+    store_close(b);
+}
+
+/* ---- decided once ---------------------------------------------------------------------------- */
+
+static void what_others_wrote_is_seen_under_the_lock(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    store_put_alone(a, "x", 1, "1");
+    store_followed(b, false);
+    store_put_alone(b, "x", 2, "2"); /* both know it as theirs now */
+    assert_int_equal(store_value(a, "x"), 1);
+    store_begin(a);
+    assert_int_equal(store_value(a, "x"), 2); /* also before it was followed */
+    assert_string_equal(store_followed(a, true), "2 entity x\n");
+    assert_int_equal(store_value(a, "x"), 2);
+    store_put(a, "x", 3, "3");
+    store_commit(a);
+    store_begin(b); /* which does not follow: it is told later, with its own */
+    assert_int_equal(store_value(b, "x"), 3);
+    store_put(b, "y", 1, "1");
+    store_commit(b);
+    assert_int_equal(store_value(b, "x"), 3);
+    assert_string_equal(store_followed(b, true), "3 entity x\n4 entity y\n");
+    store_close(a);
+    store_close(b);
+}
+
+#define WRITERS 3
+#define ROUNDS 25
+
+struct writer {
+    pthread_t thread;
+    int number;
+    int failed;
+};
+
+static bool ignore(void *user, const struct kept_change *change)
+{
+    (void)user;
+    (void)change;
+    return true;
+}
+
+/* One more each time; cmocka's asserts are of the main thread. */
+static void *count_up(void *user)
+{
+    struct writer *w = user;
+    struct entity_rows *rows = store_open(url);
+    for (int i = 0; i < ROUNDS; i++) {
+        char value[24], id[32];
+        struct entity_version v = {.from = 0};
+        struct tidings_error err = {0};
+        int64_t n = 0;
+        int rc = rows->ops->begin(rows, &err);
+        rc = rc == 0 ? rows->shared->follow(rows, ignore, NULL, &err) : rc;
+        int found =
+            rc == 0 ? rows->ops->find(rows, STR("counter"), TIMELINE_FOREVER, &v, &err) : rc;
+        if (found < 0 || (found == 1 && !str_to_i64(v.value, &n))) {
+            w->failed++;
+            rows->ops->rollback(rows);
+            continue;
+        }
+        (void)snprintf(value, sizeof value, "%lld", (long long)n + 1);
+        (void)snprintf(id, sizeof id, "w%d-%d", w->number, i);
+        store_put(rows, "counter", v.from + 1, value);
+        store_put(rows, id, 1, "1");
+        store_announce(rows, id);
+        w->failed += rows->ops->commit(rows, &err) < 0;
+    }
+    store_close(rows);
+    return NULL;
+}
+
+struct order {
+    uint64_t last;
+    unsigned count, counter;
+    bool is_wrong;
+};
+
+static bool check_order(void *user, const struct kept_change *c)
+{
+    struct order *o = user;
+    o->is_wrong = o->is_wrong || c->position <= o->last;
+    o->last = c->position;
+    o->count++;
+    o->counter += c->kind == KEPT_ENTITY && str_eq(c->uri, STR("counter"));
+    return true;
+}
+
+static void writers_at_once_make_one_order_without_gaps(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *reader = store_open(url);
+    struct writer writers[WRITERS];
+    struct order order = {0};
+    for (int i = 0; i < WRITERS; i++) {
+        writers[i] = (struct writer){.number = i};
+        assert_int_equal(pthread_create(&writers[i].thread, NULL, count_up, &writers[i]), 0);
+    }
+    /* Each batch has three positions. */
+    for (int i = 0; i < 20000 && order.last < WRITERS * ROUNDS * 3; i++) {
+        struct pollfd p = {.fd = reader->shared->descriptor(reader), .events = POLLIN};
+        (void)poll(&p, p.fd >= 0 ? 1 : 0, 5);
+        assert_int_equal(reader->shared->follow(reader, check_order, &order, NULL), 0);
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        pthread_join(writers[i].thread, NULL);
+        assert_int_equal(writers[i].failed, 0);
+    }
+    assert_false(order.is_wrong);
+    assert_int_equal(order.last, WRITERS * ROUNDS * 3);
+    assert_int_equal(order.count, WRITERS * ROUNDS * 3);
+    assert_int_equal(order.counter, WRITERS * ROUNDS);
+    assert_int_equal(store_value(reader, "counter"), WRITERS * ROUNDS);
+    store_close(reader);
+}
+
+/* ---- nodes that start ------------------------------------------------------------------------ */
+
+static void *open_and_close(void *user)
+{
+    struct entity_rows **ret = user;
+    *ret = store_open(url);
+    return NULL;
+}
+
+static void nodes_that_start_at_once_make_one_store(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    pthread_t threads[5];
+    struct entity_rows *rows[5] = {NULL};
+    unsigned char secret[32], other[32];
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, open_and_close, &rows[i]), 0);
+    }
+    for (int i = 0; i < 5; i++) {
+        pthread_join(threads[i], NULL);
+        assert_non_null(rows[i]);
+        assert_int_equal(rows[i]->shared->secret(rows[i], i == 0 ? secret : other, NULL), 0);
+        assert_true(i == 0 || memcmp(secret, other, 32) == 0);
+    }
+    for (int i = 0; i < 5; i++) {
+        store_close(rows[i]);
+    }
+}
+
+static const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
+
+/* A cursor of any node is good on every other. */
+static void a_cursor_of_one_node_goes_on_at_another(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct changelog *of_a = NULL, *of_b = NULL;
+    uint64_t number = 0;
+    assert_int_equal(a->kept->create_changelog(a, &limits, &of_a, NULL), 0);
+    assert_int_equal(b->kept->create_changelog(b, &limits, &of_b, NULL), 0);
+    uint64_t epoch_a = of_a->ops->epoch(of_a), epoch_b = of_b->ops->epoch(of_b);
+    assert_string_equal(store_followed(a, false), "run\n");
+    store_followed(b, false);
+    uint64_t position = store_put_alone(a, "x", 1, "1");
+    assert_true(of_a->ops->resume(of_a, epoch_b, position, &number));
+    assert_true(of_b->ops->resume(of_b, epoch_a, position, &number)); /* it will come so far */
+    assert_string_equal(store_followed(b, false), "entity x\n");
+    assert_true(of_b->ops->resume(of_b, epoch_a, position, &number));
+    assert_false(of_b->ops->resume(of_b, epoch_a + 1, position, &number));
+    of_a->ops->destroy(of_a);
+    store_close(a); /* it ends there */
+    assert_true(of_b->ops->resume(of_b, epoch_a, position, &number));
+    of_b->ops->destroy(of_b);
+    store_close(b);
+}
+
+/* ---- leases, nodes, sessions ----------------------------------------------------------------- */
+
+static void a_lease_is_one_holders_for_a_while(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct tidings_error err = {0};
+    int64_t left = 0;
+    assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 1);
+    assert_int_equal(b->shared->lease(b, STR("m"), STR("B"), 15000, &left, &err), 0);
+    assert_in_range(left, 1, 15000);
+    assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 1, NULL, &err), 1);
+    while (b->shared->lease(b, STR("m"), STR("B"), 15000, &left, &err) == 0) {
+        assert_in_range(left, 0, 1);
+    }
+    assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 0);
+    assert_int_equal(a->shared->release(a, STR("m"), STR("A"), &err), 0); /* not its own */
+    assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 0);
+    assert_int_equal(b->shared->release(b, STR("m"), STR("B"), &err), 0);
+    assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 15000, NULL, &err), 1);
+    assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 15001, NULL, &err), TIDINGS_E_INVALID);
+    assert_int_equal(a->shared->lease(a, tidings_strn("a\0b", 3), STR("A"), 100, NULL, &err),
+                     TIDINGS_E_INVALID);
+    store_close(a);
+    store_close(b);
+}
+
+static bool print_node(void *user, const struct node_row *row)
+{
+    buf_putf(user, "%.*s %.*s %.*s %llu %s\n", STR_ARG(row->name), STR_ARG(row->version),
+             STR_ARG(row->state), (unsigned long long)row->followed,
+             row->left_ms > 0 ? "alive" : "gone");
+    return true;
+}
+
+static void check_nodes(struct entity_rows *rows, const char *expected)
+{
+    struct buf out;
+    buf_init(&out, 65536);
+    buf_puts(&out, STR(""));
+    assert_int_equal(rows->shared->each_node(rows, print_node, &out, NULL), 0);
+    assert_string_equal(out.ptr, expected);
+    buf_deinit(&out);
+}
+
+static void nodes_are_known_by_name_while_they_live(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct tidings_error err = {0};
+    struct node_row row = {
+        .name = STR("one"), .version = STR("1"), .state = STR("{}"), .followed = 7};
+    assert_int_equal(a->shared->put_node(a, &row, 60000, &err), 0);
+    row.followed = 8;
+    assert_int_equal(a->shared->put_node(a, &row, 60000, &err), 0);
+    assert_int_equal(b->shared->put_node(b, &row, 60000, &err), TIDINGS_E_EXISTS);
+    assert_non_null(strstr(err.text, "'one'"));
+    row.name = STR("two");
+    assert_int_equal(b->shared->put_node(b, &row, 60000, &err), 0);
+    check_nodes(a, "one 1 {} 8 alive\ntwo 1 {} 8 alive\n");
+    assert_int_equal(b->shared->drop_node(b, STR("one"), &err), 0); /* not its own */
+    assert_int_equal(a->shared->drop_node(a, STR("one"), &err), 0);
+    check_nodes(a, "two 1 {} 8 alive\n");
+    row.name = STR("three");
+    assert_int_equal(a->shared->put_node(a, &row, 0, &err), 0);
+    check_nodes(a, "three 1 {} 8 gone\ntwo 1 {} 8 alive\n");
+    row.name = STR("three"); /* gone: another may be called so */
+    assert_int_equal(b->shared->put_node(b, &row, 60000, &err), 0);
+    char large[5000];
+    memset(large, 'x', sizeof large);
+    row.state = tidings_strn(large, sizeof large);
+    assert_int_equal(b->shared->put_node(b, &row, 60000, &err), TIDINGS_E_LIMIT);
+    store_close(a);
+    store_close(b);
+}
+
+static void a_session_is_one_nodes_and_the_other_hears_of_it(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct tidings_error err = {0};
+    struct session_row row = {.id = STR("s"), .node = STR("A"), .state = STR("{1}")}, taken;
+    assert_int_equal(b->shared->take_session(b, STR("s"), STR("B"), &taken, &err), 0);
+    assert_int_equal(a->shared->put_session(a, &row, &err), 0);
+    row.state = STR("{2}");
+    assert_int_equal(a->shared->put_session(a, &row, &err), 0);
+    assert_int_equal(b->shared->take_session(b, STR("s"), STR("B"), &taken, &err), 1);
+    assert_true(str_eq(taken.state, STR("{2}")) && str_eq(taken.node, STR("B")));
+    assert_int_equal(taken.turn, 1);
+    assert_true(taken.used_ms > 1000000000000);
+    assert_string_equal(store_followed(a, false), "session s at B\n");
+    assert_string_equal(store_followed(b, false), "");
+    assert_int_equal(a->shared->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
+    row = (struct session_row){.id = STR("s"), .node = STR("B"), .state = STR("{3}"), .turn = 1};
+    assert_int_equal(b->shared->put_session(b, &row, &err), 0);
+    row.node = STR("A"); /* the same turn, by who lost it */
+    assert_int_equal(a->shared->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
+    assert_int_equal(a->shared->take_session(a, STR("s"), STR("A"), &taken, &err), 1);
+    assert_true(str_eq(taken.state, STR("{3}")) && taken.turn == 2);
+    assert_int_equal(a->shared->age_sessions(a, 60000, &err), 0);
+    assert_int_equal(a->shared->drop_session(a, STR("s"), &err), 0);
+    row = (struct session_row){.id = STR("s"), .node = STR("A"), .state = STR("{}"), .turn = 2};
+    assert_int_equal(a->shared->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
+    row.turn = 0;
+    assert_int_equal(a->shared->put_session(a, &row, &err), 0);
+    assert_int_equal(a->shared->age_sessions(a, 0, &err), 0);
+    assert_int_equal(a->shared->take_session(a, STR("s"), STR("A"), &taken, &err), 0);
+    store_close(a);
+    store_close(b);
+}
+
+int main(void)
+{
+    server = postgres_server_start();
+    if (!server) {
+        return 77;
+    }
+    postgres_server_be_quick(server);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_one_commits_others_follow_in_order),
+        cmocka_unit_test(what_was_handed_out_counts_as_followed),
+        cmocka_unit_test(who_listens_is_woken_by_others_and_not_by_itself),
+        cmocka_unit_test(announcements_that_nobody_can_follow_any_more_are_told_in_their_place),
+        cmocka_unit_test(what_others_wrote_is_seen_under_the_lock),
+        cmocka_unit_test(writers_at_once_make_one_order_without_gaps),
+        cmocka_unit_test(nodes_that_start_at_once_make_one_store),
+        cmocka_unit_test(a_cursor_of_one_node_goes_on_at_another),
+        cmocka_unit_test(a_lease_is_one_holders_for_a_while),
+        cmocka_unit_test(nodes_are_known_by_name_while_they_live),
+        cmocka_unit_test(a_session_is_one_nodes_and_the_other_hears_of_it),
+    };
+    int failed = cmocka_run_group_tests_name("several nodes", tests, NULL, NULL);
+    postgres_server_stop(server);
+    return failed;
+}

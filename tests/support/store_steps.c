@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Steps with a store that several nodes share.
+ */
+#include "support/store_steps.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "store/postgres_rows.h"
+
+static void must(int rc, const struct tidings_error *err)
+{
+    if (rc < 0) {
+        fail_msg("%s", err->text);
+    }
+}
+
+struct entity_rows *store_open(const char *url)
+{
+    struct tidings_error err = {0};
+    struct entity_rows *rows = NULL;
+    must(entity_postgres_open(url, STR("tidings"), &rows, &err), &err);
+    return rows;
+}
+
+void store_close(struct entity_rows *rows)
+{
+    rows->ops->destroy(rows);
+}
+
+void store_begin(struct entity_rows *rows)
+{
+    struct tidings_error err = {0};
+    must(rows->ops->begin(rows, &err), &err);
+}
+
+void store_commit(struct entity_rows *rows)
+{
+    struct tidings_error err = {0};
+    must(rows->ops->commit(rows, &err), &err);
+}
+
+void store_put(struct entity_rows *rows, const char *id, int64_t from, const char *value)
+{
+    struct tidings_error err = {0};
+    const struct entity_version v = {.id = tidings_str(id),
+                                     .from = from,
+                                     .since = from,
+                                     .type = STR("T"),
+                                     .type_version = STR("1"),
+                                     .value = tidings_str(value),
+                                     .changed_by = STR("[]"),
+                                     .created = from == 1};
+    must(rows->ops->put(rows, &v, false, &err), &err);
+}
+
+uint64_t store_announce(struct entity_rows *rows, const char *uri)
+{
+    struct tidings_error err = {0};
+    const struct tidings_change change = {
+        .uri = tidings_str(uri), .etag = STR("e"), .origin = STR("o"), .size = 7, .has_size = true};
+    uint64_t position = 0;
+    must(rows->shared->announce(rows, &change, &position, &err), &err);
+    return position;
+}
+
+uint64_t store_put_alone(struct entity_rows *rows, const char *id, int64_t from, const char *value)
+{
+    store_begin(rows);
+    store_put(rows, id, from, value);
+    uint64_t position = rows->ops->position(rows);
+    store_commit(rows);
+    return position;
+}
+
+uint64_t store_publish_alone(struct entity_rows *rows, const char *uri, const char *content)
+{
+    struct tidings_error err = {0};
+    struct published_row row = {.created = true, .content = tidings_str(content ? content : "")};
+    uint64_t position = 0;
+    row.about.uri = tidings_str(uri);
+    store_begin(rows);
+    must(content ? rows->kept->publish(rows, &row, &position, &err)
+                 : rows->kept->unpublish(rows, row.about.uri, STR_EMPTY, &position, &err),
+         &err);
+    store_commit(rows);
+    return position;
+}
+
+uint64_t store_announce_alone(struct entity_rows *rows, const char *uri)
+{
+    store_begin(rows);
+    uint64_t position = store_announce(rows, uri);
+    store_commit(rows);
+    return position;
+}
+
+long long store_value(struct entity_rows *rows, const char *id)
+{
+    struct tidings_error err = {0};
+    struct entity_version v;
+    int rc = rows->ops->find(rows, tidings_str(id), TIMELINE_FOREVER, &v, &err);
+    must(rc, &err);
+    int64_t n = -1;
+    return rc == 1 && str_to_i64(v.value, &n) ? (long long)n : -1;
+}
+
+/* ---- following ------------------------------------------------------------------------------- */
+
+static struct buf lines;
+static bool has_positions;
+
+bool store_print(void *user, const struct kept_change *c)
+{
+    static const char *const kinds[] = {"entity",    "moved",   "types", "published", "file",
+                                        "announced", "session", "run",   "broken"};
+    struct buf *out = user;
+    if (has_positions) {
+        buf_putf(out, "%llu ", (unsigned long long)c->position);
+    }
+    buf_putf(out, "%s", kinds[c->kind]);
+    if (c->uri.len > 0) {
+        buf_putf(out, " %.*s", STR_ARG(c->uri));
+    }
+    if (c->published) {
+        buf_putf(out, "=%.*s", STR_ARG(c->published->content));
+    }
+    if (c->announced) {
+        buf_putf(out, " %.*s %.*s %lld", STR_ARG(c->announced->etag), STR_ARG(c->announced->origin),
+                 (long long)c->announced->size);
+    }
+    if (c->kind == KEPT_SESSION) {
+        buf_putf(out, " at %.*s", STR_ARG(c->target));
+    }
+    buf_puts(out, c->removed ? STR(" gone\n") : STR("\n"));
+    return true;
+}
+
+static void free_lines(void)
+{
+    buf_deinit(&lines);
+}
+
+const char *store_followed(struct entity_rows *rows, bool positions)
+{
+    struct tidings_error err = {0};
+    if (lines.max == 0) {
+        buf_init(&lines, 1u << 22);
+        (void)atexit(free_lines);
+    }
+    buf_clear(&lines);
+    buf_puts(&lines, STR(""));
+    has_positions = positions;
+    must(rows->shared->follow(rows, store_print, &lines, &err), &err);
+    return lines.ptr;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What tests of a store that several nodes share do with it, each step of which must succeed; and
+ * what is followed, as lines of text.
+ */
+#ifndef SUPPORT_STORE_STEPS_H
+#define SUPPORT_STORE_STEPS_H
+
+#include "base/str.h"
+#include "store/shared.h"
+
+struct entity_rows *store_open(const char *url);
+void store_close(struct entity_rows *rows);
+void store_begin(struct entity_rows *rows);
+void store_commit(struct entity_rows *rows);
+/* Inside a batch. */
+void store_put(struct entity_rows *rows, const char *id, int64_t from, const char *value);
+uint64_t store_announce(struct entity_rows *rows, const char *uri);
+/* A batch of its own; the position. */
+uint64_t store_put_alone(struct entity_rows *rows, const char *id, int64_t from, const char *value);
+uint64_t store_publish_alone(struct entity_rows *rows, const char *uri, const char *content);
+uint64_t store_announce_alone(struct entity_rows *rows, const char *uri);
+/* What is current, as a number; -1: there is none. */
+long long store_value(struct entity_rows *rows, const char *id);
+
+/* "entity a@1=…" with `positions`: "3 entity a@1". The text lives until the next call. */
+const char *store_followed(struct entity_rows *rows, bool positions);
+/* A kept_change_fn that appends such a line to a struct buf. */
+bool store_print(void *user, const struct kept_change *change);
+
+#endif
