@@ -172,7 +172,7 @@ int postgres_rows_create_changelog(struct entity_rows *rows, const struct change
         log->ops->destroy(log);
         return rc;
     }
-    runs_follow(shared->runs, s->followed, true);
+    runs_follow(shared->runs, s->followed, s->followed == s->now.position); /* its own row */
     postgres_log_unref(s->log);
     __atomic_add_fetch(&shared->refs, 1, __ATOMIC_RELAXED);
     s->log = shared;

@@ -177,7 +177,7 @@ static bool tell_missed(struct postgres_rows *s, uint64_t next, uint64_t *missed
     }
     const struct kept_change broken = {.kind = KEPT_BROKEN, .position = *missed};
     bool goes_on = fn(user, &broken);
-    postgres_rows_note_followed(s, *missed, true);
+    postgres_rows_note_followed(s, *missed, false);
     *missed = 0;
     return goes_on;
 }
@@ -243,7 +243,7 @@ int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user
             return rc < 0 ? rc : 0;
         }
     }
-    postgres_rows_note_followed(s, s->now.position, true);
+    postgres_rows_note_followed(s, s->now.position, false); /* rows said what was durable */
     s->is_behind = false;
     return 0;
 }

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What becomes of batches, cursors and followers when the database, or the way to it, fails: a
+ * connection cut at every step, an answer that never comes, a node that stands still with the lock,
+ * a database that is restarted, killed, or put back to an older state.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "support/postgres.h"
+#include "support/store_steps.h"
+
+static struct postgres_server *server;
+static char url[POSTGRES_URL], schema[32];
+
+static void new_schema(void)
+{
+    postgres_server_fresh(server, url);
+    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+}
+
+/* Cut off whoever is connected, but who asks for it. */
+static void cut_all(void)
+{
+    (void)postgres_server_number(server, schema,
+                                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                                 " WHERE backend_type='client backend' AND pid<>pg_backend_pid()");
+}
+
+/* Operations come to life again by themselves, not at once. */
+static void recover(struct entity_rows *rows)
+{
+    struct tidings_error err = {0};
+    uint64_t until = clock_monotonic_ms() + 20000;
+    while (rows->ops->begin(rows, &err) < 0) {
+        assert_true(clock_monotonic_ms() < until);
+        (void)poll(NULL, 0, 20);
+    }
+    rows->ops->rollback(rows);
+}
+
+static struct entity_version version(const char *id, int64_t from)
+{
+    return (struct entity_version){.id = tidings_str(id),
+                                   .from = from,
+                                   .type = STR("T"),
+                                   .type_version = STR("1"),
+                                   .value = STR("1"),
+                                   .changed_by = STR("[]")};
+}
+
+/* ---- cut at every step ----------------------------------------------------------------------- */
+
+static void a_batch_that_is_cut_at_any_step_leaves_nothing(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    store_put_alone(a, "kept", 1, "1");
+    for (int step = 0; step < 4; step++) {
+        struct tidings_error err = {0};
+        const struct entity_version v = version("cut", 1), w = version("cut", 2);
+        struct entity_version found;
+        if (step == 0) {
+            cut_all();
+        }
+        int rc = a->ops->begin(a, &err);
+        if (rc == 0 && step == 1) {
+            cut_all();
+        }
+        bool begun = rc == 0;
+        rc = rc == 0 ? a->ops->put(a, &v, false, &err) : rc;
+        if (rc == 0 && step == 2) {
+            cut_all();
+            rc = a->ops->find(a, STR("other"), TIMELINE_FOREVER, &found, &err);
+            assert_int_equal(rc, TIDINGS_E_BUSY);
+        }
+        rc = rc == 0 ? a->ops->put(a, &w, false, &err) : rc;
+        if (rc == 0 && step == 3) {
+            cut_all();
+        }
+        if (rc == 0) {
+            rc = a->ops->commit(a, &err);
+        } else if (begun) {
+            a->ops->rollback(a);
+        }
+        assert_true(rc == TIDINGS_E_BUSY || rc == TIDINGS_E_UNKNOWN);
+        assert_non_null(strstr(err.text, "database '"));
+        recover(a);
+        recover(b);
+        assert_int_equal(store_value(a, "cut"), -1);
+        assert_int_equal(store_value(a, "kept"), 1);
+        assert_int_equal(a->ops->position(a), 1);
+        assert_string_equal(store_followed(b, true), step == 0 ? "1 entity kept\n" : "");
+    }
+    assert_int_equal(store_put_alone(a, "after", 1, "1"), 2);
+    assert_string_equal(store_followed(b, true), "2 entity after\n");
+    store_close(a);
+    store_close(b);
+}
+
+/* ---- an answer that never comes -------------------------------------------------------------- */
+
+enum fate {
+    PASS,
+    LOSE_ANSWER,   /* what the server says is not passed on, and the connection ends */
+    LOSE_QUESTION, /* the same, before the server hears of it */
+    SILENT,        /* nothing comes through, and nothing ends */
+};
+
+/* Between a store and its database, one thread for all connections. */
+struct proxy {
+    int listener, port;
+    pthread_t thread;
+    int fate; /* enum fate */
+    bool ends;
+    int ends_at[2];
+};
+
+#define PAIRS 16
+
+static int connect_server(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)postgres_server_port(server)),
+                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) < 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* false: it is over. */
+static bool pass_on(int from, int to)
+{
+    char bytes[65536];
+    ssize_t n = recv(from, bytes, sizeof bytes, 0);
+    for (ssize_t at = 0; at < n;) {
+        ssize_t sent = send(to, bytes + at, (size_t)(n - at), MSG_NOSIGNAL);
+        if (sent <= 0) {
+            return false;
+        }
+        at += sent;
+    }
+    return n > 0;
+}
+
+static void *run_proxy(void *user)
+{
+    struct proxy *p = user;
+    int pairs[PAIRS][2];
+    unsigned count = 0;
+    for (;;) {
+        struct pollfd fds[2 + 2 * PAIRS];
+        fds[0] = (struct pollfd){.fd = p->ends_at[0], .events = POLLIN};
+        fds[1] = (struct pollfd){.fd = p->listener, .events = POLLIN};
+        int fate = __atomic_load_n(&p->fate, __ATOMIC_ACQUIRE);
+        for (unsigned i = 0; i < 2 * count; i++) {
+            fds[2 + i] =
+                (struct pollfd){.fd = pairs[i / 2][i % 2], .events = fate == SILENT ? 0 : POLLIN};
+        }
+        (void)poll(fds, 2 + 2 * count, fate == SILENT ? 20 : -1);
+        if (fds[0].revents) {
+            char byte;
+            (void)!read(p->ends_at[0], &byte, 1);
+            if (__atomic_load_n(&p->ends, __ATOMIC_ACQUIRE)) {
+                break;
+            }
+            continue;
+        }
+        for (unsigned i = 0; i < count; i++) {
+            bool asks = fds[2 + 2 * i].revents != 0, answers = fds[3 + 2 * i].revents != 0;
+            bool goes_on = true;
+            fate = __atomic_load_n(&p->fate, __ATOMIC_ACQUIRE);
+            if (fate == SILENT) {
+                continue;
+            }
+            if (asks) {
+                goes_on = fate != LOSE_QUESTION && pass_on(pairs[i][0], pairs[i][1]);
+            }
+            if (answers && goes_on) {
+                goes_on = fate != LOSE_ANSWER && pass_on(pairs[i][1], pairs[i][0]);
+            }
+            if (!goes_on) {
+                close(pairs[i][0]);
+                close(pairs[i][1]);
+                count--;
+                pairs[i][0] = pairs[count][0];
+                pairs[i][1] = pairs[count][1];
+                break; /* the rest is looked at again */
+            }
+        }
+        if (fds[1].revents && count < PAIRS) {
+            pairs[count][0] = accept(p->listener, NULL, NULL);
+            pairs[count][1] = connect_server();
+            if (pairs[count][1] < 0) {
+                close(pairs[count][0]);
+            } else {
+                count++;
+            }
+        }
+    }
+    for (unsigned i = 0; i < 2 * count; i++) {
+        close(pairs[i / 2][i % 2]);
+    }
+    return NULL;
+}
+
+static void proxy_start(struct proxy *p)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof at;
+    *p = (struct proxy){.fate = PASS};
+    p->listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(p->listener >= 0 && bind(p->listener, (struct sockaddr *)&at, len) == 0 &&
+                listen(p->listener, 16) == 0 &&
+                getsockname(p->listener, (struct sockaddr *)&at, &len) == 0);
+    p->port = ntohs(at.sin_port);
+    assert_int_equal(pipe(p->ends_at), 0);
+    assert_int_equal(pthread_create(&p->thread, NULL, run_proxy, p), 0);
+}
+
+static void proxy_be(struct proxy *p, enum fate fate)
+{
+    __atomic_store_n(&p->fate, fate, __ATOMIC_RELEASE);
+    assert_int_equal(write(p->ends_at[1], "x", 1), 1);
+}
+
+static void proxy_stop(struct proxy *p)
+{
+    __atomic_store_n(&p->ends, true, __ATOMIC_RELEASE);
+    assert_int_equal(write(p->ends_at[1], "x", 1), 1);
+    pthread_join(p->thread, NULL);
+    close(p->listener);
+    close(p->ends_at[0]);
+    close(p->ends_at[1]);
+}
+
+static struct entity_rows *open_through(const struct proxy *p)
+{
+    char through[POSTGRES_URL];
+    (void)snprintf(through, sizeof through,
+                   "postgres://tidings@127.0.0.1:%d/tidings?options=-csearch_path%%3D%s", p->port,
+                   schema);
+    return store_open(through);
+}
+
+static void whether_a_commit_without_an_answer_happened_is_found_by_following(void **state)
+{
+    (void)state;
+    new_schema();
+    struct proxy p;
+    proxy_start(&p);
+    struct entity_rows *a = open_through(&p);
+    struct tidings_error err = {0};
+    store_put_alone(a, "x", 1, "1");
+    store_begin(a);
+    store_put(a, "x", 2, "2");
+    proxy_be(&p, LOSE_ANSWER);
+    assert_int_equal(a->ops->commit(a, &err), TIDINGS_E_UNKNOWN);
+    assert_non_null(strstr(err.text, "not known"));
+    proxy_be(&p, PASS);
+    recover(a);
+    assert_string_equal(store_followed(a, true), "2 entity x\n"); /* like another's */
+    assert_int_equal(store_value(a, "x"), 2);
+    store_begin(a);
+    store_put(a, "x", 3, "3");
+    proxy_be(&p, LOSE_QUESTION);
+    assert_int_equal(a->ops->commit(a, &err), TIDINGS_E_UNKNOWN);
+    proxy_be(&p, PASS);
+    recover(a);
+    assert_string_equal(store_followed(a, true), "");
+    assert_int_equal(store_value(a, "x"), 2);
+    assert_int_equal(store_put_alone(a, "y", 1, "1"), 3);
+    store_close(a);
+    proxy_stop(&p);
+}
+
+static void a_database_that_says_nothing_is_not_waited_for_for_long(void **state)
+{
+    (void)state;
+    new_schema();
+    struct proxy p;
+    proxy_start(&p);
+    struct entity_rows *a = open_through(&p);
+    struct tidings_error err = {0};
+    store_put_alone(a, "x", 1, "1");
+    proxy_be(&p, SILENT);
+    uint64_t before = clock_monotonic_ms();
+    assert_int_equal(a->ops->begin(a, &err), TIDINGS_E_BUSY);
+    assert_in_range(clock_monotonic_ms() - before, 4000, 9000);
+    before = clock_monotonic_ms(); /* and then no operation waits for more than a second */
+    assert_int_equal(a->ops->begin(a, &err), TIDINGS_E_BUSY);
+    assert_in_range(clock_monotonic_ms() - before, 0, 3000);
+    proxy_be(&p, PASS);
+    recover(a);
+    assert_int_equal(store_value(a, "x"), 1);
+    store_close(a);
+    proxy_stop(&p);
+}
+
+/* ---- standing still with the lock ------------------------------------------------------------ */
+
+static void who_stands_still_with_the_lock_loses_it(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct tidings_error err = {0};
+    store_begin(a);
+    store_put(a, "x", 1, "1");
+    uint64_t before = clock_monotonic_ms();
+    store_begin(b); /* waits for the lock */
+    assert_in_range(clock_monotonic_ms() - before, 1000, 10000);
+    store_put(b, "y", 1, "1");
+    store_commit(b);
+    assert_int_equal(a->ops->commit(a, &err), TIDINGS_E_BUSY); /* certainly not kept */
+    assert_non_null(strstr(err.text, "stood still"));
+    recover(a);
+    assert_string_equal(store_followed(a, true), "1 entity y\n");
+    assert_int_equal(store_value(a, "x"), -1);
+    store_close(a);
+    store_close(b);
+}
+
+/* ---- the database goes and comes ------------------------------------------------------------- */
+
+static const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
+
+static void a_restart_of_the_database_loses_nothing(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct tidings_error err = {0};
+    store_put_alone(a, "x", 1, "1");
+    store_announce_alone(a, "n:///1");
+    postgres_server_down(server);
+    assert_int_equal(a->ops->begin(a, &err), TIDINGS_E_BUSY);
+    assert_int_equal(b->shared->follow(b, store_print, NULL, &err), TIDINGS_E_BUSY);
+    assert_int_equal(b->shared->wake(b), 1);
+    postgres_server_up(server);
+    recover(a);
+    recover(b);
+    assert_string_equal(store_followed(b, true), "1 entity x\n2 announced n:///1 e o 7\n");
+    assert_int_equal(store_put_alone(a, "y", 1, "1"), 3);
+    store_close(a);
+    store_close(b);
+}
+
+static void a_crash_of_the_database_is_told_to_everybody(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct changelog *log = NULL;
+    uint64_t number = 0;
+    assert_int_equal(b->kept->create_changelog(b, &limits, &log, NULL), 0);
+    uint64_t epoch = log->ops->epoch(log);
+    store_followed(a, false);
+    uint64_t kept = store_put_alone(a, "x", 1, "1");
+    uint64_t announced = store_announce_alone(a, "n:///1");
+    store_followed(b, false);
+    assert_true(log->ops->resume(log, epoch, announced, &number));
+    postgres_server_kill(server);
+    postgres_server_up(server);
+    recover(a);
+    recover(b);
+    /* One writes it down, both follow it; what was announced is gone. */
+    assert_string_equal(store_followed(a, false), "broken\n");
+    assert_string_equal(store_followed(b, false), "broken\n");
+    assert_true(a->shared->followed(a) > UINT64_C(1) << 40);
+    assert_true(log->ops->resume(log, epoch, kept, &number)); /* what is durable is there */
+    uint64_t next = store_put_alone(a, "y", 1, "1");
+    assert_true(next > announced + (UINT64_C(1) << 40));
+    assert_string_equal(store_followed(b, false), "entity y\n");
+    assert_int_equal(postgres_server_number(server, schema, "SELECT count(*) FROM tidings_breaks"),
+                     1);
+    log->ops->destroy(log);
+    store_close(a);
+    store_close(b);
+}
+
+static void a_database_that_went_back_is_noticed(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *a = store_open(url);
+    struct changelog *log = NULL;
+    uint64_t number = 0;
+    struct tidings_error err = {0};
+    assert_int_equal(a->kept->create_changelog(a, &limits, &log, NULL), 0);
+    uint64_t first = store_put_alone(a, "x", 1, "1");
+    uint64_t second = store_put_alone(a, "x", 2, "2");
+    char sql[128];
+    (void)snprintf(sql, sizeof sql,
+                   "DELETE FROM tidings_versions WHERE position=%llu;UPDATE tidings_state SET"
+                   " position=%llu",
+                   (unsigned long long)second, (unsigned long long)first);
+    postgres_server_exec(server, schema, sql); /* as a standby that had not received it */
+    assert_int_equal(a->ops->begin(a, &err), TIDINGS_E_BUSY);
+    assert_non_null(strstr(err.text, "went back"));
+    recover(a);
+    assert_string_equal(store_followed(a, false), "broken\n");
+    assert_int_equal(store_value(a, "x"), 1);
+    assert_false(log->ops->resume(log, log->ops->epoch(log), first, &number));
+    assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 1000, NULL, &err), 0); /* not yet */
+    log->ops->destroy(log);
+    store_close(a);
+}
+
+static void another_server_in_its_place_is_noticed(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *a = store_open(url);
+    store_put_alone(a, "x", 1, "1");
+    store_close(a);
+    postgres_server_exec(server, schema, "UPDATE tidings_state SET server=server+4");
+    a = store_open(url); /* as after a failover: the timeline is another */
+    assert_true(a->ops->position(a) > UINT64_C(1) << 40);
+    assert_int_equal(
+        postgres_server_number(server, schema, "SELECT count(*) FROM tidings_breaks WHERE lossy=1"),
+        1);
+    store_close(a);
+    a = store_open(url); /* once */
+    assert_int_equal(postgres_server_number(server, schema, "SELECT count(*) FROM tidings_breaks"),
+                     1);
+    store_close(a);
+}
+
+static void another_store_in_its_place_is_refused(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *a = store_open(url);
+    struct tidings_error err = {0};
+    store_put_alone(a, "x", 1, "1");
+    postgres_server_exec(server, schema, "UPDATE tidings_cluster SET id=id+1");
+    cut_all();
+    uint64_t until = clock_monotonic_ms() + 20000;
+    while (a->ops->begin(a, &err) == TIDINGS_E_BUSY) {
+        assert_true(clock_monotonic_ms() < until);
+    }
+    assert_int_equal(err.code, TIDINGS_E_INVALID);
+    assert_non_null(strstr(err.text, "another one than before"));
+    store_close(a);
+}
+
+int main(void)
+{
+    server = postgres_server_start();
+    if (!server) {
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batch_that_is_cut_at_any_step_leaves_nothing),
+        cmocka_unit_test(whether_a_commit_without_an_answer_happened_is_found_by_following),
+        cmocka_unit_test(a_database_that_says_nothing_is_not_waited_for_for_long),
+        cmocka_unit_test(who_stands_still_with_the_lock_loses_it),
+        cmocka_unit_test(a_restart_of_the_database_loses_nothing),
+        cmocka_unit_test(a_crash_of_the_database_is_told_to_everybody),
+        cmocka_unit_test(a_database_that_went_back_is_noticed),
+        cmocka_unit_test(another_server_in_its_place_is_noticed),
+        cmocka_unit_test(another_store_in_its_place_is_refused),
+    };
+    int failed = cmocka_run_group_tests_name("a database that fails", tests, NULL, NULL);
+    postgres_server_stop(server);
+    return failed;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A database that cannot be used as a store: each reason has a sentence that names it and says what
+ * to do, nothing is half done, and the password is never told.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "store/postgres_rows.h"
+#include "support/postgres.h"
+#include "support/store_steps.h"
+
+static struct postgres_server *server;
+static char url[POSTGRES_URL], schema[32];
+
+static void new_schema(void)
+{
+    postgres_server_fresh(server, url);
+    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+}
+
+static void check_refused(const char *at, const char *cluster, int code, const char *says)
+{
+    struct tidings_error err = {0};
+    struct entity_rows *rows = NULL;
+    assert_int_equal(entity_postgres_open(at, tidings_str(cluster), &rows, &err), code);
+    assert_null(rows);
+    if (!strstr(err.text, says)) {
+        fail_msg("'%s' does not say '%s'", err.text, says);
+    }
+    assert_null(strstr(err.text, "secret"));
+    assert_null(strstr(err.text, "hunter2"));
+}
+
+static const char *tcp(const char *user, const char *database)
+{
+    static char out[POSTGRES_URL];
+    (void)snprintf(out, sizeof out, "postgres://%s@127.0.0.1:%d/%s", user,
+                   postgres_server_port(server), database);
+    return out;
+}
+
+static void a_url_that_is_none(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "",
+        "mysql://a",
+        "postgres:/x",
+        "postgres://u:hunter2%zz@h/d",
+        "postgres://u:hunter2@h:1/d?nonsense=1",
+        "postgresql://u:hunter2@[::1/d",
+        "host=x password=hunter2",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        check_refused(bad[i], "tidings", TIDINGS_E_INVALID, "postgres://USER@HOST:PORT/DATABASE");
+    }
+    assert_true(entity_postgres_is_url(STR("postgres://x")));
+    assert_true(entity_postgres_is_url(STR("postgresql://x")));
+    assert_false(entity_postgres_is_url(STR("/var/lib/x.db")));
+}
+
+static void a_name_that_no_cluster_has(void **state)
+{
+    (void)state;
+    new_schema();
+    check_refused(url, "", TIDINGS_E_INVALID, "the name of a cluster");
+    check_refused(url, "a;b", TIDINGS_E_INVALID, "the name of a cluster");
+    struct tidings_error err = {0};
+    struct entity_rows *rows = NULL;
+    assert_int_equal(entity_postgres_open(url, STR("it's"), &rows, &err), 0);
+    rows->ops->destroy(rows);
+    check_refused(url, "tidings", TIDINGS_E_INVALID, "it holds the cluster 'it's', not 'tidings'");
+}
+
+static void nobody_there(void **state)
+{
+    (void)state;
+    check_refused("postgres://u:hunter2@127.0.0.1:1/d", "tidings", TIDINGS_E_BUSY,
+                  "Connection refused: is it running");
+    check_refused("postgres://u:hunter2@/d?host=/nonexistent", "tidings", TIDINGS_E_BUSY,
+                  "is it running");
+}
+
+static void wrong_credentials(void **state)
+{
+    (void)state;
+    check_refused(tcp("guarded:hunter2", "tidings"), "tidings", TIDINGS_E_DENIED,
+                  "password authentication failed for user \"guarded\": check user and password");
+    check_refused(tcp("guarded", "tidings"), "tidings", TIDINGS_E_DENIED, "no password supplied");
+    check_refused(tcp("nobody:hunter2", "tidings"), "tidings", TIDINGS_E_DENIED,
+                  "role \"nobody\" does not exist");
+    check_refused(tcp("tidings:hunter2", "nowhere"), "tidings", TIDINGS_E_NOTFOUND,
+                  "database \"nowhere\" does not exist: make the database first");
+}
+
+static void the_address_is_told_without_the_password(void **state)
+{
+    (void)state;
+    char says[64];
+    (void)snprintf(says, sizeof says, "database 'postgres://guarded@127.0.0.1:%d/tidings'",
+                   postgres_server_port(server));
+    check_refused(tcp("guarded:hunter2", "tidings"), "tidings", TIDINGS_E_DENIED, says);
+}
+
+static void no_rights_to_make_tables_or_to_use_them(void **state)
+{
+    (void)state;
+    check_refused(tcp("reader", "tidings"), "tidings", TIDINGS_E_DENIED,
+                  "permission denied for schema public: give the user rights");
+    new_schema();
+    store_close(store_open(url));
+    char at[POSTGRES_URL], sql[64];
+    (void)snprintf(sql, sizeof sql, "GRANT USAGE ON SCHEMA %s TO reader", schema);
+    postgres_server_exec(server, schema, sql);
+    (void)snprintf(at, sizeof at, "%s?options=-csearch_path%%3D%s", tcp("reader", "tidings"),
+                   schema);
+    check_refused(at, "tidings", TIDINGS_E_DENIED, "permission denied for table tidings_cluster");
+}
+
+static void no_schema_at_all(void **state)
+{
+    (void)state;
+    char at[POSTGRES_URL];
+    (void)snprintf(at, sizeof at, "%s?options=-csearch_path%%3Dmissing", tcp("tidings", "tidings"));
+    check_refused(at, "tidings", TIDINGS_E_NOTFOUND, "make the schema first");
+}
+
+static void tables_that_are_not_ours(void **state)
+{
+    (void)state;
+    new_schema();
+    postgres_server_exec(server, schema, "CREATE TABLE tidings_cluster(x int)");
+    check_refused(url, "tidings", TIDINGS_E_INVALID, "'tidings_cluster' that is not ours");
+    new_schema();
+    postgres_server_exec(server, schema, "CREATE TABLE tidings_sessions(x int)");
+    check_refused(url, "tidings", TIDINGS_E_IO, "\"tidings_sessions\" already exists");
+    /* Nothing was left of the others. */
+    assert_int_equal(postgres_server_number(server, schema,
+                                            "SELECT count(*) FROM information_schema.tables WHERE"
+                                            " table_schema=current_schema()"),
+                     1);
+    new_schema();
+    store_close(store_open(url));
+    postgres_server_exec(server, schema, "DELETE FROM tidings_cluster");
+    check_refused(url, "tidings", TIDINGS_E_INVALID, "'tidings_cluster' is empty");
+    new_schema();
+    store_close(store_open(url));
+    postgres_server_exec(server, schema, "DELETE FROM tidings_state");
+    check_refused(url, "tidings", TIDINGS_E_INVALID, "'tidings_state' is empty");
+}
+
+static void a_layout_of_another_time(void **state)
+{
+    (void)state;
+    new_schema();
+    store_close(store_open(url));
+    postgres_server_exec(server, schema, "UPDATE tidings_cluster SET layout=9, oldest=1");
+    store_close(store_open(url)); /* newer, and this one may go on beside it */
+    postgres_server_exec(server, schema, "UPDATE tidings_cluster SET layout=9, oldest=8");
+    check_refused(url, "tidings", TIDINGS_E_UNSUPPORTED,
+                  "it has layout 9, made by a newer tidings; this one knows layouts up to 1");
+    postgres_server_exec(server, schema, "UPDATE tidings_cluster SET layout=-1, oldest=-1");
+    check_refused(url, "tidings", TIDINGS_E_INVALID, "layout -1: it is not ours");
+}
+
+static void a_database_of_another_encoding(void **state)
+{
+    (void)state;
+    postgres_server_exec(server, "",
+                         "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'"
+                         " TEMPLATE template0");
+    check_refused(tcp("tidings", "latin"), "tidings", TIDINGS_E_INVALID, "its encoding is LATIN1");
+}
+
+int main(void)
+{
+    server = postgres_server_start();
+    if (!server) {
+        return 77;
+    }
+    postgres_server_be_quick(server);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_url_that_is_none),
+        cmocka_unit_test(a_name_that_no_cluster_has),
+        cmocka_unit_test(nobody_there),
+        cmocka_unit_test(wrong_credentials),
+        cmocka_unit_test(the_address_is_told_without_the_password),
+        cmocka_unit_test(no_rights_to_make_tables_or_to_use_them),
+        cmocka_unit_test(no_schema_at_all),
+        cmocka_unit_test(tables_that_are_not_ours),
+        cmocka_unit_test(a_layout_of_another_time),
+        cmocka_unit_test(a_database_of_another_encoding),
+    };
+    int failed = cmocka_run_group_tests_name("databases that are refused", tests, NULL, NULL);
+    postgres_server_stop(server);
+    return failed;
+}
