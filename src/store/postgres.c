@@ -247,7 +247,8 @@ int postgres_finish(struct postgres *c, unsigned leave, struct pg_result **resul
     for (size_t i = 0; i < count; i++) {
         results[i] = NULL;
     }
-    int rc = 0;
+    c->tag[0] = '\0';
+    int rc = c->conn ? 0 : postgres_is_away(c, err);
     while (c->ended - c->waited > leave) {
         bool is_last = c->ended - c->waited == leave + 1;
         c->tag[0] = '\0';

@@ -92,7 +92,8 @@ static int postgres_rows_send_state(struct postgres_rows *s, struct tidings_erro
     return postgres_rows_send(s, PG_SET_STATE, &v, err);
 }
 
-static void postgres_rows_notify(struct postgres_rows *s)
+/* How many ends need not be waited for. */
+static unsigned postgres_rows_notify(struct postgres_rows *s)
 {
     char channel[40], position[24];
     struct postgres_values v = {0};
@@ -100,9 +101,10 @@ static void postgres_rows_notify(struct postgres_rows *s)
     (void)snprintf(position, sizeof position, "%" PRIu64, s->now.position);
     postgres_put_str(&v, tidings_str(channel));
     postgres_put_str(&v, tidings_str(position));
-    if (s->has_notify && postgres_rows_send(s, PG_NOTIFY, &v, NULL) == 0) {
-        (void)postgres_end(s->db, NULL);
-    }
+    return s->has_notify && postgres_rows_send(s, PG_NOTIFY, &v, NULL) == 0 &&
+                   postgres_end(s->db, NULL) == 0
+               ? 1
+               : 0;
 }
 
 /* After it was sent. Was it certainly refused, when the connection is gone? */
@@ -133,10 +135,8 @@ int postgres_rows_commit(struct entity_rows *rows, struct tidings_error *err)
     }
     bool notifies = s->now.position != s->before.position;
     rc = postgres_end(s->db, err);
-    if (rc == 0 && notifies) {
-        postgres_rows_notify(s);
-    }
-    rc = rc == 0 ? postgres_finish(s->db, notifies && s->has_notify ? 1 : 0, NULL, 0, err) : rc;
+    unsigned unwaited = rc == 0 && notifies ? postgres_rows_notify(s) : 0;
+    rc = rc == 0 ? postgres_finish(s->db, unwaited, NULL, 0, err) : rc;
     if (rc == 0 && strcmp(postgres_tag(s->db), "COMMIT") != 0) {
         rc = tidings_fail(err, TIDINGS_E_IO, "database '%s': it did not commit",
                           postgres_told(s->db));
