@@ -105,6 +105,9 @@ int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint
                       struct tidings_error *err);
 /* Of a store that others write to as well: everything up to this position was announced. */
 void hub_announce_reached(struct hub *hub, uint64_t position);
+/* The same, and the store lost what it had committed: every subscription is told once to look
+ * again, and so is who comes back with a cursor of before `position`. */
+void hub_announce_broken(struct hub *hub, uint64_t position);
 /* A change cannot be announced: every subscription is told once to look again. Any thread; needs no
  * memory. */
 void hub_lose(struct hub *hub);

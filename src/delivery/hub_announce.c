@@ -105,7 +105,8 @@ struct announce_letter {
     size_t bytes;
     uint64_t position;
     bool is_kept;                 /* by the store */
-    bool is_reached;              /* no change: everything up to `position` came before it */
+    bool is_reached;              /* no change: everything up to `position` came before it … */
+    bool is_broken;               /* … and what was told of it may not be so any more */
     struct tidings_change change; /* slices into the memory that follows */
 };
 
@@ -144,6 +145,11 @@ static void publish_move(struct hub *hub, const struct announce_letter *l)
 /* It gets its number. */
 static void announce_number(struct hub *hub, struct announce_letter *l)
 {
+    if (l->is_broken) {
+        uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+        publish_made(hub, change_create_notice(CHANGE_EVERYTHING, epoch, seq), seq, l->position,
+                     STR_EMPTY);
+    }
     if (l->is_reached) {
         __atomic_store_n(&hub->reached, l->position, __ATOMIC_RELEASE);
         announce_drop(&l->letter);
@@ -315,18 +321,31 @@ int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint
     return announce(hub, change, true, position, err);
 }
 
-void hub_announce_reached(struct hub *hub, uint64_t position)
+static void announce_place(struct hub *hub, uint64_t position, bool is_broken)
 {
     struct announce_letter *l = mem_zalloc(sizeof(*l));
-    if (l) { /* else the next one says it */
+    if (l) {
         *l = (struct announce_letter){
             .letter = {.deliver = announce_deliver, .drop = announce_drop},
             .hub = hub,
             .position = position,
             .is_reached = true,
+            .is_broken = is_broken,
         };
         mailbox_send(hub->mailbox, &l->letter);
-    }
+    } else if (is_broken) {
+        hub_lose(hub);
+    } /* else the next one says it */
+}
+
+void hub_announce_reached(struct hub *hub, uint64_t position)
+{
+    announce_place(hub, position, false);
+}
+
+void hub_announce_broken(struct hub *hub, uint64_t position)
+{
+    announce_place(hub, position, true);
 }
 
 struct missed_letter {

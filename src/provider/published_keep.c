@@ -8,6 +8,7 @@
  * is new gets an empty place in the shared map at once, so that nobody reserves it meanwhile.
  */
 #include "base/error.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "provider/published_private.h"
@@ -389,6 +390,53 @@ int published_follow(struct published *store, const struct kept_change *change,
         *err = why;
     }
     return why.code < 0 ? why.code : 0;
+}
+
+/* Everything anew: what the store does not have goes. */
+struct rereading {
+    struct published *store;
+    struct map seen; /* URIs of the store, copied */
+    published_may_fn may_be;
+    void *user;
+};
+
+static int reread_row(void *user, const struct published_row *row, struct tidings_error *err)
+{
+    struct rereading *r = user;
+    const struct kept_change change = {
+        .kind = KEPT_PUBLISHED, .uri = row->about.uri, .published = row};
+    char *uri = str_dup(row->about.uri);
+    int rc = uri ? map_put(&r->seen, tidings_strn(uri, row->about.uri.len), uri, NULL) : -1;
+    if (rc < 0) {
+        mem_free(uri);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    rc = published_follow(r->store, &change, r->may_be, r->user, err);
+    return rc == TIDINGS_E_NOMEM ? rc : 0;
+}
+
+int published_reread(struct published *store, struct entity_rows *rows, published_may_fn may_be,
+                     void *user, struct tidings_error *err)
+{
+    struct rereading r = {.store = store, .may_be = may_be, .user = user};
+    map_init(&r.seen);
+    int rc = rows->kept->each_published(rows, reread_row, &r, err);
+    struct shared_value *value = rc == 0 ? shared_map_next(store->shared, STR_EMPTY) : NULL;
+    while (value) {
+        const struct kept_change gone = {.uri = value->key, .removed = true};
+        if (published_is_there(published_item_of(value)) && !map_find(&r.seen, value->key)) {
+            (void)published_follow(store, &gone, may_be, user, NULL);
+        }
+        struct shared_value *next = shared_map_next(store->shared, value->key);
+        shared_value_unref(value);
+        value = next;
+    }
+    size_t at = 0;
+    for (char *uri; (uri = map_next(&r.seen, &at)) != NULL;) {
+        mem_free(uri);
+    }
+    map_deinit(&r.seen);
+    return rc;
 }
 
 static int forget_loaded(void *user, const struct shared_value *value)

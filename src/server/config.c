@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/units.h"
 #include "server/config_private.h"
+#include "store/postgres_rows.h"
 #include "json/write.h"
 
 static void *config_field(struct config *c, const struct config_row *row)
@@ -232,6 +233,8 @@ void config_deinit(struct config *c)
     mem_free(c->entities);
     mem_free(c->entity_authority);
     mem_free(c->store);
+    mem_free(c->cluster);
+    mem_free(c->node);
     mem_free(c->file);
     memset(c, 0, sizeof(*c));
 }
@@ -262,6 +265,12 @@ bool config_is_given(const struct config *c, const char *name)
 const char *config_store(const struct config *c)
 {
     return c->entities[0] ? c->entities : c->store[0] ? c->store : NULL;
+}
+
+bool config_store_is_shared(const struct config *c)
+{
+    const char *store = config_store(c);
+    return store && entity_postgres_is_url(tidings_str(store));
 }
 
 bool config_wants_http(const struct config *c)

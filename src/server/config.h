@@ -136,6 +136,7 @@ struct config {
     char *entities;         /* a file, or ":memory:"; empty: none */
     char *entity_authority; /* the beginning of their absolute URIs; empty: none */
     char *store;            /* the same, without entities being served */
+    char *cluster, *node;   /* of a store that several nodes share; `node` empty: any name */
     uint64_t system_interval_ms;
     bool stdio, self, system, list_changed, subscribe;
     bool allow_write, allow_remote, legacy_sse;
@@ -193,6 +194,8 @@ int config_check(const struct config *c, struct tidings_error *err);
 
 /* The file that keeps things, ":memory:", or NULL: none. */
 const char *config_store(const struct config *c);
+/* Is it a database that several nodes share (postgres://…)? */
+bool config_store_is_shared(const struct config *c);
 enum tidings_log_level config_log_level(const struct config *c);
 /* Did anybody set that row? */
 bool config_is_given(const struct config *c, const char *name);

@@ -7,6 +7,7 @@
 #include "base/tls.h"
 #include "server/config.h"
 #include "server/entity_authority.h"
+#include "store/shared.h"
 
 /* An address that other machines can reach. */
 static int check_remote(const struct config *c, const char *option, const struct config_address *a,
@@ -190,6 +191,17 @@ bool config_knows_clients(const struct config *c)
     return c->tls_cert.count > 0 && c->tls_client_auth == TLS_CLIENT_REQUIRE;
 }
 
+/* Others are told it: nothing that could be taken for something else. */
+static int check_cluster_name(const char *option, const char *name, struct tidings_error *err)
+{
+    size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.");
+    return len > 0 && len <= SHARED_NAME_MAX && name[len] == '\0'
+               ? 0
+               : tidings_fail(err, TIDINGS_E_INVALID,
+                              "--%s: a name has 1 to %u letters, digits, '-', '_' and '.'", option,
+                              SHARED_NAME_MAX);
+}
+
 int config_check(const struct config *c, struct tidings_error *err)
 {
     int rc = check_tls(c, err);
@@ -217,6 +229,12 @@ int config_check(const struct config *c, struct tidings_error *err)
                           "--entities '%s' and --store '%s': a server has one store; name the same "
                           "file, or leave one out",
                           c->entities, c->store);
+    }
+    rc = rc == 0 ? check_cluster_name("cluster", c->cluster, err) : rc;
+    rc = rc == 0 && c->node[0] ? check_cluster_name("node", c->node, err) : rc;
+    if (rc == 0 && c->node[0] && !config_store_is_shared(c)) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "--node: only a store that nodes share has any, postgres://…");
     }
     return rc == 0 ? entity_authority_check(c, err) : rc;
 }

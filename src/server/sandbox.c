@@ -223,6 +223,33 @@ static bool has_remote(const struct config *c)
     return has;
 }
 
+/* Connections are made while it runs: to an authorization server, to the database. */
+static bool connects(const struct config *c)
+{
+    return has_remote(c) || config_store_is_shared(c);
+}
+
+/* What libpq looks for: passwords, certificates, services. */
+static void allow_libpq(struct landlock *l)
+{
+    static const char *const below_home[] = {".pgpass", ".postgresql", ".pg_service.conf"};
+    static const char *const variables[] = {"PGPASSFILE",    "PGSERVICEFILE", "PGSYSCONFDIR",
+                                            "PGSSLROOTCERT", "PGSSLCERT",     "PGSSLKEY"};
+    const char *home = getenv("HOME");
+    for (size_t i = 0; home && i < sizeof(below_home) / sizeof(below_home[0]); i++) {
+        char path[PATH_MAX];
+        if ((size_t)snprintf(path, sizeof(path), "%s/%s", home, below_home[i]) < sizeof(path)) {
+            (void)landlock_allow(l, path, LANDLOCK_READ);
+        }
+    }
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        const char *path = getenv(variables[i]);
+        if (path && path[0]) {
+            (void)landlock_allow(l, path, LANDLOCK_READ);
+        }
+    }
+}
+
 /* Metrics are read where the mount says. */
 static void allow_proc(struct landlock *l, const char *settings)
 {
@@ -275,7 +302,7 @@ static int enter_landlock(struct sandbox *b, const struct config *c, bool serves
                           struct tidings_error *err)
 {
     const char *store = config_store(c);
-    bool fetches = has_remote(c), uses_openssl = fetches || c->tls_cert.count > 0;
+    bool fetches = connects(c), uses_openssl = fetches || c->tls_cert.count > 0;
     struct landlock *l = landlock_create(fetches ? 0 : LANDLOCK_NO_CONNECT, err);
     if (!l) {
         return err->code;
@@ -290,7 +317,9 @@ static int enter_landlock(struct sandbox *b, const struct config *c, bool serves
     if (uses_openssl) {
         (void)landlock_allow(l, "/etc/ssl", LANDLOCK_READ);
     }
-    if (store) {
+    if (config_store_is_shared(c)) {
+        allow_libpq(l);
+    } else if (store) {
         allow_folder(l, store, LANDLOCK_KEEP);
     }
     allow_mounts(l, c);
@@ -367,7 +396,7 @@ void sandbox_seal(struct sandbox *b, const struct config *c)
     if (!b->is_entered || TIDINGS_SANITIZED || b->has_seccomp) {
         return;
     }
-    unsigned flags = has_remote(c) ? SECCOMP_CONNECTS : 0;
+    unsigned flags = connects(c) ? SECCOMP_CONNECTS : 0;
     int rc = seccomp_probe(&b->seccomp_why);
     rc = rc < 0 ? rc : seccomp_enforce(flags, &b->seccomp_why);
     b->has_seccomp = rc == 0;

@@ -43,11 +43,9 @@ static void server_follow_change(void *user, const struct kept_change *k)
 {
     struct tidings_server *s = user;
     struct following f = {.hub = s->hub, .position = k->position};
-    if (k->kind == KEPT_BROKEN) {
+    if (k->kind == KEPT_BROKEN && s->follow_tells) {
         log_warn("store lost changes", "position=%llu", (unsigned long long)k->position);
-        if (hub_announce_everything(s->hub, NULL) < 0) {
-            hub_lose(s->hub);
-        }
+        hub_announce_broken(s->hub, k->position);
         return;
     }
     if (k->kind == KEPT_SESSION) {
@@ -56,6 +54,9 @@ static void server_follow_change(void *user, const struct kept_change *k)
     }
     if (k->kind == KEPT_PUBLISHED && !follow_published(s, k)) {
         return;
+    }
+    if (!s->follow_tells) {
+        return; /* it is in the log that is made again */
     }
     if (k->kind == KEPT_ENTITY && k->position == s->follow_moved) {
         return; /* told when it left */
@@ -66,6 +67,13 @@ static void server_follow_change(void *user, const struct kept_change *k)
     if (!kept_describe(k, s->config.entities[0] != '\0', follow_tell, &f)) {
         hub_lose(s->hub);
     }
+}
+
+/* Before anybody reads it again: they were told to when they followed that. */
+static int server_follow_reread(void *user, struct entity_rows *rows, struct tidings_error *err)
+{
+    struct tidings_server *s = user;
+    return published_reread(s->published, rows, server_publish_may_follow, s, err);
 }
 
 static void server_follow_reached(void *user, uint64_t position)
@@ -79,6 +87,7 @@ void server_follow_open(struct tidings_server *s)
     const struct keeper_follower follower = {
         .user = s,
         .change = server_follow_change,
+        .reread = server_follow_reread,
         .reached = server_follow_reached,
     };
     keeper_on_follow(s->keeper, &follower);

@@ -79,7 +79,9 @@ struct tidings_server {
     struct server_files *files;         /* what goes there of files; NULL: nothing */
     struct server_sessions *sessions;   /* atomic: … and of sessions; NULL: nothing */
     bool has_file;                      /* it is one that outlives the server */
+    struct server_nodes *nodes;         /* those that share the store; NULL: none do */
     struct entity_rows *given_rows; /* of a test: taken instead of the store that is configured */
+    bool follow_tells;              /* the keeper's: what is followed is told, the log is there */
     uint64_t follow_moved;          /* server_follow.c: the position told as the end of a move */
     int follow_refused;             /* … why the last published resource was not served */
     bool has_publish_tools, has_change_tools;

@@ -210,6 +210,7 @@ static int mount_all(struct tidings_server *s, struct tidings_error *err)
     }
     if (rc == 0) {
         status_set_sandbox(s->status, &s->sandbox);
+        status_set_nodes(s->status, s->nodes);
     }
     if (rc == 0) {
         rc = server_publish_check(s, err);

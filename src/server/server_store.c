@@ -11,8 +11,10 @@
 #include "base/log.h"
 #include "base/seal.h"
 #include "provider/entity.h"
+#include "server/server_nodes.h"
 #include "store/change.h"
 #include "store/keeper.h"
+#include "store/postgres_rows.h"
 #include "store/shared.h"
 #include "store/sqlite_entities.h"
 
@@ -22,7 +24,7 @@
 
 struct rebuilding {
     struct keeper_job job;
-    struct keeper *keeper;
+    struct tidings_server *server;
     const struct changelog_limits *limits;
     struct changelog *log;
     struct seal_key seal; /* of a store that others have as well */
@@ -99,7 +101,7 @@ static int rebuild(struct keeper_job *job, struct entities *e)
     struct rebuilding *r = list_entry(job, struct rebuilding, job);
     struct entity_rows *rows = entities_rows(e);
     uint64_t floor = 0;
-    int rc = keeper_look(r->keeper, &job->err); /* the log begins with what was followed */
+    int rc = keeper_look(r->server->keeper, &job->err); /* the log begins with what was followed */
     rc = rc == 0 ? rows->kept->create_changelog(rows, r->limits, &r->log, &job->err) : rc;
     rc = rc == 0
              ? rows->kept->each_change(rows, r->limits->max_entries, &floor, add_kept, r, &job->err)
@@ -112,6 +114,7 @@ static int rebuild(struct keeper_job *job, struct entities *e)
         return rc;
     }
     r->log->ops->lost(r->log, floor);
+    r->server->follow_tells = true;
     log_info("store", "changes=%zu position=%llu", r->log->ops->count(r->log),
              (unsigned long long)r->log->ops->last(r->log));
     return 0;
@@ -142,7 +145,7 @@ static int server_store_open_file(struct tidings_server *s, const struct changel
                  unseen);
     }
     struct rebuilding r = {
-        .keeper = s->keeper, .limits = limits, .has_entities = s->config.entities[0] != '\0'};
+        .server = s, .limits = limits, .has_entities = s->config.entities[0] != '\0'};
     r.job.run = rebuild;
     rc = keeper_run(s->keeper, &r.job);
     if (rc == 0 && keeper_is_shared(s->keeper)) {
@@ -163,6 +166,9 @@ static int server_store_connect(struct tidings_server *s, const char *path,
         *ret = s->given_rows;
         s->given_rows = NULL;
         return 0;
+    }
+    if (config_store_is_shared(&s->config)) {
+        return entity_postgres_open(path, tidings_str(s->config.cluster), ret, err);
     }
     if (strcmp(path, IN_MEMORY) != 0) {
         return entity_sqlite_open(path, ret, err);
@@ -187,7 +193,12 @@ int server_store_open(struct tidings_server *s, const struct changelog_limits *l
         server_follow_open(s);
     }
     rc = rc == 0 && s->has_file ? server_store_open_file(s, limits, ret, err) : rc;
+    rc = rc == 0 && keeper_is_shared(s->keeper) ? server_nodes_open(s, err) : rc;
     if (rc < 0) {
+        if (*ret) {
+            (*ret)->ops->destroy(*ret);
+            *ret = NULL;
+        }
         server_store_close(s, true);
         return error_wrap(err, rc, "store");
     }
@@ -203,6 +214,7 @@ void server_store_bind(struct tidings_server *s, struct tidings_provider *p)
 void server_store_close(struct tidings_server *s, bool is_undone)
 {
     server_files_close(s, is_undone);
+    server_nodes_close(s);
     keeper_close(s->keeper);
     if (s->keeper) {
         published_unkeep(s->published, is_undone);

@@ -13,6 +13,7 @@
 #include "delivery/hub.h"
 #include "protocol/own_subscriptions.h"
 #include "server/sandbox.h"
+#include "server/server_nodes.h"
 #include "server/status_rows.h"
 #include "json/write.h"
 
@@ -25,6 +26,7 @@ enum status_kind {
     STATUS_SUBSCRIBERS,
     STATUS_SUBSCRIPTIONS,
     STATUS_FAILURES,
+    STATUS_NODES,
     STATUS_LIMITS,
     STATUS_TOKENS,
     STATUS_MOUNTS,
@@ -50,6 +52,7 @@ static const struct {
     [STATUS_SUBSCRIBERS] = STATUS_ROW("subscribers", "Clients that are told of changes"),
     [STATUS_SUBSCRIPTIONS] = STATUS_ROW("subscriptions", "Who hears of what"),
     [STATUS_FAILURES] = STATUS_ROW("failures", "Requests that failed, by method and code"),
+    [STATUS_NODES] = STATUS_ROW("nodes", "Servers that share the store"),
     [STATUS_LIMITS] = STATUS_ROW("limits", "Limits, and how often they were reached"),
     [STATUS_TOKENS] = STATUS_ROW("tokens", "Tokens that were verified, and why others were not"),
     [STATUS_MOUNTS] = STATUS_ROW("mounts", "Which provider serves what is below a URI"),
@@ -67,7 +70,8 @@ struct status {
     unsigned needs[STATUS_LIVE];
     const struct auth *auth; /* NULL: tokens are not looked at */
     const struct sandbox *sandbox;
-    bool all; /* false: STATUS_SEMANTICS and what follows */
+    struct server_nodes *nodes; /* NULL: nobody else shares the store */
+    bool all;                   /* false: STATUS_SEMANTICS and what follows */
 };
 
 /* ---- gathering ------------------------------------------------------------------------------- */
@@ -205,7 +209,10 @@ static void read_catalog(const struct status *status, struct tidings_read *read,
     status_describe(kind, &about);
     buf_init(&text, PART_MAX);
     jw_init(&w, &text);
-    if (kind == STATUS_LIMITS) {
+    if (kind == STATUS_NODES) {
+        jw_begin_array(&w);
+        jw_end_array(&w);
+    } else if (kind == STATUS_LIMITS) {
         status_write_limits(&w, read->base.worker->limit_counters);
     } else if (kind == STATUS_TOKENS) {
         status_write_tokens(&w, status->auth);
@@ -318,7 +325,11 @@ static void status_read(struct tidings_provider *p, struct tidings_read *read,
         return;
     }
     int kind = find_kind(status, uri);
-    if (kind >= (int)STATUS_LIMITS) {
+    if (kind == (int)STATUS_NODES && status->nodes) {
+        server_nodes_read(status->nodes, read);
+        return;
+    }
+    if (kind >= (int)STATUS_NODES) {
         read_catalog(status, read, (enum status_kind)kind);
         return;
     }
@@ -350,8 +361,9 @@ static void status_list(struct tidings_provider *p, struct tidings_list *list)
 {
     (void)p;
     static const enum status_kind order[] = {
-        STATUS_FAILURES, STATUS_LIMITS,      STATUS_MOUNTS,        STATUS_SANDBOX, STATUS_SEMANTICS,
-        STATUS_STATS,    STATUS_SUBSCRIBERS, STATUS_SUBSCRIPTIONS, STATUS_MINE,    STATUS_TOKENS};
+        STATUS_FAILURES,      STATUS_LIMITS,    STATUS_MOUNTS, STATUS_NODES,
+        STATUS_SANDBOX,       STATUS_SEMANTICS, STATUS_STATS,  STATUS_SUBSCRIBERS,
+        STATUS_SUBSCRIPTIONS, STATUS_MINE,      STATUS_TOKENS};
     struct tidings_error err;
     int rc = 1;
     for (size_t i = 0; i < STATUS_KINDS && rc > 0; i++) {
@@ -455,6 +467,12 @@ void status_set_auth(struct tidings_provider *p, const struct auth *auth)
 {
     struct status *status = tidings_provider_state(p);
     status->auth = auth;
+}
+
+void status_set_nodes(struct tidings_provider *p, struct server_nodes *nodes)
+{
+    struct status *status = tidings_provider_state(p);
+    status->nodes = nodes;
 }
 
 void status_set_sandbox(struct tidings_provider *p, const struct sandbox *sandbox)

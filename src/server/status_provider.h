@@ -4,7 +4,8 @@
  * JSON that is gathered from all workers when it is read, and announced once a second while
  * somebody watches. Subscribers and subscriptions come in pages: `?after=` with the `row` of the
  * last one gives the next, which is empty behind the end. tidings://self/limits: what was ever
- * refused, and how often. tidings://self/tokens: the same of bearer tokens. tidings://self/mounts:
+ * refused, and how often. tidings://self/nodes: those that share the store; none of a server by
+ * itself. tidings://self/tokens: the same of bearer tokens. tidings://self/mounts:
  * which provider serves which prefix. tidings://self/sandbox: what the process has given up. And
  * tidings://self/semantics: what subscriptions cover, which can always be read, but is listed only
  * with the others; it changes with what is registered and is not announced.
@@ -17,6 +18,7 @@
 struct auth;
 struct worker;
 struct sandbox;
+struct server_nodes;
 
 extern const struct tidings_provider_ops provider_status_ops;    /* all of it, listed */
 extern const struct tidings_provider_ops provider_semantics_ops; /* semantics alone, not listed */
@@ -27,6 +29,8 @@ extern const struct tidings_provider_ops provider_semantics_ops; /* semantics al
 void status_set_cores(struct tidings_provider *provider, struct worker *const *cores, size_t count);
 /* What verifies tokens; NULL: nothing does (any more). */
 void status_set_auth(struct tidings_provider *provider, const struct auth *auth);
+/* Those that share the store; before clients can connect. NULL: none do. */
+void status_set_nodes(struct tidings_provider *provider, struct server_nodes *nodes);
 /* What to say of it; before clients can connect. */
 void status_set_sandbox(struct tidings_provider *provider, const struct sandbox *sandbox);
 

@@ -63,12 +63,15 @@ bool keeper_tell(struct keeper *k, const struct tidings_change *change, uint64_t
 
 #define KEEPER_LOOK_MS 1000u
 
-/* On the keeper's thread; none of them asks anything of the store. */
+/* On the keeper's thread. Only `reread` may ask something of the store. */
 struct keeper_follower {
     void *user;
     /* One change that another node committed. Types of entities were not read again yet, but are
      * before the next job runs. */
     void (*change)(void *user, const struct kept_change *change);
+    /* The store lost what it had committed: what is known of it is read again. The one that asks.
+     */
+    int (*reread)(void *user, struct entity_rows *rows, struct tidings_error *err);
     /* Everything up to `position` was told, ours and theirs. */
     void (*reached)(void *user, uint64_t position);
     /* The store cannot be reached, or can again. */

@@ -38,8 +38,11 @@ bool keeper_is_shared(const struct keeper *k)
 static bool follow_one(void *user, const struct kept_change *change)
 {
     struct keeper *k = user;
-    k->has_new_types =
-        k->has_new_types || change->kind == KEPT_TYPES || change->kind == KEPT_BROKEN;
+    k->has_new_types = k->has_new_types || change->kind == KEPT_TYPES;
+    if (change->kind == KEPT_BROKEN) { /* told when everything was read again */
+        k->broken_at = change->position;
+        return false;
+    }
     if (k->follower.change) {
         k->follower.change(k->follower.user, change);
     }
@@ -58,16 +61,36 @@ void keeper_follow_reached(struct keeper *k)
     }
 }
 
+/* What was lost is not there any more when people are told to look again. */
+static int keeper_follow_reread(struct keeper *k, struct tidings_error *err)
+{
+    const struct kept_change broken = {.kind = KEPT_BROKEN, .position = k->broken_at};
+    int rc = entities_reload_types(k->entities, err);
+    if (rc == 0 && k->follower.reread) {
+        rc = k->follower.reread(k->follower.user, entities_rows(k->entities), err);
+    }
+    if (rc == 0 && k->follower.change) {
+        k->follower.change(k->follower.user, &broken);
+    }
+    k->broken_at = rc == 0 ? 0 : k->broken_at;
+    return rc;
+}
+
 int keeper_follow(struct keeper *k, struct tidings_error *err)
 {
     struct entity_rows *rows = entities_rows(k->entities);
-    int rc = k->shared->follow(rows, follow_one, k, err);
+    int rc = k->broken_at > 0 ? keeper_follow_reread(k, err) : 0;
+    rc = rc == 0 ? k->shared->follow(rows, follow_one, k, err) : rc;
+    while (rc == 0 && k->broken_at > 0) {
+        rc = keeper_follow_reread(k, err);
+        rc = rc == 0 ? k->shared->follow(rows, follow_one, k, err) : rc;
+    }
     if (rc == 0 && k->has_new_types) {
         rc = entities_reload_types(k->entities, err);
         k->has_new_types = rc < 0;
     }
     keeper_follow_note(k, rc, err);
-    if (rc == 0 && !k->is_open) {
+    if (rc == 0) {
         keeper_follow_reached(k);
     }
     return rc;

@@ -27,6 +27,7 @@ struct keeper {
     struct loop_poll *woken;         /* of `woken_fd` */
     int woken_fd;                    /* -1: none */
     uint64_t reached;                /* what `follower` was last told */
+    uint64_t broken_at;              /* everything has: the store lost changes; 0: it did not */
     bool has_new_types;              /* they have yet to be read again */
     bool is_away;                    /* atomic: the store cannot be reached, and it was logged */
 };

@@ -14,11 +14,14 @@
 
 #include "base/str.h"
 #include "server/server_private.h"
+#include "support/postgres.h"
 #include "support/served.h"
 #include "support/shared_memory.h"
 
 #define NODES 2u
 
+static struct postgres_server *postgres; /* NULL: in memory */
+static char url[POSTGRES_URL];
 static struct shared_memory *db;
 static struct entity_rows *rows[NODES]; /* borrowed */
 static struct ears ears;
@@ -28,9 +31,10 @@ static void begin_node(unsigned i)
     void *none = NULL;
     served_select(i);
     served_begin(&none);
-    rows[i] = shared_memory_connect(db);
+    rows[i] = postgres ? NULL : shared_memory_connect(db);
     served()->given_rows = rows[i];
-    served_set("entities", "postgres://test");
+    served_set("entities", postgres ? url : "postgres://in-memory");
+    served_set("self", "true");
     served_set("allow-write", "true");
     served_set("change-tools", "on");
 }
@@ -39,6 +43,9 @@ static int cluster_begin(void **state)
 {
     (void)state;
     db = shared_memory_create();
+    if (postgres) {
+        (void)postgres_server_fresh(postgres, url);
+    }
     ears_init(&ears);
     for (unsigned i = 0; i < NODES; i++) {
         begin_node(i);
@@ -126,6 +133,15 @@ static void hear(size_t n, unsigned node, enum tidings_change_kind kind, const c
     must_say(read_at(node, "published:///x"), says);
 }
 
+/* The node has come to everything that was written so far: who writes follows first. */
+static void settle(unsigned node)
+{
+    static unsigned n;
+    char text[16];
+    snprintf(text, sizeof text, "%u", n++);
+    publish(node, "published:///settled", text);
+}
+
 /* A cursor of `node` about `uri`. */
 static void cursor_of(unsigned node, const char *cursor, const char *uri, char out[256],
                       const char **answer)
@@ -147,16 +163,17 @@ static void what_one_writes_is_told_and_read_at_the_others(void **state)
     run_all();
     add_type(0);
     must_say(upsert(0, "a", 1), "\"changed\":true");
-    served_select(1);
+    settle(1);
     assert_non_null(served_subscribe("entity:///T@1/a", "{\"initial\":true}", &ears));
     assert_true(ears_await(&ears, 0).initial);
     must_say(upsert(0, "a", 2), "\"changed\":true");
     struct told t = ears_await(&ears, 1);
     assert_string_equal(t.uri, "entity:///T@1/a");
-    assert_non_null(strstr(t.value, "\\\"n\\\": 2"));
+    must_say(t.value, "\\\"n\\\": 2");
     must_say(read_at(1, "entity:///T@1/a"), "\\\"n\\\": 2");
     /* Types were read again: it can be written there too. */
     must_say(upsert(1, "a", 3), "\"changed\":true");
+    settle(0);
     must_say(read_at(0, "entity:///T@1/a"), "\\\"n\\\": 3");
 }
 
@@ -231,7 +248,8 @@ static void what_does_not_fit_is_not_served(void **state)
     publish(0, "published:///x", "five"); /* there is no room for it now */
     must_say(at(0, "unpublish", "\"uri\":\"published:///y\""), "removed");
     publish(0, "published:///x", "six");
-    hear(3, 1, TIDINGS_CHANGE_UPDATED, "six");
+    assert_int_not_equal(ears_await(&ears, 3).kind, TIDINGS_CHANGE_DELETED);
+    must_say(read_at(1, "published:///x"), "six");
     assert_int_equal(ears_count(&ears), 4); /* what is not served is not told */
 }
 
@@ -252,6 +270,7 @@ static void a_cursor_of_one_is_good_at_the_others(void **state)
     must_say(answer, "T@1/b");
     must_say(answer, "T@1/c");
     must_say(upsert(1, "d", 1), "\"changed\":true");
+    settle(0);
     cursor_of(0, next, "entity:///T@1/", cursor, &answer);
     must_not_say(answer, "\"gap\"");
     must_not_say(answer, "T@1/c");
@@ -289,7 +308,7 @@ static void an_entity_that_moves_is_told_as_a_move(void **state)
     must_say(upsert(0, "b", 1), "\"changed\":true");
     struct ears other;
     ears_init(&other);
-    served_select(1);
+    settle(1);
     (void)served_subscribe("entity:///T@1/a", "{\"initial\":true}", &ears);
     (void)served_subscribe("entity:///T@1/b", "{\"initial\":true}", &other);
     assert_true(ears_await(&ears, 0).initial);
@@ -337,6 +356,39 @@ static void a_commit_that_was_not_answered_is_followed_if_it_happened(void **sta
     assert_int_equal(ears_count(&ears), 3);
 }
 
+static void nodes_tell_of_one_another(void **state)
+{
+    (void)state;
+    served_select(0);
+    served_set("node", "one");
+    served_select(1);
+    served_set("node", "two");
+    run_all();
+    const char *answer = read_at(1, "tidings://self/nodes");
+    must_say(answer, "\\\"name\\\":\\\"one\\\"");
+    must_say(answer, "\\\"name\\\":\\\"two\\\"");
+    must_say(answer, "\\\"lives\\\":true,\\\"self\\\":true");
+    served_select(0);
+    served_end(state);
+    served_begin(state);
+    must_not_say(read_at(1, "tidings://self/nodes"), "\\\"one\\\""); /* it left in order */
+}
+
+static void a_name_that_lives_elsewhere_is_refused(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    for (unsigned i = 0; i < NODES; i++) {
+        served_select(i);
+        served_set("node", "one");
+    }
+    run(0);
+    shared_memory_advance(db, 5990); /* of 6 s: so long does it wait */
+    served_select(1);
+    assert_int_equal(tidings_server_run(served(), &err), TIDINGS_E_EXISTS);
+    must_say(err.text, "'one' lives elsewhere");
+}
+
 #define CASE(test) cmocka_unit_test_setup_teardown(test, cluster_begin, cluster_end)
 
 int main(void)
@@ -352,6 +404,22 @@ int main(void)
         CASE(an_entity_that_moves_is_told_as_a_move),
         CASE(a_store_that_lost_changes_makes_everybody_look_again),
         CASE(a_commit_that_was_not_answered_is_followed_if_it_happened),
+        CASE(nodes_tell_of_one_another),
+        CASE(a_name_that_lives_elsewhere_is_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest on_postgres[] = {
+        CASE(what_one_writes_is_told_and_read_at_the_others),
+        CASE(two_nodes_never_both_win),
+        CASE(what_one_publishes_is_served_by_the_others),
+        CASE(what_was_written_before_a_node_began_is_there),
+        CASE(what_does_not_fit_is_not_served),
+        CASE(a_cursor_of_one_is_good_at_the_others),
+        CASE(an_entity_that_moves_is_told_as_a_move),
+        CASE(nodes_tell_of_one_another),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    postgres = postgres_server_start();
+    failed += postgres ? cmocka_run_group_tests(on_postgres, NULL, NULL) : 0;
+    postgres_server_stop(postgres);
+    return failed;
 }

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * This server among the nodes that share its store: its row there, which counts for NODE_LEASE_MS
+ * and is renewed before, and tidings://self/nodes, which tells of all of them.
+ *
+ * The timer and what it gathers are the server's thread's; rows are written and read on the
+ * keeper's.
+ */
+#include "server/server_nodes.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "access/limit.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "server/server_private.h"
+#include "store/keeper.h"
+#include "store/shared.h"
+#include "json/write.h"
+
+#define NODE_LEASE_MS 6000
+#define NODE_RENEW_MS 2000u
+#define NODE_STATE_MAX 1024u
+#define NODES_TEXT_MAX (8u << 20)
+
+struct server_nodes {
+    struct tidings_server *server;
+    struct loop_timer *timer;
+    struct keeper_job job; /* writes the row; under way while `is_busy` */
+    bool is_busy;          /* atomic */
+    bool is_refused;       /* the keeper's: another one has its name, and it was said */
+    struct buf state;
+    char name[SHARED_NAME_MAX + 1];
+};
+
+/* ---- its own row ----------------------------------------------------------------------------- */
+
+static void gather_state(struct server_nodes *n)
+{
+    struct tidings_server *s = n->server;
+    const struct limit_counters *counters = hub_limit_counters(s->hub);
+    const char *address = tidings_server_address(s, 0);
+    struct jw w;
+    buf_clear(&n->state);
+    jw_init(&w, &n->state);
+    jw_begin_object(&w);
+    if (address) {
+        jw_put_string(&w, STR("address"), tidings_str(address));
+    }
+    jw_put_integer(&w, STR("sessions"), (int64_t)limit_in_use(counters, LIMIT_SESSIONS));
+    jw_put_integer(&w, STR("subscriptions"),
+                   (int64_t)limit_in_use(counters, LIMIT_ALL_SUBSCRIPTIONS));
+    jw_end_object(&w);
+}
+
+static int run_renew(struct keeper_job *job, struct entities *e)
+{
+    struct server_nodes *n = list_entry(job, struct server_nodes, job);
+    struct entity_rows *rows = entities_rows(e);
+    const struct node_row row = {
+        .name = tidings_str(n->name),
+        .version = tidings_str(tidings_version()),
+        .state = n->state.failed ? STR("{}") : buf_str(&n->state),
+        .followed = rows->shared->followed(rows),
+    };
+    return rows->shared->put_node(rows, &row, NODE_LEASE_MS, &job->err);
+}
+
+static void renewed(struct keeper_job *job, int code)
+{
+    struct server_nodes *n = list_entry(job, struct server_nodes, job);
+    if (code == TIDINGS_E_EXISTS && !n->is_refused) {
+        log_error("another node has this one's name", "node=%s", n->name);
+    }
+    n->is_refused = code == TIDINGS_E_EXISTS;
+    __atomic_store_n(&n->is_busy, false, __ATOMIC_RELEASE);
+}
+
+static void nodes_on_timer(struct loop_timer *timer, void *user)
+{
+    struct server_nodes *n = user;
+    (void)timer;
+    if (!__atomic_exchange_n(&n->is_busy, true, __ATOMIC_ACQ_REL)) {
+        gather_state(n);
+        n->job = (struct keeper_job){.run = run_renew, .done = renewed};
+        list_init(&n->job.letter.link);
+        keeper_submit(n->server->keeper, &n->job);
+    }
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+struct nodes_reading {
+    struct keeper_job job;
+    struct tidings_read *read;
+    struct jw w;
+    struct buf text;
+    struct tidings_str self;
+    uint64_t newest; /* that any of them has come to */
+};
+
+static bool find_newest(void *user, const struct node_row *row)
+{
+    struct nodes_reading *r = user;
+    r->newest = row->followed > r->newest ? row->followed : r->newest;
+    return true;
+}
+
+static bool put_row(void *user, const struct node_row *row)
+{
+    struct nodes_reading *r = user;
+    struct json *state = NULL;
+    bool is_self = str_eq(row->name, r->self);
+    jw_begin_object(&r->w);
+    jw_put_string(&r->w, STR("name"), row->name);
+    jw_put_string(&r->w, STR("version"), row->version);
+    if (jv_parse(row->state, 8, &state, NULL) == 0 && jv_is(state, JV_OBJECT)) {
+        struct tidings_str key;
+        struct json *member = NULL;
+        for (void *at = jv_next(state, NULL, &key, &member); at;
+             at = jv_next(state, at, &key, &member)) {
+            jw_key(&r->w, key);
+            jw_value(&r->w, member);
+        }
+    }
+    jv_unref(state);
+    jw_put_integer(&r->w, STR("since"), row->begun_ms);
+    jw_put_integer(&r->w, STR("followed"), (int64_t)row->followed);
+    jw_put_integer(&r->w, STR("lag"), (int64_t)(r->newest - row->followed));
+    jw_put_integer(&r->w, STR("seenMs"), NODE_LEASE_MS - row->left_ms);
+    jw_put_bool(&r->w, STR("lives"), row->left_ms > 0);
+    if (is_self) {
+        jw_put_bool(&r->w, STR("self"), true);
+    }
+    jw_end_object(&r->w);
+    return true;
+}
+
+static int run_read_nodes(struct keeper_job *job, struct entities *e)
+{
+    struct nodes_reading *r = list_entry(job, struct nodes_reading, job);
+    struct entity_rows *rows = entities_rows(e);
+    r->newest = rows->shared->followed(rows);
+    buf_init(&r->text, NODES_TEXT_MAX);
+    jw_init(&r->w, &r->text);
+    jw_begin_array(&r->w);
+    int rc = rows->shared->each_node(rows, find_newest, r, &job->err);
+    rc = rc == 0 ? rows->shared->each_node(rows, put_row, r, &job->err) : rc;
+    jw_end_array(&r->w);
+    return rc;
+}
+
+static void nodes_were_read(struct keeper_job *job, int code)
+{
+    struct nodes_reading *r = list_entry(job, struct nodes_reading, job);
+    struct tidings_read *read = r->read;
+    struct tidings_error err = job->err;
+    struct tidings_resource about = {.name = STR("nodes"), .mime_type = STR("application/json")};
+    int rc = code < 0         ? code
+             : r->text.failed ? tidings_fail(&err, r->text.failed, "it does not fit")
+                              : tidings_read_text(read, &about, buf_str(&r->text), &err);
+    buf_deinit(&r->text);
+    mem_free(r);
+    tidings_read_done(read, rc, &err);
+}
+
+void server_nodes_read(struct server_nodes *n, struct tidings_read *read)
+{
+    struct nodes_reading *r = mem_zalloc(sizeof(*r));
+    if (!r) {
+        tidings_read_done(read, TIDINGS_E_NOMEM, NULL);
+        return;
+    }
+    r->job.run = run_read_nodes;
+    r->job.done = nodes_were_read;
+    list_init(&r->job.letter.link);
+    r->read = read;
+    r->self = tidings_str(n->name);
+    keeper_submit(n->server->keeper, &r->job);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* One that nobody else has, unless it was given. */
+static int choose_name(struct server_nodes *n, struct tidings_error *err)
+{
+    const char *given = n->server->config.node;
+    unsigned char random[4];
+    char host[64] = "node";
+    if (given[0]) {
+        snprintf(n->name, sizeof n->name, "%s", given);
+        return 0;
+    }
+    if (gethostname(host, sizeof host - 1) < 0 || random_bytes(random, sizeof random) < 0) {
+        return tidings_fail(err, TIDINGS_E_IO, "this node has no name: give it one (--node)");
+    }
+    snprintf(n->name, sizeof n->name, "%s-%02x%02x%02x%02x", host, random[0], random[1], random[2],
+             random[3]);
+    return 0;
+}
+
+static bool find_left(void *user, const struct node_row *row)
+{
+    struct nodes_reading *r = user;
+    if (str_eq(row->name, r->self)) {
+        r->newest = row->left_ms > 0 ? (uint64_t)row->left_ms : 0;
+        return false;
+    }
+    return true;
+}
+
+static int run_find_left(struct keeper_job *job, struct entities *e)
+{
+    struct nodes_reading *r = list_entry(job, struct nodes_reading, job);
+    struct entity_rows *rows = entities_rows(e);
+    return rows->shared->each_node(rows, find_left, r, &job->err);
+}
+
+/* A node that was killed and begins again under its name waits until its row does not count. */
+static int enter_nodes(struct server_nodes *n, struct tidings_error *err)
+{
+    n->job = (struct keeper_job){.run = run_renew};
+    int rc = keeper_run(n->server->keeper, &n->job);
+    if (rc == TIDINGS_E_EXISTS) {
+        struct nodes_reading r = {.self = tidings_str(n->name)};
+        r.job.run = run_find_left;
+        (void)keeper_run(n->server->keeper, &r.job);
+        uint64_t left = r.newest < NODE_LEASE_MS ? r.newest : NODE_LEASE_MS;
+        log_info("waiting for the name of this node", "node=%s ms=%llu", n->name,
+                 (unsigned long long)left);
+        struct timespec pause = {(time_t)(left / 1000), (long)(left % 1000) * 1000000};
+        (void)nanosleep(&pause, NULL);
+        n->job = (struct keeper_job){.run = run_renew};
+        rc = keeper_run(n->server->keeper, &n->job);
+    }
+    return rc < 0 ? tidings_fail(err, rc, "%s", n->job.err.text) : 0;
+}
+
+int server_nodes_open(struct tidings_server *s, struct tidings_error *err)
+{
+    struct server_nodes *n = mem_zalloc(sizeof(*n));
+    if (!n) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    n->server = s;
+    buf_init(&n->state, NODE_STATE_MAX);
+    n->timer = loop_timer_open(s->loop, nodes_on_timer, n);
+    int rc = n->timer ? choose_name(n, err) : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    gather_state(n);
+    rc = rc == 0 ? enter_nodes(n, err) : rc;
+    if (rc < 0) {
+        loop_timer_close(n->timer);
+        buf_deinit(&n->state);
+        mem_free(n);
+        return rc;
+    }
+    s->nodes = n;
+    loop_timer_start(n->timer, NODE_RENEW_MS, NODE_RENEW_MS);
+    log_info("node", "name=%s", n->name);
+    return 0;
+}
+
+static int run_leave(struct keeper_job *job, struct entities *e)
+{
+    struct server_nodes *n = list_entry(job, struct server_nodes, job);
+    struct entity_rows *rows = entities_rows(e);
+    return rows->shared->drop_node(rows, tidings_str(n->name), &job->err);
+}
+
+void server_nodes_close(struct tidings_server *s)
+{
+    struct server_nodes *n = s->nodes;
+    if (!n) {
+        return;
+    }
+    loop_timer_close(n->timer);
+    struct server_nodes leaving = {.server = s};
+    memcpy(leaving.name, n->name, sizeof leaving.name);
+    leaving.job.run = run_leave;
+    (void)keeper_run(s->keeper, &leaving.job); /* behind a renewal that is under way */
+    buf_deinit(&n->state);
+    mem_free(n);
+    s->nodes = NULL;
+}

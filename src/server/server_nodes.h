@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The nodes that share a store (store/shared.h): this server is one of them, under a name that no
+ * other has while it lives.
+ */
+#ifndef SERVER_SERVER_NODES_H
+#define SERVER_SERVER_NODES_H
+
+#include <tidings/server.h>
+
+#include <tidings/provider.h>
+
+struct server_nodes;
+
+/* Be one of them, from now on until it is closed. The store is open. TIDINGS_E_EXISTS. */
+int server_nodes_open(struct tidings_server *s, struct tidings_error *err);
+/* Be none any more; the store is still open. */
+void server_nodes_close(struct tidings_server *s);
+/* tidings://self/nodes, finished later. */
+void server_nodes_read(struct server_nodes *n, struct tidings_read *read);
+
+#endif
