@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a program is told of how its subscriptions stand: where each begins, for who wants to come
+ * back with that cursor.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <tidings/client.h>
+
+#include "support/fake_transport.h"
+#include "json/value.h"
+
+struct told {
+    struct tidings_client *client;
+    char text[256];
+    int until; /* lines */
+};
+
+static void naming_cursors(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    if (!fake_modern(f, method, id) && strcmp(method, "subscriptions/listen") == 0) {
+        fake_acknowledge(f, id, m, ",\"dev.tidings/cursor\":\"e.7\"");
+    }
+}
+
+static void naming_cursors_legacy(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    if (fake_legacy(f, method, id) || strcmp(method, "resources/subscribe") != 0) {
+        return;
+    }
+    const char *uri = jv_str(jv_get(jv_get(m, "params"), "uri")).ptr;
+    char result[80];
+    snprintf(result, sizeof(result), "{\"_meta\":{\"dev.tidings/cursor\":\"e.%s\"}}",
+             strcmp(uri, "x:/a") == 0 ? "8" : "9");
+    fake_result(f, id, result);
+}
+
+static void naming_none(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    if (!fake_modern(f, method, id) && strcmp(method, "subscriptions/listen") == 0) {
+        fake_acknowledge(f, id, m, "");
+    }
+}
+
+static void on_update(void *user, const struct tidings_update *u)
+{
+    (void)user;
+    (void)u;
+}
+
+static void note_begin(void *user, const struct tidings_state_event *e)
+{
+    struct told *t = user;
+    size_t len = strlen(t->text);
+    if (e->state != TIDINGS_STATE_WATCHING) {
+        return;
+    }
+    snprintf(t->text + len, sizeof(t->text) - len, "%.*s at '%.*s'\n", (int)e->uri.len, e->uri.ptr,
+             (int)e->cursor.len, e->cursor.ptr);
+    if (--t->until == 0) {
+        tidings_client_stop(t->client);
+    }
+}
+
+/* To its own function and to that of the client. */
+static void it_is_told_at_which_cursor_a_watch_begins(void **state)
+{
+    (void)state;
+    static const struct {
+        fake_fn server;
+        const char *said;
+    } rows[] = {
+        {naming_cursors, "x:/a at 'e.7'\nx:/a at 'e.7'\nx:/b at 'e.7'\nx:/b at 'e.7'\n"},
+        {naming_cursors_legacy, "x:/a at 'e.8'\nx:/a at 'e.8'\nx:/b at 'e.9'\nx:/b at 'e.9'\n"},
+        {naming_none, "x:/a at ''\nx:/a at ''\nx:/b at ''\nx:/b at ''\n"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct fake f;
+        struct told t = {.until = 4};
+        struct tidings_subscribe_options on = {.fn = on_update, .on_state = note_begin, .user = &t};
+        t.client = fake_client(&f, rows[i].server, NULL, NULL);
+        tidings_client_on_state(t.client, note_begin, &t);
+        assert_non_null(tidings_client_subscribe(t.client, "x:/a", &on, NULL));
+        assert_non_null(tidings_client_subscribe(t.client, "x:/b", &on, NULL));
+        assert_int_equal(tidings_client_run(t.client, NULL), 0);
+        assert_string_equal(t.text, rows[i].said);
+        tidings_client_destroy(t.client);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_told_at_which_cursor_a_watch_begins),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
