@@ -27,14 +27,20 @@ for (const transport of TRANSPORTS) {
             const { tools } = await client.listTools();
             const names = tools.map((tool) => tool.name);
             assert.deepEqual(names.filter((name) => /publish/.test(name)), ['publish', 'unpublish']);
-            const made = await publish(client, { uri: NOTE, text: '# one', title: 'A note' });
+            const hints = (name) => tools.find((tool) => tool.name === name).annotations;
+            assert.deepEqual(hints('publish'), { idempotentHint: true, openWorldHint: false });
+            assert.deepEqual(hints('unpublish'), { destructiveHint: true, openWorldHint: false });
+            assert.deepEqual(hints('notify'), { destructiveHint: false, openWorldHint: false });
+            const about = { title: 'A note', name: 'a', description: 'what it is about' };
+            const made = await publish(client, { uri: NOTE, text: '# one', ...about });
             assert.equal(made.structuredContent.created, true, JSON.stringify(made));
             assert.equal(made.structuredContent.uri, NOTE);
             const { contents } = await client.readResource({ uri: NOTE });
             assert.equal(contents[0].text, '# one');
             assert.equal(contents[0].mimeType, 'text/markdown');
             const { resources } = await client.listResources();
-            assert.equal(resources.find((r) => r.uri === NOTE).title, 'A note');
+            const { title, name, description } = resources.find((r) => r.uri === NOTE);
+            assert.deepEqual({ title, name, description }, about);
             const again = await publish(client, {
                 uri: NOTE,
                 blob: Buffer.from('# two').toString('base64'),
