@@ -52,6 +52,9 @@
  *   - When a run begins, each other whose node does not live any more gets as `last` the newest
  *     position; a node that finds its own run ended so begins it again (RUN_LIVES). That refuses
  *     cursors from after an old copy was made which was put in place while no node ran.
+ *   - Who follows a break that lost durable changes reads all rows of runs and breaks again (and
+ *     whatever else it remembers of the store): some of what it followed is gone, and some of what
+ *     is there has positions below what it had followed.
  *   - What is announced and no longer there (the table is bounded) makes a node that had not come
  *     so far look again: runs_misses.
  *
@@ -97,7 +100,9 @@ void runs_add_break(struct runs *r, const struct run_break *b);
 void runs_follow(struct runs *r, uint64_t position, bool is_durable);
 uint64_t runs_followed(struct runs *r);
 /* Were there announcements that this node has not followed and cannot any more, all up to `floor`
- * being gone? Then everybody is told to look again. */
+ * being gone? Then everybody is told to look again: by a row of the log that has the position
+ * `floor`, in its place among what is followed. (Told before that it would have a number lower than
+ * what cursors of other nodes stand for, and who comes with one would not hear of it.) */
 bool runs_misses(struct runs *r, uint64_t floor);
 
 /* ---- cursors --------------------------------------------------------------------------------- */

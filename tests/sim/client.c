@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Clients: they follow everything, of two kinds. One of the modern era brings its cursor to
+ * whatever node it goes to, one of the legacy era has a session that a node keeps.
+ *
+ * What a client has been told of one kind may be beyond its cursor, which stands for both: as with
+ * subscriptions that wait for the end of a window.
+ */
+#include "sim/sim.h"
+
+#include <stdlib.h>
+
+#include "base/str.h"
+#include "store/change.h"
+
+void client_init(struct client *c, struct world *w, unsigned index)
+{
+    *c = (struct client){.world = w, .index = index, .node = -1, .is_session = index % 2 == 1};
+}
+
+static struct node *node_of_client(const struct client *c)
+{
+    return c->node >= 0 ? &c->world->nodes[c->node] : NULL;
+}
+
+static bool is_serving(const struct node *n)
+{
+    return n->is_up && !n->is_stopped && n->runs;
+}
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+/* The turn alone does not say it: when a server takes over that does not know of the last one, that
+ * turn comes again. */
+static bool session_is_ours(const struct node *n, unsigned session)
+{
+    const struct session_state *is = &n->world->engine.sessions[session];
+    return is->turn == n->sessions[session].turn &&
+           (is->node == n->index || n->world->fault == FAULT_TURN_ALONE);
+}
+
+bool node_session_open(struct node *n, unsigned session)
+{
+    struct engine *e = &n->world->engine;
+    if (!node_is_well(n)) {
+        return false;
+    }
+    /* It may have been taken, and this node has not followed that yet. */
+    if (n->has_session[session] &&
+        (session_is_ours(n, session) || n->world->fault == FAULT_SESSION_BELIEVED)) {
+        return true;
+    }
+    if (!engine_lock(e, n->index)) {
+        return false;
+    }
+    struct session_state s = e->sessions[session];
+    s.node = n->index;
+    s.turn++;
+    engine_add(e, &(struct record){.kind = RECORD_SESSION, .index = session, .session = s});
+    engine_commit(e, true);
+    n->has_session[session] = true;
+    n->sessions[session] = s;
+    n->world->counts->taken++;
+    world_say(n->world, "node %u takes session %u: turn %llu, options %llu", n->index, session,
+              (unsigned long long)s.turn, (unsigned long long)s.options);
+    return true;
+}
+
+int node_session_write(struct node *n, unsigned session, uint64_t options)
+{
+    struct engine *e = &n->world->engine;
+    if (!node_is_well(n)) {
+        return TIDINGS_E_BUSY;
+    }
+    struct session_state s = n->sessions[session];
+    s.options = options;
+    if (!session_is_ours(n, session) && n->world->fault != FAULT_NO_TURN) {
+        n->has_session[session] = false;
+        return TIDINGS_E_CONFLICT;
+    }
+    engine_write(e, &(struct record){.kind = RECORD_SESSION_STATE, .index = session, .session = s});
+    n->sessions[session] = s;
+    world_say(n->world, "node %u writes session %u: turn %llu, options %llu", n->index, session,
+              (unsigned long long)s.turn, (unsigned long long)s.options);
+    return 0;
+}
+
+/* A server that took over may not know what was acknowledged. */
+static void session_check(struct client *c, const struct node *n)
+{
+    const struct session_state *s = &n->sessions[c->index];
+    const struct oracle *o = &c->world->oracle;
+    if (s->options >= c->acknowledged) {
+        return;
+    }
+    if (o->loss_count == c->losses) {
+        world_fail(c->world, "sessions: client %u had %llu acknowledged, node %u has %llu",
+                   c->index, (unsigned long long)c->acknowledged, n->index,
+                   (unsigned long long)s->options);
+    }
+    c->acknowledged = s->options;
+    c->losses = o->loss_count;
+}
+
+static void session_change(struct client *c, struct node *n)
+{
+    int rc = node_session_write(n, c->index, ++c->options);
+    if (rc == 0) {
+        c->acknowledged = c->options;
+        c->losses = c->world->oracle.loss_count;
+    } else if (rc == TIDINGS_E_CONFLICT) {
+        c->node = -1;
+    }
+}
+
+/* ---- coming ---------------------------------------------------------------------------------- */
+
+static void client_truncated(struct client *c, const struct node *n, unsigned kind)
+{
+    struct belief *b = &c->beliefs[kind];
+    b->must_look = b->may_repeat = true;
+    b->told_to = n->log->ops->last(n->log);
+    c->world->counts->truncated++;
+}
+
+/* The number at the node that the cursor stands for. false: it is worth nothing. */
+static bool client_resolve(struct client *c, struct node *n, unsigned kind, uint64_t *ret)
+{
+    struct world *w = c->world;
+    const struct cursor *at = &c->came_with;
+    if (at->epoch == n->epoch || w->fault == FAULT_ONE_EPOCH) {
+        *ret = at->seq;
+        return at->seq <= n->log->ops->last(n->log);
+    }
+    enum runs_answer a = runs_resume(n->runs, at->epoch, at->position, kind == DURABLE, ret);
+    bool has_followed = false;
+    if (a == RUNS_REFUSED || (a == RUNS_AHEAD && world_random(w, 2) == 0)) {
+        has_followed = node_is_well(n) && node_follow(n);
+        a = runs_resume(n->runs, at->epoch, at->position, kind == DURABLE, ret);
+    }
+    if (a == RUNS_REFUSED) {
+        w->counts->refused++;
+        if (has_followed) {
+            oracle_refused(w, at, kind);
+        }
+        return false;
+    }
+    w->counts->resumed++;
+    w->counts->ahead += a == RUNS_AHEAD;
+    c->beliefs[kind].may_repeat = a == RUNS_AHEAD;
+    return true;
+}
+
+static bool client_open(struct client *c, struct node *n)
+{
+    if (!is_serving(n) || (c->is_session && !node_session_open(n, c->index))) {
+        return false;
+    }
+    if (c->is_session) {
+        session_check(c, n);
+        c->options = n->sessions[c->index].options;
+        c->cursor = n->sessions[c->index].cursor;
+    }
+    c->node = (int)n->index;
+    c->run = n->epoch;
+    c->came_with = c->cursor;
+    world_say(c->world, "client %u comes to node %u with %llx.%llu.%llu", c->index, n->index,
+              (unsigned long long)c->cursor.epoch, (unsigned long long)c->cursor.seq,
+              (unsigned long long)c->cursor.position);
+    for (unsigned k = 0; k < KINDS; k++) {
+        struct belief *b = &c->beliefs[k];
+        uint64_t since = 0;
+        b->may_repeat = false;
+        b->told_position = 0;
+        if (!c->cursor.is_set || !client_resolve(c, n, k, &since) ||
+            since < n->log->ops->floor(n->log)) {
+            client_truncated(c, n, k);
+        } else {
+            b->told_to = since;
+        }
+    }
+    return true;
+}
+
+/* ---- hearing --------------------------------------------------------------------------------- */
+
+static void client_keep_cursor(struct client *c, struct node *n)
+{
+    uint64_t a = c->beliefs[DURABLE].told_to, b = c->beliefs[UNLOGGED].told_to;
+    uint64_t seq = a < b ? a : b;
+    c->cursor = (struct cursor){n->epoch, seq, cursor_marks_find(&n->marks, seq), true,
+                                seq >= n->losses_seq ? n->losses : 0};
+    if (c->is_session && n->has_session[c->index]) {
+        n->sessions[c->index].cursor = c->cursor;
+    }
+}
+
+static void client_hear(struct client *c, const struct node *n, unsigned kind,
+                        const struct change *change)
+{
+    struct world *w = c->world;
+    struct belief *b = &c->beliefs[kind];
+    unsigned index = (unsigned)(change->uri.ptr[2] - '0');
+    uint64_t p = change->position;
+    w->counts->told++;
+    world_say(w, "client %u hears %.*s@%llu from node %u", c->index, (int)change->uri.len,
+              change->uri.ptr, (unsigned long long)p, n->index);
+    oracle_told(w, kind, index, p);
+    if (p <= b->told_position) {
+        world_fail(w, "ordered: client %u hears of %llu after %llu", c->index,
+                   (unsigned long long)p, (unsigned long long)b->told_position);
+    }
+    b->told_position = p;
+    if (c->came_with.is_set && c->came_with.epoch != c->run && p <= c->came_with.position &&
+        !b->may_repeat) {
+        world_fail(w, "unique: client %u came with position %llu and hears of %llu", c->index,
+                   (unsigned long long)c->came_with.position, (unsigned long long)p);
+    }
+    b->known[index] = p > b->known[index] ? p : b->known[index];
+}
+
+struct hearing {
+    struct client *client;
+    struct node *node;
+    unsigned kind, left;
+};
+
+static bool hear_row(void *user, const struct changelog_row *row)
+{
+    struct hearing *h = user;
+    struct belief *b = &h->client->beliefs[h->kind];
+    if (h->left == 0) {
+        return false;
+    }
+    if (row->change->everything) {
+        b->must_look = true;
+        h->client->world->counts->truncated++;
+    } else if (row->change->uri.ptr[0] == (h->kind == DURABLE ? 'e' : 'a')) {
+        client_hear(h->client, h->node, h->kind, row->change);
+        h->left--;
+    }
+    b->told_to = row->change->seq;
+    return true;
+}
+
+/* Some of what there is, or all of it. */
+static void client_deliver(struct client *c, struct node *n, unsigned kind, bool all)
+{
+    struct belief *b = &c->beliefs[kind];
+    struct hearing h = {c, n, kind, all ? UINT32_MAX : 1 + (unsigned)world_random(c->world, 4)};
+    if (b->told_to < n->log->ops->floor(n->log)) {
+        client_truncated(c, n, kind);
+        client_keep_cursor(c, n);
+        return;
+    }
+    uint64_t before = b->told_to;
+    n->log->ops->each(n->log, b->told_to, hear_row, &h);
+    if (h.left > 0) {
+        b->told_to = n->log->ops->last(n->log);
+    }
+    if (b->told_to > before && world_random(c->world, 4) > 0) {
+        client_keep_cursor(c, n); /* with a message, or as a bookmark */
+    }
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+static bool client_look(struct client *c)
+{
+    struct world *w = c->world;
+    const struct node *n = &w->nodes[world_random(w, NODES)];
+    if (!node_is_well(n)) {
+        return false;
+    }
+    oracle_looked(w, n);
+    for (unsigned i = 0; c->beliefs[DURABLE].must_look && i < ENTITIES; i++) {
+        c->beliefs[DURABLE].known[i] = w->engine.entity_position[i];
+    }
+    for (unsigned i = 0; c->beliefs[UNLOGGED].must_look && i < ANNOUNCED; i++) {
+        c->beliefs[UNLOGGED].known[i] = w->oracle.announced_ever[i];
+    }
+    c->beliefs[DURABLE].must_look = c->beliefs[UNLOGGED].must_look = false;
+    w->counts->looks++;
+    world_say(w, "client %u looks", c->index);
+    return true;
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+void client_step(struct client *c)
+{
+    struct world *w = c->world;
+    struct node *n = node_of_client(c);
+    if (w->now_ms < c->away_until_ms) {
+        return;
+    }
+    if (n && (!n->runs || n->epoch != c->run || (n->is_stopped && world_random(w, 4) == 0) ||
+              (c->is_session && !n->has_session[c->index]))) {
+        c->node = -1;
+        n = NULL;
+    }
+    if (!n) {
+        (void)client_open(c, &w->nodes[world_random(w, NODES)]);
+        return;
+    }
+    if (n->is_stopped) {
+        return;
+    }
+    if ((c->beliefs[0].must_look || c->beliefs[1].must_look) && world_random(w, 4) == 0) {
+        (void)client_look(c);
+    } else if (world_chance(w, 12)) {
+        c->node = -1; /* goes elsewhere, perhaps later */
+        c->away_until_ms = world_random(w, 4) == 0 ? w->now_ms + world_random(w, 8000) : 0;
+    } else if (c->is_session && world_random(w, 8) == 0) {
+        session_change(c, n);
+    } else {
+        client_deliver(c, n, (unsigned)world_random(w, KINDS), false);
+    }
+}
+
+bool client_settle(struct client *c)
+{
+    struct node *n = node_of_client(c);
+    c->away_until_ms = 0;
+    if (!n || !n->runs || n->epoch != c->run || (c->is_session && !n->has_session[c->index])) {
+        c->node = -1;
+        (void)client_open(c, &c->world->nodes[world_random(c->world, NODES)]);
+        return false;
+    }
+    for (unsigned k = 0; k < KINDS; k++) {
+        client_deliver(c, n, k, true);
+    }
+    bool must_look = c->beliefs[DURABLE].must_look || c->beliefs[UNLOGGED].must_look;
+    return !must_look || client_look(c);
+}

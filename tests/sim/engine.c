@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The store that the nodes share: a log of what was committed, of which a part is on the disk and a
+ * part at the standby. Everything else follows from it, so a crash is: cut the log, begin anew.
+ */
+#include "sim/sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+const char *entity_name(unsigned index)
+{
+    static const char *const names[ENTITIES] = {"e0", "e1", "e2", "e3", "e4", "e5"};
+    return names[index];
+}
+
+int64_t engine_now(const struct engine *e)
+{
+    return (int64_t)e->world->now_ms + e->clock_ms;
+}
+
+static bool has_position(enum record_kind kind)
+{
+    return kind < RECORD_KEY;
+}
+
+/* ---- what the log says ----------------------------------------------------------------------- */
+
+int engine_apply(struct entity_rows *rows, const struct record *r)
+{
+    if (r->kind == RECORD_ENTITY) {
+        return rows->ops->put(rows,
+                              &(struct entity_version){
+                                  .id = tidings_str(entity_name(r->index)),
+                                  .type = STR("T"),
+                                  .type_version = STR("1"),
+                                  .value = tidings_str(r->value),
+                                  .previous = tidings_str(r->previous),
+                                  .changed_by = STR("[]"),
+                                  .from = r->from,
+                                  .since = r->since,
+                                  .created = r->created,
+                              },
+                              r->instead, NULL);
+    }
+    if (r->kind == RECORD_KEY) {
+        return rows->ops->put_key(rows,
+                                  &(struct entity_key){.owner = STR("o"),
+                                                       .key = tidings_str(r->key),
+                                                       .digest = tidings_str(r->digest),
+                                                       .text = tidings_str(r->text),
+                                                       .at = r->at_ms},
+                                  NULL);
+    }
+    return 0;
+}
+
+static void engine_learn(struct engine *e, const struct record *r)
+{
+    e->counter = has_position(r->kind) ? r->position : e->counter;
+    switch (r->kind) {
+    case RECORD_ENTITY:
+        e->entity_position[r->index] = r->position;
+        break;
+    case RECORD_BREAK:
+        if (e->break_count == RUNS_BREAKS_MAX) {
+            memmove(e->breaks, e->breaks + 1, --e->break_count * sizeof(e->breaks[0]));
+        }
+        e->breaks[e->break_count++] = r->broken;
+        e->recorded = r->server;
+        e->lossy_ms = r->broken.is_lossy ? r->at_ms : e->lossy_ms;
+        break;
+    case RECORD_LEASE:
+        e->lease_holder = r->index;
+        e->lease_until = r->at_ms;
+        break;
+    case RECORD_SESSION:
+    case RECORD_SESSION_STATE:
+        e->sessions[r->index] = r->session;
+        break;
+    case RECORD_ANNOUNCED:
+    case RECORD_RUN:
+    case RECORD_KEY:
+        break;
+    }
+}
+
+static struct entity_rows *rows_anew(struct entity_rows *old)
+{
+    if (old) {
+        old->ops->destroy(old);
+    }
+    struct entity_rows *rows = entity_memory_create(NULL);
+    const struct entity_type_row type = {STR("T"), STR("1"), STR("{\"type\":\"object\"}"),
+                                         STR_EMPTY, STR_EMPTY};
+    if (!rows || rows->ops->begin(rows, NULL) < 0 || rows->ops->put_type(rows, &type, NULL) < 0 ||
+        rows->ops->commit(rows, NULL) < 0) {
+        abort();
+    }
+    return rows;
+}
+
+static void engine_rebuild(struct engine *e)
+{
+    e->committed = rows_anew(e->committed);
+    e->working = rows_anew(e->working);
+    struct entity_rows *both[] = {e->committed, e->working};
+    e->counter = 0;
+    e->break_count = 0;
+    e->recorded = 1;
+    e->lossy_ms = INT64_MIN;
+    e->lease_until = INT64_MIN;
+    memset(e->entity_position, 0, sizeof(e->entity_position));
+    memset(e->sessions, 0, sizeof(e->sessions));
+    for (size_t i = 0; i < e->count; i++) {
+        engine_learn(e, &e->log[i]);
+    }
+    for (size_t k = 0; k < 2; k++) {
+        (void)both[k]->ops->begin(both[k], NULL);
+        for (size_t i = 0; i < e->count; i++) {
+            (void)engine_apply(both[k], &e->log[i]);
+        }
+        (void)both[k]->ops->commit(both[k], NULL);
+    }
+}
+
+void engine_init(struct engine *e, struct world *w)
+{
+    *e = (struct engine){.world = w, .server = 1, .servers = 1, .has_mark = true};
+    e->is_synchronous = world_random(w, 2) == 0;
+    e->lag = world_random(w, 2) == 0 ? 6 : 300;
+    e->announced_max = world_random(w, 3) == 0 ? 1000 : 2 + world_random(w, 8);
+    engine_rebuild(e);
+}
+
+void engine_deinit(struct engine *e)
+{
+    e->committed->ops->destroy(e->committed);
+    e->working->ops->destroy(e->working);
+    free(e->log);
+    free(e->open.records);
+}
+
+/* ---- transactions ---------------------------------------------------------------------------- */
+
+/* In the open one. */
+struct record *engine_add(struct engine *e, const struct record *r)
+{
+    struct transaction *t = &e->open;
+    t->records = world_grow(t->records, t->count, &t->room, sizeof(*t->records));
+    t->records[t->count] = *r;
+    if (has_position(r->kind) && r->position == 0) {
+        t->records[t->count].position = engine_next(e);
+    }
+    return &t->records[t->count++];
+}
+
+uint64_t engine_next(const struct engine *e)
+{
+    uint64_t next = e->counter + 1;
+    if (e->has_late && e->late.position >= next) {
+        next = e->late.position + 1;
+    }
+    for (size_t i = e->open.count; i-- > 0;) {
+        if (has_position(e->open.records[i].kind)) {
+            return e->open.records[i].position + 1;
+        }
+    }
+    return next;
+}
+
+bool engine_lock(struct engine *e, unsigned node)
+{
+    if (e->open.is_open) {
+        return false;
+    }
+    e->open.is_open = true;
+    e->open.node = node;
+    e->open_at_ms = e->world->now_ms;
+    (void)e->working->ops->begin(e->working, NULL);
+    return true;
+}
+
+static void engine_wake(struct engine *e)
+{
+    struct world *w = e->world;
+    for (unsigned i = 0; i < NODES; i++) {
+        if (world_random(w, 4) == 0) {
+            continue; /* lost, also when all is calm */
+        }
+        uint64_t at = w->now_ms + world_random(w, w->is_calm ? 2 : 100);
+        if (w->nodes[i].wake_at_ms == 0 || at < w->nodes[i].wake_at_ms || world_chance(w, 4)) {
+            w->nodes[i].wake_at_ms = at;
+        }
+    }
+}
+
+/* Of what is announced the newest are kept. */
+static void engine_trim(struct engine *e)
+{
+    uint64_t count = 0;
+    for (size_t i = e->count; i-- > 0;) {
+        struct record *r = &e->log[i];
+        if (r->kind == RECORD_ANNOUNCED && !r->is_gone && ++count > e->announced_max) {
+            r->is_gone = true;
+            e->announced_floor =
+                r->position > e->announced_floor ? r->position : e->announced_floor;
+        }
+    }
+}
+
+static void engine_append(struct engine *e, const struct record *r)
+{
+    oracle_commit(e->world, r);
+    e->log = world_grow(e->log, e->count, &e->room, sizeof(*e->log));
+    e->log[e->count] = *r;
+    e->log[e->count].commit = e->commits;
+    engine_learn(e, &e->log[e->count++]);
+}
+
+/* The lock is free afterwards. */
+void engine_commit(struct engine *e, bool is_synced)
+{
+    struct transaction *t = &e->open;
+    bool has_announced = false;
+    (void)e->committed->ops->begin(e->committed, NULL);
+    e->commits++;
+    for (size_t i = 0; i < t->count; i++) {
+        engine_append(e, &t->records[i]);
+        has_announced = has_announced || t->records[i].kind == RECORD_ANNOUNCED;
+        if (engine_apply(e->committed, &t->records[i]) < 0) {
+            abort();
+        }
+    }
+    (void)e->committed->ops->commit(e->committed, NULL);
+    (void)e->working->ops->commit(e->working, NULL);
+    if (is_synced) {
+        e->flushed = e->count;
+        e->replicated = e->is_synchronous ? e->count : e->replicated;
+    }
+    if (has_announced) {
+        engine_trim(e);
+    }
+    t->count = 0;
+    t->is_open = t->is_sent = false;
+    e->world->counts->commits++;
+    engine_wake(e);
+}
+
+void engine_write(struct engine *e, const struct record *r)
+{
+    e->commits++;
+    engine_append(e, r);
+    e->flushed = e->count;
+    e->replicated = e->is_synchronous ? e->count : e->replicated;
+}
+
+/* A position is taken, and the commit comes later. */
+void engine_late(struct engine *e, const struct record *r)
+{
+    e->late = *r;
+    e->late.position = engine_next(e);
+    e->has_late = true;
+}
+
+void engine_rollback(struct engine *e)
+{
+    e->working->ops->rollback(e->working);
+    e->open.count = 0;
+    e->open.is_open = e->open.is_sent = false;
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+/* The end of a commit, at or after `from`. */
+static size_t engine_boundary(struct engine *e, size_t from)
+{
+    size_t at = from + world_random(e->world, e->count - from + 1);
+    while (at > 0 && at < e->count && e->log[at].commit == e->log[at - 1].commit) {
+        at++;
+    }
+    return at;
+}
+
+static void engine_cut(struct engine *e, size_t kept, enum loss_kind kind)
+{
+    static const char *const names[] = {"crashed", "failed over", "", "is an older copy",
+                                        "is an older copy, cold"};
+    if (e->open.is_open) {
+        engine_rollback(e);
+    }
+    uint64_t before = e->counter;
+    e->has_late = false;
+    memset(e->lives_until, 0, sizeof(e->lives_until));
+    e->count = kept;
+    e->flushed = kept;
+    e->replicated = e->replicated < kept && kind == LOSS_CRASH ? e->replicated : kept;
+    e->boots++;
+    e->is_down = true;
+    e->up_at_ms = e->world->now_ms + world_random(e->world, 3000);
+    if (kind != LOSS_COLD_COPY) {
+        for (size_t i = 0; i < e->count; i++) {
+            e->log[i].is_gone = e->log[i].kind == RECORD_ANNOUNCED;
+        }
+        e->announced_floor = 0;
+        e->has_mark = false;
+    }
+    engine_rebuild(e);
+    oracle_lose(e->world, e->counter, kind);
+    world_say(e->world, "store %s: counter %llu -> %llu", names[kind], (unsigned long long)before,
+              (unsigned long long)e->counter);
+}
+
+void engine_crash(struct engine *e)
+{
+    e->world->counts->crashes++;
+    engine_cut(e, engine_boundary(e, e->flushed), LOSS_CRASH);
+}
+
+void engine_fail_over(struct engine *e)
+{
+    e->world->counts->failovers++;
+    e->server = ++e->servers;
+    e->clock_ms = (int64_t)world_random(e->world, 120000) - 60000;
+    engine_cut(e, engine_boundary(e, e->replicated), LOSS_FAILOVER);
+}
+
+/* Has this client heard of something after `kept` that its cursor does not show? Of an older copy
+ * that is put in place nobody can know then. */
+static bool is_beyond(const struct client *c, uint64_t kept)
+{
+    bool is_told = false;
+    for (unsigned i = 0; i < ENTITIES; i++) {
+        is_told =
+            is_told || c->beliefs[DURABLE].known[i] > kept || c->beliefs[UNLOGGED].known[i] > kept;
+    }
+    return is_told && (c->is_session || !c->cursor.is_set || c->cursor.position <= kept);
+}
+
+/* As an administrator does it: all nodes are down meanwhile. */
+void engine_put_back(struct engine *e)
+{
+    struct world *w = e->world;
+    bool is_cold = e->has_mark && world_random(w, 2) == 0;
+    size_t kept = engine_boundary(e, e->count / 2);
+    uint64_t counter = 0;
+    for (size_t i = 0; i < kept; i++) {
+        counter = e->log[i].position > 0 ? e->log[i].position : counter;
+        if (is_cold && e->log[i].is_gone) {
+            return; /* what the copy had then is not known here */
+        }
+    }
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        if (is_beyond(&w->clients[i], counter)) {
+            return;
+        }
+    }
+    for (unsigned i = 0; i < NODES; i++) {
+        node_kill(&w->nodes[i]);
+    }
+    w->counts->copies++;
+    engine_cut(e, kept, is_cold ? LOSS_COLD_COPY : LOSS_COPY);
+}
+
+void engine_step(struct engine *e)
+{
+    struct world *w = e->world;
+    if (e->is_down && w->now_ms >= e->up_at_ms) {
+        e->is_down = false;
+    }
+    if (e->open.is_sent && (w->is_calm || world_chance(w, 4))) {
+        bool is_done = world_random(w, 2) == 0;
+        world_say(w, "a commit that nobody waits for is %s", is_done ? "done" : "not done");
+        if (is_done) {
+            engine_commit(e, true);
+        } else {
+            engine_rollback(e);
+        }
+    }
+    const struct node *n = &w->nodes[e->open.node];
+    if (e->open.is_open && !e->open.is_sent && n->is_stopped && w->now_ms - e->open_at_ms > 2000) {
+        world_say(w, "node %u has the lock and does nothing: cut", n->index);
+        node_lose_connection(&w->nodes[n->index]);
+    }
+    if (e->has_late && !e->is_down && world_random(w, 10) == 0) {
+        e->commits++;
+        e->has_late = false;
+        engine_append(e, &e->late);
+        engine_wake(e);
+    }
+    if (w->is_calm || world_chance(w, 6)) {
+        e->flushed = engine_boundary(e, e->flushed);
+    }
+    if (w->is_calm || world_chance(w, e->lag)) {
+        e->replicated = engine_boundary(e, e->replicated);
+    }
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* The first record above that position. */
+size_t engine_find(const struct engine *e, uint64_t position)
+{
+    size_t at = e->count;
+    while (at > 0 && (!has_position(e->log[at - 1].kind) || e->log[at - 1].position > position)) {
+        at--;
+    }
+    return at;
+}
+
+void engine_state(const struct engine *e, struct store_state *ret)
+{
+    *ret = (struct store_state){
+        .cluster = CLUSTER_ID,
+        .server = e->server,
+        .recorded = e->recorded,
+        .has_mark = e->has_mark,
+        .position = e->counter,
+        .breaks = e->breaks,
+        .break_count = e->break_count,
+    };
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A node's connection to the store as store/entity_rows.h has it: inside a batch the rows with what
+ * the batch did, outside of it those that are committed.
+ */
+#include "sim/sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+struct sim_rows {
+    struct entity_rows base;
+    struct node *node;
+};
+
+static struct node *node_of(struct entity_rows *rows)
+{
+    return ((struct sim_rows *)(void *)rows)->node;
+}
+
+static struct engine *engine_of(struct entity_rows *rows)
+{
+    return &node_of(rows)->world->engine;
+}
+
+static int away(struct tidings_error *err)
+{
+    return tidings_fail(err, TIDINGS_E_BUSY, "the store cannot be reached");
+}
+
+static bool is_there(struct entity_rows *rows)
+{
+    const struct node *n = node_of(rows);
+    return n->is_connected && n->boot == n->world->engine.boots;
+}
+
+static struct entity_rows *medium(struct entity_rows *rows)
+{
+    const struct engine *e = engine_of(rows);
+    return node_has_lock(node_of(rows)) ? e->working : e->committed;
+}
+
+static void sim_destroy(struct entity_rows *rows)
+{
+    free(rows);
+}
+
+static int sim_begin(struct entity_rows *rows, struct tidings_error *err)
+{
+    return is_there(rows) && engine_lock(engine_of(rows), node_of(rows)->index) ? 0 : away(err);
+}
+
+static void sim_rollback(struct entity_rows *rows)
+{
+    if (node_has_lock(node_of(rows))) {
+        engine_rollback(engine_of(rows));
+    }
+}
+
+static int sim_unknown(struct node *n, struct tidings_error *err)
+{
+    n->is_connected = false;
+    n->world->counts->unknown++;
+    return tidings_fail(err, TIDINGS_E_UNKNOWN, "nobody knows");
+}
+
+static int sim_commit(struct entity_rows *rows, struct tidings_error *err)
+{
+    struct node *n = node_of(rows);
+    struct engine *e = engine_of(rows);
+    if (!node_has_lock(n)) {
+        return away(err);
+    }
+    bool is_durable = false;
+    n->own_count = 0;
+    for (size_t i = 0; i < e->open.count; i++) {
+        n->own = world_grow(n->own, n->own_count, &n->own_room, sizeof(*n->own));
+        n->own[n->own_count++] = e->open.records[i];
+        is_durable = is_durable || e->open.records[i].kind != RECORD_ANNOUNCED;
+    }
+    is_durable = is_durable && n->world->fault != FAULT_ASYNC;
+    if (world_chance(n->world, 30)) {
+        world_say(n->world, "node %u is cut before its commit", n->index);
+        node_lose_connection(n);
+        return away(err);
+    }
+    if (world_chance(n->world, 30)) {
+        world_say(n->world, "node %u is cut while it commits", n->index);
+        e->open.is_sent = true;
+        return sim_unknown(n, err);
+    }
+    engine_commit(e, is_durable);
+    if (world_chance(n->world, 30)) {
+        world_say(n->world, "node %u is cut after its commit", n->index);
+        return sim_unknown(n, err);
+    }
+    return 0;
+}
+
+static uint64_t sim_position(struct entity_rows *rows)
+{
+    const struct engine *e = engine_of(rows);
+    return node_has_lock(node_of(rows)) ? engine_next(e) - 1 : e->counter;
+}
+
+static void copy(char *out, size_t room, struct tidings_str text)
+{
+    if (text.len >= room) {
+        abort();
+    }
+    memcpy(out, text.ptr, text.len);
+    out[text.len] = '\0';
+}
+
+static int sim_put(struct entity_rows *rows, const struct entity_version *v, bool instead,
+                   struct tidings_error *err)
+{
+    struct node *n = node_of(rows);
+    struct engine *e = engine_of(rows);
+    if (!node_has_lock(n)) {
+        return away(err);
+    }
+    struct record r = {.kind = RECORD_ENTITY,
+                       .index = (unsigned)(v->id.ptr[1] - '0'),
+                       .from = v->from,
+                       .since = v->since,
+                       .created = v->created,
+                       .instead = instead,
+                       .baseline = TIMELINE_NEVER,
+                       .tag = n->current->tag,
+                       .writes = n->current->count,
+                       .losses = n->current->losses};
+    for (unsigned i = 0; i < n->current->count; i++) {
+        if (n->current->index[i] == r.index) {
+            r.baseline = n->current->baseline[i];
+            r.read_position = n->current->read_position[i];
+        }
+    }
+    copy(r.value, sizeof r.value, v->value);
+    copy(r.previous, sizeof r.previous, v->previous);
+    return engine_apply(e->working, engine_add(e, &r));
+}
+
+static int sim_forget(struct entity_rows *rows, struct tidings_str id, int64_t end,
+                      struct tidings_error *err)
+{
+    (void)rows;
+    (void)id;
+    (void)end;
+    (void)err;
+    return 0;
+}
+
+static int sim_find(struct entity_rows *rows, struct tidings_str id, int64_t at,
+                    struct entity_version *ret, struct tidings_error *err)
+{
+    struct entity_rows *m = medium(rows);
+    return is_there(rows) ? m->ops->find(m, id, at, ret, err) : away(err);
+}
+
+static int sim_nth(struct entity_rows *rows, struct tidings_str id, int64_t n, int64_t *ret_from,
+                   struct tidings_error *err)
+{
+    struct entity_rows *m = medium(rows);
+    return is_there(rows) ? m->ops->nth(m, id, n, ret_from, err) : away(err);
+}
+
+static int sim_history(struct entity_rows *rows, struct tidings_str id, int64_t first,
+                       entity_version_fn fn, void *user, struct tidings_error *err)
+{
+    struct entity_rows *m = medium(rows);
+    return is_there(rows) ? m->ops->history(m, id, first, fn, user, err) : away(err);
+}
+
+static int sim_list(struct entity_rows *rows, const struct entity_scope *scope,
+                    struct tidings_str after, entity_version_fn fn, void *user,
+                    struct tidings_error *err)
+{
+    struct entity_rows *m = medium(rows);
+    return is_there(rows) ? m->ops->list(m, scope, after, fn, user, err) : away(err);
+}
+
+static int sim_put_type(struct entity_rows *rows, const struct entity_type_row *row,
+                        struct tidings_error *err)
+{
+    (void)rows;
+    (void)row;
+    return away(err);
+}
+
+static int sim_types(struct entity_rows *rows, entity_type_fn fn, void *user,
+                     struct tidings_error *err)
+{
+    struct entity_rows *m = medium(rows);
+    return m->ops->types(m, fn, user, err);
+}
+
+static int sim_put_key(struct entity_rows *rows, const struct entity_key *key,
+                       struct tidings_error *err)
+{
+    struct engine *e = engine_of(rows);
+    if (!node_has_lock(node_of(rows))) {
+        return away(err);
+    }
+    struct record r = {.kind = RECORD_KEY, .at_ms = key->at};
+    copy(r.key, sizeof r.key, key->key);
+    copy(r.digest, sizeof r.digest, key->digest);
+    copy(r.text, sizeof r.text, key->text);
+    return engine_apply(e->working, engine_add(e, &r));
+}
+
+static int sim_find_key(struct entity_rows *rows, struct tidings_str owner, struct tidings_str key,
+                        struct entity_key *ret, struct tidings_error *err)
+{
+    struct entity_rows *m = medium(rows);
+    if (node_of(rows)->world->fault == FAULT_NO_KEY) {
+        return 0;
+    }
+    return is_there(rows) ? m->ops->find_key(m, owner, key, ret, err) : away(err);
+}
+
+static int sim_idle(struct entity_rows *rows, struct tidings_error *err)
+{
+    (void)rows;
+    (void)err;
+    return 0;
+}
+
+static const struct entity_rows_ops sim_ops = {
+    .name = "simulated",
+    .destroy = sim_destroy,
+    .begin = sim_begin,
+    .commit = sim_commit,
+    .rollback = sim_rollback,
+    .position = sim_position,
+    .put = sim_put,
+    .forget = sim_forget,
+    .find = sim_find,
+    .nth = sim_nth,
+    .history = sim_history,
+    .list = sim_list,
+    .put_type = sim_put_type,
+    .types = sim_types,
+    .put_key = sim_put_key,
+    .find_key = sim_find_key,
+    .idle = sim_idle,
+};
+
+struct entity_rows *sim_rows_create(struct node *n)
+{
+    struct sim_rows *rows = calloc(1, sizeof(*rows));
+    if (!rows) {
+        abort();
+    }
+    rows->base.ops = &sim_ops;
+    rows->node = n;
+    return &rows->base;
+}

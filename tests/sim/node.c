@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A node: it connects, judges the state of the store, begins its run, follows, writes in batches,
+ * and tells. One step of it is one thing that takes place at once.
+ */
+#include "sim/sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "store/change.h"
+
+void node_init(struct node *n, struct world *w, unsigned index)
+{
+    *n = (struct node){.world = w, .index = index};
+    n->rate = 0.99 + (double)world_random(w, 21) / 1000;
+    n->wall_ms = (int64_t)world_random(w, 20000) - 10000;
+}
+
+uint64_t node_clock(const struct node *n)
+{
+    return 1000000 + (uint64_t)((double)n->world->now_ms * n->rate);
+}
+
+uint64_t node_lease_clock(const struct node *n)
+{
+    return n->world->fault == FAULT_LEASE_WALL
+               ? (uint64_t)((int64_t)n->world->now_ms + n->wall_ms + 1000000)
+               : node_clock(n);
+}
+
+bool node_has_lock(const struct node *n)
+{
+    const struct engine *e = node_store(n);
+    return n->is_connected && n->boot == e->boots && e->open.is_open && !e->open.is_sent &&
+           e->open.node == n->index;
+}
+
+bool node_is_well(const struct node *n)
+{
+    const struct engine *e = node_store(n);
+    return n->is_up && !n->is_stopped && n->runs && n->is_connected && n->boot == e->boots &&
+           !e->is_down;
+}
+
+void node_lose_connection(struct node *n)
+{
+    if (node_has_lock(n)) {
+        engine_rollback(node_store(n));
+    }
+    n->is_connected = false;
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static void node_number(struct node *n, struct change *c, uint64_t seq, uint64_t position)
+{
+    if (!c) {
+        abort();
+    }
+    c->position = position;
+    (void)n->log->ops->append(n->log, c);
+    change_unref(c);
+    if (position > 0) {
+        cursor_marks_add(&n->marks, seq, position);
+        runs_mark(n->runs, seq, position);
+    }
+}
+
+static void node_tell_local(struct node *n)
+{
+    uint64_t seq = n->log->ops->next(n->log);
+    node_number(n, change_create(&(struct tidings_change){.uri = STR("l:0")}, n->epoch, seq), seq,
+                0);
+}
+
+static void node_tell_everything(struct node *n, uint64_t position)
+{
+    uint64_t seq = n->log->ops->next(n->log);
+    node_number(n, change_create_notice(CHANGE_EVERYTHING, n->epoch, seq), seq, position);
+}
+
+void node_tell(struct node *n, const struct record *r)
+{
+    char uri[8];
+    record_uri(r, uri);
+    uint64_t seq = n->log->ops->next(n->log);
+    world_say(n->world, "node %u numbers %s@%llu: %llu", n->index, uri,
+              (unsigned long long)r->position, (unsigned long long)seq);
+    node_number(n, change_create(&(struct tidings_change){.uri = tidings_str(uri)}, n->epoch, seq),
+                seq, r->position);
+}
+
+/* ---- following ------------------------------------------------------------------------------- */
+
+static void node_take(struct node *n, const struct record *r)
+{
+    enum fault fault = n->world->fault;
+    switch (r->kind) {
+    case RECORD_ENTITY:
+    case RECORD_ANNOUNCED:
+        node_tell(n, r);
+        break;
+    case RECORD_RUN:
+        runs_add(n->runs, r->epoch, r->last);
+        n->must_reopen = n->must_reopen || (r->epoch == n->epoch && r->last != RUN_LIVES);
+        break;
+    case RECORD_BREAK:
+        world_say(n->world, "node %u follows a break: %llu .. %llu", n->index,
+                  (unsigned long long)r->broken.kept, (unsigned long long)r->broken.began);
+        runs_add_break(n->runs, &r->broken);
+        if (r->broken.is_lossy && fault != FAULT_NO_READ_AGAIN) {
+            node_read_runs(n);
+        }
+        n->losses = r->losses;
+        n->losses_seq = n->log->ops->last(n->log) + 1;
+        if (fault != FAULT_NO_TRUNCATED) {
+            node_tell_everything(n, fault == FAULT_BREAK_NO_PLACE ? 0 : r->position);
+        }
+        break;
+    case RECORD_SESSION:
+        if (r->session.node != n->index) {
+            n->has_session[r->index] = false;
+        }
+        break;
+    case RECORD_KEY:
+    case RECORD_LEASE:
+    case RECORD_SESSION_STATE:
+        return;
+    }
+    runs_follow(n->runs, r->position, r->kind != RECORD_ANNOUNCED);
+}
+
+/* In its place among what is followed. */
+static void node_miss(struct node *n)
+{
+    uint64_t floor = node_store(n)->announced_floor;
+    world_say(n->world, "node %u misses announcements up to %llu", n->index,
+              (unsigned long long)floor);
+    node_tell_everything(n, floor);
+    runs_follow(n->runs, floor, false);
+}
+
+bool node_follow(struct node *n)
+{
+    struct engine *e = node_store(n);
+    struct world *w = n->world;
+    if (!n->is_connected || n->boot != e->boots || e->is_down) {
+        return false;
+    }
+    bool misses = runs_misses(n->runs, e->announced_floor);
+    size_t first = engine_find(e, runs_followed(n->runs)), end = e->count;
+    if (w->fault == FAULT_TWO_READS && end > first) {
+        end = first + world_random(w, end - first);
+    }
+    if (misses && w->fault == FAULT_MISS_NO_PLACE) {
+        node_tell_everything(n, 0);
+        misses = false;
+    }
+    for (size_t i = first; i < e->count; i++) {
+        const struct record *r = &e->log[i];
+        if (misses && r->position > e->announced_floor) {
+            node_miss(n);
+            misses = false;
+        }
+        if (!r->is_gone && (i < end || r->kind == RECORD_ANNOUNCED)) {
+            node_take(n, r);
+        }
+        if (!node_has_lock(n) && world_chance(w, 50)) {
+            return false; /* interrupted */
+        }
+    }
+    if (misses) {
+        node_miss(n);
+    }
+    n->poll_at_ms = w->now_ms + POLL_MS;
+    n->wake_at_ms = 0;
+    return true;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+bool node_submit(struct node *n, const struct job *job)
+{
+    if (!node_is_well(n) || n->job_count == JOBS) {
+        return false;
+    }
+    n->jobs[n->job_count++] = *job;
+    return true;
+}
+
+static void node_answer(struct node *n, size_t at, int code)
+{
+    struct job job = n->jobs[at];
+    memmove(&n->jobs[at], &n->jobs[at + 1], (n->job_count - at - 1) * sizeof(job));
+    n->job_count--;
+    uint64_t positions[JOB_WRITES] = {0};
+    for (size_t i = 0; code == 0 && i < n->own_count; i++) {
+        for (unsigned k = 0; k < job.count; k++) {
+            if (n->own[i].tag == job.tag && n->own[i].index == job.index[k] &&
+                n->own[i].position > 0) {
+                positions[k] = n->own[i].position;
+            }
+        }
+    }
+    writer_answer(&n->world->writers[job.writer], &job, code, positions);
+}
+
+static void node_lose_batch(struct node *n, int code)
+{
+    n->has_batch = false;
+    while (n->in_batch > 0) {
+        n->in_batch--;
+        node_answer(n, 0, code);
+    }
+}
+
+static int node_transact(struct node *n, struct job *job)
+{
+    struct world *w = n->world;
+    struct entity_write writes[JOB_WRITES];
+    struct entity_done done[JOB_WRITES];
+    struct entity_problem problem;
+    char text[64], key[24], digest[ENTITY_DIGEST_TEXT];
+    (void)snprintf(text, sizeof text, "{\"t\":%llu}", (unsigned long long)job->tag);
+    (void)snprintf(key, sizeof key, "%llu", (unsigned long long)job->key);
+    for (unsigned i = 0; i < job->count; i++) {
+        writes[i] = (struct entity_write){
+            .op = ENTITY_UPSERT,
+            .id = tidings_str(entity_name(job->index[i])),
+            .type = STR("T"),
+            .type_version = STR("1"),
+            .changed_by = STR("[]"),
+            .baseline = job->baseline[i],
+            .valid_from = TIMELINE_NEVER,
+        };
+        if (jv_parse(tidings_str(text), 10, &writes[i].value, NULL) < 0) {
+            abort();
+        }
+    }
+    if (entity_digest(writes, job->count, digest) < 0) {
+        abort();
+    }
+    const struct entity_transaction t = {
+        .writes = writes,
+        .count = job->count,
+        .key = job->key > 0 ? tidings_str(key) : STR_EMPTY,
+        .owner = STR("o"),
+        .digest = tidings_str(digest),
+        .now = 1000000 + (int64_t)w->now_ms + n->wall_ms,
+    };
+    arena_reset(&w->arena);
+    n->current = job;
+    int rc = entities_transact(n->entities, &t, &w->arena, done, &problem, NULL);
+    n->current = NULL;
+    for (unsigned i = 0; i < job->count; i++) {
+        jv_unref(writes[i].value);
+    }
+    return rc < 0 && problem.reason == ENTITY_MEDIUM ? TIDINGS_E_BUSY : rc < 0 ? rc : 0;
+}
+
+static void node_run_job(struct node *n)
+{
+    struct engine *e = node_store(n);
+    struct job *job = &n->jobs[n->in_batch];
+    if (job->is_announcement) {
+        const struct record r = {.kind = RECORD_ANNOUNCED, .index = job->index[0], .tag = job->tag};
+        if (n->world->fault == FAULT_NO_LOCK && !e->has_late) {
+            engine_late(e, &r);
+            node_answer(n, n->in_batch, TIDINGS_E_UNKNOWN);
+            return;
+        }
+        engine_add(e, &r);
+        n->in_batch++;
+        return;
+    }
+    int rc = node_transact(n, job);
+    if (rc == TIDINGS_E_BUSY) {
+        entities_rollback(n->entities);
+        n->in_batch++;
+        node_lose_batch(n, rc);
+    } else if (rc < 0) {
+        n->world->counts->conflicts++;
+        node_answer(n, n->in_batch, rc);
+    } else {
+        n->in_batch++;
+    }
+}
+
+static void node_tell_own(struct node *n)
+{
+    for (size_t i = 0; i < n->own_count; i++) {
+        const struct record *r = &n->own[i];
+        if (r->kind <= RECORD_ANNOUNCED) {
+            if (n->world->fault != FAULT_EARLY) {
+                node_tell(n, r);
+            }
+            runs_follow(n->runs, r->position, r->kind != RECORD_ANNOUNCED);
+        } else if (r->kind == RECORD_RUN) {
+            runs_add(n->runs, r->epoch, r->last);
+            runs_follow(n->runs, r->position, true);
+        }
+    }
+}
+
+static void node_commit(struct node *n)
+{
+    struct engine *e = node_store(n);
+    if (n->must_reopen && n->world->fault != FAULT_NO_REOPEN) {
+        node_reopen(n);
+    }
+    if (n->world->fault == FAULT_EARLY) {
+        for (size_t i = 0; i < e->open.count; i++) {
+            if (e->open.records[i].kind <= RECORD_ANNOUNCED) {
+                node_tell(n, &e->open.records[i]);
+            }
+        }
+    }
+    int rc = entities_commit(n->entities, NULL);
+    if (rc < 0) {
+        world_say(n->world, "node %u: batch lost (%d)", n->index, rc);
+        if (n->world->fault == FAULT_UNKNOWN && n->own_count > 0) {
+            runs_follow(n->runs, n->own[n->own_count - 1].position, true);
+        }
+        node_lose_batch(n, rc);
+        return;
+    }
+    node_tell_own(n);
+    n->has_batch = false;
+    while (n->in_batch > 0) {
+        n->in_batch--;
+        node_answer(n, 0, 0);
+    }
+    n->own_count = 0;
+}
+
+static void node_batch(struct node *n)
+{
+    struct world *w = n->world;
+    if (n->has_batch && !node_has_lock(n)) { /* the connection was lost meanwhile */
+        entities_rollback(n->entities);
+        node_lose_batch(n, TIDINGS_E_BUSY);
+    } else if (!n->has_batch) {
+        if (entities_begin(n->entities, NULL) == 0) {
+            node_judge(n);
+            if (w->fault != FAULT_NO_FOLLOW) {
+                (void)node_follow(n);
+            }
+            n->has_batch = true;
+            n->in_batch = n->own_count = 0;
+        }
+    } else if (n->in_batch < n->job_count && world_random(w, 4) > 0) {
+        node_run_job(n);
+    } else {
+        node_commit(n);
+    }
+}
+
+/* ---- the lease ------------------------------------------------------------------------------- */
+
+static void node_lease(struct node *n)
+{
+    struct world *w = n->world;
+    struct engine *e = node_store(n);
+    uint64_t clock = node_lease_clock(n);
+    if (w->now_ms < n->stage_at_ms) {
+        return;
+    }
+    switch (n->stage) {
+    case LEASE_IDLE:
+        if (node_is_well(n) && clock >= n->lease.renew_ms) {
+            n->asked_ms = clock;
+            n->stage = LEASE_ASKED;
+            n->stage_at_ms = w->now_ms + world_random(w, world_chance(w, 4) ? 4000 : 20);
+        }
+        return;
+    case LEASE_ASKED:
+        n->stage = LEASE_IDLE;
+        if (node_is_well(n)) {
+            n->is_given = lease_may_be_given(e->lease_holder == n->index, e->lease_until,
+                                             e->lossy_ms, LEASE_MS, engine_now(e));
+            if (n->is_given) {
+                engine_write(e, &(struct record){.kind = RECORD_LEASE,
+                                                 .index = n->index,
+                                                 .at_ms = engine_now(e) + LEASE_MS});
+            }
+            n->stage = LEASE_ANSWERED;
+        }
+        n->stage_at_ms = w->now_ms + world_random(w, world_chance(w, 4) ? 4000 : 20);
+        return;
+    case LEASE_ANSWERED:
+        lease_answered(&n->lease, n->is_given, w->fault == FAULT_LEASE_ANSWER ? clock : n->asked_ms,
+                       LEASE_MS);
+        world_say(w, "node %u: lease %s", n->index, n->is_given ? "given" : "not given");
+        n->stage = LEASE_IDLE;
+        n->stage_at_ms = w->now_ms + 200 + world_random(w, 500);
+        return;
+    }
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+void node_step(struct node *n)
+{
+    struct world *w = n->world;
+    struct engine *e = node_store(n);
+    if (n->is_stopped || !n->is_up) {
+        return;
+    }
+    if (n->is_connected && (n->boot != e->boots || n->is_cut)) {
+        node_lose_connection(n);
+    }
+    if (n->runs) {
+        node_lease(n);
+    }
+    if (n->has_batch && !n->is_connected) {
+        node_batch(n);
+    }
+    if (!n->is_connected) {
+        if (w->now_ms >= n->connect_at_ms) {
+            node_connect(n);
+        }
+        return;
+    }
+    if (e->is_down) {
+        return;
+    }
+    if (w->now_ms >= n->lives_at_ms) {
+        n->lives_at_ms = w->now_ms + POLL_MS;
+        e->lives_until[n->index] = engine_now(e) + LIVES_MS;
+    }
+    bool is_due = (n->wake_at_ms > 0 && w->now_ms >= n->wake_at_ms) ||
+                  (w->now_ms >= n->poll_at_ms && w->fault != FAULT_NO_POLL);
+    if (n->has_batch || ((n->job_count > 0 || n->must_reopen) && world_random(w, 2) == 0)) {
+        node_batch(n);
+    } else if (is_due) {
+        (void)node_follow(n);
+    } else if (world_random(w, 20) == 0) {
+        node_tell_local(n);
+    } else {
+        unsigned session = (unsigned)world_random(w, CLIENTS);
+        if (n->has_session[session] && world_random(w, 4) == 0) { /* its cursor */
+            (void)node_session_write(n, session, n->sessions[session].options);
+        }
+    }
+}

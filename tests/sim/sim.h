@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A cluster in one thread: nodes, the store they share, clients and writers, with clocks and chance
+ * that come from a seed. What decides is the program's own code (store/runs.c, store/lease.c, the
+ * change log in memory, entities, the marks of dialect/cursor.c); what it talks to is made up here,
+ * and fails in every way it can. docs/cluster.md says what is checked.
+ */
+#ifndef SIM_SIM_H
+#define SIM_SIM_H
+
+#include <setjmp.h>
+
+#include "base/arena.h"
+#include "dialect/cursor.h"
+#include "store/changelog.h"
+#include "store/entities.h"
+#include "store/kept.h"
+#include "store/lease.h"
+#include "store/runs.h"
+
+#define NODES 4u
+#define CLIENTS 6u
+#define WRITERS 4u
+#define ENTITIES 6u
+#define ANNOUNCED 3u
+#define JOBS 8u        /* that wait at a node */
+#define JOB_WRITES 2u  /* of a transaction */
+#define CLUSTER_ID 77u /* of the store */
+#define POLL_MS 1000u
+#define LIVES_MS 3000
+#define LEASE_MS 6000
+
+/* Planted mistakes, to see that they are caught. */
+enum fault {
+    FAULT_NONE,
+    FAULT_NO_LOCK,        /* positions are taken without the lock */
+    FAULT_NO_FOLLOW,      /* a batch begins without following */
+    FAULT_EARLY,          /* what is written is told before the commit */
+    FAULT_UNKNOWN,        /* a commit without an answer counts as none, and its rows as followed */
+    FAULT_TWO_READS,      /* durable rows and announcements are read by two statements */
+    FAULT_NO_POLL,        /* only notifications wake a node */
+    FAULT_NO_JUDGE,       /* the state of the store is not looked at */
+    FAULT_NO_JUMP,        /* after a break the counter goes on where it was */
+    FAULT_NO_TRUNCATED,   /* who lives through a break tells nobody */
+    FAULT_BREAK_NO_PLACE, /* … tells it without a position */
+    FAULT_MISS_NO_PLACE,  /* that announcements were missed has no position */
+    FAULT_NO_READ_AGAIN,  /* after a loss runs are known as before */
+    FAULT_ONE_EPOCH,      /* cursors of other nodes count as numbers of this one */
+    FAULT_ASYNC,          /* durable commits do not wait for the disk */
+    FAULT_LEASE_WALL,     /* the holder of a lease counts by the clock on the wall */
+    FAULT_LEASE_ANSWER,   /* … or from the answer on */
+    FAULT_NO_TURN,        /* a session is written by whoever had it */
+    FAULT_TURN_ALONE,     /* … or whoever has the same turn */
+    FAULT_SESSION_BELIEVED, /* a node does not ask whether a session is still its own */
+    FAULT_NO_REOPEN,        /* a node that was taken for dead does not say that it lives */
+    FAULT_NO_KEY,           /* what was asked for under a key is not looked up */
+    FAULT_COUNT
+};
+
+struct world;
+
+/* ---- the store ------------------------------------------------------------------------------- */
+
+enum record_kind {
+    RECORD_ENTITY,
+    RECORD_ANNOUNCED,
+    RECORD_RUN,
+    RECORD_BREAK,
+    RECORD_SESSION, /* taken by another node */
+    RECORD_KEY,     /* this and the rest have no position */
+    RECORD_LEASE,
+    RECORD_SESSION_STATE,
+};
+
+struct cursor {
+    uint64_t epoch, seq, position;
+    bool is_set;
+    size_t losses; /* of which its node knew */
+};
+
+struct session_state {
+    unsigned node;
+    uint64_t turn, options;
+    struct cursor cursor;
+};
+
+struct record {
+    enum record_kind kind;
+    uint64_t position, commit;
+    unsigned index; /* of the entity, the announced resource, the session; a node */
+    bool is_gone;   /* an announcement, after a crash */
+    /* an entity */
+    int64_t from, since, baseline;
+    uint64_t read_position; /* of the version the writer had read; 0: it did not say */
+    uint64_t tag;           /* of the transaction, which has so many writes */
+    unsigned writes;
+    size_t losses; /* that had happened when the writer read, or the break was written down */
+    bool created, instead;
+    char value[64], previous[64];
+    char key[24], digest[ENTITY_DIGEST_TEXT], text[96];
+    /* a run, a break, a lease, a session */
+    uint64_t epoch, last, server;
+    struct run_break broken;
+    int64_t at_ms;
+    struct session_state session;
+};
+
+struct transaction {
+    struct record *records;
+    size_t count, room;
+    unsigned node;
+    bool is_open, is_sent; /* its node does not know, or has gone */
+};
+
+struct engine {
+    struct world *world;
+    struct record *log;
+    size_t count, room;
+    size_t flushed, replicated;
+    uint64_t commits, server, servers;
+    unsigned boots;
+    bool is_down, is_synchronous, has_mark;
+    unsigned lag;     /* of the standby */
+    int64_t clock_ms; /* ahead of the world's */
+    uint64_t up_at_ms;
+    struct transaction open; /* who has the lock */
+    uint64_t open_at_ms;
+    struct record late; /* FAULT_NO_LOCK */
+    bool has_late;
+    struct entity_rows *committed, *working;
+    int64_t lives_until[NODES];
+    uint64_t announced_floor, announced_max;
+    /* what the log says */
+    uint64_t counter, recorded;
+    uint64_t entity_position[ENTITIES];
+    struct run_break breaks[RUNS_BREAKS_MAX];
+    int64_t lossy_ms; /* when the newest lossy break was written */
+    size_t break_count;
+    unsigned lease_holder;
+    int64_t lease_until;
+    struct session_state sessions[CLIENTS];
+};
+
+void engine_init(struct engine *e, struct world *w);
+void engine_deinit(struct engine *e);
+int64_t engine_now(const struct engine *e);
+struct record *engine_add(struct engine *e, const struct record *r);
+uint64_t engine_next(const struct engine *e);
+void engine_commit(struct engine *e, bool is_synced);
+void engine_rollback(struct engine *e);
+bool engine_lock(struct engine *e, unsigned node); /* false: another has it */
+/* A commit of its own that waits for the disk, of something without a position. */
+void engine_write(struct engine *e, const struct record *r);
+void engine_late(struct engine *e, const struct record *r);
+void engine_crash(struct engine *e);
+void engine_fail_over(struct engine *e);
+void engine_put_back(struct engine *e);
+void engine_step(struct engine *e);
+size_t engine_find(const struct engine *e, uint64_t position);
+void engine_state(const struct engine *e, struct store_state *ret);
+int engine_apply(struct entity_rows *rows, const struct record *r);
+const char *entity_name(unsigned index);
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+struct job {
+    unsigned writer;
+    unsigned count;
+    unsigned index[JOB_WRITES];
+    int64_t baseline[JOB_WRITES];
+    uint64_t read_position[JOB_WRITES];
+    bool is_announcement;
+    size_t losses;
+    uint64_t tag, key; /* key 0: none */
+};
+
+enum lease_stage { LEASE_IDLE, LEASE_ASKED, LEASE_ANSWERED };
+
+struct node {
+    struct world *world;
+    unsigned index;
+    bool is_up, is_stopped, is_cut, is_connected;
+    unsigned boot; /* of the store, when it connected */
+    uint64_t connect_at_ms, poll_at_ms, wake_at_ms, lives_at_ms;
+    /* clocks of its own: the second is never set */
+    int64_t wall_ms;
+    double rate;
+    uint64_t begun_ms;
+    struct entity_rows *rows;
+    struct entities *entities;
+    struct changelog *log;
+    struct runs *runs;
+    struct cursor_marks marks;
+    uint64_t epoch;
+    size_t losses; /* of which it knows, since that number */
+    uint64_t losses_seq;
+    struct job jobs[JOBS];
+    size_t job_count, in_batch;
+    bool has_batch;
+    const struct job *current;
+    struct record *own; /* of the batch that was committed */
+    size_t own_count, own_room;
+    bool must_reopen;
+    /* the lease */
+    struct lease lease;
+    enum lease_stage stage;
+    uint64_t asked_ms, stage_at_ms;
+    bool is_given;
+    /* sessions it has */
+    struct session_state sessions[CLIENTS];
+    bool has_session[CLIENTS];
+};
+
+void node_init(struct node *n, struct world *w, unsigned index);
+void node_kill(struct node *n);
+void node_lose_connection(struct node *n);
+void node_step(struct node *n);
+bool node_submit(struct node *n, const struct job *job);
+bool node_is_well(const struct node *n); /* up, running and connected */
+bool node_follow(struct node *n);
+uint64_t node_clock(const struct node *n); /* monotonic */
+uint64_t node_lease_clock(const struct node *n);
+struct entity_rows *sim_rows_create(struct node *n);
+bool node_has_lock(const struct node *n);
+struct engine *node_store(const struct node *n);
+/* Under the lock; it is held afterwards too. */
+void node_judge(struct node *n);
+void node_connect(struct node *n);
+/* In a batch: its run has not ended. */
+void node_reopen(struct node *n);
+/* All rows of runs and breaks. */
+void node_read_runs(struct node *n);
+void record_uri(const struct record *r, char out[8]);
+void node_tell(struct node *n, const struct record *r);
+/* false: not now. */
+bool node_session_open(struct node *n, unsigned session);
+/* 0; TIDINGS_E_CONFLICT: it was taken by another; TIDINGS_E_BUSY. */
+int node_session_write(struct node *n, unsigned session, uint64_t options);
+
+/* ---- clients --------------------------------------------------------------------------------- */
+
+enum { DURABLE, UNLOGGED, KINDS };
+
+/* Of one kind of resource. */
+struct belief {
+    uint64_t told_to; /* the number at the node */
+    uint64_t told_position;
+    bool must_look;
+    bool may_repeat; /* the node was behind when the client came, or the cursor worth nothing */
+    uint64_t known[ENTITIES];
+};
+
+struct client {
+    struct world *world;
+    unsigned index;
+    bool is_session; /* of the legacy era: the node keeps its cursor */
+    int node;        /* its stream, or -1 */
+    uint64_t run;    /* of the node then */
+    struct cursor cursor, came_with;
+    struct belief beliefs[KINDS];
+    uint64_t away_until_ms;
+    uint64_t options, acknowledged; /* of the session */
+    size_t losses;
+};
+
+void client_init(struct client *c, struct world *w, unsigned index);
+void client_step(struct client *c);
+bool client_settle(struct client *c); /* false: there is more to do */
+
+struct writer {
+    struct world *world;
+    unsigned index;
+    bool is_waiting, repeats;
+    struct job job;
+};
+
+void writer_step(struct writer *w, bool is_ending);
+/* What became of a job: 0, or a code. */
+void writer_answer(struct writer *w, const struct job *job, int code, const uint64_t *positions);
+
+/* ---- what happened in truth ------------------------------------------------------------------ */
+
+enum loss_kind {
+    LOSS_CRASH,    /* of announcements */
+    LOSS_FAILOVER, /* and of durable changes */
+    LOSS_BRANCH,   /* of nothing: a node had followed what was lost before */
+    LOSS_COPY,     /* an older copy of a store that ran was put in its place, and no node ran */
+    LOSS_COLD_COPY /* … of one that had been stopped */
+};
+struct loss {
+    uint64_t highest, kept; /* the counter before and after */
+    enum loss_kind kind;
+};
+
+/* A durable write that was acknowledged. */
+struct acknowledged {
+    uint64_t position, tag;
+    unsigned index;
+};
+
+/* Which change a position was given to. */
+struct given {
+    uint64_t position, tag;
+    unsigned kind, index;
+};
+
+struct oracle {
+    struct given *given; /* by hash */
+    size_t given_count, given_room;
+    struct loss *losses;
+    size_t loss_count, loss_room, losses_seen;
+    struct acknowledged *acknowledged;
+    size_t acknowledged_count, acknowledged_room;
+    uint64_t highest;                   /* position that was ever committed */
+    uint64_t announced[ANNOUNCED];      /* the newest that was acknowledged */
+    uint64_t announced_ever[ANNOUNCED]; /* … or committed */
+};
+
+void oracle_deinit(struct oracle *o);
+void oracle_lose(struct world *w, uint64_t kept, enum loss_kind kind);
+void oracle_commit(struct world *w, const struct record *r);
+void oracle_broke(struct world *w, enum store_verdict verdict);
+void oracle_acknowledge(struct world *w, unsigned index, uint64_t position, uint64_t tag);
+void oracle_refused(struct world *w, const struct cursor *c, unsigned kind);
+void oracle_told(struct world *w, unsigned kind, unsigned index, uint64_t position);
+void oracle_leases(struct world *w);
+void oracle_looked(struct world *w, const struct node *n);
+void oracle_end(struct world *w);
+
+/* ---- the world ------------------------------------------------------------------------------- */
+
+struct counts {
+    uint64_t steps, commits, crashes, failovers, copies, breaks, kills, stops, cuts, unknown,
+        conflicts, resumed, ahead, refused, truncated, told, looks, acts, taken, repeated;
+};
+
+struct world {
+    uint64_t seed, random, step;
+    uint64_t now_ms;
+    enum fault fault;
+    bool is_calm; /* nothing fails any more */
+    bool is_verbose;
+    unsigned trouble, disaster; /* of a node, of the store: one in so many steps */
+    unsigned announcing;        /* of ten writes so many */
+    uint64_t tags;
+    struct engine engine;
+    struct node nodes[NODES];
+    struct client clients[CLIENTS];
+    struct writer writers[WRITERS];
+    struct oracle oracle;
+    struct counts *counts;
+    struct arena arena;
+    jmp_buf failed;
+    char *trace; /* when `is_verbose` */
+    size_t trace_len, trace_room;
+    char why[512];
+};
+
+uint64_t world_random(struct world *w, uint64_t below);
+bool world_chance(struct world *w, unsigned one_in); /* never when `is_calm` */
+void world_say(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A promise was broken: the trace is printed and the program ends. */
+_Noreturn void world_fail(struct world *w, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void *world_grow(void *array, size_t count, size_t *room, size_t size);
+
+#endif
