@@ -18,7 +18,7 @@
  * Order
  *   Configure, then run (or step it inside a loop of your own: docs/embedding.md). Resources may be
  *   added and removed, and changes announced, before and while it runs; the configuration, mounts,
- *   pages and timers are said before.
+ *   pages and timers are said before. After it has ended both are refused (TIDINGS_E_CLOSED).
  *
  * Threads
  *   A function may be called from any thread, except where its text names one; callbacks say where
@@ -407,9 +407,11 @@ TIDINGS_API int tidings_server_run(struct tidings_server *server, struct tidings
  * line as tidings_server_args does, and `--help` (the options) and `--version` (of the program, as
  * tidings_server_set_info has it, and of the library); runs, ends on SIGINT and SIGTERM (at once on
  * a second one), reads certificates again on SIGHUP (the handlers of all three are put back
- * afterwards), and writes to standard error where it serves or why it could not. Returns the exit
- * status. Nothing else of the library prints or handles signals. One at a time in a process;
- * `server` NULL, for one that could not be created, is fine. */
+ * afterwards), and writes to standard error where it serves or why it could not; before that, the
+ * first failure that nobody heard of, because tidings_server_set, _mount or _add_resource,
+ * _template, _tool or _prompt was given no `err`. Returns the exit status. Nothing else of the
+ * library prints or handles signals. One at a time in a process; `server` NULL, for one that could
+ * not be created, is fine. */
 TIDINGS_API int tidings_server_main(struct tidings_server *server, int argc, char **argv);
 
 /* Start a server that is run in turns, on this thread. The row `workers` counts as 1. Errors as for

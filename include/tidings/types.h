@@ -11,6 +11,10 @@
  *     it returns 0. Whoever calls it returns 0 after the last of them, otherwise what the callback
  *     returned, or a code of its own; never how many there were. One that returns `bool` only says
  *     whether to go on.
+ *   - A handle (a server, a client, a subscription, a copy) that is NULL is refused with
+ *     TIDINGS_E_INVALID by functions that can fail. Others do nothing, and return what means
+ *     "nothing": NULL, -1 for a descriptor or a time, 0 for a number. Handles that a callback is
+ *     given are never NULL.
  *   - Parameters are borrowed for the duration of the call unless the text says otherwise. A
  *     pointer may be NULL only where the text says so.
  *   - Strings are slices with a length; they need no terminating NUL. Where a parameter is a
@@ -79,12 +83,12 @@ static inline struct tidings_str tidings_str(const char *s)
     return r;
 }
 
-/* Make a slice of the `len` bytes from `s` on. `s` may be NULL only when `len` is 0. */
+/* Make a slice of the `len` bytes from `s` on. NULL gives the empty slice. */
 static inline struct tidings_str tidings_strn(const char *s, size_t len)
 {
     struct tidings_str r;
     r.ptr = s;
-    r.len = len;
+    r.len = s ? len : 0;
     return r;
 }
 

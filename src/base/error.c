@@ -73,7 +73,7 @@ static size_t format(char *out, size_t size, bool *ret_cut, const char *fmt, va_
 const char *tidings_code_name(int code)
 {
     const struct code_row *row = row_find(code);
-    return row ? row->name : "TIDINGS_E_UNKNOWN";
+    return row ? row->name : "not a TIDINGS_E_ code";
 }
 
 const char *tidings_code_text(int code)

@@ -28,11 +28,14 @@ void tidings_subscription_end(struct tidings_subscription *subscription)
 
 const char *tidings_subscription_uri(const struct tidings_subscription *subscription)
 {
-    return subscription->ops->uri(subscription);
+    return subscription ? subscription->ops->uri(subscription) : NULL;
 }
 
 int tidings_subscription_set_options(struct tidings_subscription *subscription, const char *options,
                                      struct tidings_error *err)
 {
+    if (!subscription) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "there is no subscription: it is NULL");
+    }
     return subscription->ops->set_options(subscription, options, err);
 }

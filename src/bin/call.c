@@ -115,9 +115,74 @@ static int call_put_message(void *user, struct tidings_str key, struct tidings_s
     return 0;
 }
 
+struct prompt_search {
+    const char *name;
+    char *arguments; /* JSON array of what it takes; NULL: it was not found */
+};
+
+static int find_prompt(void *user, struct tidings_str item)
+{
+    struct prompt_search *s = user;
+    char *name = text_at(item, "/name");
+    bool is_it = name && strcmp(name, s->name) == 0;
+    tidings_free(name);
+    if (is_it) {
+        s->arguments = tidings_json_get(item, "/arguments");
+        s->arguments = s->arguments ? s->arguments : tidings_json_get(TIDINGS_STR("[]"), "");
+    }
+    return is_it ? 1 : 0;
+}
+
+struct argument_search {
+    struct tidings_str name;
+    bool is_found;
+    char known[160]; /* all there are, as far as they fit */
+};
+
+static int find_argument(void *user, struct tidings_str key, struct tidings_str value)
+{
+    struct argument_search *s = user;
+    char *name = text_at(value, "/name");
+    size_t used = strlen(s->known);
+    (void)key;
+    if (name && used + strlen(name) + 3 < sizeof(s->known)) {
+        snprintf(s->known + used, sizeof(s->known) - used, "%s%s", used > 0 ? ", " : "", name);
+    }
+    s->is_found = s->is_found || (name && tidings_str_eq(tidings_str(name), s->name));
+    tidings_free(name);
+    return 0;
+}
+
+/* Servers may pass over what they do not know, which a misspelt name then is. Where the prompt is
+ * not listed they say so themselves. */
+static int prompt_check_names(const struct cli *cli, struct tidings_client *client,
+                              struct tidings_error *err)
+{
+    struct prompt_search of = {.name = cli->args[0]};
+    int rc = 0;
+    if (cli->arg_count > 1) {
+        (void)tidings_client_list(client, TIDINGS_LISTING_PROMPTS, find_prompt, &of, NULL);
+    }
+    for (size_t i = 1; of.arguments && rc == 0 && i < (size_t)cli->arg_count; i++) {
+        struct argument_search s = {.name = {cli->args[i], strcspn(cli->args[i], "=")}};
+        tidings_json_each(tidings_str(of.arguments), "", find_argument, &s);
+        if (!s.is_found) {
+            rc = tidings_fail(err, TIDINGS_E_INVALID, "'%.60s' has no argument '%.*s'; it takes %s",
+                              of.name, s.name.len < 60 ? (int)s.name.len : 60, s.name.ptr,
+                              s.known[0] ? s.known : "none");
+        }
+    }
+    tidings_free(of.arguments);
+    return rc;
+}
+
 static int prompt(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     struct tidings_str strings = tidings_str(NULL); /* a prompt takes nothing else */
+    int known = prompt_check_names(cli, client, err);
+    if (known < 0) {
+        return known;
+    }
     char *arguments = tool_arguments(cli->args + 1, cli->arg_count - 1, strings, err);
     char *result = arguments ? tidings_client_prompt(client, cli->args[0], arguments, err) : NULL;
     if (result && cli->json) {

@@ -82,8 +82,11 @@ int tidings_provider_every(struct tidings_provider *p, uint64_t ms,
 
 static int check_ops(const struct tidings_provider_ops *ops, struct tidings_error *err)
 {
-    if (!ops || !ops->name) {
+    if (!ops) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a provider needs a table of operations");
+    }
+    if (!ops->name || !ops->name[0]) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a provider needs a name: \"file\"");
     }
     if (ops->abi == 0 || ops->abi > TIDINGS_PROVIDER_ABI) {
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
@@ -136,9 +139,11 @@ int provider_create(const struct tidings_provider_ops *ops, const struct provide
         p->aliases[p->alias_count++] = (struct uri_alias){tidings_str(p->ops->alias), p->prefix};
     }
     p->state = (char *)p + text;
-    rc = ops->open(p, config, err);
+    struct tidings_error why = {0, ""};
+    rc = ops->open(p, config, &why);
     if (rc < 0) {
         provider_destroy(p);
+        tidings_fail(err, rc, "%s", why.text[0] ? why.text : tidings_code_text(rc));
         return error_wrap(err, rc, "%s provider at '%.*s'", ops->name, STR_ARG(prefix));
     }
     *ret = p;

@@ -114,7 +114,7 @@ struct json *ask(struct tidings_client *c, const char *method, struct tidings_st
 
 const char *tidings_client_last_error(const struct tidings_client *c)
 {
-    return c->last_error;
+    return c ? c->last_error : NULL;
 }
 
 void ask_forget_error(struct tidings_client *c)
@@ -139,6 +139,9 @@ char *ask_give_text(struct tidings_client *c, struct json *root, const struct js
 
 int tidings_client_connect(struct tidings_client *c, struct tidings_error *err)
 {
+    if (client_check(c, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     connection_need(c);
     while ((c->stage == STAGE_OPENING || c->stage == STAGE_NEGOTIATING) && !client_is_stopping(c)) {
         int rc = poller_turn(&c->poller, -1, err);
@@ -164,6 +167,9 @@ int tidings_client_connect(struct tidings_client *c, struct tidings_error *err)
 char *tidings_client_request(struct tidings_client *c, const char *method, const char *params,
                              struct tidings_error *err)
 {
+    if (client_check(c, err) < 0) {
+        return NULL;
+    }
     struct json *result = ask(c, method, tidings_str(params), err);
     return ask_give_text(c, result, result, err);
 }
@@ -190,7 +196,10 @@ static void on_later_progress(void *user, struct json *params)
 int64_t tidings_client_ask(struct tidings_client *c, const struct tidings_client_asking *asking,
                            struct tidings_error *err)
 {
-    if (!asking->method || !asking->on_answer) {
+    if (client_check(c, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
+    if (!asking || !asking->method || !asking->on_answer) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a question needs a method and a function");
     }
     int rc = RESERVED_CHECK(asking, err);
@@ -215,6 +224,9 @@ int64_t tidings_client_ask(struct tidings_client *c, const struct tidings_client
 
 void tidings_client_cancel(struct tidings_client *c, int64_t number)
 {
+    if (!c) {
+        return;
+    }
     struct pending *p = requests_user(c, number, on_later);
     if (p) {
         requests_cancel(c, number);
@@ -256,6 +268,9 @@ static int ask_put_params(struct buf *out, const struct members *m, struct tidin
 static struct json *ask_members(struct waiting *w, const char *method, const struct members *m,
                                 struct tidings_error *err)
 {
+    if (client_check(w->client, err) < 0) {
+        return NULL;
+    }
     struct buf params;
     struct json *result = NULL;
     buf_init(&params, w->client->settings.max_bytes);
@@ -335,6 +350,9 @@ static int put_completion(struct buf *out, const char *ref, const char *argument
 char *tidings_client_complete(struct tidings_client *c, const char *ref, const char *argument,
                               const char *value, const char *known, struct tidings_error *err)
 {
+    if (client_check(c, err) < 0) {
+        return NULL;
+    }
     struct buf params;
     buf_init(&params, c->settings.max_bytes);
     struct json *result = NULL;

@@ -99,6 +99,10 @@ struct tidings_client *tidings_client_create(const char *address,
                                              const struct tidings_client_options *options,
                                              struct tidings_error *err)
 {
+    if (!address) {
+        tidings_fail(err, TIDINGS_E_INVALID, "no address of a server: it is NULL");
+        return NULL;
+    }
     struct tidings_client *c = client_create(options, err);
     if (c && !set_transport(c, transport_create(c, address, err))) {
         tidings_client_destroy(c);
@@ -156,21 +160,28 @@ void tidings_client_destroy(struct tidings_client *c)
 
 void tidings_client_on_state(struct tidings_client *c, tidings_state_fn fn, void *user)
 {
-    c->on_state = fn;
-    c->state_user = user;
+    if (c) {
+        c->on_state = fn;
+        c->state_user = user;
+    }
 }
 
 void tidings_client_on_notification(struct tidings_client *c, tidings_client_notification_fn fn,
                                     void *user)
 {
-    c->on_notification = fn;
-    c->notification_user = user;
+    if (c) {
+        c->on_notification = fn;
+        c->notification_user = user;
+    }
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
 
 void tidings_client_stop(struct tidings_client *c)
 {
+    if (!c) {
+        return;
+    }
     uint64_t one = 1;
     int saved = errno; /* may interrupt anything */
     atomic_store(&c->stopping, true);
@@ -181,11 +192,14 @@ void tidings_client_stop(struct tidings_client *c)
 
 int tidings_client_fd(const struct tidings_client *c)
 {
-    return c->poller.epoll;
+    return c ? c->poller.epoll : -1;
 }
 
 int tidings_client_step(struct tidings_client *c, int timeout_ms, struct tidings_error *err)
 {
+    if (client_check(c, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     if (c->is_stepping) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a callback cannot step its client");
     }
@@ -217,6 +231,9 @@ int tidings_client_step(struct tidings_client *c, int timeout_ms, struct tidings
 
 int tidings_client_run(struct tidings_client *c, struct tidings_error *err)
 {
+    if (client_check(c, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     int rc = 1;
     if (c->is_stepping) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a callback cannot run its client");

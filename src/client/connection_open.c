@@ -79,7 +79,7 @@ static int take_info(struct tidings_client *c, struct json *result, struct tidin
 
 const struct tidings_client_info *tidings_client_info(const struct tidings_client *c)
 {
-    return c->info.public.transport ? &c->info.public : NULL;
+    return c && c->info.public.transport ? &c->info.public : NULL;
 }
 
 static void connection_publish_info(struct tidings_client *c)

@@ -460,6 +460,9 @@ struct tidings_copy *tidings_copy_begin(struct tidings_client *c, const char *ur
                                         const struct tidings_copying *how,
                                         struct tidings_error *err)
 {
+    if (client_check(c, err) < 0) {
+        return NULL;
+    }
     if (!uri || !uri[0] || strlen(uri) > MAX_URI || !how || !how->fn) {
         tidings_fail(err, TIDINGS_E_INVALID,
                      "a copy needs a URI of at most %u bytes and a function", MAX_URI);

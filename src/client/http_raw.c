@@ -145,6 +145,9 @@ static int http_raw_run(struct raw *r, struct fetch *f, const struct fetch_reque
 int tidings_client_http(struct tidings_client *c, const struct tidings_client_http *request,
                         struct tidings_client_http_answer *ret, struct tidings_error *err)
 {
+    if (client_check(c, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     struct raw r = {.client = c, .request = request};
     memset(ret, 0, sizeof(*ret));
     if (RESERVED_CHECK(request, err) < 0) {

@@ -196,6 +196,9 @@ int tidings_client_list(struct tidings_client *c, enum tidings_listing list,
         [TIDINGS_LISTING_TOOLS] = {"tools/list", "tools"},
         [TIDINGS_LISTING_PROMPTS] = {"prompts/list", "prompts"},
     };
+    if (client_check(c, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     if ((unsigned)list >= sizeof(kinds) / sizeof(kinds[0])) {
         return tidings_fail(err, TIDINGS_E_INVALID, "there is no such list");
     }
@@ -240,6 +243,9 @@ int list_children(struct tidings_client *c, const char *uri, json_item_fn fn, vo
 int tidings_client_children(struct tidings_client *c, const char *uri, tidings_client_item_fn fn,
                             void *user, struct tidings_error *err)
 {
+    if (client_check(c, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     struct listing l = {.client = c, .member = "resources", .uri = uri};
     int rc = check_children(c, err);
     l.method = c->info.children;
@@ -280,6 +286,9 @@ static char *search_list(struct tidings_client *c, const char *uri, struct tidin
 
 char *tidings_client_metadata(struct tidings_client *c, const char *uri, struct tidings_error *err)
 {
+    if (client_check(c, err) < 0) {
+        return NULL;
+    }
     struct listing l = {.uri = uri};
     struct buf params;
     struct tidings_error why = {0};

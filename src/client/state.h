@@ -157,6 +157,12 @@ struct tidings_client {
     size_t copy_count;
 };
 
+/* Every function of the program that can fail begins with it. */
+static inline int client_check(const struct tidings_client *c, struct tidings_error *err)
+{
+    return c ? 0 : tidings_fail(err, TIDINGS_E_INVALID, "there is no client: it is NULL");
+}
+
 static inline bool client_is_stopping(const struct tidings_client *c)
 {
     return atomic_load(&c->stopping);

@@ -142,6 +142,9 @@ size_t tidings_client_subscriptions(struct tidings_client *c, tidings_client_sub
                                     void *user)
 {
     size_t count = 0;
+    if (!c) {
+        return 0;
+    }
     bool is_inside = c->is_delivering;
     c->is_delivering = true; /* what ends meanwhile is only marked */
     list_each (it, next, &c->watches) {
@@ -254,7 +257,7 @@ struct tidings_subscription *tidings_client_subscribe(struct tidings_client *c, 
                      "a subscription needs a URI of at most 8192 bytes and a function");
         return NULL;
     }
-    if (RESERVED_CHECK(about, err) < 0) {
+    if (client_check(c, err) < 0 || RESERVED_CHECK(about, err) < 0) {
         return NULL;
     }
     if (about->filter) {
@@ -557,14 +560,14 @@ void subscriptions_updated(struct tidings_client *c, struct json *message, int64
     char number[24];
     enum guard guard = GUARD_NONE;
     struct json *params = jv_get(message, "params");
-    struct tidings_str method = jv_str(jv_get(message, "method"));
     struct json *meta = jv_get(params, "_meta");
     struct json *metadata = jv_get(params, "metadata");
     struct tidings_update u = {
         .uri = jv_str(jv_get(params, "uri")),
         .subscribed_uri = first_of(jv_str(jv_get(params, "subscribedUri")),
                                    jv_str(jv_get(meta, "dev.tidings/subscribedUri"))),
-        .kind = subscriptions_kind_of(method, jv_str(jv_get(meta, "dev.tidings/change"))),
+        .kind = subscriptions_kind_of(jv_str(jv_get(message, "method")),
+                                      jv_str(jv_get(meta, "dev.tidings/change"))),
         .from = jv_str(jv_get(meta, "dev.tidings/from")),
         .merged = merged_of(jv_get(meta, "dev.tidings/merged")),
         .initial = jv_is_true(jv_get(meta, "dev.tidings/initial")),

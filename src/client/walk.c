@@ -153,6 +153,9 @@ int tidings_client_walk(struct tidings_client *c, const char *uri,
                         const struct tidings_walk_limits *limits, tidings_walk_fn fn, void *user,
                         struct tidings_error *err)
 {
+    if (client_check(c, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     if (limits && RESERVED_CHECK(limits, err) < 0) {
         return TIDINGS_E_INVALID;
     }

@@ -137,7 +137,9 @@ char *tidings_schema_object(const struct tidings_schema_field *fields, size_t co
     struct jw w;
     buf_init(&text, SCHEMA_TEXT_MAX);
     jw_init(&w, &text);
-    int rc = schema_object_put(&w, fields, count, err);
+    int rc = fields || count == 0 ? schema_object_put(&w, fields, count, err)
+                                  : tidings_fail(err, TIDINGS_E_INVALID,
+                                                 "`fields` is NULL, and there are %zu", count);
     if (rc == 0 && text.failed) {
         rc = text.failed == TIDINGS_E_LIMIT
                  ? tidings_fail(err, TIDINGS_E_LIMIT, "the schema is longer than %u bytes",

@@ -246,7 +246,12 @@ int config_set(struct config *c, const char *name, const char *value, enum confi
     if (!row) {
         return config_unknown(tidings_str(name), CONFIG_AS_NAME, "option", err);
     }
-    int rc = config_assign(c, row, tidings_str(value), (struct config_origin){source, 0}, err);
+    bool is_program = source == CONFIG_PROGRAM;
+    struct config_origin origin = {is_program ? CONFIG_FLAG : source, 0};
+    int rc = config_assign(c, row, tidings_str(value), origin, err);
+    if (rc < 0 && is_program) {
+        return error_wrap(err, rc, "\"%s\"", row->name);
+    }
     if (rc < 0) {
         char place[CONFIG_NAME_MAX];
         config_spell(row, source == CONFIG_ENVIRONMENT ? CONFIG_AS_VARIABLE : CONFIG_AS_FLAG,
@@ -472,6 +477,7 @@ static void print_origin(const struct config *c, const struct config_row *row, s
         buf_putf(out, "environment %s", name);
         return;
     case CONFIG_FLAG:
+    case CONFIG_PROGRAM:
         buf_puts(out, STR("flag"));
         return;
     }

@@ -36,6 +36,7 @@ enum config_source {
     CONFIG_FILE,
     CONFIG_ENVIRONMENT,
     CONFIG_FLAG,
+    CONFIG_PROGRAM, /* tidings_server_set: counts as a flag, and is named as the program named it */
 };
 
 /* Where the value of a row came from. */

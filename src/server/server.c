@@ -88,13 +88,24 @@ void tidings_server_destroy(struct tidings_server *s)
     mem_free(s);
 }
 
+int server_note(struct tidings_server *s, const char *function, int rc,
+                const struct tidings_error *own)
+{
+    if (rc < 0 && s && own->code < 0 &&
+        !__atomic_exchange_n(&s->has_unheard, true, __ATOMIC_ACQ_REL)) {
+        tidings_fail(&s->unheard, rc, "%s: %s", function, own->text);
+    }
+    return rc;
+}
+
 int tidings_server_set(struct tidings_server *s, const char *name, const char *value,
                        struct tidings_error *err)
 {
-    if (server_check_new(s, err) < 0) {
-        return TIDINGS_E_INVALID;
-    }
-    return config_set(&s->config, name, value, CONFIG_FLAG, err);
+    struct tidings_error own = {0, ""};
+    err = err ? err : &own;
+    int rc = server_check_new(s, err);
+    rc = rc < 0 ? rc : config_set(&s->config, name, value, CONFIG_PROGRAM, err);
+    return server_note(s, __func__, rc, &own);
 }
 
 int tidings_server_args(struct tidings_server *s, int argc, char **argv, struct tidings_error *err)
@@ -128,12 +139,12 @@ char *tidings_config_help(size_t width)
 
 char *tidings_config_print(struct tidings_server *s)
 {
-    return printed(&s->config, config_print);
+    return s ? printed(&s->config, config_print) : NULL;
 }
 
 char *tidings_config_json(struct tidings_server *s)
 {
-    return printed(&s->config, config_json);
+    return s ? printed(&s->config, config_json) : NULL;
 }
 
 /* Two passes over the same slices: measure, then copy. */
@@ -142,6 +153,9 @@ int tidings_server_set_info(struct tidings_server *s, const struct tidings_serve
 {
     if (server_check_new(s, err) < 0) {
         return TIDINGS_E_INVALID;
+    }
+    if (!info) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a description of the server is missing");
     }
     if (RESERVED_CHECK(info, err) < 0) {
         return TIDINGS_E_INVALID;
@@ -176,8 +190,8 @@ int tidings_server_declare(struct tidings_server *s, const char *feature, struct
     } else if (str_eq(f, STR("prompts"))) {
         s->identity.has_prompts = true;
     } else {
-        return tidings_fail(err, TIDINGS_E_INVALID, "'%s' cannot be declared; use tools or prompts",
-                            feature);
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'%.60s' cannot be declared; use tools or prompts", f.ptr);
     }
     return 0;
 }

@@ -109,6 +109,9 @@ void server_sockets_forget(struct tidings_server *s)
 
 const char *tidings_server_address(struct tidings_server *s, size_t index)
 {
+    if (!s) {
+        return NULL;
+    }
     if (index < s->listener_count) {
         return s->listeners[index].listener ? listener_url(s->listeners[index].listener) : NULL;
     }

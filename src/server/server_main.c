@@ -103,6 +103,9 @@ int tidings_server_main(struct tidings_server *server, int argc, char **argv)
     }
     int rc =
         server ? tidings_server_args(server, argc > 0 ? argc - 1 : 0, argv + 1, &err) : err.code;
+    if (server && __atomic_load_n(&server->has_unheard, __ATOMIC_ACQUIRE)) {
+        fprintf(stderr, "%s: %s\n", name, server->unheard.text);
+    }
     if (rc == 0) {
         tidings_server_on_ready(server, on_ready, (void *)(uintptr_t)name);
         rc = serve(server, &err);

@@ -157,6 +157,9 @@ int tidings_server_set_options(struct tidings_server *s, struct tidings_str pref
                                struct tidings_str options, struct tidings_str limits,
                                struct tidings_error *err)
 {
+    if (server_check(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
     int rc = prefix.len > 0 ? uri_canonical(prefix, &canonical, err) : 0;

@@ -102,10 +102,20 @@ struct tidings_server {
     bool has_hurried;
     bool is_program; /* configured by a command line: must have something to serve */
     bool is_turning, is_winding_down, is_awaiting_jobs;
+    struct tidings_error unheard; /* the first failure that the program did not want to hear of … */
+    bool has_unheard;             /* … atomic: is there */
     bool is_stuck; /* a worker could not be freed: a request of it was never answered */
 };
 
 enum server_state server_state(const struct tidings_server *s);
+/* TIDINGS_E_INVALID: it is NULL. */
+int server_check(const struct tidings_server *s, struct tidings_error *err);
+/* `rc` of the function of that name, which failed with `own` because the program gave no `err`: the
+ * first one is kept for tidings_server_main to tell. Returns `rc`. */
+int server_note(struct tidings_server *s, const char *function, int rc,
+                const struct tidings_error *own);
+/* For what makes no sense any more when it has ended: TIDINGS_E_CLOSED. */
+int server_check_open(const struct tidings_server *s, struct tidings_error *err);
 /* For what must be said before the server starts. */
 int server_check_new(const struct tidings_server *s, struct tidings_error *err);
 

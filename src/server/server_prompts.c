@@ -20,8 +20,12 @@
 
 static int prompts_check_arguments(const struct tidings_prompt *about, struct tidings_error *err)
 {
-    if (about->argument_count > MAX_ARGUMENTS || (about->argument_count > 0 && !about->arguments)) {
+    if (about->argument_count > MAX_ARGUMENTS) {
         return tidings_fail(err, TIDINGS_E_INVALID, "at most %u arguments", MAX_ARGUMENTS);
+    }
+    if (about->argument_count > 0 && !about->arguments) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "`arguments` is NULL, and there are %zu",
+                            about->argument_count);
     }
     for (size_t i = 0; i < about->argument_count; i++) {
         struct tidings_str name = tidings_str(about->arguments[i].name);
@@ -150,15 +154,15 @@ static int prompts_create(const struct tidings_prompt *about, struct feature **r
     return 0;
 }
 
-int tidings_server_add_prompt(struct tidings_server *s, const struct tidings_prompt *about,
-                              tidings_call_fn handler, void *user, struct tidings_error *err)
+static int prompts_add(struct tidings_server *s, const struct tidings_prompt *about,
+                       tidings_call_fn handler, void *user, struct tidings_error *err)
 {
-    if (!s || !about || !handler) {
-        return tidings_fail(err, TIDINGS_E_INVALID,
-                            "a prompt needs a server, a name and a handler");
-    }
     struct feature *f = NULL;
-    int rc = RESERVED_CHECK(about, err);
+    int rc = server_check_open(s, err);
+    if (rc == 0 && (!about || !handler)) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "a prompt needs a name and a handler");
+    }
+    rc = rc < 0 ? rc : RESERVED_CHECK(about, err);
     rc = rc < 0 ? rc : feature_check_name(about->name, err);
     rc = rc < 0 ? rc : prompts_create(about, &f, err);
     if (!f) {
@@ -168,10 +172,18 @@ int tidings_server_add_prompt(struct tidings_server *s, const struct tidings_pro
     return hub_add_feature(s->hub, f, err);
 }
 
+int tidings_server_add_prompt(struct tidings_server *s, const struct tidings_prompt *about,
+                              tidings_call_fn handler, void *user, struct tidings_error *err)
+{
+    struct tidings_error own = {0, ""};
+    return server_note(s, __func__, prompts_add(s, about, handler, user, err ? err : &own), &own);
+}
+
 int tidings_server_remove_prompt(struct tidings_server *s, struct tidings_str name,
                                  struct tidings_error *err)
 {
-    return hub_remove_feature(s->hub, FEATURE_PROMPT, name, err);
+    int rc = server_check(s, err);
+    return rc < 0 ? rc : hub_remove_feature(s->hub, FEATURE_PROMPT, name, err);
 }
 
 /* ---- completions ----------------------------------------------------------------------------- */

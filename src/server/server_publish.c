@@ -138,18 +138,20 @@ void server_publish_remove_then(struct tidings_server *s, const struct publicati
 int tidings_server_publish(struct tidings_server *s, const struct tidings_resource *about,
                            struct tidings_str content, struct tidings_error *err)
 {
-    if (!s || !about || about->uri.len == 0) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "what is published needs a server and a URI");
+    int rc = server_check_open(s, err);
+    if (rc == 0 && (!about || about->uri.len == 0)) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "what is published needs a URI");
     }
-    if (RESERVED_CHECK(about, err) < 0) {
-        return TIDINGS_E_INVALID;
+    rc = rc < 0 ? rc : RESERVED_CHECK(about, err);
+    if (rc < 0) {
+        return rc;
     }
     const struct publication p = {.about = *about, .content = content};
     struct publication copy;
     struct tidings_provider *mount = NULL;
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
-    int rc = prepare_put(s, &p, &canonical, &copy, &mount, err);
+    rc = prepare_put(s, &p, &canonical, &copy, &mount, err);
     rc = rc == 0 ? published_put(s->published, mount, &copy, NULL, err) : rc;
     buf_deinit(&canonical);
     return rc;
@@ -158,10 +160,14 @@ int tidings_server_publish(struct tidings_server *s, const struct tidings_resour
 int tidings_server_unpublish(struct tidings_server *s, struct tidings_str uri,
                              struct tidings_error *err)
 {
+    int rc = server_check_open(s, err);
+    if (rc < 0) {
+        return rc;
+    }
     struct tidings_provider *mount = NULL;
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
-    int rc = uri_canonical(uri, &canonical, err);
+    rc = uri_canonical(uri, &canonical, err);
     if (rc == 0) {
         const struct publication p = {.about = {.uri = buf_str(&canonical)}};
         (void)may_publish(s, p.about.uri, &mount);

@@ -11,19 +11,48 @@
 #include "server/server_private.h"
 #include "store/change.h"
 #include "uri/uri.h"
+#include "wire/http_fields.h"
+
+/* What would be accepted and never be what was meant. */
+static int check_entry(const struct tidings_resource *about, bool is_template, tidings_read_fn read,
+                       struct tidings_error *err)
+{
+    if (!about || !read || about->name.len == 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a resource needs a URI, a name and a read function");
+    }
+    bool has_variable = str_find(about->uri, '{') >= 0;
+    if (has_variable != is_template) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            is_template
+                                ? "'%.*s' has no variable: tidings_server_add_resource adds it"
+                                : "'%.*s' is a template: tidings_server_add_template adds it",
+                            about->uri.len < 120 ? (int)about->uri.len : 120, about->uri.ptr);
+    }
+    if (about->mime_type.len > 0 && !http_is_media_type(about->mime_type)) {
+        return tidings_fail(
+            err, TIDINGS_E_INVALID, "'%.*s' is no media type; one is \"text/plain\"",
+            about->mime_type.len < 60 ? (int)about->mime_type.len : 60, about->mime_type.ptr);
+    }
+    return 0;
+}
 
 static int add_entry(struct tidings_server *s, const struct tidings_resource *about,
                      bool is_template, tidings_read_fn read, void *user, struct tidings_error *err)
 {
-    if (!s || !about || !read || about->name.len == 0) {
-        return tidings_fail(err, TIDINGS_E_INVALID,
-                            "a resource needs a URI, a name and a read function");
+    int rc = server_check_open(s, err);
+    rc = rc < 0 ? rc : check_entry(about, is_template, read, err);
+    if (rc < 0) {
+        return rc;
     }
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
     struct tidings_resource copy = *about;
-    int rc = is_template ? 0 : uri_canonical(about->uri, &canonical, err);
-    if (rc == 0 && !is_template) {
+    rc = is_template ? 0 : uri_canonical(about->uri, &canonical, err);
+    if (rc < 0) {
+        error_wrap(err, rc, "'%.*s'", about->uri.len < 80 ? (int)about->uri.len : 80,
+                   about->uri.ptr);
+    } else if (!is_template) {
         copy.uri = buf_str(&canonical);
     }
     if (rc == 0) {
@@ -45,19 +74,22 @@ static int add_entry(struct tidings_server *s, const struct tidings_resource *ab
 int tidings_server_add_resource(struct tidings_server *s, const struct tidings_resource *about,
                                 tidings_read_fn read, void *user, struct tidings_error *err)
 {
-    return add_entry(s, about, false, read, user, err);
+    struct tidings_error own = {0, ""};
+    return server_note(s, __func__, add_entry(s, about, false, read, user, err ? err : &own), &own);
 }
 
 int tidings_server_add_template(struct tidings_server *s, const struct tidings_resource *about,
                                 tidings_read_fn read, void *user, struct tidings_error *err)
 {
-    return add_entry(s, about, true, read, user, err);
+    struct tidings_error own = {0, ""};
+    return server_note(s, __func__, add_entry(s, about, true, read, user, err ? err : &own), &own);
 }
 
 int tidings_server_remove(struct tidings_server *s, struct tidings_str uri,
                           struct tidings_error *err)
 {
-    int rc = hub_remove_entry(s->hub, uri, err);
+    int rc = server_check(s, err);
+    rc = rc < 0 ? rc : hub_remove_entry(s->hub, uri, err);
     if (rc == 0) {
         published_release(s->published, uri);
     }
@@ -67,7 +99,11 @@ int tidings_server_remove(struct tidings_server *s, struct tidings_str uri,
 int tidings_server_on_watch(struct tidings_server *s, struct tidings_str uri,
                             const struct tidings_watch_hook *hook, struct tidings_error *err)
 {
-    if (!s || uri.len == 0 || uri.len > URI_MAX) {
+    int rc = server_check_open(s, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (uri.len == 0 || uri.len > URI_MAX) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a watch hook needs a URI or a template");
     }
     if (hook && RESERVED_CHECK(hook, err) < 0) {
@@ -79,7 +115,7 @@ int tidings_server_on_watch(struct tidings_server *s, struct tidings_str uri,
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
     bool is_template = str_find(uri, '{') >= 0;
-    int rc = is_template ? 0 : uri_canonical(uri, &canonical, err);
+    rc = is_template ? 0 : uri_canonical(uri, &canonical, err);
     struct tidings_str text = is_template ? uri : buf_str(&canonical);
     struct watch_hook *h = NULL;
     if (rc == 0 && hook) {
@@ -93,16 +129,21 @@ int tidings_server_on_watch(struct tidings_server *s, struct tidings_str uri,
     return rc;
 }
 
-int tidings_server_mount(struct tidings_server *s, const struct tidings_provider_ops *ops,
-                         struct tidings_str prefix, struct tidings_str config,
-                         struct tidings_error *err)
+static int add_mount(struct tidings_server *s, const struct tidings_provider_ops *ops,
+                     struct tidings_str prefix, struct tidings_str config,
+                     struct tidings_error *err)
 {
-    if (!s) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "there is no server to mount it in");
+    int rc = server_check_open(s, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (server_state(s) != SERVER_NEW) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "mount '%.*s' before the server runs",
+                            STR_ARG(prefix));
     }
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
-    int rc = uri_canonical(prefix, &canonical, err);
+    rc = uri_canonical(prefix, &canonical, err);
     if (rc == 0 && canonical.ptr[canonical.len - 1] != '/') {
         rc = tidings_fail(err, TIDINGS_E_INVALID, "the prefix '%.*s' must end in '/'",
                           STR_ARG(prefix));
@@ -116,13 +157,22 @@ int tidings_server_mount(struct tidings_server *s, const struct tidings_provider
     return rc;
 }
 
+int tidings_server_mount(struct tidings_server *s, const struct tidings_provider_ops *ops,
+                         struct tidings_str prefix, struct tidings_str config,
+                         struct tidings_error *err)
+{
+    struct tidings_error own = {0, ""};
+    return server_note(s, __func__, add_mount(s, ops, prefix, config, err ? err : &own), &own);
+}
+
 int tidings_announce(struct tidings_server *s, const struct tidings_change *change,
                      struct tidings_error *err)
 {
-    if (!s || !change) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "a change needs a server and a URI");
+    int rc = server_check_open(s, err);
+    if (rc == 0 && !change) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "a change needs a URI");
     }
-    int rc = RESERVED_CHECK(change, err);
+    rc = rc < 0 ? rc : RESERVED_CHECK(change, err);
     /* Here, because only here is somebody to tell: 0.1 to 0.5 us for small ones. */
     rc = rc < 0 ? rc : change_check_metadata(change->metadata, err);
     if (rc < 0) {
@@ -158,15 +208,20 @@ int tidings_changed(struct tidings_server *s, struct tidings_str uri,
 
 int tidings_changed_all(struct tidings_server *s, struct tidings_error *err)
 {
-    return hub_announce_everything(s->hub, err);
+    int rc = server_check_open(s, err);
+    return rc < 0 ? rc : hub_announce_everything(s->hub, err);
 }
 
 int tidings_server_set_rate(struct tidings_server *s, struct tidings_str uri, uint64_t ms,
                             struct tidings_error *err)
 {
+    int rc = server_check_open(s, err);
+    if (rc < 0) {
+        return rc;
+    }
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
-    int rc = uri_canonical(uri, &canonical, err);
+    rc = uri_canonical(uri, &canonical, err);
     if (rc == 0) {
         rc = hub_set_rate(s->hub, buf_str(&canonical), ms, err);
     }
@@ -178,6 +233,9 @@ struct tidings_subscription *
 tidings_server_subscribe(struct tidings_server *s, struct tidings_str uri,
                          const struct tidings_subscribe_options *options, struct tidings_error *err)
 {
+    if (server_check_open(s, err) < 0) {
+        return NULL;
+    }
     struct tidings_error why;
     struct tidings_subscription *sub = inproc_subscription_create(&s->inproc, uri, options, &why);
     if (!sub) {

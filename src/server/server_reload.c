@@ -149,12 +149,16 @@ void server_reload_when_asked(struct tidings_server *s)
 
 void tidings_server_on_reloaded(struct tidings_server *s, tidings_reloaded_fn fn, void *user)
 {
-    s->reloaded = fn;
-    s->reloaded_user = user;
+    if (s) {
+        s->reloaded = fn;
+        s->reloaded_user = user;
+    }
 }
 
 void tidings_server_reload(struct tidings_server *s)
 {
-    __atomic_store_n(&s->reloading, true, __ATOMIC_RELEASE);
-    loop_stop(s->loop);
+    if (s) {
+        __atomic_store_n(&s->reloading, true, __ATOMIC_RELEASE);
+        loop_stop(s->loop);
+    }
 }

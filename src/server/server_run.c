@@ -23,11 +23,29 @@ enum server_state server_state(const struct tidings_server *s)
     return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
 }
 
+int server_check(const struct tidings_server *s, struct tidings_error *err)
+{
+    return s ? 0 : tidings_fail(err, TIDINGS_E_INVALID, "there is no server: it is NULL");
+}
+
 int server_check_new(const struct tidings_server *s, struct tidings_error *err)
 {
+    if (server_check(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     return server_state(s) == SERVER_NEW
                ? 0
                : tidings_fail(err, TIDINGS_E_INVALID, "a server is configured before it starts");
+}
+
+int server_check_open(const struct tidings_server *s, struct tidings_error *err)
+{
+    if (server_check(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
+    return server_state(s) != SERVER_ENDED
+               ? 0
+               : tidings_fail(err, TIDINGS_E_CLOSED, "the server has ended");
 }
 
 static void set_state(struct tidings_server *s, enum server_state state)
@@ -37,20 +55,26 @@ static void set_state(struct tidings_server *s, enum server_state state)
 
 void tidings_server_on_ready(struct tidings_server *s, tidings_ready_fn fn, void *user)
 {
-    s->ready = fn;
-    s->ready_user = user;
+    if (s) {
+        s->ready = fn;
+        s->ready_user = user;
+    }
 }
 
 void tidings_server_stop(struct tidings_server *s)
 {
-    __atomic_store_n(&s->stopping, true, __ATOMIC_RELEASE);
-    loop_stop(s->loop);
+    if (s) {
+        __atomic_store_n(&s->stopping, true, __ATOMIC_RELEASE);
+        loop_stop(s->loop);
+    }
 }
 
 void tidings_server_stop_now(struct tidings_server *s)
 {
-    __atomic_store_n(&s->hurries, true, __ATOMIC_RELEASE);
-    tidings_server_stop(s);
+    if (s) {
+        __atomic_store_n(&s->hurries, true, __ATOMIC_RELEASE);
+        tidings_server_stop(s);
+    }
 }
 
 static bool is_stopping(const struct tidings_server *s)
@@ -63,6 +87,9 @@ static bool is_stopping(const struct tidings_server *s)
 static int server_run_begin(struct tidings_server *s, bool is_stepped, struct tidings_error *err)
 {
     enum server_state expected = SERVER_NEW;
+    if (server_check(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     if (!__atomic_compare_exchange_n(&s->state, &expected, SERVER_STARTING, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
@@ -187,12 +214,12 @@ int tidings_server_start(struct tidings_server *s, struct tidings_error *err)
 
 int tidings_server_fd(struct tidings_server *s)
 {
-    return loop_fd(s->loop);
+    return s ? loop_fd(s->loop) : -1;
 }
 
 int tidings_server_timeout_ms(struct tidings_server *s)
 {
-    if (server_state(s) != SERVER_STEPPED) {
+    if (!s || server_state(s) != SERVER_STEPPED) {
         return -1;
     }
     return is_stopping(s) && !s->is_winding_down ? 0 : loop_timeout_ms(s->loop);
@@ -214,6 +241,9 @@ static bool have_jobs_ended(struct tidings_server *s)
 
 int tidings_server_turn(struct tidings_server *s, struct tidings_error *err)
 {
+    if (server_check(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     enum server_state state = server_state(s);
     if (state == SERVER_ENDED) {
         return 0;
@@ -248,6 +278,9 @@ int tidings_server_turn(struct tidings_server *s, struct tidings_error *err)
 
 int tidings_server_finish(struct tidings_server *s, struct tidings_error *err)
 {
+    if (server_check(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     if (server_state(s) == SERVER_NEW) {
         return 0;
     }

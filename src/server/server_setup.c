@@ -4,6 +4,7 @@
  * the way back. What fails half-way leaves nothing behind: the server may be configured otherwise
  * and started again.
  */
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -31,6 +32,28 @@ static void put_info(struct jw *w, struct tidings_str key, struct tidings_str va
     }
 }
 
+/* What the program is called; NULL: that cannot be said. */
+static const char *program_name(void)
+{
+    struct tidings_str name = tidings_str(program_invocation_short_name);
+    return name.len > 0 && name.len <= 128 && str_is_utf8(name) ? name.ptr : NULL;
+}
+
+/* A server that says nothing of itself is called as its program is, and has no version: only that
+ * of the program `tidings` is the library's. */
+static void put_name(const struct tidings_server *s, struct jw *w)
+{
+    const struct tidings_server_info *info = &s->info;
+    const char *program = config_is_given(&s->config, "name") ? NULL : program_name();
+    struct tidings_str name = tidings_str(program ? program : s->config.name);
+    bool is_ours = str_eq(name, STR("tidings")) || !program;
+    jw_put_string(w, STR("name"), info->name.len > 0 ? info->name : name);
+    jw_put_string(w, STR("version"),
+                  info->version.len > 0            ? info->version
+                  : is_ours && info->name.len == 0 ? tidings_str(tidings_version())
+                                                   : STR("0"));
+}
+
 static void build_identity(struct tidings_server *s)
 {
     const struct tidings_server_info *info = &s->info;
@@ -39,9 +62,7 @@ static void build_identity(struct tidings_server *s)
     buf_clear(&s->implementation);
     jw_init(&w, &s->implementation);
     jw_begin_object(&w);
-    jw_put_string(&w, STR("name"), info->name.len > 0 ? info->name : tidings_str(c->name));
-    jw_put_string(&w, STR("version"),
-                  info->version.len > 0 ? info->version : tidings_str(tidings_version()));
+    put_name(s, &w);
     put_info(&w, STR("title"), info->title.len > 0 ? info->title : tidings_str(c->title));
     put_info(&w, STR("description"), info->description);
     put_info(&w, STR("websiteUrl"), info->website_url);

@@ -310,6 +310,9 @@ static int subscribers_ask(struct tidings_server *s, const struct question *abou
                            struct tidings_str uri, struct question **ret, struct tidings_error *err)
 {
     *ret = NULL;
+    if (server_check(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     struct question *q = mem_zalloc(sizeof(*q) + uri.len);
     if (!q) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -440,6 +443,9 @@ int tidings_server_totals(struct tidings_server *s, struct tidings_totals *total
                           struct tidings_error *err)
 {
     struct question about = {.what = ASK_TOTALS}, *q = NULL;
+    if (!totals) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "nowhere to put the totals: it is NULL");
+    }
     int rc = subscribers_ask(s, &about, STR_EMPTY, &q, err);
     if (rc < 0) {
         return rc;

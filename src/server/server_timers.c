@@ -29,8 +29,7 @@ static void on_time(struct loop_timer *timer, void *user)
 int tidings_server_every(struct tidings_server *s, uint64_t ms, tidings_timer_fn fn, void *user,
                          struct tidings_error *err)
 {
-    int rc = s ? server_check_new(s, err)
-               : tidings_fail(err, TIDINGS_E_INVALID, "a timer needs a server");
+    int rc = server_check_new(s, err);
     if (rc < 0) {
         return rc;
     }

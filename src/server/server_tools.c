@@ -85,13 +85,14 @@ static int tools_put_row(struct buf *out, const struct tidings_tool *about, stru
     return rc;
 }
 
-int tidings_server_add_tool(struct tidings_server *s, const struct tidings_tool *about,
-                            tidings_call_fn handler, void *user, struct tidings_error *err)
+static int tools_add(struct tidings_server *s, const struct tidings_tool *about,
+                     tidings_call_fn handler, void *user, struct tidings_error *err)
 {
-    if (!s || !about || !handler) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "a tool needs a server, a name and a handler");
+    int rc = server_check_open(s, err);
+    if (rc == 0 && (!about || !handler)) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "a tool needs a name and a handler");
     }
-    int rc = RESERVED_CHECK(about, err);
+    rc = rc < 0 ? rc : RESERVED_CHECK(about, err);
     rc = rc < 0 ? rc : feature_check_name(about->name, err);
     rc = rc < 0 ? rc : meta_check(about->meta, ROW_BYTES, ROW_DEPTH, err);
     if (rc < 0) {
@@ -120,8 +121,16 @@ int tidings_server_add_tool(struct tidings_server *s, const struct tidings_tool 
     return hub_add_feature(s->hub, f, err);
 }
 
+int tidings_server_add_tool(struct tidings_server *s, const struct tidings_tool *about,
+                            tidings_call_fn handler, void *user, struct tidings_error *err)
+{
+    struct tidings_error own = {0, ""};
+    return server_note(s, __func__, tools_add(s, about, handler, user, err ? err : &own), &own);
+}
+
 int tidings_server_remove_tool(struct tidings_server *s, struct tidings_str name,
                                struct tidings_error *err)
 {
-    return hub_remove_feature(s->hub, FEATURE_TOOL, name, err);
+    int rc = server_check(s, err);
+    return rc < 0 ? rc : hub_remove_feature(s->hub, FEATURE_TOOL, name, err);
 }

@@ -210,6 +210,8 @@ test('prompts are listed and got with their arguments', async (t) => {
     assert.match(await good(t, prompt), /^user:\n.*7.*two/s);
     assert.equal(JSON.parse(await good(t, [...prompt, '--json'])).messages[0].role, 'user');
     await bad(t, 64, /nothing/, ['prompt', server.url, 'nothing']);
+    await bad(t, 64, /'test_prompt_with_arguments' has no argument 'arg3'; it takes arg1, arg2/, [...prompt, 'arg3=x']);
+    await bad(t, 64, /'test_simple_prompt' has no argument 'x'; it takes none/, ['prompt', server.url, 'test_simple_prompt', 'x=1']);
 });
 
 test('what a server does not offer is said so', async (t) => {

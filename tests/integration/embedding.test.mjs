@@ -132,6 +132,8 @@ test('thirty lines of C are a live server', async (t) => {
     const code = source.replace(/\/\*[^]*?\*\//g, '').split('\n').filter((line) => line.trim() !== '');
     assert.ok(code.length <= 30, `${code.length} lines`);
     const server = await serveExample(t, 'hello', ['--window', '0']);
+    const { stdout } = await run(t, ['info', '--json', server.url]);
+    assert.deepEqual(JSON.parse(stdout).server, { name: 'hello', version: '0' }); // of the program, and not ours
     const s = await Subscriber.join(server, 'modern');
     await s.ask(['hello:///count']);
     await s.update('hello:///count');

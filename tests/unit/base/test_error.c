@@ -26,8 +26,8 @@ static void code_names_follow_the_table(void **state)
         {TIDINGS_E_INVALID, "TIDINGS_E_INVALID", "invalid argument", 64, 400},
         {TIDINGS_E_NOTFOUND, "TIDINGS_E_NOTFOUND", "not found", 66, 404},
         {TIDINGS_E_INTERNAL, "TIDINGS_E_INTERNAL", "internal error", 70, 500},
-        {-999, "TIDINGS_E_UNKNOWN", "unknown error", 70, 500},
-        {17, "TIDINGS_E_UNKNOWN", "unknown error", 0, 200},
+        {-999, "not a TIDINGS_E_ code", "unknown error", 70, 500},
+        {17, "not a TIDINGS_E_ code", "unknown error", 0, 200},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_string_equal(tidings_code_name(rows[i].code), rows[i].name);

@@ -57,10 +57,14 @@ static int put(const char *uri, bool is_template)
 static void round_of(struct hand *h)
 {
     char uri[64];
+    struct tidings_error err = {0, ""};
     for (int i = 0; i < 2 * KEPT && !h->failed; i++) {
         snprintf(uri, sizeof(uri), "app:///t/%d/%d", h->number, i);
         int first = put(uri, false);
         int again = put(uri, false);
+        if (first == TIDINGS_E_CLOSED || again == TIDINGS_E_CLOSED) {
+            return; /* it has stopped meanwhile */
+        }
         bool was_there = i < KEPT && __atomic_load_n(&h->rounds, __ATOMIC_SEQ_CST) > 0;
         if (first != (was_there ? TIDINGS_E_EXISTS : 0) || again != TIDINGS_E_EXISTS) {
             h->failed = "adding";
@@ -71,14 +75,18 @@ static void round_of(struct hand *h)
         }
     }
     snprintf(uri, sizeof(uri), "app:///t/%d/of/{x}", h->number);
-    if (put(uri, true) != 0 || tidings_server_remove(served(), tidings_str(uri), NULL) != 0) {
+    int added = put(uri, true);
+    if (added == TIDINGS_E_CLOSED) {
+        return;
+    }
+    if (added != 0 || tidings_server_remove(served(), tidings_str(uri), NULL) != 0) {
         h->failed = "templates";
     }
     snprintf(uri, sizeof(uri), "app:///t/%d/", h->number);
     struct tidings_subscribe_options on = {.fn = hear, .on_state = count_ends, .user = h};
     struct tidings_subscription *sub =
-        tidings_server_subscribe(served(), tidings_str(uri), &on, NULL);
-    if (!sub) {
+        tidings_server_subscribe(served(), tidings_str(uri), &on, &err);
+    if (!sub && err.code != TIDINGS_E_CLOSED) {
         h->failed = "subscribing";
     }
     tidings_subscription_end(sub);
@@ -160,8 +168,9 @@ static void registering_goes_on_while_it_stops(void **state)
     begin_work();
     await_rounds(2);
     served_stop();
-    await_rounds(2); /* … and after it has stopped */
+    await_rounds(2); /* … and after it has stopped, when nothing is taken any more */
     end_work();
+    assert_int_equal(put("app:///t/z", false), TIDINGS_E_CLOSED);
 }
 
 static int open_nothing(struct tidings_provider *p, struct tidings_str config,
