@@ -43,15 +43,18 @@ struct tidings_update {
     struct tidings_str metadata;       /* a JSON object with what is known of the change */
     struct tidings_str value;          /* JSON, where `include` asked for it: an array of contents;
                                         * with "patch" an object (docs/subscriptions.md) */
-    unsigned merged;                   /* how many changes this one stands for */
-    bool truncated; /* something it covers changed, not known what: there may have been more */
-    bool initial;   /* nothing changed: the state when it was subscribed */
+    unsigned merged; /* how many changes this one stands for; with `caught_up` at least so many */
+    bool truncated;  /* something it covers changed, not known what: there may have been more */
+    bool initial;    /* nothing changed: the state when it was subscribed */
     /* Of clients alone: */
     bool synthetic;             /* the server did not say it: the client found it by comparing */
     int64_t received_ms;        /* Unix time */
     struct tidings_str version; /* of the resource, as the server counts */
     struct tidings_str cursor;  /* everything up to here was told */
     struct tidings_str params;  /* the parameters of the notification, JSON text */
+    /* It was told from the server's log, after an interruption or `since`: the log keeps the newest
+     * change of each resource, so that how many there were is not known. */
+    bool caught_up;
 };
 typedef void (*tidings_update_fn)(void *user, const struct tidings_update *update);
 

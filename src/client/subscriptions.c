@@ -525,12 +525,11 @@ static struct tidings_str subscriptions_text(const struct tidings_client *c,
 {
     struct jw w;
     buf_init(out, 2 * c->settings.max_bytes);
-    if (!value) {
-        return STR_EMPTY;
+    if (value) {
+        jw_init(&w, out);
+        jw_value(&w, value);
     }
-    jw_init(&w, out);
-    jw_value(&w, value);
-    return out->failed ? STR_EMPTY : buf_str(out);
+    return value && !out->failed ? buf_str(out) : STR_EMPTY;
 }
 
 /* Two streams are heard while one replaces the other: only the one that stays says how far. */
@@ -570,6 +569,7 @@ void subscriptions_updated(struct tidings_client *c, struct json *message, int64
                                       jv_str(jv_get(meta, "dev.tidings/change"))),
         .from = jv_str(jv_get(meta, "dev.tidings/from")),
         .merged = merged_of(jv_get(meta, "dev.tidings/merged")),
+        .caught_up = jv_is_true(jv_get(meta, "dev.tidings/caughtUp")),
         .initial = jv_is_true(jv_get(meta, "dev.tidings/initial")),
         .version = version_of(meta, metadata, number, &guard),
         .cursor = jv_str(jv_get(meta, "dev.tidings/cursor")),

@@ -118,6 +118,7 @@ static void merge(struct outbox *o, size_t index, const struct outbox_item *next
                                             (enum tidings_change_kind)next->kind);
     item->merged += next->merged;
     item->initial = item->initial && next->initial;
+    item->caught_up = item->caught_up || next->caught_up;
     if (moves) {
         struct outbox_item moved = *item;
         for (size_t i = index; i + 1 < o->count; i++) {
@@ -150,15 +151,15 @@ static enum outbox_result add(struct outbox *o, const struct outbox_item *next, 
 }
 
 enum outbox_result outbox_push(struct outbox *o, struct subscription *sub,
-                               const struct change *change, enum tidings_change_kind kind,
-                               size_t max)
+                               const struct change *change, struct outbox_as as, size_t max)
 {
     struct outbox_item item = {
         .sub = sub,
         .change = change_ref(change),
         .first_seq = change->seq,
         .merged = 1,
-        .kind = (uint8_t)kind,
+        .kind = (uint8_t)as.kind,
+        .caught_up = as.caught_up,
     };
     enum outbox_result r = add(o, &item, max);
     if (r == OUTBOX_FULL) {

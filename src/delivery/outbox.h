@@ -21,8 +21,16 @@ struct outbox_item {
     const struct change *change; /* the newest; a reference */
     uint64_t first_seq;          /* its place: the oldest merged into it; strict: the newest */
     uint32_t merged;
-    uint8_t kind; /* enum tidings_change_kind */
-    bool initial; /* nothing changed: the state when it was subscribed */
+    uint8_t kind;   /* enum tidings_change_kind */
+    bool initial;   /* nothing changed: the state when it was subscribed */
+    bool caught_up; /* it was told from the log, or what was is merged into it: `merged` counts that
+                     * as one, however many there were */
+};
+
+/* What a change is to one subscriber. */
+struct outbox_as {
+    enum tidings_change_kind kind; /* the change's own, or what it means after catching up */
+    bool caught_up;
 };
 
 /* One item, the ordinary case, needs no memory of its own. */
@@ -46,11 +54,9 @@ enum outbox_result {
     OUTBOX_MERGED,
     OUTBOX_FULL, /* also when out of memory: nothing changed */
 };
-/* `kind` is the change's own, or what it means to this subscriber after catching up. `max` bounds
- * the queue. */
+/* `max` bounds the queue. */
 enum outbox_result outbox_push(struct outbox *o, struct subscription *sub,
-                               const struct change *change, enum tidings_change_kind kind,
-                               size_t max);
+                               const struct change *change, struct outbox_as as, size_t max);
 enum outbox_result outbox_push_initial(struct outbox *o, struct subscription *sub,
                                        const struct change *change, size_t max);
 /* Everything `from` holds, behind what is here or merged into it; `from` is empty afterwards.

@@ -63,6 +63,7 @@ static bool flush_items(struct subscriber *subscriber)
             .hides_version = !access_is_full(subscriber->principal),
             .hides_from = hides_from,
             .merged = item->merged,
+            .caught_up = item->caught_up,
             .profile = subscriber->worker->self->profile,
         };
         put_uri(&u, sub, leads);

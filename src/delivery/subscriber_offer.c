@@ -30,10 +30,10 @@ static void collapse(struct subscriber *subscriber)
 
 /* Into the outbox, or collapse it. */
 static void enqueue(struct subscriber *subscriber, struct subscription *sub,
-                    const struct change *change, enum tidings_change_kind kind)
+                    const struct change *change, struct outbox_as as)
 {
     enum outbox_result r =
-        outbox_push(&subscriber->outbox, sub, change, kind, subscriber->worker->limits->outbox_max);
+        outbox_push(&subscriber->outbox, sub, change, as, subscriber->worker->limits->outbox_max);
     if (r == OUTBOX_MERGED) {
         subscriber->worker->stats.coalesced++;
     } else if (r == OUTBOX_FULL) {
@@ -74,8 +74,7 @@ void subscriber_offer_initial(struct subscriber *subscriber, struct subscription
 }
 
 static void subscriber_offer_filtered(struct subscriber *subscriber, struct subscription *sub,
-                                      const struct change *change, enum tidings_change_kind kind,
-                                      bool alone)
+                                      const struct change *change, struct outbox_as as, bool alone)
 {
     if (!listen_is_open_for(sub, change->seq)) {
         return;
@@ -93,13 +92,13 @@ static void subscriber_offer_filtered(struct subscriber *subscriber, struct subs
     struct tidings_str value;
     struct baseline *to;
     switch (window_offer(&worker->delivery->windows, &sub->window, loop_now_ms(worker->loop), sub,
-                         change, kind, worker->limits->outbox_max)) {
+                         change, as, worker->limits->outbox_max)) {
     case WINDOW_PASS:
         if (sub->wants_content) {
             (void)change_content_for(sub, change, &value,
                                      &to); /* so that it is there when it is needed */
         }
-        enqueue(subscriber, sub, change, kind);
+        enqueue(subscriber, sub, change, as);
         break;
     case WINDOW_HELD:
         subscriber->held_count += !held_before;
@@ -115,7 +114,7 @@ static void subscriber_offer_filtered(struct subscriber *subscriber, struct subs
 void subscriber_offer(struct subscriber *subscriber, struct subscription *sub,
                       const struct change *change, enum tidings_change_kind kind)
 {
-    subscriber_offer_filtered(subscriber, sub, change, kind, true);
+    subscriber_offer_filtered(subscriber, sub, change, (struct outbox_as){.kind = kind}, true);
 }
 
 void subscriber_offer_row(struct subscriber *subscriber, struct subscription *sub,
@@ -126,5 +125,6 @@ void subscriber_offer_row(struct subscriber *subscriber, struct subscription *su
     if (kind == TIDINGS_CHANGE_UPDATED && row->created_seq > from) {
         kind = TIDINGS_CHANGE_CREATED;
     }
-    subscriber_offer_filtered(subscriber, sub, row->change, kind, row->replaced_seq <= from);
+    struct outbox_as as = {.kind = kind, .caught_up = true};
+    subscriber_offer_filtered(subscriber, sub, row->change, as, row->replaced_seq <= from);
 }

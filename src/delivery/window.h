@@ -14,6 +14,7 @@
 
 struct change;
 struct outbox;
+struct outbox_as;
 struct subscription;
 
 /* Embedded in a subscription. Zeroed: no period. */
@@ -40,7 +41,7 @@ enum window_result {
 };
 enum window_result window_offer(struct windows *all, struct window *w, uint64_t now_ms,
                                 struct subscription *sub, const struct change *change,
-                                enum tidings_change_kind kind, size_t max);
+                                struct outbox_as as, size_t max);
 /* A new period, also for what is held now. */
 void window_set_period(struct windows *all, struct window *w, uint64_t now_ms, uint32_t period_ms);
 /* Forget what is held. */

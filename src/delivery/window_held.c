@@ -11,7 +11,7 @@
 /* NOLINTNEXTLINE(readability-function-size): seven of them, on the path of every delivery */
 enum window_result window_offer(struct windows *all, struct window *w, uint64_t now_ms,
                                 struct subscription *sub, const struct change *change,
-                                enum tidings_change_kind kind, size_t max)
+                                struct outbox_as as, size_t max)
 {
     if (w->period_ms == 0 && !w->held) {
         return WINDOW_PASS;
@@ -32,7 +32,7 @@ enum window_result window_offer(struct windows *all, struct window *w, uint64_t 
             return WINDOW_FULL;
         }
     }
-    return outbox_push(w->held, sub, change, kind, max) == OUTBOX_FULL ? WINDOW_FULL : WINDOW_HELD;
+    return outbox_push(w->held, sub, change, as, max) == OUTBOX_FULL ? WINDOW_FULL : WINDOW_HELD;
 }
 
 void window_clear(struct windows *all, struct window *w)

@@ -258,6 +258,7 @@ struct dialect_updated {
     bool hides_version;        /* of those who may not see everything: see store/change.h */
     bool hides_from;
     unsigned merged; /* how many changes this stands for */
+    bool caught_up;  /* told from the log: how many more there were is not known */
     bool truncated;
     bool suspended;    /* this subscription is not evaluated any more */
     bool initial;      /* nothing changed: the state when it was subscribed */

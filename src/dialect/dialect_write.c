@@ -249,8 +249,8 @@ struct pieces {
     struct tidings_str at[PIECES_MAX];
     unsigned count;
     size_t size;
-    char small[256 + CURSOR_SEALED]; /* short members that depend on the subscriber; without a
-                                      * sealed cursor at most 260 bytes */
+    char small[288 + CURSOR_SEALED]; /* short members that depend on the subscriber; without a
+                                      * sealed cursor at most 288 bytes */
     size_t small_len;
 };
 
@@ -331,6 +331,9 @@ static void small_members(struct pieces *p, const struct dialect_updated *u)
         PUT_LITERAL(p, "\"dev.tidings/merged\":");
         put_digits(p, u->merged, 10);
         PUT_LITERAL(p, ",");
+    }
+    if (u->caught_up) {
+        PUT_LITERAL(p, "\"dev.tidings/caughtUp\":true,");
     }
     usual_members(p, u);
 }

@@ -90,6 +90,7 @@ static void inproc_told(struct subscriber *subscriber, const struct dialect_upda
         .value = u->value_json,
         .kind = u->change ? change_kind_of(u->change, u->kind) : u->kind,
         .merged = u->merged,
+        .caught_up = u->caught_up,
         .truncated = u->truncated,
         .initial = u->initial,
     };

@@ -35,6 +35,7 @@ void change_put_json(FILE *out, const struct tidings_update *u, const struct con
     change_put_member(out, "version", u->version);
     change_put_member(out, "cursor", u->cursor);
     fputs(u->synthetic ? ",\"synthetic\":true" : "", out);
+    fputs(u->caught_up ? ",\"caughtUp\":true" : "", out);
     fputs(u->truncated ? ",\"truncated\":true" : "", out);
     fputs(",\"params\":", out);
     put_json_text(out, u->params);

@@ -21,6 +21,8 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define MAX 1000u
 
+static const struct outbox_as updated = {.kind = TIDINGS_CHANGE_UPDATED};
+
 static int count_allocations(void **state)
 {
     (void)state;
@@ -40,7 +42,7 @@ static enum outbox_result push(struct outbox *o, struct subscription *sub, const
     struct tidings_change from = {.uri = tidings_str(uri), .kind = kind};
     struct change *c = change_create(&from, 1, seq);
     assert_non_null(c);
-    enum outbox_result r = outbox_push(o, sub, c, kind, max);
+    enum outbox_result r = outbox_push(o, sub, c, (struct outbox_as){.kind = kind}, max);
     change_unref(c);
     return r;
 }
@@ -127,6 +129,31 @@ static void a_second_change_merges_into_the_place_of_the_first(void **state)
     outbox_deinit(&o);
 }
 
+static void what_was_told_from_the_log_stays_marked_when_more_comes(void **state)
+{
+    (void)state;
+    struct outbox o, held;
+    struct subscription a = {0};
+    const struct outbox_as caught_up = {.kind = TIDINGS_CHANGE_UPDATED, .caught_up = true};
+    struct tidings_change from = {.uri = TIDINGS_STR("x:1")};
+    struct change *old = change_create(&from, 1, 1), *new = change_create(&from, 1, 2);
+    outbox_init(&o);
+    outbox_init(&held);
+    assert_int_equal(outbox_push(&held, &a, old, caught_up, MAX), OUTBOX_ADDED);
+    assert_true(outbox_take(&o, &held, MAX));
+    assert_true(outbox_first(&o)->caught_up);
+    assert_int_equal(outbox_push(&o, &a, new, updated, MAX), OUTBOX_MERGED);
+    assert_true(outbox_first(&o)->caught_up);
+    assert_int_equal(outbox_first(&o)->merged, 2);
+    outbox_pop(&o);
+    assert_int_equal(outbox_push(&o, &a, new, updated, MAX), OUTBOX_ADDED);
+    assert_false(outbox_first(&o)->caught_up); /* what is live is not */
+    change_unref(old);
+    change_unref(new);
+    outbox_deinit(&held);
+    outbox_deinit(&o);
+}
+
 static void for_a_strict_subscription_it_merges_into_the_place_of_the_newer(void **state)
 {
     (void)state;
@@ -180,10 +207,10 @@ static void without_memory_it_is_full(void **state)
     struct change *d = change_create(&next, 1, 2);
     outbox_init(&o);
     fail_alloc_start(1);
-    assert_int_equal(outbox_push(&o, &a, c, TIDINGS_CHANGE_UPDATED, MAX), OUTBOX_ADDED);
+    assert_int_equal(outbox_push(&o, &a, c, updated, MAX), OUTBOX_ADDED);
     assert_false(fail_alloc_stop()); /* one needs no memory */
     fail_alloc_start(1);
-    assert_int_equal(outbox_push(&o, &a, d, TIDINGS_CHANGE_UPDATED, MAX), OUTBOX_FULL);
+    assert_int_equal(outbox_push(&o, &a, d, updated, MAX), OUTBOX_FULL);
     assert_true(fail_alloc_stop());
     assert_int_equal(a.queued, 1);
     assert_ptr_equal(outbox_first(&o)->change, c);
@@ -254,6 +281,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_came_first_leaves_first, count_allocations,
                                         nothing_is_left),
         cmocka_unit_test_setup_teardown(a_second_change_merges_into_the_place_of_the_first,
+                                        count_allocations, nothing_is_left),
+        cmocka_unit_test_setup_teardown(what_was_told_from_the_log_stays_marked_when_more_comes,
                                         count_allocations, nothing_is_left),
         cmocka_unit_test_setup_teardown(
             for_a_strict_subscription_it_merges_into_the_place_of_the_newer, count_allocations,

@@ -13,12 +13,15 @@
 
 #include "base/str.h"
 #include "delivery/listen.h"
+#include "delivery/outbox.h"
 #include "delivery/subscriber.h"
 #include "delivery/window.h"
 #include "store/change.h"
 #include "support/fail_alloc.h"
 
 #define MAX 100u
+
+static const struct outbox_as updated = {.kind = TIDINGS_CHANGE_UPDATED};
 
 static struct windows all;
 static uint64_t seq;
@@ -45,8 +48,7 @@ static enum window_result offer_max(struct subscription *sub, uint64_t now, cons
     struct tidings_change from = {.uri = tidings_str(uri)};
     struct change *c = change_create(&from, 1, ++seq);
     assert_non_null(c);
-    enum window_result r =
-        window_offer(&all, &sub->window, now, sub, c, TIDINGS_CHANGE_UPDATED, max);
+    enum window_result r = window_offer(&all, &sub->window, now, sub, c, updated, max);
     change_unref(c);
     return r;
 }
@@ -271,8 +273,7 @@ static void out_of_memory_is_full_and_leaves_nothing_behind(void **state)
         struct change *c = change_create(&from, 1, ++seq);
         assert_non_null(c);
         fail_alloc_start(n);
-        enum window_result r =
-            window_offer(&all, &sub.window, 10, &sub, c, TIDINGS_CHANGE_UPDATED, MAX);
+        enum window_result r = window_offer(&all, &sub.window, 10, &sub, c, updated, MAX);
         bool reached = fail_alloc_stop();
         assert_int_equal(r, reached ? WINDOW_FULL : WINDOW_HELD);
         failures += reached;
