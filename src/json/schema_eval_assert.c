@@ -4,6 +4,7 @@
  * and lets every other pass.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -49,6 +50,62 @@ bool check_const(struct eval *e, const struct at *at, const struct rule *rule)
            eval_fail(e, at, rule, "the value is not the expected one");
 }
 
+#define CHOICES_SHOWN 8u /* at most, of an enum */
+#define CHOICE_BYTES 32u /* of each */
+
+/* A value as people write it, cut: 'a string', 3, true; "" for what is not shown. */
+static void put_choice(char out[CHOICE_BYTES + 8], const struct json *v)
+{
+    out[0] = '\0';
+    if (jv_is(v, JV_STRING)) {
+        struct tidings_str s = jv_str(v);
+        size_t len = s.len <= CHOICE_BYTES ? s.len : CHOICE_BYTES - 3;
+        while (len > 0 && len < s.len && ((unsigned char)s.ptr[len] & 0xC0) == 0x80) {
+            len--; /* never inside a character */
+        }
+        snprintf(out, CHOICE_BYTES + 8, "'%.*s%s'", (int)len, s.ptr, len < s.len ? "…" : "");
+    } else if (jv_is(v, JV_INT)) {
+        snprintf(out, CHOICE_BYTES + 8, "%" PRId64, jv_int(v));
+    } else if (jv_is(v, JV_REAL)) {
+        snprintf(out, CHOICE_BYTES + 8, "%.17g", jv_real(v));
+    } else if (!jv_is(v, JV_OBJECT) && !jv_is(v, JV_ARRAY)) {
+        snprintf(out, CHOICE_BYTES + 8, "%s",
+                 jv_is(v, JV_TRUE)    ? "true"
+                 : jv_is(v, JV_FALSE) ? "false"
+                                      : "null");
+    }
+}
+
+/* "'dor' is none of 'pressure', 'temperature', 'door'": schema and value may both be a stranger's,
+ * so that only the first few are told, each cut. A long value is not repeated. */
+static bool fail_enum(struct eval *e, const struct at *at, const struct rule *rule)
+{
+    if (!e->error || e->quiet > 0 || e->is_over) {
+        return false; /* nobody will read it */
+    }
+    char list[160] = "", one[CHOICE_BYTES + 8];
+    size_t count = value_elements(rule->value), shown = 0, used = 0;
+    for (; shown < count && shown < CHOICES_SHOWN; shown++) {
+        put_choice(one, jv_at(rule->value, shown));
+        size_t len = strlen(one);
+        if (len == 0 || used + len + 3 > sizeof(list)) {
+            break;
+        }
+        used +=
+            (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used > 0 ? ", " : "", one);
+    }
+    bool is_short = !jv_is(at->instance, JV_STRING) || jv_str(at->instance).len <= CHOICE_BYTES;
+    put_choice(one, at->instance);
+    const char *given = is_short && one[0] ? one : "the value";
+    if (shown == 0) {
+        return eval_fail(e, at, rule, "%s is none of the %zu allowed ones", given, count);
+    }
+    if (shown < count) {
+        return eval_fail(e, at, rule, "%s is none of %s and %zu more", given, list, count - shown);
+    }
+    return eval_fail(e, at, rule, "%s is none of %s", given, list);
+}
+
 bool check_enum(struct eval *e, const struct at *at, const struct rule *rule)
 {
     for (size_t i = 0; !e->is_over && i < value_elements(rule->value); i++) {
@@ -56,8 +113,7 @@ bool check_enum(struct eval *e, const struct at *at, const struct rule *rule)
             return true;
         }
     }
-    return eval_fail(e, at, rule, "the value is none of the %zu allowed ones",
-                     value_elements(rule->value));
+    return fail_enum(e, at, rule);
 }
 
 bool check_multiple_of(struct eval *e, const struct at *at, const struct rule *rule)

@@ -332,6 +332,16 @@ static void a_refusal_says_where_and_why(void **state)
          "the string does not match the pattern '^x$'"},
         {"{\"exclusiveMinimum\":1.5}", "1.5", "", "/exclusiveMinimum",
          "the number must be more than 1.5"},
+        {"{\"enum\":[\"pressure\",\"temperature\",\"door\"]}", "\"dor\"", "", "/enum",
+         "'dor' is none of 'pressure', 'temperature', 'door'"},
+        {"{\"enum\":[1,2.5,null,true]}", "{\"a\":1}", "", "/enum",
+         "the value is none of 1, 2.5, null, true"},
+        {"{\"enum\":[[],1]}", "false", "", "/enum", "false is none of the 2 allowed ones"},
+        {"{\"enum\":[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\"]}",
+         "\"a password that was put into the wrong field\"", "", "/enum",
+         "the value is none of 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h' and 2 more"},
+        {"{\"enum\":[\"0123456789012345678901234567\\u00e9\\u00e9\\u00e9\\u00e9\"]}", "1", "",
+         "/enum", "1 is none of '0123456789012345678901234567…'"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct schema_error why;
