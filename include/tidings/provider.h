@@ -352,7 +352,8 @@ struct tidings_provider_ops {
     void (*stat)(struct tidings_provider *provider, struct tidings_stat *stat,
                  struct tidings_str uri);
 
-    /* Optional. The direct children of `uri`, paged like list. */
+    /* Optional. The direct children of `uri`, paged like list. NULL: what `list` has below it,
+     * which of the mount itself is all of that. */
     void (*children)(struct tidings_provider *provider, struct tidings_list *list,
                      struct tidings_str uri);
 

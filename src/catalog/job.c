@@ -12,6 +12,7 @@
 #include "base/pool.h"
 #include "base/str.h"
 #include "catalog/resource.h"
+#include "uri/uri.h"
 #include "worker/worker.h"
 
 #define DETAILS_MAX (4u << 20)
@@ -173,7 +174,10 @@ static void job_run_list(struct job *r)
             ops->children(r->provider, list, r->uri);
             return;
         }
-    } else if (ops->list) {
+        list->below = r->uri;
+        list->after = list->after.len > 0 ? list->after : r->uri;
+    }
+    if (ops->list) {
         ops->list(r->provider, list);
         return;
     }
@@ -203,6 +207,9 @@ int tidings_list_add(struct tidings_list *list, const struct tidings_resource *r
     }
     if (list->after.len > 0 && str_cmp(row->uri, list->after) <= 0) {
         return 1; /* on a page before */
+    }
+    if (list->below.len > 0 && !uri_is_within(row->uri, list->below)) {
+        return 1;
     }
     if (!access_allows(list->principal, ACCESS_LIST, row->uri)) {
         return 1; /* nor does it count: that there is more would tell of it */

@@ -50,7 +50,8 @@ struct tidings_list {
     struct buf last;          /* URI of the last row added */
     size_t wanted, count;
     bool children, full;
-    bool subscribes; /* rows are for somebody who wants to hear of them */
+    struct tidings_str below; /* only rows below this URI count; empty: all */
+    bool subscribes;          /* rows are for somebody who wants to hear of them */
     /* Instead of writing: gets each row, 1 to go on and 0 to stop. On whichever thread lists. */
     int (*on_row)(struct tidings_list *list, const struct tidings_resource *row);
 };

@@ -4,7 +4,8 @@
  * (SEP-2093), alias resources/directory/read (SEP-2640). Two names, one function.
  *
  * The children of a registered container are the registered resources directly below its URI: those
- * that have one segment more. A provider knows its own.
+ * that have one segment more. A provider knows its own; of one that only lists, everything below
+ * the URI is, in one go.
  *
  * A cursor of children is bound to its parent: "c", the parent, a line break, the last child.
  */
@@ -27,11 +28,26 @@ struct hierarchy_request {
     void (*found)(struct hierarchy_request *l);
 };
 
+static void method_list_children(struct hierarchy_request *l);
+
+/* A mount of a provider that lists what it has and knows no children: below it is all of that. */
+static bool is_flat_mount(const struct tidings_provider *p, struct tidings_str uri)
+{
+    return p && p->ops->list && !p->ops->children && !(p->ops->flags & TIDINGS_PROVIDER_SINGLE) &&
+           str_eq(uri, p->prefix);
+}
+
 static void method_hierarchy_stat_done(struct job *job)
 {
     struct hierarchy_request *l = job->user;
     struct request *request = l->request;
     request_end_job(request);
+    if (job->code == TIDINGS_E_NOTFOUND && l->found == method_list_children &&
+        is_flat_mount(l->hit.provider, l->uri)) {
+        job_free_stat(&l->stat);
+        l->stat.about = (struct tidings_resource){.uri = l->uri, .listable = true};
+        job->code = 0;
+    }
     if (job->code < 0) {
         job_free_stat(&l->stat);
         request_fail_job(request, job, l->spelled, STR_EMPTY);

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { call, modern, Session } from './lib/rpc.mjs';
-import { serve } from './lib/server.mjs';
+import { serve, serveExample } from './lib/server.mjs';
 
 const files = { 'a.txt': 'one', 'dir/b.txt': '2', 'dir/c.txt': '3', 'dir/deep/d.txt': '4' };
 
@@ -54,3 +54,14 @@ for (const method of ['resources/list', 'resources/directory/read']) {
         assert.equal(legacy.json.error.code, -32002);
     });
 }
+
+test('a mount whose provider only lists is listed, in pages', async (t) => {
+    const server = await serveExample(t, 'dice', ['--page-size', '2']);
+    const first = await call(server, 'resources/list', { uri: 'dice:///' });
+    assert.deepEqual(first.resources.map(({ uri }) => uri), ['dice:///d12', 'dice:///d20']);
+    const rest = await call(server, 'resources/list', { uri: 'dice:///', cursor: first.nextCursor });
+    assert.deepEqual(rest.resources.map(({ uri }) => uri), ['dice:///d6']);
+    assert.equal(rest.nextCursor, undefined);
+    await assert.rejects(call(server, 'resources/list', { uri: 'dice:///d7' }), /not found/);
+    await assert.rejects(call(server, 'resources/list', { uri: 'dice:///d6' }), /no children/);
+});
