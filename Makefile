@@ -1,5 +1,5 @@
 # A thin door for those who type make; CMakePresets.json is the build.
-.PHONY: all dev asan tsan fuzz test quick run install uninstall format clean
+.PHONY: all dev asan tsan fuzz bench test quick run install uninstall format clean
 
 all:
 	cmake --workflow --preset release
@@ -16,8 +16,13 @@ quick:
 run:
 	./run
 
+# build/release/bench/NAME: see bench/README.md.
+bench: all
+	cmake --build build/release --target benchmarks
+
+# Into PREFIX (/usr/local), below DESTDIR where that is set.
 install: all
-	cmake --install build/release
+	cmake --install build/release $(if $(PREFIX),--prefix "$(abspath $(PREFIX))")
 
 # What the last `make install` put there (its list is in the build folder), and folders of ours that
 # are empty then.

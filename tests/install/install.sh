@@ -91,10 +91,29 @@ PKG_CONFIG_PATH=$build expect_version "$work/checkout"
 echo "checkout: ok"
 
 cp "$build/install_manifest.txt" "$work/manifest"
-"$here/../../tools/uninstall" "$work/manifest"
-left=$(find "$prefix" ! -type d)
-[ -z "$left" ] && [ ! -d "$prefix/include/tidings" ] ||
-    { echo "uninstalling left this behind:" >&2; echo "$left" >&2; exit 1; }
+said=$("$here/../../tools/uninstall" "$work/manifest")
+case $said in *" files of $prefix removed") ;; *) echo "uninstalling says '$said'" >&2; exit 1 ;; esac
+[ ! -e "$prefix" ] ||
+    { echo "uninstalling left this behind:" >&2; find "$prefix" >&2; exit 1; }
 ! "$here/../../tools/uninstall" "$work/manifest" 2>/dev/null ||
     { echo "uninstalling twice is no failure" >&2; exit 1; }
 echo "uninstall: ok"
+
+# `make install PREFIX=…`, which a word of the command line reaches; and what includes us installs
+# only what is its own.
+make -C "$here/../.." -n install PREFIX=/opt/x | grep -q -e '--install build/release --prefix "/opt/x"' ||
+    { echo "make install does not know PREFIX" >&2; exit 1; }
+mkdir "$work/host"
+cat >"$work/host/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(host LANGUAGES C)
+add_subdirectory("$here/../.." tidings)
+install(FILES CMakeLists.txt DESTINATION share/host)
+END
+"$cmake" -G Ninja -S "$work/host" -B "$work/host/build" -DCMAKE_C_COMPILER="$cc" >"$work/host.log" 2>&1 ||
+    { cat "$work/host.log" >&2; exit 1; }
+"$cmake" --install "$work/host/build" --prefix "$work/host/prefix" >"$work/host.log" 2>&1 ||
+    { cat "$work/host.log" >&2; exit 1; }
+[ "$(cd "$work/host/prefix" && find . -type f)" = ./share/host/CMakeLists.txt ] ||
+    { echo "what includes us installs more than its own" >&2; exit 1; }
+echo "add_subdirectory: ok"
