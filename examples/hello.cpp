@@ -20,7 +20,7 @@ int main(int argc, char **argv)
         server.changed("hello:///count");
     });
     server.tool("set", "Sets the count",
-                {{"to", TIDINGS_SCHEMA_INTEGER, "the new count", true, nullptr, nullptr}},
+                {{"to", TIDINGS_SCHEMA_INTEGER, "the new count", true}},
                 [&](tidings::call &call) {
                     count = call.integer("to");
                     server.changed("hello:///count");

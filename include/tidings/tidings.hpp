@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -60,6 +61,33 @@ inline struct tidings_str str(std::string_view s) noexcept
 {
     return tidings_strn(s.data() ? s.data() : "", s.size());
 }
+
+/* A text that is handed over: a literal, a string or a view; NULL is the empty one. */
+class text
+{
+public:
+    text() noexcept = default;
+    text(const char *s) noexcept : view_(s ? s : "") {}
+    text(std::string_view s) noexcept : view_(s) {}
+    text(const std::string &s) noexcept : view_(s) {}
+    std::string_view view() const noexcept { return view_; }
+    struct tidings_str str() const noexcept { return tidings::str(view_); }
+    std::string string() const { return std::string(view_); } /* with a NUL behind it */
+
+private:
+    std::string_view view_;
+};
+
+/* A member of the arguments of a tool; what is left out is the default: {"days", TIDINGS_SCHEMA_INTEGER}.
+ * The texts are borrowed until the tool is registered. */
+struct field {
+    const char *name = nullptr;
+    enum tidings_schema_type type = TIDINGS_SCHEMA_STRING;
+    const char *description = nullptr;
+    bool is_required = false;
+    std::vector<const char *> choices = {};
+    const char *rules = nullptr; /* a JSON object: what else JSON Schema can say of it */
+};
 
 namespace detail
 {
@@ -109,6 +137,12 @@ inline std::string taken(char *text)
     return std::string(text);
 }
 
+/* For C functions to whom NULL means "none". */
+inline const char *or_null(const std::string &s) noexcept
+{
+    return s.empty() ? nullptr : s.c_str();
+}
+
 using update_fn = std::function<void(const struct tidings_update &)>;
 using state_fn = std::function<void(const struct tidings_state_event &)>;
 
@@ -146,6 +180,33 @@ inline struct tidings_subscribe_options options_of(listener *l, const char *opti
 }
 
 } /* namespace detail */
+
+/* What arguments a tool takes: JSON Schema text, or fields, or nothing: any. */
+class schema
+{
+public:
+    schema() = default;
+    schema(const char *json) : json_(json ? json : "") {}
+    schema(std::string_view json) : json_(json) {}
+    schema(std::string json) noexcept : json_(std::move(json)) {}
+    schema(std::initializer_list<field> fields) : schema(std::vector<field>(fields)) {}
+    schema(std::vector<field> fields)
+    {
+        std::vector<struct tidings_schema_field> rows;
+        for (field &f : fields) {
+            const bool has_choices = !f.choices.empty();
+            f.choices.push_back(nullptr);
+            rows.push_back({f.name, f.type, f.description, f.is_required,
+                            has_choices ? f.choices.data() : nullptr, f.rules});
+        }
+        detail::checked check;
+        json_ = detail::taken(check(tidings_schema_object(rows.data(), rows.size(), &check.err)));
+    }
+    const std::string &json() const noexcept { return json_; }
+
+private:
+    std::string json_;
+};
 
 /* A subscription; it ends with this object. Must not outlive its server or client. */
 class subscription
@@ -240,34 +301,45 @@ public:
     struct tidings_server *get() const noexcept { return server_.get(); }
 
     /* A setting, as an option of the command line has it: set("http", "127.0.0.1:0"). */
-    void set(const char *name, const char *value)
+    void set(text name, text value)
     {
         detail::checked check;
-        check(tidings_server_set(get(), name, value, &check.err));
+        check(tidings_server_set(get(), name.string().c_str(), value.string().c_str(), &check.err));
+    }
+    /* How the server names itself. Before it runs. */
+    void set_info(const struct tidings_server_info &info)
+    {
+        detail::checked check;
+        check(tidings_server_set_info(get(), &info, &check.err));
+    }
+    /* A provider at a prefix that ends in '/'. Before it runs; `ops` lives as long as the server. */
+    void mount(const struct tidings_provider_ops &ops, text prefix, text config = {})
+    {
+        detail::checked check;
+        check(tidings_server_mount(get(), &ops, prefix.str(), config.str(), &check.err));
     }
 
     /* A resource whose content the lambda returns, whenever somebody reads it. On threads of the
      * server, several at once; it must not block. */
-    void resource(const char *uri, const char *name, const char *mime_type, read_fn fn)
+    void resource(text uri, text name, text mime_type, read_fn fn)
     {
         add(tidings_server_add_resource, uri, name, mime_type,
             [read = std::move(fn)](std::string_view) { return read(); });
     }
     /* All resources of a template, which are told apart by the URI. */
-    void resource_template(const char *uri, const char *name, const char *mime_type, read_uri_fn fn)
+    void resource_template(text uri, text name, text mime_type, read_uri_fn fn)
     {
         add(tidings_server_add_template, uri, name, mime_type, std::move(fn));
     }
 
-    /* A tool. What the lambda returns is its text, unless it is empty. `schema` of
-     * tidings_schema_object, or JSON text of your own; empty: any arguments. */
-    void tool(std::string_view name, std::string_view description, std::string_view schema,
-              tool_fn fn)
+    /* A tool. What the lambda returns is its text, unless it is empty. Its arguments: fields
+     * ({{"to", TIDINGS_SCHEMA_INTEGER, "the new count", true}}), JSON Schema text, or {}: any. */
+    void tool(text name, text description, const schema &arguments, tool_fn fn)
     {
         struct tidings_tool about = {};
-        about.name = str(name);
-        about.description = str(description);
-        about.input_schema = str(schema);
+        about.name = name.str();
+        about.description = description.str();
+        about.input_schema = str(arguments.json());
         tool(about, std::move(fn));
     }
     void tool(const struct tidings_tool &about, tool_fn fn)
@@ -276,13 +348,18 @@ public:
         check(tidings_server_add_tool(get(), &about, on_call, keep(tools_, std::move(fn)),
                                       &check.err));
     }
-    void tool(std::string_view name, std::string_view description,
-              const std::vector<struct tidings_schema_field> &fields, tool_fn fn)
+    /* A prompt. What the lambda returns is one message of the user. `arguments` are strings. */
+    void prompt(text name, text description, const std::vector<struct tidings_argument> &arguments,
+                tool_fn fn)
     {
+        struct tidings_prompt about = {};
+        about.name = name.str();
+        about.description = description.str();
+        about.arguments = arguments.data();
+        about.argument_count = arguments.size();
         detail::checked check;
-        const std::string schema = detail::taken(
-            check(tidings_schema_object(fields.data(), fields.size(), &check.err)));
-        tool(name, description, schema, std::move(fn));
+        check(tidings_server_add_prompt(get(), &about, on_call, keep(tools_, std::move(fn)),
+                                        &check.err));
     }
 
     /* Something changed; `metadata` is a JSON object or empty. Any thread. False: too much is
@@ -294,10 +371,10 @@ public:
         return rc != TIDINGS_E_BUSY && check(rc) >= 0;
     }
     /* Content that the server keeps. True: it is new. Any thread. */
-    bool publish(const char *uri, std::string_view content, const char *mime_type = nullptr)
+    bool publish(text uri, std::string_view content, text mime_type = {})
     {
         detail::checked check;
-        const struct tidings_resource about = ::tidings_resource(uri, nullptr, mime_type);
+        const struct tidings_resource about = describe(uri, {}, mime_type);
         return check(tidings_server_publish(get(), &about, str(content), &check.err)) == 1;
     }
     /* Called every so often on the thread that runs the server. Before it runs. */
@@ -314,9 +391,8 @@ public:
     }
 
     /* Hear of changes inside the program, on a thread of the server's. `options` is a JSON object or
-     * NULL. */
-    [[nodiscard]] subscription subscribe(std::string_view uri, detail::update_fn fn,
-                                         const char *options = nullptr,
+     * empty. */
+    [[nodiscard]] subscription subscribe(text uri, detail::update_fn fn, text options = {},
                                          detail::state_fn on_state = {})
     {
         auto made = std::make_unique<detail::listener>();
@@ -329,9 +405,10 @@ public:
             listeners_.emplace(me, std::move(made));
         }
         detail::checked check;
-        const struct tidings_subscribe_options on = detail::options_of(me, options);
+        const std::string json = options.string();
+        const struct tidings_subscribe_options on = detail::options_of(me, detail::or_null(json));
         struct tidings_subscription *handle =
-            tidings_server_subscribe(get(), str(uri), &on, &check.err);
+            tidings_server_subscribe(get(), uri.str(), &on, &check.err);
         if (!handle) {
             forget(me);
         }
@@ -344,6 +421,20 @@ public:
         detail::checked check;
         check(tidings_server_run(get(), &check.err));
     }
+    /* Or inside a loop of the program's: start(), then turn() as long as it is true, whenever fd()
+     * is readable or timeout_ms() have passed. */
+    void start()
+    {
+        detail::checked check;
+        check(tidings_server_start(get(), &check.err));
+    }
+    bool turn()
+    {
+        detail::checked check;
+        return check(tidings_server_turn(get(), &check.err)) > 0;
+    }
+    int fd() const noexcept { return tidings_server_fd(get()); }
+    int timeout_ms() const noexcept { return tidings_server_timeout_ms(get()); }
     /* The whole life of a small program: options, signals, messages. For main to return. */
     int main(int argc, char **argv) { return tidings_server_main(get(), argc, argv); }
     /* Any thread, also from a signal handler. */
@@ -359,12 +450,19 @@ private:
         all.push_back(std::make_unique<T>(std::move(fn)));
         return all.back().get();
     }
+    static struct tidings_resource describe(text uri, text name, text mime_type) noexcept
+    {
+        struct tidings_resource about = {};
+        about.uri = uri.str();
+        about.name = name.str();
+        about.mime_type = mime_type.str();
+        return about;
+    }
     template <typename F>
-    void add(F register_it, const char *uri, const char *name, const char *mime_type,
-             read_uri_fn fn)
+    void add(F register_it, text uri, text name, text mime_type, read_uri_fn fn)
     {
         detail::checked check;
-        const struct tidings_resource about = ::tidings_resource(uri, name, mime_type);
+        const struct tidings_resource about = describe(uri, name, mime_type);
         check(register_it(get(), &about, on_read, keep(reads_, std::move(fn)), &check.err));
     }
     static void on_read(void *user, struct tidings_read *read, struct tidings_str uri) noexcept
@@ -425,10 +523,10 @@ class client
 public:
     using item_fn = std::function<void(std::string_view json)>;
 
-    explicit client(const char *address, const struct tidings_client_options *options = nullptr)
+    explicit client(text address, const struct tidings_client_options *options = nullptr)
     {
         detail::checked check;
-        client_.reset(check(tidings_client_create(address, options, &check.err)));
+        client_.reset(check(tidings_client_create(address.string().c_str(), options, &check.err)));
     }
     /* A server that is launched: {"tidings", "serve", "--stdio", "."}. */
     explicit client(const std::vector<std::string> &command,
@@ -445,22 +543,32 @@ public:
     struct tidings_client *get() const noexcept { return client_.get(); }
 
     /* JSON text of what the server answers. */
-    std::string request(const char *method, const char *params = nullptr)
+    std::string request(text method, text params = {})
     {
         detail::checked check;
-        return detail::taken(
-            check(tidings_client_request(get(), method, params, &check.err)));
+        const std::string json = params.string();
+        return detail::taken(check(tidings_client_request(get(), method.string().c_str(),
+                                                          detail::or_null(json), &check.err)));
     }
-    std::string read(const char *uri)
+    std::string read(text uri)
     {
         detail::checked check;
-        return detail::taken(check(tidings_client_read(get(), uri, &check.err)));
+        return detail::taken(check(tidings_client_read(get(), uri.string().c_str(), &check.err)));
     }
-    std::string call_tool(const char *name, const char *arguments = nullptr)
+    std::string call_tool(text name, text arguments = {})
     {
         detail::checked check;
-        return detail::taken(
-            check(tidings_client_call(get(), name, arguments, nullptr, nullptr, &check.err)));
+        const std::string json = arguments.string();
+        return detail::taken(check(tidings_client_call(get(), name.string().c_str(),
+                                                       detail::or_null(json), nullptr, nullptr,
+                                                       &check.err)));
+    }
+    std::string prompt(text name, text arguments = {})
+    {
+        detail::checked check;
+        const std::string json = arguments.string();
+        return detail::taken(check(tidings_client_prompt(get(), name.string().c_str(),
+                                                         detail::or_null(json), &check.err)));
     }
     /* Every element of a list, JSON text each. What the lambda throws ends the listing and reaches
      * the caller. */
@@ -490,18 +598,30 @@ public:
         check(rc);
     }
 
-    /* Hear of changes, inside run() and step(). `options` is a JSON object or NULL. */
-    [[nodiscard]] subscription subscribe(const char *uri, detail::update_fn fn,
-                                         const char *options = nullptr,
+    /* Hear how the connection and all subscriptions stand, inside run() and step(). */
+    void on_state(detail::state_fn fn)
+    {
+        state_ = std::make_unique<detail::state_fn>(std::move(fn));
+        tidings_client_on_state(
+            get(),
+            [](void *user, const struct tidings_state_event *e) noexcept {
+                (*static_cast<detail::state_fn *>(user))(*e);
+            },
+            state_.get());
+    }
+    /* Hear of changes, inside run() and step(). `options` is a JSON object or empty. */
+    [[nodiscard]] subscription subscribe(text uri, detail::update_fn fn, text options = {},
                                          detail::state_fn on_state = {})
     {
         auto made = std::make_unique<detail::listener>();
         made->on_update = std::move(fn);
         made->on_state = std::move(on_state);
         detail::checked check;
-        const struct tidings_subscribe_options on = detail::options_of(made.get(), options);
+        const std::string json = options.string();
+        const struct tidings_subscribe_options on =
+            detail::options_of(made.get(), detail::or_null(json));
         struct tidings_subscription *handle =
-            check(tidings_client_subscribe(get(), uri, &on, &check.err));
+            check(tidings_client_subscribe(get(), uri.string().c_str(), &on, &check.err));
         return subscription(handle, std::move(made));
     }
 
@@ -525,6 +645,7 @@ private:
     struct destroy {
         void operator()(struct tidings_client *c) const noexcept { tidings_client_destroy(c); }
     };
+    std::unique_ptr<detail::state_fn> state_; /* where it stays when this object moves */
     std::unique_ptr<struct tidings_client, destroy> client_;
 };
 

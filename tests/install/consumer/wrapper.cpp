@@ -55,15 +55,24 @@ int main()
                server.resource("hello:///count", "again", "text/plain", [] { return ""; });
            }) == TIDINGS_E_EXISTS);
     server.tool("set", "Sets the count",
-                {{"to", TIDINGS_SCHEMA_INTEGER, "the new count", true, nullptr, nullptr}},
+                {{"to", TIDINGS_SCHEMA_INTEGER, "the new count", true}},
                 [&](tidings::call &call) {
                     count = static_cast<int>(call.integer("to"));
                     server.changed("hello:///count", R"({"by":"set"})");
                     return std::string("done");
                 });
-    server.tool("fail", "Fails", "", [](tidings::call &) -> std::string {
+    server.tool("fail", "Fails", {}, [](tidings::call &) -> std::string {
         throw std::runtime_error("on purpose");
     });
+    server.tool("pick", "Picks", {{"what", TIDINGS_SCHEMA_STRING, nullptr, true, {"a", "b"}}, {"why"}},
+                [](tidings::call &call) { return std::string(call.string("what")); });
+    server.prompt("greet", "Greets", {{"whom", nullptr, nullptr, true}}, [](tidings::call &call) {
+        return "Greet " + std::string(call.string("whom"));
+    });
+    struct tidings_server_info info = {};
+    info.name = tidings_str("wrapper");
+    server.set_info(info);
+    EXPECT(code_of([&] { server.mount(*tidings_provider_find("file"), "file:///x/", "{}"); }) < 0);
     std::promise<std::string> address;
     server.on_ready([&](std::string_view url) { address.set_value(std::string(url)); });
     tidings::subscription inside = server.subscribe(
@@ -74,8 +83,17 @@ int main()
     std::thread runs([&] { server.run(); });
 
     {
-        tidings::client client(address.get_future().get().c_str());
-        EXPECT(field(client.read("hello:///count"), "/contents/0/text") == "0");
+        tidings::client client(address.get_future().get());
+        bool connected = false;
+        client.on_state(
+            [&](const tidings_state_event &e) { connected |= e.state == TIDINGS_STATE_CONNECTED; });
+        const std::string counted = "hello:///count";
+        EXPECT(field(client.read(counted), "/contents/0/text") == "0");
+        EXPECT(field(client.read(std::string_view(counted)), "/contents/0/text") == "0");
+        EXPECT(field(client.prompt("greet", R"({"whom":"ann"})"), "/messages/0/content/text") ==
+               "Greet ann");
+        EXPECT(client.call_tool("pick", R"({"what":"c"})").find("none of 'a', 'b'") !=
+               std::string::npos);
         EXPECT(field(client.read("item:///7"), "/contents/0/text") == "this is item:///7");
         EXPECT(code_of([&] { client.read("hello:///bad"); }) < 0);
         EXPECT(code_of([&] { client.read("hello:///nothing"); }) == TIDINGS_E_NOTFOUND);
@@ -85,7 +103,7 @@ int main()
         EXPECT(client.request("tools/list").find("the new count") != std::string::npos);
         int tools = 0;
         client.list(TIDINGS_LISTING_TOOLS, [&](std::string_view) { tools++; });
-        EXPECT(tools == 2);
+        EXPECT(tools == 3);
         try {
             client.list(TIDINGS_LISTING_TOOLS, [](std::string_view) { throw 42; });
             EXPECT(false);
@@ -104,6 +122,7 @@ int main()
         while (!watching) {
             client.step();
         }
+        EXPECT(connected);
         EXPECT(field(client.call_tool("set", R"({"to":5})"), "/content/0/text") == "done");
         while (metadata.empty()) {
             client.step();
@@ -121,6 +140,15 @@ int main()
     EXPECT(heard == 1);
     server.stop();
     runs.join();
+    {
+        tidings::server stepped;
+        stepped.set(std::string("http"), std::string_view("127.0.0.1:0"));
+        stepped.start();
+        EXPECT(stepped.fd() >= 0 && stepped.turn() && stepped.timeout_ms() >= -1);
+        stepped.stop();
+        while (stepped.turn()) {
+        }
+    }
     std::puts(tidings_version());
     return 0;
 }
