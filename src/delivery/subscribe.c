@@ -248,6 +248,7 @@ static void establish(struct subscribe_batch *s, struct subscribe_item *w,
     if (s->is_resumed) { /* what the log has is told with everything else of its session */
         sub->since = subscribe_item_since(w, arm->seq);
         sub->since_pending = sub->since == SINCE_UNKNOWN;
+        sub->is_resumed = true;
         listen->subscriber->was_lost = listen->subscriber->was_lost || w->options.since.lost > 0;
         keep_pending(sub);
     }

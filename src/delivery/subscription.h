@@ -85,6 +85,7 @@ struct subscription {
     bool is_slim : 1;      /* updates say no more than what changed and the cursor */
     bool is_plain : 1;     /* quoting changed nothing: one text serves for both */
     bool is_canonical : 1; /* and so does it for the canonical one */
+    bool is_resumed : 1;   /* it came from another node, with its session */
     uint16_t json_len, spelled_len, uri_len;
     char text[]; /* quoted, then the others where they differ */
 };

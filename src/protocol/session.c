@@ -308,7 +308,7 @@ int session_open(struct channel *channel, const struct revision *revision, struc
 void session_destroy(struct session *session)
 {
     struct worker *worker = session->worker;
-    session_moving_end(session);
+    session_moving_last(session);
     session_left(worker, session->quota);
     map_remove(&worker->sessions->by_id, tidings_strn(session->id, SESSION_ID_LEN));
     list_remove(&session->link);
@@ -331,6 +331,7 @@ void session_destroy(struct session *session)
     }
     subscriber_destroy(session->subscriber);
     principal_unref(session->principal);
+    session_moving_end(session); /* who waits for it goes on, and finds it no more */
     mem_free(session);
 }
 
@@ -398,6 +399,16 @@ static void skip_others(struct session *session, unsigned no)
     }
 }
 
+/* The node that gave out an id knew nothing of subscriptions made here: each is told what changed
+ * since it was made. */
+static void session_owe_later(struct session *session, uint64_t cursor)
+{
+    list_each (it, next, &session->listen->subs) {
+        struct subscription *sub = list_entry(it, struct subscription, link);
+        sub->since_pending = sub->since_pending || (!sub->is_resumed && sub->since < cursor);
+    }
+}
+
 int session_open_stream(struct session *session, struct channel *channel,
                         struct tidings_str last_event_id)
 {
@@ -428,6 +439,9 @@ int session_open_stream(struct session *session, struct channel *channel,
      * becomes a stream. */
     struct event_cursor at = {.cursor = session->undelivered};
     bool known = last_event_id.len == 0 || session_parse_event_id(session, last_event_id, &at);
+    if (at.is_foreign) {
+        session_owe_later(session, at.cursor);
+    }
     stream->sink = channel->ops->stream(channel, &headers);
     stream->session = session;
     stream->no = at.stream > 0 ? at.stream : ++session->next_stream;

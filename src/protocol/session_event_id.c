@@ -138,9 +138,12 @@ bool session_parse_event_id(const struct session *session, struct tidings_str id
     if (!remembered && session_is_adopted(session)) {
         /* Of a stream at the node it came from: whatever others carried, there and here, is told
          * again rather than not at all. */
-        remembered = ret->rewound = true;
+        remembered = ret->rewound = ret->is_foreign = true;
         ret->cursor = at.seq;
         ret->lost = at.lost;
+        if (!session_was_written(session, no) && session->undelivered < at.seq) {
+            ret->cursor = session->undelivered; /* of a copy that knew nothing of what came later */
+        }
     }
     for (unsigned i = 0; i < session->rewind_count; i++) {
         if (event > session->rewinds[i].event) {

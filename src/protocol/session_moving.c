@@ -74,7 +74,7 @@ static void session_put_state(const struct session_moving *m, struct buf *out)
         .initialized = session->initialized,
         .has_listed = session->listen->has_listed,
         .level = session->subscriber->log_level,
-        .stream = session->next_stream,
+        .stream = session->next_stream + 1, /* it is written before one is opened */
         .event = session->next_event,
         .cursor = delivery_cursor(session->worker, told),
         .rewind_count = session->rewind_count,
@@ -133,10 +133,19 @@ static void session_is_written(struct session_job *job, struct worker *worker)
         m->written = m->under_way;
         m->is_unwritten = job->op == SESSION_DROP;
     }
-    session_release(m, m->under_way); /* also when it failed: the session is good here */
+    /* Also when it failed: the session is good here. */
+    struct list due;
+    session_take_held(m, m->under_way, &due);
+    struct adoption *confirmed =
+        m->confirming && m->confirmed <= m->under_way ? m->confirming : NULL;
     if (job->code >= 0 && m->changes > m->written) {
         session_write(m);
     }
+    /* From here on clients go on, and the session may end. */
+    if (confirmed) {
+        session_confirm(confirmed, 0);
+    }
+    session_release(&due);
 }
 
 static struct session_job *session_job_of(struct session_moving *m, enum session_op op,
@@ -355,10 +364,14 @@ bool session_moving_begin(struct session *session)
 }
 
 /* The last that is written of it, or that it has ended: nobody waits for that. */
-static void session_say_last(struct session_moving *m)
+void session_moving_last(struct session *session)
 {
-    bool is_kept = m->session->worker->stopping;
+    struct session_moving *m = session->moving;
+    bool is_kept = session->worker->stopping;
     struct buf state;
+    if (!m || m->changes == 0) {
+        return; /* nothing was ever written */
+    }
     buf_init(&state, m->movers->store->max_bytes);
     if (is_kept) {
         session_put_state(m, &state);
@@ -378,14 +391,14 @@ void session_moving_end(struct session *session)
     if (!m) {
         return;
     }
-    if (m->changes > 0) { /* else nothing was ever written */
-        session_say_last(m);
-    }
     session->moving = NULL;
     if (m->job) {
         m->job->user = NULL;
     }
-    session_release(m, UINT64_MAX);
+    struct adoption *confirming = m->confirming;
+    bool is_gone = m->is_gone;
+    struct list due;
+    session_take_held(m, UINT64_MAX, &due);
     size_t at = 0;
     struct kept_options *kept;
     while ((kept = map_next(&m->options, &at)) != NULL) {
@@ -395,7 +408,11 @@ void session_moving_end(struct session *session)
     buf_deinit(&m->refused);
     list_remove(&m->link);
     m->movers->count--;
+    if (confirming) {
+        session_confirm(confirming, is_gone ? TIDINGS_E_CONFLICT : 0);
+    }
     mem_free(m);
+    session_release(&due);
 }
 
 /* ---- at another node ------------------------------------------------------------------------- */

@@ -48,7 +48,8 @@ void session_subscribed(struct session *session, struct request *request,
 /* Who waits for a session to be here. */
 struct session_wait {
     struct list link;
-    /* 0: go on, it is here or there is none; negative: nobody knows, try again later. */
+    /* 0: go on, it is here or there is none; TIDINGS_E_CONFLICT: it has just been taken, ask again;
+     * else negative: nobody knows, try again later. */
     void (*done)(struct session_wait *wait, int code);
     void *user;
 };
@@ -62,12 +63,14 @@ enum session_place {
 /* What a request says of its session. */
 struct session_asked {
     struct tidings_str id;
+    bool is_stream;                   /* it opens one */
     struct tidings_str last_event_id; /* or empty */
 };
 /* Perhaps; false: surely not, and nobody need wait. */
 bool session_may_be_elsewhere(const struct worker *worker, const struct session_asked *asked);
 /* May the session, of the principal of `channel`, be at another node? Then it is brought here. And
- * this node comes as far as the one where the last event was told. */
+ * before a stream is opened the store is asked whether it is ours still, and this node comes as far
+ * as the one where the last event was told. */
 enum session_place session_await(struct session_wait *wait, struct channel *channel,
                                  const struct session_asked *asked, struct refusal *why);
 void session_await_cancel(struct session_wait *wait);

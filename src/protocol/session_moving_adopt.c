@@ -37,6 +37,7 @@ struct adoption {
     struct loop_timer *delay;          /* NULL: none */
     struct session_state state;
     struct subscribe_batch *batch; /* its subscriptions are being made */
+    struct session_moving *asks;   /* of one that is here: is it ours still? */
     struct hub_arm *arm;           /* this node has yet to come as far as … */
     uint64_t position;             /* … its client was told; 0: nobody knows */
     bool is_made;
@@ -52,6 +53,9 @@ static void adoption_free(struct adoption *a)
     }
     if (a->arm) {
         a->arm->user = NULL;
+    }
+    if (a->asks) {
+        a->asks->confirming = NULL;
     }
     if (a->batch) {
         a->batch->done = NULL;
@@ -143,6 +147,7 @@ static struct session *adoption_make(struct adoption *a, const struct session_jo
     session->subscriber->log_level = (int8_t)s->level;
     session->moving->turn = job->turn;
     session->moving->is_adopted = true;
+    session->moving->taken_stream = s->stream;
     restore_rewinds(session, s);
     restore_lists(session, s);
     return session;
@@ -327,18 +332,47 @@ static void adoption_never_reached(struct hub_arm *arm)
     }
 }
 
-/* The session is here; its client was told more at another node than this one knows of. */
-static bool adoption_reach(struct adoption *a)
+/* The session is here and ours. Its client may have been told more at another node than this one
+ * knows of. */
+static void adoption_reach(struct adoption *a)
 {
-    a->arm = hub_arm_create(a->movers->worker, NULL, 0);
+    const struct worker *worker = a->movers->worker;
+    bool is_there = a->position <= cursor_marks_find(&worker->delivery->marks, worker->last_seq);
+    a->arm = is_there ? NULL : hub_arm_create(a->movers->worker, NULL, 0);
     if (!a->arm) {
-        return false;
+        adoption_end(a, 0);
+        return;
     }
     a->arm->await = a->position;
     a->arm->user = a;
     a->arm->done = adoption_reached;
     a->arm->dropped = adoption_never_reached;
     hub_arm_send(a->arm);
+}
+
+void session_confirm(struct adoption *a, int code)
+{
+    a->asks->confirming = NULL;
+    a->asks = NULL;
+    if (code == 0) {
+        adoption_reach(a);
+    } else {
+        adoption_end(a, code);
+    }
+}
+
+/* Before there is a stream of one that is here: another node may have taken it, and told its client
+ * that it has more than it has here. false: there is nothing to wait for. */
+static bool adoption_confirm(struct adoption *a, struct session *session)
+{
+    struct session_moving *m = session->moving;
+    session_changed(session, NULL);
+    if (!m->job) {
+        return false;
+    }
+    a->asks = m;
+    m->confirming = a;
+    m->confirmed = m->changes;
     return true;
 }
 
@@ -351,8 +385,7 @@ bool session_may_be_elsewhere(const struct worker *worker, const struct session_
         return false;
     }
     const struct session *here = map_find(&worker->sessions->by_id, asked->id);
-    return movers->adoptions.count > 0 || !here ||
-           (asked->last_event_id.len > 0 && session_is_adopted(here));
+    return movers->adoptions.count > 0 || !here || asked->is_stream;
 }
 
 static struct adoption *adoption_create(struct channel *channel, const char *key)
@@ -392,9 +425,9 @@ enum session_place session_await(struct session_wait *wait, struct channel *chan
         list_append(&a->waits, &wait->link);
         return SESSION_AWAITED;
     }
-    uint64_t position = session_event_position(worker, channel->principal, asked->last_event_id);
-    const struct session *here = map_find(&worker->sessions->by_id, asked->id);
-    if (here && position <= cursor_marks_find(&worker->delivery->marks, worker->last_seq)) {
+    struct session *here = map_find(&worker->sessions->by_id, asked->id);
+    if (here && (!asked->is_stream || !here->moving ||
+                 !str_eq(tidings_str(key), tidings_str(here->moving->key)))) {
         return SESSION_SETTLED;
     }
     if (worker->stopping || movers->adoptions.count >= SESSION_ADOPTIONS) {
@@ -411,12 +444,12 @@ enum session_place session_await(struct session_wait *wait, struct channel *chan
         }
         return SESSION_BUSY;
     }
-    a->position = position;
+    a->position = session_event_position(worker, channel->principal, asked->last_event_id);
     a->is_made = here != NULL;
     a->quota = quota;
-    if (here ? !adoption_reach(a) : !adoption_begin(a)) {
+    if (here ? !adoption_confirm(a, here) : !adoption_begin(a)) {
         adoption_end(a, TIDINGS_E_NOMEM);
-        return SESSION_BUSY;
+        return here ? SESSION_SETTLED : SESSION_BUSY;
     }
     list_append(&a->waits, &wait->link);
     return SESSION_AWAITED;
@@ -441,6 +474,11 @@ void session_adoptions_end(struct session_movers *movers)
 bool session_is_adopted(const struct session *session)
 {
     return session->moving && session->moving->is_adopted;
+}
+
+bool session_was_written(const struct session *session, unsigned stream)
+{
+    return session->moving && stream <= session->moving->taken_stream;
 }
 
 bool session_moving_resume(const struct session *session, struct log_cursor *cursor)

@@ -20,19 +20,21 @@ struct held_answer {
     char id[SESSION_ID_LEN]; /* of its session, once that has gone */
 };
 
-/* Those for changes up to that one. */
-void session_release(struct session_moving *m, uint64_t upto)
+void session_take_held(struct session_moving *m, uint64_t upto, struct list *ret)
 {
-    struct list due;
-    list_init(&due);
+    list_init(ret);
     list_each (it, next, &m->held) {
         if (list_entry(it, struct held_answer, link)->change <= upto) {
             list_remove(it);
-            list_append(&due, it);
+            list_append(ret, it);
         }
     }
-    while (!list_empty(&due)) {
-        struct held_answer *h = list_entry(due.next, struct held_answer, link);
+}
+
+void session_release(struct list *held)
+{
+    while (!list_empty(held)) {
+        struct held_answer *h = list_entry(held->next, struct held_answer, link);
         list_remove(&h->link);
         request_release(h->request, h->status);
         mem_free(h);

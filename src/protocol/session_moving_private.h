@@ -26,6 +26,8 @@ struct session_movers {
     unsigned lost_next;
 };
 
+struct adoption;
+
 struct session_moving {
     struct list link; /* in movers->all */
     struct session *session;
@@ -41,6 +43,9 @@ struct session_moving {
     struct map options;      /* struct kept_options: what subscriptions were asked with */
     struct buf refused;      /* quoted URIs of subscriptions that could not come along, each ends in
                               * a line break */
+    struct adoption *confirming; /* is it ours still? NULL: nobody asks … */
+    uint64_t confirmed;          /* … which the write of this change says */
+    unsigned taken_stream;       /* the highest that had been written when it was adopted */
     bool is_adopted;
     bool is_incomplete; /* not all is known that would have to be written */
     bool is_unfit;      /* … or it is too large, which was said */
@@ -48,16 +53,20 @@ struct session_moving {
     bool is_gone;       /* it is another node's */
 };
 
-/* session_moving_held.c: as `hold` of struct requests; answers to changes up to that one go out;
- * and those of a list, whose session has gone, are asked again of wherever it is. */
+/* session_moving_held.c: as `hold` of struct requests. */
 bool session_hold(struct request *request, int status);
-void session_release(struct session_moving *m, uint64_t upto);
+/* Answers to changes up to that one, into a list. Then they go out; or, when their session has
+ * gone, are asked for again of wherever it is. Either may end any session. */
+void session_take_held(struct session_moving *m, uint64_t upto, struct list *ret);
+void session_release(struct list *held);
 void session_ask_again(struct list *held, struct tidings_str id);
 /* Its copy here ends, and its streams; it goes on elsewhere. */
 void session_let_go(struct session_moving *m);
 /* What a subscription was asked with, as text. false: out of memory. */
 bool session_keep_options(struct session_moving *m, struct tidings_str spelled,
                           struct tidings_str options);
+/* It is written: it is ours still (0), that cannot be found out, or it is not (CONFLICT). */
+void session_confirm(struct adoption *a, int code);
 /* How long until it may be taken back. */
 uint64_t session_hold_ms(const struct session_movers *movers, struct tidings_str key);
 /* Frees what is under way. */

@@ -28,6 +28,7 @@ struct event_cursor {
     uint64_t cursor;
     uint64_t lists_upto; /* lists that changed up to here are known */
     uint32_t lost;       /* who has yet to be told to look again; 0: nobody */
+    bool is_foreign;     /* given out at another node, or here before the session was there */
     bool rewound; /* behind where the stream began: other streams' shares are of no interest */
 };
 
@@ -54,13 +55,17 @@ bool session_parse_event_id(const struct session *session, struct tidings_str id
 
 /* session_moving.c, session_moving_adopt.c, where sessions may go on at another node: */
 
-/* It is made, and goes. false: out of memory. */
+/* It is made (false: out of memory); it is about to go, and the last is written of it; it has gone.
+ */
 bool session_moving_begin(struct session *session);
+void session_moving_last(struct session *session);
 void session_moving_end(struct session *session);
 /* It has got a stream. */
 void session_moving_streams(struct session *session);
 /* Has it been at another node? Then ids of events may come from there. */
 bool session_is_adopted(const struct session *session);
+/* Was this stream there, or about to be, when another node last wrote it? */
+bool session_was_written(const struct session *session, unsigned stream);
 /* A cursor of another node becomes one of this epoch; false: it says nothing here. */
 bool session_moving_resume(const struct session *session, struct log_cursor *cursor);
 /* The worker ends; its sessions have. */

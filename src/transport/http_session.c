@@ -37,7 +37,9 @@ static void session_is_settled(struct session_wait *wait, int code)
     struct http_conn *conn = wait->user;
     mem_free(conn->r->awaiting);
     conn->r->awaiting = NULL;
-    conn_go_on_with(conn, code < 0 ? HTTP_SESSION_UNKNOWN : HTTP_SESSION_SETTLED);
+    conn_go_on_with(conn, code == TIDINGS_E_CONFLICT ? HTTP_SESSION_UNASKED
+                          : code < 0                 ? HTTP_SESSION_UNKNOWN
+                                                     : HTTP_SESSION_SETTLED);
 }
 
 void conn_forget_session(struct http_conn *conn)
@@ -100,6 +102,7 @@ bool conn_awaits_session(struct http_conn *conn, const struct http_request *req)
     }
     const struct session_asked asked = {
         .id = http_session_id(path, req),
+        .is_stream = req->method == HTTP_GET,
         .last_event_id =
             req->method == HTTP_GET ? http_header(req, "last-event-id", NULL) : STR_EMPTY,
     };
@@ -107,8 +110,11 @@ bool conn_awaits_session(struct http_conn *conn, const struct http_request *req)
         return false;
     }
     if (conn->r->session == HTTP_SESSION_UNKNOWN) {
-        refuse_unknown_session(conn);
-        return true;
+        bool is_here = map_find(&worker->sessions->by_id, asked.id) != NULL;
+        if (!is_here) {
+            refuse_unknown_session(conn);
+        }
+        return !is_here;
     }
     return conn->r->session == HTTP_SESSION_UNASKED && ask_for_session(conn, &asked);
 }

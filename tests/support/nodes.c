@@ -349,7 +349,8 @@ void nodes_bring_stream(struct nodes *all, size_t node, struct harness_session *
     struct refusal why;
     const struct session_asked asked = {
         .id = tidings_str(s->id),
-        .last_event_id = tidings_str(last_event_id),
+        .is_stream = last_event_id != NULL,
+        .last_event_id = last_event_id ? tidings_str(last_event_id) : STR_EMPTY,
     };
     *wait = (struct session_wait){.done = brought, .user = ret};
     *ret = SESSION_AWAITED;
@@ -364,7 +365,7 @@ int nodes_bring(struct nodes *all, size_t node, struct harness_session *s)
 {
     struct session_wait wait;
     int code = 0;
-    nodes_bring_stream(all, node, s, "", &wait, &code);
+    nodes_bring_stream(all, node, s, NULL, &wait, &code);
     if (code == SESSION_AWAITED) {
         harness_until(&all->at[node].b, is_settled, &code);
     }

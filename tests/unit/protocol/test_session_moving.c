@@ -236,6 +236,72 @@ static void each_subscription_knows_when_it_began(void **state)
     client_free(c);
 }
 
+/* The old node still writes to its stream while the new one has a subscription more: ids that it
+ * gives out say nothing of that one. */
+static void what_is_subscribed_at_the_new_node_is_owed_whatever_the_old_one_says(void **state)
+{
+    (void)state;
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    all.at[A].is_deaf = true;
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    subscribe("kept://x/b");
+    nodes_update(&all, "kept://x/b");
+    nodes_update(&all, "kept://x/a");
+    assert_int_equal(client_count(first, SAID_UPDATED), 1);
+    struct client *second = stream(last_id(first));
+    assert_int_equal(update_count(second, "kept://x/b"), 1);
+    assert_int_equal(update_count(second, "kept://x/a"), 0);
+    client_free(second);
+    client_free(first);
+}
+
+/* A node that does not know yet, and could not ask, opens another stream of its old copy. */
+static void ids_of_streams_that_were_never_written_say_nothing(void **state)
+{
+    (void)state;
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    client_vanish(first);
+    all.at[A].is_deaf = true;
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    nodes_update(&all, "kept://x/a");
+    s.harness = &all.at[A].b;
+    struct client *second = stream(NULL);
+    assert_int_equal(client_count(second, SAID_UPDATED), 1);
+    s.harness = &all.at[B].b;
+    struct client *third = stream(last_id(second));
+    assert_int_equal(client_count(third, SAID_UPDATED), 1); /* twice rather than not at all */
+    client_free(third);
+    client_free(second);
+    client_free(first);
+}
+
+static void before_a_stream_is_opened_the_store_is_asked(void **state)
+{
+    (void)state;
+    struct session_wait wait;
+    int code = 0;
+    subscribe("kept://x/a");
+    nodes_bring_stream(&all, A, &s, "", &wait, &code);
+    assert_int_equal(code, SESSION_AWAITED);
+    nodes_settle(&all);
+    assert_int_equal(code, 0);
+    all.at[A].is_deaf = true;
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    subscribe("kept://x/b");
+    nodes_bring_stream(&all, A, &s, "", &wait, &code);
+    nodes_settle(&all);
+    assert_int_equal(code, TIDINGS_E_CONFLICT); /* ask again */
+    assert_int_equal(sessions_at(A), 0);
+    assert_int_equal(nodes_bring(&all, A, &s), 0);
+    assert_int_equal(all.at[A].b.worker[0]->stats.subscriptions, 2);
+    all.is_away = true; /* then it is good where it is */
+    nodes_bring_stream(&all, A, &s, "", &wait, &code);
+    nodes_settle(&all);
+    assert_int_equal(code, 0);
+}
+
 static void what_is_local_has_to_be_looked_at_again(void **state)
 {
     (void)state;
@@ -478,6 +544,9 @@ int main(void)
         TEST(without_an_id_it_begins_where_it_was_written_last),
         TEST(a_node_that_is_behind_comes_as_far_first),
         TEST(each_subscription_knows_when_it_began),
+        TEST(what_is_subscribed_at_the_new_node_is_owed_whatever_the_old_one_says),
+        TEST(ids_of_streams_that_were_never_written_say_nothing),
+        TEST(before_a_stream_is_opened_the_store_is_asked),
         TEST(what_is_local_has_to_be_looked_at_again),
         TEST(it_goes_back_and_forth),
         TEST(who_lost_one_waits_before_taking_it_back),

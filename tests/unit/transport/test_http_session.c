@@ -150,6 +150,31 @@ static void while_the_store_is_away_nobody_is_sent_away_for_good(void **state)
     }
 }
 
+/* The answer to the first waits until it is written; the second ends the session meanwhile. */
+static void what_follows_an_answer_that_waited_may_end_the_session(void **state)
+{
+    (void)state;
+    static const char level[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"logging/setLevel\","
+                                "\"params\":{\"level\":\"error\"}}";
+    char text[2048];
+    struct wire_client *c = wire_connect(&w, 0), *d = wire_connect(&w, 0);
+    wire_say(c, POST);
+    reply(1);
+    (void)wire_heard(c);
+    snprintf(text, sizeof(text), "POST /mcp HTTP/1.1\r\n" HEAD "Content-Length: %zu\r\n\r\n%s",
+             strlen(level), level);
+    strncat(text, DELETE GET, sizeof(text) - strlen(text) - 1);
+    wire_say(d, GET);
+    wire_assert_has(wire_heard(d), "HTTP/1.1 200");
+    wire_say(c, text);
+    const char *heard = wire_heard(c);
+    wire_assert_has(heard, "HTTP/1.1 200");
+    wire_assert_has(heard, "HTTP/1.1 204");
+    assert_int_equal(w.b.worker[0]->stats.sessions, 0);
+    reply(0);
+    wire_assert_has(wire_heard(c), "HTTP/1.1 404");
+}
+
 static void nobody_waits_for_ever(void **state)
 {
     (void)state;
@@ -213,6 +238,7 @@ int main(void)
         TEST(streams_and_ends_of_sessions_do_too),
         TEST(one_that_is_nowhere_is_not_found),
         TEST(while_the_store_is_away_nobody_is_sent_away_for_good),
+        TEST(what_follows_an_answer_that_waited_may_end_the_session),
         TEST(nobody_waits_for_ever),
         TEST(who_leaves_while_it_waits_leaves_nothing),
         TEST(nothing_else_waits),
