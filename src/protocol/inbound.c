@@ -521,7 +521,7 @@ void inbound_delete(struct channel *channel, const struct dialect_headers *h)
     }
     struct session *session = need_session(channel, h, NULL);
     if (session) {
-        session_destroy(session);
+        session_end(session);
         static const struct response_headers none;
         struct buf nothing;
         buf_init(&nothing, 0);

@@ -179,7 +179,7 @@ static void session_end_streams(struct subscriber *subscriber)
 
 static void session_disconnect(struct subscriber *subscriber)
 {
-    session_destroy(subscriber->owner);
+    session_end(subscriber->owner);
 }
 
 static struct tidings_str id_of(const struct subscriber *subscriber)
@@ -333,6 +333,12 @@ void session_destroy(struct session *session)
     principal_unref(session->principal);
     session_moving_end(session); /* who waits for it goes on, and finds it no more */
     mem_free(session);
+}
+
+void session_end(struct session *session)
+{
+    session_moving_end_everywhere(session);
+    session_destroy(session);
 }
 
 struct session *session_find(struct worker *worker, struct tidings_str id,

@@ -90,6 +90,8 @@ bool session_enter(struct channel *channel, struct quota **ret, struct refusal *
 void session_left(struct worker *worker, struct quota *quota);
 /* Ends its streams and subscriptions. */
 void session_destroy(struct session *session);
+/* The same because somebody wants that: it ends at every node. */
+void session_end(struct session *session);
 /* NULL: unknown, ended, or somebody else's. Counts as activity, and the session goes on with what
  * `principal` may do. */
 struct session *session_find(struct worker *worker, struct tidings_str id,

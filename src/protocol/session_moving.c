@@ -377,11 +377,22 @@ void session_moving_last(struct session *session)
         session_put_state(m, &state);
     }
     bool is_said = !m->is_gone && !(is_kept && (m->is_incomplete || state.failed));
-    struct session_job *job =
-        is_said ? session_job_of(m, is_kept ? SESSION_PUT : SESSION_DROP, &state) : NULL;
+    struct session_job *job = is_said ? session_job_of(m,
+                                                       is_kept       ? SESSION_PUT
+                                                       : m->is_ended ? SESSION_END
+                                                                     : SESSION_DROP,
+                                                       &state)
+                                      : NULL;
     buf_deinit(&state);
     if (job) {
         m->movers->store->submit(m->movers->store, job);
+    }
+}
+
+void session_moving_end_everywhere(struct session *session)
+{
+    if (session->moving) {
+        session->moving->is_ended = true;
     }
 }
 

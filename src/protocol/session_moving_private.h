@@ -51,6 +51,7 @@ struct session_moving {
     bool is_unfit;      /* … or it is too large, which was said */
     bool is_unwritten;  /* there is no row of it */
     bool is_gone;       /* it is another node's */
+    bool is_ended;      /* at every node */
 };
 
 /* session_moving_held.c: as `hold` of struct requests. */

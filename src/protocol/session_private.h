@@ -60,6 +60,8 @@ bool session_parse_event_id(const struct session *session, struct tidings_str id
 bool session_moving_begin(struct session *session);
 void session_moving_last(struct session *session);
 void session_moving_end(struct session *session);
+/* When it goes, it goes everywhere. */
+void session_moving_end_everywhere(struct session *session);
 /* It has got a stream. */
 void session_moving_streams(struct session *session);
 /* Has it been at another node? Then ids of events may come from there. */

@@ -21,7 +21,8 @@ struct session_job;
 enum session_op {
     SESSION_PUT,  /* write `state`, if the row is of that `turn` still; 0: or there is none */
     SESSION_TAKE, /* it is ours from now on: `state` and `turn` are filled in */
-    SESSION_DROP, /* there is none any more */
+    SESSION_DROP, /* there is none any more, if it is of that `turn` still */
+    SESSION_END,  /* … whoever has it, who hears of it like of a taking */
 };
 
 struct session_store {

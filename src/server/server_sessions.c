@@ -61,12 +61,18 @@ static int sessions_take(struct session_job *asked, struct entity_rows *rows, co
                : 1;
 }
 
-/* Only one of its own: whoever has taken it has another turn. */
+/* Only one of its own (whoever has taken it has another turn), unless it ends everywhere. */
 static int sessions_drop(const struct sessions_job *j, struct entity_rows *rows,
                          struct tidings_error *err)
 {
+    struct tidings_str key = tidings_str(j->asked->key);
+    struct session_row row;
     int rc = sessions_put(j, rows, "{}", err);
-    return rc < 0 ? rc : rows->shared->drop_session(rows, tidings_str(j->asked->key), err);
+    if (rc == TIDINGS_E_CONFLICT &&
+        j->asked->op == SESSION_END) { /* so that who has it hears of it */
+        rc = rows->shared->take_session(rows, key, tidings_str(j->owner->node), &row, err);
+    }
+    return rc < 0 ? rc : rows->shared->drop_session(rows, key, err);
 }
 
 /* Whoever died with sessions that nobody came back for. */
@@ -92,6 +98,7 @@ static int sessions_run(struct keeper_job *job, struct entities *entities)
         rc = sessions_take(j->asked, rows, j->owner->node, &job->err);
         break;
     case SESSION_DROP:
+    case SESSION_END:
         rc = sessions_drop(j, rows, &job->err);
         break;
     }

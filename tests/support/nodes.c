@@ -46,6 +46,15 @@ static int put(struct nodes *all, size_t node, struct session_job *job)
     return 0;
 }
 
+static void tell_taken(struct nodes *all, const struct session_memory_row *row, size_t by)
+{
+    struct node *before = &all->at[row->node];
+    if (row->node != by) {
+        assert_true(before->moved_count < NODES_ROWS);
+        snprintf(before->moved[before->moved_count++], sizeof(before->moved[0]), "%s", row->key);
+    }
+}
+
 static int take(struct nodes *all, size_t node, struct session_job *job)
 {
     struct session_memory_row *row = find_row(all, job->key);
@@ -53,22 +62,22 @@ static int take(struct nodes *all, size_t node, struct session_job *job)
     if (!row) {
         return 0;
     }
-    if (row->node != node) {
-        struct node *before = &all->at[row->node];
-        assert_true(before->moved_count < NODES_ROWS);
-        snprintf(before->moved[before->moved_count++], sizeof(before->moved[0]), "%s", row->key);
-    }
+    tell_taken(all, row, node);
     row->node = node;
     job->turn = ++row->turn;
     buf_puts(&job->state, tidings_str(row->state));
     return 1;
 }
 
-static int drop(struct nodes *all, const struct session_job *job)
+static int drop(struct nodes *all, size_t node, const struct session_job *job)
 {
     struct session_memory_row *row = find_row(all, job->key);
     all->drops++;
+    if (row && job->op == SESSION_DROP && row->turn != job->turn) {
+        return TIDINGS_E_CONFLICT;
+    }
     if (row) {
+        tell_taken(all, row, node);
         mem_free(row->state);
         *row = (struct session_memory_row){.state = NULL};
     }
@@ -83,7 +92,7 @@ static void perform(struct node *n, struct session_job *job)
     } else {
         job->code = job->op == SESSION_PUT    ? put(all, n->index, job)
                     : job->op == SESSION_TAKE ? take(all, n->index, job)
-                                              : drop(all, job);
+                                              : drop(all, n->index, job);
     }
     session_job_answer(job);
 }

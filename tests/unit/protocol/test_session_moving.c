@@ -468,6 +468,35 @@ static void it_is_ended_at_any_node(void **state)
     assert_int_equal(sessions_at(A) + sessions_at(B), 0);
 }
 
+/* B has it, and does not know yet that A has taken it back. */
+static void it_is_ended_at_a_node_that_has_lost_it(void **state)
+{
+    (void)state;
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    all.at[B].is_deaf = true;
+    assert_int_equal(nodes_bring(&all, A, &s), 0);
+    assert_int_equal(sessions_at(B), 1);
+    s.harness = &all.at[B].b;
+    assert_int_equal(session_delete(&s), 204);
+    nodes_settle(&all);
+    assert_int_equal(sessions_at(A), 0);
+    assert_null(nodes_row(&all, &s));
+}
+
+/* One that is idle there, and is used elsewhere. */
+static void an_old_copy_that_is_idle_ends_alone(void **state)
+{
+    (void)state;
+    all.at[A].is_deaf = true;
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    all.at[A].b.limits.session_timeout_ms = 0;
+    session_sweep(all.at[A].b.worker[0]);
+    nodes_settle(&all);
+    assert_int_equal(sessions_at(A), 0);
+    assert_non_null(nodes_row(&all, &s));
+    assert_int_equal(ping(), 200);
+}
+
 static void one_that_is_idle_ends_everywhere(void **state)
 {
     (void)state;
@@ -555,6 +584,8 @@ int main(void)
         TEST(what_may_not_be_subscribed_there_is_said),
         TEST(limits_hold_for_what_comes),
         TEST(it_is_ended_at_any_node),
+        TEST(it_is_ended_at_a_node_that_has_lost_it),
+        TEST(an_old_copy_that_is_idle_ends_alone),
         TEST(one_that_is_idle_ends_everywhere),
         TEST(a_node_that_ends_writes_how_far_it_was),
         cmocka_unit_test(an_id_leads_to_one_worker_at_every_node),
