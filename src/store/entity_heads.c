@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The newest versions of entities in a table with one slot for each hash: whoever comes last has
- * it. Ids chosen to collide cost a look into the store, as before.
+ * The newest versions of entities in a table with a few places for each hash: who comes last has
+ * one of them. Ids chosen to collide cost a look into the store, as before.
  */
 #include "store/entity_heads.h"
 
@@ -9,20 +9,35 @@
 #include "base/str.h"
 #include "store/timeline.h"
 
+#define HEADS_PLACES 4u
+
 struct head {
     struct entity_version version;
     char text[];
 };
 
-static size_t heads_slot(struct tidings_str id)
+/* The first of the places that an id may have. */
+static struct head **heads_places(const struct heads *h, struct tidings_str id)
 {
-    return (size_t)(str_hash(id, 0) & (HEADS_COUNT - 1));
+    return &h->slots[(str_hash(id, 0) & (HEADS_COUNT / HEADS_PLACES - 1)) * HEADS_PLACES];
+}
+
+/* Where it is, or NULL. */
+static struct head **heads_place_of(const struct heads *h, struct tidings_str id)
+{
+    struct head **places = h->slots ? heads_places(h, id) : NULL;
+    for (size_t i = 0; places && i < HEADS_PLACES; i++) {
+        if (places[i] && str_eq(places[i]->version.id, id)) {
+            return &places[i];
+        }
+    }
+    return NULL;
 }
 
 const struct entity_version *heads_find(const struct heads *h, struct tidings_str id)
 {
-    const struct head *head = h->slots ? h->slots[heads_slot(id)] : NULL;
-    return head && str_eq(head->version.id, id) ? &head->version : NULL;
+    struct head **place = heads_place_of(h, id);
+    return place ? &(*place)->version : NULL;
 }
 
 static struct head *head_create(const struct entity_version *v)
@@ -52,20 +67,23 @@ void heads_put(struct heads *h, const struct entity_version *v)
     if (!h->slots) {
         h->slots = mem_zalloc(HEADS_COUNT * sizeof(struct head *));
     }
-    if (h->slots) {
-        struct head **slot = &h->slots[heads_slot(v->id)];
-        struct head *fresh = head_create(v); /* it may borrow from the one that goes */
-        mem_free(*slot);
-        *slot = fresh;
+    struct head *fresh = h->slots ? head_create(v) : NULL; /* it may borrow from the old one */
+    struct head **place = heads_place_of(h, v->id);
+    if (!place && fresh) {
+        place = heads_places(h, v->id) + h->turn++ % HEADS_PLACES;
+    }
+    if (place) {
+        mem_free(*place);
+        *place = fresh;
     }
 }
 
 void heads_drop(struct heads *h, struct tidings_str id)
 {
-    if (heads_find(h, id)) {
-        struct head **slot = &h->slots[heads_slot(id)];
-        mem_free(*slot);
-        *slot = NULL;
+    struct head **place = heads_place_of(h, id);
+    if (place) {
+        mem_free(*place);
+        *place = NULL;
     }
 }
 

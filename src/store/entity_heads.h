@@ -16,6 +16,7 @@
 
 struct heads {
     struct head **slots; /* NULL until something is kept */
+    unsigned turn;       /* whose place is taken next */
 };
 
 /* NULL: not here. The slices live until the next heads_put or heads_clear. */

@@ -162,7 +162,11 @@ static int postgres_find(struct entity_rows *rows, struct tidings_str id, int64_
         return rc;
     }
     postgres_read_version(s->handed_out, 0, !is_current, ret);
-    return postgres_check_version(s->handed_out, 0, ret, err);
+    int whole = postgres_check_version(s->handed_out, 0, ret, err);
+    if (whole == 1 && is_current && !s->is_behind) {
+        heads_put(&s->heads, ret);
+    }
+    return whole;
 }
 
 static int postgres_nth(struct entity_rows *rows, struct tidings_str id, int64_t n,

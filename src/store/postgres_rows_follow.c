@@ -6,8 +6,10 @@
  * One statement reads all tables, so from one snapshot. Whoever is in it took a position under the
  * lock and held that to the commit: everything with a lower position is in it too.
  */
+#include "store/entity_sum.h"
 #include "store/postgres_rows_private.h"
 
+_Static_assert(HEADS_BYTES == 2048, "the statement says so too");
 #define PAGE_ROWS 1000 /* as the statement says */
 #define FLOOR_MAX 100000000
 #define READY_MS 1000
@@ -36,10 +38,16 @@ enum change_column {
     C_CHECKSUM,
     C_ORIGIN,
     C_CHANGE,
+    C_SINCE,
+    C_SUM,
+    C_PREVIOUS,
+    C_VALUE,
 };
 
 /* One row, as it is handed out. */
 struct followed_row {
+    int64_t sum; /* of a version that is there as a whole; else 0 */
+    struct tidings_str previous, value;
     struct kept_change change;
     struct tidings_change announced;
     struct published_row published;
@@ -77,7 +85,11 @@ static void postgres_read_change(struct pg_result *r, int i, struct followed_row
         .principal = postgres_str(r, i, C_PRINCIPAL),
         .deleted = c->removed,
         .created = c->created,
+        .since = postgres_int(r, i, C_SINCE),
     };
+    ret->sum = postgres_int(r, i, C_SUM);
+    ret->previous = postgres_str(r, i, C_PREVIOUS);
+    ret->value = postgres_str(r, i, C_VALUE);
     if (c->kind == KEPT_ANNOUNCED) {
         ret->announced = (struct tidings_change){
             .uri = c->uri,
@@ -96,13 +108,27 @@ static void postgres_read_change(struct pg_result *r, int i, struct followed_row
     }
 }
 
+/* Somebody else wrote an entity that is known here as current. */
+static void renew_head(struct postgres_rows *s, const struct followed_row *row)
+{
+    struct entity_version v = row->change.version;
+    v.previous = row->previous;
+    v.value = row->value;
+    if (row->sum == 0 || !entity_version_is_whole(&v, row->sum)) {
+        heads_drop(&s->heads, v.id);
+    } else if (heads_find(&s->heads, v.id)) {
+        heads_put(&s->heads, &v);
+    }
+}
+
 /* What the store itself has to know of it. After a loss, of what is there, all is read again: some
  * has positions below what was followed. */
-static int note_change(struct postgres_rows *s, const struct kept_change *c,
+static int note_change(struct postgres_rows *s, const struct followed_row *row,
                        struct tidings_error *err)
 {
+    const struct kept_change *c = &row->change;
     if (c->kind == KEPT_ENTITY) {
-        heads_drop(&s->heads, c->version.id);
+        renew_head(s, row);
     }
     if (!s->log) {
         return 0;
@@ -155,7 +181,7 @@ static int hand_on(struct postgres_rows *s, struct followed_row *row, kept_chang
             return rc < 0 ? rc : 1;
         }
     }
-    rc = note_change(s, c, err);
+    rc = note_change(s, row, err);
     if (rc < 0) {
         postgres_free(content);
         return rc;

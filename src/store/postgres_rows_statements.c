@@ -31,44 +31,49 @@
 
 /* The changes of one table after $1, as columns that all have: kind, position, from or modified or
  * epoch, size or last, at, removed, created; id, type, version, parent, changed by, was, principal;
- * URI, etag, came from, target, metadata, checksum, origin; kind of change. */
+ * URI, etag, came from, target, metadata, checksum, origin; kind of change; since, sum (0: the next
+ * two are too long), previous, value. */
 #define AFTER(columns, from, position)                                                             \
     "(SELECT " columns " FROM " from " WHERE " position ">$1::int8 ORDER BY " position             \
     " LIMIT 1000)"
 #define NO_ENTITY "'', '', '', '', '', '', ''"
 #define NO_RESOURCE "''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea"
+#define NO_VALUE ", 0::int8, 0::int8, '', ''"
+#define FITS "octet_length(v.value)+octet_length(v.previous)<=2048" /* HEADS_BYTES */
 #define CHANGED_ENTITIES                                                                           \
     AFTER("0::int8, v.position, v.vfrom, 0::int8, v.at, v.deleted, v.created, v.id, v.type,"       \
           " v.tversion, v.parent, v.changed_by, coalesce(m.tversion, ''), v.principal,"            \
-          " " NO_RESOURCE ", 0::int8",                                                             \
+          " " NO_RESOURCE ", 0::int8, v.since, CASE WHEN " FITS " THEN v.sum ELSE 0 END, CASE"     \
+          " WHEN " FITS " THEN v.previous ELSE '' END, CASE WHEN " FITS                            \
+          " THEN v.value ELSE '' END",                                                             \
           "tidings_versions v LEFT JOIN tidings_moved m ON m.position=v.position-1 AND m.id=v.id", \
           "v.position")
 #define CHANGED_MOVED                                                                              \
     AFTER("1::int8, m.position, m.vfrom, 0::int8, coalesce(v.at, 0), 0::int8, 0::int8, m.id,"      \
           " m.type, m.became, coalesce(v.parent, ''), coalesce(v.changed_by, '[]'), m.tversion,"   \
-          " coalesce(v.principal, ''), " NO_RESOURCE ", 0::int8",                                  \
+          " coalesce(v.principal, ''), " NO_RESOURCE ", 0::int8" NO_VALUE,                         \
           "tidings_moved m LEFT JOIN tidings_versions v ON v.position=m.position+1 AND v.id=m.id", \
           "m.position")
 #define CHANGED_TYPES                                                                              \
     AFTER("2::int8, position, 0::int8, 0::int8, 0::int8, 0::int8, 0::int8, " NO_ENTITY             \
-          ", " NO_RESOURCE ", 0::int8",                                                            \
+          ", " NO_RESOURCE ", 0::int8" NO_VALUE,                                                   \
           "tidings_types", "position")
 #define CHANGED_PUBLISHED                                                                          \
     AFTER("3::int8, position, modified, size, at, CASE WHEN content IS NULL THEN 1::int8 ELSE"     \
           " 0::int8 END, created, " NO_ENTITY ", uri, etag, ''::bytea, ''::bytea, metadata,"       \
-          " ''::bytea, ''::bytea, 0::int8",                                                        \
+          " ''::bytea, ''::bytea, 0::int8" NO_VALUE,                                               \
           "tidings_published", "position")
 #define CHANGED_ANNOUNCED                                                                          \
     AFTER("kind, position, modified, size, at, 0::int8, 0::int8, " NO_ENTITY ", uri, etag,"        \
-          " came_from, target, metadata, checksum, origin, change",                                \
+          " came_from, target, metadata, checksum, origin, change" NO_VALUE,                       \
           "tidings_announced", "position")
 #define CHANGED_RUNS                                                                               \
     AFTER("7::int8, position, epoch, coalesce(last, -1), 0::int8, 0::int8, 0::int8, " NO_ENTITY    \
-          ", " NO_RESOURCE ", 0::int8",                                                            \
+          ", " NO_RESOURCE ", 0::int8" NO_VALUE,                                                   \
           "tidings_runs", "position")
 #define CHANGED_BREAKS                                                                             \
     AFTER("8::int8, position, kept, lossy, 0::int8, 0::int8, 0::int8, " NO_ENTITY ", " NO_RESOURCE \
-          ", 0::int8",                                                                             \
+          ", 0::int8" NO_VALUE,                                                                    \
           "tidings_breaks", "position")
 
 #define NEWEST(table) "(SELECT position FROM " table " ORDER BY position DESC LIMIT $1::int8+1)"
