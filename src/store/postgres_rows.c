@@ -152,6 +152,9 @@ static int postgres_find(struct entity_rows *rows, struct tidings_str id, int64_
         *ret = *head;
         return 1;
     }
+    if (!s->is_behind && !entity_ids_may_have(&s->ids, id)) {
+        return 0;
+    }
     struct postgres_values v = {0};
     postgres_put_str(&v, id);
     if (!is_current) {
@@ -297,6 +300,7 @@ static int postgres_put_version(struct entity_rows *rows, const struct entity_ve
     postgres_put_str(&v, version->previous);
     postgres_put_str(&v, version->value);
     rc = postgres_rows_send(s, instead ? PG_PUT_INSTEAD : PG_PUT, &v, err);
+    entity_ids_add(&s->ids, version->id); /* also when it is rolled back: there may be one */
     if (rc == 0) {
         heads_put(&s->heads, version); /* it may borrow from what was handed out */
     }
@@ -368,11 +372,30 @@ static int postgres_types(struct entity_rows *rows, entity_type_fn fn, void *use
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+/* The ids of the entities there are, some at a time. Those that come meanwhile are followed, or
+ * written here. */
 static int postgres_idle(struct entity_rows *rows, struct tidings_error *err)
 {
-    (void)rows;
-    (void)err;
-    return 0;
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_values v = {0};
+    struct pg_result *r = NULL;
+    postgres_rows_release(s);
+    if (s->ids.is_complete || s->ids.is_too_many) {
+        return 0;
+    }
+    postgres_put_str(&v, s->ids_after ? tidings_str(s->ids_after) : STR_EMPTY);
+    int rc = postgres_rows_ask(s, PG_IDS, &v, &r, err);
+    int count = postgres_rows(r);
+    for (int i = 0; i < count; i++) {
+        entity_ids_add(&s->ids, postgres_str(r, i, 0));
+    }
+    if (rc == 0) {
+        mem_free(s->ids_after);
+        s->ids_after = count > 0 ? str_dup(postgres_str(r, count - 1, 0)) : NULL;
+        s->ids.is_complete = count == 0 && !s->ids.is_too_many;
+    }
+    postgres_free(r);
+    return rc < 0 ? rc : count > 0 && s->ids_after ? 1 : 0;
 }
 
 static void postgres_rows_destroy(struct entity_rows *rows)
@@ -386,6 +409,8 @@ static void postgres_rows_destroy(struct entity_rows *rows)
     postgres_rows_end_run(s);
     postgres_log_unref(s->log);
     heads_clear(&s->heads);
+    entity_ids_clear(&s->ids);
+    mem_free(s->ids_after);
     postgres_destroy(s->ear);
     postgres_destroy(s->db);
     mem_free(s->cluster);

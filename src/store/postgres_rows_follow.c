@@ -6,6 +6,7 @@
  * One statement reads all tables, so from one snapshot. Whoever is in it took a position under the
  * lock and held that to the commit: everything with a lower position is in it too.
  */
+#include "base/mem.h"
 #include "store/entity_sum.h"
 #include "store/postgres_rows_private.h"
 
@@ -112,6 +113,7 @@ static void postgres_read_change(struct pg_result *r, int i, struct followed_row
 static void renew_head(struct postgres_rows *s, const struct followed_row *row)
 {
     struct entity_version v = row->change.version;
+    entity_ids_add(&s->ids, v.id);
     v.previous = row->previous;
     v.value = row->value;
     if (row->sum == 0 || !entity_version_is_whole(&v, row->sum)) {
@@ -130,6 +132,12 @@ static int note_change(struct postgres_rows *s, const struct followed_row *row,
     if (c->kind == KEPT_ENTITY) {
         renew_head(s, row);
     }
+    if (c->kind == KEPT_BROKEN) {
+        heads_clear(&s->heads);
+        entity_ids_clear(&s->ids);
+        mem_free(s->ids_after);
+        s->ids_after = NULL;
+    }
     if (!s->log) {
         return 0;
     }
@@ -140,7 +148,6 @@ static int note_change(struct postgres_rows *s, const struct followed_row *row,
         const struct run_break b = {
             .kept = (uint64_t)c->modified_ms, .began = c->position, .is_lossy = c->size != 0};
         runs_add_break(s->log->runs, &b);
-        heads_clear(&s->heads);
         return b.is_lossy ? postgres_rows_read_runs(s, s->log->runs, err) : 0;
     }
     return 0;

@@ -8,6 +8,7 @@
 
 #include "base/str.h"
 #include "store/entity_heads.h"
+#include "store/entity_ids.h"
 #include "store/postgres.h"
 #include "store/postgres_rows.h"
 #include "store/runs.h"
@@ -31,6 +32,7 @@ enum postgres_statement {
     PG_FIND_AT,
     PG_NTH,
     PG_HISTORY,
+    PG_IDS,
     PG_LIST_ALL, /* the next six: this order is used */
     PG_LIST_TYPE,
     PG_LIST_VERSION,
@@ -111,6 +113,8 @@ struct postgres_rows {
     struct postgres *ear;                 /* listens; NULL until it is used */
     struct pg_result *handed_out;         /* has slices out, or NULL */
     struct heads heads;                   /* newest versions of before `followed` */
+    struct entity_ids ids;                /* that there may be, as far as followed */
+    char *ids_after;                      /* those up to it were read; NULL: none */
     char *cluster;                        /* its name */
     uint64_t cluster_id;                  /* 0: not known yet */
     struct postgres_counters now, before; /* of the batch; outside: the newest that is known */

@@ -113,6 +113,7 @@ const char *const postgres_statements[PG_STATEMENTS] = {
                " OFFSET $2::int8",
     [PG_HISTORY] = "SELECT " COLUMNS ENDS " FROM tidings_versions v WHERE v.id=$1::text AND"
                    " v.vfrom>=$2::int8 ORDER BY v.vfrom LIMIT 64",
+    [PG_IDS] = "SELECT id FROM tidings_current WHERE id>$1::text ORDER BY id LIMIT 5000",
     [PG_LIST_ALL] = LISTED(""),
     [PG_LIST_TYPE] = LISTED(" AND c.type=$3::text"),
     [PG_LIST_VERSION] = LISTED(" AND c.type=$3::text AND c.tversion=$4::text"),

@@ -363,6 +363,37 @@ static void a_restart_of_the_database_loses_nothing(void **state)
     store_close(b);
 }
 
+/* It is known which entities there are: who asks for another needs no answer of the database. */
+static void what_is_certainly_not_there_is_known_without_the_database(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct entity_version v;
+    struct tidings_error err = {0};
+    store_put_alone(a, "x", 1, "1");
+    while (b->ops->idle(b, &err) == 1) {
+    }
+    store_put_alone(a, "y", 1, "1");
+    store_followed(b, false);
+    postgres_server_down(server);
+    assert_int_equal(b->ops->find(b, STR("z"), TIMELINE_FOREVER, &v, &err), 0);
+    assert_int_equal(b->ops->find(b, STR("x"), TIMELINE_FOREVER, &v, &err), TIDINGS_E_BUSY);
+    assert_int_equal(b->ops->find(b, STR("y"), TIMELINE_FOREVER, &v, &err), TIDINGS_E_BUSY);
+    assert_int_equal(a->ops->find(a, STR("z"), TIMELINE_FOREVER, &v, &err), TIDINGS_E_BUSY);
+    postgres_server_up(server);
+    recover(a);
+    recover(b);
+    store_put_alone(a, "z", 1, "3");
+    store_begin(b); /* not followed yet: the database is asked */
+    assert_int_equal(store_value(b, "z"), 3);
+    b->ops->rollback(b);
+    store_followed(b, false);
+    assert_int_equal(store_value(b, "z"), 3);
+    store_close(a);
+    store_close(b);
+}
+
 static void a_crash_of_the_database_is_told_to_everybody(void **state)
 {
     (void)state;
@@ -474,6 +505,7 @@ int main(void)
         cmocka_unit_test(a_database_that_says_nothing_is_not_waited_for_for_long),
         cmocka_unit_test(who_stands_still_with_the_lock_loses_it),
         cmocka_unit_test(a_restart_of_the_database_loses_nothing),
+        cmocka_unit_test(what_is_certainly_not_there_is_known_without_the_database),
         cmocka_unit_test(a_crash_of_the_database_is_told_to_everybody),
         cmocka_unit_test(a_database_that_went_back_is_noticed),
         cmocka_unit_test(another_server_in_its_place_is_noticed),

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which ids of entities there may be: so that a store at the other end of a network is not asked
+ * for what is certainly new. A set of hashes, 8 bytes each; it says too much rather than too
+ * little, and nothing at all before it was filled, or when there are too many.
+ */
+#ifndef STORE_ENTITY_IDS_H
+#define STORE_ENTITY_IDS_H
+
+#include <tidings/types.h>
+
+#define ENTITY_IDS_MAX (1u << 20) /* 16 MiB */
+
+/* All zero: nothing is known. */
+struct entity_ids {
+    uint64_t *slots;
+    size_t room, count;
+    bool is_complete; /* set it when all were added */
+    bool is_too_many; /* never again */
+};
+
+void entity_ids_add(struct entity_ids *ids, struct tidings_str id);
+/* false: there is none with that id. */
+bool entity_ids_may_have(const struct entity_ids *ids, struct tidings_str id);
+/* As at the beginning; memory is freed. */
+void entity_ids_clear(struct entity_ids *ids);
+
+#endif
