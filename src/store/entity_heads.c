@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "store/timeline.h"
 
-#define HEADS_PLACES 4u
+#define HEADS_PLACES 8u
 
 struct head {
     struct entity_version version;

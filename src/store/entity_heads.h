@@ -11,7 +11,7 @@
 
 #include "store/entity_rows.h"
 
-#define HEADS_COUNT 4096u
+#define HEADS_COUNT 8192u
 #define HEADS_BYTES 2048u /* of texts */
 
 struct heads {
