@@ -125,7 +125,39 @@ static bool is_first(const struct catalog *c, size_t index, struct tidings_str s
     return true;
 }
 
-static void write_scheme(struct jw *w, const struct catalog *c, struct tidings_str scheme)
+/* Did the program register something there? It may announce it, with metadata. */
+static bool semantics_has_entry(const struct entries *registered, struct tidings_str scheme)
+{
+    struct entries_position at = {0};
+    struct catalog_entry *e = entries_next(registered, &at);
+    while (e && !str_eq(semantics_scheme_of(e->about->uri), scheme)) {
+        e = entries_next(registered, &at);
+    }
+    return e != NULL;
+}
+
+/* Can changes in that scheme carry metadata, which queries select by? */
+static bool has_metadata(const struct catalog *c, struct tidings_str scheme)
+{
+    bool has =
+        semantics_has_entry(&c->resources, scheme) || semantics_has_entry(&c->templates, scheme);
+    for (size_t i = 0; !has && i < c->mount_count; i++) {
+        has = str_eq(semantics_scheme_of(c->mounts[i]->prefix), scheme) &&
+              !(c->mounts[i]->ops->flags & TIDINGS_PROVIDER_BARE_CHANGES);
+    }
+    return has;
+}
+
+/* Does what holds everywhere hold here? */
+static bool is_general(unsigned form, bool has_relation, bool has_queries)
+{
+    return form == TIDINGS_FORM_RELATED ? has_relation
+           : form == TIDINGS_FORM_QUERY ? has_queries
+                                        : true;
+}
+
+static void write_scheme(struct jw *w, const struct catalog *c, struct tidings_str scheme,
+                         bool has_queries)
 {
     bool has_relation = false;
     jw_begin_array(w);
@@ -139,14 +171,14 @@ static void write_scheme(struct jw *w, const struct catalog *c, struct tidings_s
                 has_relation = has_relation || c->mounts[i]->ops->covers;
             }
         }
-        if (rows == 0 && (form != TIDINGS_FORM_RELATED || has_relation)) {
+        if (rows == 0 && is_general(form, has_relation, has_queries)) {
             write_general(w, (enum tidings_form)form, scheme);
         }
     }
     jw_end_array(w);
 }
 
-void semantics_write(struct jw *w, const struct catalog *c)
+void semantics_write(struct jw *w, const struct catalog *c, bool allow_write)
 {
     jw_begin_object(w);
     jw_key(w, STR("schemes"));
@@ -154,7 +186,7 @@ void semantics_write(struct jw *w, const struct catalog *c)
     for (struct tidings_str scheme = next_scheme(c, STR_EMPTY); scheme.len > 0;
          scheme = next_scheme(c, scheme)) {
         jw_key(w, scheme);
-        write_scheme(w, c, scheme);
+        write_scheme(w, c, scheme, allow_write || has_metadata(c, scheme));
     }
     jw_end_object(w);
     jw_end_object(w);

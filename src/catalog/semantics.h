@@ -10,7 +10,9 @@
 #include "catalog/catalog.h"
 #include "json/write.h"
 
-/* One JSON object; its schema is docs/schema/semantics.json. Names no resource, only schemes. */
-void semantics_write(struct jw *w, const struct catalog *catalog);
+/* One JSON object; its schema is docs/schema/semantics.json. Names no resource, only schemes. Of a
+ * scheme whose changes carry no metadata (TIDINGS_PROVIDER_BARE_CHANGES), and where clients may say
+ * none either (`allow_write`), there are no queries but those its provider names. */
+void semantics_write(struct jw *w, const struct catalog *catalog, bool allow_write);
 
 #endif

@@ -11,6 +11,7 @@
 #include "catalog/job_read.h"
 #include "catalog/semantics.h"
 #include "delivery/hub.h"
+#include "dialect/dialect.h"
 #include "protocol/own_subscriptions.h"
 #include "server/sandbox.h"
 #include "server/server_nodes.h"
@@ -221,7 +222,7 @@ static void read_catalog(const struct status *status, struct tidings_read *read,
     } else if (kind == STATUS_SANDBOX) {
         sandbox_write(status->sandbox, &w);
     } else {
-        semantics_write(&w, read->base.worker->catalog);
+        semantics_write(&w, read->base.worker->catalog, read->base.worker->self->allow_write);
     }
     int rc = text.failed ? tidings_fail(&err, text.failed, "it does not fit")
                          : tidings_read_text(read, &about, buf_str(&text), &err);

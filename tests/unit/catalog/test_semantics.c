@@ -74,6 +74,15 @@ static const struct tidings_provider_ops plain = {
     .close = close_it,
 };
 
+static const struct tidings_provider_ops bare = {
+    .abi = TIDINGS_PROVIDER_ABI,
+    .name = "bare",
+    .flags = TIDINGS_PROVIDER_BARE_CHANGES,
+    .open = open_it,
+    .read = read_it,
+    .close = close_it,
+};
+
 /* A catalog and the providers in it, which it does not own. */
 struct made {
     struct catalog *catalog;
@@ -128,7 +137,7 @@ static void unmake(struct made *m)
     }
 }
 
-static struct json *describe(const struct catalog *catalog)
+static struct json *describe_for(const struct catalog *catalog, bool allow_write)
 {
     struct buf text;
     struct jw w;
@@ -136,13 +145,18 @@ static struct json *describe(const struct catalog *catalog)
     struct tidings_error err = {0};
     buf_init(&text, 1u << 20);
     jw_init(&w, &text);
-    semantics_write(&w, catalog);
+    semantics_write(&w, catalog, allow_write);
     assert_int_equal(text.failed, 0);
     if (jv_parse(buf_str(&text), JSON_MAX_DEPTH, &root, &err) < 0) {
         fail_msg("%s: %s", err.text, text.ptr);
     }
     buf_deinit(&text);
     return root;
+}
+
+static struct json *describe(const struct catalog *catalog)
+{
+    return describe_for(catalog, false);
 }
 
 static void expect(const struct json *scheme, size_t index, const char *form, const char *uri)
@@ -179,6 +193,41 @@ static void every_scheme_is_described_once_in_its_own_words(void **state)
     unmake(&m);
 }
 
+static bool has_queries(const struct catalog *catalog, const char *scheme, bool allow_write)
+{
+    struct json *root = describe_for(catalog, allow_write);
+    const struct json *rows_of = jv_get(jv_get(root, "schemes"), scheme);
+    bool has = false;
+    assert_true(jv_count(rows_of) >= 5);
+    for (size_t i = 0; i < jv_count(rows_of); i++) {
+        has = has || str_eq(jv_str(jv_get(jv_at(rows_of, i), "form")), STR("query"));
+    }
+    jv_unref(root);
+    return has;
+}
+
+static void queries_are_where_changes_can_carry_metadata(void **state)
+{
+    (void)state;
+    struct made m = {0};
+    mount(&m, &bare, "m:///");
+    assert_false(has_queries(m.catalog, "m", false));
+    assert_true(has_queries(m.catalog, "m", true)); /* somebody may say so */
+    mount(&m, &plain, "x:///");
+    assert_true(has_queries(m.catalog, "x", false));
+    assert_false(has_queries(m.catalog, "m", false)); /* another scheme is no help */
+    add(&m, "m2:///1", false);
+    assert_false(has_queries(m.catalog, "m", false));
+    add(&m, "m:{name}", true); /* the program may announce those */
+    assert_true(has_queries(m.catalog, "m", false));
+    unmake(&m);
+    m = (struct made){0};
+    mount(&m, &bare, "m:///a/");
+    mount(&m, &plain, "m:///b/");
+    assert_true(has_queries(m.catalog, "m", false));
+    unmake(&m);
+}
+
 static void nothing_served_is_an_empty_description(void **state)
 {
     (void)state;
@@ -202,7 +251,7 @@ static void every_failed_allocation_is_told(void **state)
         buf_init(&text, 1u << 20);
         jw_init(&w, &text);
         fail_alloc_start(n);
-        semantics_write(&w, m.catalog);
+        semantics_write(&w, m.catalog, false);
         bool reached = fail_alloc_stop();
         assert_int_equal(text.failed, reached ? TIDINGS_E_NOMEM : 0);
         buf_deinit(&text);
@@ -220,6 +269,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_scheme_is_described_once_in_its_own_words),
+        cmocka_unit_test(queries_are_where_changes_can_carry_metadata),
         cmocka_unit_test(nothing_served_is_an_empty_description),
         cmocka_unit_test(every_failed_allocation_is_told),
     };
