@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 
 import { bad, good, lines, objects } from './lib/cli.mjs';
 import { BIN, run, serve, serveExample } from './lib/server.mjs';
@@ -66,6 +67,19 @@ test('read writes to a file, and says what it will not print', async (t) => {
     assert.equal(end.stdout, 'b.md\ndeep/\n');
     assert.match(end.stderr, /more contents; --all/);
     assert.match(await good(t, ['read', '--all', server.url, server.uri('dir/')]), /^b\.md\ndeep\/\n.*# b/s);
+});
+
+test('read: of several URIs that a server without capabilities gives, the first is the resource, and --all has them', async (t) => {
+    const stranger = fileURLToPath(new URL('lib/plain-stranger.mjs', import.meta.url));
+    const contents = [{ uri: 'plain://it', text: 'one\n' }, { uri: 'plain://other', text: 'two\n' }, { uri: 'plain://it/x', blob: 'dGhyZWUK' }];
+    const read = (...args) => run(t, ['read', ...args, 'plain://it', '--', process.execPath, stranger], { env: { CONTENTS: JSON.stringify(contents) } });
+    const first = await read();
+    assert.deepEqual([first.code, first.stdout], [0, 'one\n'], first.stderr);
+    assert.match(first.stderr, /plain:\/\/it has 2 more contents; --all/);
+    const all = await read('--all');
+    assert.deepEqual([all.code, all.stdout], [0, 'one\ntwo\nthree\n'], all.stderr);
+    const [object] = objects((await read('--json')).stdout);
+    assert.deepEqual([object.uri, object.contents], ['plain://it', contents]);
 });
 
 test('a path means the file of that name', async (t) => {

@@ -232,6 +232,24 @@ test('a missing uri is -32602, and errors come with status 200', async (t) => {
     assert.equal(unknown.json.error.code, -32601);
 });
 
+test('reading fails with three codes, and _meta goes through', async (t) => {
+    const mounts = [{ type: 'command', uri: 'cmd:///fails', argv: ['/bin/sh', '-c', 'exit 3'] }];
+    const config = new Tree(t, { 'tidings.json': JSON.stringify({ mounts, publish: ['app:///'], allowWrite: true }) }).at('tidings.json');
+    const server = await serve(t, { mounts: [], args: ['--config', config, '--profile', 'gateway'] });
+    const session = await Session.open(server);
+    const read = async (params) => (await session.send('resources/read', params)).json;
+    assert.equal((await read({})).error.code, -32602);
+    assert.equal((await read({ uri: 'app:///nothing' })).error.code, -32601);
+    const failed = (await read({ uri: 'cmd:///fails' })).error;
+    assert.equal(failed.code, -32603, JSON.stringify(failed));
+    const _meta = { 'example.com/by': { who: 'me' } };
+    await session.call('tools/call', { name: 'publish', arguments: { uri: 'app:///a', text: 'x', _meta } });
+    const [content] = (await read({ uri: 'app:///a' })).result.contents;
+    assert.deepEqual(content._meta['example.com/by'], _meta['example.com/by']);
+    const { resources } = await session.call('resources/list');
+    assert.deepEqual(resources.find((r) => r.uri === 'app:///a')._meta['example.com/by'], _meta['example.com/by']);
+});
+
 test('where there are no sessions there are no subscriptions, and the refusal is as printed', async (t) => {
     const pipe = Pipe.open(t, { args: ['--profile', 'gateway'] });
     for (const text of [SUBSCRIBE, UNSUBSCRIBE]) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
 // A server on standard input and output of the legacy era that knows nothing of ours: it accepts whatever is
-// subscribed to, reads as TEXT, and tells of one update of URIS (a JSON array; default: the subscribed one).
+// subscribed to, reads as TEXT (or all of CONTENTS, a JSON array), and tells of one update of URIS (a JSON array; default: the subscribed one).
 
 import readline from 'node:readline';
 
 const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
-const { TEXT = 'text', URIS } = process.env;
+const { TEXT = 'text', CONTENTS, URIS } = process.env;
 
 const answers = {
     initialize: () => ({
@@ -17,7 +17,7 @@ const answers = {
     'resources/subscribe': () => ({}),
     'resources/unsubscribe': () => ({}),
     'resources/list': () => ({ resources: [{ uri: 'plain://it', name: 'it' }] }),
-    'resources/read': ({ uri }) => ({ contents: [{ uri, text: TEXT }] }),
+    'resources/read': ({ uri }) => ({ contents: CONTENTS ? JSON.parse(CONTENTS) : [{ uri, text: TEXT }] }),
 };
 
 readline.createInterface({ input: process.stdin }).on('line', (line) => {

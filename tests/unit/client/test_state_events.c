@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a program is told of how its subscriptions stand: where each begins, for who wants to come
- * back with that cursor.
+ * back with that cursor, and that one is lost.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -96,10 +96,52 @@ static void it_is_told_at_which_cursor_a_watch_begins(void **state)
     }
 }
 
+/* The server gives one of two up. */
+static void giving_up(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    if (fake_modern(f, method, id) || strcmp(method, "subscriptions/listen") != 0) {
+        return;
+    }
+    fake_acknowledge(f, id, m, "");
+    fake_say(f, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{"
+                "\"uri\":\"x:/a\",\"subscribedUri\":\"x:/a\",\"_meta\":{"
+                "\"dev.tidings/suspended\":true}}}");
+}
+
+static void note_alert(void *user, const struct tidings_state_event *e)
+{
+    struct told *t = user;
+    size_t len = strlen(t->text);
+    if (e->state != TIDINGS_STATE_LOST) {
+        return;
+    }
+    assert_true(e->reason.len > 0);
+    snprintf(t->text + len, sizeof(t->text) - len, "%.*s\n", (int)e->uri.len, e->uri.ptr);
+    if (--t->until == 0) {
+        tidings_client_stop(t->client);
+    }
+}
+
+static void a_subscription_that_is_lost_is_told_once_to_each_function(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct told t = {.until = 2};
+    struct tidings_subscribe_options on = {.fn = on_update, .on_state = note_alert, .user = &t};
+    t.client = fake_client(&f, giving_up, NULL, NULL);
+    tidings_client_on_state(t.client, note_alert, &t);
+    assert_non_null(tidings_client_subscribe(t.client, "x:/a", &on, NULL));
+    assert_non_null(tidings_client_subscribe(t.client, "x:/b", &on, NULL));
+    assert_int_equal(tidings_client_run(t.client, NULL), 0);
+    assert_string_equal(t.text, "x:/a\nx:/a\n");
+    tidings_client_destroy(t.client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_told_at_which_cursor_a_watch_begins),
+        cmocka_unit_test(a_subscription_that_is_lost_is_told_once_to_each_function),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
