@@ -105,10 +105,16 @@ static void take_known(struct server_files *f, struct file_part *part)
         if (!str_eq(known->prefix, part->prefix)) {
             continue;
         }
-        struct file_scope_mark *more =
-            mem_realloc(part->scopes, (part->scope_count + 1) * sizeof *more);
-        part->scopes = more ? more : part->scopes;
-        char *uri = more ? str_dup(known->uri) : NULL;
+        size_t count = part->scope_count;
+        if ((count & (count - 1)) == 0) { /* the array doubles */
+            struct file_scope_mark *more =
+                mem_realloc(part->scopes, (count ? 2 * count : 1) * sizeof *more);
+            if (!more) {
+                return;
+            }
+            part->scopes = more;
+        }
+        char *uri = str_dup(known->uri);
         if (!uri) {
             return;
         }

@@ -113,7 +113,8 @@ static void on_update(void *user, const struct tidings_update *update)
 static void watch_one(const struct fixture *f)
 {
     struct tidings_error err = {0};
-    bool is_active = false;
+    static bool is_active; /* until the server has ended */
+    is_active = false;
     char uri[120];
     (void)snprintf(uri, sizeof uri, "%sone", f->prefix);
     struct tidings_subscribe_options options = {.fn = on_update, .on_state = on_state};
