@@ -229,6 +229,9 @@ TIDINGS_API void tidings_client_on_state(struct tidings_client *client, tidings_
  * question. The same URI may be subscribed to several times: the server is asked once, everybody is
  * told. At most 1000 URIs.
  *
+ * A URI that is not there is REFUSED, and not asked for again. Who waits for something to come into
+ * being subscribes to what it will be in ("app:///jobs/") or to a pattern ("app:///jobs/7*").
+ *
  * An update goes to the subscriptions that it names (`subscribedUri`). Where the server names none,
  * it goes to those of that very URI, else to the patterns and containers that cover it. NULL on
  * failure: TIDINGS_E_INVALID, TIDINGS_E_LIMIT, TIDINGS_E_UNSUPPORTED: a filter function. */

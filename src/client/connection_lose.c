@@ -96,7 +96,7 @@ void connection_lose(struct tidings_client *c, const struct tidings_error *why)
         return;
     }
     c->stage = STAGE_IDLE;
-    if (broke_in_probe(c, stage)) {
+    if (reason.code != TIDINGS_E_PARSE && broke_in_probe(c, stage)) {
         c->transport->ops->close(c->transport);
         c->is_open = false;
         requests_fail_all(c, &reason, REQUESTS_SENT);

@@ -30,11 +30,26 @@ static void take_notification(struct tidings_client *c, const struct rpc_message
     events_put_notification(c, root, bytes);
 }
 
+/* A program that sends back what it is sent, as cat does: no server asks these. */
+static bool is_echo(struct tidings_client *c, const struct rpc_message *m)
+{
+    if (!str_eq(m->method, STR("server/discover")) && !str_eq(m->method, STR("initialize"))) {
+        return false;
+    }
+    struct tidings_error why;
+    tidings_fail(&why, TIDINGS_E_PARSE, "this is no MCP server: it sends back what it is sent");
+    requests_fail(c, jv_is(m->id, JV_INT) ? jv_int(m->id) : 0, 0, &why);
+    return true;
+}
+
 static void take_object(struct tidings_client *c, struct json *root, size_t bytes, int64_t exchange,
                         long status)
 {
     struct rpc_message m;
     if (rpc_read(root, &m, NULL) < 0) {
+        return;
+    }
+    if (m.kind == RPC_REQUEST && is_echo(c, &m)) {
         return;
     }
     if (m.kind == RPC_REQUEST) {

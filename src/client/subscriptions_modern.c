@@ -138,10 +138,12 @@ void modern_lost(struct tidings_client *c)
     drop_fading(c);
 }
 
-static void ended(struct tidings_client *c)
+/* In order, with a result or a cancellation; otherwise the server, or the way to it, went. */
+static void ended(struct tidings_client *c, bool is_in_order)
 {
     struct tidings_error why;
-    tidings_fail(&why, TIDINGS_E_CLOSED, "the server ended the stream");
+    tidings_fail(&why, TIDINGS_E_CLOSED,
+                 is_in_order ? "the server ended the stream" : "the stream broke off");
     connection_lose(c, &why);
 }
 
@@ -164,7 +166,7 @@ static void on_listen_ended(void *user, const struct response *a)
     if (is_coming && a->error && a->why.code == TIDINGS_E_UNSUPPORTED && c->listen == 0) {
         connection_fall_back(c);
     } else if (a->result || a->why.code == TIDINGS_E_CLOSED) {
-        ended(c);
+        ended(c, a->result != NULL);
     } else {
         connection_lose(c, &a->why);
     }
@@ -173,7 +175,7 @@ static void on_listen_ended(void *user, const struct response *a)
 void subscriptions_cancelled(struct tidings_client *c, int64_t id)
 {
     if (id > 0 && (id == c->listen || id == c->coming) && c->stage == STAGE_READY) {
-        ended(c);
+        ended(c, true);
     }
 }
 

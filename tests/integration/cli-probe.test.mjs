@@ -268,7 +268,7 @@ const faults = {
     },
     cutting: { idle: /^the stream ended after \d+\.\d s: the connection was closed in the middle of the answer, without its end$/ },
     resetting: { idle: /^the stream ended after \d+\.\d s: .*reset by peer$/ },
-    ending: { idle: /^the stream ended after \d+\.\d s: the server ended the stream$/ },
+    ending: { idle: /^the stream ended after \d+\.\d s: the stream broke off$/ },
     gateway: { subscribe: /\(HTTP 504\)$/ },
     sloppy: {
         'unknown-resource': /^error -32000$/,
@@ -289,7 +289,7 @@ describe('a faulty server', together, () => {
         const change = `printf x >>'${server.tree.at('a.txt')}'`;
         const result = await probe(t, ['--change', change, '--idle', '4s', url, server.uri('a.txt')]);
         assert.equal(result.verdict('modern', 'idle'), 'fail', told(result).join('\n'));
-        assert.match(result.came('modern', 'idle'), /^the stream ended after \d\.\d s: the server ended the stream$/);
+        assert.match(result.came('modern', 'idle'), /^the stream ended after \d\.\d s: the stream broke off$/);
         assert.equal(result.verdict('legacy', 'idle'), 'warn', told(result).join('\n'));
         assert.match(result.came('legacy', 'idle'), /^ended \d times within \d\.\d s, and was taken up again after Last-Event-ID$/);
     });

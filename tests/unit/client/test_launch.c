@@ -53,6 +53,16 @@ static void a_script_can_be_a_server(void **state)
     tidings_client_destroy(c);
 }
 
+static void a_program_that_sends_back_what_it_is_sent_is_no_server(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct tidings_client *c = launch("exec cat", NULL);
+    assert_int_equal(tidings_client_connect(c, &err), TIDINGS_E_PARSE);
+    assert_string_equal(err.text, "this is no MCP server: it sends back what it is sent");
+    tidings_client_destroy(c);
+}
+
 static void an_answer_without_a_line_end_counts_when_it_ends(void **state)
 {
     (void)state;
@@ -171,6 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_script_can_be_a_server),
+        cmocka_unit_test(a_program_that_sends_back_what_it_is_sent_is_no_server),
         cmocka_unit_test(an_answer_without_a_line_end_counts_when_it_ends),
         cmocka_unit_test(how_it_ended_is_told),
         cmocka_unit_test(what_cannot_be_launched_is_told),

@@ -229,8 +229,8 @@ static void a_watch_goes_on_when_there_is_a_token_again(void **state)
     assert_int_equal(watch(&s, listening, &err), 0);
     end(&s);
     assert_string_equal(s.text, "watching \nupdated x://a\n"
-                                "disconnected the server ended the stream\n" LOST
-                                "has expired\n" LOST "has expired\nagain \nupdated x://a\n");
+                                "disconnected the stream broke off\n" LOST "has expired\n" LOST
+                                "has expired\nagain \nupdated x://a\n");
     assert_int_equal(s.refused, 2);
 }
 
@@ -242,7 +242,7 @@ static void a_watch_whose_token_nobody_renews_fails(void **state)
     assert_int_equal(watch(&s, listening, &err), TIDINGS_E_DENIED);
     end(&s);
     assert_string_equal(s.text, "watching \nupdated x://a\n"
-                                "disconnected the server ended the stream\n");
+                                "disconnected the stream broke off\n");
 }
 
 static void a_watch_that_is_forbidden_fails(void **state)
