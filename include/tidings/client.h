@@ -39,6 +39,7 @@
  *     TIDINGS_E_INVALID      it refuses the parameters
  *     TIDINGS_E_DENIED       it denies access, or its certificate is not to be trusted
  *     TIDINGS_E_BUSY         it cannot answer now; trying again may help
+ *     TIDINGS_E_INTERNAL     it failed, and says so (`data.reason` "internal")
  *     TIDINGS_E_TIMEOUT      no answer in time
  *     TIDINGS_E_CLOSED, _IO  the connection ended, or cannot be made
  *     TIDINGS_E_LIMIT        something is larger than accepted

@@ -43,7 +43,7 @@ static int reason_code(struct json *error)
     } known[] = {
         {"deleted", TIDINGS_E_GONE},         {"not_found", TIDINGS_E_NOTFOUND},
         {"too_large", TIDINGS_E_LIMIT},      {"unknownEntity", TIDINGS_E_NOTFOUND},
-        {"unknownType", TIDINGS_E_NOTFOUND},
+        {"unknownType", TIDINGS_E_NOTFOUND}, {"internal", TIDINGS_E_INTERNAL},
     };
     struct tidings_str reason = jv_str(jv_get(jv_get(error, "data"), "reason"));
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {

@@ -121,7 +121,8 @@ static bool is_passable(const struct walk *w, int code)
 {
     return tidings_client_last_error(w->client) &&
            (code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_GONE || code == TIDINGS_E_INVALID ||
-            code == TIDINGS_E_DENIED || code == TIDINGS_E_UNSUPPORTED || code == TIDINGS_E_BUSY);
+            code == TIDINGS_E_DENIED || code == TIDINGS_E_UNSUPPORTED || code == TIDINGS_E_BUSY ||
+            code == TIDINGS_E_INTERNAL);
 }
 
 /* 0, or what the walk ends with. */

@@ -246,11 +246,14 @@ void request_fail_limit(struct request *request, const struct refusal *why, stru
     request_answer_error(request, &e, status);
 }
 
-/* What one may not see does not exist, in data.reason as in the code. */
+/* What one may not see does not exist, in data.reason as in the code. A failure of the program is
+ * told from a server that is busy, which has the same code. */
 static struct tidings_str request_reason_of(int code, struct tidings_str uri)
 {
     bool is_missing = code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_DENIED;
-    return is_missing && uri.len > 0 ? STR("not_found") : STR_EMPTY;
+    return is_missing && uri.len > 0    ? STR("not_found")
+           : code == TIDINGS_E_INTERNAL ? STR("internal")
+                                        : STR_EMPTY;
 }
 
 void request_fail_job(struct request *request, const struct job *r, struct tidings_str uri,

@@ -49,6 +49,8 @@ int main()
                     [&] { return std::to_string(count); });
     server.resource("hello:///bad", "bad", "text/plain",
                     []() -> std::string { throw tidings::error(TIDINGS_E_GONE, "it went away"); });
+    server.resource("hello:///broken", "broken", "text/plain",
+                    []() -> std::string { throw std::runtime_error("it broke"); });
     server.resource_template("item:///{id}", "items", "text/plain",
                              [](std::string_view uri) { return "this is " + std::string(uri); });
     EXPECT(code_of([&] {
@@ -96,6 +98,7 @@ int main()
                std::string::npos);
         EXPECT(field(client.read("item:///7"), "/contents/0/text") == "this is item:///7");
         EXPECT(code_of([&] { client.read("hello:///bad"); }) < 0);
+        EXPECT(code_of([&] { client.read("hello:///broken"); }) == TIDINGS_E_INTERNAL);
         EXPECT(code_of([&] { client.read("hello:///nothing"); }) == TIDINGS_E_NOTFOUND);
         const std::string failed = client.call_tool("fail");
         EXPECT(failed.find("\"isError\":true") != std::string::npos);
