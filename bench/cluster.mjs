@@ -23,7 +23,7 @@ const rounds = Number(asked.rounds);
 const writes = Number(asked.writes);
 const streams = Number(asked.streams);
 const build = path.resolve(asked.build);
-process.env.TIDINGS_BIN = `${build}/tidings`;
+process.env.TIDINGS_BIN ??= `${build}/tidings`;
 
 const { encodeRequest } = await import('../tests/integration/lib/http.mjs');
 const { startNodes } = await import('../tests/integration/lib/nodes.mjs');

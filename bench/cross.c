@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -147,11 +148,18 @@ static void write_one(struct request *r, unsigned long n, char mark[MARK + 1])
     }
 }
 
+/* One that is gone counts as it was seen last. */
 static int64_t cpu_of_all(void)
 {
+    static int64_t seen[PIDS_MAX];
     int64_t sum = 0;
     for (size_t i = 0; i < pid_count; i++) {
-        sum += bench_cpu_ns(pids[i]);
+        clockid_t clock;
+        struct timespec t;
+        if (clock_getcpuclockid(pids[i], &clock) == 0 && clock_gettime(clock, &t) == 0) {
+            seen[i] = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+        }
+        sum += seen[i];
     }
     return sum;
 }

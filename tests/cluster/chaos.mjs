@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Several nodes on one PostgreSQL while everything fails (world.mjs): `node tests/cluster/chaos.mjs [--seconds N] [--seed N]
-// [--nodes N] [--readers N] [--writers N] [--phase SECONDS] [--store postgres|sqlite] [--quiet]`. Prints what it drew, what
+// [--nodes N] [--readers N] [--writers N] [--events N] [--phase SECONDS] [--store postgres|sqlite] [--only FAULT,…] [--quiet]`. Prints what it drew, what
 // befell, and in the end the figures as one line of JSON; fails when anything was wrong. TIDINGS_BIN is the program.
 
 import { pathToFileURL } from 'node:url';
@@ -30,10 +30,11 @@ async function main() {
     const { values } = parseArgs({
         options: {
             seconds: number('600'), seed: number(`${Date.now() % 1_000_000}`), nodes: number('3'), readers: number('50'),
-            writers: number('6'), phase: number('20'), store: { type: 'string', default: 'postgres' }, quiet: { type: 'boolean' },
+            writers: number('6'), events: number('8'), phase: number('20'), store: { type: 'string', default: 'postgres' }, only: { type: 'string' },
+            quiet: { type: 'boolean' },
         },
     });
-    const { store, quiet, ...numbers } = values;
+    const { store, quiet, only, ...numbers } = values;
     const begun = Date.now();
     const log = quiet ? () => {} : (text) => console.error(`${((Date.now() - begun) / 1000).toFixed(1)} ${text}`);
     const steps = [];
@@ -41,7 +42,7 @@ async function main() {
     const options = Object.fromEntries(Object.entries(numbers).map(([name, text]) => [name, Number(text)]));
     log(`seed ${options.seed}`);
     try {
-        const figures = await chaos(t, { ...options, store, log });
+        const figures = await chaos(t, { ...options, store, only: only?.split(','), log });
         console.log(JSON.stringify(figures));
         process.exitCode = figures.violations.length > 0 ? 1 : 0;
     } finally {
