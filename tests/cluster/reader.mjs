@@ -22,7 +22,8 @@ export class Reader {
     numbers = new Map(); // of a URI: `n` of what it believes is there
     heard = new Map(); // of a URI: the newest it was told of (an entity: ms of its version, else n)
     known = new Map(); // of an entity's id: ms of the newest version it was told of or read
-    doubts = new Map(); // URI -> when it has to be read, at the earliest
+    doubts = new Set(); // URIs to be read
+    blind = new Set(); // those of which it was told nothing but to look again, until it did
     lookedAgain = 0; // when it was last told to look again
     wholeAt = 0; // when it last was seen to know everything
     toldBy = new Map(); // of a URI: the node that told of it last
@@ -163,7 +164,8 @@ export class Reader {
     /** What the cursor claims when it goes: held against the store in the end. */
     #claim() {
         if (this.cursor && this.isWhole) {
-            this.ledger.cursors.push({ who: this.name, position: positionOf(this.cursor), heard: new Map(this.known) });
+            const heard = new Map([...this.known].filter(([id]) => !this.blind.has(`${TYPE}${id}`)));
+            this.ledger.cursors.push({ who: this.name, position: positionOf(this.cursor), heard });
         }
     }
 
@@ -173,7 +175,7 @@ export class Reader {
         if (this.cursor) {
             this.ledger.counts.hops += 1;
         } else {
-            this.covered.forEach((uri) => this.doubts.set(uri, 0));
+            this.covered.forEach((uri) => this.doubts.add(uri));
             this.cursor = cursor;
         }
         this.since = positionOf(this.cursor);
@@ -198,7 +200,9 @@ export class Reader {
     #update({ uri, _meta = {} }) {
         this.ledger.counts.told += 1;
         const cursor = _meta[CURSOR];
-        if (_meta['dev.tidings/truncated']) {
+        if (_meta['dev.tidings/suspended']) {
+            this.ledger.wrong(`${this.name}: its subscription to ${uri} was ended at ${this.node.name}: ${this.trace.join('; ')}`);
+        } else if (_meta['dev.tidings/truncated']) {
             this.#truncated(uri);
         } else if (this.covered.includes(uri)) {
             this.#told(uri, _meta);
@@ -217,7 +221,10 @@ export class Reader {
             this.ledger.wrong(`${this.name} was told to look again, but the database lost nothing: ${this.trace.join('; ')}`);
         }
         this.lookedAgain = Date.now();
-        this.covered.forEach((each) => this.doubts.set(each, 0));
+        this.covered.forEach((each) => {
+            this.doubts.add(each);
+            this.blind.add(each);
+        });
     }
 
     #told(uri, _meta) {
@@ -245,7 +252,7 @@ export class Reader {
             const whole = JSON.parse(_meta['dev.tidings/data'][0].text);
             this.#believe(uri, uri.startsWith(TYPE) ? { value: whole.value, version: whole.validFrom } : { value: whole });
         } else {
-            this.doubts.set(uri, 0);
+            this.doubts.add(uri);
         }
         if (uri.startsWith(TYPE)) {
             this.#know(uri, version);
@@ -258,6 +265,7 @@ export class Reader {
     }
 
     #believe(uri, now) {
+        this.blind.delete(uri);
         this.numbers.set(uri, now.value.n);
         if (uri.startsWith(TYPE)) {
             this.#know(uri, Date.parse(now.version));
@@ -267,14 +275,15 @@ export class Reader {
     /** Read what is in doubt. What is told meanwhile is in doubt again. */
     async #keepReading() {
         while (!this.world.isOver) {
-            for (const uri of [...this.doubts.keys()]) {
+            for (const uri of [...this.doubts]) {
                 const { node } = this;
                 this.doubts.delete(uri);
                 const due = this.heard.get(uri);
                 const by = this.toldBy.get(uri);
+                const { lookedAgain } = this;
                 const now = uri.startsWith(EVENTS) ? null : await readValue(node, uri, 1500).catch(() => undefined);
-                if (now === undefined) {
-                    this.doubts.set(uri, 0);
+                if (now === undefined || lookedAgain !== this.lookedAgain) {
+                    this.doubts.add(uri);
                     await pause(100);
                 } else if (now) {
                     this.ledger.counts.reads += 1;
@@ -284,7 +293,7 @@ export class Reader {
                         if (by === node) {
                             this.ledger.wrong(`${this.name}: ${node.name} told of ${uri} ${due} and gave ${seen}`);
                         }
-                        this.doubts.set(uri, 0);
+                        this.doubts.add(uri);
                         await pause(20);
                     } else {
                         this.#believe(uri, now);

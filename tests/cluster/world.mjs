@@ -173,19 +173,27 @@ export class World {
         this.log(`mended: ${name}`);
     }
 
-    /** Faults until `until`, one at a time of each kind; nodes are watched for those nobody caused. */
-    async #disturb(faults, rest, until, pick) {
-        const names = Object.keys(faults).filter((name) =>
-            (this.isPostgres || !['cut', 'stall'].includes(name)) && (!this.only || this.only.includes(name)));
-        if (names.length === 0) {
-            return pause(until - Date.now());
+    #decks = new Map(); // of faults: those that have not come yet
+
+    /** The next of these faults: all come before one comes again. */
+    #draw(faults) {
+        const deck = this.#decks.get(faults) ?? [];
+        if (deck.length === 0) {
+            deck.push(...Object.keys(faults).filter((name) =>
+                (this.isPostgres || !['cut', 'stall'].includes(name)) && (!this.only || this.only.includes(name))));
+            this.#decks.set(faults, deck);
         }
+        return deck.splice(this.random.below(deck.length), 1)[0];
+    }
+
+    /** Faults until `until`, one at a time of each kind. */
+    async #disturb(faults, rest, until, pick) {
         while (Date.now() < until) {
             await pause(rest / 2 + this.random.below(rest));
-            const name = this.random.pick(names);
+            const name = Date.now() < until && this.#draw(faults);
             const whom = pick?.();
             const ms = 500 + this.random.below(5000);
-            if (Date.now() < until) {
+            if (name) {
                 await this.#befall(whom ? `node ${name}` : `database ${name}`, () => faults[name](whom, ms));
             }
         }
@@ -194,9 +202,9 @@ export class World {
     async phase(ms) {
         const until = Date.now() + ms;
         this.#release();
-        const work = [this.#disturb(this.#nodeFaults, 2500, until, () => this.node())];
-        if (this.isPostgres && (this.only || this.random.chance(0.7))) {
-            work.push(this.#disturb(this.#databaseFaults, 9000, until));
+        const work = [this.#disturb(this.#nodeFaults, 1500, until, () => this.node())];
+        if (this.isPostgres && (this.only || this.random.chance(0.8))) {
+            work.push(this.#disturb(this.#databaseFaults, 5000, until));
         }
         await Promise.all(work);
         this.#hold();

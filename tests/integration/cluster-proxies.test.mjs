@@ -15,7 +15,7 @@ import { CURSOR, extras, isUpdate, OPTIONS } from './lib/subscriber.mjs';
 import { eventually } from './lib/wait.mjs';
 
 const URI = 'entity:///Note@1/one';
-const ARGS = ['--allow-write', '--self', '--workers', '1'];
+const ARGS = ['--allow-write', '--self', '--workers', '1', '--keepalive', '1s']; // HAProxy notices with the next bytes that a client is gone
 
 async function put(where, value) {
     const answer = await call(where, 'tools/call', { name: 'upsert-entity', arguments: { uri: URI, value: { n: value } } });
@@ -66,7 +66,9 @@ async function modernEra(front, nodes) {
     for (const node of nodes) { // whoever is written to, the stream hears of it
         const n = 10 + nodes.indexOf(node);
         await put(node, n);
-        assert.deepEqual(await hearUntil(events, n), [n]);
+        // Before the first of them, a node may tell what was written elsewhere before it was asked.
+        const heard = await hearUntil(events, n);
+        assert.deepEqual(heard.filter(Number.isInteger), [n]);
     }
     const cursor = events.messages.at(-1).params._meta[CURSOR] ?? ack._meta[CURSOR];
     const node = await carrier(nodes);
@@ -129,10 +131,6 @@ test('nodes behind a balancer', { skip }, async (t) => {
         await t.test(`${recipe}: both eras hear, and go on after their node was killed`, options, async (each) => {
             const front = await balance(each, recipe, nodes);
             await put(front, recipe);
-            for (const node of nodes) { // from here on what is heard is new
-                await eventually(async () => (await call(node, 'resources/read', { uri: URI })).contents[0].text.includes(recipe),
-                    `${node.name} has followed`);
-            }
             await modernEra(front, nodes);
             await legacyEra(front, nodes);
         });

@@ -182,7 +182,7 @@ export class Connection {
         }
         const type = response.headers.get('content-type') ?? '';
         if (type.startsWith('text/event-stream') && method !== 'HEAD') {
-            response.events = new EventStream(this);
+            response.events = new EventStream(this, response.headers.get('transfer-encoding') === 'chunked');
             return response;
         }
         const body = method === 'HEAD' ? Buffer.alloc(0) : await this.#readBody(response);
@@ -244,20 +244,41 @@ export async function request(target, options = {}) {
 
 /** Server-sent events: { id, event, data, json, retry } and { comment } as they arrive. */
 export class EventStream extends Inbox {
-    constructor(connection) {
+    constructor(connection, isChunked = false) {
         super('the event stream');
         this.connection = connection;
-        this.#pump();
+        this.#pump(isChunked);
     }
 
-    async #pump() {
+    async #pump(isChunked) {
         try {
+            if (isChunked) {
+                await this.#readChunks();
+            }
             for (;;) {
                 const block = await this.connection.readUntil('\n\n', 'an event', 2 ** 31 - 1);
                 this.#block(block.toString('utf8'));
             }
         } catch (error) {
             this.end(error.message);
+        }
+    }
+
+    /** As proxies send it; its end is not that of the connection. */
+    async #readChunks() {
+        let text = '';
+        const decoder = new TextDecoder();
+        for (;;) {
+            const head = await this.connection.readUntil('\r\n', 'a chunk', 2 ** 31 - 1);
+            const size = parseInt(head.toString('latin1'), 16);
+            if (size === 0) {
+                throw new Error('the answer ended');
+            }
+            const part = await this.connection.readBytes(size + 2, 'a chunk', 2 ** 31 - 1);
+            text += decoder.decode(part.subarray(0, size), { stream: true });
+            const blocks = text.split('\n\n');
+            text = blocks.pop();
+            blocks.forEach((block) => this.#block(block));
         }
     }
 
