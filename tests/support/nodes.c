@@ -243,6 +243,10 @@ void nodes_start(struct nodes *all)
             place_add(&n->kept, text_of("kept://x/%c", c), false);
             place_add(&n->local, text_of("mem://x/%c", c), false);
         }
+        for (size_t k = 0; k < 3 * i; k++) { /* numbers of one mean nothing at the other */
+            harness_update(&n->b, "mem://x/e");
+        }
+        harness_settle(&n->b);
         n->store = (struct session_store){.max_bytes = 256u << 10, .submit = submit};
         assert_int_equal(sessions_share(n->b.worker[0], &n->store, NULL), 0);
     }
