@@ -64,6 +64,8 @@ struct kept_change {
 /* Return false to stop. */
 typedef bool (*kept_change_fn)(void *user, const struct kept_change *change);
 
+struct transfer_ops; /* store/transfer.h */
+
 /* What a store that outlives the program can do beyond struct entity_rows_ops. */
 struct kept_ops {
     /* Inside a batch. A failure leaves nothing but rollback. */
@@ -81,6 +83,7 @@ struct kept_ops {
     /* A change log whose cursors outlive the program; a new epoch begins. Outside of batches. */
     int (*create_changelog)(struct entity_rows *rows, const struct changelog_limits *limits,
                             struct changelog **ret, struct tidings_error *err);
+    const struct transfer_ops *transfer; /* copying it into another */
 };
 
 #endif

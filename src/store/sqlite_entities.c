@@ -27,6 +27,7 @@
 #include "store/sqlite_changelog.h"
 #include "store/sqlite_private.h"
 #include "store/sqlite_published.h"
+#include "store/sqlite_transfer.h"
 
 static const struct entity_rows_ops sqlite_ops;
 static const struct kept_ops sqlite_kept;
@@ -200,8 +201,8 @@ static int sqlite_history(struct entity_rows *rows, struct tidings_str id, int64
     return rc < 0 ? rc : 0;
 }
 
-static int sqlite_entities_append(struct sqlite_entities *s, const struct entity_version *v,
-                                  int64_t replaces, int64_t forget, struct tidings_error *err)
+int sqlite_entities_append(struct sqlite_entities *s, const struct entity_version *v,
+                           int64_t replaces, int64_t forget, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, APPEND, &st, err);
@@ -267,9 +268,8 @@ int sqlite_entities_enter(struct sqlite_entities *s, const struct sqlite_log_row
     return sqlite_run(s->db, st, err);
 }
 
-/* Its URI is another one from now on: remember that which it had, at a place of its own. */
-static int sqlite_entities_leave(struct sqlite_entities *s, const struct entity_version *v,
-                                 struct tidings_error *err)
+int sqlite_entities_leave(struct sqlite_entities *s, const struct entity_version *v,
+                          struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, ADD_MOVED, &st, err);
@@ -393,7 +393,19 @@ static void sqlite_destroy(struct entity_rows *rows)
     mem_free(s);
 }
 
-int entity_sqlite_open(const char *path, struct entity_rows **ret, struct tidings_error *err)
+static int sqlite_check_whole(struct sqlite_entities *s, struct tidings_error *err)
+{
+    int64_t is_copying = 0;
+    int rc = sqlite_transfer_is_copying(s, &is_copying, err);
+    return rc == 0 && is_copying
+               ? tidings_fail(err, TIDINGS_E_BUSY,
+                              "a copy into it was begun and not ended: 'tidings store copy' with "
+                              "the same names goes on with it")
+               : rc;
+}
+
+static int sqlite_entities_open(const char *path, bool is_target, struct entity_rows **ret,
+                                struct tidings_error *err)
 {
     struct sqlite *db = NULL;
     int rc = sqlite_open(path, &db, err);
@@ -409,6 +421,7 @@ int entity_sqlite_open(const char *path, struct entity_rows **ret, struct tiding
     s->base.kept = &sqlite_kept;
     s->db = db;
     rc = sqlite_entities_lay_out(s, err);
+    rc = rc == 0 && !is_target ? sqlite_check_whole(s, err) : rc;
     rc = rc == 0 ? sqlite_entities_recover(s, err) : rc;
     if (rc < 0) {
         sqlite_destroy(&s->base);
@@ -416,6 +429,16 @@ int entity_sqlite_open(const char *path, struct entity_rows **ret, struct tiding
     }
     *ret = &s->base;
     return 0;
+}
+
+int entity_sqlite_open(const char *path, struct entity_rows **ret, struct tidings_error *err)
+{
+    return sqlite_entities_open(path, false, ret, err);
+}
+
+int entity_sqlite_open_target(const char *path, struct entity_rows **ret, struct tidings_error *err)
+{
+    return sqlite_entities_open(path, true, ret, err);
 }
 
 int entity_sqlite_limit(struct entity_rows *rows, int64_t max_bytes, struct tidings_error *err)
@@ -451,4 +474,5 @@ static const struct kept_ops sqlite_kept = {
     .each_published = sqlite_published_each,
     .each_change = sqlite_changes_each,
     .create_changelog = changelog_sqlite_create,
+    .transfer = &sqlite_transfer,
 };

@@ -65,6 +65,12 @@ enum statement {
     PUT_FILE_CHANGE,
     OLD_FILE_CHANGE,
     DROP_FILE_CHANGES,
+    TRANSFER_ADD_VERSION,
+    TRANSFER_SET_CURRENT,
+    TRANSFER_SET_APPLIED,
+    TRANSFER_PUT_RUN,
+    TRANSFER_SET_MARK,
+    TRANSFER_SET_STATE,
     STATEMENTS,
 };
 
@@ -103,6 +109,17 @@ void sqlite_entities_release(struct sqlite_entities *s);
 /* Enter a row of the log into the tables in memory. */
 int sqlite_entities_enter(struct sqlite_entities *s, const struct sqlite_log_row *p,
                           struct tidings_error *err);
+
+/* A row of the log: a version, or (`forget`) that one is to be forgotten. */
+int sqlite_entities_append(struct sqlite_entities *s, const struct entity_version *v,
+                           int64_t replaces, int64_t forget, struct tidings_error *err);
+/* Its URI is another one from now on: remember that which it had, at a position of its own. */
+int sqlite_entities_leave(struct sqlite_entities *s, const struct entity_version *v,
+                          struct tidings_error *err);
+/* store/sqlite_published.c: `content` NULL: removed. */
+struct published_row;
+int sqlite_published_write(struct sqlite_entities *s, const struct published_row *row,
+                           const struct tidings_str *content, struct tidings_error *err);
 
 /* Bring `versions` and `current` up to the end of the log, in one transaction; outside of others.
  */

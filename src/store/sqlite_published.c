@@ -26,9 +26,8 @@ static double double_of(int64_t bits)
     return n;
 }
 
-/* `content` NULL: removed. */
-static int sqlite_published_write(struct sqlite_entities *s, const struct published_row *row,
-                                  const struct tidings_str *content, struct tidings_error *err)
+int sqlite_published_write(struct sqlite_entities *s, const struct published_row *row,
+                           const struct tidings_str *content, struct tidings_error *err)
 {
     const struct tidings_resource *about = &row->about;
     struct sqlite3_stmt *st = NULL;

@@ -212,6 +212,17 @@ static const char *const statements[STATEMENTS] = {
                                                                   "target=excluded.target",
     [OLD_FILE_CHANGE] = "SELECT 1 FROM main.file_changes WHERE seq<=?1 LIMIT 1",
     [DROP_FILE_CHANGES] = "DELETE FROM main.file_changes WHERE seq<=?1",
+    /* Copies come in the order of positions, in which versions of an entity follow each other. */
+    [TRANSFER_ADD_VERSION] = "INSERT INTO main.versions SELECT id, vfrom, seq FROM main.log WHERE"
+                             " seq=?1",
+    [TRANSFER_SET_CURRENT] = "INSERT OR REPLACE INTO main.current SELECT id, type, tversion,"
+                             " parent, deleted, seq FROM main.log WHERE seq=?1",
+    [TRANSFER_SET_APPLIED] = "UPDATE main.state SET applied=?1",
+    [TRANSFER_PUT_RUN] = "INSERT INTO main.epochs(epoch, first, last) SELECT ?1, ?2,"
+                         " CASE WHEN ?3>=0 THEN ?3 END WHERE NOT EXISTS(SELECT 1 FROM main.epochs"
+                         " WHERE epoch=?1)",
+    [TRANSFER_SET_MARK] = "UPDATE main.copying SET kind=?1, number=?2",
+    [TRANSFER_SET_STATE] = "UPDATE main.state SET applied=?1, floor=?2",
 };
 
 /* Statements are made when first used: opening a store costs what is needed then. */

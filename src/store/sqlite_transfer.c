@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Copying a store of SQLite into another, and the other way round. While it is written to, the file
+ * has a table `copying` that says from what and how far; as long as it is there nobody can use the
+ * file.
+ */
+#include "store/sqlite_transfer.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "store/sqlite_private.h"
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Rows behind ?1. Of versions the long texts come last; what older files lack is as if it were
+ * written today. */
+static const char *const reading[TRANSFER_KINDS] = {
+    [TRANSFER_TYPE] = "SELECT CASE WHEN seq>0 THEN seq ELSE number-1000000 END AS n, name, version,"
+                      " schema, description, options FROM main.types WHERE n>?1 ORDER BY n",
+    [TRANSFER_VERSION] = "SELECT seq, id, vfrom, type, tversion, parent, deleted, created, at,"
+                         " coalesce(since, vfrom), changed_by, principal, previous, value,"
+                         " coalesce(sum, 0) FROM"
+                         " main.log WHERE seq>?1 AND forget=-9223372036854775807-1 ORDER BY seq",
+    [TRANSFER_MOVED] = "SELECT seq, id, type, tversion, became, coalesce(vfrom, 0) FROM main.moved"
+                       " WHERE seq>?1 ORDER BY seq",
+    [TRANSFER_PUBLISHED] =
+        "SELECT seq, uri, created, etag, size, modified, name, title, description, mime, icons,"
+        " audience, priority, subscribable, at, content IS NULL, meta, metadata, content FROM"
+        " main.published WHERE seq>?1 ORDER BY seq",
+    [TRANSFER_RUN] = "SELECT row_number() OVER (ORDER BY coalesce(first, 0), epoch) AS n, epoch,"
+                     " coalesce(first, 0), coalesce(last, -1) FROM main.epochs ORDER BY n",
+};
+
+static void transfer_read_version(struct sqlite3_stmt *st, struct transfer_row *r)
+{
+    r->version = (struct entity_version){
+        .id = sqlite_str(st, 1),
+        .from = sqlite_int(st, 2),
+        .to = TIMELINE_FOREVER,
+        .type = sqlite_str(st, 3),
+        .type_version = sqlite_str(st, 4),
+        .parent = sqlite_str(st, 5),
+        .deleted = sqlite_int(st, 6) != 0,
+        .created = sqlite_int(st, 7) != 0,
+        .since = sqlite_int(st, 9),
+        .changed_by = sqlite_str(st, 10),
+        .principal = sqlite_str(st, 11),
+        .previous = sqlite_str(st, 12),
+        .value = sqlite_str(st, 13),
+    };
+    r->at_ms = sqlite_int(st, 8);
+}
+
+static void transfer_read_published(struct sqlite3_stmt *st, struct transfer_row *r)
+{
+    int64_t bits = sqlite_int(st, 12);
+    double priority;
+    memcpy(&priority, &bits, sizeof priority);
+    r->removed = sqlite_int(st, 15) != 0;
+    r->at_ms = sqlite_int(st, 14);
+    r->published = (struct published_row){
+        .about =
+            {
+                .uri = sqlite_str(st, 1),
+                .etag = sqlite_str(st, 3),
+                .size = sqlite_int(st, 4),
+                .has_size = true,
+                .modified_ms = sqlite_int(st, 5),
+                .name = sqlite_str(st, 6),
+                .title = sqlite_str(st, 7),
+                .description = sqlite_str(st, 8),
+                .mime_type = sqlite_str(st, 9),
+                .icons = sqlite_str(st, 10),
+                .audience = sqlite_str(st, 11),
+                .priority = priority,
+                .has_priority = priority >= 0,
+                .not_subscribable = sqlite_int(st, 13) == 0,
+                .meta = sqlite_str(st, 16),
+            },
+        .created = sqlite_int(st, 2) != 0,
+        .metadata = sqlite_str(st, 17),
+        .content = sqlite_bytes(st, 18),
+    };
+}
+
+static void transfer_read_row(struct sqlite3_stmt *st, enum transfer_kind kind,
+                              struct transfer_row *r)
+{
+    *r = (struct transfer_row){.kind = kind, .number = sqlite_int(st, 0)};
+    switch (kind) {
+    case TRANSFER_TYPE:
+        r->type = (struct entity_type_row){
+            .name = sqlite_str(st, 1),
+            .version = sqlite_str(st, 2),
+            .schema = sqlite_str(st, 3),
+            .description = sqlite_str(st, 4),
+            .options = sqlite_str(st, 5),
+        };
+        break;
+    case TRANSFER_VERSION:
+        transfer_read_version(st, r);
+        break;
+    case TRANSFER_MOVED:
+        r->version.id = sqlite_str(st, 1);
+        r->version.type = sqlite_str(st, 2);
+        r->version.was = sqlite_str(st, 3);
+        r->version.type_version = sqlite_str(st, 4);
+        r->version.from = sqlite_int(st, 5);
+        break;
+    case TRANSFER_PUBLISHED:
+        transfer_read_published(st, r);
+        break;
+    case TRANSFER_RUN:
+    case TRANSFER_KINDS:
+        r->epoch = (uint64_t)sqlite_int(st, 1);
+        r->first = sqlite_int(st, 2);
+        r->last = sqlite_int(st, 3);
+        break;
+    }
+}
+
+static int sqlite_transfer_each(struct entity_rows *rows, struct transfer_mark after,
+                                transfer_row_fn fn, void *user, struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    int rc = sqlite_apply(s, err); /* what was replaced or forgotten leaves the log */
+    for (unsigned kind = after.kind; rc == 0 && kind < TRANSFER_KINDS; kind++) {
+        struct sqlite3_stmt *st = NULL;
+        rc = sqlite_prepare(s->db, reading[kind], &st, err);
+        if (rc == 0 && kind != TRANSFER_RUN) {
+            sqlite_bind_int(st, 1, kind == after.kind ? after.number : INT64_MIN);
+        }
+        while (rc == 0 && (rc = sqlite_step(s->db, st, err)) == 1) {
+            struct transfer_row row;
+            transfer_read_row(st, kind, &row);
+            rc = kind == TRANSFER_VERSION &&
+                         !sqlite_version_is_whole(&row.version, sqlite_int(st, 14))
+                     ? tidings_fail(err, TIDINGS_E_INTERNAL,
+                                    "what is stored of '%.*s' at position %lld is damaged: nothing"
+                                    " leads past it but an older copy of the store",
+                                    STR_ARG(row.version.id), (long long)row.number)
+                     : fn(user, &row, err);
+        }
+        sqlite_finalize(st);
+    }
+    return rc;
+}
+
+static int sqlite_transfer_state(struct entity_rows *rows, struct transfer_state *ret,
+                                 struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    int64_t floor = 0;
+    sqlite_entities_release(s);
+    int rc = sqlite_entities_number(s, "SELECT floor FROM main.state", &floor, err);
+    *ret = (struct transfer_state){.position = (uint64_t)s->last_seq, .floor = (uint64_t)floor};
+    return rc;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static int transfer_find_copying(struct sqlite_entities *s, struct tidings_str source,
+                                 struct transfer_mark *ret, struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_prepare(s->db, "SELECT source, kind, number FROM main.copying", &st, err);
+    rc = rc == 0 ? sqlite_step(s->db, st, err) : rc;
+    if (rc == 1 && !str_eq(sqlite_str(st, 0), source)) {
+        rc = tidings_fail(err, TIDINGS_E_EXISTS,
+                          "a copy of '%.*s' was begun here: go on with that, or name another file",
+                          STR_ARG(sqlite_str(st, 0)));
+    } else if (rc == 1) {
+        *ret = (struct transfer_mark){(enum transfer_kind)sqlite_int(st, 1), sqlite_int(st, 2)};
+        rc = (unsigned)ret->kind < TRANSFER_KINDS
+                 ? 1
+                 : tidings_fail(err, TIDINGS_E_INVALID, "the table 'copying' is damaged");
+    }
+    sqlite_finalize(st);
+    return rc;
+}
+
+static int transfer_make_copying(struct sqlite_entities *s, struct tidings_str source,
+                                 struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int64_t starts = 0;
+    int rc = sqlite_entities_number(s, "SELECT count(*) FROM main.epochs", &starts, err);
+    if (rc == 0 && (starts > 0 || s->last_seq > 0)) {
+        return tidings_fail(err, TIDINGS_E_EXISTS,
+                            "there is something in it: a copy needs a new store");
+    }
+    rc = rc == 0 ? sqlite_exec(s->db,
+                               "CREATE TABLE main.copying(source TEXT, kind INTEGER, number"
+                               " INTEGER);",
+                               err)
+                 : rc;
+    rc = rc == 0 ? sqlite_prepare(s->db,
+                                  "INSERT INTO main.copying VALUES(?1, 0,"
+                                  " -9223372036854775807-1)",
+                                  &st, err)
+                 : rc;
+    if (rc == 0) {
+        sqlite_bind_str(st, 1, source);
+        rc = sqlite_run(s->db, st, err);
+    }
+    sqlite_finalize(st);
+    return rc;
+}
+
+static int sqlite_transfer_begin(struct entity_rows *rows, struct tidings_str source,
+                                 struct transfer_mark *ret, struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    int64_t is_copying = 0;
+    sqlite_entities_release(s);
+    *ret = TRANSFER_BEGINNING;
+    int rc = sqlite_transfer_is_copying(s, &is_copying, err);
+    if (rc < 0) {
+        return rc;
+    }
+    return is_copying ? transfer_find_copying(s, source, ret, err)
+                      : transfer_make_copying(s, source, err);
+}
+
+static int transfer_run_ints(struct sqlite_entities *s, enum statement which,
+                             const int64_t *numbers, size_t count, struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_statement(s, which, &st, err);
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        sqlite_bind_int(st, (int)i + 1, numbers[i]);
+    }
+    return rc == 0 ? sqlite_run(s->db, st, err) : rc;
+}
+
+static int transfer_put_version(struct sqlite_entities *s, const struct transfer_row *r,
+                                struct tidings_error *err)
+{
+    static const enum statement more[] = {TRANSFER_ADD_VERSION, TRANSFER_SET_CURRENT,
+                                          TRANSFER_SET_APPLIED};
+    s->last_seq = r->number - 1;
+    s->now_ms = r->at_ms;
+    int rc = sqlite_entities_append(s, &r->version, TIMELINE_NEVER, TIMELINE_NEVER, err);
+    for (size_t i = 0; rc == 0 && i < 3; i++) {
+        rc = transfer_run_ints(s, more[i], &r->number, 1, err);
+    }
+    return rc;
+}
+
+static int transfer_put_published(struct entity_rows *rows, struct sqlite_entities *s,
+                                  const struct transfer_row *r, struct tidings_error *err)
+{
+    s->last_seq = r->number - 1;
+    s->now_ms = r->at_ms;
+    (void)rows;
+    return sqlite_published_write(s, &r->published, r->removed ? NULL : &r->published.content, err);
+}
+
+static int transfer_put_type(struct entity_rows *rows, struct sqlite_entities *s,
+                             const struct transfer_row *r, struct tidings_error *err)
+{
+    s->last_seq = r->number > 0 ? r->number - 1 : -1; /* then it gets 0 */
+    return sqlite_entities_put_type(rows, &r->type, err);
+}
+
+static int sqlite_transfer_put(struct entity_rows *rows, const struct transfer_row *r,
+                               struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    const int64_t run[] = {(int64_t)r->epoch, r->first, r->last};
+    int64_t mark[] = {r->kind, r->number};
+    int rc = 0;
+    switch (r->kind) {
+    case TRANSFER_TYPE:
+        rc = transfer_put_type(rows, s, r, err);
+        break;
+    case TRANSFER_VERSION:
+        rc = transfer_put_version(s, r, err);
+        break;
+    case TRANSFER_MOVED:
+        s->last_seq = r->number - 1;
+        rc = sqlite_entities_leave(s, &r->version, err);
+        break;
+    case TRANSFER_PUBLISHED:
+        rc = transfer_put_published(rows, s, r, err);
+        break;
+    case TRANSFER_RUN:
+    case TRANSFER_KINDS:
+        mark[1] = INT64_MIN; /* a copy that goes on begins with the first of them again */
+        rc = transfer_run_ints(s, TRANSFER_PUT_RUN, run, 3, err);
+        break;
+    }
+    return rc == 0 ? transfer_run_ints(s, TRANSFER_SET_MARK, mark, 2, err) : rc;
+}
+
+static int sqlite_transfer_end(struct entity_rows *rows, const struct transfer_state *state,
+                               struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    const int64_t numbers[] = {(int64_t)state->position, (int64_t)state->floor};
+    sqlite_entities_release(s);
+    s->last_seq = (int64_t)state->position;
+    int rc = sqlite_exec(s->db, "BEGIN IMMEDIATE", err);
+    rc = rc == 0 ? transfer_run_ints(s, TRANSFER_SET_STATE, numbers, 2, err) : rc;
+    rc = rc == 0 ? sqlite_exec(s->db, "DROP TABLE main.copying", err) : rc;
+    rc = rc == 0 ? sqlite_exec(s->db, "COMMIT", err) : rc;
+    if (rc < 0 && sqlite_in_transaction(s->db)) {
+        (void)sqlite_exec(s->db, "ROLLBACK", NULL);
+    }
+    return rc;
+}
+
+int sqlite_transfer_is_copying(struct sqlite_entities *s, int64_t *ret, struct tidings_error *err)
+{
+    return sqlite_entities_number(s, "SELECT count(*) FROM main.sqlite_master WHERE name='copying'",
+                                  ret, err);
+}
+
+const struct transfer_ops sqlite_transfer = {
+    .each = sqlite_transfer_each,
+    .state = sqlite_transfer_state,
+    .begin = sqlite_transfer_begin,
+    .put = sqlite_transfer_put,
+    .end = sqlite_transfer_end,
+};
