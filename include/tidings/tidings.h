@@ -10,6 +10,7 @@
  *     tool.h         tools, prompt.h prompts and completion: what such functions are
  *     subscription.h  being told of changes, by a server of the program or by a client
  *     subscribers.h  who is subscribed to what
+ *     store.h        moving what a server keeps
  *     client.h       watch and read what another server has
  *     copy.h         keep a live copy of an entity of another server
  *     json.h         take apart what it says; merge patches
@@ -30,6 +31,7 @@
 #include <tidings/provider.h>
 #include <tidings/schema.h>
 #include <tidings/server.h>
+#include <tidings/store.h>
 #include <tidings/subscribers.h>
 #include <tidings/subscription.h>
 #include <tidings/tool.h>

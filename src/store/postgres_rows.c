@@ -441,8 +441,8 @@ static int postgres_read_start(struct postgres_rows *s, struct tidings_error *er
     return rc;
 }
 
-int entity_postgres_open(const char *url, struct tidings_str cluster, struct entity_rows **ret,
-                         struct tidings_error *err)
+static int postgres_rows_open(const char *url, struct tidings_str cluster, bool is_target,
+                              struct entity_rows **ret, struct tidings_error *err)
 {
     if (cluster.len == 0 || cluster.len > POSTGRES_CLUSTER_MAX || !str_is_utf8(cluster) ||
         str_find(cluster, '\0') >= 0 || str_find(cluster, ';') >= 0) {
@@ -458,6 +458,7 @@ int entity_postgres_open(const char *url, struct tidings_str cluster, struct ent
     s->base.kept = &postgres_kept;
     s->base.shared = &postgres_rows_shared;
     s->has_notify = true;
+    s->is_target = is_target;
     s->cluster = str_dup(cluster);
     (void)!random_bytes(&s->instance, sizeof s->instance);
     int rc = s->cluster ? postgres_create(url, postgres_statements, &s->db, err)
@@ -470,6 +471,18 @@ int entity_postgres_open(const char *url, struct tidings_str cluster, struct ent
     }
     *ret = &s->base;
     return 0;
+}
+
+int entity_postgres_open(const char *url, struct tidings_str cluster, struct entity_rows **ret,
+                         struct tidings_error *err)
+{
+    return postgres_rows_open(url, cluster, false, ret, err);
+}
+
+int entity_postgres_open_target(const char *url, struct tidings_str cluster,
+                                struct entity_rows **ret, struct tidings_error *err)
+{
+    return postgres_rows_open(url, cluster, true, ret, err);
 }
 
 static const struct entity_rows_ops postgres_ops = {
@@ -498,4 +511,5 @@ static const struct kept_ops postgres_kept = {
     .each_published = postgres_rows_each_published,
     .each_change = postgres_rows_each_change,
     .create_changelog = postgres_rows_create_changelog,
+    .transfer = &postgres_rows_transfer,
 };

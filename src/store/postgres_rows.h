@@ -20,6 +20,10 @@
 int entity_postgres_open(const char *url, struct tidings_str cluster, struct entity_rows **ret,
                          struct tidings_error *err);
 
+/* The same for a copy into it (store/transfer.h), which may have been begun before. */
+int entity_postgres_open_target(const char *url, struct tidings_str cluster,
+                                struct entity_rows **ret, struct tidings_error *err);
+
 /* Is that a URL of such a store? */
 bool entity_postgres_is_url(struct tidings_str url);
 

@@ -23,7 +23,9 @@
  * Digests stand for keys that may be longer than an index can hold. */
 static const char *const steps[LAYOUT] = {
     "CREATE TABLE tidings_cluster(one int8 PRIMARY KEY CHECK (one=1), name text NOT NULL,"
-    " id int8 NOT NULL, layout int8 NOT NULL, oldest int8 NOT NULL, secret bytea NOT NULL);"
+    " id int8 NOT NULL, layout int8 NOT NULL, oldest int8 NOT NULL, secret bytea NOT NULL,"
+    " copying text NOT NULL DEFAULT '', copy_kind int8 NOT NULL DEFAULT 0,"
+    " copy_number int8 NOT NULL DEFAULT 0);"
     "CREATE TABLE tidings_state(one int8 PRIMARY KEY CHECK (one=1), position int8 NOT NULL,"
     " floor int8 NOT NULL, announced int8 NOT NULL, keys int8 NOT NULL, max_keys int8 NOT NULL,"
     " server int8 NOT NULL) WITH (fillfactor=10);"
@@ -132,6 +134,10 @@ static int read_cluster(struct postgres_rows *s, int64_t *ret_layout, struct tid
                           "it has layout %lld, made by a newer tidings; this one knows layouts up "
                           "to %d, and that can be used from %lld on",
                           (long long)layout, LAYOUT, (long long)oldest);
+    } else if (postgres_str(r, 0, 4).len > 0 && !s->is_target) {
+        rc = tidings_fail(err, TIDINGS_E_BUSY,
+                          "a copy into it was begun and not ended: 'tidings store copy' with the "
+                          "same names goes on with it");
     } else if (layout < 1) {
         rc = tidings_fail(err, TIDINGS_E_INVALID, "it has layout %lld: it is not ours",
                           (long long)layout);

@@ -82,6 +82,16 @@ enum postgres_statement {
     PG_DROP_SESSION,
     PG_AGE_SESSIONS,
     PG_SECRET,
+    PG_LIVE_NODE,
+    PG_TRANSFER_TYPES,
+    PG_TRANSFER_VERSIONS,
+    PG_TRANSFER_MOVED,
+    PG_TRANSFER_PUBLISHED,
+    PG_TRANSFER_RUNS,
+    PG_TRANSFER_FIND,
+    PG_TRANSFER_BEGIN,
+    PG_TRANSFER_PUT_RUN,
+    PG_TRANSFER_MARK,
     PG_STATEMENTS,
 };
 _Static_assert(PG_STATEMENTS <= POSTGRES_MAX_STATEMENTS, "room for each");
@@ -127,6 +137,7 @@ struct postgres_rows {
     unsigned n_removed, n_announced; /* since the oldest were forgotten */
     unsigned char owner[32];         /* of the newest key of the batch, as its digest */
     bool is_in_batch;
+    bool is_target;  /* of a copy, which may be half done */
     bool is_durable; /* something in the batch is more than an announcement */
     bool has_keys;   /* in the batch; `owner` counts */
     bool is_behind;  /* the batch began with others' changes that were not followed: no heads */
@@ -178,6 +189,9 @@ int postgres_rows_unpublish(struct entity_rows *rows, struct tidings_str uri,
                             struct tidings_error *err);
 int postgres_rows_each_published(struct entity_rows *rows, published_row_fn fn, void *user,
                                  struct tidings_error *err);
+/* `content` NULL: removed. */
+int postgres_rows_write_published(struct postgres_rows *s, const struct published_row *row,
+                                  const struct tidings_str *content, struct tidings_error *err);
 void postgres_rows_read_published(struct pg_result *r, int row, struct published_row *ret);
 /* store/postgres_rows_changelog.c: likewise. */
 int postgres_rows_create_changelog(struct entity_rows *rows, const struct changelog_limits *limits,
@@ -195,6 +209,8 @@ int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user
                          struct tidings_error *err);
 /* Everything up to there was followed, or written here. */
 void postgres_rows_note_followed(struct postgres_rows *s, uint64_t position, bool is_durable);
+/* store/postgres_rows_transfer.c */
+extern const struct transfer_ops postgres_rows_transfer;
 /* store/postgres_rows_shared.c */
 extern const struct shared_ops postgres_rows_shared;
 /* Listen, if that is possible now. */

@@ -23,9 +23,8 @@ static double postgres_double_of(int64_t bits)
     return n;
 }
 
-/* `content` NULL: removed. */
-static int postgres_write_published(struct postgres_rows *s, const struct published_row *row,
-                                    const struct tidings_str *content, struct tidings_error *err)
+int postgres_rows_write_published(struct postgres_rows *s, const struct published_row *row,
+                                  const struct tidings_str *content, struct tidings_error *err)
 {
     const struct tidings_resource *about = &row->about;
     const struct tidings_str texts[] = {about->name,      about->title, about->description,
@@ -64,7 +63,7 @@ int postgres_rows_publish(struct entity_rows *rows, const struct published_row *
     if (row->content.len > KEPT_MAX_CONTENT) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "content has at most %u bytes", KEPT_MAX_CONTENT);
     }
-    int rc = postgres_write_published(s, row, &row->content, err);
+    int rc = postgres_rows_write_published(s, row, &row->content, err);
     *ret_position = s->now.position;
     return rc;
 }
@@ -92,7 +91,7 @@ int postgres_rows_unpublish(struct entity_rows *rows, struct tidings_str uri,
 {
     struct postgres_rows *s = postgres_rows_of(rows);
     const struct published_row gone = {.about = {.uri = uri}, .metadata = metadata};
-    int rc = postgres_write_published(s, &gone, NULL, err);
+    int rc = postgres_rows_write_published(s, &gone, NULL, err);
     *ret_position = s->now.position;
     return rc == 0 && ++s->n_removed % FORGET_EVERY == 0 ? postgres_forget_removed(s, err) : rc;
 }

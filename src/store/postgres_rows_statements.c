@@ -93,7 +93,7 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_SET_STATE] = "UPDATE tidings_state SET position=$1::int8, floor=$2::int8,"
                      " announced=$3::int8, keys=$4::int8, max_keys=$5::int8 WHERE one=1",
     [PG_NOTIFY] = "SELECT pg_notify($1::text, $2::text)",
-    [PG_CLUSTER] = "SELECT name, id, layout, oldest FROM tidings_cluster WHERE one=1",
+    [PG_CLUSTER] = "SELECT name, id, layout, oldest, copying FROM tidings_cluster WHERE one=1",
     [PG_STATE] = "SELECT position, floor, announced, keys, max_keys, " NOW_MS ", server,"
                  " (SELECT count(*) FROM tidings_mark) FROM tidings_state WHERE one=1",
     [PG_SERVER] = "SELECT system_identifier::text || substr(pg_walfile_name(pg_current_wal_lsn()),"
@@ -238,4 +238,33 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_DROP_SESSION] = "DELETE FROM tidings_sessions WHERE id=$1::text",
     [PG_AGE_SESSIONS] = "DELETE FROM tidings_sessions WHERE used<=" NOW_MS "-$1::int8",
     [PG_SECRET] = "SELECT secret FROM tidings_cluster WHERE one=1",
+    [PG_LIVE_NODE] = "SELECT name FROM tidings_nodes WHERE until>" NOW_MS " LIMIT 1",
+    [PG_TRANSFER_TYPES] = "SELECT position, name, version, schema, description, options FROM"
+                          " tidings_types WHERE position>$1::int8 ORDER BY position LIMIT 256",
+    [PG_TRANSFER_VERSIONS] =
+        "SELECT position, id, vfrom, type, tversion, parent, deleted, created, at, since,"
+        " changed_by, principal, previous, value, sum FROM tidings_versions WHERE position>$1::int8"
+        " ORDER BY position LIMIT 256",
+    [PG_TRANSFER_MOVED] = "SELECT position, id, type, tversion, became, vfrom FROM tidings_moved"
+                          " WHERE position>$1::int8 ORDER BY position LIMIT 256",
+    [PG_TRANSFER_PUBLISHED] =
+        "SELECT position, uri, etag, size, modified, name, title, description, mime, icons,"
+        " audience, meta, metadata, priority, subscribable, created, content, at,"
+        " CASE WHEN content IS NULL THEN 1 ELSE 0 END::int8 FROM tidings_published WHERE"
+        " position>$1::int8 ORDER BY position LIMIT 256",
+    [PG_TRANSFER_RUNS] =
+        "SELECT n, epoch, position, last FROM (SELECT row_number() OVER (ORDER BY position, epoch)"
+        " AS n, epoch, position, coalesce(last, -1) AS last FROM tidings_runs WHERE position>="
+        "coalesce((SELECT max(position) FROM tidings_breaks WHERE lossy<>0), 0)) r WHERE "
+        "n>$1::int8 ORDER BY n",
+    [PG_TRANSFER_FIND] = "SELECT copying, copy_kind, copy_number, (SELECT position FROM"
+                         " tidings_state), (SELECT count(*) FROM tidings_runs) FROM"
+                         " tidings_cluster WHERE one=1",
+    [PG_TRANSFER_BEGIN] = "UPDATE tidings_cluster SET copying=$1::text, copy_kind=0,"
+                          " copy_number=-9223372036854775808 WHERE one=1",
+    [PG_TRANSFER_PUT_RUN] =
+        "INSERT INTO tidings_runs(epoch, position, last, until) VALUES($1::int8,"
+        " $2::int8, $3::int8, 0) ON CONFLICT (epoch) DO NOTHING",
+    [PG_TRANSFER_MARK] = "UPDATE tidings_cluster SET copy_kind=$1::int8, copy_number=$2::int8"
+                         " WHERE one=1",
 };

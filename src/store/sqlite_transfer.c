@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "store/entity_sum.h"
 #include "store/sqlite_private.h"
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -33,7 +34,7 @@ static const char *const reading[TRANSFER_KINDS] = {
                      " coalesce(first, 0), coalesce(last, -1) FROM main.epochs ORDER BY n",
 };
 
-static void transfer_read_version(struct sqlite3_stmt *st, struct transfer_row *r)
+static void sqlite_transfer_version(struct sqlite3_stmt *st, struct transfer_row *r)
 {
     r->version = (struct entity_version){
         .id = sqlite_str(st, 1),
@@ -53,7 +54,7 @@ static void transfer_read_version(struct sqlite3_stmt *st, struct transfer_row *
     r->at_ms = sqlite_int(st, 8);
 }
 
-static void transfer_read_published(struct sqlite3_stmt *st, struct transfer_row *r)
+static void sqlite_transfer_published(struct sqlite3_stmt *st, struct transfer_row *r)
 {
     int64_t bits = sqlite_int(st, 12);
     double priority;
@@ -85,8 +86,8 @@ static void transfer_read_published(struct sqlite3_stmt *st, struct transfer_row
     };
 }
 
-static void transfer_read_row(struct sqlite3_stmt *st, enum transfer_kind kind,
-                              struct transfer_row *r)
+static void sqlite_transfer_row(struct sqlite3_stmt *st, enum transfer_kind kind,
+                                struct transfer_row *r)
 {
     *r = (struct transfer_row){.kind = kind, .number = sqlite_int(st, 0)};
     switch (kind) {
@@ -100,7 +101,7 @@ static void transfer_read_row(struct sqlite3_stmt *st, enum transfer_kind kind,
         };
         break;
     case TRANSFER_VERSION:
-        transfer_read_version(st, r);
+        sqlite_transfer_version(st, r);
         break;
     case TRANSFER_MOVED:
         r->version.id = sqlite_str(st, 1);
@@ -110,7 +111,7 @@ static void transfer_read_row(struct sqlite3_stmt *st, enum transfer_kind kind,
         r->version.from = sqlite_int(st, 5);
         break;
     case TRANSFER_PUBLISHED:
-        transfer_read_published(st, r);
+        sqlite_transfer_published(st, r);
         break;
     case TRANSFER_RUN:
     case TRANSFER_KINDS:
@@ -135,9 +136,9 @@ static int sqlite_transfer_each(struct entity_rows *rows, struct transfer_mark a
         }
         while (rc == 0 && (rc = sqlite_step(s->db, st, err)) == 1) {
             struct transfer_row row;
-            transfer_read_row(st, kind, &row);
+            sqlite_transfer_row(st, kind, &row);
             rc = kind == TRANSFER_VERSION &&
-                         !sqlite_version_is_whole(&row.version, sqlite_int(st, 14))
+                         !entity_version_is_whole(&row.version, sqlite_int(st, 14))
                      ? tidings_fail(err, TIDINGS_E_INTERNAL,
                                     "what is stored of '%.*s' at position %lld is damaged: nothing"
                                     " leads past it but an older copy of the store",

@@ -112,7 +112,6 @@ int transfer_count(struct entity_rows *rows, struct transfer_figures *ret,
     rc = rc == 0 ? rows->kept->transfer->each(rows, TRANSFER_BEGINNING, transfer_count_row, &c, err)
                  : rc;
     ret->position = rc == 0 ? state.position : 0;
-    transfer_add_number(&c.digest, (int64_t)ret->position);
     sha256_end(&c.digest, ret->digest);
     return rc;
 }

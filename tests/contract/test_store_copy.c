@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Copying a store, between SQLite and PostgreSQL in every direction: what is read of the copy is
+ * what is read of the original, positions and cursors too; interrupted anywhere it goes on; a store
+ * that is not empty, half a copy, a store in use and damaged bytes are refused and said.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <tidings/store.h>
+
+#include "base/str.h"
+#include "contract/entity_rows_suite.h"
+#include "store/postgres_rows.h"
+#include "store/sqlite.h"
+#include "store/sqlite_entities.h"
+#include "store/transfer.h"
+#include "support/postgres.h"
+
+static struct postgres_server *server; /* NULL: not installed */
+static char directory[] = "/tmp/tidings-copy-XXXXXX";
+static unsigned file_count;
+
+/* ---- stores ---------------------------------------------------------------------------------- */
+
+static void fresh_name(bool is_database, char out[POSTGRES_URL])
+{
+    if (is_database) {
+        postgres_server_fresh(server, out);
+    } else {
+        (void)snprintf(out, POSTGRES_URL, "%s/%u", directory, file_count++);
+    }
+}
+
+static struct entity_rows *open_store(const char *name)
+{
+    struct tidings_error err = {0};
+    struct entity_rows *rows = NULL;
+    int rc = entity_postgres_is_url(tidings_str(name))
+                 ? entity_postgres_open(name, STR("tidings"), &rows, &err)
+                 : entity_sqlite_open(name, &rows, &err);
+    if (rc < 0) {
+        fail_msg("%s", err.text);
+    }
+    return rows;
+}
+
+static int copy_store(const char *from, const char *to, struct tidings_store_figures *ret,
+                      struct tidings_error *err)
+{
+    *err = (struct tidings_error){0};
+    return tidings_store_copy(&(struct tidings_store_copy){.from = from, .to = to}, ret, err);
+}
+
+static void publish(struct entity_rows *rows, const char *uri, const char *content)
+{
+    struct published_row row = {.about = {.uri = tidings_str(uri),
+                                          .etag = STR("e"),
+                                          .name = STR("n"),
+                                          .priority = 0.25,
+                                          .has_priority = true,
+                                          .modified_ms = 7,
+                                          .size = 3},
+                                .metadata = STR("{\"a\":1}"),
+                                .content = tidings_str(content ? content : "")};
+    uint64_t position = 0;
+    assert_int_equal(rows->ops->begin(rows, NULL), 0);
+    assert_int_equal(
+        content ? rows->kept->publish(rows, &row, &position, NULL)
+                : rows->kept->unpublish(rows, row.about.uri, row.metadata, &position, NULL),
+        0);
+    assert_int_equal(rows->ops->commit(rows, NULL), 0);
+}
+
+/* Entities with history, forgotten and replaced versions, moves, types, published and removed
+ * resources, and two runs, one of which ended. */
+static uint64_t fill(const char *name, uint64_t seed)
+{
+    const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
+    struct entity_rows *rows = open_store(name);
+    struct changelog *log = NULL;
+    const struct entity_type_row type = {.name = STR("T"),
+                                         .version = STR("1"),
+                                         .schema = STR("{}"),
+                                         .description = STR("d"),
+                                         .options = STR("")};
+    assert_int_equal(rows->kept->create_changelog(rows, &limits, &log, NULL), 0);
+    uint64_t epoch = log->ops->epoch(log);
+    assert_int_equal(rows->ops->begin(rows, NULL), 0);
+    assert_int_equal(rows->ops->put_type(rows, &type, NULL), 0);
+    assert_int_equal(rows->ops->commit(rows, NULL), 0);
+    for (unsigned i = 0; i < 12; i++) {
+        entity_rows_random_batch(rows, &seed);
+    }
+    struct entity_version moved = {.id = STR("m"),
+                                   .type = STR("T"),
+                                   .type_version = STR("1"),
+                                   .value = STR("1"),
+                                   .changed_by = STR("[]"),
+                                   .from = 1,
+                                   .created = true};
+    assert_int_equal(rows->ops->begin(rows, NULL), 0);
+    assert_int_equal(rows->ops->put(rows, &moved, false, NULL), 0);
+    moved.from = 2;
+    moved.created = false;
+    moved.was = STR("1");
+    moved.type_version = STR("2");
+    assert_int_equal(rows->ops->put(rows, &moved, false, NULL), 0);
+    assert_int_equal(rows->ops->commit(rows, NULL), 0);
+    publish(rows, "p:///a", "one");
+    publish(rows, "p:///b", "two");
+    publish(rows, "p:///a", NULL);
+    publish(rows, "p:///c", "");
+    log->ops->destroy(log);
+    rows->ops->destroy(rows);
+    return epoch;
+}
+
+static bool put_change(void *user, const struct kept_change *c)
+{
+    struct buf *out = user;
+    if (c->kind < KEPT_ANNOUNCED) {
+        buf_putf(out, "%llu %d %.*s %.*s %.*s %d%d %lld\n", (unsigned long long)c->position,
+                 c->kind, STR_ARG(c->uri), STR_ARG(c->version.id), STR_ARG(c->was), c->created,
+                 c->removed, (long long)c->at_ms);
+    }
+    return true;
+}
+
+/* Everything that anybody can read of it; and does a cursor of the run `epoch` go on? */
+static void describe(const char *name, uint64_t epoch, struct buf *out)
+{
+    const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
+    struct entity_rows *rows = open_store(name);
+    struct changelog *log = NULL;
+    uint64_t floor = 0, number = 0;
+    entity_rows_dump(rows, out);
+    assert_int_equal(rows->kept->each_change(rows, 10000, &floor, put_change, out, NULL), 0);
+    assert_int_equal(rows->kept->create_changelog(rows, &limits, &log, NULL), 0);
+    bool goes_on = log->ops->resume(log, epoch, 3, &number);
+    buf_putf(out, "floor %llu resumes %d at %llu unknown %d\n", (unsigned long long)floor, goes_on,
+             (unsigned long long)number, log->ops->resume(log, epoch + 1, 3, &number));
+    log->ops->destroy(log);
+    rows->ops->destroy(rows);
+}
+
+static void assert_same(const char *one, const char *other, uint64_t epoch)
+{
+    struct buf a, b;
+    buf_init(&a, 1u << 20);
+    buf_init(&b, 1u << 20);
+    describe(one, epoch, &a);
+    describe(other, epoch, &b);
+    assert_non_null(strstr(a.ptr, "resumes 1 at 3 unknown 0"));
+    size_t same = 0;
+    while (a.ptr[same] && a.ptr[same] == b.ptr[same]) {
+        same++;
+    }
+    if (a.ptr[same] != b.ptr[same]) {
+        fail_msg("the original:\n%.200s\nthe copy:\n%.200s", a.ptr + same, b.ptr + same);
+    }
+    buf_deinit(&a);
+    buf_deinit(&b);
+}
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+static bool has_database(unsigned directions)
+{
+    return directions == 0 || server != NULL;
+}
+
+static void a_copy_reads_as_the_original(void **state)
+{
+    (void)state;
+    for (unsigned d = 0; d < 4; d++) {
+        if (!has_database(d)) {
+            continue;
+        }
+        for (uint64_t seed = 1; seed <= 3; seed++) {
+            char from[POSTGRES_URL], to[POSTGRES_URL];
+            struct tidings_store_figures f;
+            struct tidings_error err;
+            fresh_name(d & 1, from);
+            fresh_name(d & 2, to);
+            uint64_t epoch = fill(from, seed);
+            if (copy_store(from, to, &f, &err) < 0) {
+                fail_msg("direction %u: %s", d, err.text);
+            }
+            assert_true(f.types == 1 && f.versions > 2 && f.published == 3 && f.position > 6);
+            assert_false(f.was_resumed);
+            assert_same(from, to, epoch);
+            assert_int_equal(copy_store(from, to, &f, &err), TIDINGS_E_EXISTS);
+        }
+    }
+}
+
+struct stopping {
+    struct entity_rows *to;
+    unsigned left;
+};
+
+/* One row in each batch, and the end after so many. */
+static int put_one(void *user, const struct transfer_row *row, struct tidings_error *err)
+{
+    struct stopping *s = user;
+    if (s->left-- == 0) {
+        return tidings_fail(err, TIDINGS_E_CANCELLED, "stopped");
+    }
+    assert_int_equal(s->to->ops->begin(s->to, err), 0);
+    assert_int_equal(s->to->kept->transfer->put(s->to, row, err), 0);
+    return s->to->ops->commit(s->to, err);
+}
+
+static struct entity_rows *open_target(const char *name)
+{
+    struct tidings_error err = {0};
+    struct entity_rows *rows = NULL;
+    int rc = entity_postgres_is_url(tidings_str(name))
+                 ? entity_postgres_open_target(name, STR("tidings"), &rows, &err)
+                 : entity_sqlite_open_target(name, &rows, &err);
+    if (rc < 0) {
+        fail_msg("%s", err.text);
+    }
+    return rows;
+}
+
+static void interrupted_anywhere_it_goes_on(void **state)
+{
+    (void)state;
+    for (unsigned d = 0; d < 4; d += 2) {
+        char from[POSTGRES_URL];
+        struct tidings_error err;
+        if (!has_database(d)) {
+            continue;
+        }
+        fresh_name(false, from);
+        uint64_t epoch = fill(from, 5);
+        bool is_whole = false;
+        for (unsigned rows = 0; !is_whole; rows += 3) {
+            char to[POSTGRES_URL];
+            struct tidings_store_figures f;
+            struct transfer_mark mark;
+            fresh_name(d & 2, to);
+            struct entity_rows *source = open_store(from), *target = open_target(to);
+            struct stopping s = {target, rows};
+            assert_int_equal(target->kept->transfer->begin(target, tidings_str(from), &mark, &err),
+                             0);
+            is_whole = source->kept->transfer->each(source, mark, put_one, &s, &err) == 0;
+            target->ops->destroy(target);
+            source->ops->destroy(source);
+            struct entity_rows *none = NULL;
+            int rc = d & 2 ? entity_postgres_open(to, STR("tidings"), &none, &err)
+                           : entity_sqlite_open(to, &none, &err);
+            assert_int_equal(rc, TIDINGS_E_BUSY);
+            assert_non_null(strstr(err.text, "'tidings store copy' with the same names goes on"));
+            if (copy_store(from, to, &f, &err) < 0) {
+                fail_msg("after %u rows: %s", rows, err.text);
+            }
+            assert_true(f.was_resumed);
+            assert_same(from, to, epoch);
+        }
+    }
+}
+
+static bool stop_at_once(void *user, const struct tidings_store_figures *done)
+{
+    (void)user;
+    (void)done;
+    return false;
+}
+
+static void it_is_stopped_when_asked_to_and_names_are_compared(void **state)
+{
+    (void)state;
+    char from[POSTGRES_URL], other[POSTGRES_URL], to[POSTGRES_URL];
+    struct tidings_store_figures f;
+    struct tidings_error err = {0};
+    fresh_name(false, from);
+    fresh_name(false, other);
+    fresh_name(server != NULL, to);
+    (void)fill(from, 1);
+    (void)fill(other, 1);
+    const struct tidings_store_copy stopped = {.from = from, .to = to, .progress = stop_at_once};
+    assert_int_equal(tidings_store_copy(&stopped, &f, &err), TIDINGS_E_CANCELLED);
+    assert_int_equal(copy_store(other, to, &f, &err), TIDINGS_E_EXISTS);
+    assert_non_null(strstr(err.text, "was begun here"));
+    assert_int_equal(copy_store(from, to, &f, &err), 0);
+    assert_int_equal(copy_store(from, from, &f, &err), TIDINGS_E_INVALID);
+    assert_int_equal(copy_store("", to, &f, &err), TIDINGS_E_INVALID);
+}
+
+static void a_store_in_use_is_not_copied(void **state)
+{
+    (void)state;
+    char from[POSTGRES_URL], to[POSTGRES_URL];
+    struct tidings_store_figures f;
+    struct tidings_error err;
+    for (unsigned d = 0; d < 2 && has_database(d); d++) {
+        fresh_name(d, from);
+        fresh_name(false, to);
+        (void)fill(from, 2);
+        struct entity_rows *rows = open_store(from);
+        if (rows->shared) {
+            const struct node_row node = {
+                .name = STR("alive"), .version = STR("1"), .state = STR("{}")};
+            assert_int_equal(rows->shared->put_node(rows, &node, 60000, &err), 0);
+        }
+        assert_int_equal(copy_store(from, to, &f, &err), TIDINGS_E_BUSY);
+        rows->ops->destroy(rows);
+    }
+}
+
+static void damaged_bytes_are_not_carried_on(void **state)
+{
+    (void)state;
+    char from[POSTGRES_URL], to[POSTGRES_URL];
+    struct tidings_store_figures f;
+    struct tidings_error err = {0};
+    struct sqlite *db = NULL;
+    fresh_name(false, from);
+    fresh_name(false, to);
+    (void)fill(from, 3);
+    assert_int_equal(sqlite_open(from, &db, &err), 0);
+    assert_int_equal(sqlite_exec(db, "UPDATE log SET value='\"forged\"' WHERE id='m'", &err), 0);
+    sqlite_close(db);
+    assert_int_equal(copy_store(from, to, &f, &err), TIDINGS_E_INTERNAL);
+    assert_non_null(strstr(err.text, "'m'"));
+    assert_non_null(strstr(err.text, "damaged"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_copy_reads_as_the_original),
+        cmocka_unit_test(interrupted_anywhere_it_goes_on),
+        cmocka_unit_test(it_is_stopped_when_asked_to_and_names_are_compared),
+        cmocka_unit_test(a_store_in_use_is_not_copied),
+        cmocka_unit_test(damaged_bytes_are_not_carried_on),
+    };
+    if (!mkdtemp(directory)) {
+        return 1;
+    }
+    server = postgres_server_start();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    postgres_server_stop(server);
+    for (unsigned i = 0; i < file_count; i++) {
+        static const char *const suffixes[] = {"", "-wal", "-shm"};
+        for (size_t k = 0; k < 3; k++) {
+            char path[64];
+            (void)snprintf(path, sizeof path, "%s/%u%s", directory, i, suffixes[k]);
+            (void)unlink(path);
+        }
+    }
+    (void)rmdir(directory);
+    return failed;
+}
