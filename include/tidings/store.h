@@ -23,7 +23,8 @@ struct tidings_store_figures {
     void *reserved[4];
 };
 
-/* Called now and then. Return false to stop: the same call goes on from there later. */
+/* A function that is told how far a copy has come, now and then. Return false to stop: the same
+ * call goes on from there later. */
 typedef bool (*tidings_store_progress_fn)(void *user, const struct tidings_store_figures *done);
 
 struct tidings_store_copy {
@@ -34,10 +35,10 @@ struct tidings_store_copy {
     void *reserved[4];
 };
 
-/* Copy a store into a new one: entities with their history, types, published resources, and the
- * positions of all changes, so that cursors which clients hold stay good. At the end both are read
- * again and compared. Nobody may use either meanwhile. What is known of watched files, and
- * idempotency keys, stay behind.
+/* Copy the store of a server into a new one. Entities with their history, types, published
+ * resources and the positions of all changes are copied, so that cursors which clients hold stay
+ * good. At the end both are read again and compared. Nobody may use either meanwhile. What is known
+ * of watched files, and idempotency keys, stay behind.
  *
  * A copy that was interrupted goes on when it is called again with the same names; until it has
  * ended no server starts on the new store. `ret` (may be NULL) gets the figures. Blocks; any
