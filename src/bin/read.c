@@ -21,6 +21,7 @@ struct reading {
     bool raw, meta, all;
     const char *bytes, *lines; /* --range, --lines */
     uint64_t last;             /* --last */
+    const char *at_least;      /* --at-least */
     struct part_range range;
     bool is_ranged;
     FILE *out;
@@ -176,7 +177,7 @@ static char *cut_result(struct reading *r, struct tidings_str result, struct tid
 static char *read_range(struct reading *r, struct tidings_client *client, const char *uri,
                         struct tidings_error *err)
 {
-    char *result = part_ask(client, uri, &r->range, err);
+    char *result = part_ask(client, uri, &r->range, r->at_least, err);
     char *range = result ? tidings_json_get(tidings_str(result), "/contents/0" PART_RANGE) : NULL;
     if (!result || range) {
         tidings_free(range);
@@ -220,6 +221,7 @@ static int read_resource(struct reading *r, struct tidings_client *client, const
     char *uri = uri_of_argument(argument, err);
     char *result = !uri           ? NULL
                    : r->is_ranged ? read_range(r, client, uri, err)
+                   : r->at_least  ? part_ask(client, uri, NULL, r->at_least, err)
                                   : tidings_client_read(client, uri, err);
     if (result && r->cli.json) {
         put_result(tidings_str(result), uri);
@@ -303,6 +305,11 @@ static const struct option options[] = {
      .help = "the last N lines alone",
      .min = 1,
      .max = INT64_MAX},
+    {.name = "at-least",
+     .kind = OPTION_TEXT,
+     .offset = AT(at_least),
+     .metavar = "CURSOR",
+     .help = "wait until the node that is asked has come to this cursor"},
     {.name = "meta",
      .kind = OPTION_FLAG,
      .offset = AT(meta),

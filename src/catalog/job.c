@@ -149,6 +149,12 @@ void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job
     r->provider = p;
     r->run = run;
     job_begin(r);
+    job_go_on(r);
+}
+
+void job_go_on(struct job *r)
+{
+    struct tidings_provider *p = r->provider;
     if (p && (p->ops->flags & TIDINGS_PROVIDER_BLOCKING)) {
         int rc = pool_submit(p->host->pool, job_run_job, r);
         if (rc < 0) {
@@ -158,7 +164,7 @@ void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job
         }
         return;
     }
-    run(r);
+    r->run(r);
 }
 
 /* ---- list and children -------------------------------------------------------------------------

@@ -112,6 +112,8 @@ void job_log_unfinished(const struct worker *worker);
 void job_begin(struct job *r);
 /* For kinds of jobs in files of their own: run now or on the pool; finish on whichever thread. */
 void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job *));
+/* What job_start does once the job is begun, for one that waited for something first. */
+void job_go_on(struct job *r);
 void job_finish(struct job *r, int code, const struct tidings_error *err);
 /* The same, but never before this returns. */
 void job_finish_later(struct job *r, int code, const struct tidings_error *err);

@@ -59,6 +59,28 @@ static void run_read(struct job *r)
     }
 }
 
+static void may_begin(void *user, int code, const struct tidings_error *err)
+{
+    struct tidings_read *read = user;
+    struct catalog *awaited = read->awaited;
+    if (code < 0) {
+        job_finish(&read->base, code, err);
+    } else {
+        read->version = read->base.worker->last_seq;
+        job_go_on(&read->base);
+    }
+    catalog_unref(awaited);
+}
+
+/* Everything up to the cursor is known first. */
+static void wait_and_run(struct job *r)
+{
+    struct tidings_read *read = list_entry(r, struct tidings_read, base);
+    r->run = run_read;
+    read->awaited = catalog_ref(r->worker->catalog);
+    r->worker->at_least(r->worker, read->principal, read->options->at_least, may_begin, read);
+}
+
 void job_read(struct tidings_read *read, const struct catalog_hit *hit)
 {
     read->entry = hit->entry;
@@ -75,6 +97,26 @@ void job_read(struct tidings_read *read, const struct catalog_hit *hit)
     /* A container's URI ends in '/' in a mount; elsewhere the registration says. */
     struct tidings_str query, path = str_cut(read->base.uri, '?', &query, NULL);
     read->rules.listable = read->entry ? read->entry->about->listable : str_ends(path, STR("/"));
+    const struct worker *worker = read->base.worker;
+    read->is_stale =
+        hit->provider && hit->provider->is_durable && worker->is_stale && worker->is_stale(worker);
+    if (read->is_stale && worker->limits->refuses_stale) {
+        struct tidings_error err;
+        read->reason = READ_STALE;
+        job_begin(&read->base);
+        job_finish(&read->base,
+                   tidings_fail(&err, TIDINGS_E_BUSY,
+                                "the store cannot be reached, and what is known of it may be old; "
+                                "try again later"),
+                   &err);
+        return;
+    }
+    if (read->options->at_least.len > 0 && worker->at_least) {
+        read->base.provider = hit->provider;
+        job_begin(&read->base);
+        wait_and_run(&read->base);
+        return;
+    }
     job_start(&read->base, hit->provider, run_read);
 }
 

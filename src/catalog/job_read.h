@@ -42,6 +42,7 @@
 #define READ_NOT_ACCEPTABLE STR("not_acceptable")
 #define READ_RULE STR("contents_rule")
 #define READ_TOO_LARGE STR("too_large")
+#define READ_STALE STR("stale")
 
 struct read_element {
     const struct tidings_resource *about; /* complete; `size` is that of the whole, -1: not known */
@@ -76,6 +77,7 @@ struct tidings_read {
     size_t count; /* elements given */
     bool unchanged;
     bool is_final;             /* it stays as it is */
+    bool is_stale;             /* the store cannot be reached: it may be old */
     struct tidings_str held;   /* the client's etag when unchanged */
     struct tidings_str reason; /* of a failure, a word for programs; or empty */
     int64_t whole;             /* READ_OUT_OF_RANGE: the size of the whole; 0: not known */
@@ -85,6 +87,7 @@ struct tidings_read {
     char *loaded;
     /* Private: */
     struct catalog_entry *entry;
+    struct catalog *awaited; /* a reference while it waits for a cursor: `entry` is in it */
     struct template_match variables;
     struct read_rules rules;
     struct jw begun; /* the state of `w` before the first element, and … */

@@ -11,6 +11,7 @@
 #define RANGE "dev.tidings/range"
 #define IF_NONE_MATCH "dev.tidings/ifNoneMatch"
 #define ACCEPT "dev.tidings/accept"
+#define AT_LEAST "dev.tidings/atLeast"
 #define TEXT_MAX 256u /* of an etag or a format */
 
 static int read_options_read_count(const struct json *v, const char *name, int64_t min,
@@ -110,6 +111,15 @@ int read_options_parse(struct read_options *o, const struct json *meta, struct t
     }
     if (rc == 0 && accept) {
         rc = read_texts(accept, ACCEPT, READ_FORMATS_MAX, o->formats, &o->format_count, err);
+    }
+    const struct json *cursor = jv_get(meta, AT_LEAST);
+    if (rc == 0 && cursor) {
+        o->at_least = jv_str(cursor);
+        rc = jv_is(cursor, JV_STRING) && o->at_least.len > 0 && o->at_least.len <= READ_CURSOR_MAX
+                 ? 0
+                 : tidings_fail(err, TIDINGS_E_INVALID,
+                                "'" AT_LEAST "' must be a cursor, a string of 1 to %u bytes",
+                                READ_CURSOR_MAX);
     }
     for (size_t i = 0; i < o->format_count && rc == 0; i++) {
         if (str_find(o->formats[i], '/') < 1) {

@@ -6,6 +6,7 @@
  *     "dev.tidings/range": {"unit": "lines", "last": 100}                … or the last so many
  *     "dev.tidings/ifNoneMatch": "etag"      or an array: nothing is sent when all of it is held
  *     "dev.tidings/accept": "text/html"      or an array, the best first: one format of several
+ *     "dev.tidings/atLeast": "cursor"        wait until everything up to there is known here
  *
  * Strings are borrowed from the message. What is ill-formed is refused with its name and what is
  * accepted.
@@ -17,6 +18,7 @@
 
 #define READ_ETAGS_MAX 128u /* more than elements of a directory */
 #define READ_FORMATS_MAX 8u
+#define READ_CURSOR_MAX 512u
 
 struct read_options {
     struct tidings_range range;
@@ -25,6 +27,7 @@ struct read_options {
     size_t etag_count;
     struct tidings_str formats[READ_FORMATS_MAX]; /* "text/html", "text/" + star; the best first */
     size_t format_count;
+    struct tidings_str at_least; /* a cursor; empty: none */
 };
 
 /* `meta` may be NULL: everything is asked for. TIDINGS_E_INVALID. */

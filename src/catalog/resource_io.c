@@ -157,6 +157,7 @@ static void resource_io_read_done(struct job *job)
     p->reason = p->read.reason;
     p->details = job_details(job);
     p->is_final = p->read.is_final;
+    p->is_stale = p->read.is_stale;
     p->size = p->read.whole > 0 ? p->read.whole : p->size;
     p->unchanged = p->code >= 0 && p->read.unchanged;
     if (p->unchanged) {

@@ -53,6 +53,7 @@ struct resource_io {
     struct tidings_str scope;   /* of a failure: what the token lacked, see access_put_missing */
     bool unchanged;             /* `etag` is held; there is no content */
     bool is_final;              /* it stays as it is */
+    bool is_stale;              /* the store cannot be reached: it may be old */
     bool is_text, is_part;
     int64_t from;                   /* a part: where it begins */
     int64_t size;                   /* of the whole; -1: not known */

@@ -4,6 +4,7 @@
  */
 #include "access/allowance.h"
 #include "base/loop.h"
+#include "delivery/at_least.h"
 #include "delivery/bookmark.h"
 #include "delivery/cursor_seal.h"
 #include "delivery/delivery.h"
@@ -81,6 +82,11 @@ static void give_back_unindexed(void *owner)
     allowance_give_back(owner, ALLOWANCE_UNINDEXED_REGEXES);
 }
 
+static bool delivery_is_stale(const struct worker *worker)
+{
+    return hub_is_away(worker->hub);
+}
+
 int delivery_init(struct worker *worker, struct tidings_error *err)
 {
     struct delivery *d = worker->delivery;
@@ -102,6 +108,8 @@ int delivery_init(struct worker *worker, struct tidings_error *err)
     d->bookmark_timer = loop_timer_open(loop, bookmark_on_period, worker);
     loop_hook_add(loop, &d->flush_hook, flush_dirty, worker);
     loop_wakeup_init(&d->flush_again, loop, on_flush_again, NULL);
+    worker->at_least = at_least_await;
+    worker->is_stale = delivery_is_stale;
     bool has_marks =
         !hub_is_durable(worker->hub) || cursor_marks_init(&d->marks, hub_first(worker->hub));
     if (!d->window_timer || !d->list_timer || !d->bookmark_timer || !has_marks ||

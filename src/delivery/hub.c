@@ -320,6 +320,21 @@ bool hub_is_shared(const struct hub *hub)
     return hub->options.is_shared;
 }
 
+uint64_t hub_reached(const struct hub *hub)
+{
+    return __atomic_load_n(&hub->reached, __ATOMIC_ACQUIRE);
+}
+
+void hub_set_away(struct hub *hub, bool is_away)
+{
+    __atomic_store_n(&hub->is_away, is_away, __ATOMIC_RELEASE);
+}
+
+bool hub_is_away(const struct hub *hub)
+{
+    return __atomic_load_n(&hub->is_away, __ATOMIC_ACQUIRE);
+}
+
 bool hub_resume(const struct hub *hub, const struct log_cursor *c, uint64_t *ret)
 {
     return hub->log->ops->resume(hub->log, c->epoch, c->position, ret);

@@ -55,6 +55,12 @@ bool hub_is_durable(const struct hub *hub);
 uint64_t hub_first(const struct hub *hub);
 /* Any thread: may a cursor be one of another node, which came further than this one? */
 bool hub_is_shared(const struct hub *hub);
+/* Any thread: everything up to this position has its number. */
+uint64_t hub_reached(const struct hub *hub);
+/* Any thread. The store that nodes share cannot be reached, or can again: what is served from it
+ * may be old meanwhile. */
+void hub_set_away(struct hub *hub, bool is_away);
+bool hub_is_away(const struct hub *hub);
 /* Any thread: `resume` of the log (store/changelog.h). */
 bool hub_resume(const struct hub *hub, const struct log_cursor *cursor, uint64_t *ret);
 /* What the store knew of files (borrowed; NULL: nothing); before threads start. */

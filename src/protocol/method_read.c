@@ -27,6 +27,9 @@ static void method_read_write_meta(struct request *request, const struct tidings
                  (unsigned long long)read->version);
         jw_put_string(&request->w, STR("dev.tidings/version"), tidings_str(version));
     }
+    if (read->is_stale) {
+        jw_put_bool(&request->w, STR("dev.tidings/stale"), true);
+    }
     if (read->unchanged) {
         jw_put_bool(&request->w, STR("dev.tidings/unchanged"), true);
         jw_put_string(&request->w, STR("dev.tidings/etag"), read->held);

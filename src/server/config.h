@@ -137,7 +137,9 @@ struct config {
     char *entities;         /* a file, or ":memory:"; empty: none */
     char *entity_authority; /* the beginning of their absolute URIs; empty: none */
     char *store;            /* the same, without entities being served */
-    char *cluster, *node;   /* of a store that several nodes share; `node` empty: any name */
+    unsigned stale_reads;   /* 0: serve, 1: refuse */
+    uint64_t stale_cache;
+    char *cluster, *node; /* of a store that several nodes share; `node` empty: any name */
     uint64_t system_interval_ms;
     bool stdio, self, system, list_changed, subscribe;
     bool allow_write, allow_remote, legacy_sse;

@@ -24,6 +24,7 @@ static const char *const urings[] = {"auto", "off", NULL};
 static const char *const auths[] = {"off", "request", "require", NULL}; /* enum tls_client_auth */
 static const char *const tls_versions[] = {"1.2", "1.3", NULL};         /* enum tls_version */
 static const char *const offers[] = {"auto", "on", "off", NULL};
+static const char *const stales[] = {"serve", "refuse", NULL};
 static const char *const details[] = {"full", "slim", NULL};
 static const char *const levels[] = {"off", "error", "warn", "info", "debug", NULL};
 
@@ -115,6 +116,10 @@ const struct config_row config_rows[] = {
          "the nodes that share a store of PostgreSQL; another name there is refused")},
     {ROW("node", CONFIG_TEXT, node, "", "NAME",
          "this one's name among them; empty: that of the machine and a random number")},
+    CHOICE("stale-reads", stale_reads, "serve", stales, "HOW",
+           "reads while that database is away: what is known, marked, or an error"),
+    SIZE("stale-cache", stale_cache, "64m", 0, 64 * GIB,
+         "memory for entities that can be read then"),
     BOOL("system", system, "false", "serve load, memory, disk and network at system://metrics"),
     DURATION("system-interval", system_interval_ms, "2s", 100, 1 * HOUR,
              "how often metrics are looked at while somebody watches them"),

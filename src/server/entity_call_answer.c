@@ -72,6 +72,14 @@ int entity_answer_writes(struct entity_call *c, struct tidings_error *err)
     return rc;
 }
 
+#define RETRY_MS 1000 /* when the store may be there again */
+
+/* The store cannot be reached: nothing is wrong with what was asked. */
+static bool is_unavailable(const struct entity_call *c, int code)
+{
+    return code == TIDINGS_E_BUSY && c->job.is_lost;
+}
+
 static const char *entity_answer_reason_of(const struct entity_call *c, int code)
 {
     static const char *const reasons[] = {
@@ -95,6 +103,9 @@ static const char *entity_answer_reason_of(const struct entity_call *c, int code
     if (code == TIDINGS_E_UNKNOWN) {
         return "outcomeUnknown";
     }
+    if (is_unavailable(c, code)) {
+        return "unavailable";
+    }
     if (c->problem.reason != ENTITY_OK) {
         return reasons[c->problem.reason];
     }
@@ -113,6 +124,9 @@ void entity_put_problem(const struct entity_call *c, int code, struct jw *w)
     const struct entity_problem *p = &c->problem;
     char text[TIMELINE_TEXT];
     jw_put_string(w, STR("reason"), tidings_str(entity_answer_reason_of(c, code)));
+    if (is_unavailable(c, code)) {
+        jw_put_integer(w, STR("retryAfterMs"), RETRY_MS);
+    }
     if (c->is_transaction && p->reason != ENTITY_OK) {
         jw_put_integer(w, STR("index"), (int64_t)p->index);
     }

@@ -82,13 +82,21 @@ static void server_follow_reached(void *user, uint64_t position)
     hub_announce_reached(s->hub, position);
 }
 
+static void server_follow_away(void *user, bool is_away)
+{
+    struct tidings_server *s = user;
+    hub_set_away(s->hub, is_away);
+}
+
 void server_follow_open(struct tidings_server *s)
 {
     const struct keeper_follower follower = {
         .user = s,
+        .max_known = s->config.stale_cache,
         .change = server_follow_change,
         .reread = server_follow_reread,
         .reached = server_follow_reached,
+        .away = server_follow_away,
     };
     keeper_on_follow(s->keeper, &follower);
 }

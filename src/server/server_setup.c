@@ -118,6 +118,7 @@ static void freeze_limits(struct tidings_server *s)
         .retry_ms = RETRY_MS,
         .bookmark_ms = c->keepalive_ms,
         .list_linger_ms = LIST_LINGER_MS,
+        .refuses_stale = c->stale_reads == 1,
     };
     s->http = (struct http_config){
         .origin_check =

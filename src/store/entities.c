@@ -23,6 +23,7 @@ int entities_open(struct entity_rows *rows, struct entities **ret, struct tiding
     map_init(&e->by_label);
     map_init(&e->newest);
     entity_holds_init(&e->holds);
+    entity_known_init(&e->known);
     int rc = entity_types_load(e, err);
     if (rc < 0) {
         entities_close(e);
@@ -38,6 +39,7 @@ void entities_close(struct entities *e)
     if (e) {
         entity_types_clear(e);
         entity_holds_deinit(&e->holds);
+        entity_known_clear(&e->known);
         e->rows->ops->destroy(e->rows);
         mem_free(e);
     }
@@ -70,7 +72,9 @@ void entities_release(struct entities *e, struct tidings_str id, int64_t from)
 int entities_begin(struct entities *e, struct tidings_error *err)
 {
     e->has_added_types = false;
-    return e->rows->ops->begin(e->rows, err);
+    int rc = e->rows->ops->begin(e->rows, err);
+    e->in_batch = rc == 0;
+    return rc;
 }
 
 /* The types are what the rows say. If not even that can be read, there are none: writes are refused
@@ -87,6 +91,7 @@ static void forget_added_types(struct entities *e)
 int entities_commit(struct entities *e, struct tidings_error *err)
 {
     int rc = e->rows->ops->commit(e->rows, err);
+    e->in_batch = false;
     if (rc < 0) {
         forget_added_types(e);
     }
@@ -96,6 +101,7 @@ int entities_commit(struct entities *e, struct tidings_error *err)
 void entities_rollback(struct entities *e)
 {
     e->rows->ops->rollback(e->rows);
+    e->in_batch = false;
     forget_added_types(e);
 }
 
@@ -163,10 +169,49 @@ int entity_diff(struct tidings_str from, struct tidings_str to, struct arena *ar
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+void entities_keep_known(struct entities *e, size_t max_bytes)
+{
+    e->known.max_bytes = max_bytes;
+}
+
+void entities_set_away(struct entities *e, bool is_away)
+{
+    e->is_away = is_away;
+}
+
+void entities_drop_known(struct entities *e, struct tidings_str id)
+{
+    if (id.len > 0) {
+        entity_known_drop(&e->known, id);
+    } else {
+        entity_known_clear(&e->known);
+    }
+}
+
+/* The current version, from what is known while the store is away: nobody waits for it then. */
+static int find_current(struct entities *e, struct tidings_str id, struct entity_version *ret,
+                        struct tidings_error *err)
+{
+    bool keeps = e->known.max_bytes > 0 && !e->in_batch;
+    const struct entity_version *known =
+        keeps && e->is_away ? entity_known_find(&e->known, id) : NULL;
+    int rc = known ? 1 : e->rows->ops->find(e->rows, id, TIMELINE_FOREVER, ret, err);
+    known = keeps && rc == TIDINGS_E_BUSY ? entity_known_find(&e->known, id) : known;
+    if (known) {
+        *ret = *known;
+        return 1;
+    }
+    if (keeps && rc == 1) {
+        entity_known_put(&e->known, ret);
+    }
+    return rc;
+}
+
 int entities_find(struct entities *e, struct tidings_str id, int64_t at, struct arena *arena,
                   struct entity_version *ret, struct tidings_error *err)
 {
-    int rc = e->rows->ops->find(e->rows, id, at, ret, err);
+    int rc = at == TIMELINE_FOREVER ? find_current(e, id, ret, err)
+                                    : e->rows->ops->find(e->rows, id, at, ret, err);
     if (rc == 1 && !entity_version_keep(ret, arena)) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }

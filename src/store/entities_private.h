@@ -10,6 +10,7 @@
 #include "base/map.h"
 #include "store/entities.h"
 #include "store/entity_holds.h"
+#include "store/entity_known.h"
 #include "json/schema.h"
 
 struct entity_type {
@@ -32,6 +33,9 @@ struct entities {
     int64_t aging_ms;     /* when all entities are looked at next (store/entities_aging.c) */
     char aged[ENTITY_ID_MAX + 1]; /* the last that was, while that is going on; else empty */
     struct entity_holds holds;
+    struct entity_known known; /* of a store that others share */
+    bool in_batch;
+    bool is_away; /* it cannot be reached */
 };
 
 /* In a batch: forget the versions of `id` that ended at or before `end`, up to the first that

@@ -295,6 +295,7 @@ static int put_steps(struct work *k)
         if (s->changed) {
             rc = place_step(k, s);
             rc = rc == 0 ? k->e->rows->ops->put(k->e->rows, &s->next, s->instead, k->err) : rc;
+            entity_known_drop(&k->e->known, s->next.id);
             s->position = entities_position(k->e);
             rc = rc == 0 ? forget_old(k, s) : rc;
         }

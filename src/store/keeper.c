@@ -148,7 +148,9 @@ static void job_deliver(struct letter *letter, void *owner)
     } else {
         commit(k);
         int rc = job->run(job, k->entities);
-        keeper_follow_note(k, rc, &job->err);
+        if (rc < 0) { /* what worked may have come from memory */
+            keeper_follow_note(k, rc, &job->err);
+        }
         keeper_answer(job, rc);
     }
 }

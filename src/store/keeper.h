@@ -66,6 +66,7 @@ bool keeper_tell(struct keeper *k, const struct tidings_change *change, uint64_t
 /* On the keeper's thread. Only `reread` may ask something of the store. */
 struct keeper_follower {
     void *user;
+    size_t max_known; /* bytes of entities that can be read while the store is away */
     /* One change that another node committed. Types of entities were not read again yet, but are
      * before the next job runs. */
     void (*change)(void *user, const struct kept_change *change);

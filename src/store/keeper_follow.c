@@ -5,6 +5,7 @@
  * and once that it can again.
  */
 #include "base/log.h"
+#include "base/str.h"
 #include "store/keeper_private.h"
 #include "store/shared.h"
 
@@ -23,6 +24,7 @@ void keeper_follow_note(struct keeper *k, int rc, const struct tidings_error *er
         log_info("store can be reached again", NULL);
     }
     __atomic_store_n(&k->is_away, is_away, __ATOMIC_RELEASE);
+    entities_set_away(k->entities, is_away);
     if (k->follower.away) {
         k->follower.away(k->follower.user, is_away);
     }
@@ -42,6 +44,9 @@ static bool follow_one(void *user, const struct kept_change *change)
     if (change->kind == KEPT_BROKEN) { /* told when everything was read again */
         k->broken_at = change->position;
         return false;
+    }
+    if (change->kind == KEPT_ENTITY || change->kind == KEPT_MOVED) {
+        entities_drop_known(k->entities, change->version.id);
     }
     if (k->follower.change) {
         k->follower.change(k->follower.user, change);
@@ -66,6 +71,7 @@ static int keeper_follow_reread(struct keeper *k, struct tidings_error *err)
 {
     const struct kept_change broken = {.kind = KEPT_BROKEN, .position = k->broken_at};
     int rc = entities_reload_types(k->entities, err);
+    entities_drop_known(k->entities, STR_EMPTY);
     if (rc == 0 && k->follower.reread) {
         rc = k->follower.reread(k->follower.user, entities_rows(k->entities), err);
     }
@@ -156,6 +162,7 @@ void keeper_follow_before_wait(struct keeper *k)
 void keeper_on_follow(struct keeper *k, const struct keeper_follower *follower)
 {
     k->follower = *follower;
+    entities_keep_known(k->entities, follower->max_known);
 }
 
 int keeper_follow_open(struct keeper *k, struct tidings_error *err)

@@ -19,6 +19,7 @@
 #include "json/write.h"
 
 #define AFTER "after"
+#define BUSY_RETRY_S 1u
 #define FIELDS_MAX 16384u    /* an etag and a media type are the longest things in it */
 #define ERROR_MAX (8u << 20) /* details may hold a patch */
 
@@ -158,6 +159,10 @@ static void resource_read_conditions(struct http_exchange *ex, const struct http
             break;
         }
     }
+    o->at_least = http_header(req, "tidings-at-least", NULL);
+    if (o->at_least.len > READ_CURSOR_MAX) {
+        o->at_least.len = READ_CURSOR_MAX; /* no cursor, as it was not before */
+    }
     ex->if_range = http_header(req, "if-range", NULL);
     ex->held = o->etag_count;
     o->etag_count = holds_back(ex) ? 0 : o->etag_count;
@@ -233,6 +238,9 @@ static void put_fields(struct buf *out, const struct resource_io *p, int status)
     buf_puts(out, is_private ? STR("Vary: Accept, Authorization\r\n") : STR("Vary: Accept\r\n"));
     if (p->about) {
         resource_put_time(out, p->about->modified_ms);
+    }
+    if (p->is_stale) {
+        buf_puts(out, STR("Tidings-Stale: true\r\n"));
     }
     if (status == 200 || status == 206) {
         buf_puts(out, STR("Accept-Ranges: bytes\r\n"
@@ -426,7 +434,9 @@ static void http_exchange_done(struct resource_io *p)
                             .scope = p->scope,
                             .text = tidings_str(p->err.text),
                             .reason = p->limit.retry_ms > 0 ? STR("limit") : p->reason,
-                            .retry_s = refusal_seconds(&p->limit),
+                            .retry_s = p->code == TIDINGS_E_BUSY && p->limit.retry_ms == 0
+                                           ? BUSY_RETRY_S
+                                           : refusal_seconds(&p->limit),
                             .details = p->details,
                             .uri = buf_str(&ex->uri),
                             .size = p->size,

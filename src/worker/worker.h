@@ -54,6 +54,7 @@ struct worker_limits {
     uint64_t session_timeout_ms;
     uint64_t bookmark_ms;    /* how often those who asked get the newest cursor */
     int64_t retry_ms;        /* told to clients of resumable streams */
+    bool refuses_stale;      /* what may be old is not served (`stale-reads`) */
     uint64_t list_linger_ms; /* a session's lists are watched for after its last stream ended */
 };
 
@@ -63,6 +64,8 @@ struct worker_stats {
     uint64_t most_per_turn; /* messages handled for one of them */
     size_t subscriptions, subscribers, sessions;
 };
+
+struct principal;
 
 struct worker {
     struct loop *loop;
@@ -85,6 +88,15 @@ struct worker {
     struct delivery *delivery;     /* delivery/delivery.h */
     struct sessions *sessions;     /* protocol/session.h */
     struct drain *drain;           /* protocol/drain.h */
+
+    /* For reads that name a cursor: delivery/at_least.h. NULL: nothing is to be waited for. */
+    void (*at_least)(struct worker *worker, const struct principal *principal,
+                     struct tidings_str cursor,
+                     void (*done)(void *user, int code, const struct tidings_error *err),
+                     void *user);
+
+    /* Can the store that nodes share not be reached? What it keeps may be old then. NULL: never. */
+    bool (*is_stale)(const struct worker *worker);
 
     uint64_t epoch;           /* of the change log */
     uint64_t last_seq;        /* the number of the newest change seen */

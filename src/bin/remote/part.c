@@ -135,25 +135,37 @@ int part_cut(struct part *p, const struct part_range *range, struct tidings_erro
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+static void part_put_range(FILE *out, const struct part_range *range)
+{
+    fprintf(out, "\"dev.tidings/range\":{\"unit\":\"%s\"", range->is_lines ? "lines" : "bytes");
+    if (range->last > 0) {
+        fprintf(out, ",\"last\":%" PRId64, range->last);
+    } else {
+        fprintf(out, ",\"from\":%" PRId64, range->from);
+    }
+    if (range->last <= 0 && range->to >= 0) {
+        fprintf(out, ",\"to\":%" PRId64, range->to);
+    }
+    fputs("}", out);
+}
+
 char *part_ask(struct tidings_client *client, const char *uri, const struct part_range *range,
-               struct tidings_error *err)
+               const char *at_least, struct tidings_error *err)
 {
     struct json_text t;
     char *params = NULL;
     if (json_text_begin(&t)) {
         fputs("{\"uri\":", t.out);
         put_quoted(t.out, tidings_str(uri));
-        fprintf(t.out, ",\"_meta\":{\"dev.tidings/range\":{\"unit\":\"%s\"",
-                range->is_lines ? "lines" : "bytes");
-        if (range->last > 0) {
-            fprintf(t.out, ",\"last\":%" PRId64, range->last);
-        } else {
-            fprintf(t.out, ",\"from\":%" PRId64, range->from);
+        fputs(",\"_meta\":{", t.out);
+        if (range) {
+            part_put_range(t.out, range);
         }
-        if (range->last <= 0 && range->to >= 0) {
-            fprintf(t.out, ",\"to\":%" PRId64, range->to);
+        if (at_least) {
+            fputs(range ? ",\"dev.tidings/atLeast\":" : "\"dev.tidings/atLeast\":", t.out);
+            put_quoted(t.out, tidings_str(at_least));
         }
-        fputs("}}}", t.out);
+        fputs("}}", t.out);
         params = json_text_take(&t);
     }
     if (!params) {
@@ -217,7 +229,7 @@ int part_get(struct tidings_client *client, const char *uri, int64_t from, int64
     for (;;) {
         struct part_range range = {
             .from = from, .to = from + *bytes, .last = from < 0 ? *bytes : 0};
-        char *result = part_ask(client, uri, &range, err);
+        char *result = part_ask(client, uri, &range, NULL, err);
         if (result) {
             char *content = tidings_json_get(tidings_str(result), "/contents/0");
             tidings_free(result);

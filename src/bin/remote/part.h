@@ -36,9 +36,10 @@ struct part {
     size_t len;
 };
 
-/* The answer to resources/read, JSON text to be released with tidings_free. NULL with `err`. */
+/* The answer to resources/read, JSON text to be released with tidings_free. NULL with `err`.
+ * `range` NULL: everything. `at_least` (a cursor; or NULL): what it says was told is there. */
 char *part_ask(struct tidings_client *client, const char *uri, const struct part_range *range,
-               struct tidings_error *err);
+               const char *at_least, struct tidings_error *err);
 /* A content of such an answer taken apart; part_release in any case. TIDINGS_E_PARSE: it has none,
  * or says of it what cannot be. */
 int part_parse(struct part *p, struct tidings_str content, struct tidings_error *err);

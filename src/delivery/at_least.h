@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reads that name a cursor: they begin when everything up to it is known here. At the node that
+ * made it that is so already; at another one of those that share a store it may take a moment.
+ */
+#ifndef DELIVERY_AT_LEAST_H
+#define DELIVERY_AT_LEAST_H
+
+#include <tidings/types.h>
+
+struct principal;
+struct worker;
+
+/* worker->at_least: `done` is called once, on the worker's thread and perhaps before this returns,
+ * or on whichever thread ends the hub. TIDINGS_E_INVALID: no cursor that `principal` was given, or
+ * one that nothing is known of here. TIDINGS_E_TIMEOUT: not within HUB_AWAIT_MS. */
+void at_least_await(struct worker *worker, const struct principal *principal,
+                    struct tidings_str cursor,
+                    void (*done)(void *user, int code, const struct tidings_error *err),
+                    void *user);
+
+#endif
