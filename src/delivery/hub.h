@@ -106,6 +106,14 @@ void hub_detach_all(struct hub *hub);
  * numbered yet TIDINGS_E_BUSY, and every subscription is told once to look again; the same when
  * memory is gone (TIDINGS_E_NOMEM). A worker that is behind by as much is treated alike. */
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err);
+/* The same of what every node of a cluster tells. `may_wait`: while the store is away it waits for
+ * it; else TIDINGS_E_BUSY. Without others it is hub_announce. */
+int hub_announce_shared(struct hub *hub, const struct tidings_change *change, bool may_wait,
+                        struct tidings_error *err);
+typedef int (*hub_shared_fn)(void *user, const struct tidings_change *change, bool may_wait,
+                             struct tidings_error *err);
+/* Who takes them, from any thread; before threads start. NULL: nobody any more. */
+void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user);
 /* The same for what a store keeps: `position` is where it stands there. */
 int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
                       struct tidings_error *err);

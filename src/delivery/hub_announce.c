@@ -250,13 +250,21 @@ void hub_lose(struct hub *hub)
     }
 }
 
+static int announce_check_kind(const struct tidings_change *change, struct tidings_error *err)
+{
+    bool is_good = (unsigned)change->kind <= TIDINGS_CHANGE_MOVED &&
+                   (change->kind != TIDINGS_CHANGE_MOVED || change->from.len > 0);
+    return is_good ? 0
+                   : tidings_fail(err, TIDINGS_E_INVALID,
+                                  "a change is UPDATED, CREATED, DELETED, or MOVED with 'from'");
+}
+
 static int announce(struct hub *hub, const struct tidings_change *change, bool is_kept,
                     uint64_t position, struct tidings_error *err)
 {
-    if ((unsigned)change->kind > TIDINGS_CHANGE_MOVED ||
-        (change->kind == TIDINGS_CHANGE_MOVED && change->from.len == 0)) {
-        return tidings_fail(err, TIDINGS_E_INVALID,
-                            "a change is UPDATED, CREATED, DELETED, or MOVED with 'from'");
+    int rc = announce_check_kind(change, err);
+    if (rc < 0) {
+        return rc;
     }
     /* Each is told by itself while few wait. What the store keeps has a position of its own. */
     size_t max = __atomic_load_n(&hub->max_announced, __ATOMIC_RELAXED);
@@ -313,6 +321,21 @@ static int announce(struct hub *hub, const struct tidings_change *change, bool i
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err)
 {
     return announce(hub, change, false, 0, err);
+}
+
+void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user)
+{
+    hub->shared_user = user;
+    hub->shared = fn;
+}
+
+int hub_announce_shared(struct hub *hub, const struct tidings_change *change, bool may_wait,
+                        struct tidings_error *err)
+{
+    int rc = hub->shared ? announce_check_kind(change, err) : 0;
+    return rc < 0        ? rc
+           : hub->shared ? hub->shared(hub->shared_user, change, may_wait, err)
+                         : hub_announce(hub, change, err);
 }
 
 int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,

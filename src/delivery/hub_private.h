@@ -39,9 +39,11 @@ struct hub {
     struct loop_timer *watch_timer;
     struct list awaiting; /* struct hub_arm that wait for a position, in the order they came */
     struct loop_timer *await_timer;
-    uint64_t reached;                  /* atomic: everything up to this position has its number */
-    bool is_away;                      /* atomic: its store cannot be reached */
-    struct hub_list lists[LIST_COUNT]; /* by notice */
+    uint64_t reached;     /* atomic: everything up to this position has its number */
+    hub_shared_fn shared; /* NULL: there are no other nodes */
+    void *shared_user;
+    bool is_away;                                 /* atomic: its store cannot be reached */
+    struct hub_list lists[LIST_COUNT];            /* by notice */
     struct feature_list *features[FEATURE_KINDS]; /* NULL: none yet */
     struct seal_key seal;
     struct pool *handlers; /* for handlers that block */

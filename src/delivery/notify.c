@@ -147,7 +147,7 @@ static int notify_announce(const struct notify *n, struct json *entry, struct ti
     if (rc == 0) {
         change.uri = buf_str(&uri);
         change.metadata = buf_str(&metadata);
-        rc = hub_announce(n->worker->hub, &change, err);
+        rc = hub_announce_shared(n->worker->hub, &change, false, err);
     }
     buf_deinit(&uri);
     buf_deinit(&metadata);

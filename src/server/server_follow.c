@@ -86,6 +86,9 @@ static void server_follow_away(void *user, bool is_away)
 {
     struct tidings_server *s = user;
     hub_set_away(s->hub, is_away);
+    if (!is_away) {
+        server_announce_again(s);
+    }
 }
 
 void server_follow_open(struct tidings_server *s)
@@ -98,5 +101,7 @@ void server_follow_open(struct tidings_server *s)
         .reached = server_follow_reached,
         .away = server_follow_away,
     };
+    list_init(&s->announcing);
     keeper_on_follow(s->keeper, &follower);
+    hub_on_shared(s->hub, server_announce, s);
 }

@@ -81,6 +81,8 @@ struct tidings_server {
     bool has_file;                      /* it is one that outlives the server */
     struct server_nodes *nodes;         /* those that share the store; NULL: none do */
     struct entity_rows *given_rows; /* of a test: taken instead of the store that is configured */
+    struct list announcing;         /* the keeper's: struct announcing that wait for the store */
+    size_t announced_bytes;         /* atomic: of them, and of those under way */
     bool follow_tells;              /* the keeper's: what is followed is told, the log is there */
     uint64_t follow_moved;          /* server_follow.c: the position told as the end of a move */
     int follow_refused;             /* … why the last published resource was not served */
@@ -192,6 +194,17 @@ void server_sessions_bind(struct tidings_server *s);
 void server_sessions_moved(struct tidings_server *s, struct tidings_str key);
 /* After the store was closed. */
 void server_sessions_close(struct tidings_server *s);
+
+/* ---- server_announce.c: announcements that all nodes tell ---------------------------------------
+ */
+
+/* hub_shared_fn, of a server whose store others share; `user` is the server. */
+int server_announce(void *user, const struct tidings_change *change, bool may_wait,
+                    struct tidings_error *err);
+/* On the keeper's thread: the store is back, those that wait are tried again. */
+void server_announce_again(struct tidings_server *s);
+/* Forget those that wait; the keeper is gone. */
+void server_announce_close(struct tidings_server *s);
 
 /* ---- server_files.c: what is known of files goes to the store ----------------------------------
  */

@@ -215,7 +215,11 @@ void server_store_close(struct tidings_server *s, bool is_undone)
 {
     server_files_close(s, is_undone);
     server_nodes_close(s);
+    hub_on_shared(s->hub, NULL, NULL);
     keeper_close(s->keeper);
+    if (s->announcing.next) {
+        server_announce_close(s);
+    }
     if (s->keeper) {
         published_unkeep(s->published, is_undone);
     }

@@ -12,150 +12,10 @@
 
 #include <cmocka.h>
 
-#include "base/str.h"
-#include "server/server_private.h"
+#include "support/cluster.h"
 #include "support/postgres.h"
 #include "support/served.h"
 #include "support/shared_memory.h"
-
-#define NODES 2u
-
-static struct postgres_server *postgres; /* NULL: in memory */
-static char url[POSTGRES_URL];
-static struct shared_memory *db;
-static struct entity_rows *rows[NODES]; /* borrowed */
-static struct ears ears;
-
-static void begin_node(unsigned i)
-{
-    void *none = NULL;
-    served_select(i);
-    served_begin(&none);
-    rows[i] = postgres ? NULL : shared_memory_connect(db);
-    served()->given_rows = rows[i];
-    served_set("entities", postgres ? url : "postgres://in-memory");
-    served_set("self", "true");
-    served_set("allow-write", "true");
-    served_set("change-tools", "on");
-}
-
-static int cluster_begin(void **state)
-{
-    (void)state;
-    db = shared_memory_create();
-    if (postgres) {
-        (void)postgres_server_fresh(postgres, url);
-    }
-    ears_init(&ears);
-    for (unsigned i = 0; i < NODES; i++) {
-        begin_node(i);
-    }
-    return 0;
-}
-
-static int cluster_end(void **state)
-{
-    for (unsigned i = 0; i < NODES; i++) {
-        served_select(i);
-        served_end(state);
-    }
-    served_select(0);
-    shared_memory_destroy(db);
-    return 0;
-}
-
-static void run(unsigned i)
-{
-    served_select(i);
-    served_run();
-}
-
-static void run_all(void)
-{
-    for (unsigned i = 0; i < NODES; i++) {
-        run(i);
-    }
-}
-
-static const char *at(unsigned node, const char *tool, const char *arguments)
-{
-    served_select(node);
-    return served_call(tool, arguments);
-}
-
-static void must_say(const char *answer, const char *says)
-{
-    if (!strstr(answer, says)) {
-        fail_msg("%s does not say '%s'", answer, says);
-    }
-}
-
-static void must_not_say(const char *answer, const char *says)
-{
-    if (strstr(answer, says)) {
-        fail_msg("%s says '%s'", answer, says);
-    }
-}
-
-static void add_type(unsigned node)
-{
-    must_say(at(node, "add-entity-type", "\"name\":\"T\",\"version\":1,\"jsonSchema\":{}"),
-             "\"success\":true");
-}
-
-static const char *upsert(unsigned node, const char *id, int n)
-{
-    char arguments[160];
-    snprintf(arguments, sizeof arguments, "\"uri\":\"entity:///T@1/%s\",\"value\":{\"n\":%d}", id,
-             n);
-    return at(node, "upsert-entity", arguments);
-}
-
-static const char *read_at(unsigned node, const char *uri)
-{
-    served_select(node);
-    return served_modern("resources/read", uri);
-}
-
-static void publish(unsigned node, const char *uri, const char *text)
-{
-    char arguments[256];
-    snprintf(arguments, sizeof arguments, "\"uri\":\"%s\",\"text\":\"%s\"", uri, text);
-    must_say(at(node, "publish", arguments), "\"etag\":");
-}
-
-/* The next update is of that kind, and the resource reads as `says` then. */
-static void hear(size_t n, unsigned node, enum tidings_change_kind kind, const char *says)
-{
-    struct told t = ears_await(&ears, n);
-    assert_string_equal(t.refused, "");
-    assert_int_equal(t.kind, kind);
-    must_say(read_at(node, "published:///x"), says);
-}
-
-/* The node has come to everything that was written so far: who writes follows first. */
-static void settle(unsigned node)
-{
-    static unsigned n;
-    char text[16];
-    snprintf(text, sizeof text, "%u", n++);
-    publish(node, "published:///settled", text);
-}
-
-/* A cursor of `node` about `uri`. */
-static void cursor_of(unsigned node, const char *cursor, const char *uri, char out[256],
-                      const char **answer)
-{
-    char arguments[512];
-    snprintf(arguments, sizeof arguments, "\"uris\":[\"%s\"]%s%s%s", uri,
-             cursor ? ",\"cursor\":\"" : "", cursor ? cursor : "", cursor ? "\"" : "");
-    *answer = at(node, "changes_since", arguments);
-    const char *found = strstr(*answer, "\"structuredContent\":{\"cursor\":\"");
-    assert_non_null(found);
-    assert_int_equal(sscanf(found, "\"structuredContent\":{\"cursor\":\"%255[^\"]", out), 1);
-}
-
-/* ---- cases ----------------------------------------------------------------------------------- */
 
 static void what_one_writes_is_told_and_read_at_the_others(void **state)
 {
@@ -389,129 +249,6 @@ static void a_name_that_lives_elsewhere_is_refused(void **state)
     must_say(err.text, "'one' lives elsewhere");
 }
 
-/* Read with these members of `_meta`. */
-static const char *read_with(unsigned node, const char *uri, const char *meta)
-{
-    char head[512], body[1024];
-    served_select(node);
-    snprintf(head, sizeof head,
-             "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n"
-             "Accept: application/json, text/event-stream\r\n"
-             "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: resources/read\r\nMcp-Name: %s",
-             uri);
-    snprintf(
-        body, sizeof body,
-        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":\"%s\","
-        "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
-        "\"io.modelcontextprotocol/clientCapabilities\":{},%s}}}",
-        uri, meta);
-    return served_http(head, body);
-}
-
-static void a_read_waits_for_the_cursor_it_names(void **state)
-{
-    (void)state;
-    char cursor[256], meta[320], head[512];
-    const char *answer;
-    run_all();
-    shared_memory_set_quiet(db, true); /* it looks every second */
-    publish(0, "published:///x", "one");
-    cursor_of(0, NULL, "published:///", cursor, &answer);
-    snprintf(meta, sizeof meta, "\"dev.tidings/atLeast\":\"%s\"", cursor);
-    must_say(read_with(1, "published:///x", meta), "one");
-    publish(0, "published:///x", "two");
-    cursor_of(0, NULL, "published:///", cursor, &answer);
-    snprintf(head, sizeof head,
-             "GET /resource?uri=published%%3A%%2F%%2F%%2Fx HTTP/1.1\r\nTidings-At-Least: %s",
-             cursor);
-    served_select(1);
-    must_say(served_http(head, ""), "two");
-    snprintf(meta, sizeof meta, "\"dev.tidings/atLeast\":\"%s\"", cursor); /* its own */
-    must_say(read_with(0, "published:///x", meta), "two");
-    must_say(read_with(1, "published:///x", "\"dev.tidings/atLeast\":\"1.2.3\""),
-             "nothing is known here of the cursor");
-    must_say(read_with(1, "published:///x", "\"dev.tidings/atLeast\":\"nonsense\""),
-             "must be a cursor that you were given");
-    must_say(read_with(1, "published:///x", "\"dev.tidings/atLeast\":7"), "must be a cursor");
-}
-
-static void a_node_that_does_not_come_so_far_says_how_far_it_is(void **state)
-{
-    (void)state;
-    char cursor[256], meta[320];
-    const char *answer;
-    run_all();
-    shared_memory_set_away(db, rows[1], true);
-    publish(0, "published:///x", "one");
-    cursor_of(0, NULL, "published:///", cursor, &answer);
-    snprintf(meta, sizeof meta, "\"dev.tidings/atLeast\":\"%s\"", cursor);
-    answer = read_with(1, "published:///", meta);
-    must_say(answer, "this node has come to position ");
-    shared_memory_set_away(db, rows[1], false);
-    must_say(read_with(1, "published:///x", meta), "one");
-}
-
-/* The node has noticed: a write is refused. */
-static void answer_until_stale(unsigned node)
-{
-    must_say(at(node, "publish", "\"uri\":\"published:///x\",\"text\":\"no\""), "\"isError\":true");
-}
-
-/* What was read, or is in memory anyway. */
-static void what_is_known_is_read_while_the_store_is_away(void **state)
-{
-    (void)state;
-    run_all();
-    add_type(0);
-    must_say(upsert(0, "a", 1), "\"changed\":true");
-    must_say(upsert(0, "b", 1), "\"changed\":true");
-    publish(0, "published:///x", "one");
-    settle(1);
-    must_not_say(read_at(1, "entity:///T@1/a"), "dev.tidings/stale");
-    (void)served_subscribe("entity:///T@1/a", "{\"initial\":true}", &ears);
-    assert_true(ears_await(&ears, 0).initial);
-    shared_memory_set_away(db, rows[1], true);
-    must_say(upsert(0, "a", 2), "\"changed\":true");
-    answer_until_stale(1);
-    const char *answer = read_at(1, "entity:///T@1/a");
-    must_say(answer, "\\\"n\\\": 1");
-    must_say(answer, "\"dev.tidings/stale\":true");
-    must_say(read_at(1, "published:///x"), "\"dev.tidings/stale\":true");
-    must_say(read_at(1, "entity:///T@1/b"), "cannot be reached"); /* it was never read here */
-    must_not_say(read_at(1, "app:///a"), "dev.tidings/stale");
-    answer = upsert(1, "a", 3);
-    must_say(answer, "\\\"reason\\\":\\\"unavailable\\\",\\\"retryAfterMs\\\":1000");
-    served_select(1);
-    answer = served_http("GET /resource?uri=published%3A%2F%2F%2Fx HTTP/1.1", "");
-    must_say(answer, "Tidings-Stale: true");
-    answer = served_http("PUT /resource?uri=published%3A%2F%2F%2Fx HTTP/1.1\r\n"
-                         "Content-Type: text/plain",
-                         "two");
-    must_say(answer, "503 ");
-    must_say(answer, "Retry-After: 1");
-    shared_memory_set_away(db, rows[1], false);
-    struct told t = ears_await(&ears, 1); /* it has caught up */
-    must_say(t.value, "\\\"n\\\": 2");
-    answer = read_at(1, "entity:///T@1/a");
-    must_say(answer, "\\\"n\\\": 2");
-    must_not_say(answer, "dev.tidings/stale");
-}
-
-static void what_may_be_old_is_refused_where_that_is_wanted(void **state)
-{
-    (void)state;
-    served_select(1);
-    served_set("stale-reads", "refuse");
-    run_all();
-    publish(1, "published:///x", "one");
-    shared_memory_set_away(db, rows[1], true);
-    must_say(at(1, "publish", "\"uri\":\"published:///x\",\"text\":\"two\""), "\"isError\":true");
-    must_say(read_at(1, "published:///x"), "\"reason\":\"stale\"");
-    must_say(read_at(1, "app:///a"), "app:///a");
-}
-
-#define CASE(test) cmocka_unit_test_setup_teardown(test, cluster_begin, cluster_end)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -525,10 +262,6 @@ int main(void)
         CASE(an_entity_that_moves_is_told_as_a_move),
         CASE(a_store_that_lost_changes_makes_everybody_look_again),
         CASE(a_commit_that_was_not_answered_is_followed_if_it_happened),
-        CASE(a_read_waits_for_the_cursor_it_names),
-        CASE(a_node_that_does_not_come_so_far_says_how_far_it_is),
-        CASE(what_is_known_is_read_while_the_store_is_away),
-        CASE(what_may_be_old_is_refused_where_that_is_wanted),
         CASE(nodes_tell_of_one_another),
         CASE(a_name_that_lives_elsewhere_is_refused),
     };
@@ -543,8 +276,8 @@ int main(void)
         CASE(nodes_tell_of_one_another),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    postgres = postgres_server_start();
-    failed += postgres ? cmocka_run_group_tests(on_postgres, NULL, NULL) : 0;
-    postgres_server_stop(postgres);
+    cluster_postgres = postgres_server_start();
+    failed += cluster_postgres ? cmocka_run_group_tests(on_postgres, NULL, NULL) : 0;
+    postgres_server_stop(cluster_postgres);
     return failed;
 }
