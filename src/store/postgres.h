@@ -56,6 +56,8 @@ int postgres_ready(struct postgres *c, int wait_ms, struct tidings_error *err);
 bool postgres_is_connected(const struct postgres *c);
 /* Let go of the connection; what was not committed is gone. */
 void postgres_drop(struct postgres *c);
+/* The same, and for that reason none is made for a while: it is of no use. */
+void postgres_put_off(struct postgres *c, const struct tidings_error *why);
 /* SQLSTATE of the newest failure; empty: it was none of the server's. */
 const char *postgres_state(const struct postgres *c);
 /* What the server is, as it says itself: "server_version", "server_encoding"; "" when it does not.

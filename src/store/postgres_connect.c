@@ -284,6 +284,12 @@ static int postgres_give_up(struct postgres *c, int rc)
     return rc;
 }
 
+void postgres_put_off(struct postgres *c, const struct tidings_error *why)
+{
+    c->why = *why;
+    (void)postgres_give_up(c, why->code);
+}
+
 /* One step, 0: there; 1: go on when the connection is ready for more. */
 static int postgres_step(struct postgres *c, struct tidings_error *err)
 {

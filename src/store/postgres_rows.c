@@ -42,8 +42,7 @@ void postgres_rows_release(struct postgres_rows *s)
 static const char session[] = "SET idle_in_transaction_session_timeout=2000;"
                               "SET lock_timeout=4000;"
                               "SET statement_timeout=60000;"
-                              "SET standard_conforming_strings=on;"
-                              "SET bytea_output='hex'";
+                              "SET standard_conforming_strings=on";
 
 int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_error *err)
 {
@@ -51,14 +50,16 @@ int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_err
     if (rc <= 0) {
         return rc;
     }
+    struct tidings_error why = {0};
     heads_clear(&s->heads);
-    rc = postgres_exec(s->db, session, err);
-    rc = rc == 0 ? postgres_rows_lay_out(s, err) : rc;
-    rc = rc == 0 ? postgres_rows_check_server(s, err) : rc;
+    rc = postgres_exec(s->db, session, &why);
+    rc = rc == 0 ? postgres_rows_lay_out(s, &why) : rc;
+    rc = rc == 0 ? postgres_rows_check_server(s, &why) : rc;
     if (rc < 0) {
-        postgres_drop(s->db);
+        postgres_put_off(s->db, &why);
+        return tidings_fail(err, rc, "%s", why.text);
     }
-    return rc;
+    return 0;
 }
 
 int postgres_rows_send(struct postgres_rows *s, enum postgres_statement which,
@@ -71,8 +72,21 @@ int postgres_rows_ask(struct postgres_rows *s, enum postgres_statement which,
                       const struct postgres_values *values, struct pg_result **ret,
                       struct tidings_error *err)
 {
-    int rc = s->is_in_batch ? 0 : postgres_rows_ready(s, READY_MS, err);
-    return rc < 0 ? rc : postgres_ask(s->db, which, values, ret, err);
+    if (s->is_in_batch) {
+        return postgres_ask(s->db, which, values, ret, err);
+    }
+    int rc = postgres_rows_ready(s, READY_MS, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = postgres_ask(s->db, which, values, ret, err);
+    /* The connection was lost while nobody used it (a restart, a failover): another may do. What
+     * is asked outside of batches may be asked twice. */
+    if (rc == TIDINGS_E_BUSY && !postgres_is_connected(s->db) &&
+        postgres_rows_ready(s, READY_MS, NULL) == 0) {
+        rc = postgres_ask(s->db, which, values, ret, err);
+    }
+    return rc;
 }
 
 int postgres_rows_ask_int(struct postgres_rows *s, enum postgres_statement which, int64_t n,

@@ -26,20 +26,31 @@ static void postgres_rows_forget_batch(struct postgres_rows *s)
     s->is_behind = false;
 }
 
+static int postgres_rows_lock(struct postgres_rows *s, struct pg_result **ret,
+                              struct tidings_error *err)
+{
+    int rc = postgres_rows_ready(s, BEGIN_WAIT_MS, err);
+    rc = rc == 0 ? postgres_rows_send(s, PG_BEGIN, NULL, err) : rc;
+    return rc == 0 ? postgres_ask(s->db, PG_LOCK, NULL, ret, err) : rc;
+}
+
 int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err)
 {
     struct postgres_rows *s = postgres_rows_of(rows);
     struct pg_result *r = NULL;
     postgres_rows_release(s);
-    int rc = postgres_rows_ready(s, BEGIN_WAIT_MS, err);
-    rc = rc == 0 ? postgres_rows_send(s, PG_BEGIN, NULL, err) : rc;
-    if (rc < 0) {
-        return rc;
+    if (s->is_in_batch) {
+        return tidings_fail(err, TIDINGS_E_INTERNAL, "a batch has begun already");
+    }
+    bool was_connected = postgres_is_connected(s->db);
+    int rc = postgres_rows_lock(s, &r, err);
+    /* It was lost while nobody used it (a restart, a failover): another may do. */
+    if (rc == TIDINGS_E_BUSY && was_connected && !postgres_is_connected(s->db)) {
+        rc = postgres_rows_lock(s, &r, err);
     }
     s->before = s->now;
     s->is_in_batch = true;
     s->is_durable = s->has_keys = false;
-    rc = postgres_ask(s->db, PG_LOCK, NULL, &r, err);
     if (rc == 0 && postgres_rows(r) != 1) {
         rc = tidings_fail(err, TIDINGS_E_IO, "database '%s': the row of 'tidings_state' is gone",
                           postgres_told(s->db));

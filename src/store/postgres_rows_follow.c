@@ -220,6 +220,17 @@ static uint64_t floor_of(const struct postgres_rows *s)
     return s->now.floor > s->now.announced ? s->now.floor : s->now.announced;
 }
 
+/* The counter first: what it covers is in the snapshot of the statement after it. */
+static int read_state_and_page(struct postgres_rows *s, const struct postgres_values *v,
+                               struct pg_result *results[2], struct tidings_error *err)
+{
+    int rc = postgres_rows_ready(s, READY_MS, err);
+    rc = rc == 0 ? postgres_rows_send(s, PG_STATE, NULL, err) : rc;
+    rc = rc == 0 ? postgres_rows_send(s, PG_CHANGES, v, err) : rc;
+    rc = rc == 0 ? postgres_end(s->db, err) : rc;
+    return rc == 0 ? postgres_finish(s->db, 0, results, 2, err) : rc;
+}
+
 /* A page of what comes after `after`; outside of batches `now` is what it is of. */
 static int read_page(struct postgres_rows *s, uint64_t after, struct pg_result **ret,
                      struct tidings_error *err)
@@ -230,12 +241,12 @@ static int read_page(struct postgres_rows *s, uint64_t after, struct pg_result *
     if (s->is_in_batch) {
         return postgres_rows_ask(s, PG_CHANGES, &v, ret, err);
     }
-    /* The counter first: what it covers is in the snapshot of the statement after it. */
-    int rc = postgres_rows_ready(s, READY_MS, err);
-    rc = rc == 0 ? postgres_rows_send(s, PG_STATE, NULL, err) : rc;
-    rc = rc == 0 ? postgres_rows_send(s, PG_CHANGES, &v, err) : rc;
-    rc = rc == 0 ? postgres_end(s->db, err) : rc;
-    rc = rc == 0 ? postgres_finish(s->db, 0, results, 2, err) : rc;
+    bool was_connected = postgres_is_connected(s->db);
+    int rc = read_state_and_page(s, &v, results, err);
+    /* It was lost while nobody used it: another may do. */
+    if (rc == TIDINGS_E_BUSY && was_connected && !postgres_is_connected(s->db)) {
+        rc = read_state_and_page(s, &v, results, err);
+    }
     if (rc == 0 && postgres_rows(results[0]) == 1) {
         postgres_rows_read_counters(results[0], &s->now);
     }

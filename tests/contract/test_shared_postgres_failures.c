@@ -70,13 +70,10 @@ static void a_batch_that_is_cut_at_any_step_leaves_nothing(void **state)
     new_schema();
     struct entity_rows *a = store_open(url), *b = store_open(url);
     store_put_alone(a, "kept", 1, "1");
-    for (int step = 0; step < 4; step++) {
+    for (int step = 1; step < 4; step++) {
         struct tidings_error err = {0};
         const struct entity_version v = version("cut", 1), w = version("cut", 2);
         struct entity_version found;
-        if (step == 0) {
-            cut_all();
-        }
         int rc = a->ops->begin(a, &err);
         if (rc == 0 && step == 1) {
             cut_all();
@@ -104,9 +101,13 @@ static void a_batch_that_is_cut_at_any_step_leaves_nothing(void **state)
         assert_int_equal(store_value(a, "cut"), -1);
         assert_int_equal(store_value(a, "kept"), 1);
         assert_int_equal(a->ops->position(a), 1);
-        assert_string_equal(store_followed(b, true), step == 0 ? "1 entity kept\n" : "");
+        assert_string_equal(store_followed(b, true), step == 1 ? "1 entity kept\n" : "");
     }
+    cut_all(); /* between batches: nobody notices */
     assert_int_equal(store_put_alone(a, "after", 1, "1"), 2);
+    cut_all();
+    assert_int_equal(store_value(a, "kept"), 1);
+    cut_all();
     assert_string_equal(store_followed(b, true), "2 entity after\n");
     store_close(a);
     store_close(b);

@@ -21,9 +21,10 @@ import { upgradeRequest } from './lib/websocket.mjs';
 const OPENSSL = ['libssl.so.3'];
 const WSLAY = ['libwslay.so.1'];
 const SQLITE = ['libsqlite3.so.0'];
+const POSTGRES = ['libpq.so.5'];
 const CURL = ['libcurl.so.4', 'libcurl-gnutls.so.4'];
 const URING = ['liburing.so.2'];
-const ALL = [...OPENSSL, ...WSLAY, ...SQLITE, ...CURL, ...URING];
+const ALL = [...OPENSSL, ...WSLAY, ...SQLITE, ...POSTGRES, ...CURL, ...URING];
 
 /** The environment of a program whose loader finds an empty file in place of each of these libraries. */
 function without(t, names) {
@@ -62,12 +63,14 @@ test('a server that needs one does not start without it, and says why', async (t
         [OPENSSL, certs.args('server'), /libssl\.so\.3 cannot be loaded.*libssl3/],
         [OPENSSL, ['--access', '{"allow":["read"]}'], /access rules.*libssl\.so\.3 cannot be loaded.*libssl3/],
         [SQLITE, ['--store', tree.at('db')], /db.*libsqlite3\.so\.0 cannot be loaded.*libsqlite3-0/],
+        [POSTGRES, ['--store', 'postgres://u:hunter2@127.0.0.1:1/d'], /libpq\.so\.5 cannot be loaded.*libpq5/],
     ];
     for (const [names, args, said] of rows) {
         const env = without(t, names);
         const end = await run(t, ['serve', '--http', '127.0.0.1:0', ...args, tree.path], { env });
         assert.notEqual(end.code, 0, args[0]);
         assert.match(end.stderr, said);
+        assert.doesNotMatch(end.stderr, /hunter2/);
     }
 });
 
