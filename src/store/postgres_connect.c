@@ -329,7 +329,7 @@ static int postgres_connect(struct postgres *c, int wait_ms, struct tidings_erro
     if (c->phase == POSTGRES_AWAY) {
         postgres_start(c);
     }
-    while (!c->conn ||
+    while (!c->conn || api.status(c->conn) == CONNECTION_BAD ||
            postgres_wait_step(c, until < c->attempt_until_ms ? until : c->attempt_until_ms)) {
         int rc = postgres_step(c, err);
         if (rc <= 0) {

@@ -428,6 +428,61 @@ static void a_crash_of_the_database_is_told_to_everybody(void **state)
     store_close(b);
 }
 
+/* Writes until that fails; how many were acknowledged is in `done`. */
+struct steady {
+    pthread_t thread;
+    unsigned round, done;
+};
+
+static void *write_steadily(void *user)
+{
+    struct steady *w = user;
+    struct entity_rows *rows = store_open(url);
+    for (int rc = 0; rc == 0;) {
+        char id[32];
+        (void)snprintf(id, sizeof id, "r%u-%u", w->round, w->done);
+        struct entity_version v = version(id, 1);
+        rc = rows->ops->begin(rows, NULL);
+        if (rc < 0) {
+            break;
+        }
+        rc = rows->ops->put(rows, &v, false, NULL);
+        if (rc < 0) {
+            rows->ops->rollback(rows);
+            break;
+        }
+        rc = rows->ops->commit(rows, NULL);
+        __atomic_add_fetch(&w->done, rc == 0, __ATOMIC_RELEASE);
+    }
+    store_close(rows);
+    return NULL;
+}
+
+static void what_was_acknowledged_is_there_after_every_crash(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *reader = store_open(url);
+    for (unsigned round = 0; round < 3; round++) {
+        struct steady w = {.round = round};
+        assert_int_equal(pthread_create(&w.thread, NULL, write_steadily, &w), 0);
+        while (__atomic_load_n(&w.done, __ATOMIC_ACQUIRE) < 10 + 7 * round) {
+            (void)poll(NULL, 0, 1);
+        }
+        postgres_server_kill(server);
+        pthread_join(w.thread, NULL);
+        postgres_server_up(server);
+        recover(reader);
+        store_followed(reader, false);
+        for (unsigned i = 0; i < w.done; i++) {
+            char id[32];
+            (void)snprintf(id, sizeof id, "r%u-%u", round, i);
+            assert_int_equal(store_value(reader, id), 1);
+        }
+    }
+    store_close(reader);
+}
+
 static void a_database_that_went_back_is_noticed(void **state)
 {
     (void)state;
@@ -500,6 +555,7 @@ int main(void)
     if (!server) {
         return 77;
     }
+    postgres_server_be_quick(server); /* what was written outlives a process that is killed */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_that_is_cut_at_any_step_leaves_nothing),
         cmocka_unit_test(whether_a_commit_without_an_answer_happened_is_found_by_following),
@@ -508,6 +564,7 @@ int main(void)
         cmocka_unit_test(a_restart_of_the_database_loses_nothing),
         cmocka_unit_test(what_is_certainly_not_there_is_known_without_the_database),
         cmocka_unit_test(a_crash_of_the_database_is_told_to_everybody),
+        cmocka_unit_test(what_was_acknowledged_is_there_after_every_crash),
         cmocka_unit_test(a_database_that_went_back_is_noticed),
         cmocka_unit_test(another_server_in_its_place_is_noticed),
         cmocka_unit_test(another_store_in_its_place_is_refused),
