@@ -51,8 +51,8 @@ static const char *const layout[] = {
     /* store/entity_sum.c; NULL: from before. */
     "ALTER TABLE log ADD COLUMN sum INTEGER;",
     /* The version of its type and the validFrom that it got then; NULL: from before. */
-    "ALTER TABLE moved ADD COLUMN became TEXT;"
-    "ALTER TABLE moved ADD COLUMN vfrom INTEGER;",
+    ("ALTER TABLE moved ADD COLUMN became TEXT;"
+     "ALTER TABLE moved ADD COLUMN vfrom INTEGER;"),
     /* `metadata`: what its writer said of the newest change; ahead of the long content. */
     "ALTER TABLE published RENAME TO old;"
     "CREATE TABLE published(seq INTEGER PRIMARY KEY, uri TEXT UNIQUE, created INTEGER, etag TEXT,"
