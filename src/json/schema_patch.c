@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Making the schema of merge patches from a full schema. Each place of the full schema that a
+ * Making the schema of merge patches from a full schema. Each subschema of the full schema that a
  * property's value may have becomes one entry of `$defs`, numbered as it is first met: that makes
  * recursive types finite.
  *
@@ -8,8 +8,8 @@
  *      "then": {"properties": {…}, "additionalProperties": false},
  *      "else": {"if": {"type": "null"}, "else": {"$ref": "tidings:full#/properties/name"}}}
  *
- * Invariant: `places` has each place (a JSON pointer) that was met, in the order of their numbers,
- * and those in front of the one that is being written have their entry in `out`.
+ * Invariant: `pointers` has the JSON pointer of each subschema that was met, in the order of their
+ * numbers, and those in front of the one that is being written have their entry in `out`.
  */
 #include "json/schema_patch.h"
 
@@ -27,7 +27,7 @@ static void put_reference(struct jw *w, struct tidings_str target)
     jw_end_object(w);
 }
 
-/* A reference to the place in the full schema: the pointer as the fragment of a URI. */
+/* A reference into the full schema: the JSON pointer as the fragment of a URI. */
 static void put_full_reference(struct maker *m, const char *at)
 {
     struct buf uri;
@@ -109,8 +109,8 @@ static void patch_put_type(struct jw *w, struct tidings_str type)
     jw_end_object(w);
 }
 
-/* The entry for one place. */
-static void patch_put_entry(struct maker *m, const struct place_row *row)
+/* The entry for one subschema. */
+static void patch_put_entry(struct maker *m, const struct pointer_row *row)
 {
     struct members found;
     members_init(&found);
@@ -133,15 +133,15 @@ static void patch_put_entry(struct maker *m, const struct place_row *row)
     members_deinit(&found);
 }
 
-/* The places, in the order of their numbers, as an array of strings. */
-static int list_places(const struct maker *m, struct json **ret, struct tidings_error *err)
+/* The JSON pointers, in the order of their numbers, as an array of strings. */
+static int list_pointers(const struct maker *m, struct json **ret, struct tidings_error *err)
 {
     struct buf text;
     struct jw w;
     buf_init(&text, PATCH_MAX_BYTES);
     jw_init(&w, &text);
     jw_begin_array(&w);
-    for (const struct place_row *row = m->places; row; row = row->next) {
+    for (const struct pointer_row *row = m->pointers; row; row = row->next) {
         jw_string(&w, tidings_str(row->at));
     }
     jw_end_array(&w);
@@ -161,7 +161,7 @@ static int patch_put_schema(struct maker *m)
     jw_begin_object(&m->w);
     (void)patch_refer(m, "", &first);
     /* The list grows while it is walked. */
-    for (const struct place_row *row = m->places; m->failed == 0 && row; row = row->next) {
+    for (const struct pointer_row *row = m->pointers; m->failed == 0 && row; row = row->next) {
         patch_put_entry(m, row);
     }
     if (m->failed == 0) {
@@ -171,18 +171,18 @@ static int patch_put_schema(struct maker *m)
     return m->failed == 0 && m->out.failed ? patch_no_memory(m) : m->failed;
 }
 
-static int patch_make(struct json *full, struct json **ret, struct json **ret_places,
+static int patch_make(struct json *full, struct json **ret, struct json **ret_pointers,
                       struct tidings_error *err)
 {
     struct maker m = {.full = full, .err = err};
-    m.places_end = &m.places;
+    m.pointers_end = &m.pointers;
     arena_init(&m.arena, PATCH_MAX_BYTES);
     map_init(&m.by_pointer);
     buf_init(&m.out, PATCH_MAX_BYTES);
     jw_init(&m.w, &m.out);
     int rc = patch_put_schema(&m);
     rc = rc == 0 ? jv_parse(buf_str(&m.out), JSON_MAX_DEPTH, ret, err) : rc;
-    rc = rc == 0 ? list_places(&m, ret_places, err) : rc;
+    rc = rc == 0 ? list_pointers(&m, ret_pointers, err) : rc;
     buf_deinit(&m.out);
     map_deinit(&m.by_pointer);
     arena_deinit(&m.arena);
@@ -190,11 +190,11 @@ static int patch_make(struct json *full, struct json **ret, struct json **ret_pl
 }
 
 int schema_patch_compile(struct json *full, const struct schema_options *options,
-                         struct json_schema **ret, struct json **ret_places,
+                         struct json_schema **ret, struct json **ret_pointers,
                          struct tidings_error *err)
 {
-    struct json *patch = NULL, *places = NULL;
-    int rc = patch_make(full, &patch, &places, err);
+    struct json *patch = NULL, *pointers = NULL;
+    int rc = patch_make(full, &patch, &pointers, err);
     if (rc < 0) {
         jv_unref(patch);
         return rc;
@@ -206,33 +206,33 @@ int schema_patch_compile(struct json *full, const struct schema_options *options
     rc = schema_compile(patch, &with, ret, err);
     jv_unref(patch);
     if (rc == 0) {
-        *ret_places = places;
+        *ret_pointers = pointers;
     } else {
-        jv_unref(places);
+        jv_unref(pointers);
     }
     return rc;
 }
 
-void schema_patch_explain(struct json *places, struct schema_error *why)
+void schema_patch_explain(struct json *pointers, struct schema_error *why)
 {
     struct tidings_str path = tidings_strn(why->schema_path, strlen(why->schema_path)), rest = {0};
-    struct tidings_str place = STR_EMPTY;
+    struct tidings_str pointer = STR_EMPTY;
     uint64_t number = 0;
     if (str_starts(path, STR(FULL "#"))) {
         rest = str_skip(path, sizeof(FULL));
     } else if (str_starts(path, STR("/$defs/"))) {
         struct tidings_str digits =
             str_cut(str_skip(path, sizeof("/$defs/") - 1), '/', &rest, NULL);
-        if (!str_to_u64(digits, &number) || number >= jv_count(places)) {
+        if (!str_to_u64(digits, &number) || number >= jv_count(pointers)) {
             return;
         }
-        place = jv_str(jv_at(places, (size_t)number));
+        pointer = jv_str(jv_at(pointers, (size_t)number));
         rest = str_starts(rest, STR("then")) ? str_skip(rest, 4) : STR_EMPTY;
     } else {
         return;
     }
     char whole[sizeof(why->schema_path)];
-    int len = snprintf(whole, sizeof(whole), "%.*s%.*s", STR_ARG(place), STR_ARG(rest));
+    int len = snprintf(whole, sizeof(whole), "%.*s%.*s", STR_ARG(pointer), STR_ARG(rest));
     if (len >= 0 && (size_t)len < sizeof(whole)) {
         memcpy(why->schema_path, whole, (size_t)len + 1);
     }

@@ -17,15 +17,15 @@
 
 #include "json/schema.h"
 
-/* `full` must compile. *ret_places, a new reference, is for schema_patch_explain.
- * TIDINGS_E_UNSUPPORTED for references other than "#" and "#/…", naming the place; TIDINGS_E_LIMIT
- * when parts refer to parts too often to be worth it; TIDINGS_E_NOMEM. */
+/* `full` must compile. *ret_pointers, a new reference, is for schema_patch_explain.
+ * TIDINGS_E_UNSUPPORTED for references other than "#" and "#/…", naming the JSON pointer;
+ * TIDINGS_E_LIMIT when parts refer to parts too often to be worth it; TIDINGS_E_NOMEM. */
 int schema_patch_compile(struct json *full, const struct schema_options *options,
-                         struct json_schema **ret, struct json **ret_places,
+                         struct json_schema **ret, struct json **ret_pointers,
                          struct tidings_error *err);
 
-/* Nobody but us knows the patch schema: turn the place in it that a patch was refused by into the
- * one of the full schema that it was made from. */
-void schema_patch_explain(struct json *places, struct schema_error *why);
+/* Nobody but us knows the patch schema: turn the JSON pointer in it that a patch was refused by
+ * into the one of the full schema that it was made from. */
+void schema_patch_explain(struct json *pointers, struct schema_error *why);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What an object may hold at one place of a schema, gathered from all schemas that speak of it: its
- * own keywords, and those of the parts and references that concern the same value.
+ * What an object may hold at one JSON pointer of a schema, gathered from all schemas that speak of
+ * it: its own keywords, and those of the parts and references that concern the same value.
  */
 #include "json/schema_patch_private.h"
 
@@ -22,11 +22,12 @@ int patch_no_memory(struct maker *m)
     return m->failed;
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- JSON pointers -----------------------------------------------------------------------------
+ */
 
 /* `at`/keyword[/token] as a JSON pointer; NULL: said. mem_free it. */
-static char *place_below(struct maker *m, const char *at, const char *keyword,
-                         struct tidings_str token)
+static char *pointer_below(struct maker *m, const char *at, const char *keyword,
+                           struct tidings_str token)
 {
     struct buf out;
     buf_init(&out, PATCH_MAX_POINTER);
@@ -93,7 +94,7 @@ static int count(struct maker *m, unsigned subschemas)
 
 int patch_refer(struct maker *m, const char *at, unsigned *ret)
 {
-    struct place_row *row = map_find(&m->by_pointer, tidings_str(at));
+    struct pointer_row *row = map_find(&m->by_pointer, tidings_str(at));
     if (count(m, row ? 1 : 1 + ENTRY_SUBSCHEMAS) < 0) {
         return m->failed;
     }
@@ -104,9 +105,9 @@ int patch_refer(struct maker *m, const char *at, unsigned *ret)
             return patch_no_memory(m);
         }
         row->at = copy.ptr;
-        row->number = m->n_places++;
-        *m->places_end = row;
-        m->places_end = &row->next;
+        row->number = m->n_pointers++;
+        *m->pointers_end = row;
+        m->pointers_end = &row->next;
     }
     *ret = row->number;
     return 0;
@@ -160,10 +161,10 @@ static int gather_named(struct maker *m, struct members *into, struct table *tab
     struct tidings_str name;
     struct json *schema;
     for (void *i = NULL; (i = jv_next(schemas, i, &name, &schema)) != NULL;) {
-        char *place = place_below(m, at, keyword, name);
-        int rc =
-            place ? add_choice(m, into, table_member(table, &into->arena, name), place) : m->failed;
-        mem_free(place);
+        char *pointer = pointer_below(m, at, keyword, name);
+        int rc = pointer ? add_choice(m, into, table_member(table, &into->arena, name), pointer)
+                         : m->failed;
+        mem_free(pointer);
         if (rc < 0) {
             return rc;
         }
@@ -181,9 +182,9 @@ static int gather_others(struct maker *m, struct members *into, const char *at, 
         into->closed = true;
         return 0;
     }
-    char *place = place_below(m, at, keyword, (struct tidings_str){0});
-    int rc = place ? add_choice(m, into, &into->others, place) : m->failed;
-    mem_free(place);
+    char *pointer = pointer_below(m, at, keyword, (struct tidings_str){0});
+    int rc = pointer ? add_choice(m, into, &into->others, pointer) : m->failed;
+    mem_free(pointer);
     return rc;
 }
 
@@ -191,11 +192,11 @@ static int gather_others(struct maker *m, struct members *into, const char *at, 
 static int gather_part(struct maker *m, struct members *into, const char *at, const char *keyword,
                        struct tidings_str token)
 {
-    char *place = place_below(m, at, keyword, token);
+    char *pointer = pointer_below(m, at, keyword, token);
     m->depth++;
-    int rc = place ? members_gather(m, into, place, strcmp(keyword, "allOf") == 0) : m->failed;
+    int rc = pointer ? members_gather(m, into, pointer, strcmp(keyword, "allOf") == 0) : m->failed;
     m->depth--;
-    mem_free(place);
+    mem_free(pointer);
     return rc;
 }
 

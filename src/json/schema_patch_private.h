@@ -15,8 +15,8 @@
 #define PATCH_MAX_POINTER 4096u
 #define PATCH_MAX_BYTES ((size_t)64 << 20)
 
-struct place_row {
-    struct place_row *next;
+struct pointer_row {
+    struct pointer_row *next;
     const char *at;
     unsigned number;
 };
@@ -24,7 +24,7 @@ struct place_row {
 /* Schemas for one member, any of which will do. */
 struct choice {
     struct choice *next;
-    unsigned number; /* of its place */
+    unsigned number; /* of its pointer */
 };
 
 struct member {
@@ -41,22 +41,22 @@ struct table {
 struct maker {
     struct json *full;
     struct arena arena;
-    struct map by_pointer; /* of places */
-    struct place_row *places, **places_end;
+    struct map by_pointer; /* of struct pointer_row */
+    struct pointer_row *pointers, **pointers_end;
     struct buf out; /* the text of the patch schema */
     struct jw w;
-    unsigned n_places, steps, depth;
+    unsigned n_pointers, steps, depth;
     unsigned subschemas; /* that were made */
     int failed;
     struct tidings_error *err;
 };
 
-/* What the object at one place may hold, gathered from all schemas that speak of it. */
+/* What the object at one JSON pointer may hold, gathered from all schemas that speak of it. */
 struct members {
     struct arena arena;
     struct table named, patterns;
     struct member others; /* what is not named */
-    struct map seen;      /* places visited */
+    struct map seen;      /* pointers visited */
     bool closed;          /* additionalProperties: false was said */
     bool never;           /* no object can be valid here */
 };
@@ -67,7 +67,7 @@ void members_deinit(struct members *into);
 /* What the schema at `at` says of the object, and all that it refers to. `certain`: every valid
  * value satisfies this schema, so that what it forbids is forbidden. */
 int members_gather(struct maker *m, struct members *into, const char *at, bool certain);
-/* The number of a place, which is queued when it is new. */
+/* The number of a JSON pointer, which is queued when it is new. */
 int patch_refer(struct maker *m, const char *at, unsigned *ret);
 int patch_no_memory(struct maker *m); /* says so */
 

@@ -26,8 +26,8 @@
 
 _Static_assert(SESSION_PAST_STREAMS <= SUBSCRIBER_MAX_SKIPS, "each may be another's");
 
-/* Something above `to` is yet to be written, to whichever stream is in front: the ids given out so
- * far are worth no more than that. When there is no room the two oldest are taken together. */
+/* Something above `to` is yet to be written, to whichever stream is the newest: the ids given out
+ * so far are worth no more than that. When there is no room the two oldest are taken together. */
 static void rewind_ids(struct session *session, uint64_t to, bool is_lost)
 {
     unsigned n = session->rewind_count;
@@ -85,7 +85,7 @@ static void touch(struct session *session)
     list_append(&session->worker->sessions->all, &session->link);
 }
 
-/* The stream in front stops being written to: remember what it carried. */
+/* The newest stream stops being written to: remember what it carried. */
 static void remember_end(struct session *session, const struct session_stream *stream)
 {
     uint64_t end = subscriber_low_water(session->subscriber);
@@ -94,13 +94,13 @@ static void remember_end(struct session *session, const struct session_stream *s
     }
     unsigned i = session->past_next++ % SESSION_PAST_STREAMS;
     session->past[i].no = stream->no;
-    session->past[i].from = session->front_from;
+    session->past[i].from = session->newest_from;
     session->past[i].end = end;
     session->undelivered = end;
 }
 
-/* The stream in front stays open behind another: nobody comes back for what it was to replay, so
- * that counts as carried by none. */
+/* A newer stream takes over and this one stays open: nobody comes back for what it was to replay,
+ * so that counts as carried by none. */
 static void give_back(struct session *session)
 {
     carried_only(session, subscriber_low_water(session->subscriber));
@@ -113,15 +113,15 @@ static void stream_free(struct session_stream *stream)
     mem_free(stream);
 }
 
-/* A stream that is not in front ended. */
-static void idle_closed(void *user)
+/* A stream that is not the newest ended. */
+static void on_older_stream_end(void *user)
 {
     stream_free(user);
 }
 
-static void demote(struct session_stream *stream)
+static void keep_as_older(struct session_stream *stream)
 {
-    static const struct sink_events events = {.closed = idle_closed};
+    static const struct sink_events events = {.closed = on_older_stream_end};
     sink_attach(stream->sink, &events, stream);
 }
 
@@ -135,8 +135,8 @@ static void session_note_streamless(struct session *session)
     }
 }
 
-/* The stream in front ended; the subscriber has noted its cursor. */
-static void front_closed(struct subscriber *subscriber)
+/* The newest stream ended; the subscriber has noted its cursor. */
+static void on_newest_stream_end(struct subscriber *subscriber)
 {
     struct session *session = subscriber->owner;
     struct session_stream *stream = session_newest_stream(session);
@@ -148,10 +148,10 @@ static void front_closed(struct subscriber *subscriber)
     touch(session);
     stream = session_newest_stream(session);
     if (stream) {
-        session->front_from = session->undelivered; /* subscriptions may go back with the next */
+        session->newest_from = session->undelivered; /* subscriptions may go back with the next */
         subscriber_set_sink(subscriber, stream->sink);
         session->skips.count = 0;
-        catchup_start(subscriber, session->front_from);
+        catchup_start(subscriber, session->newest_from);
     } else {
         session_note_streamless(session);
     }
@@ -160,10 +160,10 @@ static void front_closed(struct subscriber *subscriber)
 static void session_end_streams(struct subscriber *subscriber)
 {
     struct session *session = subscriber->owner;
-    struct session_stream *front = session_newest_stream(session);
-    if (front) {
+    struct session_stream *newest = session_newest_stream(session);
+    if (newest) {
         give_back(session);
-        remember_end(session, front);
+        remember_end(session, newest);
         subscriber_set_sink(subscriber, NULL);
     }
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a list is a ring */
@@ -195,7 +195,7 @@ static const struct subscriber_ops session_subscriber_ops = {
     .event_id = session_event_id,
     .on_rewind = rewound,
     .on_lists_written = lists_written,
-    .on_stream_end = front_closed,
+    .on_stream_end = on_newest_stream_end,
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -430,14 +430,15 @@ int session_open_stream(struct session *session, struct channel *channel,
     }
     struct subscriber *subscriber = session->subscriber;
     struct response_headers headers = {.session_id = tidings_strn(session->id, SESSION_ID_LEN)};
-    /* The stream that was in front may have ended only in the client's eyes: it keeps what it has.
+    /* The stream that was the newest may have ended only in the client's eyes: it keeps what it
+     * has.
      */
-    struct session_stream *front = session_newest_stream(session);
-    if (front) {
+    struct session_stream *newest = session_newest_stream(session);
+    if (newest) {
         give_back(session);
-        remember_end(session, front);
+        remember_end(session, newest);
         subscriber_set_sink(subscriber, NULL);
-        demote(front);
+        keep_as_older(newest);
     }
     /* Where to begin: a fresh stream carries what no stream has carried; a resumed one goes on
      * under its number, with what followed its last event. An id we do not know means that
@@ -453,7 +454,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     stream->no = at.stream > 0 ? at.stream : ++session->next_stream;
     list_prepend(&session->streams, &stream->link);
     session->stream_count++;
-    session->front_from = session->undelivered;
+    session->newest_from = session->undelivered;
     session->skips.count = 0;
     skip_others(session, at.rewound ? 0 : at.stream);
     subscriber_set_sink(subscriber, stream->sink);

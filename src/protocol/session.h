@@ -58,11 +58,11 @@ struct session {
     uint64_t active_ms;
     struct session_moving *moving; /* NULL: it does not */
     uint64_t undelivered;          /* above it, no stream has carried everything */
-    uint64_t front_from; /* … when the one in front came there: from here on it is its share */
+    uint64_t newest_from;          /* … when the newest stream came: from here on is its share */
     struct {
         unsigned no;
         uint64_t from, end;       /* numbers in (from, end] were written to it */
-    } past[SESSION_PAST_STREAMS]; /* ring of spells in front */
+    } past[SESSION_PAST_STREAMS]; /* ring: what each carried while it was the newest */
     unsigned past_next;
     bool initialized;
     struct {
@@ -75,7 +75,7 @@ struct session {
         uint64_t event;  /* … with this one, … */
         uint64_t upto;   /* … of lists that changed up to here */
     } lists;
-    struct subscriber_skips skips; /* of the stream in front */
+    struct subscriber_skips skips; /* of the newest stream */
     char id[SESSION_ID_LEN + 1];
     char tag[SESSION_TAG_LEN + 1]; /* that event ids begin with; empty: nobody knows who it is */
 };

@@ -399,11 +399,11 @@ void provider_file_identify(struct tidings_provider *provider, struct buf *out)
     }
 }
 
-void provider_file_settle(struct tidings_provider *provider)
+void provider_file_drain(struct tidings_provider *provider)
 {
     struct file_provider *f = tidings_provider_state(provider);
     if (f->watch) {
-        file_watch_settle(f->watch);
+        file_watch_drain(f->watch);
     }
 }
 

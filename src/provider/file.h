@@ -51,8 +51,8 @@ void provider_file_keep(struct tidings_provider *provider, struct file_keeping *
 /* What decides which files there are: when it is another one, nothing that was saved counts. Errors
  * stick in `out`. */
 void provider_file_identify(struct tidings_provider *provider, struct buf *out);
-/* Before close: file_watch_settle and file_watch_unsaved (provider/file_watch.h). */
-void provider_file_settle(struct tidings_provider *provider);
+/* Before close: file_watch_drain and file_watch_unsaved (provider/file_watch.h). */
+void provider_file_drain(struct tidings_provider *provider);
 struct file_part *provider_file_unsaved(struct tidings_provider *provider);
 
 #endif

@@ -249,23 +249,23 @@ void file_watch_destroy(struct file_watch *w)
     file_watch_release(w);
 }
 
-static void deliver_settle(struct letter *letter, void *owner)
+static void deliver_drain(struct letter *letter, void *owner)
 {
     (void)letter; /* lies with who waits for the end of the thread */
     file_event_settle(owner);
 }
 
-static void drop_settle(struct letter *letter)
+static void drop_drain(struct letter *letter)
 {
     (void)letter;
 }
 
-void file_watch_settle(struct file_watch *w)
+void file_watch_drain(struct file_watch *w)
 {
-    struct letter settle = {.deliver = deliver_settle, .drop = drop_settle};
+    struct letter drain = {.deliver = deliver_drain, .drop = drop_drain};
     if (w->actor.running) {
-        list_init(&settle.link);
-        mailbox_send(w->actor.mailbox, &settle);
+        list_init(&drain.link);
+        mailbox_send(w->actor.mailbox, &drain);
         actor_stop(&w->actor);
     }
 }

@@ -29,7 +29,7 @@ int file_watch_create(struct tidings_provider *provider, const struct file_root 
                       const struct file_settings *settings, struct file_keeping *keeping,
                       struct file_watch **ret, struct tidings_error *err);
 /* The program ends: look at what is waiting to be looked at, announce it, and watch no more. */
-void file_watch_settle(struct file_watch *w);
+void file_watch_drain(struct file_watch *w);
 /* After that: the next part of what is known and not saved, NULL when there is none. When it was
  * written or not, its `done` is called. */
 struct file_part *file_watch_unsaved(struct file_watch *w);

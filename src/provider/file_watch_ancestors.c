@@ -110,7 +110,7 @@ void file_ancestors_rest(struct file_watch *w)
     }
 }
 
-/* A look that fails for want of something says nothing: it is owed. */
+/* A look that fails for want of something says nothing: it is made again later. */
 static void look_at_root(struct file_watch *w, bool must_compare)
 {
     struct stat st;

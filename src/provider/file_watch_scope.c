@@ -106,7 +106,9 @@ int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
     } else if (rc < 0 && target) {
         file_scope_disarm(w, path, is_tree);
     }
-    w->failed = before ? before : rc < 0 ? 0 : w->failed; /* owed to others, or to this one */
+    w->failed = before   ? before
+                : rc < 0 ? 0
+                         : w->failed; /* kept for others; this one is told now */
     return rc < 0 ? tidings_fail(err, rc, "watching: %s",
                                  rc == TIDINGS_E_LIMIT  ? "too many files"
                                  : rc == TIDINGS_E_BUSY ? "out of descriptors; try again later"

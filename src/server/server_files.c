@@ -395,12 +395,12 @@ static void save_rest(struct server_files *f, struct tidings_provider *p)
 }
 
 /* Nobody watches any more; what was announced is numbered, and what was on its way is written. */
-static void files_settle(struct server_files *f)
+static void files_drain(struct server_files *f)
 {
     struct keeper_job job = {.run = run_nothing};
     for (size_t i = 0; i < f->catalog->mount_count; i++) {
         if (has_history(f->catalog->mounts[i])) {
-            provider_file_settle(f->catalog->mounts[i]);
+            provider_file_drain(f->catalog->mounts[i]);
         }
     }
     hub_hold(f->hub);
@@ -418,7 +418,7 @@ void server_files_close(struct tidings_server *s, bool is_undone)
         return;
     }
     if (f->catalog && f->history && !is_undone) {
-        files_settle(f);
+        files_drain(f);
         for (size_t i = 0; i < f->catalog->mount_count; i++) {
             if (has_history(f->catalog->mounts[i])) {
                 save_rest(f, f->catalog->mounts[i]);

@@ -18,8 +18,8 @@ struct entity_type {
     struct tidings_str label; /* "name@version" */
     struct entity_type_row row;
     struct json_schema *full, *patch;
-    struct json *places; /* of the patch schema, in the full one */
-    char *unusable;      /* what is wrong with the schema, which is stored all the same; or NULL */
+    struct json *patch_pointers; /* for schema_patch_explain */
+    char *unusable; /* what is wrong with the schema, which is stored all the same; or NULL */
     struct entity_keeping keeping;
     char text[];
 };

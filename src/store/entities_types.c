@@ -53,7 +53,7 @@ static void type_free(struct entity_type *t)
     if (t) {
         schema_destroy(t->full);
         schema_destroy(t->patch);
-        jv_unref(t->places);
+        jv_unref(t->patch_pointers);
         mem_free(t->unusable);
         mem_free(t);
     }
@@ -144,7 +144,7 @@ static int type_compile(struct entity_type *t, struct json *schema, uint64_t *st
     *steps -= cost < *steps ? cost : *steps;
     cost = 0;
     options.max_cost = *steps > 0 ? *steps : 1;
-    rc = rc == 0 ? schema_patch_compile(schema, &options, &t->patch, &t->places, err) : rc;
+    rc = rc == 0 ? schema_patch_compile(schema, &options, &t->patch, &t->patch_pointers, err) : rc;
     *steps -= cost < *steps ? cost : *steps;
     return rc < 0 ? error_wrap(err, rc, "entity type '%.*s'", STR_ARG(t->label)) : 0;
 }

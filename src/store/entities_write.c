@@ -14,24 +14,26 @@
 #include "json/schema_patch.h"
 #include "json/write.h"
 
-int work_refuse(struct work *k, size_t index, enum entity_reason reason, int code)
+int entities_write_refuse(struct write_context *k, size_t index, enum entity_reason reason,
+                          int code)
 {
     k->problem->reason = reason;
     k->problem->index = index;
     return code;
 }
 
-int work_medium(struct work *k, size_t index, int code)
+int entities_write_medium(struct write_context *k, size_t index, int code)
 {
-    return work_refuse(k, index, ENTITY_MEDIUM, code);
+    return entities_write_refuse(k, index, ENTITY_MEDIUM, code);
 }
 
-int work_unreadable(struct work *k, size_t index, int code)
+int entities_write_unreadable(struct write_context *k, size_t index, int code)
 {
-    return work_refuse(k, index, code == TIDINGS_E_INTERNAL ? ENTITY_DAMAGED : ENTITY_MEDIUM, code);
+    return entities_write_refuse(k, index,
+                                 code == TIDINGS_E_INTERNAL ? ENTITY_DAMAGED : ENTITY_MEDIUM, code);
 }
 
-int work_unknown(struct work *k, size_t index, struct tidings_str id)
+int entities_write_unknown(struct write_context *k, size_t index, struct tidings_str id)
 {
     return REFUSE(k, index, ENTITY_UNKNOWN, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'",
                   STR_ARG(id));
@@ -39,9 +41,9 @@ int work_unknown(struct work *k, size_t index, struct tidings_str id)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* `places` is that of a patch schema, or NULL. */
-static int check_schema(struct work *k, size_t i, const struct json_schema *schema,
-                        struct json *places, struct json *value, const char *what)
+/* `pointers` are those of a patch schema, or NULL. */
+static int check_schema(struct write_context *k, size_t i, const struct json_schema *schema,
+                        struct json *pointers, struct json *value, const char *what)
 {
     struct schema_error why;
     enum schema_verdict verdict = schema_judge_within(schema, value, &why, k->judging);
@@ -49,8 +51,8 @@ static int check_schema(struct work *k, size_t i, const struct json_schema *sche
         return 0;
     }
     k->problem->is_out_of_steps = verdict == SCHEMA_GAVE_UP && *k->judging == 0;
-    if (places) {
-        schema_patch_explain(places, &why);
+    if (pointers) {
+        schema_patch_explain(pointers, &why);
     }
     k->problem->where = arena_dup(k->arena, tidings_str(why.instance_path));
     k->problem->rule = arena_dup(k->arena, tidings_str(why.schema_path));
@@ -59,22 +61,25 @@ static int check_schema(struct work *k, size_t i, const struct json_schema *sche
 }
 
 /* Nothing that is larger than it may be is judged by a schema. */
-static int work_put_text(struct work *k, size_t i, const struct json *v, struct tidings_str *ret)
+static int entities_write_put_text(struct write_context *k, size_t i, const struct json *v,
+                                   struct tidings_str *ret)
 {
     int rc = entity_text(v, k->arena, ret, k->err);
-    return rc < 0 ? work_refuse(k, i, rc == TIDINGS_E_LIMIT ? ENTITY_INVALID : ENTITY_MEDIUM, rc)
+    return rc < 0 ? entities_write_refuse(
+                        k, i, rc == TIDINGS_E_LIMIT ? ENTITY_INVALID : ENTITY_MEDIUM, rc)
                   : 0;
 }
 
-static int judge_value(struct work *k, size_t i, struct json *value, const char *what)
+static int judge_value(struct write_context *k, size_t i, struct json *value, const char *what)
 {
     struct step *s = &k->steps[i];
-    int rc = work_put_text(k, i, value, &s->next.value);
+    int rc = entities_write_put_text(k, i, value, &s->next.value);
     return rc == 0 ? check_schema(k, i, s->type->full, NULL, value, what) : rc;
 }
 
 /* The value as it will be, a new reference. */
-static int work_next_value(struct work *k, size_t i, struct json *now, struct json **ret)
+static int entities_write_next_value(struct write_context *k, size_t i, struct json *now,
+                                     struct json **ret)
 {
     struct step *s = &k->steps[i];
     if (s->type->unusable) {
@@ -87,17 +92,19 @@ static int work_next_value(struct work *k, size_t i, struct json *now, struct js
         return judge_value(k, i, *ret, "value");
     }
     struct tidings_str text;
-    int rc = work_put_text(k, i, s->w->patch, &text);
-    rc = rc == 0 ? check_schema(k, i, s->type->patch, s->type->places, s->w->patch, "patch") : rc;
+    int rc = entities_write_put_text(k, i, s->w->patch, &text);
+    rc = rc == 0 ? check_schema(k, i, s->type->patch, s->type->patch_pointers, s->w->patch, "patch")
+                 : rc;
     if (rc < 0) {
         return rc;
     }
     *ret = merge_apply(now, s->w->patch);
     return *ret ? judge_value(k, i, *ret, "patched value")
-                : work_medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
+                : entities_write_medium(k, i,
+                                        tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
 }
 
-static int put_previous(struct work *k, size_t i, struct json *now, struct json *next)
+static int put_previous(struct write_context *k, size_t i, struct json *now, struct json *next)
 {
     struct step *s = &k->steps[i];
     struct json *back = NULL;
@@ -105,15 +112,15 @@ static int put_previous(struct work *k, size_t i, struct json *now, struct json 
     int rc = now ? merge_diff(next, now, &back) : 0;
     rc = rc == 1 ? entity_text(back, k->arena, &s->next.previous, k->err) : rc;
     jv_unref(back);
-    return rc < 0 ? work_medium(k, i, rc) : 0;
+    return rc < 0 ? entities_write_medium(k, i, rc) : 0;
 }
 
-static int prepare_upsert(struct work *k, size_t i)
+static int prepare_upsert(struct write_context *k, size_t i)
 {
     struct step *s = &k->steps[i];
     struct json *now = NULL, *next = NULL;
     int rc = s->exists ? jv_parse(s->now.value, JSON_MAX_DEPTH, &now, k->err) : 0;
-    rc = rc < 0 ? work_medium(k, i, rc) : work_next_value(k, i, now, &next);
+    rc = rc < 0 ? entities_write_medium(k, i, rc) : entities_write_next_value(k, i, now, &next);
     s->next.type = s->type->row.name;
     s->next.type_version = s->type->row.version;
     s->next.parent = s->w->has_parent ? s->w->parent : s->exists ? s->now.parent : STR_EMPTY;
@@ -136,27 +143,27 @@ static void prepare_mark(struct step *s)
     s->next.deleted = deleted;
 }
 
-static int work_prepare(struct work *k, size_t i)
+static int entities_write_prepare(struct write_context *k, size_t i)
 {
     struct step *s = &k->steps[i];
-    int rc = work_check(k, i);
+    int rc = entities_write_check(k, i);
     if (rc < 0) {
         return rc;
     }
     rc = k->e->rows->ops->find(k->e->rows, s->w->id, TIMELINE_FOREVER, &s->now, k->err);
     s->exists = rc == 1;
     if (rc < 0) {
-        return work_unreadable(k, i, rc);
+        return entities_write_unreadable(k, i, rc);
     }
     if (s->exists && !entity_version_keep(&s->now, k->arena)) {
-        return work_medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
+        return entities_write_medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
     }
-    if (s->exists && !work_may_as_stored(k, ENTITY_MAY_KNOW, &s->now)) {
+    if (s->exists && !entities_write_may_as_stored(k, ENTITY_MAY_KNOW, &s->now)) {
         s->exists = false;
         s->is_taken = true;
         s->now = (struct entity_version){.from = TIMELINE_NEVER};
     }
-    rc = work_check_now(k, i);
+    rc = entities_write_check_now(k, i);
     if (rc < 0) {
         return rc;
     }
@@ -178,7 +185,7 @@ static int work_prepare(struct work *k, size_t i)
 
 /* ---- putting --------------------------------------------------------------------------------- */
 
-static int date_steps(struct work *k)
+static int date_steps(struct write_context *k)
 {
     int64_t shared = k->t->now;
     for (size_t i = 0; i < k->t->count; i++) {
@@ -193,14 +200,14 @@ static int date_steps(struct work *k)
         int64_t wanted = s->w->valid_from == TIMELINE_NEVER ? shared : s->w->valid_from;
         int64_t newest = s->exists ? s->now.from : TIMELINE_NEVER;
         if (timeline_next(newest, wanted, &s->next.from, k->err) < 0) {
-            return work_refuse(k, i, ENTITY_INVALID, TIDINGS_E_LIMIT);
+            return entities_write_refuse(k, i, ENTITY_INVALID, TIDINGS_E_LIMIT);
         }
     }
     return 0;
 }
 
 /* Last, so that whatever else is wrong is said as it would be if nothing were there. */
-static int check_taken(struct work *k)
+static int check_taken(struct write_context *k)
 {
     for (size_t i = 0; i < k->t->count; i++) {
         if (k->steps[i].is_taken) {
@@ -213,7 +220,7 @@ static int check_taken(struct work *k)
 
 /* Does the new version take the place of the current one? Counted from the first of those that it
  * stands for: who never rests is kept once per `debounceMs` all the same. */
-static bool is_instead(const struct work *k, const struct step *s)
+static bool is_instead(const struct write_context *k, const struct step *s)
 {
     const struct entity_type *t = entity_types_find(k->e, s->next.type, s->next.type_version);
     if (!s->exists || !t || entity_holds_has(&k->e->holds, s->w->id, s->now.from)) {
@@ -227,7 +234,7 @@ static bool is_instead(const struct work *k, const struct step *s)
 }
 
 /* What it leads back to is then the version before the one whose place it takes. */
-static int place_step(struct work *k, struct step *s)
+static int place_step(struct write_context *k, struct step *s)
 {
     s->instead = is_instead(k, s);
     s->next.since = s->instead ? s->now.since : s->next.from;
@@ -242,7 +249,7 @@ static int place_step(struct work *k, struct step *s)
                    : rc;
 }
 
-static int forget_old(struct work *k, const struct step *s)
+static int forget_old(struct write_context *k, const struct step *s)
 {
     const struct entity_type *t = entity_types_find(k->e, s->next.type, s->next.type_version);
     const struct entity_rows_ops *ops = k->e->rows->ops;
@@ -261,7 +268,7 @@ static int forget_old(struct work *k, const struct step *s)
     return rc;
 }
 
-static int work_put_key(struct work *k)
+static int entities_write_put_key(struct write_context *k)
 {
     struct buf text;
     struct jw w;
@@ -287,7 +294,7 @@ static int work_put_key(struct work *k)
     return rc;
 }
 
-static int put_steps(struct work *k)
+static int put_steps(struct write_context *k)
 {
     for (size_t i = 0; i < k->t->count; i++) {
         struct step *s = &k->steps[i];
@@ -300,15 +307,15 @@ static int put_steps(struct work *k)
             rc = rc == 0 ? forget_old(k, s) : rc;
         }
         if (rc < 0) {
-            return work_medium(k, i, rc);
+            return entities_write_medium(k, i, rc);
         }
     }
-    int rc = k->t->key.len > 0 ? work_put_key(k) : 0;
-    return rc < 0 ? work_medium(k, 0, rc) : 0;
+    int rc = k->t->key.len > 0 ? entities_write_put_key(k) : 0;
+    return rc < 0 ? entities_write_medium(k, 0, rc) : 0;
 }
 
 /* The next version points into the caller's memory; what is handed out lives in the arena. */
-static int work_report(struct work *k, struct entity_done *done)
+static int entities_write_report(struct write_context *k, struct entity_done *done)
 {
     for (size_t i = 0; i < k->t->count; i++) {
         const struct step *s = &k->steps[i];
@@ -322,7 +329,8 @@ static int work_report(struct work *k, struct entity_done *done)
             .position = s->position,
         };
         if (!entity_version_keep(&done[i].version, k->arena)) {
-            return work_medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
+            return entities_write_medium(k, i,
+                                         tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
         }
     }
     return 0;
@@ -330,29 +338,29 @@ static int work_report(struct work *k, struct entity_done *done)
 
 /* One of the writes again: what it left, or what is there instead when that was forgotten. Rights
  * may have changed since. */
-static int find_again(struct work *k, size_t i, struct tidings_str id, int64_t from,
+static int find_again(struct write_context *k, size_t i, struct tidings_str id, int64_t from,
                       struct entity_done *done)
 {
     *done = (struct entity_done){.before = TIMELINE_NEVER};
     int rc = entities_find(k->e, id, from, k->arena, &done->version, k->err);
     rc = rc == 0 ? entities_find(k->e, id, TIMELINE_FOREVER, k->arena, &done->version, k->err) : rc;
     if (rc < 0) {
-        return work_unreadable(k, i, rc);
+        return entities_write_unreadable(k, i, rc);
     }
-    return rc == 1 && work_may_as_stored(k, ENTITY_MAY_KNOW, &done->version)
+    return rc == 1 && entities_write_may_as_stored(k, ENTITY_MAY_KNOW, &done->version)
                ? 0
-               : work_unknown(k, i, id);
+               : entities_write_unknown(k, i, id);
 }
 
 /* What the transaction with this key left. 1; 0: the key is new. */
-static int find_done(struct work *k, struct entity_done *done)
+static int find_done(struct write_context *k, struct entity_done *done)
 {
     const struct entity_transaction *t = k->t;
     struct entity_key found;
     struct json *list = NULL;
     int rc = k->e->rows->ops->find_key(k->e->rows, t->owner, t->key, &found, k->err);
     if (rc <= 0 || found.at <= t->now - ENTITY_KEY_AGE_MS) {
-        return rc < 0 ? work_medium(k, 0, rc) : 0;
+        return rc < 0 ? entities_write_medium(k, 0, rc) : 0;
     }
     if (!str_eq(found.digest, t->digest)) {
         return REFUSE(k, 0, ENTITY_KEY_REUSED, TIDINGS_E_INVALID,
@@ -378,12 +386,12 @@ int entities_transact(struct entities *e, const struct entity_transaction *t, st
                       struct tidings_error *err)
 {
     uint64_t own = ENTITY_STEPS;
-    struct work k = {.e = e,
-                     .t = t,
-                     .arena = arena,
-                     .problem = problem,
-                     .err = err,
-                     .judging = t->steps ? t->steps : &own};
+    struct write_context k = {.e = e,
+                              .t = t,
+                              .arena = arena,
+                              .problem = problem,
+                              .err = err,
+                              .judging = t->steps ? t->steps : &own};
     *problem = (struct entity_problem){.current = TIMELINE_NEVER};
     if (t->count == 0 || t->count > ENTITY_TRANSACTION_MAX) {
         return REFUSE(&k, 0, ENTITY_INVALID, TIDINGS_E_INVALID,
@@ -400,11 +408,11 @@ int entities_transact(struct entities *e, const struct entity_transaction *t, st
     }
     k.steps = arena_alloc(arena, t->count * sizeof(*k.steps));
     if (!k.steps) {
-        return work_medium(&k, 0, tidings_fail(err, TIDINGS_E_NOMEM, "out of memory"));
+        return entities_write_medium(&k, 0, tidings_fail(err, TIDINGS_E_NOMEM, "out of memory"));
     }
     for (size_t i = 0; i < t->count; i++) {
         k.steps[i].w = &t->writes[i];
-        rc = work_prepare(&k, i);
+        rc = entities_write_prepare(&k, i);
         if (rc < 0) {
             return rc;
         }
@@ -412,5 +420,5 @@ int entities_transact(struct entities *e, const struct entity_transaction *t, st
     rc = date_steps(&k);
     rc = rc == 0 ? check_taken(&k) : rc;
     rc = rc == 0 ? put_steps(&k) : rc;
-    return rc == 0 ? work_report(&k, done) : rc;
+    return rc == 0 ? entities_write_report(&k, done) : rc;
 }

@@ -7,7 +7,7 @@
 
 /* ---- what is asked for ----------------------------------------------------------------------- */
 
-int work_check(struct work *k, size_t i)
+int entities_write_check(struct write_context *k, size_t i)
 {
     const struct entity_write *w = k->steps[i].w;
     if (!entity_id_is_valid(w->id)) {
@@ -43,21 +43,21 @@ int work_check(struct work *k, size_t i)
 
 /* ---- what whoever writes may ----------------------------------------------------------------- */
 
-static bool check_may(const struct work *k, enum entity_right right,
+static bool check_may(const struct write_context *k, enum entity_right right,
                       const struct entity_type_row *type, struct tidings_str id)
 {
     return !k->t->may || k->t->may(k->t->may_user, right, type, id);
 }
 
-bool work_may_as_stored(const struct work *k, enum entity_right right,
-                        const struct entity_version *v)
+bool entities_write_may_as_stored(const struct write_context *k, enum entity_right right,
+                                  const struct entity_version *v)
 {
     return check_may(k, right,
                      &(struct entity_type_row){.name = v->type, .version = v->type_version}, v->id);
 }
 
 /* The newest version of a type that the entity may be written as. NULL: none. */
-static struct entity_type *newest_for(const struct work *k, struct tidings_str name,
+static struct entity_type *newest_for(const struct write_context *k, struct tidings_str name,
                                       struct tidings_str id)
 {
     struct entity_type *t = entity_types_newest(k->e, name);
@@ -70,7 +70,7 @@ static struct entity_type *newest_for(const struct work *k, struct tidings_str n
 }
 
 /* Is the type the one that is stored? Upserts may also name the newest version. */
-static int work_check_type(struct work *k, size_t i)
+static int entities_write_check_type(struct write_context *k, size_t i)
 {
     struct step *s = &k->steps[i];
     const struct entity_write *w = s->w;
@@ -93,14 +93,14 @@ static int work_check_type(struct work *k, size_t i)
     if (!s->exists) {
         return 0;
     }
-    if (is_short && !work_may_as_stored(k, ENTITY_MAY_WRITE, &s->now)) {
-        return work_unknown(k, i, w->id);
+    if (is_short && !entities_write_may_as_stored(k, ENTITY_MAY_WRITE, &s->now)) {
+        return entities_write_unknown(k, i, w->id);
     }
     struct entity_type *newest = newest_for(k, s->now.type, w->id);
     bool same = is_short || str_eq(w->type, s->now.type);
-    same =
-        same && (w->type_version.len == 0 || str_eq(w->type_version, s->now.type_version) ||
-                 (upsert && s->type == newest && work_may_as_stored(k, ENTITY_MAY_WRITE, &s->now)));
+    same = same && (w->type_version.len == 0 || str_eq(w->type_version, s->now.type_version) ||
+                    (upsert && s->type == newest &&
+                     entities_write_may_as_stored(k, ENTITY_MAY_WRITE, &s->now)));
     if (!same) {
         k->problem->type = s->now.type;
         k->problem->version = s->now.type_version;
@@ -114,7 +114,7 @@ static int work_check_type(struct work *k, size_t i)
     return 0;
 }
 
-static int check_baseline(struct work *k, size_t i)
+static int check_baseline(struct write_context *k, size_t i)
 {
     struct step *s = &k->steps[i];
     const struct entity_write *w = s->w;
@@ -124,7 +124,7 @@ static int check_baseline(struct work *k, size_t i)
     struct entity_version base;
     int rc = k->e->rows->ops->find(k->e->rows, w->id, w->baseline, &base, k->err);
     if (rc < 0) {
-        return work_unreadable(k, i, rc);
+        return entities_write_unreadable(k, i, rc);
     }
     char text[TIMELINE_TEXT];
     if (rc == 0 || base.from != w->baseline) {
@@ -138,21 +138,21 @@ static int check_baseline(struct work *k, size_t i)
     k->problem->current = s->now.from;
     rc = entity_diff(base.value, s->now.value, k->arena, &k->problem->patch, k->err);
     if (rc < 0) {
-        return work_medium(k, i, rc);
+        return entities_write_medium(k, i, rc);
     }
     return REFUSE(k, i, ENTITY_CONFLICT, TIDINGS_E_CONFLICT,
                   "'%.*s' has changed since its baseline: the current version begins at %s",
                   STR_ARG(w->id), timeline_text(s->now.from, text).ptr);
 }
 
-static int check_existence(struct work *k, size_t i)
+static int check_existence(struct write_context *k, size_t i)
 {
     struct step *s = &k->steps[i];
     const struct entity_write *w = s->w;
     bool has_baseline = w->baseline != TIMELINE_NEVER;
     bool needs_one = w->op != ENTITY_UPSERT || w->patch || has_baseline || w->must_exist;
     if (!s->exists && needs_one) {
-        return work_unknown(k, i, w->id);
+        return entities_write_unknown(k, i, w->id);
     }
     if (s->exists && w->op == ENTITY_UPSERT && w->must_be_new) {
         k->problem->current = s->now.from;
@@ -172,9 +172,9 @@ static int check_existence(struct work *k, size_t i)
     return 0;
 }
 
-int work_check_now(struct work *k, size_t i)
+int entities_write_check_now(struct write_context *k, size_t i)
 {
-    int rc = work_check_type(k, i);
+    int rc = entities_write_check_type(k, i);
     rc = rc == 0 ? check_existence(k, i) : rc;
     return rc == 0 ? check_baseline(k, i) : rc;
 }

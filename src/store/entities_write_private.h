@@ -21,7 +21,8 @@ struct step {
     uint64_t position; /* once it was put */
 };
 
-struct work {
+/* One transaction while it is checked and put. */
+struct write_context {
     struct entities *e;
     const struct entity_transaction *t;
     struct arena *arena;
@@ -32,21 +33,22 @@ struct work {
 };
 
 /* Why write `index` is refused; returns `code`. */
-int work_refuse(struct work *k, size_t index, enum entity_reason reason, int code);
+int entities_write_refuse(struct write_context *k, size_t index, enum entity_reason reason,
+                          int code);
 #define REFUSE(k, index, reason, code, ...)                                                        \
-    work_refuse(k, index, reason, tidings_fail((k)->err, code, __VA_ARGS__))
-int work_unknown(struct work *k, size_t index, struct tidings_str id);
-int work_medium(struct work *k, size_t index, int code);
+    entities_write_refuse(k, index, reason, tidings_fail((k)->err, code, __VA_ARGS__))
+int entities_write_unknown(struct write_context *k, size_t index, struct tidings_str id);
+int entities_write_medium(struct write_context *k, size_t index, int code);
 /* Before anything was put: what is damaged is nobody else's affair. */
-int work_unreadable(struct work *k, size_t index, int code);
+int entities_write_unreadable(struct write_context *k, size_t index, int code);
 
 /* ---- entities_write_check.c: what is asked for, against what is there ------------------------ */
 
 /* By itself; then, with `now` of the step known: by whoever writes it, and as it is. */
-int work_check(struct work *k, size_t index);
-int work_check_now(struct work *k, size_t index);
+int entities_write_check(struct write_context *k, size_t index);
+int entities_write_check_now(struct write_context *k, size_t index);
 /* May whoever writes do that with a version as it is stored? */
-bool work_may_as_stored(const struct work *k, enum entity_right right,
-                        const struct entity_version *v);
+bool entities_write_may_as_stored(const struct write_context *k, enum entity_right right,
+                                  const struct entity_version *v);
 
 #endif

@@ -14,10 +14,10 @@ static struct line *of_sink(const struct sink *sink)
     return list_entry((struct sink *)(uintptr_t)sink, struct line, sink);
 }
 
-static void stir(struct line *line)
+static void schedule_review(struct line *line)
 {
-    if (line->stirred) {
-        line->stirred(line);
+    if (line->schedule_review) {
+        line->schedule_review(line);
     }
 }
 
@@ -26,7 +26,7 @@ static void break_off(struct line *line, const char *reason)
     if (!line->broken) {
         line->broken = true;
         line->reason = reason;
-        stir(line);
+        schedule_review(line);
     }
 }
 
@@ -38,7 +38,7 @@ void line_answer(struct channel *channel, int status, const struct response_head
     (void)status;
     (void)headers;
     struct line *line = line_of(channel);
-    stir(line);
+    schedule_review(line);
     if (text->len == 0) {
         return; /* out of memory even for an error */
     }
@@ -52,7 +52,7 @@ void line_answer(struct channel *channel, int status, const struct response_head
 
 void line_accepted(struct channel *channel)
 {
-    stir(line_of(channel));
+    schedule_review(line_of(channel));
 }
 
 struct sink *line_stream(struct channel *channel, const struct response_headers *headers)
@@ -98,7 +98,7 @@ void line_flushed(struct line *line, enum sendq_state state)
         sink_drained(&line->sink);
         line_pump(line);
         if (line->finished) {
-            stir(line); /* that may have been the last of it */
+            schedule_review(line); /* that may have been the last of it */
         }
     }
 }
@@ -107,7 +107,7 @@ void line_flushed(struct line *line, enum sendq_state state)
 
 static bool line_has_room(const struct line *line)
 {
-    return !line->broken && !line->rests && message_conn_has_room(&line->channel, &line->out);
+    return !line->broken && !line->has_yielded && message_conn_has_room(&line->channel, &line->out);
 }
 
 static void handle(struct line *line, enum line_result result, struct tidings_str text)
@@ -166,8 +166,8 @@ void line_pump(struct line *line)
     bool was_finished = line->finished;
     while (!line->finished && (line_is_midway(line) || line->eof) && result != LINE_MORE &&
            line_has_room(line)) {
-        line->rests = !channel_may_go_on(&line->channel);
-        if (line->rests) {
+        line->has_yielded = !channel_may_go_on(&line->channel);
+        if (line->has_yielded) {
             return;
         }
         result = next_message(line, &text);
@@ -179,7 +179,7 @@ void line_pump(struct line *line)
         }
     }
     if (line->finished && !was_finished) {
-        stir(line); /* once: what is still under way says so itself when it is done */
+        schedule_review(line); /* once: what is still under way says so itself when it is done */
     }
 }
 

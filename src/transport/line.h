@@ -23,14 +23,14 @@ struct line {
     struct sendq out;
     /* Something may have ended, or may go on: the owner looks at it at the end of the turn. NULL:
      * it does so in every turn anyway. */
-    void (*stirred)(struct line *line);
+    void (*schedule_review)(struct line *line);
     const char *reason; /* why it is broken, for the log; NULL: it is not */
     uint32_t max_line;
-    bool eof;      /* nothing more will come */
-    bool finished; /* … and nothing of what came is left */
-    bool broken;   /* nothing more will go: its owner closes it */
-    bool took;     /* a message was handled since the owner looked */
-    bool rests;    /* it has used up its turn: the owner wakes it in the next, and pumps it */
+    bool eof;         /* nothing more will come */
+    bool finished;    /* … and nothing of what came is left */
+    bool broken;      /* nothing more will go: its owner closes it */
+    bool took;        /* a message was handled since the owner looked */
+    bool has_yielded; /* it has used up its turn: the owner wakes it in the next, and pumps it */
 };
 
 /* `ops` has the functions below, and what is the owner's own. `flushed` of the send queue is the

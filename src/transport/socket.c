@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Life of line-framed connections: adopt, read, close. Nothing is closed while a callback of its
- * messages may be on the stack: a connection that something happened to is *stirred* and looked at
- * when the turn ends.
+ * messages may be on the stack: a connection that something happened to is reviewed when the turn
+ * ends.
  */
 #include "transport/socket.h"
 
@@ -28,11 +28,11 @@ static struct line_conn *of_line(struct line *line)
     return list_entry(line, struct line_conn, line);
 }
 
-void line_conn_stir(struct line *line)
+void line_conn_schedule_review(struct line *line)
 {
     struct line_conn *conn = of_line(line);
-    if (conn->state != LINE_GONE && list_empty(&conn->stir_link)) {
-        list_append(&conn->sw->stirred, &conn->stir_link);
+    if (conn->state != LINE_GONE && list_empty(&conn->review_link)) {
+        list_append(&conn->sw->to_review, &conn->review_link);
     }
 }
 
@@ -48,8 +48,8 @@ static void line_conn_want(struct line_conn *conn)
         events |= LOOP_READ;
     }
     loop_poll_want(&conn->poll, events);
-    if (conn->line.rests && list_empty(&conn->rest_link)) {
-        list_append(&conn->sw->resting, &conn->rest_link);
+    if (conn->line.has_yielded && list_empty(&conn->yield_link)) {
+        list_append(&conn->sw->yielded, &conn->yield_link);
     }
 }
 
@@ -60,7 +60,7 @@ static void end_input(struct line_conn *conn)
 {
     conn->line.eof = true;
     line_conn_set_state(conn, LINE_ENDING);
-    line_conn_stir(&conn->line);
+    line_conn_schedule_review(&conn->line);
 }
 
 static void check_drained(struct socket_worker *sw)
@@ -81,8 +81,8 @@ void line_conn_close(struct line_conn *conn, const char *reason)
     log_debug("connection closed", "reason=\"%s\" worker=%u", reason, sw->worker->index);
     line_conn_set_state(conn, LINE_GONE);
     deadline_leave(&sw->stalled, &conn->stall);
-    list_remove(&conn->stir_link);
-    list_remove(&conn->rest_link);
+    list_remove(&conn->review_link);
+    list_remove(&conn->yield_link);
     loop_poll_deinit(&conn->poll);
     quota_leave(conn->line.channel.quota);
     line_deinit(&conn->line);
@@ -229,17 +229,17 @@ static bool has_come_to_its_end(const struct line_conn *conn)
 static void line_conn_review(struct line_conn *conn);
 
 /* Another turn: those that had used theirs up go on. */
-static void on_rested(struct loop_timer *timer, void *user)
+static void socket_on_next_turn(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct socket_worker *sw = user;
     struct list now;
     list_init(&now);
-    list_splice(&now, &sw->resting);
+    list_splice(&now, &sw->yielded);
     while (!list_empty(&now)) {
-        struct line_conn *conn = list_entry(now.next, struct line_conn, rest_link);
-        list_remove(&conn->rest_link);
-        conn->line.rests = false;
+        struct line_conn *conn = list_entry(now.next, struct line_conn, yield_link);
+        list_remove(&conn->yield_link);
+        conn->line.has_yielded = false;
         line_conn_review(conn);
     }
 }
@@ -270,25 +270,25 @@ static void line_conn_review(struct line_conn *conn)
     }
 }
 
-/* The end of a turn: write, then look at what was stirred, which may write more. */
+/* The end of a turn: write, then review what something happened to, which may write more. */
 static void socket_end_turn(void *user)
 {
     struct socket_worker *sw = user;
     sendq_batch_flush(&sw->worker->batch);
-    while (!list_empty(&sw->stirred)) {
+    while (!list_empty(&sw->to_review)) {
         struct list now;
         list_init(&now);
-        list_splice(&now, &sw->stirred);
+        list_splice(&now, &sw->to_review);
         while (!list_empty(&now)) {
-            struct line_conn *conn = list_entry(now.next, struct line_conn, stir_link);
-            list_remove(&conn->stir_link);
+            struct line_conn *conn = list_entry(now.next, struct line_conn, review_link);
+            list_remove(&conn->review_link);
             line_conn_review(conn);
         }
         sendq_batch_flush(&sw->worker->batch);
     }
     /* Not before: a timer that is started by a timer would run in the same turn. */
-    if (!list_empty(&sw->resting) && !loop_timer_is_running(sw->rested)) {
-        loop_timer_start(sw->rested, 0, 0);
+    if (!list_empty(&sw->yielded) && !loop_timer_is_running(sw->next_turn)) {
+        loop_timer_start(sw->next_turn, 0, 0);
     }
     deadlines_end_turn(&sw->deadlines);
 }
@@ -353,10 +353,10 @@ static void adopt(struct letter *letter, void *owner)
     conn->fd = h->fd;
     deadline_init(&conn->deadline);
     deadline_init(&conn->stall);
-    list_init(&conn->stir_link);
-    list_init(&conn->rest_link);
+    list_init(&conn->review_link);
+    list_init(&conn->yield_link);
     line_init(&conn->line, &socket_channel_ops, sw->worker, sw->config->max_line);
-    conn->line.stirred = line_conn_stir;
+    conn->line.schedule_review = line_conn_schedule_review;
     conn->line.channel.quota = h->quota;
     sendq_init(&conn->line.out, &sw->worker->batch, conn->fd, line_conn_on_flushed, conn);
     socket_set_options(sw->config, conn->fd);
@@ -366,7 +366,7 @@ static void adopt(struct letter *letter, void *owner)
     if (rc < 0) {
         line_conn_close(conn, "out of memory");
     } else if (sw->draining) {
-        line_conn_stir(&conn->line);
+        line_conn_schedule_review(&conn->line);
     }
     line_conn_want(conn);
 }
@@ -383,14 +383,14 @@ struct socket_worker *socket_worker_create(struct worker *worker,
     sw->worker = worker;
     sw->config = config;
     int timed = socket_deadlines_init(sw);
-    list_init(&sw->stirred);
-    list_init(&sw->resting);
+    list_init(&sw->to_review);
+    list_init(&sw->yielded);
     loop_hook_add(worker->loop, &sw->end_hook, socket_end_turn, sw);
-    sw->rested = loop_timer_open(worker->loop, on_rested, sw);
+    sw->next_turn = loop_timer_open(worker->loop, socket_on_next_turn, sw);
     sw->inbox.limit_counters = worker->limit_counters;
     sw->inbox.adopt = adopt;
     sw->inbox.mailbox = mailbox_create(worker->loop, sw, err);
-    if (timed < 0 || !sw->inbox.mailbox || !sw->rested) {
+    if (timed < 0 || !sw->inbox.mailbox || !sw->next_turn) {
         socket_worker_destroy(sw);
         return NULL;
     }
@@ -414,7 +414,7 @@ void socket_worker_destroy(struct socket_worker *sw)
         mailbox_unref(sw->inbox.mailbox);
     }
     deadlines_deinit(&sw->deadlines);
-    loop_timer_close(sw->rested);
+    loop_timer_close(sw->next_turn);
     loop_hook_remove(&sw->end_hook);
     mem_free(sw);
 }
@@ -429,7 +429,7 @@ void socket_worker_drain(struct socket_worker *sw, void (*drained)(void *user), 
     sw->draining = true;
     sw->drained = drained;
     sw->drained_user = user;
-    socket_stir_open(sw);
+    socket_schedule_reviews(sw);
     deadlines_changed(&sw->deadlines);
     check_drained(sw);
 }

@@ -54,7 +54,7 @@ static void socket_refuse_slow(struct deadline *deadline)
 
 static void look_at_ending(struct deadline *deadline)
 {
-    line_conn_stir(&line_conn_of_deadline(deadline)->line);
+    line_conn_schedule_review(&line_conn_of_deadline(deadline)->line);
 }
 
 static void close_lingering(struct deadline *deadline)
@@ -70,19 +70,19 @@ static void socket_cut_stalled(struct deadline *stall)
     line_conn_close(conn, "stalled: the client does not read");
 }
 
-static void stir_all(struct socket_worker *sw, enum line_state state)
+static void schedule_reviews_of(struct socket_worker *sw, enum line_state state)
 {
     list_each (it, next, &sw->lists[state].all) {
-        line_conn_stir(&list_entry(it, struct line_conn, deadline.link)->line);
+        line_conn_schedule_review(&list_entry(it, struct line_conn, deadline.link)->line);
     }
 }
 
-void socket_stir_open(struct socket_worker *sw)
+void socket_schedule_reviews(struct socket_worker *sw)
 {
-    stir_all(sw, LINE_HANDSHAKE);
-    stir_all(sw, LINE_FRESH);
-    stir_all(sw, LINE_MIDLINE);
-    stir_all(sw, LINE_OPEN);
+    schedule_reviews_of(sw, LINE_HANDSHAKE);
+    schedule_reviews_of(sw, LINE_FRESH);
+    schedule_reviews_of(sw, LINE_MIDLINE);
+    schedule_reviews_of(sw, LINE_OPEN);
 }
 
 /* Of those in the middle of a message, the one without progress for longest, if for so long: say
@@ -154,7 +154,7 @@ static void socket_look(void *user)
     }
     socket_expire_principals(sw);
     if (sw->draining) {
-        socket_stir_open(sw);
+        socket_schedule_reviews(sw);
     }
 }
 

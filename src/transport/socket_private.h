@@ -47,8 +47,8 @@ struct line_conn {
         struct {
             struct deadline deadline; /* in sw->lists[state] */
             struct deadline stall;    /* in sw->stalled while the kernel takes no more */
-            struct list stir_link;    /* in sw->stirred */
-            struct list rest_link;    /* in sw->resting until the next turn */
+            struct list review_link;  /* in sw->to_review */
+            struct list yield_link;   /* in sw->yielded until the next turn */
         };
         struct loop_discard discard; /* once it is gone */
     };
@@ -66,8 +66,8 @@ struct socket_worker {
     struct deadlines deadlines;
     struct deadline_list lists[LINE_STATES];
     struct deadline_list stalled;
-    struct list stirred, resting;
-    struct loop_timer *rested; /* runs while some rest */
+    struct list to_review, yielded;
+    struct loop_timer *next_turn; /* runs while some have yielded */
     struct loop_hook end_hook;
     void (*drained)(void *user);
     void *drained_user;
@@ -89,7 +89,7 @@ bool line_conn_may_move(enum line_state from, enum line_state to);
 
 /* socket.c */
 /* Something may have ended, or may go on: it is looked at when the turn ends. */
-void line_conn_stir(struct line *line);
+void line_conn_schedule_review(struct line *line);
 void line_conn_close(struct line_conn *conn, const char *reason);
 /* What is said to it is its last. */
 void line_conn_refuse(struct line_conn *conn, int status, const char *text);
@@ -98,7 +98,7 @@ void line_conn_refuse(struct line_conn *conn, int status, const char *text);
  * are open are looked at when the turn ends; on this worker, make room when all connections hold
  * too much input (transport/input_budget.h). */
 int socket_deadlines_init(struct socket_worker *sw);
-void socket_stir_open(struct socket_worker *sw);
+void socket_schedule_reviews(struct socket_worker *sw);
 void socket_make_room(struct socket_worker *sw);
 /* It ends when its principal does. */
 void line_conn_note_expiry(struct line_conn *conn);

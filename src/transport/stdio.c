@@ -16,7 +16,7 @@ struct stdio {
     struct line line;
     struct stdio_options options;
     struct loop_poll *poll_in, *poll_out;
-    struct loop_timer *pump; /* another turn: for what rests, and input that is a file */
+    struct loop_timer *pump; /* another turn: for what has yielded, and input that is a file */
     struct loop_hook end_hook;
     bool draining, ended;
     char scratch[65536];
@@ -74,7 +74,7 @@ static void on_pump(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct stdio *s = user;
-    s->line.rests = false; /* it is another turn */
+    s->line.has_yielded = false; /* it is another turn */
     line_pump(&s->line);
     if (!s->poll_in) { /* else reading might wait: the descriptor is not ours to change */
         stdio_read(s);
@@ -121,7 +121,7 @@ static void stdio_end_turn(void *user)
         s->options.ended(s->options.user);
     }
     stdio_want(s);
-    if (s->line.rests) {
+    if (s->line.has_yielded) {
         loop_timer_start(s->pump, 0, 0); /* so that there is another turn */
     }
 }

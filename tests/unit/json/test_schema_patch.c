@@ -94,11 +94,11 @@ static void patches_are_judged_by_the_schema_made_for_them(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct json *full = parse(rows[i].schema), *patch = parse(rows[i].patch), *places = NULL;
+        struct json *full = parse(rows[i].schema), *patch = parse(rows[i].patch), *pointers = NULL;
         struct json_schema *schema = NULL;
         struct tidings_error err = {0};
         struct schema_error why = {0};
-        if (schema_patch_compile(full, NULL, &schema, &places, &err) < 0) {
+        if (schema_patch_compile(full, NULL, &schema, &pointers, &err) < 0) {
             fail_msg("%s: %s", rows[i].schema, err.text);
         }
         if (schema_validate(schema, patch, &why) != rows[i].valid) {
@@ -106,7 +106,7 @@ static void patches_are_judged_by_the_schema_made_for_them(void **state)
                      rows[i].valid ? "valid" : "not valid", why.instance_path, why.text);
         }
         schema_destroy(schema);
-        jv_unref(places);
+        jv_unref(pointers);
         jv_unref(patch);
         jv_unref(full);
     }
@@ -132,17 +132,17 @@ static void a_refusal_names_the_rule_of_the_full_schema(void **state)
     };
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         struct json *full = parse(refusals[i].schema), *patch = parse(refusals[i].patch);
-        struct json *places = NULL;
+        struct json *pointers = NULL;
         struct json_schema *schema = NULL;
         struct schema_error why = {0};
-        assert_int_equal(schema_patch_compile(full, NULL, &schema, &places, NULL), 0);
+        assert_int_equal(schema_patch_compile(full, NULL, &schema, &pointers, NULL), 0);
         assert_false(schema_validate(schema, patch, &why));
-        schema_patch_explain(places, &why);
+        schema_patch_explain(pointers, &why);
         assert_string_equal(why.instance_path, refusals[i].at);
         assert_string_equal(why.schema_path, refusals[i].rule);
         assert_non_null(strstr(why.text, refusals[i].text));
         schema_destroy(schema);
-        jv_unref(places);
+        jv_unref(pointers);
         jv_unref(patch);
         jv_unref(full);
     }
@@ -157,14 +157,14 @@ static void a_reference_that_cannot_be_followed_is_refused_with_its_place(void *
         "\"x\"}}}",
     };
     for (size_t i = 0; i < 2; i++) {
-        struct json *full = parse(schemas[i]), *places = NULL;
+        struct json *full = parse(schemas[i]), *pointers = NULL;
         struct json_schema *patch = NULL;
         struct tidings_error err = {0};
-        assert_int_equal(schema_patch_compile(full, NULL, &patch, &places, &err),
+        assert_int_equal(schema_patch_compile(full, NULL, &patch, &pointers, &err),
                          TIDINGS_E_UNSUPPORTED);
         assert_non_null(strstr(err.text, "/properties/a"));
         assert_null(patch);
-        assert_null(places);
+        assert_null(pointers);
         jv_unref(full);
     }
 }
@@ -184,10 +184,10 @@ static void parts_that_refer_to_one_another_too_often_are_a_limit(void **state)
                  i > 0 ? "," : "", i, i, (i * 7 + 1) % n, (i + 1) % n);
     }
     buf_puts(&out, STR("},\"$ref\":\"#/$defs/p0\"}"));
-    struct json *full = parse(out.ptr), *places = NULL;
+    struct json *full = parse(out.ptr), *pointers = NULL;
     struct json_schema *patch = NULL;
     struct tidings_error err = {0};
-    assert_int_equal(schema_patch_compile(full, NULL, &patch, &places, &err), TIDINGS_E_LIMIT);
+    assert_int_equal(schema_patch_compile(full, NULL, &patch, &pointers, &err), TIDINGS_E_LIMIT);
     jv_unref(full);
     buf_deinit(&out);
 }
@@ -202,10 +202,10 @@ static void more_properties_than_could_be_compiled_are_a_limit(void **state)
         buf_putf(&out, "%s\"p%u\":{\"type\":\"string\"}", i > 0 ? "," : "", i);
     }
     buf_puts(&out, STR("}}"));
-    struct json *full = parse(out.ptr), *places = NULL;
+    struct json *full = parse(out.ptr), *pointers = NULL;
     struct json_schema *patch = NULL;
     struct tidings_error err = {0};
-    assert_int_equal(schema_patch_compile(full, NULL, &patch, &places, &err), TIDINGS_E_LIMIT);
+    assert_int_equal(schema_patch_compile(full, NULL, &patch, &pointers, &err), TIDINGS_E_LIMIT);
     assert_string_equal(err.text, "no patch schema can be made: too many properties");
     jv_unref(full);
     buf_deinit(&out);

@@ -98,7 +98,7 @@ static unsigned end_run(struct fixture *f, struct store *s)
     struct tidings_provider *p = host_provider(f->host);
     struct keeper_job nothing = {.is_write = true, .run = set_mounts};
     struct file_part *part;
-    provider_file_settle(p);
+    provider_file_drain(p);
     assert_int_equal(keeper_run(s->keeper, &nothing), 0);
     while ((part = provider_file_unsaved(p))) {
         s->parts++;
@@ -168,7 +168,7 @@ static void what_was_written_moments_before_the_end_is_announced_before_it(void 
     watch(f, MOUNT);
     put(f, "a", "2");
     put(f, "d/new", "1");
-    provider_file_settle(host_provider(f->host));
+    provider_file_drain(host_provider(f->host));
     expect(f, UPDATED, MOUNT "a");
     expect(f, CREATED, MOUNT "d/new");
     (void)end_run(f, &s);
@@ -449,7 +449,7 @@ static void what_cannot_be_saved_for_want_of_memory_is_saved_anew(void **state)
         begin_run(f, &s);
         watch(f, MOUNT);
         host_forget(f->host);
-        provider_file_settle(host_provider(f->host));
+        provider_file_drain(host_provider(f->host));
         put(f, "a", "2");
         fail_alloc_start(n);
         struct file_part *part = provider_file_unsaved(host_provider(f->host));
