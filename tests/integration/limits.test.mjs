@@ -10,7 +10,7 @@ import { test } from 'node:test';
 import { serveDoors, SocketPeer } from '../contract/transport/lines.mjs';
 import { defer } from './lib/cleanup.mjs';
 import { Connection, encodeRequest, request } from './lib/http.mjs';
-import { from, limitsOf, modernRequest, reached, refused, refusedWith } from './lib/limits.mjs';
+import { from, limitsOf, limitsOn, modernRequest, reached, refused, refusedWith } from './lib/limits.mjs';
 import { call, key, listen, modern, post, initialize, Session } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { TokenFile } from './lib/tokens.mjs';
@@ -417,8 +417,9 @@ test('after much coming and going nothing is in use', async (t) => {
     };
     const rest = await Promise.all(Array.from({ length: 60 }, (_, i) => round(i)));
     await Promise.all(rest.map((session) => session?.end()));
+    const asking = await from(t, server, '127.0.0.99');
     await eventually(async () => {
-        const limits = await limitsOf(t, server);
+        const limits = await limitsOn(asking);
         return (
             limits['max-connections'].inUse === 1 &&
             limits['max-sessions'].inUse === 0 &&

@@ -28,9 +28,15 @@ export async function from(t, server, address) {
 /** The rows of tidings://self/limits by name. */
 export async function limitsOf(t, server, address = '127.0.0.99') {
     const connection = await from(t, server, address);
+    const limits = await limitsOn(connection);
+    connection.close();
+    return limits;
+}
+
+/** The same on a connection that stays, so that asking changes nothing. */
+export async function limitsOn(connection) {
     const uri = 'tidings://self/limits';
     const response = await connection.request(modernRequest('resources/read', { uri }));
-    connection.close();
     assert.equal(response.status, 200, response.text);
     const rows = JSON.parse(response.json.result.contents[0].text);
     return Object.fromEntries(rows.map((row) => [row.limit, row]));
