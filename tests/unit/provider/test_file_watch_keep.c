@@ -343,8 +343,8 @@ static void a_damaged_record_is_said_and_what_is_there_is_known_from_then_on(voi
         "UPDATE file_directories SET names=substr(names, 1, length(names)-1) WHERE path=x''",
         "UPDATE file_directories SET names=x'' WHERE path=x''",
         "UPDATE file_directories SET names=zeroblob(100) WHERE path=x'64'",
-        "UPDATE file_directories SET names=(SELECT names FROM file_directories WHERE path=x'')"
-        " WHERE path=x'64'",
+        ("UPDATE file_directories SET names=(SELECT names FROM file_directories WHERE path=x'')"
+         " WHERE path=x'64'"),
         "UPDATE file_directories SET path=x'6400' WHERE path=x'64'",
         "UPDATE file_directories SET names='text' WHERE path=x'64'",
         "UPDATE file_directories SET names=NULL WHERE path=x'64'",
