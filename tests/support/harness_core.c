@@ -69,6 +69,7 @@ void harness_start(struct harness *b)
         b->limits.options = &b->option_limits;
         b->worker[i]->limits = &b->limits;
         b->worker[i]->self = &b->self;
+        b->worker[i]->stopping = false; /* it may have been stopped before */
         assert_int_equal(core_init(&b->core[i], b->loop, b->hub, (unsigned)i, &err), 0);
     }
 }
