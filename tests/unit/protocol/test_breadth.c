@@ -52,9 +52,9 @@ static void connections_of_one_principal_share_what_it_may_have(void **state)
 {
     (void)state;
     struct client *one = listen_from("ada", 0, "mem://**");
-    struct client *two = listen_from("ada", 1, "mem:///");
+    struct client *two = listen_from("ada", 1, "mem://*/**");
     assert_true(is_honoured(one, "mem://**"));
-    assert_true(is_honoured(two, "mem:///"));
+    assert_true(is_honoured(two, "mem://*/**"));
     struct client *three = listen_from("ada", 0, "mem://*/a");
     const char *reason = refused_reason(three, "mem://*/a");
     assert_non_null(reason);
@@ -88,12 +88,12 @@ static void what_is_refused_for_another_reason_takes_no_share(void **state)
     client_handshake(pipe, "2025-11-25");
     assert_empty_result(pipe_subscribe_with(pipe, "1", "mem://x/a", NULL));
     for (unsigned i = 0; i < 4; i++) {
-        assert_json(pipe_subscribe_with(pipe, text_of("%u", 10 + i), "mem:///", NULL),
-                    "error|data|uri", "mem:///");
+        assert_json(pipe_subscribe_with(pipe, text_of("%u", 10 + i), "mem://**", NULL),
+                    "error|data|uri", "mem://**");
     }
     client_legacy(pipe, NULL, "3", "resources/unsubscribe", "\"uri\":\"mem://x/a\"");
     harness_settle(&b);
-    assert_empty_result(pipe_subscribe_with(pipe, "4", "mem:///", NULL));
+    assert_empty_result(pipe_subscribe_with(pipe, "4", "mem://**", NULL));
     client_free(pipe);
 }
 
