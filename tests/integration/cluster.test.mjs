@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+//
+// Several tidings servers on a real PostgreSQL, as one runs them: what one writes, publishes or is notified of the others tell;
+// cursors, sealed ones too, are good everywhere; what happens while the database is away; what is refused.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { good } from './lib/cli.mjs';
+import { Postgres, skip } from './lib/postgres.mjs';
+import { call, meta } from './lib/rpc.mjs';
+import { run, serve } from './lib/server.mjs';
+import { as, TokenFile } from './lib/tokens.mjs';
+import { eventually } from './lib/wait.mjs';
+import { Watcher } from './lib/watcher.mjs';
+
+const X = 'published:///x';
+const tool = (server, name, args) => call(server, 'tools/call', { name, arguments: args });
+const read = async (server, uri, extra = {}) => {
+    const { contents, _meta } = await call(server, 'resources/read', { uri, _meta: meta(extra) });
+    return { text: contents[0].text, meta: _meta };
+};
+const cursorOf = async (server, args = {}) =>
+    (await tool(server, 'changes_since', { uris: ['published:///'], ...args })).structuredContent;
+
+test('nodes on one database', { skip }, async (t) => {
+    const database = await Postgres.start(t);
+    let schemas = 0;
+    const cluster = async (t, args = []) => {
+        const schema = `s${schemas++}`;
+        await database.sql(`CREATE SCHEMA ${schema}`);
+        const store = database.url({ schema });
+        const node = (name, more = []) => serve(t, {
+            mounts: [],
+            args: ['--entities', store, '--node', name, '--self', '--allow-write', '--change-tools', 'on', '--window', '0', ...args, ...more],
+        });
+        return { store, node };
+    };
+
+    await t.test('what one writes the others tell, and a read waits for its cursor', async (t) => {
+        const { node } = await cluster(t);
+        const [a, b] = [await node('a'), await node('b')];
+        await tool(b, 'publish', { uri: X, text: 'zero' });
+        const watcher = await Watcher.open('modern', b, [X]);
+        await tool(a, 'publish', { uri: X, text: 'one' });
+        await watcher.updated(X);
+        assert.equal((await read(b, X)).text, 'one');
+        for (let i = 0; i < 5; i++) {
+            await tool(a, 'publish', { uri: X, text: `n${i}` });
+            const { cursor } = await cursorOf(a);
+            assert.equal((await read(b, X, { 'dev.tidings/atLeast': cursor })).text, `n${i}`);
+            assert.equal(await good(t, ['read', '--at-least', cursor, b.url, X]), `n${i}`);
+        }
+        await tool(a, 'notify', { changes: [{ uri: X, metadata: { k: 7 } }] });
+        await eventually(async () => {
+            const { _meta } = await watcher.updated(X);
+            return _meta['dev.tidings/metadata']?.k === 7;
+        }, 'the notification at the other node');
+        const nodes = JSON.parse((await read(b, 'tidings://self/nodes')).text);
+        assert.deepEqual(nodes.map(({ name, lives }) => [name, lives]), [['a', true], ['b', true]]);
+    });
+
+    await t.test('a sealed cursor of one node is good at another', async (t) => {
+        const tokens = new TokenFile(t);
+        const [ada, bob] = [tokens.give('ada'), tokens.give('bob')];
+        const see = ['list', 'read', 'subscribe'];
+        const rules = [
+            { principal: 'ada', uri: 'published:///**', allow: see },
+            { principal: 'bob', allow: [...see, 'write'] },
+        ].flatMap((rule) => ['--access', JSON.stringify(rule)]);
+        const { node } = await cluster(t, [...tokens.args, ...rules]);
+        const [a, b] = [await node('a'), await node('b')];
+        await tool(as(a, bob), 'publish', { uri: X, text: 'one' });
+        const first = await cursorOf(as(a, ada));
+        assert.doesNotMatch(first.cursor, /^[0-9a-f]+\.\d+/, 'it is sealed');
+        await tool(as(a, bob), 'publish', { uri: X, text: 'two' });
+        const last = await cursorOf(as(a, ada), { cursor: first.cursor });
+        assert.equal((await read(as(b, ada), X, { 'dev.tidings/atLeast': last.cursor })).text, 'two');
+        const answer = await cursorOf(as(b, ada), { cursor: first.cursor });
+        assert.equal(answer.gap, undefined);
+        assert.deepEqual(answer.changes.map(({ uri }) => uri), [X]);
+    });
+
+    await t.test('a database that restarts: what is known is read, writes are refused, then everything is caught up', async (t) => {
+        const { node } = await cluster(t);
+        const [a, b] = [await node('a'), await node('b')];
+        await tool(a, 'publish', { uri: X, text: 'one' });
+        const { cursor } = await cursorOf(a);
+        await read(b, X, { 'dev.tidings/atLeast': cursor });
+        const watcher = await Watcher.open('modern', b, [X]);
+        await database.stop();
+        assert.equal((await tool(b, 'publish', { uri: X, text: 'no' })).isError, true);
+        const known = await read(b, X);
+        assert.deepEqual([known.text, known.meta['dev.tidings/stale']], ['one', true]);
+        const put = await fetch(`${new URL('/resource', b.url)}?uri=${encodeURIComponent(X)}`, { method: 'PUT', body: 'no' });
+        assert.deepEqual([put.status, put.headers.get('retry-after')], [503, '1']);
+        await database.begin();
+        await eventually(async () => !(await tool(a, 'publish', { uri: X, text: 'two' })).isError, 'the database to be back');
+        await watcher.updated(X);
+        await eventually(async () => (await read(b, X)).text === 'two', 'b to catch up');
+        assert.match(b.stderr, /store cannot be reached/);
+        await eventually(() => /store can be reached again/.test(b.stderr), 'the log to say so');
+    });
+
+    await t.test('what cannot be is refused by its name', async (t) => {
+        const { node, store } = await cluster(t);
+        await node('a');
+        const refused = async (says, ...args) => {
+            const { code, stderr } = await run(t, ['serve', '--http', '127.0.0.1:0', ...args], { ms: 20_000 });
+            assert.notEqual(code, 0);
+            assert.match(stderr, says);
+        };
+        await refused(/cluster/, '--entities', store, '--cluster', 'another');
+        await refused(/--node/, '--entities', ':memory:', '--node', 'a');
+        await refused(/--cluster: a name has/, '--entities', store, '--cluster', 'a b');
+        await refused(/connect|refused|reach/i, '--entities', 'postgres://127.0.0.1:1/none');
+    });
+});
