@@ -456,6 +456,15 @@ void session_let_go(struct session_moving *m)
     session_ask_again(&held, tidings_strn(id, sizeof(id)));
 }
 
+void sessions_write_again(struct worker *worker)
+{
+    struct session_movers *movers = worker->sessions->movers;
+    for (struct list *it = movers ? movers->all.next : NULL; movers && it != &movers->all;
+         it = it->next) {
+        list_entry(it, struct session_moving, link)->changes++; /* with the next ticks */
+    }
+}
+
 void session_moved(struct worker *worker, struct tidings_str key)
 {
     struct session *session =

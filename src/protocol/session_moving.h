@@ -31,6 +31,8 @@ struct session_store;
 
 /* From now on its sessions are kept in `store`, which outlives it. TIDINGS_E_NOMEM. */
 int sessions_share(struct worker *worker, struct session_store *store, struct tidings_error *err);
+/* The store has lost what it had committed: all of them are written again. */
+void sessions_write_again(struct worker *worker);
 /* The session of this row is another node's now. */
 void session_moved(struct worker *worker, struct tidings_str key);
 

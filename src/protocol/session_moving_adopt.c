@@ -186,6 +186,14 @@ static bool adoption_fill(const struct adoption *a, struct subscribe_batch *s, s
     return is_kept && w->spelled.ptr;
 }
 
+/* Is it not refused, but could not be asked for: the store is away? */
+static bool is_unanswered(const struct subscribe_item *w)
+{
+    int code = w->sub ? 0 : w->stat.base.err.code;
+    return code == TIDINGS_E_BUSY || code == TIDINGS_E_NOMEM || code == TIDINGS_E_UNKNOWN ||
+           code == TIDINGS_E_CLOSED;
+}
+
 /* A stream that comes begins where the first of them has to. */
 static void subscriptions_made(struct subscribe_batch *s, const struct log_cursor *at)
 {
@@ -198,6 +206,13 @@ static void subscriptions_made(struct subscribe_batch *s, const struct log_curso
         return;
     }
     struct session *session = listen->subscriber->owner;
+    for (size_t i = 0; i < s->count; i++) {
+        if (is_unanswered(&s->items[i])) { /* what is in the store stays: whoever asks takes it */
+            session_let_go(session->moving);
+            adoption_end(a, TIDINGS_E_BUSY);
+            return;
+        }
+    }
     for (size_t i = 0; i < s->count; i++) {
         const struct subscribe_item *w = &s->items[i];
         if (!w->sub) {

@@ -46,6 +46,7 @@ static void server_follow_change(void *user, const struct kept_change *k)
     if (k->kind == KEPT_BROKEN && s->follow_tells) {
         log_warn("store lost changes", "position=%llu", (unsigned long long)k->position);
         hub_announce_broken(s->hub, k->position);
+        server_sessions_broken(s);
         return;
     }
     if (k->kind == KEPT_SESSION) {

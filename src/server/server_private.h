@@ -192,6 +192,8 @@ struct session_store *server_sessions_store(const struct tidings_server *s);
 void server_sessions_bind(struct tidings_server *s);
 /* Any thread: the session of this row is another node's. */
 void server_sessions_moved(struct tidings_server *s, struct tidings_str key);
+/* Any thread: the store has lost what it had committed, perhaps of sessions too. */
+void server_sessions_broken(struct tidings_server *s);
 /* After the store was closed. */
 void server_sessions_close(struct tidings_server *s);
 

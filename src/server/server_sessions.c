@@ -144,7 +144,11 @@ struct moved_letter {
 static void moved_deliver(struct letter *letter, void *owner)
 {
     struct moved_letter *l = list_entry(letter, struct moved_letter, letter);
-    session_moved(owner, tidings_strn(l->key, l->len));
+    if (l->len > 0) {
+        session_moved(owner, tidings_strn(l->key, l->len));
+    } else {
+        sessions_write_again(owner);
+    }
     mem_free(l);
 }
 
@@ -153,22 +157,43 @@ static void moved_drop(struct letter *letter)
     mem_free(list_entry(letter, struct moved_letter, letter));
 }
 
+/* `key` empty: all of them have to be written again. Without memory a worker hears of it when it
+ * writes a session next. */
+static void moved_send(struct mailbox *home, struct tidings_str key)
+{
+    struct moved_letter *l = mem_zalloc(sizeof(*l) + key.len);
+    if (l) {
+        l->letter.deliver = moved_deliver;
+        l->letter.drop = moved_drop;
+        l->len = key.len;
+        memcpy(l->key, key.ptr, key.len);
+        mailbox_send(home, &l->letter);
+    }
+}
+
+static unsigned count_homes(const struct server_sessions *o)
+{
+    return o ? __atomic_load_n(&o->count, __ATOMIC_ACQUIRE) : 0;
+}
+
 void server_sessions_moved(struct tidings_server *s, struct tidings_str key)
 {
     struct server_sessions *o = __atomic_load_n(&s->sessions, __ATOMIC_ACQUIRE);
-    unsigned count = o ? __atomic_load_n(&o->count, __ATOMIC_ACQUIRE) : 0;
+    unsigned count = count_homes(o);
     int home = count > 0 && key.len == SESSION_KEY_LEN
                    ? session_worker(tidings_strn(key.ptr, SESSION_ID_LEN), count)
                    : -1;
-    struct moved_letter *l = home >= 0 ? mem_zalloc(sizeof(*l) + key.len) : NULL;
-    if (!l) {
-        return; /* without memory it hears of it when it writes the session next */
+    if (home >= 0) {
+        moved_send(o->homes[home], key);
     }
-    l->letter.deliver = moved_deliver;
-    l->letter.drop = moved_drop;
-    l->len = key.len;
-    memcpy(l->key, key.ptr, key.len);
-    mailbox_send(o->homes[home], &l->letter);
+}
+
+void server_sessions_broken(struct tidings_server *s)
+{
+    struct server_sessions *o = __atomic_load_n(&s->sessions, __ATOMIC_ACQUIRE);
+    for (unsigned i = 0, count = count_homes(o); i < count; i++) {
+        moved_send(o->homes[i], STR_EMPTY);
+    }
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

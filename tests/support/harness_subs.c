@@ -269,8 +269,8 @@ static void place_stat(struct tidings_provider *provider, struct tidings_stat *s
     struct place *p = of(provider);
     struct tidings_resource about;
     int i = find(p, uri);
-    if (i < 0) {
-        tidings_stat_done(stat, TIDINGS_E_NOTFOUND, NULL, NULL);
+    if (i < 0 || p->stats_fail < 0) {
+        tidings_stat_done(stat, p->stats_fail < 0 ? p->stats_fail : TIDINGS_E_NOTFOUND, NULL, NULL);
         return;
     }
     describe(p, (size_t)i, &about);

@@ -64,6 +64,7 @@ struct place {
     bool covers_below; /* covers() says yes to everything below what was subscribed */
     bool holds_lists;
     struct tidings_list *waiting; /* the list that is held */
+    int stats_fail;               /* with this; 0: they do not */
     int lists_fail;               /* with this, after the first row; 0: they do not */
     unsigned lists;
     struct {

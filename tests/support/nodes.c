@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "protocol/session_moving_private.h"
 #include "store/change.h"
+#include "support/fail_alloc_hold.h"
 
 #define TURNS 100000
 
@@ -87,6 +88,7 @@ static int drop(struct nodes *all, size_t node, const struct session_job *job)
 static void perform(struct node *n, struct session_job *job)
 {
     struct nodes *all = n->all;
+    fail_alloc_held++;
     if (all->is_away) {
         job->code = tidings_fail(&job->err, TIDINGS_E_BUSY, "the store is away");
     } else {
@@ -94,6 +96,7 @@ static void perform(struct node *n, struct session_job *job)
                     : job->op == SESSION_TAKE ? take(all, n->index, job)
                                               : drop(all, n->index, job);
     }
+    fail_alloc_held--;
     session_job_answer(job);
 }
 
@@ -325,6 +328,14 @@ void nodes_tick(struct nodes *all, size_t node)
     struct worker *worker = all->at[node].b.worker[0];
     loop_timer_start(worker->sessions->movers->tick, 0, SESSION_WRITE_MS);
     nodes_settle(all);
+}
+
+void nodes_forget_losses(struct nodes *all)
+{
+    for (size_t i = 0; i < NODES; i++) {
+        struct session_movers *movers = all->at[i].b.worker[0]->sessions->movers;
+        memset(movers->lost, 0, sizeof(movers->lost));
+    }
 }
 
 /* ---- sessions -------------------------------------------------------------------------------- */

@@ -78,6 +78,8 @@ void nodes_update(struct nodes *all, const char *uri);
 void nodes_catch_up(struct nodes *all, size_t node);
 /* It is time to write how far sessions were told. */
 void nodes_tick(struct nodes *all, size_t node);
+/* Who lost a session may take it back at once. */
+void nodes_forget_losses(struct nodes *all);
 /* The store does what it was asked while it was stuck. */
 void nodes_unstick(struct nodes *all);
 

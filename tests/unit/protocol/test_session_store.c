@@ -173,6 +173,32 @@ static void requests_for_one_that_comes_wait_together(void **state)
     client_free(c);
 }
 
+/* What cannot be found out is no refusal. */
+static void where_subscriptions_cannot_be_made_now_it_does_not_go(void **state)
+{
+    (void)state;
+    subscribe("kept://x/a");
+    all.at[B].kept.stats_fail = TIDINGS_E_BUSY;
+    assert_int_equal(nodes_bring(&all, B, &s), TIDINGS_E_BUSY);
+    assert_int_equal(sessions_at(B), 0);
+    assert_non_null(strstr(nodes_row(&all, &s)->state, "kept://x/a"));
+    all.at[B].kept.stats_fail = 0;
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    assert_int_equal(all.at[B].b.worker[0]->stats.subscriptions, 1);
+}
+
+static void what_the_store_has_lost_is_written_again(void **state)
+{
+    (void)state;
+    char *old = str_dup(tidings_str(nodes_row(&all, &s)->state));
+    subscribe("kept://x/a");
+    mem_free(nodes_row(&all, &s)->state);
+    nodes_row(&all, &s)->state = old;
+    sessions_write_again(all.at[A].b.worker[0]);
+    nodes_tick(&all, A);
+    assert_non_null(strstr(nodes_row(&all, &s)->state, "kept://x/a"));
+}
+
 static void one_that_is_too_large_stays(void **state)
 {
     (void)state;
@@ -232,6 +258,8 @@ int main(void)
         TEST(what_is_asked_of_an_old_copy_is_asked_of_the_new_one),
         TEST(taken_by_one_that_dies_it_can_be_taken_again),
         TEST(requests_for_one_that_comes_wait_together),
+        TEST(where_subscriptions_cannot_be_made_now_it_does_not_go),
+        TEST(what_the_store_has_lost_is_written_again),
         TEST(one_that_is_too_large_stays),
         TEST(a_row_that_is_not_understood_is_no_session),
     };
