@@ -129,6 +129,53 @@ static void announcements_that_nobody_can_follow_any_more_are_told_in_their_plac
     store_close(b);
 }
 
+static bool check_strange(void *user, const struct kept_change *c)
+{
+    const struct published_row *row = user, *found = c->published;
+    assert_non_null(found);
+    assert_true(str_eq(found->about.uri, row->about.uri) && str_eq(c->uri, row->about.uri));
+    assert_true(str_eq(found->about.title, row->about.title));
+    assert_true(str_eq(found->content, row->content) && str_eq(c->metadata, row->metadata));
+    return true;
+}
+
+/* The longest URI is longer than an index can hold; text would hold no NUL and no stray byte. */
+static void bytes_that_strangers_choose_are_kept_as_they_are(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct tidings_error err = {0};
+    char uri[4096];
+    uint64_t position = 0, seed = 1;
+    for (size_t i = 0; i < sizeof uri; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        uri[i] = (char)(seed >> 56);
+    }
+    struct published_row row = {.content = tidings_strn("a\0\xff", 3),
+                                .metadata = tidings_strn("\xc3", 1)};
+    row.about.uri = tidings_strn(uri, sizeof uri);
+    static const char title[] = "t\0\xfe'; DROP TABLE tidings_state; --";
+    row.about.title = tidings_strn(title, sizeof title);
+    const struct entity_key key = {.owner = tidings_strn("o\0\xff", 3),
+                                   .key = tidings_strn("k\0\xff", 3),
+                                   .digest = STR("d"),
+                                   .text = tidings_strn("\0", 1),
+                                   .at = 1};
+    struct entity_key found;
+    store_begin(a);
+    assert_int_equal(a->kept->publish(a, &row, &position, &err), 0);
+    assert_int_equal(a->ops->put_key(a, &key, &err), 0);
+    store_commit(a);
+    assert_int_equal(b->shared->follow(b, check_strange, &row, &err), 0);
+    assert_int_equal(b->shared->followed(b), 1);
+    assert_int_equal(b->ops->find_key(b, key.owner, key.key, &found, &err), 1);
+    assert_true(str_eq(found.text, key.text));
+    assert_int_equal(b->ops->find_key(b, STR("o"), key.key, &found, &err), 0);
+    store_close(a);
+    store_close(b);
+}
+
 /* ---- decided once ---------------------------------------------------------------------------- */
 
 static void what_others_wrote_is_seen_under_the_lock(void **state)
@@ -431,6 +478,7 @@ int main(void)
         cmocka_unit_test(what_was_handed_out_counts_as_followed),
         cmocka_unit_test(who_listens_is_woken_by_others_and_not_by_itself),
         cmocka_unit_test(announcements_that_nobody_can_follow_any_more_are_told_in_their_place),
+        cmocka_unit_test(bytes_that_strangers_choose_are_kept_as_they_are),
         cmocka_unit_test(what_others_wrote_is_seen_under_the_lock),
         cmocka_unit_test(writers_at_once_make_one_order_without_gaps),
         cmocka_unit_test(nodes_that_start_at_once_make_one_store),

@@ -169,6 +169,22 @@ static void a_layout_of_another_time(void **state)
     check_refused(url, "tidings", TIDINGS_E_INVALID, "layout -1: it is not ours");
 }
 
+/* Of several hosts the first that can be written to is taken. */
+static void hosts_are_tried_in_turn(void **state)
+{
+    (void)state;
+    char at[POSTGRES_URL];
+    new_schema();
+    (void)snprintf(
+        at, sizeof at,
+        "postgres://tidings@127.0.0.1:1,127.0.0.1:%d/tidings?options=-csearch_path%%3D%s",
+        postgres_server_port(server), schema);
+    store_close(store_open(at));
+    postgres_server_exec(server, "", "ALTER ROLE reader SET default_transaction_read_only=on");
+    check_refused(tcp("reader", "tidings"), "tidings", TIDINGS_E_BUSY,
+                  "it is a standby; name the primary, or all hosts");
+}
+
 static void a_database_of_another_encoding(void **state)
 {
     (void)state;
@@ -195,6 +211,7 @@ int main(void)
         cmocka_unit_test(no_schema_at_all),
         cmocka_unit_test(tables_that_are_not_ours),
         cmocka_unit_test(a_layout_of_another_time),
+        cmocka_unit_test(hosts_are_tried_in_turn),
         cmocka_unit_test(a_database_of_another_encoding),
     };
     int failed = cmocka_run_group_tests_name("databases that are refused", tests, NULL, NULL);
