@@ -46,9 +46,15 @@ bool node_session_open(struct node *n, unsigned session)
         return false;
     }
     /* It may have been taken, and this node has not followed that yet. */
-    if (n->has_session[session] &&
-        (session_is_ours(n, session) || n->world->fault == FAULT_SESSION_BELIEVED)) {
+    if (n->has_session[session] && n->world->fault == FAULT_SESSION_BELIEVED) {
         return true;
+    }
+    if (n->has_session[session] && session_is_ours(n, session)) {
+        /* A server that took over may know an older state of it. */
+        if (e->sessions[session].options != n->sessions[session].options) {
+            (void)node_session_write(n, session, n->sessions[session].options);
+        }
+        return n->has_session[session];
     }
     if (!engine_lock(e, n->index)) {
         return false;
@@ -188,8 +194,12 @@ static void client_keep_cursor(struct client *c, struct node *n)
 {
     uint64_t a = c->beliefs[DURABLE].told_to, b = c->beliefs[UNLOGGED].told_to;
     uint64_t seq = a < b ? a : b;
-    c->cursor = (struct cursor){n->epoch, seq, cursor_marks_find(&n->marks, seq), true,
-                                seq >= n->losses_seq ? n->losses : 0};
+    c->cursor = (struct cursor){.epoch = n->epoch,
+                                .seq = seq,
+                                .position = cursor_marks_find(&n->marks, seq),
+                                .is_set = true,
+                                .losses = seq >= n->losses_seq ? n->losses : 0,
+                                .horizon = runs_followed(n->runs)};
     if (c->is_session && n->has_session[c->index]) {
         n->sessions[c->index].cursor = c->cursor;
     }

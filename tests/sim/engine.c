@@ -309,6 +309,7 @@ static void engine_cut(struct engine *e, size_t kept, enum loss_kind kind)
         e->has_mark = false;
     }
     engine_rebuild(e);
+    e->announced_floor = e->announced_floor < e->counter ? e->announced_floor : e->counter;
     oracle_lose(e->world, e->counter, kind);
     world_say(e->world, "store %s: counter %llu -> %llu", names[kind], (unsigned long long)before,
               (unsigned long long)e->counter);
@@ -328,8 +329,10 @@ void engine_fail_over(struct engine *e)
     engine_cut(e, engine_boundary(e, e->replicated), LOSS_FAILOVER);
 }
 
-/* Has this client heard of something after `kept` that its cursor does not show? Of an older copy
- * that is put in place nobody can know then. */
+/* Was this client behind its node when the copy was overtaken? Then it may have heard of something
+ * after `kept` that its cursor does not show; or not have heard of something before it, because a
+ * change after it was to be told in its stead. When an older copy is put in its place nobody can
+ * know that: it looks by itself. */
 static bool is_beyond(const struct client *c, uint64_t kept)
 {
     bool is_told = false;
@@ -337,7 +340,8 @@ static bool is_beyond(const struct client *c, uint64_t kept)
         is_told =
             is_told || c->beliefs[DURABLE].known[i] > kept || c->beliefs[UNLOGGED].known[i] > kept;
     }
-    return is_told && (c->is_session || !c->cursor.is_set || c->cursor.position <= kept);
+    bool is_behind = c->cursor.position <= kept && c->cursor.horizon > kept;
+    return is_behind || (is_told && (c->is_session || c->cursor.position <= kept));
 }
 
 /* As an administrator does it: all nodes are down meanwhile. */
@@ -349,13 +353,16 @@ void engine_put_back(struct engine *e)
     uint64_t counter = 0;
     for (size_t i = 0; i < kept; i++) {
         counter = e->log[i].position > 0 ? e->log[i].position : counter;
-        if (is_cold && e->log[i].is_gone) {
-            return; /* what the copy had then is not known here */
+    }
+    for (size_t i = kept; is_cold && i < e->count; i++) {
+        if (e->log[i].kind == RECORD_BREAK) {
+            return; /* a copy of before a crash has announcements that are not known here */
         }
     }
     for (unsigned i = 0; i < CLIENTS; i++) {
-        if (is_beyond(&w->clients[i], counter)) {
-            return;
+        struct client *c = &w->clients[i];
+        if (is_beyond(c, counter)) {
+            c->beliefs[DURABLE].must_look = c->beliefs[UNLOGGED].must_look = true;
         }
     }
     for (unsigned i = 0; i < NODES; i++) {

@@ -176,7 +176,7 @@ bool node_follow(struct node *n)
         node_miss(n);
     }
     n->poll_at_ms = w->now_ms + POLL_MS;
-    n->wake_at_ms = 0;
+    n->wake_at_ms = world_chance(w, 4) ? w->now_ms + world_random(w, 50) : 0; /* doubled, or not */
     return true;
 }
 

@@ -82,7 +82,9 @@ void oracle_commit(struct world *w, const struct record *r)
     if (r->kind == RECORD_ENTITY) {
         oracle_check_version(w, r);
     } else if (r->kind == RECORD_ANNOUNCED) {
-        o->announced_ever[r->index] = r->position;
+        /* After a failover one that is announced later may have a lower position. */
+        uint64_t *ever = &o->announced_ever[r->index];
+        *ever = r->position > *ever ? r->position : *ever;
     }
 }
 

@@ -75,7 +75,8 @@ enum record_kind {
 struct cursor {
     uint64_t epoch, seq, position;
     bool is_set;
-    size_t losses; /* of which its node knew */
+    size_t losses;    /* of which its node knew */
+    uint64_t horizon; /* how far its node had followed */
 };
 
 struct session_state {
