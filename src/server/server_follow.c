@@ -92,7 +92,7 @@ static void server_follow_away(void *user, bool is_away)
     }
 }
 
-void server_follow_open(struct tidings_server *s)
+int server_follow_open(struct tidings_server *s, struct tidings_error *err)
 {
     const struct keeper_follower follower = {
         .user = s,
@@ -103,6 +103,6 @@ void server_follow_open(struct tidings_server *s)
         .away = server_follow_away,
     };
     list_init(&s->announcing);
-    keeper_on_follow(s->keeper, &follower);
     hub_on_shared(s->hub, server_announce, s);
+    return keeper_on_follow(s->keeper, &follower, err);
 }

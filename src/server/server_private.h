@@ -179,7 +179,7 @@ bool kept_describe(const struct kept_change *k, bool has_entities, kept_told_fn 
  */
 
 /* From now on what they write is applied and told. The store is open, the server does not run. */
-void server_follow_open(struct tidings_server *s);
+int server_follow_open(struct tidings_server *s, struct tidings_error *err);
 
 /* ---- server_sessions.c: sessions that may go on at another node ---------------------------------
  */

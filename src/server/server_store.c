@@ -189,9 +189,7 @@ int server_store_open(struct tidings_server *s, const struct changelog_limits *l
     int rc = server_store_connect(s, path, &rows, err);
     s->has_file = rc == 0 && rows->kept;
     rc = rc == 0 ? keeper_open(rows, &s->keeper, err) : rc;
-    if (rc == 0 && keeper_is_shared(s->keeper)) {
-        server_follow_open(s);
-    }
+    rc = rc == 0 && keeper_is_shared(s->keeper) ? server_follow_open(s, err) : rc;
     rc = rc == 0 && s->has_file ? server_store_open_file(s, limits, ret, err) : rc;
     rc = rc == 0 && keeper_is_shared(s->keeper) ? server_nodes_open(s, err) : rc;
     if (rc < 0) {

@@ -95,7 +95,7 @@ static int keeper_begin(struct keeper *k, struct tidings_error *err)
 {
     int rc = entities_begin(k->entities, err);
     keeper_follow_note(k, rc, err);
-    if (rc == 0 && k->shared) {
+    if (rc == 0 && k->is_following) {
         rc = keeper_follow(k, err);
         if (rc < 0) {
             entities_rollback(k->entities);

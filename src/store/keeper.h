@@ -78,9 +78,10 @@ struct keeper_follower {
     /* The store cannot be reached, or can again. */
     void (*away)(void *user, bool is_away);
 };
-/* Nothing when nobody else writes there. Like keeper_on_change; any of the functions may be NULL.
- */
-void keeper_on_follow(struct keeper *k, const struct keeper_follower *follower);
+/* From now on they are followed; who does not ask for it is told nothing of them. Of a store that
+ * others write to. Any of the functions may be NULL. Not on the keeper's own thread. */
+int keeper_on_follow(struct keeper *k, const struct keeper_follower *follower,
+                     struct tidings_error *err);
 /* Any thread: is it a store that others write to? */
 bool keeper_is_shared(const struct keeper *k);
 /* On the keeper's thread, outside of batches (a job that is no write): follow now. */

@@ -104,7 +104,7 @@ int keeper_follow(struct keeper *k, struct tidings_error *err)
 
 int keeper_look(struct keeper *k, struct tidings_error *err)
 {
-    return k->shared ? keeper_follow(k, err) : 0;
+    return k->is_following ? keeper_follow(k, err) : 0;
 }
 
 /* ---- when ------------------------------------------------------------------------------------ */
@@ -141,7 +141,7 @@ static void keeper_follow_unwatch(struct keeper *k)
 /* The descriptor may be another one after each operation. */
 void keeper_follow_before_wait(struct keeper *k)
 {
-    if (!k->shared) {
+    if (!k->is_following) {
         return;
     }
     int fd = k->shared->descriptor(entities_rows(k->entities));
@@ -159,10 +159,29 @@ void keeper_follow_before_wait(struct keeper *k)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-void keeper_on_follow(struct keeper *k, const struct keeper_follower *follower)
+struct following {
+    struct keeper_job job;
+    struct keeper *keeper;
+    const struct keeper_follower *follower;
+};
+
+static int begin_following(struct keeper_job *job, struct entities *e)
 {
-    k->follower = *follower;
-    entities_keep_known(k->entities, follower->max_known);
+    const struct following *f = list_entry(job, struct following, job);
+    f->keeper->follower = *f->follower;
+    f->keeper->is_following = true;
+    entities_keep_known(e, f->follower->max_known);
+    loop_timer_start(f->keeper->look, KEEPER_LOOK_MS, KEEPER_LOOK_MS);
+    return 0;
+}
+
+int keeper_on_follow(struct keeper *k, const struct keeper_follower *follower,
+                     struct tidings_error *err)
+{
+    struct following f = {.keeper = k, .follower = follower};
+    f.job.run = begin_following;
+    int rc = keeper_run(k, &f.job);
+    return rc < 0 ? tidings_fail(err, rc, "%s", f.job.err.text) : 0;
 }
 
 int keeper_follow_open(struct keeper *k, struct tidings_error *err)
@@ -173,7 +192,6 @@ int keeper_follow_open(struct keeper *k, struct tidings_error *err)
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     k->shared = entities_rows(k->entities)->shared;
-    loop_timer_start(k->look, KEEPER_LOOK_MS, KEEPER_LOOK_MS);
     return 0;
 }
 

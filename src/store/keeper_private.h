@@ -22,7 +22,8 @@ struct keeper {
     void *tell_user;
     /* Of a store that others write to as well: */
     const struct shared_ops *shared; /* NULL: nobody else does */
-    struct keeper_follower follower; /* zero: none yet */
+    struct keeper_follower follower; /* zero: none yet … */
+    bool is_following;               /* … and nobody is followed */
     struct loop_timer *look;         /* when nobody wakes us */
     struct loop_poll *woken;         /* of `woken_fd` */
     int woken_fd;                    /* -1: none */

@@ -29,7 +29,7 @@ struct tidings_str shared_memory_text(struct arena *arena, struct tidings_str s)
 /* Outside of batches each call has the lock for itself; in one it is held. */
 int shared_memory_enter(struct node *n, struct tidings_error *err)
 {
-    n->asked++;
+    __atomic_add_fetch(&n->asked, 1, __ATOMIC_RELAXED);
     if (!n->in_batch) {
         pthread_mutex_lock(&n->db->lock);
     }
@@ -113,7 +113,7 @@ static int node_commit(struct entity_rows *rows, struct tidings_error *err)
 {
     struct node *n = shared_memory_node(rows);
     bool loses = n->loses;
-    n->asked++;
+    __atomic_add_fetch(&n->asked, 1, __ATOMIC_RELAXED);
     if ((loses && !n->loses_committed) || n->is_away) {
         n->loses = false;
         node_rollback(rows);
@@ -383,7 +383,7 @@ void shared_memory_set_away(struct shared_memory *db, struct entity_rows *node, 
     pthread_mutex_lock(&db->lock);
     for (size_t i = 0; i < NODES_MAX; i++) {
         if (db->all[i] && (!node || db->all[i] == shared_memory_node(node))) {
-            db->all[i]->is_away = is_away;
+            __atomic_store_n(&db->all[i]->is_away, is_away, __ATOMIC_RELAXED);
             (void)!write(db->all[i]->wake, &one, sizeof one);
         }
     }
@@ -393,7 +393,7 @@ void shared_memory_set_away(struct shared_memory *db, struct entity_rows *node, 
 void shared_memory_set_quiet(struct shared_memory *db, bool is_quiet)
 {
     pthread_mutex_lock(&db->lock);
-    db->is_quiet = is_quiet;
+    __atomic_store_n(&db->is_quiet, is_quiet, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&db->lock);
 }
 

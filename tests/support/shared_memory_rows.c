@@ -14,7 +14,10 @@
 static int node_descriptor(struct entity_rows *rows)
 {
     struct node *n = shared_memory_node(rows);
-    return n->is_away || n->db->is_quiet ? -1 : n->wake;
+    return __atomic_load_n(&n->is_away, __ATOMIC_RELAXED) ||
+                   __atomic_load_n(&n->db->is_quiet, __ATOMIC_RELAXED)
+               ? -1
+               : n->wake;
 }
 
 static int node_wake(struct entity_rows *rows)
