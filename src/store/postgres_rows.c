@@ -44,6 +44,10 @@ static const char session[] = "SET idle_in_transaction_session_timeout=2000;"
                               "SET statement_timeout=60000;"
                               "SET standard_conforming_strings=on";
 
+/* Every statement has an index; what the planner thinks of tables that were never analyzed, or just
+ * grew, is not asked. Engines that do not know these go on without. */
+static const char planning[] = "SET enable_seqscan=off;SET enable_bitmapscan=off;SET jit=off";
+
 int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_error *err)
 {
     int rc = postgres_ready(s->db, wait_ms, err);
@@ -53,6 +57,9 @@ int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_err
     struct tidings_error why = {0};
     heads_clear(&s->heads);
     rc = postgres_exec(s->db, session, &why);
+    if (rc == 0 && postgres_exec(s->db, planning, &why) < 0 && !postgres_is_connected(s->db)) {
+        rc = TIDINGS_E_BUSY;
+    }
     rc = rc == 0 ? postgres_rows_lay_out(s, &why) : rc;
     rc = rc == 0 ? postgres_rows_check_server(s, &why) : rc;
     if (rc < 0) {
