@@ -176,6 +176,43 @@ static void bytes_that_strangers_choose_are_kept_as_they_are(void **state)
     store_close(b);
 }
 
+static long long whole_reads(const char *schema)
+{
+    return postgres_server_number(server, schema,
+                                  "SELECT sum(seq_scan)::int8 FROM pg_stat_user_tables WHERE"
+                                  " schemaname=current_schema() AND relname IN"
+                                  " ('tidings_versions', 'tidings_current', 'tidings_moved')");
+}
+
+/* Statements that were planned while the tables were small are used when they are large. */
+static void no_table_is_read_as_a_whole_to_find_what_changed(void **state)
+{
+    (void)state;
+    char schema[32];
+    postgres_server_fresh(server, url);
+    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+    store_close(store_open(url)); /* who makes the tables reads them */
+    long long before = whole_reads(schema);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    for (int i = 1; i <= 10; i++) {
+        store_put_alone(a, "x", i, "1");
+        store_followed(b, false);
+        assert_int_equal(store_value(b, "x"), 1);
+    }
+    store_close(a); /* counts are written when a connection ends */
+    store_close(b);
+    while (postgres_server_number(server, schema,
+                                  "SELECT count(*) FROM pg_stat_user_tables WHERE"
+                                  " schemaname=current_schema() AND"
+                                  " relname='tidings_versions' AND n_tup_ins=10") == 0) {
+    }
+    while (postgres_server_number(server, "public",
+                                  "SELECT count(*) FROM pg_stat_activity WHERE"
+                                  " application_name='tidings' AND pid<>pg_backend_pid()") > 0) {
+    }
+    assert_int_equal(whole_reads(schema), before);
+}
+
 /* ---- decided once ---------------------------------------------------------------------------- */
 
 static void what_others_wrote_is_seen_under_the_lock(void **state)
@@ -479,6 +516,7 @@ int main(void)
         cmocka_unit_test(who_listens_is_woken_by_others_and_not_by_itself),
         cmocka_unit_test(announcements_that_nobody_can_follow_any_more_are_told_in_their_place),
         cmocka_unit_test(bytes_that_strangers_choose_are_kept_as_they_are),
+        cmocka_unit_test(no_table_is_read_as_a_whole_to_find_what_changed),
         cmocka_unit_test(what_others_wrote_is_seen_under_the_lock),
         cmocka_unit_test(writers_at_once_make_one_order_without_gaps),
         cmocka_unit_test(nodes_that_start_at_once_make_one_store),
