@@ -27,7 +27,7 @@ struct tidings_store_figures {
  * call goes on from there later. */
 typedef bool (*tidings_store_progress_fn)(void *user, const struct tidings_store_figures *done);
 
-struct tidings_store_copy {
+struct tidings_store_copying {
     const char *from, *to;              /* the stores; both must be said */
     const char *cluster;                /* name of the cluster in a database; NULL: "tidings" */
     tidings_store_progress_fn progress; /* or NULL */
@@ -48,7 +48,7 @@ struct tidings_store_copy {
  * database cannot be reached. TIDINGS_E_CANCELLED: `progress` said so. TIDINGS_E_CONFLICT: the two
  * differ at the end, which should not happen. TIDINGS_E_INVALID, TIDINGS_E_IO and others: the
  * sentence says why. */
-TIDINGS_API int tidings_store_copy(const struct tidings_store_copy *copy,
+TIDINGS_API int tidings_store_copy(const struct tidings_store_copying *copy,
                                    struct tidings_store_figures *ret, struct tidings_error *err);
 
 #ifdef __cplusplus

@@ -43,11 +43,11 @@ static int store_copy_run(struct cli *cli)
     const struct sigaction action = {.sa_handler = store_on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    int rc = tidings_store_copy(&(struct tidings_store_copy){.from = cli->args[0],
-                                                             .to = cli->args[1],
-                                                             .cluster = s->cluster,
-                                                             .progress = store_put_progress,
-                                                             .user = cli},
+    int rc = tidings_store_copy(&(struct tidings_store_copying){.from = cli->args[0],
+                                                                .to = cli->args[1],
+                                                                .cluster = s->cluster,
+                                                                .progress = store_put_progress,
+                                                                .user = cli},
                                 &f, &err);
     if (!cli->quiet && !cli->json && is_terminal(stderr)) {
         fputs("\r\x1b[K", stderr);

@@ -14,7 +14,7 @@
 #include "store/transfer.h"
 
 struct store_copying {
-    const struct tidings_store_copy *copy;
+    const struct tidings_store_copying *copy;
     struct tidings_store_figures figures;
 };
 
@@ -35,7 +35,7 @@ static bool store_on_progress(void *user, const struct transfer_figures *done)
     return !c->copy->progress || c->copy->progress(c->copy->user, &c->figures);
 }
 
-static int store_open(const struct tidings_store_copy *copy, const char *name, bool is_target,
+static int store_open(const struct tidings_store_copying *copy, const char *name, bool is_target,
                       struct entity_rows **ret, struct tidings_error *err)
 {
     struct tidings_str cluster = tidings_str(copy->cluster ? copy->cluster : "tidings");
@@ -79,7 +79,7 @@ static int store_compare(struct entity_rows *from, struct entity_rows *to, struc
     return rc;
 }
 
-int tidings_store_copy(const struct tidings_store_copy *copy, struct tidings_store_figures *ret,
+int tidings_store_copy(const struct tidings_store_copying *copy, struct tidings_store_figures *ret,
                        struct tidings_error *err)
 {
     struct entity_rows *from = NULL, *to = NULL;

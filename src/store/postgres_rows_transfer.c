@@ -281,13 +281,14 @@ static int postgres_transfer_end(struct entity_rows *rows, const struct transfer
                                  struct tidings_error *err)
 {
     struct postgres_rows *s = postgres_rows_of(rows);
-    char sql[256];
+    char sql[384];
     postgres_rows_release(s);
-    (void)snprintf(sql, sizeof sql,
-                   "BEGIN;UPDATE tidings_state SET position=%" PRIu64 ", floor=%" PRIu64
-                   ";INSERT INTO tidings_breaks(position, kept, lossy) VALUES(%" PRIu64 ", %" PRIu64
-                   ", 0);UPDATE tidings_cluster SET copying='';COMMIT",
-                   state->position + 1, state->floor, state->position + 1, state->position);
+    (void)snprintf(
+        sql, sizeof sql,
+        "BEGIN;UPDATE tidings_state SET position=%" PRIu64 ", floor=%" PRIu64
+        ";INSERT INTO tidings_breaks(position, kept, lossy, at) VALUES(%" PRIu64 ", %" PRIu64
+        ", 0, (extract(epoch FROM now())*1000)::int8);UPDATE tidings_cluster SET copying='';COMMIT",
+        state->position + 1, state->floor, state->position + 1, state->position);
     int rc = postgres_exec(s->db, sql, err);
     if (rc < 0 && postgres_is_connected(s->db)) {
         (void)postgres_exec(s->db, "ROLLBACK", NULL);

@@ -56,7 +56,7 @@ static int copy_store(const char *from, const char *to, struct tidings_store_fig
                       struct tidings_error *err)
 {
     *err = (struct tidings_error){0};
-    return tidings_store_copy(&(struct tidings_store_copy){.from = from, .to = to}, ret, err);
+    return tidings_store_copy(&(struct tidings_store_copying){.from = from, .to = to}, ret, err);
 }
 
 static void publish(struct entity_rows *rows, const char *uri, const char *content)
@@ -288,7 +288,7 @@ static void it_is_stopped_when_asked_to_and_names_are_compared(void **state)
     fresh_name(server != NULL, to);
     (void)fill(from, 1);
     (void)fill(other, 1);
-    const struct tidings_store_copy stopped = {.from = from, .to = to, .progress = stop_at_once};
+    const struct tidings_store_copying stopped = {.from = from, .to = to, .progress = stop_at_once};
     assert_int_equal(tidings_store_copy(&stopped, &f, &err), TIDINGS_E_CANCELLED);
     assert_int_equal(copy_store(other, to, &f, &err), TIDINGS_E_EXISTS);
     assert_non_null(strstr(err.text, "was begun here"));
