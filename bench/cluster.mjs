@@ -17,6 +17,7 @@ const { values: asked } = parseArgs({
     options: {
         rounds: { type: 'string', default: '3' }, build: { type: 'string', default: `${root}build/release` },
         writes: { type: 'string', default: '10000' }, streams: { type: 'string', default: '500' },
+        notify: { type: 'boolean' }, // announcements of programs, too
     },
 });
 const rounds = Number(asked.rounds);
@@ -233,15 +234,17 @@ async function measure() {
         read: listenFile(nodes[1], 'entity:///thing@1/cross') };
     const notify = { 'write-port': nodes[0].port, write: notifyFile(nodes[0]), 'read-port': nodes[1].port,
         read: listenFile(nodes[1], 'pub:///') };
-    const other = nchan && { 'write-port': nchan.sides[0].port, 'read-port': nchan.sides[1].port, ...nchanFiles(nchan, 300) };
+    // The same bytes: as many as an update has.
+    const { bytes } = await cross({ ...entity, count: 20 });
+    const other = nchan && { 'write-port': nchan.sides[0].port, 'read-port': nchan.sides[1].port, ...nchanFiles(nchan, bytes - 40) };
 
     const kinds = {
         bare_notify: () => tool('bare_postgres', ['--url', database.url(), '--notify', '--rows', 500]),
         entity_one_stream: () => cross({ ...entity, count: 500, pids: pids() }),
-        notify_one_stream: () => cross({ ...notify, count: 500, pids: pids() }),
+        ...(asked.notify && { notify_one_stream: () => cross({ ...notify, count: 500, pids: pids() }) }),
         ...(nchan && { nchan_one_stream: () => cross({ ...other, count: 500, pids: nchan.pids.join(',') }) }),
         entity_streams: () => cross({ ...entity, count: 200, streams, pids: pids() }),
-        notify_streams: () => cross({ ...notify, count: 200, streams, pids: pids() }),
+        ...(asked.notify && { notify_streams: () => cross({ ...notify, count: 200, streams, pids: pids() }) }),
         ...(nchan && { nchan_streams: () => cross({ ...other, count: 200, streams, pids: nchan.pids.join(',') }) }),
         bare_rows: () => tool('bare_postgres', ['--url', database.url(), '--rows', writes]),
         bare_rows_current: () => tool('bare_postgres', ['--url', database.url(), '--rows', writes, '--current']),
@@ -261,7 +264,7 @@ async function measure() {
     const goals = {
         p50_ms: all.entity_one_stream.last_us.p50 / 1000, p50_ms_goal: 2,
         upserts_of_bare: all.upserts_3.per_s / all.bare_rows_current.per_s, upserts_of_bare_goal: 0.5,
-        ...(nchan && { cpu_of_nchan: all.notify_streams.cpu_us_per_delivery / all.nchan_streams.cpu_us_per_delivery }),
+        ...(nchan && { cpu_of_nchan: all.entity_streams.cpu_us_per_delivery / all.nchan_streams.cpu_us_per_delivery }),
     };
     console.log(JSON.stringify({ bench: 'cluster', rounds, writes, streams, ...all, goals }));
 }

@@ -45,6 +45,7 @@ static int epoll_fd, writer_fd;
 static unsigned long streams = 1, count = 1000, gap_us = 2000, write_port, read_port;
 static size_t heard; /* streams that have heard of the present one */
 static int64_t first_ns, last_ns, answered_ns;
+static uint64_t received; /* bytes on all streams */
 static pid_t pids[PIDS_MAX];
 static size_t pid_count;
 
@@ -85,6 +86,7 @@ static void hear(struct listener *l, unsigned long n, const char *mark)
         }
         bench_die("a stream ended");
     }
+    received += (size_t)got;
     size_t length = l->kept_length + (size_t)got;
     if (l->heard != n && memmem(bytes, length, mark, MARK)) {
         l->heard = n;
@@ -243,6 +245,7 @@ int main(int argc, char **argv)
     bench_samples_init(&answered, count);
     bench_samples_init(&to_first, count);
     bench_samples_init(&to_last, count);
+    received = 0;
     int64_t cpu = cpu_of_all(), own = bench_cpu_ns(getpid()), begun = bench_now_ns();
     for (unsigned long i = 0; i < count; i++, n++) {
         int64_t sent = bench_now_ns();
@@ -258,6 +261,7 @@ int main(int argc, char **argv)
     double deliveries = (double)count * (double)streams;
     printf("{\"count\":%lu,\"streams\":%lu,\"next\":%lu,\"seconds\":%.2f", count, streams, n,
            (double)(bench_now_ns() - begun) / 1e9);
+    printf(",\"bytes\":%.0f", (double)received / deliveries);
     print_times("answer_us", &answered);
     print_times("first_us", &to_first);
     print_times("last_us", &to_last);
