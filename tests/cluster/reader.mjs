@@ -281,7 +281,7 @@ export class Reader {
                 const due = this.heard.get(uri);
                 const by = this.toldBy.get(uri);
                 const { lookedAgain } = this;
-                const now = uri.startsWith(EVENTS) ? null : await readValue(node, uri, 1500).catch(() => undefined);
+                const now = uri.startsWith(EVENTS) ? null : await readValue(node, uri, 1500, this.cursor).catch(() => undefined);
                 if (now === undefined || lookedAgain !== this.lookedAgain) {
                     this.doubts.add(uri);
                     await pause(100);

@@ -16,9 +16,13 @@ const freshToken = () => `t${(lastToken += 1)}`;
 
 const path = (uri) => `/resource?uri=${encodeURIComponent(uri)}`;
 
-/** What is there, as a node says: { value, version } or undefined when it cannot say, null when nothing is. */
-export async function readValue(node, uri, ms = PATIENCE) {
-    const { status, headers, text } = await exchange(node, { method: 'GET', path: path(uri) }, ms);
+/**
+ * What is there, as a node says: { value, version } or undefined when it cannot say, null when nothing is. Who has a
+ * cursor says so: the node may be behind the one that gave it.
+ */
+export async function readValue(node, uri, ms = PATIENCE, cursor = undefined) {
+    const asked = cursor ? { 'Tidings-At-Least': cursor } : {};
+    const { status, headers, text } = await exchange(node, { method: 'GET', path: path(uri), headers: asked }, ms);
     if (status === 404 || status === 410) {
         return null;
     }
