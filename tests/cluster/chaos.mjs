@@ -41,14 +41,18 @@ async function main() {
     const t = { after: (step) => steps.push(step), diagnostic: log, passed: true };
     const options = Object.fromEntries(Object.entries(numbers).map(([name, text]) => [name, Number(text)]));
     log(`seed ${options.seed}`);
+    const undo = async () => {
+        while (steps.length > 0) {
+            await steps.shift()();
+        }
+    };
+    ['SIGINT', 'SIGTERM'].forEach((signal) => process.once(signal, () => undo().finally(() => process.exit(1))));
     try {
         const figures = await chaos(t, { ...options, store, only: only?.split(','), log });
         console.log(JSON.stringify(figures));
         process.exitCode = figures.violations.length > 0 ? 1 : 0;
     } finally {
-        for (const step of steps) {
-            await step();
-        }
+        await undo();
     }
 }
 

@@ -13,7 +13,7 @@ export class Ledger {
     violations = [];
     counts = {
         writes: 0, acknowledged: 0, conflicts: 0, refused: 0, unknown: 0, notified: 0,
-        told: 0, hops: 0, sessionsMoved: 0, sessionsLost: 0, repeated: 0, repeatedBelowCursor: 0, truncated: 0,
+        told: 0, hops: 0, sessionsMoved: 0, sessionsLost: 0, repeated: 0, repeatedBelowCursor: 0, announcedLate: 0, truncated: 0,
         reads: 0, staleReads: 0, checkpoints: 0, faults: {},
     };
     tokens = new Map(); // of a write: { uri, base, outcome, version }

@@ -35,18 +35,13 @@ export class World {
         const some = (count, make) => [...Array(count).keys()].map(make);
         this.entities = some(20, (n) => `${TYPE}e${n}`);
         this.published = some(12, (n) => `${PUBLISHED}p${n}`);
-        this.events = some(events, (n) => ({ uri: `${EVENTS}e${n}`, n: 0, acknowledged: { n: 0, at: 0 }, uncertain: new Set() }));
+        this.events = some(events, (n) => ({ uri: `${EVENTS}e${n}`, n: 0, acknowledged: { n: 0, at: 0 } }));
         this.uris = [...this.entities, ...this.published, ...this.events.map(({ uri }) => uri)];
         this.#hold();
     }
 
     event(uri) {
         return uri.startsWith(EVENTS) ? this.events.find((one) => one.uri === uri) : undefined;
-    }
-
-    /** May that number come late, because nobody answered who was asked to tell it? */
-    isUncertain(uri, n) {
-        return this.event(uri)?.uncertain.has(n) ?? false;
     }
 
     node() {
@@ -116,6 +111,7 @@ export class World {
 
     #nodeFaults = {
         kill: async (node) => {
+            node.killedAt = Date.now();
             await node.kill();
             await pause(this.random.below(2000));
             await this.#restartNode(node);

@@ -153,11 +153,12 @@ export class Writer {
         const { n } = event;
         const body = JSON.stringify({ changes: [{ uri: event.uri, metadata: { n } }] });
         const headers = { 'Content-Type': 'application/json' };
+        const begun = Date.now();
         this.ledger.counts.writes += 1;
         try {
             const { status } = await exchange(node, { path: '/notify', headers, body }, PATIENCE);
             if (status === 200) {
-                event.acknowledged = { n, at: Date.now() };
+                event.acknowledged = { n, at: begun, node };
                 this.ledger.counts.notified += 1;
                 return true;
             }
@@ -165,7 +166,6 @@ export class Writer {
         } catch {
             this.ledger.counts.unknown += 1;
         }
-        event.uncertain.add(n);
         return false;
     }
 }
