@@ -182,7 +182,7 @@ static bool session_is_unfit(struct session_moving *m, const struct buf *state)
 static void session_write(struct session_moving *m)
 {
     struct buf state;
-    if (m->job || m->is_gone) {
+    if (m->job || m->is_gone || m->is_arriving) {
         return; /* then, with everything there is then */
     }
     buf_init(&state, m->movers->store->max_bytes);

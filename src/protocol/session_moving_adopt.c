@@ -146,7 +146,7 @@ static struct session *adoption_make(struct adoption *a, const struct session_jo
     session->next_event = s->event + EVENTS_UNWRITTEN;
     session->subscriber->log_level = (int8_t)s->level;
     session->moving->turn = job->turn;
-    session->moving->is_adopted = true;
+    session->moving->is_adopted = session->moving->is_arriving = true;
     session->moving->taken_stream = s->stream;
     restore_rewinds(session, s);
     restore_lists(session, s);
@@ -222,6 +222,7 @@ static void subscriptions_made(struct subscribe_batch *s, const struct log_curso
             session->undelivered = w->sub->since;
         }
     }
+    session->moving->is_arriving = false;
     session_changed(session, NULL);
     adoption_end(a, 0);
 }
@@ -237,6 +238,7 @@ static void adoption_subscribe(struct adoption *a, struct session *session)
 {
     size_t count = session_state_count(&a->state);
     if (count == 0) {
+        session->moving->is_arriving = false;
         session_changed(session, NULL);
         adoption_end(a, 0);
         return;

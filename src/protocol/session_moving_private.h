@@ -47,6 +47,7 @@ struct session_moving {
     uint64_t confirmed;          /* … which the write of this change says */
     unsigned taken_stream;       /* the highest that had been written when it was adopted */
     bool is_adopted;
+    bool is_arriving;   /* its subscriptions are not made yet: what is written stays as it is */
     bool is_incomplete; /* not all is known that would have to be written */
     bool is_unfit;      /* … or it is too large, which was said */
     bool is_unwritten;  /* there is no row of it */

@@ -269,12 +269,23 @@ static void place_stat(struct tidings_provider *provider, struct tidings_stat *s
     struct place *p = of(provider);
     struct tidings_resource about;
     int i = find(p, uri);
+    if (p->holds_stats) {
+        p->held_stat = stat;
+        return;
+    }
     if (i < 0 || p->stats_fail < 0) {
         tidings_stat_done(stat, p->stats_fail < 0 ? p->stats_fail : TIDINGS_E_NOTFOUND, NULL, NULL);
         return;
     }
     describe(p, (size_t)i, &about);
     tidings_stat_done(stat, 0, &about, NULL);
+}
+
+void place_finish_stat(struct place *p)
+{
+    tidings_stat_done(p->held_stat, p->stats_fail < 0 ? p->stats_fail : TIDINGS_E_NOTFOUND, NULL,
+                      NULL);
+    p->held_stat = NULL;
 }
 
 static size_t scope_at(struct place *p, struct tidings_str uri)

@@ -64,8 +64,10 @@ struct place {
     bool covers_below; /* covers() says yes to everything below what was subscribed */
     bool holds_lists;
     struct tidings_list *waiting; /* the list that is held */
-    int stats_fail;               /* with this; 0: they do not */
-    int lists_fail;               /* with this, after the first row; 0: they do not */
+    bool holds_stats;
+    struct tidings_stat *held_stat; /* the one that is held */
+    int stats_fail;                 /* with this; 0: they do not */
+    int lists_fail;                 /* with this, after the first row; 0: they do not */
     unsigned lists;
     struct {
         char uri[96];
@@ -77,6 +79,7 @@ struct place {
 void place_mount(struct place *p, struct harness *b, const char *prefix, unsigned flags);
 void place_add(struct place *p, const char *uri, bool listable); /* in ascending order */
 void place_finish_list(struct place *p);
+void place_finish_stat(struct place *p); /* as stats_fail says, or that it is not there */
 /* How often a scope is watched now; and anything at all. */
 unsigned place_watched(const struct place *p, const char *uri);
 unsigned place_watched_all(const struct place *p);
