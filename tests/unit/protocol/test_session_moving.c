@@ -415,11 +415,6 @@ static void somebody_elses_is_not_taken(void **state)
     assert_int_equal(sessions_at(A), 0);
 }
 
-static bool is_held(void *user)
-{
-    return ((struct place *)user)->held_stat != NULL;
-}
-
 static void what_may_not_be_subscribed_there_is_said(void **state)
 {
     (void)state;
@@ -438,29 +433,6 @@ static void what_may_not_be_subscribed_there_is_said(void **state)
     assert_int_equal(client_count(c, SAID_UPDATED), 0);
     client_free(c);
     assert_null(strstr(nodes_row(&all, &s)->state, "only"));
-}
-
-static void one_that_is_on_its_way_is_not_written_by_halves(void **state)
-{
-    (void)state;
-    struct session_wait wait;
-    int code = 0;
-    struct place *there = &all.at[B].kept;
-    subscribe("kept://x/a");
-    there->holds_stats = true;
-    nodes_bring_stream(&all, B, &s, NULL, &wait, &code);
-    harness_until(&all.at[B].b, is_held, there);
-    nodes_tick(&all, B); /* the session is there, its subscription is not */
-    assert_non_null(strstr(nodes_row(&all, &s)->state, "kept://x/a"));
-    there->holds_stats = false;
-    there->stats_fail = TIDINGS_E_BUSY; /* the store went away meanwhile */
-    place_finish_stat(there);
-    nodes_settle(&all);
-    assert_int_equal(code, TIDINGS_E_BUSY);
-    assert_non_null(strstr(nodes_row(&all, &s)->state, "kept://x/a"));
-    there->stats_fail = 0;
-    assert_int_equal(nodes_bring(&all, B, &s), 0);
-    assert_int_equal(all.at[B].b.worker[0]->stats.subscriptions, 1);
 }
 
 static void limits_hold_for_what_comes(void **state)
@@ -610,7 +582,6 @@ int main(void)
         TEST(options_and_level_come_along),
         TEST(somebody_elses_is_not_taken),
         TEST(what_may_not_be_subscribed_there_is_said),
-        TEST(one_that_is_on_its_way_is_not_written_by_halves),
         TEST(limits_hold_for_what_comes),
         TEST(it_is_ended_at_any_node),
         TEST(it_is_ended_at_a_node_that_has_lost_it),

@@ -187,6 +187,34 @@ static void where_subscriptions_cannot_be_made_now_it_does_not_go(void **state)
     assert_int_equal(all.at[B].b.worker[0]->stats.subscriptions, 1);
 }
 
+static bool is_held(void *user)
+{
+    return ((struct place *)user)->held_stat != NULL;
+}
+
+static void one_that_is_on_its_way_is_not_written_by_halves(void **state)
+{
+    (void)state;
+    struct session_wait wait;
+    int code = 0;
+    struct place *there = &all.at[B].kept;
+    subscribe("kept://x/a");
+    there->holds_stats = true;
+    nodes_bring_stream(&all, B, &s, NULL, &wait, &code);
+    harness_until(&all.at[B].b, is_held, there);
+    nodes_tick(&all, B); /* the session is there, its subscription is not */
+    assert_non_null(strstr(nodes_row(&all, &s)->state, "kept://x/a"));
+    there->holds_stats = false;
+    there->stats_fail = TIDINGS_E_BUSY; /* the store went away meanwhile */
+    place_finish_stat(there);
+    nodes_settle(&all);
+    assert_int_equal(code, TIDINGS_E_BUSY);
+    assert_non_null(strstr(nodes_row(&all, &s)->state, "kept://x/a"));
+    there->stats_fail = 0;
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    assert_int_equal(all.at[B].b.worker[0]->stats.subscriptions, 1);
+}
+
 static void what_the_store_has_lost_is_written_again(void **state)
 {
     (void)state;
@@ -259,6 +287,7 @@ int main(void)
         TEST(taken_by_one_that_dies_it_can_be_taken_again),
         TEST(requests_for_one_that_comes_wait_together),
         TEST(where_subscriptions_cannot_be_made_now_it_does_not_go),
+        TEST(one_that_is_on_its_way_is_not_written_by_halves),
         TEST(what_the_store_has_lost_is_written_again),
         TEST(one_that_is_too_large_stays),
         TEST(a_row_that_is_not_understood_is_no_session),
