@@ -5,7 +5,9 @@
  */
 #include <tidings/store.h>
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/str.h"
@@ -42,6 +44,9 @@ static int store_open(const struct tidings_store_copying *copy, const char *name
     if (entity_postgres_is_url(tidings_str(name))) {
         return is_target ? entity_postgres_open_target(name, cluster, ret, err)
                          : entity_postgres_open(name, cluster, ret, err);
+    }
+    if (!is_target && access(name, F_OK) < 0) { /* opening would make it */
+        return tidings_fail(err, TIDINGS_E_NOTFOUND, "'%.120s': %s", name, strerror(errno));
     }
     return is_target ? entity_sqlite_open_target(name, ret, err)
                      : entity_sqlite_open(name, ret, err);

@@ -57,8 +57,9 @@ int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_err
     struct tidings_error why = {0};
     heads_clear(&s->heads);
     rc = postgres_exec(s->db, session, &why);
-    if (rc == 0 && postgres_exec(s->db, planning, &why) < 0 && !postgres_is_connected(s->db)) {
-        rc = TIDINGS_E_BUSY;
+    int planned = rc == 0 ? postgres_exec(s->db, planning, &why) : 0;
+    if (planned == TIDINGS_E_NOMEM || (planned < 0 && !postgres_is_connected(s->db))) {
+        rc = planned;
     }
     rc = rc == 0 ? postgres_rows_lay_out(s, &why) : rc;
     rc = rc == 0 ? postgres_rows_check_server(s, &why) : rc;

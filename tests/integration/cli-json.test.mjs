@@ -16,7 +16,7 @@ const LASTING = ['serve', 'watch'];
 const described = async (t) => JSON.parse(await good(t, ['help', '--json']));
 
 /** For each command, in this order, arguments with which it succeeds, and the server it asks. */
-const SAMPLES = ({ files, prompts, file, mirror, template }) => ({
+const SAMPLES = ({ files, prompts, file, mirror, store, template }) => ({
     config: [null, '--page-size', '5'],
     token: [null, 'ann', '--scope', 'files:read'],
     read: [files, file],
@@ -46,6 +46,7 @@ const SAMPLES = ({ files, prompts, file, mirror, template }) => ({
     'entity undelete': [files, 'User@1.0/ann'],
     probe: [files, '--touch', 'app:///x'],
     bench: [files, '-c', '1', '-n', '3', file],
+    'store copy': [null, store, `${store}-copy`],
     servers: [null],
     completions: [null, 'bash'],
     help: [null, 'read'],
@@ -61,11 +62,13 @@ test('every command takes --json and prints JSON with it', async (t) => {
     const prompts = await serveExample(t, 'conformance');
     const [{ uriTemplate }] = objects(await good(t, ['templates', '--json', server.url]));
     const home = new Tree(t, { '.mcp.json': '{"mcpServers": {"x": {"url": "http://x/"}}}' });
+    await (await serve(t, { args: ['--store', home.at('store')] })).stop();
     const samples = SAMPLES({
         files: server.url,
         prompts: prompts.url,
         file: server.uri('a.json'),
         mirror: home.at('mirror'),
+        store: home.at('store'),
         template: uriTemplate,
     });
     const { commands } = await described(t);
