@@ -62,6 +62,11 @@ static int serve(int argc, char **argv)
     struct tidings_error err = {0, ""};
     struct tidings_server *server = tidings_server_create(&err);
     int rc = server ? tidings_server_args(server, argc, argv, &err) : err.code;
+    const struct tidings_server_info info = {
+        .name = TIDINGS_STR("tidings"), /* in whose stead it is tested */
+        .version = tidings_str(tidings_version()),
+    };
+    rc = rc == 0 ? tidings_server_set_info(server, &info, &err) : rc;
     if (rc == 0) {
         int signals = open_signals();
         tidings_server_on_ready(server, on_ready, server);
