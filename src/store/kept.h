@@ -9,6 +9,8 @@
 #ifndef STORE_KEPT_H
 #define STORE_KEPT_H
 
+#include <string.h>
+
 #include <tidings/provider.h>
 
 #include "store/changelog.h"
@@ -24,6 +26,21 @@ struct published_row {
 };
 #define KEPT_MAX_REMOVED 10000u      /* removed URIs that are remembered */
 #define KEPT_MAX_CONTENT 1000000000u /* bytes; SQLite's own, PostgreSQL's is not far from it */
+
+/* The priority of a resource as a number that every store keeps exactly; below 0: it has none. */
+static inline int64_t kept_priority(const struct tidings_resource *about)
+{
+    double n = about->has_priority ? about->priority : -1;
+    int64_t bits;
+    memcpy(&bits, &n, sizeof bits);
+    return bits;
+}
+
+static inline void kept_set_priority(struct tidings_resource *about, int64_t bits)
+{
+    memcpy(&about->priority, &bits, sizeof bits);
+    about->has_priority = about->priority >= 0;
+}
 
 /* Slices live until the function returns; a negative code of it ends the reading and is what that
  * returns. */

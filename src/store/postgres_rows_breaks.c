@@ -141,26 +141,20 @@ static int judge_locked(struct postgres_rows *s, uint64_t server, struct tidings
     if (rc < 0) {
         return rc;
     }
-    switch (judge_server(s, &l, &fresh)) {
-    case STORE_SAME:
+    enum store_verdict verdict = judge_server(s, &l, &fresh);
+    if (verdict == STORE_SAME) {
         return write_down(s, &l, NULL, err);
-    case STORE_CRASHED:
-        log_warn("database crashed", "database=\"%s\" kept=%llu position=%llu",
-                 postgres_told(s->db), (unsigned long long)fresh.kept,
-                 (unsigned long long)fresh.began);
-        return write_down(s, &l, &fresh, err);
-    case STORE_REPLACED:
-    case STORE_WENT_BACK:
-        log_warn("database is another one, or went back", "database=\"%s\" kept=%llu position=%llu",
-                 postgres_told(s->db), (unsigned long long)fresh.kept,
-                 (unsigned long long)fresh.began);
-        return write_down(s, &l, &fresh, err);
-    case STORE_OTHER:
-    default:
+    }
+    if (verdict == STORE_OTHER) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "database '%s': it belongs to another cluster: name the right one",
                             postgres_told(s->db));
     }
+    log_warn(verdict == STORE_CRASHED ? "database crashed"
+                                      : "database is another one, or went back",
+             "database=\"%s\" kept=%llu position=%llu", postgres_told(s->db),
+             (unsigned long long)fresh.kept, (unsigned long long)fresh.began);
+    return write_down(s, &l, &fresh, err);
 }
 
 int postgres_rows_check_server(struct postgres_rows *s, struct tidings_error *err)

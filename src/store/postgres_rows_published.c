@@ -3,25 +3,9 @@
  * Published resources in PostgreSQL: one row per URI, which gets a new position whenever it
  * changes. A digest of the URI is the key: an index cannot hold the longest ones.
  */
-#include <string.h>
-
 #include "store/postgres_rows_private.h"
 
 #define FORGET_EVERY 256u /* removals between two looks at how many are remembered */
-
-static int64_t postgres_bits_of(double n)
-{
-    int64_t bits;
-    memcpy(&bits, &n, sizeof bits);
-    return bits;
-}
-
-static double postgres_double_of(int64_t bits)
-{
-    double n;
-    memcpy(&n, &bits, sizeof n);
-    return n;
-}
 
 int postgres_rows_write_published(struct postgres_rows *s, const struct published_row *row,
                                   const struct tidings_str *content, struct tidings_error *err)
@@ -44,7 +28,7 @@ int postgres_rows_write_published(struct postgres_rows *s, const struct publishe
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         postgres_put_str(&v, texts[i]);
     }
-    postgres_put_int(&v, postgres_bits_of(about->has_priority ? about->priority : -1));
+    postgres_put_int(&v, kept_priority(about));
     postgres_put_int(&v, !about->not_subscribable);
     postgres_put_int(&v, s->now_ms);
     if (content) {
@@ -98,7 +82,6 @@ int postgres_rows_unpublish(struct entity_rows *rows, struct tidings_str uri,
 
 void postgres_rows_read_published(struct pg_result *r, int row, struct published_row *ret)
 {
-    double priority = postgres_double_of(postgres_int(r, row, 13));
     *ret = (struct published_row){
         .about =
             {
@@ -114,14 +97,13 @@ void postgres_rows_read_published(struct pg_result *r, int row, struct published
                 .icons = postgres_str(r, row, 9),
                 .audience = postgres_str(r, row, 10),
                 .meta = postgres_str(r, row, 11),
-                .priority = priority,
-                .has_priority = priority >= 0,
                 .not_subscribable = postgres_int(r, row, 14) == 0,
             },
         .metadata = postgres_str(r, row, 12),
         .created = postgres_int(r, row, 15) != 0,
         .content = postgres_str(r, row, 16),
     };
+    kept_set_priority(&ret->about, postgres_int(r, row, 13));
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */

@@ -5,26 +5,10 @@
  */
 #include "store/sqlite_published.h"
 
-#include <string.h>
-
 #include "base/str.h"
 #include "store/sqlite_private.h"
 
 #define FORGET_EVERY 256u /* removals between two looks at how many are remembered */
-
-static int64_t sqlite_published_bits_of(double n)
-{
-    int64_t bits;
-    memcpy(&bits, &n, sizeof bits);
-    return bits;
-}
-
-static double double_of(int64_t bits)
-{
-    double n;
-    memcpy(&n, &bits, sizeof n);
-    return n;
-}
 
 int sqlite_published_write(struct sqlite_entities *s, const struct published_row *row,
                            const struct tidings_str *content, struct tidings_error *err)
@@ -47,7 +31,7 @@ int sqlite_published_write(struct sqlite_entities *s, const struct published_row
     for (int i = 0; i < 6; i++) {
         sqlite_bind_str(st, 7 + i, texts[i]);
     }
-    sqlite_bind_int(st, 13, sqlite_published_bits_of(about->has_priority ? about->priority : -1));
+    sqlite_bind_int(st, 13, kept_priority(about));
     sqlite_bind_int(st, 14, !about->not_subscribable);
     sqlite_bind_int(st, 15, s->now_ms);
     sqlite_bind_bytes(st, 16, content);
@@ -120,7 +104,7 @@ int sqlite_published_each(struct entity_rows *rows, published_row_fn fn, void *u
                        " WHERE content IS NOT NULL",
                        &st, err);
     while (rc == 0 && (rc = sqlite_step(db, st, err)) == 1) {
-        const struct published_row row = {
+        struct published_row row = {
             .about =
                 {
                     .uri = sqlite_str(st, 0),
@@ -134,13 +118,12 @@ int sqlite_published_each(struct entity_rows *rows, published_row_fn fn, void *u
                     .mime_type = sqlite_str(st, 7),
                     .icons = sqlite_str(st, 8),
                     .audience = sqlite_str(st, 9),
-                    .priority = double_of(sqlite_int(st, 10)),
-                    .has_priority = double_of(sqlite_int(st, 10)) >= 0,
                     .not_subscribable = sqlite_int(st, 11) == 0,
                     .meta = sqlite_str(st, 13),
                 },
             .content = sqlite_bytes(st, 12),
         };
+        kept_set_priority(&row.about, sqlite_int(st, 10));
         rc = fn(user, &row, err);
         rc = rc < 0 ? rc : 0;
     }

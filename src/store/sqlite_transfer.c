@@ -6,8 +6,6 @@
  */
 #include "store/sqlite_transfer.h"
 
-#include <string.h>
-
 #include "base/error.h"
 #include "base/str.h"
 #include "store/entity_sum.h"
@@ -56,9 +54,6 @@ static void sqlite_transfer_version(struct sqlite3_stmt *st, struct transfer_row
 
 static void sqlite_transfer_published(struct sqlite3_stmt *st, struct transfer_row *r)
 {
-    int64_t bits = sqlite_int(st, 12);
-    double priority;
-    memcpy(&priority, &bits, sizeof priority);
     r->removed = sqlite_int(st, 15) != 0;
     r->at_ms = sqlite_int(st, 14);
     r->published = (struct published_row){
@@ -75,8 +70,6 @@ static void sqlite_transfer_published(struct sqlite3_stmt *st, struct transfer_r
                 .mime_type = sqlite_str(st, 9),
                 .icons = sqlite_str(st, 10),
                 .audience = sqlite_str(st, 11),
-                .priority = priority,
-                .has_priority = priority >= 0,
                 .not_subscribable = sqlite_int(st, 13) == 0,
                 .meta = sqlite_str(st, 16),
             },
@@ -84,6 +77,7 @@ static void sqlite_transfer_published(struct sqlite3_stmt *st, struct transfer_r
         .metadata = sqlite_str(st, 17),
         .content = sqlite_bytes(st, 18),
     };
+    kept_set_priority(&r->published.about, sqlite_int(st, 12));
 }
 
 static void sqlite_transfer_row(struct sqlite3_stmt *st, enum transfer_kind kind,

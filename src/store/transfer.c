@@ -4,8 +4,6 @@
  */
 #include "store/transfer.h"
 
-#include <string.h>
-
 #include "base/error.h"
 #include "base/sha256.h"
 #include "base/str.h"
@@ -40,13 +38,6 @@ static void transfer_add_numbers(struct sha256 *s, const int64_t *numbers, size_
     }
 }
 
-static int64_t transfer_bits(double n)
-{
-    int64_t bits;
-    memcpy(&bits, &n, sizeof bits);
-    return bits;
-}
-
 #define TEXTS(...)                                                                                 \
     transfer_add_texts(s, (const struct tidings_str[]){__VA_ARGS__},                               \
                        sizeof((const struct tidings_str[]){__VA_ARGS__}) /                         \
@@ -77,7 +68,7 @@ static void transfer_add_row(struct sha256 *s, const struct transfer_row *r)
         TEXTS(a->uri, a->etag, a->name, a->title, a->description, a->mime_type, a->icons,
               a->audience, a->meta, r->published.content, r->published.metadata);
         NUMBERS(r->removed, r->published.created, a->size, a->modified_ms, a->not_subscribable,
-                transfer_bits(a->has_priority ? a->priority : -1), r->at_ms);
+                kept_priority(a), r->at_ms);
         break;
     case TRANSFER_RUN:
         NUMBERS((int64_t)r->epoch, r->first, r->last);

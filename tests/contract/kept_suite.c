@@ -20,18 +20,18 @@ static const struct changelog_limits roomy_limits = {.max_entries = 1000, .max_b
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void begin(struct entity_rows *rows)
+void kept_begin(struct entity_rows *rows)
 {
     assert_int_equal(rows->ops->begin(rows, NULL), 0);
 }
 
-static void commit(struct entity_rows *rows)
+void kept_commit(struct entity_rows *rows)
 {
     assert_int_equal(rows->ops->commit(rows, NULL), 0);
 }
 
-static uint64_t put_entity(struct entity_rows *rows, const char *id, int64_t from,
-                           const char *version, const char *was, bool instead)
+uint64_t kept_put_entity(struct entity_rows *rows, const char *id, int64_t from,
+                         const char *version, const char *was, bool instead)
 {
     const struct entity_version v = {
         .id = tidings_str(id),
@@ -43,24 +43,24 @@ static uint64_t put_entity(struct entity_rows *rows, const char *id, int64_t fro
         .changed_by = STR("[]"),
         .created = from == 1,
     };
-    begin(rows);
+    kept_begin(rows);
     assert_int_equal(rows->ops->put(rows, &v, instead, NULL), 0);
     uint64_t position = rows->ops->position(rows);
-    commit(rows);
+    kept_commit(rows);
     return position;
 }
 
-static uint64_t publish(struct entity_rows *rows, const char *uri, const char *content)
+uint64_t kept_publish(struct entity_rows *rows, const char *uri, const char *content)
 {
     struct published_row row = {.content = tidings_str(content ? content : ""), .created = true};
     uint64_t position = 0;
     row.about.uri = tidings_str(uri);
     row.about.etag = STR("e");
-    begin(rows);
+    kept_begin(rows);
     int rc = content ? rows->kept->publish(rows, &row, &position, NULL)
                      : rows->kept->unpublish(rows, row.about.uri, STR_EMPTY, &position, NULL);
     assert_int_equal(rc, 0);
-    commit(rows);
+    kept_commit(rows);
     return position;
 }
 
@@ -80,7 +80,7 @@ static bool print_change(void *user, const struct kept_change *c)
     return true;
 }
 
-static uint64_t check_changes(struct entity_rows *rows, size_t max, const char *expected)
+uint64_t kept_check_changes(struct entity_rows *rows, size_t max, const char *expected)
 {
     struct buf out;
     struct tidings_error err = {0};
@@ -99,29 +99,29 @@ static void everything_kept_is_found_again_in_the_order_it_happened(void **state
     (void)state;
     struct entity_rows *rows = open_store(true);
     const struct entity_type_row type = {.name = STR("T"), .version = STR("1")};
-    begin(rows);
+    kept_begin(rows);
     assert_int_equal(rows->ops->put_type(rows, &type, NULL), 0);
     assert_int_equal(rows->ops->position(rows), 1);
-    commit(rows);
-    assert_int_equal(put_entity(rows, "a", 1, "1", "", false), 2);
-    assert_int_equal(publish(rows, "p:///x", "hello"), 3);
-    assert_int_equal(put_entity(rows, "a", 2, "2", "1", false), 5);
-    assert_int_equal(publish(rows, "p:///y", "there"), 6);
-    assert_int_equal(publish(rows, "p:///x", NULL), 7);
+    kept_commit(rows);
+    assert_int_equal(kept_put_entity(rows, "a", 1, "1", "", false), 2);
+    assert_int_equal(kept_publish(rows, "p:///x", "hello"), 3);
+    assert_int_equal(kept_put_entity(rows, "a", 2, "2", "1", false), 5);
+    assert_int_equal(kept_publish(rows, "p:///y", "there"), 6);
+    assert_int_equal(kept_publish(rows, "p:///x", NULL), 7);
     static const char all[] =
         "1 types \n2 entity a@1 new\n4 moved a@2 from 1\n5 entity a@2 from 1\n"
         "6 published p:///y new\n7 published p:///x gone\n";
-    assert_int_equal(check_changes(rows, 100, all), 0);
+    assert_int_equal(kept_check_changes(rows, 100, all), 0);
     assert_true(rows->ops->idle(rows, NULL) >= 0);
-    assert_int_equal(check_changes(rows, 100, all), 0);
+    assert_int_equal(kept_check_changes(rows, 100, all), 0);
     rows->ops->destroy(rows);
     rows = open_store(false);
     assert_int_equal(rows->ops->position(rows), 7);
-    assert_int_equal(check_changes(rows, 100, all), 0);
+    assert_int_equal(kept_check_changes(rows, 100, all), 0);
     /* The newest, and the rest is below the floor. */
-    assert_int_equal(check_changes(rows, 2, "6 published p:///y new\n7 published p:///x gone\n"),
-                     5);
-    assert_int_equal(check_changes(rows, 1, "7 published p:///x gone\n"), 6);
+    assert_int_equal(
+        kept_check_changes(rows, 2, "6 published p:///y new\n7 published p:///x gone\n"), 5);
+    assert_int_equal(kept_check_changes(rows, 1, "7 published p:///x gone\n"), 6);
     rows->ops->destroy(rows);
 }
 
@@ -129,11 +129,11 @@ static void a_move_is_known_also_when_the_version_that_made_it_is_forgotten(void
 {
     (void)state;
     struct entity_rows *rows = open_store(true);
-    put_entity(rows, "a", 1, "1", "", false);
-    put_entity(rows, "a", 2, "2", "1", true);
-    put_entity(rows, "a", 3, "2", "", true);
+    kept_put_entity(rows, "a", 1, "1", "", false);
+    kept_put_entity(rows, "a", 2, "2", "1", true);
+    kept_put_entity(rows, "a", 3, "2", "", true);
     assert_true(rows->ops->idle(rows, NULL) >= 0);
-    assert_int_equal(check_changes(rows, 100, "2 moved a@2 from 1\n4 entity a@2\n"), 0);
+    assert_int_equal(kept_check_changes(rows, 100, "2 moved a@2 from 1\n4 entity a@2\n"), 0);
     rows->ops->destroy(rows);
 }
 
@@ -142,13 +142,14 @@ static void what_was_rolled_back_takes_no_position(void **state)
     (void)state;
     struct entity_rows *rows = open_store(true);
     uint64_t position = 0;
-    publish(rows, "p:///x", "1");
-    begin(rows);
+    kept_publish(rows, "p:///x", "1");
+    kept_begin(rows);
     assert_int_equal(rows->kept->unpublish(rows, STR("p:///x"), STR_EMPTY, &position, NULL), 0);
     rows->ops->rollback(rows);
     assert_int_equal(rows->ops->position(rows), 1);
-    assert_int_equal(publish(rows, "p:///y", "2"), 2);
-    assert_int_equal(check_changes(rows, 9, "1 published p:///x new\n2 published p:///y new\n"), 0);
+    assert_int_equal(kept_publish(rows, "p:///y", "2"), 2);
+    assert_int_equal(
+        kept_check_changes(rows, 9, "1 published p:///x new\n2 published p:///y new\n"), 0);
     rows->ops->destroy(rows);
 }
 
@@ -157,14 +158,14 @@ static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(vo
     (void)state;
     struct entity_rows *rows = open_store(true);
     uint64_t position = 0, floor = 0;
-    begin(rows);
+    kept_begin(rows);
     for (unsigned i = 0; i < KEPT_MAX_REMOVED + 600; i++) {
         char uri[32];
         (void)snprintf(uri, sizeof uri, "p:///%u", i);
         assert_int_equal(rows->kept->unpublish(rows, tidings_str(uri), STR_EMPTY, &position, NULL),
                          0);
     }
-    commit(rows);
+    kept_commit(rows);
     struct buf out;
     buf_init(&out, 1u << 24);
     assert_int_equal(rows->kept->each_change(rows, SIZE_MAX, &floor, print_change, &out, NULL), 0);
@@ -212,7 +213,7 @@ static void what_is_published_comes_back_as_it_was(void **state)
     row.about.modified_ms = 12345;
     row.about.priority = 0.3;
     row.about.has_priority = true;
-    begin(rows);
+    kept_begin(rows);
     assert_int_equal(rows->kept->publish(rows, &row, &position, NULL), 0);
     row.about.uri = STR("p:///empty");
     row.content = STR_EMPTY;
@@ -220,7 +221,7 @@ static void what_is_published_comes_back_as_it_was(void **state)
     row.about.uri = STR("p:///gone");
     assert_int_equal(rows->kept->publish(rows, &row, &position, NULL), 0);
     assert_int_equal(rows->kept->unpublish(rows, STR("p:///gone"), STR_EMPTY, &position, NULL), 0);
-    commit(rows);
+    kept_commit(rows);
     rows->ops->destroy(rows);
     rows = open_store(false);
     struct found f = {.count = 0};
@@ -274,8 +275,8 @@ static void a_cursor_of_an_earlier_start_goes_on_at_its_position(void **state)
     (void)state;
     struct run a = start(true);
     assert_int_equal(a.log->ops->first(a.log), 0);
-    uint64_t one = publish(a.rows, "p:///x", "1");
-    uint64_t two = publish(a.rows, "p:///x", "2");
+    uint64_t one = kept_publish(a.rows, "p:///x", "1");
+    uint64_t two = kept_publish(a.rows, "p:///x", "2");
     stop(&a);
     struct run b = start(false);
     assert_int_not_equal(a.epoch, b.epoch);
@@ -284,7 +285,7 @@ static void a_cursor_of_an_earlier_start_goes_on_at_its_position(void **state)
     check_resumes(&b, a.epoch, two, true);
     check_resumes(&b, a.epoch, two + 1, false); /* it never came so far */
     check_resumes(&b, a.epoch + 1, one, false);
-    uint64_t three = publish(b.rows, "p:///x", "3");
+    uint64_t three = kept_publish(b.rows, "p:///x", "3");
     stop(&b);
     struct run c = start(false);
     check_resumes(&c, a.epoch, two, true);

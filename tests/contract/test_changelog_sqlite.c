@@ -60,61 +60,7 @@ static struct changelog *make_log(const struct changelog_limits *limits, struct 
     return log;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
-static void begin(struct entity_rows *rows)
-{
-    assert_int_equal(rows->ops->begin(rows, NULL), 0);
-}
-
-static void commit(struct entity_rows *rows)
-{
-    assert_int_equal(rows->ops->commit(rows, NULL), 0);
-}
-
-static uint64_t publish(struct entity_rows *rows, const char *uri, const char *content)
-{
-    struct published_row row = {.content = tidings_str(content ? content : ""), .created = true};
-    uint64_t position = 0;
-    row.about.uri = tidings_str(uri);
-    row.about.etag = STR("e");
-    begin(rows);
-    int rc = content ? sqlite_published_put(rows, &row, &position, NULL)
-                     : sqlite_published_remove(rows, row.about.uri, STR_EMPTY, &position, NULL);
-    assert_int_equal(rc, 0);
-    commit(rows);
-    return position;
-}
-
 /* ---- what the file knows --------------------------------------------------------------------- */
-
-static bool print_change(void *user, const struct kept_change *c)
-{
-    struct buf *out = user;
-    static const char *const kinds[] = {"entity", "moved", "types", "published"};
-    buf_putf(out, "%llu %s %.*s%s%.*s%s%s", (unsigned long long)c->position, kinds[c->kind],
-             STR_ARG(c->uri), c->version.type_version.len > 0 ? "@" : "",
-             STR_ARG(c->version.type_version), c->removed ? " gone" : "", c->created ? " new" : "");
-    if (c->was.len > 0) {
-        buf_putf(out, " from %.*s", STR_ARG(c->was));
-    }
-    buf_putc(out, '\n');
-    return true;
-}
-
-static uint64_t check_changes(struct entity_rows *rows, size_t max, const char *expected)
-{
-    struct buf out;
-    struct tidings_error err = {0};
-    uint64_t floor = 77;
-    buf_init(&out, 65536);
-    if (sqlite_changes_each(rows, max, &floor, print_change, &out, &err) < 0) {
-        fail_msg("%s", err.text);
-    }
-    assert_string_equal(out.len > 0 ? out.ptr : "", expected);
-    buf_deinit(&out);
-    return floor;
-}
 
 /* As the first layout was: entities alone. */
 static void a_file_of_the_first_layout_is_led_to_todays(void **state)
@@ -157,11 +103,11 @@ static void a_file_of_the_first_layout_is_led_to_todays(void **state)
         assert_true(str_eq(v.value, STR("{\"n\":1}")) && v.to == 5);
         assert_int_equal(rows->ops->find(rows, STR("a"), TIMELINE_FOREVER, &v, NULL), 1);
         assert_true(str_eq(v.value, STR("{\"n\":2}")));
-        check_changes(rows, 9,
-                      i == 0 ? "1 entity a@1\n2 entity a@1\n"
-                             : "1 entity a@1\n2 entity a@1\n3 published p:///x new\n");
+        kept_check_changes(rows, 9,
+                           i == 0 ? "1 entity a@1\n2 entity a@1\n"
+                                  : "1 entity a@1\n2 entity a@1\n3 published p:///x new\n");
         if (i == 0) {
-            assert_int_equal(publish(rows, "p:///x", "1"), 3);
+            assert_int_equal(kept_publish(rows, "p:///x", "1"), 3);
         }
         rows->ops->destroy(rows);
     }
@@ -216,21 +162,21 @@ static void cursors_from_after_a_copy_are_refused_by_the_copy(void **state)
     (void)state;
     remove_files();
     struct run a = start(path);
-    publish(a.rows, "p:///x", "1");
+    kept_publish(a.rows, "p:///x", "1");
     copy_file();
-    publish(a.rows, "p:///x", "2");
+    kept_publish(a.rows, "p:///x", "2");
     stop(&a);
     struct run original = start(path);
     check_resumes(&original, a.epoch, 2, true);
-    publish(original.rows, "p:///x", "3");
+    kept_publish(original.rows, "p:///x", "3");
     stop(&original);
 
     struct run restored = start(copy);
     check_resumes(&restored, a.epoch, 1, true);
     check_resumes(&restored, a.epoch, 2, false);
     check_resumes(&restored, original.epoch, 2, false);
-    publish(restored.rows, "p:///x", "other 2");
-    publish(restored.rows, "p:///x", "other 3");
+    kept_publish(restored.rows, "p:///x", "other 2");
+    kept_publish(restored.rows, "p:///x", "other 3");
     stop(&restored);
     struct run later = start(copy); /* it has come so far by now, but another way */
     check_resumes(&later, a.epoch, 1, true);
@@ -266,9 +212,9 @@ static void changes_from_before_are_appended_by_their_positions(void **state)
     (void)state;
     remove_files();
     struct run a = start(path);
-    publish(a.rows, "p:///x", "1");
-    publish(a.rows, "p:///y", "2");
-    publish(a.rows, "p:///x", "3");
+    kept_publish(a.rows, "p:///x", "1");
+    kept_publish(a.rows, "p:///y", "2");
+    kept_publish(a.rows, "p:///x", "3");
     stop(&a);
     struct run b = start(path);
     for (uint64_t seq = 1; seq <= 3; seq++) {
@@ -295,18 +241,18 @@ static void a_full_disk_refuses_what_is_published_and_recovers(void **state)
     struct tidings_error err = {0};
     uint64_t position = 0;
     row.about.uri = STR("p:///large");
-    publish(rows, "p:///small", "1");
+    kept_publish(rows, "p:///small", "1");
     assert_int_equal(entity_sqlite_limit(rows, 200000, NULL), 0);
-    begin(rows);
+    kept_begin(rows);
     assert_int_equal(sqlite_published_put(rows, &row, &position, &err), TIDINGS_E_FULL);
     assert_non_null(strstr(err.text, "full"));
     rows->ops->rollback(rows);
     assert_int_equal(rows->ops->position(rows), 1);
-    assert_int_equal(check_changes(rows, 9, "1 published p:///small new\n"), 0);
+    assert_int_equal(kept_check_changes(rows, 9, "1 published p:///small new\n"), 0);
     assert_int_equal(entity_sqlite_limit(rows, 4000000, NULL), 0);
-    begin(rows);
+    kept_begin(rows);
     assert_int_equal(sqlite_published_put(rows, &row, &position, &err), 0);
-    commit(rows);
+    kept_commit(rows);
     assert_int_equal(position, 2);
     rows->ops->destroy(rows);
 }
