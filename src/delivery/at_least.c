@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Waiting for a position, by way of the hub: an arming of nothing that waits for it.
+ * Waits until this node has followed the store up to a position: the hub is asked to watch nothing,
+ * and answers when it has come that far.
  */
 #include "delivery/at_least.h"
 

@@ -433,7 +433,7 @@ static void postgres_rows_destroy(struct entity_rows *rows)
     heads_clear(&s->heads);
     entity_ids_clear(&s->ids);
     mem_free(s->ids_after);
-    postgres_destroy(s->ear);
+    postgres_destroy(s->listener);
     postgres_destroy(s->db);
     mem_free(s->cluster);
     mem_free(s);

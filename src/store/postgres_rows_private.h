@@ -120,7 +120,7 @@ struct postgres_log {
 struct postgres_rows {
     struct entity_rows base;
     struct postgres *db;
-    struct postgres *ear;                 /* listens; NULL until it is used */
+    struct postgres *listener;            /* listens; NULL until it is used */
     struct pg_result *handed_out;         /* has slices out, or NULL */
     struct heads heads;                   /* newest versions of before `followed` */
     struct entity_ids ids;                /* that there may be, as far as followed */

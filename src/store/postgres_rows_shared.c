@@ -44,16 +44,16 @@ static int ask_for_row(struct postgres_rows *s, enum postgres_statement which,
 void postgres_rows_listen(struct postgres_rows *s)
 {
     char sql[64];
-    if (!s->has_notify || (!s->ear && postgres_create_like(s->db, &s->ear, NULL) < 0) ||
-        postgres_ready(s->ear, LISTEN_WAIT_MS, NULL) != 1) {
+    if (!s->has_notify || (!s->listener && postgres_create_like(s->db, &s->listener, NULL) < 0) ||
+        postgres_ready(s->listener, LISTEN_WAIT_MS, NULL) != 1) {
         return;
     }
     s->is_ear_new = true;
     (void)snprintf(sql, sizeof sql, "LISTEN tidings_%016" PRIx64, s->cluster_id);
-    if (postgres_exec(s->ear, sql, NULL) < 0) {
+    if (postgres_exec(s->listener, sql, NULL) < 0) {
         /* An engine that answers, but not to this: it is asked every so often. */
-        s->has_notify = !postgres_is_connected(s->ear);
-        postgres_drop(s->ear);
+        s->has_notify = !postgres_is_connected(s->listener);
+        postgres_drop(s->listener);
     }
 }
 
@@ -67,14 +67,15 @@ static int shared_descriptor(struct entity_rows *rows)
     struct postgres_rows *s = postgres_rows_of(rows);
     bool is_new = s->is_ear_new;
     s->is_ear_new = false;
-    return s->ear && !is_new ? postgres_descriptor(s->ear) : -1;
+    return s->listener && !is_new ? postgres_descriptor(s->listener) : -1;
 }
 
 static int shared_wake(struct entity_rows *rows)
 {
     struct postgres_rows *s = postgres_rows_of(rows);
     uint64_t newest = 0;
-    return !s->ear || postgres_notified(s->ear, &newest) < 0 || newest > s->followed ? 1 : 0;
+    return !s->listener || postgres_notified(s->listener, &newest) < 0 || newest > s->followed ? 1
+                                                                                               : 0;
 }
 
 /* ---- announcements --------------------------------------------------------------------------- */

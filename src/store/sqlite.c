@@ -221,6 +221,11 @@ int sqlite_check_file(struct sqlite *db, struct tidings_error *err)
 
 int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err)
 {
+    if (strstr(path, "://")) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'%.80s' is no file: the URL of a database begins with postgres://",
+                            path);
+    }
     struct sqlite *db = mem_zalloc(sizeof(*db));
     if (!db) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

@@ -295,6 +295,8 @@ static void it_is_stopped_when_asked_to_and_names_are_compared(void **state)
     assert_int_equal(copy_store(from, to, &f, &err), 0);
     assert_int_equal(copy_store(from, from, &f, &err), TIDINGS_E_INVALID);
     assert_int_equal(copy_store("", to, &f, &err), TIDINGS_E_INVALID);
+    assert_int_equal(copy_store(from, "postgress://db/x", &f, &err), TIDINGS_E_INVALID);
+    assert_non_null(strstr(err.text, "begins with postgres://"));
     fresh_name(false, other);
     assert_int_equal(copy_store(other, to, &f, &err), TIDINGS_E_NOTFOUND);
     assert_int_equal(access(other, F_OK), -1);
