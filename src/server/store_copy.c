@@ -6,10 +6,12 @@
 #include <tidings/store.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/sha256.h"
 #include "base/str.h"
 #include "store/postgres_rows.h"
 #include "store/sqlite_entities.h"
@@ -59,12 +61,24 @@ static void store_close(struct entity_rows *rows)
     }
 }
 
-/* A name without a password. */
-static struct tidings_str store_source(const char *name)
+/* What the new store calls the old one. Of a URL neither user, password nor parameters, which may
+ * hold one, but a digest of it all: two schemas differ in their parameters alone. */
+#define SOURCE_MAX 320u
+static struct tidings_str store_source(const char *name, char out[SOURCE_MAX])
 {
-    struct tidings_str s = tidings_str(name);
-    ptrdiff_t at = entity_postgres_is_url(s) ? str_find(s, '@') : -1;
-    return at >= 0 ? str_skip(s, (size_t)at + 1) : s;
+    if (!entity_postgres_is_url(tidings_str(name))) {
+        return tidings_str(name);
+    }
+    struct sha256 digest;
+    unsigned char sum[SHA256_BYTES];
+    sha256_init(&digest);
+    sha256_put(&digest, name, strlen(name));
+    sha256_end(&digest, sum);
+    size_t len = strcspn(name, "?");
+    const char *at = memrchr(name, '@', len), *from = at ? at + 1 : strstr(name, "//") + 2;
+    (void)snprintf(out, SOURCE_MAX, "%.*s #%02x%02x%02x%02x", (int)(name + len - from), from,
+                   sum[0], sum[1], sum[2], sum[3]);
+    return tidings_str(out);
 }
 
 static int store_compare(struct entity_rows *from, struct entity_rows *to, struct store_copying *c,
@@ -98,10 +112,12 @@ int tidings_store_copy(const struct tidings_store_copying *copy, struct tidings_
         return tidings_fail(err, TIDINGS_E_INVALID, "a store cannot be copied into itself");
     }
     struct store_copying c = {.copy = copy};
+    char source[SOURCE_MAX];
     int rc = store_open(copy, copy->from, false, &from, err);
     rc = rc == 0 ? store_open(copy, copy->to, true, &to, err) : rc;
-    rc = rc == 0 ? transfer_copy(from, to, store_source(copy->from), store_on_progress, &c, err)
-                 : rc;
+    rc = rc == 0
+             ? transfer_copy(from, to, store_source(copy->from, source), store_on_progress, &c, err)
+             : rc;
     if (rc == 0) { /* as those will find it who open it next */
         store_close(to);
         to = NULL;

@@ -302,6 +302,29 @@ static void it_is_stopped_when_asked_to_and_names_are_compared(void **state)
     assert_int_equal(access(other, F_OK), -1);
 }
 
+static void no_password_is_written_into_the_copy(void **state)
+{
+    (void)state;
+    char from[POSTGRES_URL], with[POSTGRES_URL + 32], to[POSTGRES_URL], other[POSTGRES_URL];
+    struct tidings_store_figures f;
+    struct tidings_error err = {0};
+    if (!server) {
+        skip();
+    }
+    fresh_name(true, from);
+    fresh_name(false, other);
+    fresh_name(false, to);
+    (void)fill(from, 1);
+    (void)fill(other, 1);
+    (void)snprintf(with, sizeof with, "%s&password=hunter2", from);
+    const struct tidings_store_copying stopped = {.from = with, .to = to, .progress = stop_at_once};
+    assert_int_equal(tidings_store_copy(&stopped, &f, &err), TIDINGS_E_CANCELLED);
+    assert_int_equal(copy_store(other, to, &f, &err), TIDINGS_E_EXISTS);
+    assert_non_null(strstr(err.text, "was begun here"));
+    assert_null(strstr(err.text, "hunter2"));
+    assert_int_equal(copy_store(with, to, &f, &err), 0);
+}
+
 static void a_store_in_use_is_not_copied(void **state)
 {
     (void)state;
@@ -347,6 +370,7 @@ int main(void)
         cmocka_unit_test(a_copy_reads_as_the_original),
         cmocka_unit_test(interrupted_anywhere_it_goes_on),
         cmocka_unit_test(it_is_stopped_when_asked_to_and_names_are_compared),
+        cmocka_unit_test(no_password_is_written_into_the_copy),
         cmocka_unit_test(a_store_in_use_is_not_copied),
         cmocka_unit_test(damaged_bytes_are_not_carried_on),
     };
