@@ -42,8 +42,7 @@ struct file_root {
     bool excludes_git;
 };
 
-/* ---- file_path_root.c
- * ----------------------------------------------------------------------------- */
+/* ---- file_path_root.c ------------------------------------------------------------------------ */
 
 /* Open the directory at `path` for the first time: from now on only what has the same owner is
  * served there. */

@@ -142,8 +142,7 @@ struct file_watch {
     struct loop_timer *linger_timer;
 };
 
-/* ---- file_watch_point.c
- * ---------------------------------------------------------------------------- */
+/* ---- file_watch_point.c ---------------------------------------------------------------------- */
 
 static inline struct watch_point *watch_point_of(const struct file_node *node)
 {
@@ -180,8 +179,7 @@ void watch_point_forget_wd(struct file_watch *w, struct watch_point *p);
 /* Stop watching what no scope needs any more, and free the point when nothing is left of it. */
 void watch_point_tidy(struct file_watch *w, struct file_node *node);
 
-/* ---- file_watch_scan.c
- * ----------------------------------------------------------------------------- */
+/* ---- file_watch_scan.c ----------------------------------------------------------------------- */
 
 /* Look at one name now, announce what differs, enter new directories. `from`: where a new file was
  * moved from, or empty. The node may be freed, or made. */
@@ -201,8 +199,7 @@ void file_scan_path(const struct file_node *dir, struct tidings_str name, struct
  * or must. */
 void file_scan_root(struct file_watch *w, const struct stat *st, bool must_compare);
 
-/* ---- file_watch_ancestors.c
- * ---------------------------------------------------------------------------- */
+/* ---- file_watch_ancestors.c ------------------------------------------------------------------ */
 
 void file_ancestors_init(struct file_watch *w);
 void file_ancestors_deinit(struct file_watch *w);
@@ -218,8 +215,7 @@ void file_ancestors_check(struct file_watch *w, bool must_compare);
 /* The same, cheaper, when nothing was said: before a scope is armed, and with every poll. */
 void file_ancestors_ask(struct file_watch *w);
 
-/* ---- file_watch_hardlink.c
- * ----------------------------------------------------------------------------- */
+/* ---- file_watch_hardlink.c ------------------------------------------------------------------- */
 
 int file_hardlink_init(struct file_watch *w, struct tidings_error *err);
 void file_hardlink_deinit(struct file_watch *w);
@@ -231,8 +227,7 @@ bool file_hardlink_event(struct file_watch *w, const struct inotify_event *e);
 /* A file was found changed: those that are the same under other names are looked at as well. */
 void file_hardlink_changed(struct file_watch *w, const struct stat *st);
 
-/* ---- file_watch_retry.c
- * ----------------------------------------------------------------------------- */
+/* ---- file_watch_retry.c ---------------------------------------------------------------------- */
 
 int file_retry_init(struct file_watch *w, struct tidings_error *err);
 void file_retry_deinit(struct file_watch *w);
@@ -245,8 +240,7 @@ void file_retry_errno(struct file_watch *w, int errnum);
 /* Is there anything owed for want of descriptors or memory? Then looking on is in vain. */
 bool file_retry_is_short(const struct file_watch *w);
 
-/* ---- file_watch_scope.c
- * ---------------------------------------------------------------------------- */
+/* ---- file_watch_scope.c ---------------------------------------------------------------------- */
 
 /* Begin and stop to care about a scope. Arming fails with NOMEM or LIMIT and is then undone. */
 int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
@@ -261,8 +255,7 @@ void file_scope_poll(struct file_watch *w);
 void file_scope_clear(struct file_watch *w);
 void file_scope_deinit(struct file_watch *w);
 
-/* ---- file_watch_event.c
- * ---------------------------------------------------------------------------- */
+/* ---- file_watch_event.c ---------------------------------------------------------------------- */
 
 int file_event_init(struct file_watch *w, struct tidings_error *err);
 /* Have inotify, if that is to be had (now); else everything is polled. */
@@ -275,8 +268,7 @@ void file_event_schedule(struct file_watch *w);
  * left. */
 void file_event_settle(struct file_watch *w);
 
-/* ---- file_watch_keep.c
- * ---------------------------------------------------------------------------- */
+/* ---- file_watch_keep.c ----------------------------------------------------------------------- */
 
 /* `to` NULL: nothing is kept. */
 int file_keep_init(struct file_watch *w, struct file_keeping *to, struct tidings_error *err);
@@ -291,8 +283,7 @@ void file_keep_gone(struct file_watch *w, const struct file_node *dir);
 /* Much was forgotten: save everything anew. */
 void file_keep_reset(struct file_watch *w);
 
-/* ---- file_watch.c
- * ---------------------------------------------------------------------------- */
+/* ---- file_watch.c ---------------------------------------------------------------------------- */
 
 /* Say of each scope that is armed that it is known. */
 void file_watch_tell_known(struct file_watch *w);

@@ -55,9 +55,7 @@ struct entity_call {
     struct jw w;
 };
 
-/* ---- arguments (server/entity_call_arguments.c)
- * ----------------------------------------------------
- */
+/* ---- arguments (server/entity_call_arguments.c) ---------------------------------------------- */
 
 /* Which entity, from `uri` or `entityId`, `entityTypeName` and `entityTypeVersion`. */
 int entity_call_target(struct entity_call *c, struct json *arguments, struct entity_uri *ret,
@@ -75,9 +73,7 @@ int entity_call_check(const struct entity_call *c, enum access_op op, const stru
 int entity_call_write(struct entity_call *c, struct json *arguments, enum entity_op op,
                       struct entity_write *ret, struct tidings_error *err);
 
-/* ---- answers (server/entity_call_answer.c)
- * ---------------------------------------------------------
- */
+/* ---- answers (server/entity_call_answer.c) --------------------------------------------------- */
 
 #define ENTITY_ANSWER_MAX (64u << 20)
 
@@ -90,9 +86,7 @@ int entity_answer_writes(struct entity_call *c, struct tidings_error *err);
 /* Why they were refused, in place of a result. */
 int entity_answer_problem(struct entity_call *c, int code, struct tidings_error *err);
 
-/* ---- over HTTP (server/entity_call_http.c)
- * ---------------------------------------------------------
- */
+/* ---- over HTTP (server/entity_call_http.c) --------------------------------------------------- */
 
 /* The writer of the mount. */
 void entity_http_write(struct tidings_provider *provider, struct tidings_write *write,

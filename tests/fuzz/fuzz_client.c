@@ -69,7 +69,7 @@ static void on_notification(void *user, struct tidings_str method, struct tiding
 }
 
 /* Until nothing more happens by itself. */
-static void settle(struct tidings_client *c, struct fake *f)
+static void run_until_idle(struct tidings_client *c, struct fake *f)
 {
     for (int i = 0; i < 8; i++) {
         int rc = tidings_client_step(c, 0, NULL);
@@ -110,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mode = (char)data[0];
     struct tidings_str rest = tidings_strn((const char *)data + 1, size - 1);
     struct tidings_client *c = begin(&f);
-    settle(c, &f);
+    run_until_idle(c, &f);
     while (rest.len > 0) {
         struct tidings_str line = str_cut(rest, '\n', &rest, NULL);
         char *text = str_eq(line, STR("end")) ? NULL : str_dup(line);
@@ -118,7 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             fake_say(&f, text);
         }
         tidings_free(text);
-        settle(c, &f);
+        run_until_idle(c, &f);
     }
     tidings_client_destroy(c);
     return 0;

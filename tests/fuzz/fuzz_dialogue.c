@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         count_lines(&lines, STR_EMPTY, true);
     }
     check_heard();
-    accounts_settle(!was_cut);
+    accounts_check(!was_cut);
     dialogue_close();
     line_reader_deinit(&lines);
     return 0;

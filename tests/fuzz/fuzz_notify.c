@@ -22,10 +22,10 @@ static void require(bool ok)
     }
 }
 
-/* ---- a hub with two places, of which clients write one --------------------------------------- */
+/* ---- a hub with two providers, to one of which clients write --------------------------------- */
 
-static int place_open(struct tidings_provider *p, struct tidings_str config,
-                      struct tidings_error *err)
+static int stub_open(struct tidings_provider *p, struct tidings_str config,
+                     struct tidings_error *err)
 {
     (void)p;
     (void)config;
@@ -33,23 +33,22 @@ static int place_open(struct tidings_provider *p, struct tidings_str config,
     return 0;
 }
 
-static void place_read(struct tidings_provider *p, struct tidings_read *read,
-                       struct tidings_str uri)
+static void stub_read(struct tidings_provider *p, struct tidings_read *read, struct tidings_str uri)
 {
     (void)p;
     (void)uri;
     tidings_read_done(read, TIDINGS_E_NOTFOUND, NULL);
 }
 
-static void place_write(struct tidings_provider *p, struct tidings_write *write,
-                        struct tidings_str uri)
+static void stub_write(struct tidings_provider *p, struct tidings_write *write,
+                       struct tidings_str uri)
 {
     (void)p;
     (void)uri;
     tidings_write_done(write, 0, STR_EMPTY, NULL);
 }
 
-static void place_close(struct tidings_provider *p)
+static void stub_close(struct tidings_provider *p)
 {
     (void)p;
 }
@@ -58,15 +57,15 @@ static struct worker *started(void)
 {
     static const struct tidings_provider_ops fixed = {.abi = TIDINGS_PROVIDER_ABI,
                                                       .name = "fixed",
-                                                      .open = place_open,
-                                                      .read = place_read,
-                                                      .close = place_close};
+                                                      .open = stub_open,
+                                                      .read = stub_read,
+                                                      .close = stub_close};
     static const struct tidings_provider_ops written = {.abi = TIDINGS_PROVIDER_ABI,
                                                         .name = "written",
-                                                        .open = place_open,
-                                                        .read = place_read,
-                                                        .write = place_write,
-                                                        .close = place_close};
+                                                        .open = stub_open,
+                                                        .read = stub_read,
+                                                        .write = stub_write,
+                                                        .close = stub_close};
     static const struct hub_options options = {.log = {.max_entries = 8, .max_bytes = 1u << 20}};
     static struct limit_counters counters;
     static struct worker worker;

@@ -101,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool is_open =
         check_frames(str_skip(dialogue_heard(), head + 4), !has_frames) && !dialogue_is_over();
     if (!has_frames) {
-        accounts_settle(is_open);
+        accounts_check(is_open);
     }
     dialogue_close();
     return 0;

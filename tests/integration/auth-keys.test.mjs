@@ -56,11 +56,11 @@ test('while the keys cannot be had it is 503 with Retry-After, and then it is ov
     await eventually(async () => (await statusOf(await show(), uri)) === 200, 'the keys are there', 60_000);
 });
 
-/** A request that is being answered: { answer, settled }. */
+/** A request that is being answered: { answer, isAnswered }. */
 function under(promise) {
-    const it = { settled: false };
+    const it = { isAnswered: false };
     it.answer = promise.finally(() => {
-        it.settled = true;
+        it.isAnswered = true;
     });
     return it;
 }
@@ -84,7 +84,7 @@ test('a request that waits for keys holds up nobody else, and goes on by itself'
     for (let i = 0; i < 20; i += 1) {
         assert.equal(await statusOf(as(server, known), uri), 200);
     }
-    assert.deepEqual([waiting.settled, listening.settled], [false, false]);
+    assert.deepEqual([waiting.isAnswered, listening.isAnswered], [false, false]);
     release();
     assert.equal((await waiting.answer).status, 200);
     const { events } = await listening.answer;

@@ -148,7 +148,7 @@ class Model {
      * Write the mark last, and wait until it is told: so is everything before it. Again while the
      * cursor is lower, which it may be as long as several subscriptions catch up.
      */
-    async settle() {
+    async writeAndAwaitMark() {
         do {
             this.marks += 1;
             await this.store.write(MARK, this.marks);
@@ -178,7 +178,7 @@ for (const era of ['legacy', 'modern']) {
         }
         const model = new Model(store, era);
         await model.join(PLACES);
-        await model.settle();
+        await model.writeAndAwaitMark();
         model.subscriber.close();
         for (const place of PLACES) {
             await store.write(at(place, 'b'), 2);
@@ -190,7 +190,7 @@ for (const era of ['legacy', 'modern']) {
         await store.restart();
         await store.write(`${KEPT}a`, 2); // after the restart
         await model.join(PLACES);
-        await model.settle();
+        await model.writeAndAwaitMark();
         assert.deepEqual(model.truncated, []);
         const changed = everywhere('b', 'c', 'new');
         assert.deepEqual(
@@ -210,7 +210,7 @@ for (const era of ['legacy', 'modern']) {
         model.subscriber.close();
         await store.restart();
         await model.join(PLACES);
-        await model.settle();
+        await model.writeAndAwaitMark();
         assert.deepEqual(told(model), {});
         assert.deepEqual(model.truncated, []);
     });
@@ -224,11 +224,11 @@ for (const era of ['legacy', 'modern']) {
         const metrics = 'system://metrics/';
         const everything = [PUBLISHED, metrics];
         await model.join(everything);
-        await model.settle();
+        await model.writeAndAwaitMark();
         model.subscriber.close();
         await store.restart();
         await model.join(everything);
-        await model.settle();
+        await model.writeAndAwaitMark();
         await model.subscriber.message(
             (m) => isUpdate(m) && extras(m).truncated,
             'that the metrics have to be read again',
@@ -246,7 +246,7 @@ for (const era of ['legacy', 'modern']) {
         const model = new Model(store, era);
         await model.join([PUBLISHED]);
         await store.write(`${PUBLISHED}y`, 1);
-        await model.settle();
+        await model.writeAndAwaitMark();
         const before = model.cursor;
         await store.server.stop();
         copyFileSync(store.file, `${store.file}.copy`);
@@ -254,7 +254,7 @@ for (const era of ['legacy', 'modern']) {
         const late = new Model(store, era);
         await late.join([PUBLISHED]);
         await store.write(`${PUBLISHED}x`, 2);
-        await late.settle();
+        await late.writeAndAwaitMark();
         await store.server.stop();
         copyFileSync(`${store.file}.copy`, store.file);
         for (const [cursor, expected] of [
@@ -266,7 +266,7 @@ for (const era of ['legacy', 'modern']) {
             const again = new Model(store, era);
             again.cursor = cursor;
             await again.join([PUBLISHED]);
-            await again.settle();
+            await again.writeAndAwaitMark();
             assert.deepEqual(again.truncated, expected, cursor);
             await store.server.stop();
         }
@@ -276,7 +276,7 @@ for (const era of ['legacy', 'modern']) {
         const elsewhere = new Model(other, era);
         elsewhere.cursor = before;
         await elsewhere.join([PUBLISHED]);
-        await elsewhere.settle();
+        await elsewhere.writeAndAwaitMark();
         assert.deepEqual(elsewhere.truncated, [PUBLISHED]);
     });
 
@@ -324,7 +324,7 @@ for (const era of ['legacy', 'modern']) {
                 assert.ok(!found || found.n <= asked.get(uri), `${uri}: nobody wrote ${found?.n}`);
             }
             await model.join(PLACES);
-            await model.settle();
+            await model.writeAndAwaitMark();
             for (const uri of uris) {
                 assert.equal(model.known.get(uri), (await store.read(uri))?.etag, uri);
             }
@@ -343,7 +343,7 @@ for (const limit of [
         await store.start();
         const model = new Model(store, 'modern');
         await model.join([PUBLISHED]);
-        await model.settle();
+        await model.writeAndAwaitMark();
         model.subscriber.close();
         for (const id of ['a', 'b', 'c', 'd']) {
             await store.write(PUBLISHED + id, 1);

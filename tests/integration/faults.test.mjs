@@ -32,12 +32,12 @@ async function live(t, seed) {
         await world.renew();
         await world.compare();
     } catch (error) {
-        world.settle();
+        world.assertNoFailure();
         throw error;
     } finally {
         await world.end();
     }
-    world.settle();
+    world.assertNoFailure();
     t.diagnostic(`seed ${seed}: ${JSON.stringify(world.counts)} failed: ${JSON.stringify(world.failed)}`);
 }
 

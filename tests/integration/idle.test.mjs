@@ -23,7 +23,7 @@ const SECONDS = 3;
 const files = { 'a.txt': '1', 'dir/b.txt': '2' };
 
 /** What is begun has come to its end: there is a second without anything. */
-async function settles(server) {
+async function awaitIdle(server) {
     let before = -1;
     // What happens in and above what is watched wakes it rightly.
     await eventually(() => watched(server) === 0, 'nothing is watched', 60000);
@@ -33,11 +33,11 @@ async function settles(server) {
         before = now;
         await pause(1000);
         return rests;
-    }, 'the server settles', 20000);
+    }, 'the server is idle', 20000);
 }
 
 async function sleepsWell(server) {
-    await settles(server);
+    await awaitIdle(server);
     const before = sleeps(server);
     await pause(SECONDS * 1000);
     const woken = sleeps(server) - before;

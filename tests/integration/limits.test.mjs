@@ -24,7 +24,7 @@ const ping = (id) => ({ jsonrpc: '2.0', id, method: 'ping' });
 const get = (uri) => ({ method: 'GET', path: `/resource?uri=${encodeURIComponent(uri)}` });
 
 /** A connection on which the server has answered something, so that it is counted. */
-async function settled(t, server, address) {
+async function connectAndAsk(t, server, address) {
     const connection = await from(t, server, address);
     assert.equal((await connection.request(modernRequest('server/discover'))).status, 200);
     return connection;
@@ -45,8 +45,8 @@ async function pipelined(connection, requests) {
 
 test('--max-connections: 503, and the request that was sent does not take it back', async (t) => {
     const server = await start(t, '--max-connections', '2', '--workers', '2');
-    const first = await settled(t, server, '127.0.0.1');
-    const second = await settled(t, server, '127.0.0.2');
+    const first = await connectAndAsk(t, server, '127.0.0.1');
+    const second = await connectAndAsk(t, server, '127.0.0.2');
     for (let i = 0; i < 3; i++) {
         const third = await from(t, server, '127.0.0.3');
         refusedWith(await third.request(modernRequest('server/discover')), 503, 'max-connections', 2);
@@ -73,11 +73,11 @@ test('--max-connections: 503, and the request that was sent does not take it bac
 
 test('--max-client-connections: 429 for one client, and others come in', async (t) => {
     const server = await start(t, '--max-client-connections', '2', '--workers', '2');
-    const mine = [await settled(t, server, '127.0.0.1'), await settled(t, server, '127.0.0.1')];
+    const mine = [await connectAndAsk(t, server, '127.0.0.1'), await settled(t, server, '127.0.0.1')];
     const third = await from(t, server, '127.0.0.1');
     const answer = await third.request(modernRequest('server/discover'));
     refusedWith(answer, 429, 'max-client-connections', 2);
-    await settled(t, server, '127.0.0.2');
+    await connectAndAsk(t, server, '127.0.0.2');
     assert.equal(await reached(t, server, 'max-client-connections'), 1);
     mine[0].close();
     await eventually(async () => {
@@ -119,17 +119,17 @@ test('--connection-rate: 429 that says when to come back', async (t) => {
         }
     }
     assert.ok(statuses.includes(429), `not after ${statuses.length}`);
-    await settled(t, server, '127.0.0.2');
+    await connectAndAsk(t, server, '127.0.0.2');
     assert.equal(await reached(t, server, 'connection-rate'), 1);
 });
 
 test('--max-clients: 503 for those who are not counted yet', async (t) => {
     const server = await start(t, '--max-clients', '2', '--max-client-connections', '5');
-    await settled(t, server, '127.0.0.1');
-    await settled(t, server, '127.0.0.2');
+    await connectAndAsk(t, server, '127.0.0.1');
+    await connectAndAsk(t, server, '127.0.0.2');
     const third = await from(t, server, '127.0.0.3');
     refusedWith(await third.request(modernRequest('server/discover')), 503, 'max-clients', 2);
-    await settled(t, server, '127.0.0.1');
+    await connectAndAsk(t, server, '127.0.0.1');
     const row = (await limitsOf(t, server, '127.0.0.2'))['max-clients'];
     assert.equal(row.reached, 1);
     assert.equal(row.inUse, 2);
@@ -256,7 +256,7 @@ test('--block-after: who is refused too often is shut out, and comes back', asyn
     assert.ok(blocked.length > 0, 'it was shut out');
     blocked.forEach((response) => refusedWith(response, 429, 'block-after', 3));
     assert.ok(blocked[0].json.error.data.retryAfterMs <= 2000);
-    await settled(t, server, '127.0.0.2');
+    await connectAndAsk(t, server, '127.0.0.2');
     assert.ok((await reached(t, server, 'block-after')) >= blocked.length);
     await eventually(async () => {
         const again = await from(t, server, '127.0.0.1');

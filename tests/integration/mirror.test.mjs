@@ -82,7 +82,7 @@ class Scene {
     }
 
     /** Until the copy says this; its value, or that it is deleted. */
-    settled({ validFrom, value, deleted }, ms = DEADLINE * 3) {
+    copyBecomes({ validFrom, value, deleted }, ms = DEADLINE * 3) {
         const same = () => {
             const copy = this.copy();
             return deleted
@@ -104,58 +104,58 @@ class Scene {
 for (const era of ERAS) {
     test(`${era}: the copy follows by patches alone, and through deletion and return`, async (t) => {
         const scene = await Scene.open(t, era);
-        await scene.settled(await scene.upsert({ n: 1, deep: { a: 1, b: [1, 2] } }));
+        await scene.copyBecomes(await scene.upsert({ n: 1, deep: { a: 1, b: [1, 2] } }));
         const told = [];
         scene.net.fate = (message) => {
             told.push(message);
             return 'pass';
         };
         const before = scene.reads.length;
-        await scene.settled(await scene.upsert({ n: 2, deep: { a: 1 } }));
+        await scene.copyBecomes(await scene.upsert({ n: 2, deep: { a: 1 } }));
         assert.deepEqual(told.find(saysMore).params._meta['dev.tidings/data'].patch, { n: 2, deep: { b: null } });
-        await scene.settled(await scene.upsert({ n: 2, deep: { a: null } })); // no patch can say it
-        await scene.settled(await scene.call('delete-entity', { uri: URI }));
-        await scene.settled(await scene.call('undelete-entity', { uri: URI }));
-        await scene.settled(await scene.upsert('no object at all'));
-        await scene.settled(await scene.upsert({ n: 3 }));
+        await scene.copyBecomes(await scene.upsert({ n: 2, deep: { a: null } })); // no patch can say it
+        await scene.copyBecomes(await scene.call('delete-entity', { uri: URI }));
+        await scene.copyBecomes(await scene.call('undelete-entity', { uri: URI }));
+        await scene.copyBecomes(await scene.upsert('no object at all'));
+        await scene.copyBecomes(await scene.upsert({ n: 3 }));
         assert.equal(scene.reads.length, before, scene.reads.join('\n'));
     });
 
     test(`${era}: a lost patch is noticed by the next one and read`, async (t) => {
         const scene = await Scene.open(t, era);
-        await scene.settled(await scene.upsert({ n: 1 }));
+        await scene.copyBecomes(await scene.upsert({ n: 1 }));
         const { validFrom } = scene.copy();
         let lost = 0;
         scene.net.fate = (message) => (saysMore(message) && lost++ === 0 ? 'drop' : 'pass');
         await scene.upsert({ n: 1, lost: true });
         await eventually(() => lost > 0, 'a patch was lost');
-        await scene.settled(await scene.upsert({ n: 2, lost: true }));
+        await scene.copyBecomes(await scene.upsert({ n: 2, lost: true }));
         assert.ok(scene.reads.includes(`${URI}/patch/${validFrom}`), scene.reads.join('\n'));
     });
 
     test(`${era}: a mirror that was away goes on from its file, a server that died from its own`, async (t) => {
         const scene = await Scene.open(t, era);
-        await scene.settled(await scene.upsert({ n: 1, text: 'kept' }));
+        await scene.copyBecomes(await scene.upsert({ n: 1, text: 'kept' }));
         await scene.program.stop();
         const { validFrom } = scene.copy();
         await scene.upsert({ n: 2, text: 'kept' });
         const asked = scene.net.requests.length;
         scene.mirror();
-        await scene.settled(await scene.upsert({ n: 3, text: 'kept' }));
+        await scene.copyBecomes(await scene.upsert({ n: 3, text: 'kept' }));
         const [first] = scene.net.requests.slice(asked).map(optionsIn).filter(Boolean);
         assert.equal((first.uris?.[PATCHES] ?? first).baseline, validFrom);
         await scene.restart();
-        await scene.settled(await scene.upsert({ n: 4, text: 'kept' }));
+        await scene.copyBecomes(await scene.upsert({ n: 4, text: 'kept' }));
         await scene.call('delete-entity', { uri: URI });
         await scene.restart();
-        await scene.settled({ deleted: true });
+        await scene.copyBecomes({ deleted: true });
         await scene.call('undelete-entity', { uri: URI });
-        await scene.settled(await scene.upsert({ n: 5 }));
+        await scene.copyBecomes(await scene.upsert({ n: 5 }));
     });
 
     test(`${era}: the copy goes with its entity to a new version of the type, also while it is away`, async (t) => {
         const scene = await Scene.open(t, era);
-        await scene.settled(await scene.upsert({ n: 1 }));
+        await scene.copyBecomes(await scene.upsert({ n: 1 }));
         for (const version of ['2', '3']) {
             if (version === '3') {
                 await scene.program.stop();
@@ -167,9 +167,9 @@ for (const era of ERAS) {
             if (version === '3') {
                 scene.mirror(); // with the URI that it had at first
             }
-            await scene.settled(moved);
+            await scene.copyBecomes(moved);
             const uri = moved.uri;
-            await scene.settled(await scene.call('upsert-entity', { uri, value: { n: `${version} and more` } }));
+            await scene.copyBecomes(await scene.call('upsert-entity', { uri, value: { n: `${version} and more` } }));
         }
     });
 }
@@ -243,7 +243,7 @@ for (const [era, seed] of ERAS.flatMap((e) => [1, 2].map((s) => [e, s]))) {
             now = await scene.call('undelete-entity', { uri: URI });
         }
         now = await scene.upsert({ ...now.value, over: seed });
-        await scene.settled(now);
+        await scene.copyBecomes(now);
         const { json } = await modern(scene.server, 'resources/read', { uri: URI });
         assert.deepEqual(scene.copy().value, JSON.parse(json.result.contents[0].text).value);
         t.diagnostic(`${JSON.stringify(net.counts)}, ${scene.reads.length} reads`);

@@ -19,7 +19,7 @@ const get = (server, uri, fields = {}, init = {}) =>
     });
 
 /** A file whose etag can be relied on: the server does not trust one that changed just now. */
-async function settled(server, name) {
+async function awaitStrongEtag(server, name) {
     for (;;) {
         const answer = await get(server, server.uri(name));
         const etag = answer.headers.get('etag');
@@ -54,7 +54,7 @@ test('a resource is read with its type, length, etag and time', async (t) => {
 
 test('HEAD says the same and sends nothing', async (t) => {
     const server = await serve(t, { files });
-    const etag = await settled(server, 'a.txt');
+    const etag = await awaitStrongEtag(server, 'a.txt');
     const head = await get(server, server.uri('a.txt'), {}, { method: 'HEAD' });
     assert.equal(head.status, 200);
     assert.equal(head.headers.get('content-length'), '13');
@@ -64,7 +64,7 @@ test('HEAD says the same and sends nothing', async (t) => {
 
 test('what is held already is not sent again', async (t) => {
     const server = await serve(t, { files });
-    const etag = await settled(server, 'a.txt');
+    const etag = await awaitStrongEtag(server, 'a.txt');
     const uri = server.uri('a.txt');
     for (const held of [etag, `"other", ${etag}`, `W/${etag}`, '*']) {
         const answer = await get(server, uri, { 'if-none-match': held });
@@ -98,7 +98,7 @@ test('what was not modified since a date is not sent again; etags count before d
     const uri = server.uri('a.txt');
     const then = 1e12 + 86400e3 * 8; /* a day of one digit */
     utimesSync(`${server.tree.path}/a.txt`, then / 1000 + 0.5, then / 1000 + 0.5);
-    const etag = await settled(server, 'a.txt');
+    const etag = await awaitStrongEtag(server, 'a.txt');
     const status = async (fields, init) => (await get(server, uri, fields, init)).status;
     for (const method of ['GET', 'HEAD']) {
         for (const held of [...formats(then), ...formats(then + 5000)]) {
@@ -176,7 +176,7 @@ test('a range is cut out to the byte', async (t) => {
 
 test('a range on a condition that does not hold gives the whole', async (t) => {
     const server = await serve(t, { files });
-    const etag = await settled(server, 'a.txt');
+    const etag = await awaitStrongEtag(server, 'a.txt');
     const ask = (condition, range = 'bytes=0-0') =>
         get(server, server.uri('a.txt'), { range, 'if-range': condition });
     assert.equal((await ask(etag)).status, 206);

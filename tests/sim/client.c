@@ -328,7 +328,7 @@ void client_step(struct client *c)
     }
 }
 
-bool client_settle(struct client *c)
+bool client_come_to_rest(struct client *c)
 {
     struct node *n = node_of_client(c);
     c->away_until_ms = 0;

@@ -203,41 +203,41 @@ static void world_step(struct world *w)
 /* ---- a seed ---------------------------------------------------------------------------------- */
 
 /* Nothing fails any more. FAULT_NO_POLL: nobody is woken by later commits either. */
-static void world_settle(struct world *w)
+static void world_come_to_rest(struct world *w)
 {
     w->is_calm = true;
     for (unsigned i = 0; i < NODES; i++) {
         recover(w, &w->nodes[i], true);
     }
-    bool is_settled = false;
-    for (unsigned round = 0; round < 3000 && !is_settled; round++) {
+    bool is_at_rest = false;
+    for (unsigned round = 0; round < 3000 && !is_at_rest; round++) {
         world_step(w);
-        is_settled = round > 500 && !w->engine.open.is_open;
+        is_at_rest = round > 500 && !w->engine.open.is_open;
         for (unsigned i = 0; i < WRITERS; i++) {
-            is_settled = is_settled && !w->writers[i].is_waiting && !w->writers[i].repeats;
+            is_at_rest = is_at_rest && !w->writers[i].is_waiting && !w->writers[i].repeats;
         }
         for (unsigned i = 0; i < NODES; i++) {
             const struct node *n = &w->nodes[i];
-            is_settled = is_settled && node_is_well(n) && !n->has_batch && n->job_count == 0 &&
+            is_at_rest = is_at_rest && node_is_well(n) && !n->has_batch && n->job_count == 0 &&
                          runs_followed(n->runs) >= w->engine.counter;
         }
     }
     bool is_quiet = w->fault == FAULT_NO_POLL || w->fault == FAULT_NO_REOPEN;
-    if (!is_settled && !is_quiet) {
-        world_fail(w, "settled: the cluster does not come to rest");
+    if (!is_at_rest && !is_quiet) {
+        world_fail(w, "at rest: the cluster does not come to rest");
     }
     bool is_done = false;
     for (unsigned round = 0; round < 200 && !is_done; round++) {
         is_done = true;
         for (unsigned i = 0; i < CLIENTS; i++) {
-            is_done = client_settle(&w->clients[i]) && is_done;
+            is_done = client_come_to_rest(&w->clients[i]) && is_done;
         }
         for (unsigned i = 0; i < NODES; i++) {
             node_step(&w->nodes[i]);
         }
     }
     if (!is_done) {
-        world_fail(w, "settled: clients do not come to rest");
+        world_fail(w, "at rest: clients do not come to rest");
     }
 }
 
@@ -282,7 +282,7 @@ static bool seed_run(struct world *w, uint64_t steps)
     while (w->step < steps) {
         world_step(w);
     }
-    world_settle(w);
+    world_come_to_rest(w);
     oracle_end(w);
     world_deinit(w);
     return true;

@@ -266,7 +266,7 @@ struct client {
 
 void client_init(struct client *c, struct world *w, unsigned index);
 void client_step(struct client *c);
-bool client_settle(struct client *c); /* false: there is more to do */
+bool client_come_to_rest(struct client *c); /* false: there is more to do */
 
 struct writer {
     struct world *world;

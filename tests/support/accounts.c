@@ -122,7 +122,7 @@ void accounts_told(struct tidings_str message)
     jv_unref(root);
 }
 
-void accounts_settle(bool all)
+void accounts_check(bool all)
 {
     dialogue_require(a.nameless_answers <= a.nameless || a.has_batches, "no error without a cause");
     for (size_t i = 0; i < a.count; i++) {

@@ -15,6 +15,6 @@ void accounts_asked(struct tidings_str message, unsigned max_depth);
 void accounts_told(struct tidings_str message);
 /* Nothing was answered that was not asked; and, `all`, everything was answered but listens, which
  * last, and what may have been cancelled. */
-void accounts_settle(bool all);
+void accounts_check(bool all);
 
 #endif

@@ -65,20 +65,20 @@ void model_begin_epoch(struct model *m)
     model_change(m, (int)model_roll(m, MODEL_URIS));
 }
 
-void model_put_place(const struct model *m, char out[128], int64_t id, int cursor)
+void model_put_meta(const struct model *m, char out[128], int64_t id, int cursor)
 {
-    char named[80] = "", place[48] = "";
+    char named[80] = "", meta[48] = "";
     if (id > 0) {
         snprintf(named, sizeof(named), "\"io.modelcontextprotocol/subscriptionId\":%" PRId64 ",",
                  id);
     }
     if (m->has_cursor) {
-        snprintf(place, sizeof(place), "\"dev.tidings/cursor\":\"e%d.%d\",", m->epoch, cursor);
+        snprintf(meta, sizeof(meta), "\"dev.tidings/cursor\":\"e%d.%d\",", m->epoch, cursor);
     }
-    snprintf(out, 128, "%.79s%.47s", named, place);
+    snprintf(out, 128, "%.79s%.47s", named, meta);
 }
 
-static void put_message(char out[512], int uri, int slot, const char *place, const char *more)
+static void put_message(char out[512], int uri, int slot, const char *meta, const char *more)
 {
     char about[8], subscribed[8];
     put_uri(about, uri);
@@ -86,28 +86,28 @@ static void put_message(char out[512], int uri, int slot, const char *place, con
     snprintf(out, 512,
              "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":"
              "{\"uri\":\"%s\",\"_meta\":{%s%s\"x\":\"%s\"}}}",
-             about, place, more, subscribed);
+             about, meta, more, subscribed);
 }
 
 void model_put_update(const struct model *m, char out[512], int slot, int uri, int64_t id,
                       int cursor)
 {
-    char place[128], more[128] = "", subscribed[8];
-    model_put_place(m, place, id, cursor);
+    char meta[128], more[128] = "", subscribed[8];
+    model_put_meta(m, meta, id, cursor);
     put_uri(subscribed, slot);
     if (m->has_version) {
         snprintf(more, sizeof(more),
                  "\"dev.tidings/subscribedUri\":\"%s\",\"dev.tidings/version\":\"e%d.%d\",",
                  subscribed, m->epoch, m->values[uri]);
     }
-    put_message(out, uri, slot, place, more);
+    put_message(out, uri, slot, meta, more);
 }
 
 void model_put_truncated(const struct model *m, char out[512], int slot, int64_t id, int cursor)
 {
-    char place[128];
-    model_put_place(m, place, id, cursor);
-    put_message(out, slot, slot, place, "\"dev.tidings/truncated\":true,");
+    char meta[128];
+    model_put_meta(m, meta, id, cursor);
+    put_message(out, slot, slot, meta, "\"dev.tidings/truncated\":true,");
 }
 
 bool model_put_answer(const struct model *m, char out[512], const char *method, struct json *params)
@@ -288,7 +288,7 @@ static void session_note_streamless(struct model *m)
 {
     int left = TURNS;
     do {
-        m->ops->settle(m);
+        m->ops->flush(m);
         step(m, 20);
         if (--left == 0) {
             fail_msg("%s, seed %u: it does not come to rest in stage %d", m->name, m->seed,
@@ -311,7 +311,7 @@ static void something(struct model *m)
     } else if (kind < 26) {
         ask_something(m);
     } else if (kind < 27) { /* it is quiet: what is on its way arrives, within two seconds */
-        m->ops->settle(m);
+        m->ops->flush(m);
         m->is_calm = true;
         step(m, 1);
         m->is_calm = false;

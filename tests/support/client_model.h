@@ -47,7 +47,7 @@ struct model_ops {
     struct tidings_client *(*start)(struct model *m, const struct tidings_client_options *o);
     void (*changed)(struct model *m, int uri); /* it has something to tell */
     void (*fault)(struct model *m);            /* it does something of its own */
-    void (*settle)(struct model *m);           /* it tells what it holds back */
+    void (*flush)(struct model *m);            /* it tells what it holds back */
     void (*allow)(struct model *m);            /* before a step: messages may travel */
     /* Nothing is on its way, and the client has asked for all it wants. */
     bool (*is_at_rest)(const struct model *m);
@@ -97,7 +97,7 @@ void model_put_update(const struct model *m, char out[512], int slot, int uri, i
 /* … some changes of `slot` are not known any more. */
 void model_put_truncated(const struct model *m, char out[512], int slot, int64_t id, int cursor);
 /* The members of _meta that say where the stream is, each followed by a comma. */
-void model_put_place(const struct model *m, char out[128], int64_t id, int cursor);
+void model_put_meta(const struct model *m, char out[128], int64_t id, int cursor);
 /* The result of reading or listing; false: it is asked for something else. */
 bool model_put_answer(const struct model *m, char out[512], const char *method,
                       struct json *params);

@@ -128,12 +128,12 @@ void hear(size_t n, unsigned node, enum tidings_change_kind kind, const char *sa
     must_say(read_at(node, "published:///x"), says);
 }
 
-void settle(unsigned node)
+void await_followed(unsigned node)
 {
     static unsigned n;
     char text[16];
     snprintf(text, sizeof text, "%u", n++);
-    publish(node, "published:///settled", text);
+    publish(node, "published:///followed", text);
 }
 
 void cursor_of(unsigned node, const char *cursor, const char *uri, char out[256],

@@ -28,8 +28,7 @@ void fake_net_allow(struct fake_net *net, unsigned budget);
 bool fake_net_is_quiet(const struct fake_net *net); /* nothing is on its way */
 size_t fake_net_transfers(const struct fake_net *net);
 
-/* ---- the server's side of a transfer
- * ------------------------------------------------------------- */
+/* ---- the server's side of a transfer --------------------------------------------------------- */
 
 const char *fake_transfer_method(const struct fetch_transfer *t);
 struct tidings_str fake_transfer_body(const struct fetch_transfer *t);

@@ -91,8 +91,7 @@ bool fake_legacy(struct fake *f, const char *method, int64_t id)
     return true;
 }
 
-/* ---- the transport
- * -------------------------------------------------------------------------------- */
+/* ---- the transport --------------------------------------------------------------------------- */
 
 /* One message; what it says to it comes after what was said before. */
 static void on_turn(void *user)

@@ -19,18 +19,18 @@
 
 #undef free /* what strdup and open_memstream give is not cmocka's */
 
-void harness_access_start(struct harness *b, struct place *place)
+void harness_access_start(struct harness *b, struct stub *stub)
 {
     harness_init(b);
     b->options.list_changed_ms = 0;
     harness_start(b);
-    memset(place, 0, sizeof(*place));
-    place_mount(place, b, "mem://x/", PLACE_UNWATCHED | PLACE_QUERY);
-    place_add(place, "mem://x/a", false);
-    place_add(place, "mem://x/hidden/b", false);
-    place_add(place, "mem://x/hidden/c", false);
-    place_add(place, "mem://x/open/d", false);
-    place_add(place, "mem://x/open/e", false);
+    memset(stub, 0, sizeof(*stub));
+    stub_mount(stub, b, "mem://x/", STUB_UNWATCHED | STUB_QUERY);
+    stub_add(stub, "mem://x/a", false);
+    stub_add(stub, "mem://x/hidden/b", false);
+    stub_add(stub, "mem://x/hidden/c", false);
+    stub_add(stub, "mem://x/open/d", false);
+    stub_add(stub, "mem://x/open/e", false);
     b->principal.name = NULL;
 }
 
@@ -75,7 +75,7 @@ void harness_rules(struct harness *b, const struct harness_rule *rules, size_t c
     }
     assert_int_equal(hub_run_on(b->hub, set_now, &kept->base, NULL), 0);
     access_rules_unref(&kept->base);
-    harness_settle(b);
+    harness_run_until_idle(b);
 }
 
 void harness_is(struct harness *b, const char *name, const char *scopes)

@@ -2,8 +2,8 @@
  *
  * Access rules for tests of the worker, and streams compared byte for byte.
  */
-#ifndef SUPPORT_BENCH_ACCESS_H
-#define SUPPORT_BENCH_ACCESS_H
+#ifndef SUPPORT_HARNESS_ACCESS_H
+#define SUPPORT_HARNESS_ACCESS_H
 
 #include "access/access.h"
 #include "support/harness_client.h"
@@ -21,7 +21,7 @@ struct harness_rule {
 void harness_rules(struct harness *b, const struct harness_rule *rules, size_t count);
 /* A worker with mem://x/a, and two each below hidden/ and open/, where list changes are told at
  * once and nobody has a name yet. */
-void harness_access_start(struct harness *b, struct place *place);
+void harness_access_start(struct harness *b, struct stub *stub);
 /* The rights of whoever comes from now on. */
 void harness_is(struct harness *b, const char *name, const char *scopes);
 

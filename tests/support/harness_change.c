@@ -30,7 +30,7 @@ void changes_start(void)
     harness_add(b, "mem:///a");
     harness_add(b, "mem:///b");
     harness_add_template(b, "mem:///row/{id}");
-    harness_settle(b);
+    harness_run_until_idle(b);
 }
 
 int changes_begin(void **state)
@@ -64,7 +64,7 @@ struct client *begin_call(const char *tool, const char *arguments)
 {
     struct client *c = client_http(&harness_changes);
     client_call(c, "1", tool, text_of("\"arguments\":{%s}", arguments), NULL);
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     return c;
 }
 

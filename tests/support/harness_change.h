@@ -6,11 +6,11 @@
  *     changes_begin as setup, changes_end as teardown
  *     ask_changes("since", "");                              // its cursor is kept
  *     harness_update(&harness_changes, "mem:///a");
- *     harness_settle(&harness_changes);
+ *     harness_run_until_idle(&harness_changes);
  *     assert_change(ask_changes("since", with_cursor("")), 0, "mem:///a", "updated");
  */
-#ifndef SUPPORT_BENCH_CHANGE_H
-#define SUPPORT_BENCH_CHANGE_H
+#ifndef SUPPORT_HARNESS_CHANGE_H
+#define SUPPORT_HARNESS_CHANGE_H
 
 #include "support/harness_client.h"
 #include "support/harness_core.h"

@@ -28,8 +28,7 @@
     "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","                       \
     "\"io.modelcontextprotocol/clientCapabilities\":{}}"
 
-/* ---- the record
- * ------------------------------------------------------------------------------------ */
+/* ---- the record ------------------------------------------------------------------------------ */
 
 static struct utterance *record(struct client *c, enum said kind)
 {
@@ -189,8 +188,7 @@ static const struct sink_ops sink_ops = {
     .cut = cut,
 };
 
-/* ---- life
- * ------------------------------------------------------------------------------------------ */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 void client_is(struct client *c, enum principal_kind kind, const char *name, const char *scopes,
                int64_t expires_ms)
@@ -275,10 +273,9 @@ void client_drain(struct client *c)
     sink_drained(&c->sink);
 }
 
-/* ---- saying
- * ------------------------------------------------------------------------------------------ */
+/* ---- saying ---------------------------------------------------------------------------------- */
 
-static struct tidings_str place(char **at, struct tidings_str s)
+static struct tidings_str copy_to(char **at, struct tidings_str s)
 {
     struct tidings_str copy = {s.ptr ? *at : NULL, s.len};
     if (s.len > 0) {
@@ -302,7 +299,7 @@ static struct tidings_str keep_input(struct client *c, const char *text, struct 
     char *at = c->input = malloc(size);
     assert_non_null(at);
     for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
-        *slices[i] = place(&at, *slices[i]);
+        *slices[i] = copy_to(&at, *slices[i]);
     }
     c->is_waiting = c->channel.ops->is_http;
     return body;
@@ -357,7 +354,7 @@ const char *client_ask(struct client *c, const char *method, const char *params)
     size_t before = client_count_kind(c, SAID_ANSWER);
     (void)snprintf(id, sizeof(id), "%u", ++number);
     client_modern(c, id, method, params);
-    harness_settle(c->harness);
+    harness_run_until_idle(c->harness);
     return client_nth_kind(c, SAID_ANSWER, before)->text;
 }
 
@@ -402,8 +399,7 @@ void client_listen(struct client *c, const char *id, const char *uris)
                   text_of("\"notifications\":{\"resourceSubscriptions\":%s}", uris));
 }
 
-/* ---- sessions
- * ------------------------------------------------------------------------------------------ */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
 void harness_session(struct harness *b, const char *revision, struct harness_session *s)
 {
@@ -429,7 +425,7 @@ struct client *session_request(struct harness_session *s, const char *id, const 
 static void change_subscription(struct harness_session *s, const char *method, const char *uri)
 {
     struct client *c = session_request(s, "5", method, text_of("\"uri\":\"%s\"", uri));
-    harness_settle(s->harness);
+    harness_run_until_idle(s->harness);
     const struct utterance *u = client_answer(c);
     assert_empty_result(u->text);
     client_free(c);
@@ -470,8 +466,7 @@ int session_delete(struct harness_session *s)
     return status;
 }
 
-/* ---- looking
- * ---------------------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 static bool has_method(const struct utterance *u, const char *method)
 {

@@ -8,8 +8,8 @@
  * answered at most once, and nothing is said to a connection that is gone: violations fail the
  * test.
  */
-#ifndef SUPPORT_BENCH_CLIENT_H
-#define SUPPORT_BENCH_CLIENT_H
+#ifndef SUPPORT_HARNESS_CLIENT_H
+#define SUPPORT_HARNESS_CLIENT_H
 
 #include "protocol/inbound.h"
 #include "request/channel.h"
@@ -100,8 +100,7 @@ struct client *session_stream(struct harness_session *s, const char *last_event_
 /* DELETE; gives the status. */
 int session_delete(struct harness_session *s);
 
-/* ---- looking at what was said
- * ---------------------------------------------------------------------- */
+/* ---- looking at what was said ---------------------------------------------------------------- */
 
 #define SAID_UPDATED "notifications/resources/updated"
 #define SAID_LIST "notifications/resources/list_changed"

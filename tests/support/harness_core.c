@@ -112,7 +112,7 @@ static bool is_idle(struct harness *b)
     return true;
 }
 
-void harness_settle(struct harness *b)
+void harness_run_until_idle(struct harness *b)
 {
     int quiet = 0;
     for (int i = 0; i < MAX_TURNS && quiet < 2; i++) {
@@ -135,8 +135,7 @@ void harness_until(struct harness *b, bool (*fn)(void *user), void *user)
     }
 }
 
-/* ---- resources
- * ------------------------------------------------------------------------------------ */
+/* ---- resources ------------------------------------------------------------------------------- */
 
 static void read_text(void *user, struct tidings_read *read, struct tidings_str uri)
 {
@@ -158,7 +157,7 @@ static void add(struct harness *b, const char *uri, bool is_template)
     struct catalog_entry *e = catalog_entry_create(&about, is_template, read_text, b, &err);
     assert_non_null(e);
     assert_int_equal(hub_add_entry(b->hub, e, &err), 0);
-    harness_settle(b);
+    harness_run_until_idle(b);
 }
 
 void harness_add(struct harness *b, const char *uri)
@@ -175,7 +174,7 @@ void harness_remove(struct harness *b, const char *uri)
 {
     struct tidings_error err = {0};
     assert_int_equal(hub_remove_entry(b->hub, tidings_str(uri), &err), 0);
-    harness_settle(b);
+    harness_run_until_idle(b);
 }
 
 void harness_change(struct harness *b, const char *uri, enum tidings_change_kind kind)

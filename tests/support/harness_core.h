@@ -8,13 +8,13 @@
  *     harness_start(&b);
  *     struct client *c = client_http(&b);
  *     client_modern(c, "1", "subscriptions/listen", "\"notifications\":{}");
- *     harness_settle(&b);
+ *     harness_run_until_idle(&b);
  *     assert_json(client_nth(c, SAID_ACK, 0), "params|_meta|dev.tidings/cursor", …);
  *     client_free(c);
  *     harness_stop(&b);
  */
-#ifndef SUPPORT_BENCH_CORE_H
-#define SUPPORT_BENCH_CORE_H
+#ifndef SUPPORT_HARNESS_CORE_H
+#define SUPPORT_HARNESS_CORE_H
 
 #include "core/core.h"
 #include "delivery/hub.h"
@@ -48,7 +48,7 @@ void harness_stop_cores(struct harness *b);
 void harness_stop_hub(struct harness *b);
 
 /* Turns until no letter is under way and nothing waits to be flushed. */
-void harness_settle(struct harness *b);
+void harness_run_until_idle(struct harness *b);
 /* Turns, waiting for events, until fn(user); fails the test after some seconds. */
 void harness_until(struct harness *b, bool (*fn)(void *user), void *user);
 

@@ -255,7 +255,7 @@ void docs_mount(struct docs *d, struct harness *b, const char *prefix, unsigned 
                                tidings_str(prefix), tidings_strn((const char *)&d, sizeof(d)),
                                &d->provider, &err),
                      0);
-    harness_settle(b);
+    harness_run_until_idle(b);
 }
 
 void docs_free(struct docs *d)

@@ -8,8 +8,8 @@
  *
  * "doc:///a/patch" is told the patches of "doc:///a", "doc:///a/no" cannot be subscribed to.
  */
-#ifndef SUPPORT_BENCH_DOCS_H
-#define SUPPORT_BENCH_DOCS_H
+#ifndef SUPPORT_HARNESS_DOCS_H
+#define SUPPORT_HARNESS_DOCS_H
 
 #include "support/harness_core.h"
 

@@ -2,8 +2,8 @@
  *
  * Looking into JSON texts by path, for tests.
  */
-#ifndef SUPPORT_BENCH_JSON_H
-#define SUPPORT_BENCH_JSON_H
+#ifndef SUPPORT_HARNESS_JSON_H
+#define SUPPORT_HARNESS_JSON_H
 
 #include <tidings/types.h>
 

@@ -2,8 +2,8 @@
  *
  * Prompts and completions for tests of the worker: registered at the hub as the server does it.
  */
-#ifndef SUPPORT_BENCH_PROMPT_H
-#define SUPPORT_BENCH_PROMPT_H
+#ifndef SUPPORT_HARNESS_PROMPT_H
+#define SUPPORT_HARNESS_PROMPT_H
 
 #include "support/harness_core.h"
 

@@ -224,7 +224,7 @@ static void mount(struct fake *f, struct harness *b, const struct tidings_provid
     sem_init(&f->gate, 0, 0);
     next_fake = f;
     assert_int_equal(hub_mount(b->hub, ops, STR("mem://x/"), STR_EMPTY, NULL, &err), 0);
-    harness_settle(b);
+    harness_run_until_idle(b);
 }
 
 void fake_mount(struct fake *f, struct harness *b)
@@ -252,8 +252,7 @@ void fake_clear(struct fake *f)
     f->count = 0;
 }
 
-/* ---- finishing what waits
- * -------------------------------------------------------------------------- */
+/* ---- finishing what waits -------------------------------------------------------------------- */
 
 struct finishing {
     struct fake *fake;

@@ -10,8 +10,8 @@
  *     …
  *     fake_finish_watches(&fake, 0, NULL); // or fake_finish_reads, fake_finish_stats
  */
-#ifndef SUPPORT_BENCH_PROVIDER_H
-#define SUPPORT_BENCH_PROVIDER_H
+#ifndef SUPPORT_HARNESS_PROVIDER_H
+#define SUPPORT_HARNESS_PROVIDER_H
 
 #include <semaphore.h>
 

@@ -37,7 +37,7 @@ struct client *listen_with(struct harness *b, const char *uris, const char *opti
 {
     struct client *c = client_http(b);
     client_listen_with(c, "1", uris, options);
-    harness_settle(b);
+    harness_run_until_idle(b);
     assert_int_equal(client_count(c, SAID_ACK), 1);
     return c;
 }
@@ -53,7 +53,7 @@ const char *session_subscribe_with(struct harness_session *s, const char *uri, c
 {
     struct client *c =
         session_request(s, "5", "resources/subscribe", subscribe_params(uri, options));
-    harness_settle(s->harness);
+    harness_run_until_idle(s->harness);
     const char *answer = text_of("%s", client_answer(c)->text);
     client_free(c);
     return answer;
@@ -63,7 +63,7 @@ const char *pipe_subscribe_with(struct client *pipe, const char *id, const char 
                                 const char *options)
 {
     client_legacy(pipe, NULL, id, "resources/subscribe", subscribe_params(uri, options));
-    harness_settle(pipe->harness);
+    harness_run_until_idle(pipe->harness);
     const struct utterance *u =
         client_nth_kind(pipe, SAID_ANSWER, client_count_kind(pipe, SAID_ANSWER) - 1);
     return text_of("%s", u->text);
@@ -158,7 +158,7 @@ void harness_end_windows(struct harness *b)
             subscriber_release_held(list_entry(w, struct subscription, window));
         }
     }
-    harness_settle(b);
+    harness_run_until_idle(b);
 }
 
 static bool no_window_holds(void *user)
@@ -170,34 +170,34 @@ static bool no_window_holds(void *user)
 void harness_await_windows(struct harness *b)
 {
     harness_until(b, no_window_holds, b);
-    harness_settle(b);
+    harness_run_until_idle(b);
 }
 
 /* ---- the provider ---------------------------------------------------------------------------- */
 
-static struct place *next_place; /* whom the instance being opened belongs to */
+static struct stub *next_stub; /* whom the instance being opened belongs to */
 
-static struct place *of(struct tidings_provider *p)
+static struct stub *of(struct tidings_provider *p)
 {
-    return *(struct place **)tidings_provider_state(p);
+    return *(struct stub **)tidings_provider_state(p);
 }
 
-static int place_open(struct tidings_provider *p, struct tidings_str config,
-                      struct tidings_error *err)
+static int stub_open(struct tidings_provider *p, struct tidings_str config,
+                     struct tidings_error *err)
 {
     (void)config;
     (void)err;
-    *(struct place **)tidings_provider_state(p) = next_place;
-    next_place->provider = p;
+    *(struct stub **)tidings_provider_state(p) = next_stub;
+    next_stub->provider = p;
     return 0;
 }
 
-static void place_close(struct tidings_provider *p)
+static void stub_close(struct tidings_provider *p)
 {
     (void)p;
 }
 
-static int find(const struct place *p, struct tidings_str uri)
+static int find(const struct stub *p, struct tidings_str uri)
 {
     for (size_t i = 0; i < p->count; i++) {
         if (str_eq(tidings_str(p->uris[i]), uri)) {
@@ -207,7 +207,7 @@ static int find(const struct place *p, struct tidings_str uri)
     return -1;
 }
 
-static void describe(const struct place *p, size_t i, struct tidings_resource *about)
+static void describe(const struct stub *p, size_t i, struct tidings_resource *about)
 {
     *about = (struct tidings_resource){0};
     about->uri = tidings_str(p->uris[i]);
@@ -215,8 +215,7 @@ static void describe(const struct place *p, size_t i, struct tidings_resource *a
     about->listable = p->listable[i];
 }
 
-static void place_read(struct tidings_provider *p, struct tidings_read *read,
-                       struct tidings_str uri)
+static void stub_read(struct tidings_provider *p, struct tidings_read *read, struct tidings_str uri)
 {
     struct tidings_error err = {0};
     int rc = TIDINGS_E_NOTFOUND;
@@ -226,7 +225,7 @@ static void place_read(struct tidings_provider *p, struct tidings_read *read,
     tidings_read_done(read, rc, &err);
 }
 
-static void list_now(struct place *p, struct tidings_list *list)
+static void list_now(struct stub *p, struct tidings_list *list)
 {
     struct tidings_error err = {0};
     struct tidings_str after = tidings_list_after(list);
@@ -242,9 +241,9 @@ static void list_now(struct place *p, struct tidings_list *list)
     tidings_list_done(list, rc < 0 ? rc : 0, &err);
 }
 
-static void place_list(struct tidings_provider *provider, struct tidings_list *list)
+static void stub_list(struct tidings_provider *provider, struct tidings_list *list)
 {
-    struct place *p = of(provider);
+    struct stub *p = of(provider);
     p->lists++;
     if (p->holds_lists) {
         assert_null(p->waiting);
@@ -254,7 +253,7 @@ static void place_list(struct tidings_provider *provider, struct tidings_list *l
     list_now(p, list);
 }
 
-void place_finish_list(struct place *p)
+void stub_finish_list(struct stub *p)
 {
     struct tidings_list *list = p->waiting;
     assert_non_null(list);
@@ -263,10 +262,10 @@ void place_finish_list(struct place *p)
     list_now(p, list);
 }
 
-static void place_stat(struct tidings_provider *provider, struct tidings_stat *stat,
-                       struct tidings_str uri)
+static void stub_stat(struct tidings_provider *provider, struct tidings_stat *stat,
+                      struct tidings_str uri)
 {
-    struct place *p = of(provider);
+    struct stub *p = of(provider);
     struct tidings_resource about;
     int i = find(p, uri);
     if (p->holds_stats) {
@@ -281,45 +280,45 @@ static void place_stat(struct tidings_provider *provider, struct tidings_stat *s
     tidings_stat_done(stat, 0, &about, NULL);
 }
 
-void place_finish_stat(struct place *p)
+void stub_finish_stat(struct stub *p)
 {
     tidings_stat_done(p->held_stat, p->stats_fail < 0 ? p->stats_fail : TIDINGS_E_NOTFOUND, NULL,
                       NULL);
     p->held_stat = NULL;
 }
 
-static size_t scope_at(struct place *p, struct tidings_str uri)
+static size_t scope_at(struct stub *p, struct tidings_str uri)
 {
     size_t i = 0;
     while (i < p->scope_count && !str_eq(tidings_str(p->scopes[i].uri), uri)) {
         i++;
     }
     if (i == p->scope_count) {
-        assert_true(i < PLACE_SCOPES && uri.len < sizeof(p->scopes[i].uri));
+        assert_true(i < STUB_SCOPES && uri.len < sizeof(p->scopes[i].uri));
         snprintf(p->scopes[i].uri, sizeof(p->scopes[i].uri), "%.*s", STR_ARG(uri));
         p->scope_count++;
     }
     return i;
 }
 
-static void place_watch(struct tidings_provider *provider, struct tidings_watch *watch,
-                        struct tidings_str uri)
+static void stub_watch(struct tidings_provider *provider, struct tidings_watch *watch,
+                       struct tidings_str uri)
 {
-    struct place *p = of(provider);
+    struct stub *p = of(provider);
     p->scopes[scope_at(p, uri)].on++;
     tidings_watch_done(watch, 0, NULL);
 }
 
-static void place_unwatch(struct tidings_provider *provider, struct tidings_str uri)
+static void stub_unwatch(struct tidings_provider *provider, struct tidings_str uri)
 {
-    struct place *p = of(provider);
+    struct stub *p = of(provider);
     size_t i = scope_at(p, uri);
     assert_true(p->scopes[i].off < p->scopes[i].on);
     p->scopes[i].off++;
 }
 
-static bool place_covers(struct tidings_provider *provider, struct tidings_str subscribed,
-                         struct tidings_str changed)
+static bool stub_covers(struct tidings_provider *provider, struct tidings_str subscribed,
+                        struct tidings_str changed)
 {
     if (of(provider)->covers_below) {
         return str_starts(changed, subscribed);
@@ -334,8 +333,8 @@ static bool place_covers(struct tidings_provider *provider, struct tidings_str s
     return str_eq(str_cut(str_skip(member, 7), ':', &rest, NULL), str_skip(group, 6));
 }
 
-static int place_query(struct tidings_provider *provider, struct tidings_str uri, char *glob,
-                       size_t *len, struct tidings_error *err)
+static int stub_query(struct tidings_provider *provider, struct tidings_str uri, char *glob,
+                      size_t *len, struct tidings_error *err)
 {
     (void)provider;
     struct tidings_str query;
@@ -351,50 +350,50 @@ static int place_query(struct tidings_provider *provider, struct tidings_str uri
     return 0;
 }
 
-static void place_write(struct tidings_provider *p, struct tidings_write *write,
-                        struct tidings_str uri)
+static void stub_write(struct tidings_provider *p, struct tidings_write *write,
+                       struct tidings_str uri)
 {
     (void)p;
     (void)uri;
     tidings_write_done(write, 0, STR_EMPTY, NULL);
 }
 
-void place_mount(struct place *p, struct harness *b, const char *prefix, unsigned flags)
+void stub_mount(struct stub *p, struct harness *b, const char *prefix, unsigned flags)
 {
     static struct tidings_provider_ops all[64];
     struct tidings_provider_ops *ops = &all[flags & 63u];
     *ops = (struct tidings_provider_ops){
         .abi = TIDINGS_PROVIDER_ABI,
-        .name = "place",
-        .size = sizeof(struct place *),
-        .flags = (flags & PLACE_FIXED ? TIDINGS_PROVIDER_FIXED_LIST : 0u) |
-                 (flags & PLACE_BARE ? TIDINGS_PROVIDER_BARE_CHANGES : 0u),
-        .open = place_open,
-        .read = place_read,
-        .list = place_list,
-        .stat = place_stat,
-        .watch = flags & PLACE_UNWATCHED ? NULL : place_watch,
-        .unwatch = flags & PLACE_UNWATCHED ? NULL : place_unwatch,
-        .covers = flags & PLACE_COVERS ? place_covers : NULL,
-        .close = place_close,
-        .write = flags & PLACE_WRITES ? place_write : NULL,
-        .query = flags & PLACE_QUERY ? place_query : NULL,
+        .name = "stub",
+        .size = sizeof(struct stub *),
+        .flags = (flags & STUB_FIXED ? TIDINGS_PROVIDER_FIXED_LIST : 0u) |
+                 (flags & STUB_BARE ? TIDINGS_PROVIDER_BARE_CHANGES : 0u),
+        .open = stub_open,
+        .read = stub_read,
+        .list = stub_list,
+        .stat = stub_stat,
+        .watch = flags & STUB_UNWATCHED ? NULL : stub_watch,
+        .unwatch = flags & STUB_UNWATCHED ? NULL : stub_unwatch,
+        .covers = flags & STUB_COVERS ? stub_covers : NULL,
+        .close = stub_close,
+        .write = flags & STUB_WRITES ? stub_write : NULL,
+        .query = flags & STUB_QUERY ? stub_query : NULL,
     };
     struct tidings_error err = {0};
     memset(p, 0, sizeof(*p));
-    next_place = p;
+    next_stub = p;
     assert_int_equal(hub_mount(b->hub, ops, tidings_str(prefix), STR_EMPTY, NULL, &err), 0);
-    harness_settle(b);
+    harness_run_until_idle(b);
 }
 
-void place_add(struct place *p, const char *uri, bool listable)
+void stub_add(struct stub *p, const char *uri, bool listable)
 {
-    assert_true(p->count < PLACE_RESOURCES && strlen(uri) < sizeof(p->uris[0]));
+    assert_true(p->count < STUB_RESOURCES && strlen(uri) < sizeof(p->uris[0]));
     snprintf(p->uris[p->count], sizeof(p->uris[0]), "%s", uri);
     p->listable[p->count++] = listable;
 }
 
-unsigned place_watched(const struct place *p, const char *uri)
+unsigned stub_watched(const struct stub *p, const char *uri)
 {
     for (size_t i = 0; i < p->scope_count; i++) {
         if (strcmp(p->scopes[i].uri, uri) == 0) {
@@ -404,7 +403,7 @@ unsigned place_watched(const struct place *p, const char *uri)
     return 0;
 }
 
-unsigned place_watched_all(const struct place *p)
+unsigned stub_watched_all(const struct stub *p)
 {
     unsigned n = 0;
     for (size_t i = 0; i < p->scope_count; i++) {

@@ -4,8 +4,8 @@
  * and a provider that can be mounted anywhere, reads queries, has a relation of its own, and
  * remembers which scopes it was asked to watch.
  */
-#ifndef SUPPORT_BENCH_SUBS_H
-#define SUPPORT_BENCH_SUBS_H
+#ifndef SUPPORT_HARNESS_SUBS_H
+#define SUPPORT_HARNESS_SUBS_H
 
 #include "support/harness_client.h"
 #include "support/harness_core.h"
@@ -15,7 +15,7 @@
 
 /* subscriptions/listen for a JSON array of URIs with `dev.tidings/options` (NULL: none). */
 void client_listen_with(struct client *c, const char *id, const char *uris, const char *options);
-/* The same over HTTP on a connection of its own, settled and acknowledged. */
+/* The same over HTTP on a connection of its own, run until idle and acknowledged. */
 struct client *listen_with(struct harness *b, const char *uris, const char *options);
 /* resources/subscribe in a session or, with `s` NULL, on the pipe `c`; gives the answer's text. */
 const char *session_subscribe_with(struct harness_session *s, const char *uri, const char *options);
@@ -44,22 +44,22 @@ void harness_await_windows(struct harness *b);
 
 /* ---- a provider ------------------------------------------------------------------------------ */
 
-#define PLACE_RESOURCES 256u
-#define PLACE_SCOPES 64u
+#define STUB_RESOURCES 256u
+#define STUB_SCOPES 64u
 
-enum place_flag {
-    PLACE_QUERY = 1,     /* ?pattern=GLOB is a glob below the path */
-    PLACE_COVERS = 2,    /* "group:NAME" covers "member:NAME:*", and see covers_below */
-    PLACE_UNWATCHED = 4, /* announces without being asked */
-    PLACE_FIXED = 8,     /* what it lists does not change */
-    PLACE_BARE = 16,     /* its changes carry no metadata */
-    PLACE_WRITES = 32,   /* clients may write; nothing comes of it */
+enum stub_flag {
+    STUB_QUERY = 1,     /* ?pattern=GLOB is a glob below the path */
+    STUB_COVERS = 2,    /* "group:NAME" covers "member:NAME:*", and see covers_below */
+    STUB_UNWATCHED = 4, /* announces without being asked */
+    STUB_FIXED = 8,     /* what it lists does not change */
+    STUB_BARE = 16,     /* its changes carry no metadata */
+    STUB_WRITES = 32,   /* clients may write; nothing comes of it */
 };
 
-struct place {
+struct stub {
     struct tidings_provider *provider;
-    char uris[PLACE_RESOURCES][96];
-    bool listable[PLACE_RESOURCES];
+    char uris[STUB_RESOURCES][96];
+    bool listable[STUB_RESOURCES];
     size_t count;
     bool covers_below; /* covers() says yes to everything below what was subscribed */
     bool holds_lists;
@@ -72,16 +72,16 @@ struct place {
     struct {
         char uri[96];
         unsigned on, off;
-    } scopes[PLACE_SCOPES];
+    } scopes[STUB_SCOPES];
     size_t scope_count;
 };
 
-void place_mount(struct place *p, struct harness *b, const char *prefix, unsigned flags);
-void place_add(struct place *p, const char *uri, bool listable); /* in ascending order */
-void place_finish_list(struct place *p);
-void place_finish_stat(struct place *p); /* as stats_fail says, or that it is not there */
+void stub_mount(struct stub *p, struct harness *b, const char *prefix, unsigned flags);
+void stub_add(struct stub *p, const char *uri, bool listable); /* in ascending order */
+void stub_finish_list(struct stub *p);
+void stub_finish_stat(struct stub *p); /* as stats_fail says, or that it is not there */
 /* How often a scope is watched now; and anything at all. */
-unsigned place_watched(const struct place *p, const char *uri);
-unsigned place_watched_all(const struct place *p);
+unsigned stub_watched(const struct stub *p, const char *uri);
+unsigned stub_watched_all(const struct stub *p);
 
 #endif

@@ -59,7 +59,7 @@ void harness_remove_tool(struct harness *b, const char *name)
 
 void harness_stop_handled(struct harness *b)
 {
-    harness_settle(b);
+    harness_run_until_idle(b);
     assert_int_equal(b->worker[0]->jobs, 0);
     assert_true(list_empty(&b->worker[0]->handlers->calls));
     harness_stop(b);

@@ -3,8 +3,8 @@
  * Tools for tests of the worker: registered at the hub as the server does it, with handlers that do
  * as they are told.
  */
-#ifndef SUPPORT_BENCH_TOOL_H
-#define SUPPORT_BENCH_TOOL_H
+#ifndef SUPPORT_HARNESS_TOOL_H
+#define SUPPORT_HARNESS_TOOL_H
 
 #include "handler/call.h"
 #include "support/harness_client.h"

@@ -111,7 +111,7 @@ void wire_turn(struct wire *w)
     for (int i = 0; quiet < QUIET_TURNS; i++) {
         assert_true(i < MAX_TURNS);
         loop_turn(w->b.loop);
-        harness_settle(&w->b);
+        harness_run_until_idle(&w->b);
         bool any = false;
         for (size_t k = 0; k < w->client_count; k++) {
             any = hear(&w->clients[k]) || any;

@@ -125,7 +125,7 @@ void nodes_unstick(struct nodes *all)
         size_t at = job->home == all->at[0].b.worker[0]->mailbox ? 0 : 1;
         perform(&all->at[at], job);
     }
-    nodes_settle(all);
+    nodes_run_until_idle(all);
 }
 
 struct session_memory_row *nodes_row(struct nodes *all, const struct harness_session *s)
@@ -239,17 +239,17 @@ void nodes_start(struct nodes *all)
         n->b.options.durable = &n->log;
         n->b.options.is_shared = true;
         harness_start(&n->b);
-        place_mount(&n->kept, &n->b, "kept://x/", 0);
-        place_mount(&n->local, &n->b, "mem://x/", 0);
+        stub_mount(&n->kept, &n->b, "kept://x/", 0);
+        stub_mount(&n->local, &n->b, "mem://x/", 0);
         n->kept.provider->is_durable = true;
         for (char c = 'a'; c < 'f'; c++) {
-            place_add(&n->kept, text_of("kept://x/%c", c), false);
-            place_add(&n->local, text_of("mem://x/%c", c), false);
+            stub_add(&n->kept, text_of("kept://x/%c", c), false);
+            stub_add(&n->local, text_of("mem://x/%c", c), false);
         }
         for (size_t k = 0; k < 3 * i; k++) { /* numbers of one mean nothing at the other */
             harness_update(&n->b, "mem://x/e");
         }
-        harness_settle(&n->b);
+        harness_run_until_idle(&n->b);
         n->store = (struct session_store){.max_bytes = 256u << 10, .submit = submit};
         assert_int_equal(sessions_share(n->b.worker[0], &n->store, NULL), 0);
     }
@@ -263,7 +263,7 @@ void nodes_kill(struct nodes *all, size_t node)
 
 void nodes_stop(struct nodes *all)
 {
-    nodes_settle(all);
+    nodes_run_until_idle(all);
     for (size_t i = 0; i < NODES; i++) {
         harness_stop(&all->at[i].b);
     }
@@ -279,13 +279,13 @@ static void tell_moved(struct node *n)
     }
 }
 
-void nodes_settle(struct nodes *all)
+void nodes_run_until_idle(struct nodes *all)
 {
     for (int round = 0; round < 3; round++) {
         for (size_t i = 0; i < NODES; i++) {
-            harness_settle(&all->at[i].b);
+            harness_run_until_idle(&all->at[i].b);
             tell_moved(&all->at[i]);
-            harness_settle(&all->at[i].b);
+            harness_run_until_idle(&all->at[i].b);
         }
     }
 }
@@ -306,7 +306,7 @@ void nodes_update(struct nodes *all, const char *uri)
             hub_announce_reached(n->b.hub, all->position);
         }
     }
-    nodes_settle(all);
+    nodes_run_until_idle(all);
 }
 
 void nodes_catch_up(struct nodes *all, size_t node)
@@ -320,14 +320,14 @@ void nodes_catch_up(struct nodes *all, size_t node)
     }
     memset(n->missed, 0, sizeof(n->missed));
     n->is_behind = false;
-    nodes_settle(all);
+    nodes_run_until_idle(all);
 }
 
 void nodes_tick(struct nodes *all, size_t node)
 {
     struct worker *worker = all->at[node].b.worker[0];
     loop_timer_start(worker->sessions->movers->tick, 0, SESSION_WRITE_MS);
-    nodes_settle(all);
+    nodes_run_until_idle(all);
 }
 
 void nodes_forget_losses(struct nodes *all)
@@ -347,12 +347,12 @@ void nodes_session(struct nodes *all, size_t node, struct harness_session *s)
     client_legacy(c, NULL, "1", "initialize",
                   "\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},"
                   "\"clientInfo\":{\"name\":\"t\",\"version\":\"1\"}");
-    nodes_settle(all);
+    nodes_run_until_idle(all);
     s->harness = b;
     snprintf(s->id, sizeof(s->id), "%s", client_answer(c)->session);
     client_notify(c, s->id, "notifications/initialized", NULL);
     client_free(c);
-    nodes_settle(all);
+    nodes_run_until_idle(all);
 }
 
 static void brought(struct session_wait *wait, int code)
@@ -360,7 +360,7 @@ static void brought(struct session_wait *wait, int code)
     *(int *)wait->user = code;
 }
 
-static bool is_settled(void *user)
+static bool is_brought(void *user)
 {
     return *(int *)user != SESSION_AWAITED;
 }
@@ -379,9 +379,9 @@ void nodes_bring_stream(struct nodes *all, size_t node, struct harness_session *
     *wait = (struct session_wait){.done = brought, .user = ret};
     *ret = SESSION_AWAITED;
     s->harness = b;
-    int place = (int)session_await(wait, &c->channel, &asked, &why);
+    int rc = (int)session_await(wait, &c->channel, &asked, &why);
     assert_int_equal(*ret, SESSION_AWAITED); /* not before it returned */
-    *ret = place;
+    *ret = rc;
     client_free(c);
 }
 
@@ -391,8 +391,8 @@ int nodes_bring(struct nodes *all, size_t node, struct harness_session *s)
     int code = 0;
     nodes_bring_stream(all, node, s, NULL, &wait, &code);
     if (code == SESSION_AWAITED) {
-        harness_until(&all->at[node].b, is_settled, &code);
+        harness_until(&all->at[node].b, is_brought, &code);
     }
-    nodes_settle(all);
+    nodes_run_until_idle(all);
     return code;
 }

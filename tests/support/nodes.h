@@ -36,7 +36,7 @@ struct node {
     struct nodes *all;
     size_t index;
     struct harness b;
-    struct place kept, local;
+    struct stub kept, local;
     struct session_store store;
     struct changelog log;
     struct changelog *rows; /* what does its work */
@@ -71,7 +71,7 @@ void nodes_stop(struct nodes *all);
 /* It ends as by kill -9: nothing more is written. */
 void nodes_kill(struct nodes *all, size_t node);
 /* Turns until nothing is under way anywhere. */
-void nodes_settle(struct nodes *all);
+void nodes_run_until_idle(struct nodes *all);
 /* What is kept changed; both nodes hear of it. */
 void nodes_update(struct nodes *all, const char *uri);
 /* It follows what it has missed. */

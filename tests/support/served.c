@@ -232,7 +232,7 @@ struct tidings_subscription *served_subscribe(const char *uri, const char *json,
 }
 
 /* The subscription exists: a marker announced after it comes through. */
-size_t served_settle(const char *uri, struct ears *e)
+size_t served_await_subscribed(const char *uri, struct ears *e)
 {
     size_t before = ears_count(e);
     for (int i = 0; i < 2000; i++) {

@@ -65,7 +65,7 @@ void served_set(const char *name, const char *value);
 struct tidings_subscription *served_subscribe(const char *uri, const char *json, struct ears *e);
 /* Announce `uri` until `e` hears of it: its subscription exists. Gives the count; more of these may
  * be under way. */
-size_t served_settle(const char *uri, struct ears *e);
+size_t served_await_subscribed(const char *uri, struct ears *e);
 void served_announce(const char *uri, const char *metadata, enum tidings_change_kind kind);
 
 /* One request on a connection of its own: request line and headers without the last line break, and

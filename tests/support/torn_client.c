@@ -15,7 +15,7 @@
 
 /* ---- chance ---------------------------------------------------------------------------------- */
 
-void torn_serve(const struct torn_client *t, struct place *place, size_t log_entries,
+void torn_serve(const struct torn_client *t, struct stub *stub, size_t log_entries,
                 size_t outbox_max)
 {
     struct harness *b = t->harness;
@@ -24,9 +24,9 @@ void torn_serve(const struct torn_client *t, struct place *place, size_t log_ent
     b->self.list_changed = b->options.list_changed = false;
     b->options.log.max_entries = log_entries;
     harness_start(b);
-    place_mount(place, b, "mem://x/", 0);
+    stub_mount(stub, b, "mem://x/", 0);
     for (unsigned i = 0; i < t->uris; i++) {
-        place_add(place, text_of("mem://x/%u", i), false);
+        stub_add(stub, text_of("mem://x/%u", i), false);
     }
 }
 
@@ -180,7 +180,7 @@ void torn_bury(struct torn_client *t)
 
 void torn_mend(struct torn_client *t)
 {
-    harness_settle(t->harness);
+    harness_run_until_idle(t->harness);
     for (unsigned i = 0; i < t->deads; i++) {
         bury(t, i);
     }
@@ -193,7 +193,7 @@ void torn_mend(struct torn_client *t)
                 reconnect(t, l);
             }
             assert_non_null(l->client);
-            harness_settle(t->harness);
+            harness_run_until_idle(t->harness);
             see(t, l, 0);
         }
     }

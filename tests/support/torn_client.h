@@ -41,8 +41,8 @@ struct torn_client {
     struct client *dead[TORN_DEAD]; /* gone for the client, not yet for the server */
 };
 
-/* Start its harness with mem://x/0, mem://x/1 … in `place`, where no lists change. */
-void torn_serve(const struct torn_client *t, struct place *place, size_t log_entries,
+/* Start its harness with mem://x/0, mem://x/1 … in `stub`, where no lists change. */
+void torn_serve(const struct torn_client *t, struct stub *stub, size_t log_entries,
                 size_t outbox_max);
 void torn_seed(struct torn_client *t, unsigned seed);
 unsigned torn_roll(struct torn_client *t, unsigned n); /* below n */

@@ -169,7 +169,7 @@ static void say_why(const struct twin_world *w)
     }
 }
 
-void twin_settle(struct twin_world *w)
+void twin_run_until_idle(struct twin_world *w)
 {
     time_t until = time(NULL) + PATIENCE_S;
     for (int quiet = 0; quiet < 3;) {
@@ -282,7 +282,7 @@ static void shake_hands(struct twin_world *w)
     wire->is_awaited = true;
     send_all(w, wire, buf_str(&text));
     buf_deinit(&text);
-    twin_settle(w);
+    twin_run_until_idle(w);
 }
 
 static void put_request(struct twin_world *w, enum twin_wire_name name, struct tidings_str head,
@@ -339,6 +339,6 @@ struct tidings_str twin_ask(struct twin_world *w, enum twin_wire_name name, stru
     struct twin_wire *wire = &w->wires[name];
     buf_clear(&wire->heard);
     twin_send(w, name, head, body);
-    twin_settle(w);
+    twin_run_until_idle(w);
     return buf_str(&wire->heard);
 }

@@ -58,7 +58,7 @@ void twin_hang_up(struct twin_world *w, enum twin_wire_name name);
 void twin_send(struct twin_world *w, enum twin_wire_name name, struct tidings_str head,
                struct tidings_str body);
 /* Turns, until everything is answered and nothing happens any more. */
-void twin_settle(struct twin_world *w);
+void twin_run_until_idle(struct twin_world *w);
 
 /* A request of somebody else, and its answer, which lives until the next. */
 struct tidings_str twin_ask(struct twin_world *w, enum twin_wire_name name, struct tidings_str head,

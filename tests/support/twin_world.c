@@ -120,7 +120,7 @@ void twin_barrier(struct twin_world *w)
     char path[32];
     snprintf(path, sizeof(path), "zz/%u", ++w->barriers);
     twin_file_put(w, path, "mark");
-    twin_settle(w);
+    twin_run_until_idle(w);
 }
 
 /* ---- the server ------------------------------------------------------------------------------ */
@@ -305,7 +305,7 @@ void twin_world_open(struct twin_world *w, const struct twin_plan *plan)
     twin_connect(w, TWIN_ROOT);
     twin_connect(w, TWIN_EDITOR);
     twin_connect(w, TWIN_ASKS);
-    twin_settle(w);
+    twin_run_until_idle(w);
     twin_barrier(w);
 }
 

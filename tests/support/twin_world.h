@@ -9,7 +9,7 @@
  *
  *     twin_world_open(&w, &plan);
  *     twin_send(&w, TWIN_ASKS, STR("GET /resource?uri=docs:///pub/a.txt"), STR_EMPTY);
- *     twin_settle(&w);                      // it is answered, and nothing happens any more
+ *     twin_run_until_idle(&w);                      // it is answered, and nothing happens any more
  *     … w.wires[TWIN_ASKS].heard …
  *     twin_world_close(&w);
  *

@@ -165,7 +165,7 @@ static void do_step(struct twin_world *w, const struct twin_step *s)
         do_file(w, s);
         break;
     }
-    twin_settle(w);
+    twin_run_until_idle(w);
 }
 
 /* Without what every request has. */

@@ -52,7 +52,7 @@ class Resource {
     possible = new Set([null]);
     history = []; // what was written, and what became of it
     deleted = [];
-    unsettled = new Set(); // of writes that nobody knows the outcome of: they may still arrive
+    unanswered = new Set(); // of writes that nobody knows the outcome of: they may still arrive
 
     constructor(world, kind, name, uri) {
         Object.assign(this, { world, kind, name, uri });
@@ -60,17 +60,17 @@ class Resource {
 
     acknowledged(value) {
         if (value === null) { // what may come back with an undeletion; twice deleted is deleted
-            const before = [...this.possible, ...this.unsettled].filter((one) => one !== null);
+            const before = [...this.possible, ...this.unanswered].filter((one) => one !== null);
             this.deleted = before.length > 0 ? before : this.deleted;
         }
-        this.possible = new Set([value, ...this.unsettled]);
+        this.possible = new Set([value, ...this.unanswered]);
     }
 
     unknown(value) {
         if (value === null) {
             this.deleted = [...this.deleted, ...this.possible].filter((one) => one !== null);
         }
-        this.unsettled.add(value);
+        this.unanswered.add(value);
         this.possible.add(value);
     }
 
@@ -141,7 +141,7 @@ export class World {
     }
 
     /** Fail with the first thing that was wrong. */
-    settle() {
+    assertNoFailure() {
         assert.ok(!this.#failure, this.#failure);
     }
 
@@ -394,7 +394,7 @@ export class World {
         } while (wrong && Date.now() < end);
         this.check(!wrong, wrong);
         for (const resource of this.resources.filter(({ kind }) => kind !== 'file')) {
-            resource.unsettled.clear();
+            resource.unanswered.clear();
             resource.possible = new Set([await resource.read(SETTLED)]);
         }
     }

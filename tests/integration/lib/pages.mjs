@@ -237,8 +237,8 @@ export class Terminal {
             }
             return;
         }
-        const settled = () => taken(step.shown, this.#came) >= 0 || this.#running === null;
-        await this.#until(settled, `the lines\n    ${step.shown.join('\n    ')}\n`);
+        const isOver = () => taken(step.shown, this.#came) >= 0 || this.#running === null;
+        await this.#until(isOver, `the lines\n    ${step.shown.join('\n    ')}\n`);
         const end = taken(step.shown, this.#came);
         if (end < 0) {
             throw this.#other(step.shown, this.#came);

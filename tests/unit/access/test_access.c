@@ -29,12 +29,12 @@
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 
 static int begin(void **state)
 {
     (void)state;
-    harness_access_start(&b, &place);
+    harness_access_start(&b, &stub);
     return 0;
 }
 
@@ -64,7 +64,7 @@ static const char *ask(const char *method, const char *params)
     static char text[65536];
     struct client *c = client_http(&b);
     client_modern(c, "1", method, params);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     snprintf(text, sizeof(text), "%s", client_answer(c)->text);
     client_free(c);
     return text;
@@ -165,7 +165,7 @@ static void lists_hold_what_one_may_list_and_tell_of_nothing_else(void **state)
     harness_add(&b, "app:///shown");
     harness_add(&b, "app:///secret");
     harness_add_template(&b, "app:///secret/{id}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     static const struct harness_rule rules[] = {
         {"ada", NULL, "mem://x/a", HARNESS_SEE},
         {"ada", NULL, "app:///shown", HARNESS_SEE},
@@ -211,7 +211,7 @@ static void denied_is_answered_like_absent(void **state)
                        "[\"mem://x/hidden/b\",\"mem://x/hidden/z\",\"mem://x/open/z\","
                        "\"mem://x/open/d\"]",
                        NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_string_equal(refused_reason(c, "mem://x/hidden/b"),
                         refused_reason(c, "mem://x/hidden/z"));
     assert_string_equal(refused_reason(c, "mem://x/hidden/b"), refused_reason(c, "mem://x/open/z"));
@@ -224,7 +224,7 @@ static void a_read_tells_no_number_to_who_may_not_see_everything(void **state)
     (void)state;
     set_usual();
     harness_add(&b, "mem://x/open/reg"); /* shadows nothing */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_is(&b, "ada", "");
     const char *text = ask("resources/read", "\"uri\":\"mem://x/open/reg\"");
     assert_non_null(json_at(text, "result|contents|0|text"));
@@ -257,7 +257,7 @@ static void a_handler_can_ask_who_calls_and_what_it_may(void **state)
         {"cleo", NULL, "mem://x/open/**", HARNESS_ALL}};
     harness_rules(&b, rules, COUNT(rules));
     harness_add_tool(&b, &(struct harness_tool){.name = "t", .handler = ask_what_it_may});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     static const char *const rows[][2] = {{"ada", "ada100000000000"},
                                           {"cleo", "cleo111100000000"},
                                           {"", "000000000000"},
@@ -283,7 +283,7 @@ static void a_pattern_brings_what_one_may_hear_of(void **state)
         struct client *bob = listen_with(&b, text_of("[\"%s\"]", uris[i]), "{\"windowMs\":0}");
         harness_update(&b, "mem://x/hidden/b");
         harness_update(&b, "mem://x/open/d");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         if (strcmp(uris[i], "mem://x/") == 0) { /* it names something she may not have */
             assert_non_null(refused_reason(ada, uris[i]));
         } else {
@@ -310,7 +310,7 @@ static void where_it_moved_from_is_told_to_those_who_may_know(void **state)
     harness_announce(&b, &(struct tidings_change){.uri = STR("mem://x/open/m"),
                                                   .from = STR("mem://x/open/d"),
                                                   .kind = TIDINGS_CHANGE_MOVED});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = update_nth(ada, NULL, 0);
     assert_json(text, "params|uri", "mem://x/open/n");
     assert_null(strstr(text, "hidden"));
@@ -324,7 +324,7 @@ static void where_it_moved_from_is_told_to_those_who_may_know(void **state)
 /* What a watcher sees and does, with hidden things going on around it or not. */
 static char *run_listen(bool hidden)
 {
-    harness_access_start(&b, &place);
+    harness_access_start(&b, &stub);
     set_usual();
     harness_is(&b, "ada", "");
     struct client *c = client_http(&b);
@@ -332,14 +332,14 @@ static char *run_listen(bool hidden)
                        "[\"mem://x/**\",\"mem://x/a\",\"mem://x/open/d\"],"
                        "\"resourcesListChanged\":true",
                        "{\"windowMs\":0,\"initial\":true,\"include\":\"metadata\"}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     for (int i = 0; i < 4; i++) {
         if (hidden) {
             harness_update(&b, "mem://x/hidden/b");
             harness_change(&b, text_of("mem://x/hidden/new%d", i), TIDINGS_CHANGE_CREATED);
             harness_change(&b, "mem://x/hidden/c", TIDINGS_CHANGE_DELETED);
             harness_add(&b, text_of("mem://x/hidden/reg%d", i));
-            harness_settle(&b);
+            harness_run_until_idle(&b);
         }
         harness_update(&b, "mem://x/open/d");
         if (hidden) {
@@ -348,10 +348,10 @@ static char *run_listen(bool hidden)
                                                           .kind = TIDINGS_CHANGE_MOVED});
         }
         harness_update(&b, "mem://x/a");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         if (i == 2) {
             harness_change(&b, "mem://x/open/n", TIDINGS_CHANGE_CREATED);
-            harness_settle(&b);
+            harness_run_until_idle(&b);
         }
     }
     char *transcript = client_transcript(c);
@@ -362,7 +362,7 @@ static char *run_listen(bool hidden)
 
 static char *run_session(bool hidden)
 {
-    harness_access_start(&b, &place);
+    harness_access_start(&b, &stub);
     set_usual();
     harness_is(&b, "ada", "");
     struct harness_session s;
@@ -370,13 +370,13 @@ static char *run_session(bool hidden)
     (void)session_subscribe_with(&s, "mem://x/**", "{\"windowMs\":0}");
     session_subscribe(&s, "mem://x/a");
     struct client *first = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     if (hidden) {
         harness_update(&b, "mem://x/hidden/b");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     harness_update(&b, "mem://x/open/d");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     char *before = client_transcript(first);
     char id[256];
     snprintf(id, sizeof(id), "%s", client_nth_said(first, SAID_UPDATED, 0)->id);
@@ -387,15 +387,15 @@ static char *run_session(bool hidden)
     }
     harness_update(&b, "mem://x/a");
     harness_change(&b, "mem://x/open/n", TIDINGS_CHANGE_CREATED);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     struct client *second = session_stream(&s, id);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     if (hidden) {
         harness_update(&b, "mem://x/hidden/b");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     harness_update(&b, "mem://x/open/e");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_true(update_count(second, NULL) >= 3);
     char *after = client_transcript(second), *all = NULL;
     client_free(second);
@@ -460,9 +460,9 @@ static void one_comes_back_with_a_seal_and_not_with_a_number(void **state)
     client_free(c);
     harness_update(&b, "mem://x/hidden/b");
     harness_update(&b, "mem://x/open/d");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     c = listen_with(&b, "[\"mem://x/**\"]", text_of("{\"since\":\"%s\"}", cursor));
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(c, NULL), 1);
     assert_json(update_nth(c, NULL, 0), "params|uri", "mem://x/open/d");
     assert_no_json(update_nth(c, NULL, 0), "params|_meta|dev.tidings/truncated");
@@ -473,7 +473,7 @@ static void one_comes_back_with_a_seal_and_not_with_a_number(void **state)
     cursor[20] = cursor[20] == 'A' ? 'B' : 'A';
     for (size_t i = 0; i < COUNT(tried); i++) {
         c = listen_with(&b, "[\"mem://x/**\"]", text_of("{\"since\":\"%s\"}", tried[i]));
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(update_count(c, NULL), 1);
         assert_json(update_nth(c, NULL, 0), "params|_meta|dev.tidings/truncated", "true");
         client_free(c);
@@ -489,7 +489,7 @@ static void a_filter_cannot_ask_for_the_number(void **state)
         &b, "[\"mem://x/**\"]",
         "{\"windowMs\":0,\"filter\":{\"properties\":{\"metadata\":{\"required\":[\"version\"]}}}}");
     harness_update(&b, "mem://x/open/d");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(c, NULL), 0);
     client_free(c);
 }

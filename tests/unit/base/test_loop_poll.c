@@ -119,7 +119,7 @@ static bool is_ready(void)
 }
 
 /* Turns until nothing is ready or to be told to the kernel; a loop that spins fails. */
-static void settle(void)
+static void run_until_idle(void)
 {
     int turns = 0;
     do {
@@ -214,7 +214,7 @@ static void what_happened_is_reported_as_asked(void **state)
         loop_turn(loop);
         assert_int_equal(w.calls, again ? 2 : reports[i].reported != 0); /* level-triggered */
         watch_close(&w);
-        settle();
+        run_until_idle();
     }
 }
 
@@ -225,14 +225,14 @@ static void without_interest_nothing_wakes_the_loop(void **state)
         struct watch w;
         watch_open(&w, reports[i].make, on_count);
         reports[i].act(&w);
-        settle(); /* never asked */
+        run_until_idle(); /* never asked */
         assert_int_equal(w.calls, 0);
         assert_int_equal(loop_poll_want(&w.poll, reports[i].wanted), 0);
         loop_turn(loop);
         assert_int_equal(w.last, reports[i].reported); /* what was there before counts */
         w.calls = 0;
         assert_int_equal(loop_poll_want(&w.poll, 0), 0);
-        settle(); /* asked no more */
+        run_until_idle(); /* asked no more */
         assert_int_equal(w.calls, 0);
         watch_close(&w);
     }
@@ -246,7 +246,7 @@ static void after_an_error_one_may_ask_again(void **state)
     close_other(&w);
     for (int i = 1; i <= 3; i++) {
         assert_int_equal(loop_poll_want(&w.poll, LOOP_WRITE), 0);
-        settle();
+        run_until_idle();
         assert_int_equal(w.calls, i);
         assert_int_equal(w.last, LOOP_ERROR);
     }
@@ -320,7 +320,7 @@ static void a_callback_may_deinit_itself_and_another_that_is_ready(void **state)
     (void)state;
     struct watch pair[2];
     open_pair(pair, on_deinit_both);
-    settle();
+    run_until_idle();
     assert_int_equal(pair[0].calls + pair[1].calls, 1);
 }
 
@@ -351,7 +351,7 @@ static void a_poll_may_be_discarded_with_its_owner(void **state)
         assert_int_equal(loop_poll_want(&pair[i]->poll, LOOP_READ), 0);
         pair[i]->other = pair[!i];
     }
-    settle();
+    run_until_idle();
     assert_int_equal(survivor->calls, 1);
     watch_close(survivor);
     loop_discard(loop, &survivor->discard, watch_free, survivor);
@@ -379,7 +379,7 @@ static void a_number_used_again_gets_no_event_of_its_predecessor(void **state)
     (void)state;
     struct watch pair[2];
     open_pair(pair, on_replace_other);
-    settle();
+    run_until_idle();
     assert_int_equal(pair[0].calls + pair[1].calls, 1);
     struct watch *fresh = pair[0].calls ? &pair[1] : &pair[0];
     assert_int_equal(fresh->calls, 0);
@@ -403,7 +403,7 @@ static void interest_withdrawn_in_the_same_turn_counts(void **state)
     (void)state;
     struct watch pair[2];
     open_pair(pair, on_silence_other);
-    settle();
+    run_until_idle();
     assert_int_equal(pair[0].calls + pair[1].calls, 1);
     watch_close(&pair[0]);
     watch_close(&pair[1]);
@@ -418,7 +418,7 @@ static void a_copy_kept_by_somebody_else_is_not_watched_after_deinit(void **stat
     int copy = fcntl(w.fds[0], F_DUPFD_CLOEXEC, 0);
     send_byte(&w);
     watch_close(&w);
-    settle();
+    run_until_idle();
     assert_int_equal(w.calls, 0);
     close(copy);
 }
@@ -491,11 +491,11 @@ static void a_shared_descriptor_may_be_input_and_output(void **state)
     assert_int_equal(fcntl(fds[0], F_GETFL) & O_NONBLOCK, 0);
     assert_int_equal(loop_poll_want(reader, LOOP_READ), 0);
     assert_int_equal(loop_poll_want(writer, LOOP_WRITE), 0);
-    settle();
+    run_until_idle();
     assert_int_equal(in, 0);
     assert_int_equal(out, LOOP_WRITE);
     assert_int_equal(write(fds[1], "x", 1), 1);
-    settle();
+    run_until_idle();
     assert_int_equal(in, LOOP_READ);
     loop_poll_close(reader);
     loop_poll_close(writer);
@@ -551,7 +551,7 @@ static void a_host_sees_what_becomes_ready(void **state)
     struct watch w;
     watch_open(&w, make_pipe, on_count);
     assert_int_equal(loop_poll_want(&w.poll, LOOP_READ), 0);
-    settle();
+    run_until_idle();
     assert_int_equal(loop_timeout_ms(loop), -1);
     send_byte(&w);
     assert_true(is_ready());

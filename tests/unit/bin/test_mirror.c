@@ -135,12 +135,12 @@ static void on_deed(void *user, enum mirror_result deed, struct tidings_str uri,
     }
 }
 
-struct place {
+struct fixture {
     struct mirror m;
     struct fake f;
 };
 
-static void enter(struct place *p, const char *dir, const struct thing *world, struct told *told)
+static void enter(struct fixture *p, const char *dir, const struct thing *world, struct told *told)
 {
     struct tidings_error err = {0};
     p->m = (struct mirror){.max_message = 1 << 20, .tell = on_deed, .user = told};
@@ -149,14 +149,14 @@ static void enter(struct place *p, const char *dir, const struct thing *world, s
     assert_int_equal(mirror_state_open(&p->m.state, p->m.root, "w:/", &err), 0);
 }
 
-static void leave(struct place *p)
+static void leave(struct fixture *p)
 {
     mirror_state_close(&p->m.state);
     close(p->m.root);
     tidings_client_destroy(p->m.client);
 }
 
-static void take(struct place *p, const char *name, bool is_directory)
+static void take(struct fixture *p, const char *name, bool is_directory)
 {
     struct tidings_error err = {0};
     char uri[64];
@@ -165,7 +165,7 @@ static void take(struct place *p, const char *name, bool is_directory)
     assert_int_equal(mirror_take(&p->m, &item, &err), 0);
 }
 
-static void take_all(struct place *p, const struct thing *world)
+static void take_all(struct fixture *p, const struct thing *world)
 {
     struct tidings_error err = {0};
     mirror_begin(&p->m);
@@ -178,7 +178,7 @@ static void take_all(struct place *p, const struct thing *world)
 
 static void go_over(const char *dir, const struct thing *world, struct told *told)
 {
-    struct place p;
+    struct fixture p;
     enter(&p, dir, world, told);
     take_all(&p, world);
     leave(&p);
@@ -305,7 +305,7 @@ static void what_does_not_fit_waits_for_a_look_at_everything(void **state)
     (void)state;
     char dir[] = "/tmp/tidings-mirror-XXXXXX";
     struct told told = {0};
-    struct place p;
+    struct fixture p;
     assert_non_null(mkdtemp(dir));
     enter(&p, dir, first, &told);
     take_all(&p, first);

@@ -19,15 +19,15 @@
 #include "bin/cli/user_file.h"
 #include "bin/remote/trust.h"
 
-static char place[64], path[128];
+static char state_home[64], path[128];
 
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(place, sizeof(place), "/tmp/test_trust.XXXXXX");
-    assert_non_null(mkdtemp(place));
-    snprintf(path, sizeof(path), "%s/tidings/trusted", place);
-    return setenv("XDG_STATE_HOME", place, 1);
+    snprintf(state_home, sizeof(state_home), "/tmp/test_trust.XXXXXX");
+    assert_non_null(mkdtemp(state_home));
+    snprintf(path, sizeof(path), "%s/tidings/trusted", state_home);
+    return setenv("XDG_STATE_HOME", state_home, 1);
 }
 
 static int tear_down(void **state)
@@ -37,7 +37,7 @@ static int tear_down(void **state)
     char *slash = strrchr(path, '/');
     *slash = '\0';
     rmdir(path);
-    return rmdir(place);
+    return rmdir(state_home);
 }
 
 /* The digest of a number. */

@@ -132,14 +132,14 @@ static int setup(void **state)
     harness_add(&b, "mem:///registered");
     assert_int_equal(hub_mount(b.hub, &ops, STR("mem:///"), STR_EMPTY, NULL, &err), 0);
     assert_int_equal(hub_mount(b.hub, &read_only, STR("fixed:///"), STR_EMPTY, NULL, &err), 0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_stop(&b);
     return 0;
 }

@@ -89,14 +89,14 @@ static void answer(int code)
         tidings_watch_done(told.waiting[i], code, code < 0 ? &err : NULL);
     }
     told.waiting_count = 0;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void set_hook(const char *text)
 {
     struct watch_hook *hook = watch_hook_create(tidings_str(text), on_watch, on_unwatch, &told);
     assert_int_equal(hub_set_hook(b.hub, tidings_str(text), hook, NULL), 0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void add(const char *uri)
@@ -109,7 +109,7 @@ static struct client *listen_to(const char *uris)
 {
     struct client *c = client_http(&b);
     client_listen(c, "1", uris);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return c;
 }
 
@@ -123,7 +123,7 @@ static struct client *pipe_open(void)
 static void leave(struct client *c)
 {
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 /* ---- first and last -------------------------------------------------------------------------- */
@@ -142,7 +142,7 @@ static void the_first_and_the_last_are_told(void **state)
     leave(two);
     assert_int_equal(told.off_count, 0);
     client_legacy(pipe, NULL, "8", "resources/unsubscribe", "\"uri\":\"app:a\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(told.off_count, 1);
     assert_string_equal(told.off[0], "app:a");
     leave(listen_to("[\"app:a\"]"));
@@ -199,7 +199,7 @@ static void a_name_and_a_pattern_need_a_resource_once(void **state)
     leave(named);
     assert_int_equal(told.off_count, 0);
     harness_update(&b, "app:///a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(pattern, NULL), 1);
     leave(pattern);
     assert_int_equal(told.off_count, 1);
@@ -213,7 +213,7 @@ static void a_hook_comes_before_or_after_its_resource_and_goes_with_it(void **st
     struct client *c = listen_to("[\"app:a\"]");
     assert_int_equal(told.on_count, 1);
     harness_remove(&b, "app:a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(told.off_count, 0); /* still subscribed */
     leave(c);
     assert_int_equal(told.off_count, 1);
@@ -222,7 +222,7 @@ static void a_hook_comes_before_or_after_its_resource_and_goes_with_it(void **st
     assert_int_equal(told.on_count, 1);
     set_hook("app:a");
     assert_int_equal(hub_set_hook(b.hub, STR("app:a"), NULL, NULL), 0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     leave(listen_to("[\"app:a\"]"));
     assert_int_equal(told.on_count, 1);
 }
@@ -260,7 +260,7 @@ static void nobody_is_told_before_a_late_answer(void **state)
     struct client *one = listen_to("[\"app:a\"]"), *two = listen_to("[\"app:a\"]");
     struct client *pipe = pipe_open();
     client_legacy(pipe, NULL, "7", "resources/subscribe", "\"uri\":\"app:a\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(told.on_count, 1);
     assert_int_equal(client_count(one, SAID_ACK) + client_count(two, SAID_ACK), 0);
     size_t said = pipe->count;
@@ -302,7 +302,7 @@ static void who_leaves_while_the_answer_is_awaited_is_forgotten(void **state)
     assert_int_equal(told.on_count, 1);
     assert_int_equal(told.off_count, 1); /* accepted, and needed by nobody */
     harness_update(&b, "app:a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(pipe, SAID_UPDATED), 0);
     leave(pipe);
     /* And one that stays while another leaves. */
@@ -323,7 +323,7 @@ static void stopping_while_the_answer_is_awaited_leaks_nothing(void **state)
     struct client *c = listen_to("[\"app:a\"]"), *pipe = pipe_open();
     client_legacy(pipe, NULL, "7", "resources/subscribe",
                   "\"uri\":\"app:a\",\"_meta\":{\"dev.tidings/options\":{\"filter\":{}}}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     client_free(c);
     client_free(pipe); /* the rest is the end of the test */
 }
@@ -420,7 +420,7 @@ static void without_memory_a_hook_is_not_set(void **state)
         }
     }
     assert_true(n > 1); /* it failed at least once */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 int main(void)

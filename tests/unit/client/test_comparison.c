@@ -125,7 +125,7 @@ static struct watch *only_watch(struct world *w)
 }
 
 /* Until nothing is being looked at and there is something to compare with. */
-static void settle(struct world *w)
+static void await_comparison(struct world *w)
 {
     struct watch *watch = only_watch(w);
     while (!watch->is_judged || !watch->is_accepted ||
@@ -143,7 +143,7 @@ static void open_world(struct world *w, const char *uri, const struct tidings_cl
     w->client = fake_client(&w->fake, serving, w, &o);
     tidings_client_on_state(w->client, on_state, w);
     assert_non_null(tidings_client_subscribe(w->client, uri, &on, NULL));
-    settle(w);
+    await_comparison(w);
 }
 
 /* The connection ends, long after everything was seen unless `is_soon`. */
@@ -174,7 +174,7 @@ static void update(struct world *w, const char *uri, const char *change)
 
 static void expect(struct world *w, const char *told)
 {
-    settle(w);
+    await_comparison(w);
     assert_string_equal(w->told, told);
     w->told[0] = '\0';
 }
@@ -322,7 +322,7 @@ static void what_is_below_a_container_is_compared_with_the_list(void **state)
     w.values[2] = -1;
     w.values[9] = 1;
     lose(&w, false);
-    settle(&w);
+    await_comparison(&w);
     has_line(&w, "found updated x:/1\n");
     has_line(&w, "found deleted x:/2\n");
     has_line(&w, "found created x:/9\n");
@@ -341,7 +341,7 @@ static void what_was_told_of_a_container_may_be_told_again(void **state)
     update(&w, "x:/2", "deleted");
     w.told[0] = '\0';
     lose(&w, false);
-    settle(&w);
+    await_comparison(&w);
     has_line(&w, "found updated x:/1\n");
     has_line(&w, "found updated x:/7\n");
     assert_int_equal(strlen(w.told), 2 * strlen("found updated x:/1\n"));

@@ -67,7 +67,7 @@ static void flush_all(struct model *m, struct listen *l)
     }
 }
 
-static void settle(struct model *m)
+static void flush_server(struct model *m)
 {
     for (size_t k = 0; k < server.count; k++) {
         flush_all(m, &server.listens[k]);
@@ -108,12 +108,12 @@ static void cut(void)
 static void acknowledge(struct model *m, int64_t id, struct json *params, int cursor)
 {
     char *asked = json_text_of(m->client, jv_get(params, "notifications"), NULL);
-    char place[128];
-    model_put_place(m, place, id, cursor);
+    char meta[128];
+    model_put_meta(m, meta, id, cursor);
     fake_sayf(&server.fake,
               "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
               "\"params\":{\"notifications\":%s,\"_meta\":{%s\"x\":0}}}",
-              asked, place);
+              asked, meta);
     tidings_free(asked);
 }
 
@@ -250,7 +250,7 @@ static const struct model_ops modern = {
     .start = start,
     .changed = changed,
     .fault = fault,
-    .settle = settle,
+    .flush = flush_server,
     .allow = allow,
     .is_at_rest = is_at_rest,
     .tells = tells,

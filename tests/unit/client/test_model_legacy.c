@@ -108,7 +108,7 @@ static void flush(struct model *m, struct session *s, int slot)
     }
 }
 
-static void settle(struct model *m)
+static void flush_server(struct model *m)
 {
     for (int k = 0; k < server.count * MODEL_SLOTS; k++) {
         struct session *s = &server.sessions[k / MODEL_SLOTS];
@@ -166,7 +166,7 @@ static void subscribe(struct model *m, struct session *s, struct json *params, c
 {
     int slot = model_slot(jv_str(jv_get(params, "uri")));
     int since = model_since(m, jv_get(jv_get(params, "_meta"), "dev.tidings/options"));
-    char place[128], text[512];
+    char meta[128], text[512];
     s->names[slot] = true;
     for (int i = 0; since >= 0 && i < MODEL_URIS; i++) {
         int *held = &s->held[slot][i];
@@ -174,8 +174,8 @@ static void subscribe(struct model *m, struct session *s, struct json *params, c
             *held = *held > 0 && *held <= since ? *held : since + 1;
         }
     }
-    model_put_place(m, place, 0, cursor_of(m, s));
-    snprintf(out, 512, "{\"_meta\":{%s\"x\":0}}", place);
+    model_put_meta(m, meta, 0, cursor_of(m, s));
+    snprintf(out, 512, "{\"_meta\":{%s\"x\":0}}", meta);
     if (since == -2) {
         model_put_truncated(m, text, slot, 0, cursor_of(m, s));
         say(s, text);
@@ -454,7 +454,7 @@ static const struct model_ops http = {
     .start = start_http,
     .changed = changed,
     .fault = fault,
-    .settle = settle,
+    .flush = flush_server,
     .allow = allow,
     .is_at_rest = http_is_at_rest,
     .tells = tells,
@@ -465,7 +465,7 @@ static const struct model_ops lines = {
     .start = start_lines,
     .changed = changed,
     .fault = fault,
-    .settle = settle,
+    .flush = flush_server,
     .allow = allow,
     .is_at_rest = lines_are_at_rest,
     .tells = tells,

@@ -132,12 +132,12 @@ static void things_are_counted_and_given_back(void **state)
 /* ---- clients --------------------------------------------------------------------------------- */
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 
 static int begin(void **state)
 {
     (void)state;
-    harness_access_start(&b, &place);
+    harness_access_start(&b, &stub);
     return 0;
 }
 
@@ -166,7 +166,7 @@ static const char *long_uri(const char *folder)
 static void update(const char *uri)
 {
     harness_update(&b, uri);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static struct client *listen_as(const char *name, const char *uri, const char *options)
@@ -289,7 +289,7 @@ static void a_client_has_so_many_filters_and_others_theirs(void **state)
             harness_is(&b, "ada", "");
             struct client *c = client_http(&b);
             client_listen_with(c, "1", "[\"mem://x/open/**\"]", options);
-            harness_settle(&b);
+            harness_run_until_idle(&b);
             assert_non_null(strstr(refused_reason(c, "mem://x/open/**"), "of one client"));
             client_free(c);
             struct client *bob = listen_as("bob", "mem://x/open/**", options);
@@ -337,7 +337,7 @@ static struct client *listen_to_many(const char *end)
     harness_is(&b, "ada", "");
     struct client *c = client_http(&b);
     client_say(c, &headers, text.ptr);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     buf_deinit(&text);
     return c;
 }
@@ -426,7 +426,7 @@ static struct client *call_as(const char *name, const char *tool, const char *pa
     harness_is(&b, name, "");
     struct client *c = client_http(&b);
     client_call(c, "1", tool, params, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return c;
 }
 
@@ -447,7 +447,7 @@ static void arguments_of_tools_are_judged_at_the_expense_of_the_client(void **st
     harness_add_tool(
         &b, &(struct harness_tool){
                 .name = "t", .input = COSTLY_SCHEMA, .handler = count_call, .user = &called});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     uint64_t before = loop_now_ms(b.worker[0]->loop),
              hits = b.worker[0]->limit_counters->hits[LIMIT_PATTERN_STEPS];
     struct allowance *ada = allowance_of("ada");
@@ -484,13 +484,13 @@ static void a_legacy_client_is_refused_likewise(void **state)
     harness_add_tool(
         &b, &(struct harness_tool){
                 .name = "t", .input = COSTLY_SCHEMA, .handler = count_call, .user = &called});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_is(&b, "ada", "");
     struct harness_session s;
     harness_session(&b, "2025-11-25", &s);
     use_up("ada", false);
     struct client *c = session_request(&s, "1", "tools/call", "\"name\":\"t\",\"arguments\":{}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_refused(c);
     client_free(c);
     assert_int_equal(called, 0);
@@ -505,14 +505,14 @@ static void whoever_shows_another_name_on_a_connection_has_another_account(void 
     harness_add_tool(
         &b, &(struct harness_tool){
                 .name = "t", .input = COSTLY_SCHEMA, .handler = count_call, .user = &called});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     static const char *const names[] = {"bob", "ada", "bob", "ada"};
     use_up("ada", false);
     struct client *c = client_pipe(&b);
     for (unsigned i = 0; i < COUNT(names); i++) {
         client_is(c, PRINCIPAL_TOKEN, names[i], "", 0);
         client_call(c, "1", "t", "\"arguments\":{}", NULL);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(called, i / 2 + 1);
     }
     client_free(c);
@@ -525,7 +525,7 @@ static void results_of_tools_are_judged_at_the_expense_of_the_client(void **stat
     harness_rules(&b, rules, COUNT(rules));
     harness_add_tool(&b,
                      &(struct harness_tool){.name = "t", .output = COSTLY_SCHEMA, .handler = echo});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     uint64_t before = loop_now_ms(b.worker[0]->loop);
     struct client *c = call_as("ada", "t", costly_arguments());
     assert_no_json(client_answer(c)->text, "result|isError");

@@ -44,7 +44,7 @@ static struct client *listener(void)
 {
     struct client *c = client_http(&b);
     client_listen(c, "1", "[\"mem://x/0\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return c;
 }
 
@@ -78,12 +78,12 @@ static void what_does_not_fit_is_refused_and_everybody_looks_again_once(void **s
         assert_int_equal(announce("mem://x/elsewhere", NULL), TIDINGS_E_BUSY);
         assert_int_equal(b.worker[0]->limit_counters->hits[LIMIT_ANNOUNCED], 2 * round);
         harness_until(&b, has_numbered_all, NULL);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(client_count(c, SAID_UPDATED), round);
         assert_json(client_nth(c, SAID_UPDATED, (size_t)round - 1), TRUNCATED, "true");
     }
     assert_int_equal(announce("mem://x/0", NULL), 0); /* as if nothing had been */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 3);
     assert_no_json(client_nth(c, SAID_UPDATED, 2), TRUNCATED);
     client_free(c);
@@ -97,7 +97,7 @@ static void a_change_without_memory_makes_everybody_look_again(void **state)
     fail_alloc_start(1);
     assert_int_equal(announce("mem://x/elsewhere", &err), TIDINGS_E_NOMEM);
     assert_true(fail_alloc_stop());
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     assert_json(client_nth(c, SAID_UPDATED, 0), TRUNCATED, "true");
     client_free(c);
@@ -111,16 +111,16 @@ static void a_worker_that_is_behind_looks_again_once_and_loses_nothing_else(void
     *waiting += BOUND; /* as if that much were under way */
     harness_update(&b, "mem://x/elsewhere");
     harness_update(&b, "mem://x/anywhere");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 0); /* it may catch up … */
     harness_until(&b, has_numbered_all, NULL);          /* … and is not waited for in vain */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     *waiting -= BOUND;
     assert_int_equal(*waiting, 0);
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     assert_json(client_nth(c, SAID_UPDATED, 0), TRUNCATED, "true");
     harness_update(&b, "mem://x/0"); /* its number shows the gap: that is known already */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
     assert_no_json(client_nth(c, SAID_UPDATED, 1), TRUNCATED);
     client_free(c);
@@ -135,12 +135,12 @@ static void a_worker_that_catches_up_loses_nothing(void **state)
     for (int i = 0; i < 1000; i++) { /* no more than one of them waits */
         assert_int_equal(announce("mem://x/0", NULL), 0);
         assert_int_equal(announce("mem://x/elsewhere", NULL), 0);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     assert_int_equal(client_count(c, SAID_UPDATED), 0);
     *waiting -= BOUND;
     harness_until(&b, has_numbered_all, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     assert_no_json(client_nth(c, SAID_UPDATED, 0), TRUNCATED);
     client_free(c);

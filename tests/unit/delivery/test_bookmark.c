@@ -26,7 +26,7 @@
 #define ASKED "{\"bookmarks\":true}"
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 
 static int begin(void **state)
 {
@@ -34,9 +34,9 @@ static int begin(void **state)
     harness_init(&b);
     b.options.log.max_entries = 3;
     harness_start(&b);
-    place_mount(&place, &b, "mem://x/", 0);
-    place_add(&place, "mem://x/a", false);
-    place_add(&place, "mem://x/b", false);
+    stub_mount(&stub, &b, "mem://x/", 0);
+    stub_add(&stub, "mem://x/a", false);
+    stub_add(&stub, "mem://x/b", false);
     return 0;
 }
 
@@ -44,7 +44,7 @@ static int end(void **state)
 {
     (void)state;
     b.principal.name = NULL;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_true(list_empty(&b.worker[0]->delivery->bookmarked));
     harness_stop(&b);
     return 0;
@@ -53,9 +53,9 @@ static int end(void **state)
 /* It is time. */
 static void pass(void)
 {
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     bookmark_on_period(b.worker[0]->delivery->bookmark_timer, b.worker[0]);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void change_others(void)
@@ -63,7 +63,7 @@ static void change_others(void)
     for (unsigned i = 0; i < 10; i++) {
         harness_change(&b, text_of("mem://x/other%u", i), TIDINGS_CHANGE_UPDATED);
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void who_asked_gets_the_newest_cursor_and_only_when_it_moved(void **state)
@@ -84,7 +84,7 @@ static void who_asked_gets_the_newest_cursor_and_only_when_it_moved(void **state
     assert_json(text, "params|_meta|io.modelcontextprotocol/subscriptionId", "1");
     client_free(asked);
     client_free(other);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     pass();
     assert_true(list_empty(&b.worker[0]->delivery->bookmarked));
 }
@@ -93,7 +93,7 @@ static void who_asked_gets_the_newest_cursor_and_only_when_it_moved(void **state
 static bool must_look_again(const char *cursor)
 {
     struct client *c = listen_with(&b, "[\"mem://x/a\"]", text_of("{\"since\":\"%s\"}", cursor));
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     bool must = update_count(c, NULL) > 0;
     assert_true(!must || json_at(update_nth(c, NULL, 0), "params|_meta|dev.tidings/truncated"));
     client_free(c);
@@ -119,7 +119,7 @@ static void it_says_nothing_above_what_is_held_back(void **state)
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/\"]", "{\"bookmarks\":true,\"windowMs\":60000}");
     harness_update(&b, "mem://x/a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     uint64_t told = cursor_of(client_nth(c, SAID_UPDATED, 0));
     harness_update(&b, "mem://x/b");
     change_others();
@@ -177,9 +177,9 @@ static void a_session_gets_it_as_an_event_to_come_back_with(void **state)
     char id[256];
     snprintf(id, sizeof(id), "%s", client_nth_said(c, SAID_BOOKMARK, 0)->id);
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     c = session_stream(&s, id);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(c, NULL), 0); /* nothing was missed */
     session_unsubscribe(&s, "mem://x/a");
     change_others();

@@ -51,7 +51,7 @@ static int end(void **state)
 static void update(const char *uri)
 {
     harness_update(&b, uri);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void what_rides_along_is_what_was_asked_for(void **state)
@@ -114,7 +114,7 @@ static void what_is_deleted_or_unreadable_is_told_without(void **state)
     struct client *c = listen_with(&b, "[\"mem://x/\"]", VALUE);
     fake.reads = 0;
     harness_change(&b, "mem://x/a", TIDINGS_CHANGE_DELETED);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.reads, 0);
     update("mem://x/gone"); /* announced, but not there */
     assert_int_equal(update_count(c, NULL), 2);
@@ -152,12 +152,12 @@ static void a_provider_that_takes_its_time_keeps_the_order(void **state)
         update("mem://x/b");
         harness_change(&b, "mem://x/c",
                        TIDINGS_CHANGE_DELETED); /* needs no reading, but its turn */
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(update_count(c, NULL), 0);
         assert_int_equal(update_count(plain, NULL), 3); /* nobody else waits */
         fake.holds_reads = false;
         fake_finish_reads(&fake);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(update_count(c, NULL), 3);
         assert_json(update_nth(c, NULL, 0), DATA "|0|text", "content of mem://x/a");
         assert_json(update_nth(c, NULL, 1), DATA "|0|text", "content of mem://x/b");
@@ -165,7 +165,7 @@ static void a_provider_that_takes_its_time_keeps_the_order(void **state)
         assert_true(version_of(update_nth(c, NULL, 0)) < version_of(update_nth(c, NULL, 1)));
         client_free(c);
         client_free(plain);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
 }
 
@@ -179,9 +179,9 @@ static void what_changes_while_it_is_read_is_read_again(void **state)
     update("mem://x/a");
     assert_int_equal(update_count(c, NULL), 0);
     fake_finish_reads(&fake);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     fake_finish_reads(&fake);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.reads, 2);
     size_t n = update_count(c, NULL);
     assert_true(n >= 1);
@@ -198,9 +198,9 @@ static void a_client_that_goes_while_it_waits_harms_nothing(void **state)
     fake.holds_reads = true;
     update("mem://x/a");
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     fake_finish_reads(&fake);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(update_nth(other, NULL, 0), DATA "|0|text", "content of mem://x/a");
     client_free(other);
 }
@@ -245,7 +245,7 @@ static void what_is_kept_is_bounded(void **state)
         assert_true(b.worker[0]->delivery->contents.bytes <= (8u << 20) + 65536 * 6 + 4096);
     }
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_true(b.worker[0]->delivery->contents.count <= 257);
 }
 
@@ -256,7 +256,7 @@ static void so_is_what_nobody_can_read(void **state)
     struct client *c = listen_with(&b, "[\"app:///\"]", VALUE);
     for (unsigned i = 0; i < 600; i++) {
         harness_update(&b, text_of("app:///%u", i)); /* announced, never registered */
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     assert_int_equal(update_count(c, NULL), 600);
     assert_true(b.worker[0]->delivery->contents.count <= 257);
@@ -283,13 +283,13 @@ static void a_session_gets_it_on_its_stream(void **state)
     harness_session(&b, "2025-06-18", &s);
     assert_empty_result(session_subscribe_with(&s, "mem://x/a", VALUE));
     struct client *c = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     update("mem://x/a");
     assert_json(update_nth(c, NULL, 0), DATA "|0|text", "content of mem://x/a");
     client_free(c);
     update("mem://x/a"); /* and what it missed */
     c = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(update_nth(c, NULL, 0), DATA "|0|text", "content of mem://x/a");
     client_free(c);
     assert_int_equal(session_delete(&s), 204);

@@ -41,7 +41,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_stop(&b);
     assert_int_equal(fail_alloc_live(), 0);
     return 0;
@@ -50,11 +50,10 @@ static int teardown(void **state)
 static void update(const char *uri)
 {
     harness_update(&b, uri);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
-/* ---- stopping
- * ------------------------------------------------------------------------------------------- */
+/* ---- stopping -------------------------------------------------------------------------------- */
 
 static void stopping_gives_listens_their_result_and_ends_sessions(void **state)
 {
@@ -66,11 +65,11 @@ static void stopping_gives_listens_their_result_and_ends_sessions(void **state)
     harness_session(&b, "2025-11-25", &s);
     session_subscribe(&s, "mem://x/b");
     struct client *stream = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     fake.holds_watches = true;
     fake_add(&fake, "mem://x/c");
     client_listen(arming, "8", "[\"mem://x/c\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_update(&b, "mem://x/a"); /* what is known goes out before the end */
     harness_update(&b, "mem://x/b");
     loop_turn(b.loop);
@@ -92,9 +91,9 @@ static void stopping_gives_listens_their_result_and_ends_sessions(void **state)
     assert_int_equal(client_count_kind(stream, SAID_END), 1);
     assert_int_equal(client_count_kind(arming, SAID_END), 1);
     assert_int_equal(b.worker[0]->stats.sessions, 0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     fake_finish_watches(&fake, 0, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.armed, 0);
     assert_int_equal(b.worker[0]->delivery->match.count, 0);
     /* No new ones. */
@@ -133,7 +132,7 @@ static void many_listens_do_not_end_all_at_once(void **state)
     client_listen(pipe, "1", "[\"mem://x/a\"]");
     struct harness_session s; /* without a stream: nobody to be told */
     harness_session(&b, "2025-11-25", &s);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     drain_begin(b.worker[0], 3600 * 1000);
     loop_turn(b.loop);
     loop_turn(b.loop);
@@ -164,7 +163,7 @@ static void leaving_while_things_are_under_way_leaks_nothing(void **state)
     struct harness_session s;
     harness_session(&b, "2025-11-25", &s);
     struct client *stream = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     /* One more that has not even reached the hub. */
     struct client *late = client_http(&b);
     client_listen(late, "3", "[\"mem://x/a\"]");
@@ -188,7 +187,7 @@ static void a_watch_that_is_answered_after_its_worker_ended_is_dropped(void **st
     fake.holds_watches = true;
     struct client *listen = client_http(&b);
     client_listen(listen, "1", "[\"mem://x/a\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.watch_count, 1);
     client_free(listen);
     core_deinit(&b.core[0]);
@@ -200,27 +199,25 @@ static void a_watch_that_is_answered_after_its_worker_ended_is_dropped(void **st
     assert_int_equal(fail_alloc_live(), 0);
 }
 
-/* ---- many
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- many ------------------------------------------------------------------------------------ */
 
 static void nothing_is_left_of_ten_thousand_who_came_and_went(void **state)
 {
     (void)state;
     struct client *pipe = client_pipe(&b);
     client_handshake(pipe, "2025-06-18");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     long before = 0;
     for (int i = 0; i < CYCLES + 10; i++) {
         if (i == 10) {
-            harness_settle(&b);
+            harness_run_until_idle(&b);
             before = fail_alloc_live();
         }
         client_legacy(pipe, NULL, "1", "resources/subscribe", "\"uri\":\"mem://x/a\"");
         struct client *c = client_http(&b);
         client_listen(c, "1", i % 2 ? "[\"mem://x/a\",\"mem://x/d/\"]" : "[\"mem://x/b\"]");
         if (i % 3) {
-            harness_settle(&b);
+            harness_run_until_idle(&b);
         }
         if (i % 5 == 0) {
             harness_update(&b, "mem://x/a");
@@ -232,14 +229,14 @@ static void nothing_is_left_of_ten_thousand_who_came_and_went(void **state)
         }
         pipe->count = 0;
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fail_alloc_live(), before);
     assert_int_equal(b.worker[0]->delivery->match.count, 0);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     assert_int_equal(b.worker[0]->stats.subscribers, 1); /* the pipe's */
     assert_int_equal(b.worker[0]->jobs, 0);
     client_free(pipe);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->stats.subscribers, 0);
     assert_int_equal(fake.armed, 0);
 }
@@ -250,7 +247,7 @@ static void nothing_is_left_of_a_thousand_sessions(void **state)
     long before = 0;
     for (int i = 0; i < 1010; i++) {
         if (i == 10) {
-            harness_settle(&b);
+            harness_run_until_idle(&b);
             before = fail_alloc_live();
         }
         struct harness_session s;
@@ -265,7 +262,7 @@ static void nothing_is_left_of_a_thousand_sessions(void **state)
         client_free(one);
         client_free(two);
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fail_alloc_live(), before);
     assert_int_equal(b.worker[0]->stats.sessions + b.worker[0]->stats.subscribers, 0);
     assert_int_equal(b.worker[0]->delivery->match.count, 0);

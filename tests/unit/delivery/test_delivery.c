@@ -27,7 +27,7 @@
 #define LONG_WINDOW "{\"windowMs\":60000}"
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 
 static int begin(void **state)
 {
@@ -35,10 +35,10 @@ static int begin(void **state)
     harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
     harness_start(&b);
-    place_mount(&place, &b, "mem://x/", 0);
-    place_add(&place, "mem://x/a", false);
-    place_add(&place, "mem://x/b", false);
-    place_add(&place, "mem://x/c", false);
+    stub_mount(&stub, &b, "mem://x/", 0);
+    stub_add(&stub, "mem://x/a", false);
+    stub_add(&stub, "mem://x/b", false);
+    stub_add(&stub, "mem://x/c", false);
     return 0;
 }
 
@@ -52,7 +52,7 @@ static int end(void **state)
 static void update(const char *uri)
 {
     harness_update(&b, uri);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static struct client *pipe_open(void)
@@ -65,7 +65,7 @@ static struct client *pipe_open(void)
 static void set_rate(const char *uri, uint64_t ms)
 {
     assert_int_equal(hub_set_rate(b.hub, tidings_str(uri), ms, NULL), 0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -81,7 +81,7 @@ static void the_first_is_told_at_once_and_the_rest_at_the_end(void **state)
     harness_change(&b, "mem://x/a", TIDINGS_CHANGE_CREATED);
     harness_change(&b, "mem://x/b", TIDINGS_CHANGE_CREATED);
     harness_update(&b, "mem://x/b");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_await_windows(&b); /* by the clock */
     assert_int_equal(update_count(c, NULL), 3);
     assert_json(update_nth(c, NULL, 1), "params|uri", "mem://x/a");
@@ -136,10 +136,10 @@ static void the_longer_of_window_and_rate_counts(void **state)
 static void the_server_has_a_default_and_a_mount_may_have_another(void **state)
 {
     (void)state;
-    static struct place other;
+    static struct stub other;
     b.option_limits.window_ms = 60000;
-    place_mount(&other, &b, "mem://y/", 0);
-    place_add(&other, "mem://y/a", false);
+    stub_mount(&other, &b, "mem://y/", 0);
+    stub_add(&other, "mem://y/a", false);
     struct option_rule rule = {.prefix = STR("mem://y/"), .defaults = {.given = OPTION_WINDOW}};
     b.option_limits.rules = &rule;
     b.option_limits.rule_count = 1;
@@ -191,7 +191,7 @@ static void a_vanished_client_leaves_no_window_behind(void **state)
     update("mem://x/a");
     assert_int_equal(b.worker[0]->delivery->windows.count, 2);
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->delivery->windows.count, 0);
 }
 
@@ -230,7 +230,7 @@ static void a_cursor_is_never_above_what_is_held(void **state)
         sub = list_entry(listen->subs.prev, struct subscription, link);
         resync_mark(sub, b.worker[0]->last_seq);
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(update_nth(c, "mem://x/b", 2), TRUNCATED, "true");
     assert_int_equal(cursor_of(update_nth(c, "mem://x/b", 2)), 1);
     harness_end_windows(&b);
@@ -278,11 +278,11 @@ static void a_result_does_not_claim_what_others_still_hold(void **state)
     /* The same with listens that share a pipe. */
     pipe = client_pipe(&b);
     client_listen_with(pipe, "1", "[\"mem://x/a\"]", LONG_WINDOW);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     update("mem://x/a"); /* 3 */
     update("mem://x/a"); /* 4: held */
     client_listen_with(pipe, "2", "[\"mem://x/b\"]", NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_true(cursor_of(client_nth(pipe, SAID_ACK, 1)) <= 3);
     client_free(pipe);
 }
@@ -350,7 +350,7 @@ static void announce_as(const char *uri, const char *origin)
 {
     struct tidings_change change = {.uri = tidings_str(uri), .origin = tidings_str(origin)};
     harness_announce(&b, &change);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void own_changes_are_left_out_when_asked(void **state)
@@ -409,7 +409,7 @@ static void everything_is_one_update_for_each_subscription(void **state)
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(hub_announce_everything(b.hub, NULL), 0);
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(c, NULL), 4);
     assert_int_equal(update_count(pipe, NULL), 1);
     for (size_t i = 0; i < 4; i++) {
@@ -436,16 +436,16 @@ static void subscribing_again_replaces_the_options(void **state)
     assert_int_equal(update_count(pipe, NULL), 2);
     assert_json(update_nth(pipe, NULL, 1), "params|metadata|change_type", "updated");
     assert_int_equal(b.worker[0]->stats.subscriptions, 1);
-    assert_int_equal(place_watched(&place, "mem://x/a"), 1);
+    assert_int_equal(stub_watched(&stub, "mem://x/a"), 1);
     /* Another kind of the same spelling. */
     assert_empty_result(pipe_subscribe_with(pipe, "3", "mem://x/a", "{\"match\":\"container\"}"));
-    assert_int_equal(place_watched(&place, "mem://x/a"), 0);
-    assert_int_equal(place_watched(&place, "mem://x/a/"), 1);
+    assert_int_equal(stub_watched(&stub, "mem://x/a"), 0);
+    assert_int_equal(stub_watched(&stub, "mem://x/a/"), 1);
     update("mem://x/a/below");
     assert_int_equal(update_count(pipe, NULL), 3);
     client_free(pipe);
-    harness_settle(&b);
-    assert_int_equal(place_watched_all(&place), 0);
+    harness_run_until_idle(&b);
+    assert_int_equal(stub_watched_all(&stub), 0);
 }
 
 static void subscribing_again_does_not_lose_what_was_held(void **state)
@@ -461,7 +461,7 @@ static void subscribing_again_does_not_lose_what_was_held(void **state)
     update("mem://x/a"); /* 3: waits for room */
     assert_empty_result(pipe_subscribe_with(pipe, "3", "mem://x/a", LONG_WINDOW));
     client_drain(pipe);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_end_windows(&b);
     assert_int_equal(update_count(pipe, NULL), 3);
     client_free(pipe);

@@ -112,7 +112,7 @@ static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void
     list_each (it, next, &worker->delivery->subscribers) {
         subscriber_destroy(list_entry(it, struct subscriber, link));
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_stop(&b);
 }
 

@@ -33,7 +33,7 @@
     "\"(a{1,99}){1,20}b\"}}}}}"
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 
 static int begin(void **state)
 {
@@ -42,9 +42,9 @@ static int begin(void **state)
     b.self.list_changed = b.options.list_changed = false;
     b.option_limits.window_ms = 0;
     harness_start(&b);
-    place_mount(&place, &b, "mem://x/", 0);
-    place_add(&place, "mem://x/a", false);
-    place_add(&place, "mem://x/b", false);
+    stub_mount(&stub, &b, "mem://x/", 0);
+    stub_add(&stub, "mem://x/a", false);
+    stub_add(&stub, "mem://x/b", false);
     return 0;
 }
 
@@ -59,7 +59,7 @@ static void announce(const char *uri, const char *metadata)
 {
     struct tidings_change change = {.uri = tidings_str(uri), .metadata = tidings_str(metadata)};
     harness_announce(&b, &change);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static const char *with_filter(const char *schema)
@@ -104,7 +104,7 @@ static void the_schema_sees_the_uri_and_all_the_metadata(void **state)
     }
     announce("mem://x/a", "{}");
     harness_announce(&b, &change);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     for (size_t i = 0; i < COUNT(schemas); i++) {
         assert_int_equal(update_count(c[i], NULL), 1);
         assert_json(update_nth(c[i], NULL, 0), "params|uri", "mem://x/b");
@@ -177,7 +177,7 @@ static void catching_up_asks_the_filter_unless_a_change_stands_for_others(void *
     announce("mem://x/b", "{\"level\":\"info\"}"); /* hides an error */
     c = listen_with(&b, "[\"mem://x/\"]",
                     text_of("{\"since\":\"%s\",\"filter\":%s}", since, ERRORS));
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(c, NULL), 1);
     assert_json(update_nth(c, NULL, 0), "params|uri", "mem://x/b");
     client_free(c);
@@ -196,7 +196,7 @@ static void a_filter_is_asked_once_per_change_whoever_shares_it(void **state)
         clients[i] = client_http(&b);
         client_listen_with(clients[i], "1", "[\"mem://x/a\"]", with_filter(schema));
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(filters->by_text.count, 2);
     assert_int_equal(filters->judged, 0);
     for (unsigned n = 1; n <= 3; n++) {
@@ -209,7 +209,7 @@ static void a_filter_is_asked_once_per_change_whoever_shares_it(void **state)
         assert_int_equal(update_count(clients[i], NULL), i % 2 ? 1 : 3);
         client_free(clients[i]);
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(filters->by_text.count, 0);
 }
 
@@ -232,7 +232,7 @@ static void a_bad_schema_is_refused_with_the_place_in_it(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct client *c = client_http(&b);
         client_listen_with(c, "1", "[\"mem://x/a\"]", with_filter(rows[i].schema));
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         const char *reason = refused_reason(c, "mem://x/a");
         const char *answer = session_subscribe_with(&s, "mem://x/a", with_filter(rows[i].schema));
         assert_json(answer, "error|code", "-32602");
@@ -243,7 +243,7 @@ static void a_bad_schema_is_refused_with_the_place_in_it(void **state)
         client_free(c);
     }
     assert_int_equal(b.worker[0]->delivery->filters.by_text.count, 0);
-    assert_int_equal(place_watched_all(&place), 0); /* nothing was armed for it */
+    assert_int_equal(stub_watched_all(&stub), 0); /* nothing was armed for it */
 }
 
 static void length_and_number_of_filters_are_bounded(void **state)
@@ -256,7 +256,7 @@ static void length_and_number_of_filters_are_bounded(void **state)
         snprintf(options, sizeof(options), "{\"filter\":%s}", text);
         struct client *c = client_http(&b);
         client_listen_with(c, "1", "[\"mem://x/a\"]", options);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(is_honoured(c, "mem://x/a"), more == 0);
         if (more) {
             assert_non_null(strstr(refused_reason(c, "mem://x/a"), "8192 bytes"));
@@ -315,7 +315,7 @@ static void a_filter_that_costs_too_much_is_suspended_and_its_clients_told(void 
     /* That is this client's affair: whoever comes with the same begins anew. */
     struct client *late = client_http(&b);
     client_listen_with(late, "1", "[\"mem://x/a\"]", with_filter(COSTLY));
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_true(is_honoured(late, "mem://x/a"));
     client_free(late);
     client_free(c);

@@ -31,7 +31,7 @@
 #define BY_A_TENTH MOVED_BY("ratio", "\"minimum\":0.1")
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 static struct clock_fake now = {.wall_ms = INT64_C(1700000000000), .only_wall = true};
 
 static int begin(void **state)
@@ -43,9 +43,9 @@ static int begin(void **state)
     b.self.list_changed = b.options.list_changed = false;
     b.option_limits.window_ms = 0;
     harness_start(&b);
-    place_mount(&place, &b, "mem://x/", 0);
-    place_add(&place, "mem://x/a", false);
-    place_add(&place, "mem://x/b", false);
+    stub_mount(&stub, &b, "mem://x/", 0);
+    stub_add(&stub, "mem://x/a", false);
+    stub_add(&stub, "mem://x/b", false);
     return 0;
 }
 
@@ -62,7 +62,7 @@ static void announce_as(const char *uri, enum tidings_change_kind kind, const ch
     struct tidings_change change = {
         .uri = tidings_str(uri), .kind = kind, .metadata = tidings_str(metadata)};
     harness_announce(&b, &change);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void announce(const char *metadata)
@@ -121,7 +121,7 @@ static void who_catches_up_later_finds_it_older(void **state)
     for (unsigned i = 0; i < 2; i++) {
         struct client *late =
             listen_with(&b, ON_A, text_of("{\"since\":\"%s\",\"filter\":%s}", since, FRESH));
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(update_count(late, NULL), i == 0);
         client_free(late);
         now.wall_ms++;
@@ -244,7 +244,7 @@ static void a_deleted_resource_begins_anew(void **state)
     announce("{\"t\":20}");
     assert_int_equal(update_count(c, NULL), 3);
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(told_bytes(), 0);
 }
 
@@ -288,7 +288,7 @@ static void subscriptions_with_the_same_past_are_judged_once(void **state)
         assert_int_equal(update_count(clients[i], NULL), 2);
         client_free(clients[i]);
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(told_bytes(), 0);
 }
 
@@ -355,10 +355,10 @@ static void what_is_remembered_is_bounded(void **state)
     assert_int_equal(update_count(long_one, NULL), 2);
     client_free(long_one);
     client_free(other);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(told_bytes(), bytes / 2);
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(told_bytes(), 0);
 }
 
@@ -396,7 +396,7 @@ static void what_one_client_has_remembered_leaves_room_for_others(void **state)
     for (size_t i = 0; i < LISTENS; i++) {
         client_free(greedy[i]);
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(told_bytes(), 0);
     assert_true(allowance_take_within(own, ALLOWANCE_TOLD, 1)); /* all was given back */
     allowance_give_back(own, ALLOWANCE_TOLD);
@@ -425,7 +425,7 @@ static void all_of_a_worker_share_a_bound(void **state)
         *bytes -= others;
     }
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(told_bytes(), 0);
 }
 
@@ -442,15 +442,15 @@ static void what_is_not_remembered_for_want_of_memory_is_not_counted(void **stat
         struct tidings_change change = {.uri = STR("mem://x/a"), .metadata = STR("{\"t\":40}")};
         harness_announce(&b, &change);
         fail_alloc_start(n);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         reached = fail_alloc_stop();
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         if (told_bytes() == 0) {
             assert_true(allowance_take_within(own, ALLOWANCE_TOLD, 1));
             allowance_give_back(own, ALLOWANCE_TOLD);
         }
         client_free(c);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(told_bytes(), 0);
     }
     assert_false(reached);
@@ -467,14 +467,14 @@ static void without_memory_changes_are_told(void **state)
         struct tidings_change change = {.uri = STR("mem://x/a"), .metadata = STR("{\"t\":40}")};
         harness_announce(&b, &change);
         fail_alloc_start(n);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         reached = fail_alloc_stop();
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_true(update_count(c, NULL) >= told);
     }
     assert_false(reached);
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(told_bytes(), 0);
 }
 

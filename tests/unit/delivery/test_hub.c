@@ -38,7 +38,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_stop(&b);
     return 0;
 }
@@ -75,8 +75,7 @@ static void what_is_registered_is_taken_until_it_is_removed(void **state)
     assert_true(err.text[0] != '\0');
 }
 
-/* ---- from other threads
- * ----------------------------------------------------------------------------------- */
+/* ---- from other threads ---------------------------------------------------------------------- */
 
 static struct {
     int added[4], removed, missing;
@@ -111,7 +110,7 @@ static void registering_from_another_thread_waits_for_the_outcome(void **state)
     assert_int_equal(pthread_create(&thread, NULL, register_things, NULL), 0);
     harness_until(&b, is_done, NULL);
     pthread_join(thread, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(outcome.added[0], 0);
     assert_int_equal(outcome.added[1], 0);
     assert_int_equal(outcome.added[2], TIDINGS_E_EXISTS);
@@ -150,7 +149,7 @@ static void changes_from_two_threads_are_numbered_once_and_alike_for_all(void **
         c[i] = client_http_at(&b, i);
         client_listen(c[i], "1", "[\"app:1\",\"app:2\"]");
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     char uris[2][8] = {"app:1", "app:2"};
     pthread_t threads[2];
     for (size_t i = 0; i < 2; i++) {
@@ -160,7 +159,7 @@ static void changes_from_two_threads_are_numbered_once_and_alike_for_all(void **
         pthread_join(threads[i], NULL);
     }
     harness_until(&b, has_all, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     for (size_t i = 0; i < 2; i++) {
         uint64_t last = 0;
         for (size_t k = 0; k < client_count(c[i], SAID_UPDATED); k++) {
@@ -174,9 +173,7 @@ static void changes_from_two_threads_are_numbered_once_and_alike_for_all(void **
     }
 }
 
-/* ---- mounts
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- mounts ---------------------------------------------------------------------------------- */
 
 static unsigned opened, closed;
 
@@ -346,7 +343,7 @@ static void registering_survives_any_failed_allocation(void **state)
         struct catalog *c = hub_catalog(b.hub);
         assert_int_equal(c->templates.count, rc == 0);
         catalog_unref(c);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         harness_stop(&b);
         assert_int_equal(fail_alloc_live(), before);
     }

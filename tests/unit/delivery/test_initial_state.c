@@ -24,7 +24,7 @@
 #define TRUNCATED "params|_meta|dev.tidings/truncated"
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 
 static void start(size_t log_entries)
 {
@@ -33,13 +33,13 @@ static void start(size_t log_entries)
     b.limits.outbox_max = 1000;
     b.options.log.max_entries = log_entries;
     harness_start(&b);
-    place_mount(&place, &b, "mem://x/", 0);
-    place_add(&place, "mem://x/a", false);
-    place_add(&place, "mem://x/b", false);
-    place_add(&place, "mem://x/dir/", true);
-    place_add(&place, "mem://x/dir/c", false);
-    place_add(&place, "mem://x/dir/d", false);
-    place_add(&place, "mem://x/e", false);
+    stub_mount(&stub, &b, "mem://x/", 0);
+    stub_add(&stub, "mem://x/a", false);
+    stub_add(&stub, "mem://x/b", false);
+    stub_add(&stub, "mem://x/dir/", true);
+    stub_add(&stub, "mem://x/dir/c", false);
+    stub_add(&stub, "mem://x/dir/d", false);
+    stub_add(&stub, "mem://x/e", false);
 }
 
 static int begin(void **state)
@@ -77,7 +77,7 @@ static struct client *listen_since(const char *uri, uint64_t seq)
 static void update(const char *uri)
 {
     harness_update(&b, uri);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void expect(const struct client *c, size_t n, const char *uri, uint64_t version)
@@ -149,7 +149,7 @@ static void a_pattern_is_told_a_hundred_at_most(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < 150; i++) {
-        place_add(&place, text_of("mem://x/z%03u", i), false);
+        stub_add(&stub, text_of("mem://x/z%03u", i), false);
     }
     struct client *c = listen_with(&b, "[\"mem://x/z*\"]", "{\"initial\":true}");
     assert_int_equal(update_count(c, NULL), 100);
@@ -163,14 +163,14 @@ static void state_that_does_not_fit_becomes_one_truncated_update(void **state)
     (void)state;
     b.limits.outbox_max = 10;
     for (unsigned i = 0; i < 50; i++) {
-        place_add(&place, text_of("mem://x/z%03u", i), false);
+        stub_add(&stub, text_of("mem://x/z%03u", i), false);
     }
     struct client *c = client_http(&b);
     c->pending = 1u << 20; /* nothing can be written but the acknowledgement */
     client_listen_with(c, "1", "[\"mem://x/z*\"]", "{\"initial\":true}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     client_drain(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     size_t n = update_count(c, NULL);
     assert_true(n >= 1 && n <= 11);
     assert_json(update_nth(c, NULL, n - 1), TRUNCATED, "true");
@@ -180,10 +180,10 @@ static void state_that_does_not_fit_becomes_one_truncated_update(void **state)
 static void state_that_cannot_be_listed_is_told_as_truncated(void **state)
 {
     (void)state;
-    static struct place other;
-    place_mount(&other, &b, "mem://y/", 0);
-    place_add(&other, "mem://y/a", false);
-    place.lists_fail = TIDINGS_E_IO;
+    static struct stub other;
+    stub_mount(&other, &b, "mem://y/", 0);
+    stub_add(&other, "mem://y/a", false);
+    stub.lists_fail = TIDINGS_E_IO;
     struct client *c =
         listen_with(&b, "[\"mem://x/dir/\",\"mem://y/\",\"mem://y/*\"]", "{\"initial\":true}");
     assert_json(update_nth(c, "mem://x/dir/", 0), TRUNCATED, "true");
@@ -193,7 +193,7 @@ static void state_that_cannot_be_listed_is_told_as_truncated(void **state)
     assert_int_equal(update_count(c, "mem://y/*"), 1);
     assert_json(update_nth(c, "mem://y/*", 0), INITIAL, "true");
     client_free(c);
-    place.lists_fail = 0;
+    stub.lists_fail = 0;
 }
 
 static void initial_state_is_not_throttled(void **state)
@@ -211,17 +211,17 @@ static void a_change_while_the_state_is_listed_is_told_and_versions_do_not_fall(
 {
     (void)state;
     for (int stalls = 0; stalls < 2; stalls++) {
-        place.holds_lists = true;
+        stub.holds_lists = true;
         struct client *c = client_http(&b);
         client_listen_with(c, "1", "[\"mem://x/dir/\"]", "{\"initial\":true}");
-        harness_settle(&b);
-        assert_non_null(place.waiting);
+        harness_run_until_idle(&b);
+        assert_non_null(stub.waiting);
         c->pending = stalls ? 1u << 20 : 0;
         update("mem://x/dir/c");
-        place_finish_list(&place);
-        harness_settle(&b);
+        stub_finish_list(&stub);
+        harness_run_until_idle(&b);
         client_drain(c);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         uint64_t newest = b.worker[0]->last_seq, last = 0;
         bool told = false;
         for (size_t i = 0; i < update_count(c, NULL); i++) {
@@ -235,23 +235,23 @@ static void a_change_while_the_state_is_listed_is_told_and_versions_do_not_fall(
         assert_int_equal(last, newest);
         assert_true(told);
         client_free(c);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
 }
 
 static void a_listen_that_goes_while_its_state_is_listed_harms_nothing(void **state)
 {
     (void)state;
-    place.holds_lists = true;
+    stub.holds_lists = true;
     struct client *c = client_http(&b);
     client_listen_with(c, "1", "[\"mem://x/dir/\"]", "{\"initial\":true}");
-    harness_settle(&b);
-    assert_non_null(place.waiting);
+    harness_run_until_idle(&b);
+    assert_non_null(stub.waiting);
     client_free(c);
-    harness_settle(&b);
-    place_finish_list(&place);
-    harness_settle(&b);
-    assert_int_equal(place_watched_all(&place), 0);
+    harness_run_until_idle(&b);
+    stub_finish_list(&stub);
+    harness_run_until_idle(&b);
+    assert_int_equal(stub_watched_all(&stub), 0);
 }
 
 static void unsubscribing_while_the_state_is_listed_silences_it(void **state)
@@ -259,12 +259,12 @@ static void unsubscribing_while_the_state_is_listed_silences_it(void **state)
     (void)state;
     struct client *pipe = client_pipe(&b);
     client_handshake(pipe, "2025-11-25");
-    place.holds_lists = true;
+    stub.holds_lists = true;
     assert_empty_result(pipe_subscribe_with(pipe, "1", "mem://x/dir/", "{\"initial\":true}"));
-    assert_non_null(place.waiting);
+    assert_non_null(stub.waiting);
     client_legacy(pipe, NULL, "2", "resources/unsubscribe", "\"uri\":\"mem://x/dir/\"");
-    place_finish_list(&place);
-    harness_settle(&b);
+    stub_finish_list(&stub);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(pipe, NULL), 0);
     client_free(pipe);
 }
@@ -281,7 +281,7 @@ static void a_session_without_a_stream_is_told_when_it_opens_one(void **state)
         session_subscribe_with(&s, "mem://x/a", text_of("{\"since\":\"%s\"}", cursor)));
     assert_empty_result(session_subscribe_with(&s, "mem://x/e", "{\"since\":\"1.1\"}"));
     struct client *c = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(c, NULL), 3);
     assert_json(update_nth(c, "mem://x/b", 0), INITIAL, "true");
     assert_int_equal(version_of(update_nth(c, "mem://x/a", 0)), 1);
@@ -297,14 +297,14 @@ static void who_is_told_to_read_again_while_its_state_is_listed_is_not_told_that
     struct harness_session s;
     harness_session(&b, "2025-11-25", &s);
     assert_empty_result(session_subscribe_with(&s, "mem://x/dir/", "{\"initial\":true}"));
-    place.holds_lists = true;
+    stub.holds_lists = true;
     struct client *c = session_stream(&s, "nothing.7.1");
-    harness_settle(&b);
-    assert_non_null(place.waiting);
+    harness_run_until_idle(&b);
+    assert_non_null(stub.waiting);
     assert_int_equal(update_count(c, NULL), 1);
     assert_json(update_nth(c, NULL, 0), TRUNCATED, "true");
-    place_finish_list(&place);
-    harness_settle(&b);
+    stub_finish_list(&stub);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(c, NULL), 1);
     client_free(c);
     assert_int_equal(session_delete(&s), 204);
@@ -320,7 +320,7 @@ static void what_a_session_and_its_subscription_missed_is_told_once(void **state
         &s, "mem://x/*", text_of("{\"since\":\"%s\",\"windowMs\":60000}", cursor_text(0))));
     update("mem://x/b"); /* 2 */
     struct client *c = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_end_windows(&b);
     assert_int_equal(update_count(c, NULL), 2);
     expect(c, 0, "mem://x/a", 1);
@@ -384,7 +384,7 @@ static void created_is_told_to_those_who_did_not_know_it(void **state)
     (void)state;
     harness_change(&b, "mem://x/a", TIDINGS_CHANGE_CREATED); /* 1 */
     harness_update(&b, "mem://x/a");                         /* 2 */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     char one[64];
     snprintf(one, sizeof(one), "%s", cursor_text(1));
     struct client *c =
@@ -421,7 +421,7 @@ static void a_cursor_that_says_nothing_here_means_read_again(void **state)
         update("mem://x/b");
         assert_int_equal(update_count(c, NULL), 3);
         client_free(c);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
 }
 
@@ -482,14 +482,14 @@ static void what_changes_while_the_log_is_asked_is_told_once(void **state)
             loop_turn(b.loop);
         }
         harness_update(&b, "mem://x/b");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(update_count(c, "mem://x/a"), 1);
         assert_int_equal(version_of(update_nth(c, "mem://x/a", 0)), before);
         assert_int_equal(update_count(c, "mem://x/b"), 1);
         assert_int_equal(version_of(update_nth(c, "mem://x/b", 0)), before + 1);
         assert_no_json(update_nth(c, "mem://x/b", 0), "params|_meta|dev.tidings/merged");
         client_free(c);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
 }
 
@@ -505,7 +505,7 @@ static void two_that_ask_the_log_at_once_hear_their_own_only(void **state)
                   text_of("\"uri\":\"mem://x/*\",\"_meta\":{\"dev.tidings/options\":%s}", options));
     client_legacy(pipe, NULL, "2", "resources/subscribe",
                   text_of("\"uri\":\"mem://x/\",\"_meta\":{\"dev.tidings/options\":%s}", options));
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(pipe, "mem://x/*"), 2);
     assert_int_equal(update_count(pipe, "mem://x/"), 2);
     for (size_t i = 0; i < 4; i++) {
@@ -519,7 +519,7 @@ static void everything_is_in_the_log_too(void **state)
     (void)state;
     update("mem://x/a");                                       /* 1 */
     assert_int_equal(hub_announce_everything(b.hub, NULL), 0); /* 2 */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     update("mem://x/b"); /* 3 */
     struct client *c = listen_since("mem://x/e", 1);
     assert_int_equal(update_count(c, NULL), 1);
@@ -534,9 +534,9 @@ static void everything_is_in_the_log_too(void **state)
     harness_session(&b, "2025-11-25", &s);
     session_subscribe(&s, "mem://x/e");
     assert_int_equal(hub_announce_everything(b.hub, NULL), 0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     c = session_stream(&s, NULL); /* it happened while there was none */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(c, NULL), 1);
     assert_json(update_nth(c, NULL, 0), TRUNCATED, "true");
     client_free(c);
@@ -552,7 +552,7 @@ static void a_newer_change_does_not_hide_one_that_would_have_passed(void **state
     harness_announce(&b, &error); /* 1 */
     harness_announce(&b, &info);  /* 2 */
     harness_announce(&b, &other); /* 3 */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     struct client *c = listen_since("mem://x/?t=error", 0);
     assert_int_equal(update_count(c, NULL), 1); /* about a: it may have been an error */
     assert_json(update_nth(c, NULL, 0), "params|uri", "mem://x/a");

@@ -30,14 +30,14 @@ static int setup(void **state)
     b.worker_count = 2;
     harness_start(&b);
     harness_add_tool(&b, &(struct harness_tool){.name = "a", .handler = tool_hello});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_stop(&b);
     return 0;
 }
@@ -57,9 +57,9 @@ static bool no_timer_runs(void *user)
 /* Let the period pass in which a second change would wait. */
 static void let_the_period_pass(void)
 {
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_until(&b, no_timer_runs, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static bool has_two(void *client)
@@ -77,13 +77,13 @@ static void a_listen_hears_of_the_lists_it_asked_for(void **state)
                   "\"notifications\":{\"resourcesListChanged\":true,\"promptsListChanged\":true}");
     client_modern(both, "3", "subscriptions/listen",
                   "\"notifications\":{\"resourcesListChanged\":true,\"toolsListChanged\":true}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_nth(c, SAID_ACK, 0), "params|notifications|toolsListChanged", "true");
     assert_no_json(client_nth(c, SAID_ACK, 0), "params|notifications|resourcesListChanged");
     /* There are no prompts, so nothing is promised about them. */
     assert_no_json(client_nth(other, SAID_ACK, 0), "params|notifications|promptsListChanged");
     harness_add_tool(&b, &(struct harness_tool){.name = "b", .handler = tool_hello});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_TOOLS), 1);
     assert_json(client_nth(c, SAID_TOOLS, 0), "params|_meta|io.modelcontextprotocol/subscriptionId",
                 "1");
@@ -91,7 +91,7 @@ static void a_listen_hears_of_the_lists_it_asked_for(void **state)
     assert_int_equal(client_count(both, SAID_TOOLS), 1);
     assert_int_equal(client_count(both, SAID_LIST), 0);
     harness_add(&b, "mem:///r");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(both, SAID_LIST), 1);
     assert_int_equal(client_count(other, SAID_LIST), 1);
     assert_int_equal(client_count(c, SAID_LIST), 0);
@@ -106,12 +106,12 @@ static void many_changes_are_told_as_two(void **state)
     let_the_period_pass();
     struct client *c = client_http(&b);
     client_modern(c, "1", "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     for (int i = 0; i < 100; i++) {
         harness_add_tool(&b, &(struct harness_tool){.name = "b", .handler = tool_hello});
         harness_remove_tool(&b, "b");
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_until(&b, has_two, c); /* the first at once, the rest together */
     let_the_period_pass();
     assert_int_equal(client_count(c, SAID_TOOLS), 2);
@@ -124,15 +124,15 @@ static void a_session_hears_on_its_stream_and_catches_up(void **state)
     let_the_period_pass();
     struct harness_session s;
     harness_session(&b, "2025-11-25", &s);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_add_tool(&b, &(struct harness_tool){.name = "b", .handler = tool_hello});
     let_the_period_pass();
     struct client *stream = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(stream, SAID_TOOLS), 1);
     assert_no_json(client_nth(stream, SAID_TOOLS, 0), "params");
     harness_remove_tool(&b, "b");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(stream, SAID_TOOLS), 2);
     client_free(stream);
     (void)session_delete(&s);
@@ -144,9 +144,9 @@ static void a_pipe_hears_after_its_handshake(void **state)
     let_the_period_pass();
     struct client *c = client_pipe(&b);
     client_handshake(c, "2025-06-18");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_add_tool(&b, &(struct harness_tool){.name = "b", .handler = tool_hello});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_TOOLS), 1);
     client_free(c);
 }
@@ -158,10 +158,10 @@ static void who_was_promised_nothing_hears_nothing(void **state)
     let_the_period_pass();
     struct client *c = client_pipe(&b);
     client_handshake(c, "2025-06-18"); /* without any tool to offer */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_no_json(c->said[0].text, "result|capabilities|tools");
     harness_add_tool(&b, &(struct harness_tool){.name = "b", .handler = tool_hello});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_TOOLS), 0);
     client_free(c);
 }
@@ -172,7 +172,7 @@ static void without_list_changed_nothing_is_promised(void **state)
     b.self.list_changed = false;
     struct client *c = client_pipe(&b);
     client_handshake(c, "2025-06-18");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(c->said[0].text, "result|capabilities|tools", "{}");
     client_free(c);
 }

@@ -18,7 +18,7 @@
 #include "support/harness_subs.h"
 
 static struct harness b;
-static struct place place, fixed;
+static struct stub stub, fixed;
 static struct harness_session s;
 
 static int begin(void **state)
@@ -27,10 +27,10 @@ static int begin(void **state)
     harness_init(&b);
     b.options.list_changed_ms = 0;
     harness_start(&b);
-    place_mount(&place, &b, "mem://x/", 0);
-    place_mount(&fixed, &b, "mem://y/", PLACE_FIXED);
-    place_add(&place, "mem://x/a", false);
-    place_add(&fixed, "mem://y/a", false);
+    stub_mount(&stub, &b, "mem://x/", 0);
+    stub_mount(&fixed, &b, "mem://y/", STUB_FIXED);
+    stub_add(&stub, "mem://x/a", false);
+    stub_add(&fixed, "mem://y/a", false);
     harness_session(&b, "2025-11-25", &s);
     return 0;
 }
@@ -41,9 +41,9 @@ static int end(void **state)
     if (s.id[0]) {
         assert_int_equal(session_delete(&s), 204);
     }
-    harness_settle(&b);
-    assert_int_equal(place_watched_all(&place), 0);
-    assert_int_equal(place_watched_all(&fixed), 0);
+    harness_run_until_idle(&b);
+    assert_int_equal(stub_watched_all(&stub), 0);
+    assert_int_equal(stub_watched_all(&fixed), 0);
     harness_stop(&b);
     return 0;
 }
@@ -51,7 +51,7 @@ static int end(void **state)
 static void list(void)
 {
     struct client *c = session_request(&s, "9", "resources/list", NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_non_null(json_at(client_answer(c)->text, "result|resources|0"));
     client_free(c);
 }
@@ -59,14 +59,14 @@ static void list(void)
 static struct client *stream(void)
 {
     struct client *c = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return c;
 }
 
 static void go(struct client *c)
 {
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 /* The time passes for which it might come back at once. */
@@ -76,25 +76,25 @@ static void let_linger_pass(void)
     b.limits.list_linger_ms = 0;
     session_sweep(b.worker[0]);
     b.limits.list_linger_ms = before;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void nothing_is_watched_for_a_session_without_a_stream(void **state)
 {
     (void)state;
     list();
-    assert_int_equal(place_watched_all(&place), 0);
-    assert_int_equal(place_watched_all(&fixed), 0);
+    assert_int_equal(stub_watched_all(&stub), 0);
+    assert_int_equal(stub_watched_all(&fixed), 0);
 }
 
 static void with_a_stream_what_lists_need_is_watched(void **state)
 {
     (void)state;
     struct client *c = stream();
-    assert_int_equal(place_watched(&place, "mem://x/"), 1);
-    assert_int_equal(place_watched_all(&fixed), 0);
+    assert_int_equal(stub_watched(&stub, "mem://x/"), 1);
+    assert_int_equal(stub_watched_all(&fixed), 0);
     harness_change(&b, "mem://x/b", TIDINGS_CHANGE_CREATED);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_LIST), 1);
     go(c);
 }
@@ -104,13 +104,13 @@ static void a_stream_that_comes_back_at_once_finds_it_watched(void **state)
     (void)state;
     list();
     go(stream());
-    assert_int_equal(place_watched(&place, "mem://x/"), 1);
+    assert_int_equal(stub_watched(&stub, "mem://x/"), 1);
     session_sweep(b.worker[0]);
-    harness_settle(&b);
-    assert_int_equal(place_watched(&place, "mem://x/"), 1);
+    harness_run_until_idle(&b);
+    assert_int_equal(stub_watched(&stub, "mem://x/"), 1);
     struct client *c = stream();
     let_linger_pass();
-    assert_int_equal(place_watched(&place, "mem://x/"), 1);
+    assert_int_equal(stub_watched(&stub, "mem://x/"), 1);
     assert_int_equal(client_count(c, SAID_LIST), 0);
     go(c);
 }
@@ -120,7 +120,7 @@ static void without_a_stream_it_ends(void **state)
     (void)state;
     go(stream());
     let_linger_pass();
-    assert_int_equal(place_watched_all(&place), 0);
+    assert_int_equal(stub_watched_all(&stub), 0);
 }
 
 static void who_has_listed_hears_that_it_may_have_changed(void **state)
@@ -150,9 +150,9 @@ static void a_stream_that_goes_while_it_is_armed_leaves_nothing(void **state)
 {
     (void)state;
     client_free(session_stream(&s, NULL));
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     let_linger_pass();
-    assert_int_equal(place_watched_all(&place), 0);
+    assert_int_equal(stub_watched_all(&stub), 0);
 }
 
 static void a_session_that_ends_leaves_nothing(void **state)
@@ -162,7 +162,7 @@ static void a_session_that_ends_leaves_nothing(void **state)
     assert_int_equal(session_delete(&s), 204);
     s.id[0] = '\0';
     go(c);
-    assert_int_equal(place_watched_all(&place), 0);
+    assert_int_equal(stub_watched_all(&stub), 0);
 }
 
 static void a_listen_for_the_list_needs_no_more(void **state)
@@ -171,10 +171,10 @@ static void a_listen_for_the_list_needs_no_more(void **state)
     struct client *c = client_http(&b);
     client_modern(c, "1", "subscriptions/listen",
                   "\"notifications\":{\"resourcesListChanged\":true}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_ACK), 1);
-    assert_int_equal(place_watched(&place, "mem://x/"), 1);
-    assert_int_equal(place_watched_all(&fixed), 0);
+    assert_int_equal(stub_watched(&stub, "mem://x/"), 1);
+    assert_int_equal(stub_watched_all(&fixed), 0);
     go(c);
 }
 

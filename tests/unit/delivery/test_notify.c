@@ -26,7 +26,7 @@
 #define ANSWER_MAX (1u << 20)
 
 static struct harness b;
-static struct place files, api;
+static struct stub files, api;
 static struct buf answer;
 static struct notify_outcome outcome;
 static struct tidings_error err;
@@ -36,7 +36,7 @@ static int begin(void **state)
 {
     (void)state;
     harness_access_start(&b, &files);
-    place_mount(&api, &b, "api:///", PLACE_UNWATCHED | PLACE_WRITES);
+    stub_mount(&api, &b, "api:///", STUB_UNWATCHED | STUB_WRITES);
     harness_add(&b, "api:///own");
     buf_init(&answer, ANSWER_MAX);
     return 0;
@@ -63,7 +63,7 @@ static int say_with(struct quota *quota, const struct principal *principal, cons
     int rc = notify_run(&n, said, &w, &outcome, &err);
     jw_end_object(&w);
     jv_unref(said);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return rc;
 }
 
@@ -113,7 +113,7 @@ static void what_is_no_list_is_refused_whole(void **state)
     };
     struct client *c = client_http(&b);
     client_listen(c, "1", "[\"api:///\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     for (size_t i = 0; i < COUNT(table); i++) {
         assert_int_equal(say(NULL, table[i].text), TIDINGS_E_INVALID);
         if (!strstr(err.text, table[i].part)) {
@@ -145,7 +145,7 @@ static void what_is_said_is_told_with_kind_and_metadata(void **state)
     (void)state;
     struct client *c = client_http(&b);
     client_listen(c, "1", "[\"api:///events?type=error\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(say(&nobody, "{\"changes\":["
                                   "{\"uri\":\"api:///events/1\",\"metadata\":{\"type\":\"info\"}},"
                                   "{\"uri\":\"API:///events/%32\",\"kind\":\"deleted\","
@@ -168,7 +168,7 @@ static void without_rules_only_what_clients_write_may_be_said_to_have_changed(vo
     } table[] = {
         {"api:///x", "", ""},
         {"api:///", "", ""},
-        {"mem://x/a", "denied", ""},  /* a place that is not written */
+        {"mem://x/a", "denied", ""},  /* a mount that is not written */
         {"api:///own", "denied", ""}, /* what the program registered */
         {"mem://y/a", "denied", ""},
         {"none:///x", "not_found", "not_found"},
@@ -279,7 +279,7 @@ static void without_memory_it_is_said(void **state)
         assert_int_equal(rc, 0);
         assert_int_equal(outcome.told, !failed);
         assert_true(!failed || outcome.err.code == TIDINGS_E_NOMEM);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     jv_unref(said);
 }

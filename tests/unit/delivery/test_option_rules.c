@@ -19,7 +19,7 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static struct harness b;
-static struct place files;
+static struct stub files;
 
 static int begin(void **state)
 {
@@ -27,10 +27,10 @@ static int begin(void **state)
     harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
     harness_start(&b);
-    place_mount(&files, &b, "mem://x/", PLACE_QUERY);
-    place_add(&files, "mem://x/a", false);
-    place_add(&files, "mem://x/dir/", true);
-    place_add(&files, "mem://x/dir/one", false);
+    stub_mount(&files, &b, "mem://x/", STUB_QUERY);
+    stub_add(&files, "mem://x/a", false);
+    stub_add(&files, "mem://x/dir/", true);
+    stub_add(&files, "mem://x/dir/one", false);
     harness_add_template(&b, "weather://city/{location}");
     return 0;
 }
@@ -58,13 +58,13 @@ static void check(const struct row *r)
     if (r->hears) {
         harness_update(&b, r->deaf);
         harness_update(&b, r->hears);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(update_count(c, NULL), 1);
         assert_json(update_nth(c, r->spelled, 0), "params|uri", r->hears);
     }
     client_free(c);
-    harness_settle(&b);
-    assert_int_equal(place_watched_all(&files), 0);
+    harness_run_until_idle(&b);
+    assert_int_equal(stub_watched_all(&files), 0);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
 }
 
@@ -128,7 +128,7 @@ static void defaults_of_a_rule_are_those_of_the_subscription(void **state)
     harness_announce(&b, &change);
     change.origin = STR("somebody");
     harness_announce(&b, &change);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     for (size_t i = 0; i < COUNT(listens); i++) {
         assert_int_equal(update_count(listens[i], NULL), 2);
         assert_json(update_nth(listens[i], NULL, 0), "params|_meta|dev.tidings/initial", "true");

@@ -301,8 +301,8 @@ static int forget_rules(void **state)
     return forget(state);
 }
 
-static int settle(const char *text, const char *uri, struct options *o, unsigned *matches,
-                  struct tidings_error *err)
+static int read_and_resolve(const char *text, const char *uri, struct options *o, unsigned *matches,
+                            struct tidings_error *err)
 {
     struct option_limits with = limits_with_rules();
     jv_unref(document);
@@ -318,13 +318,13 @@ static void defaults_come_from_the_longest_prefix_that_has_one(void **state)
     (void)state;
     struct options o;
     unsigned matches;
-    assert_int_equal(settle("{}", "db:///x", &o, &matches, NULL), 0);
+    assert_int_equal(read_and_resolve("{}", "db:///x", &o, &matches, NULL), 0);
     assert_int_equal(o.include, OPTION_INCLUDE_METADATA);
     assert_true(!o.echo && str_eq(o.origin, STR("batch")) && !o.initial);
     assert_int_equal(o.window_ms, 100);
     assert_int_equal(matches, UINT_MAX);
 
-    assert_int_equal(settle("{}", "file:///logs/a.log", &o, &matches, NULL), 0);
+    assert_int_equal(read_and_resolve("{}", "file:///logs/a.log", &o, &matches, NULL), 0);
     assert_int_equal(o.include, OPTION_INCLUDE_METADATA);
     assert_int_equal(o.window_ms, 500);
     assert_int_equal(o.match, OPTION_MATCH_GLOB);
@@ -332,15 +332,16 @@ static void defaults_come_from_the_longest_prefix_that_has_one(void **state)
     assert_int_equal(matches, 1u << OPTION_MATCH_LITERAL | 1u << OPTION_MATCH_CONTAINER);
 
     assert_true(str_eq(jv_str(jv_get(o.filter, "title")), STR("logs")));
-    assert_int_equal(settle("{}", "file:///logs/hot/", &o, &matches, NULL), 0);
+    assert_int_equal(read_and_resolve("{}", "file:///logs/hot/", &o, &matches, NULL), 0);
     assert_int_equal(o.window_ms, 0);
     assert_int_equal(o.rate_ms, 9);
     assert_true(o.initial && o.is_slim);
-    assert_int_equal(settle("{\"detail\":\"full\"}", "file:///logs/hot/", &o, &matches, NULL), 0);
+    assert_int_equal(
+        read_and_resolve("{\"detail\":\"full\"}", "file:///logs/hot/", &o, &matches, NULL), 0);
     assert_false(o.is_slim);
 
     /* Reaching into a prefix is not lying within it. */
-    assert_int_equal(settle("{}", "file:///", &o, &matches, NULL), 0);
+    assert_int_equal(read_and_resolve("{}", "file:///", &o, &matches, NULL), 0);
     assert_int_equal(o.window_ms, 100);
     assert_false(o.initial || o.is_slim);
     assert_null(o.filter);
@@ -351,10 +352,11 @@ static void what_the_client_says_wins_over_defaults(void **state)
     (void)state;
     struct options o;
     unsigned matches;
-    assert_int_equal(settle("{\"windowMs\":7,\"include\":\"none\",\"initial\":false,\"echo\":true,"
-                            "\"match\":\"literal\",\"filter\":{}}",
-                            "file:///logs/a", &o, &matches, NULL),
-                     0);
+    assert_int_equal(
+        read_and_resolve("{\"windowMs\":7,\"include\":\"none\",\"initial\":false,\"echo\":true,"
+                         "\"match\":\"literal\",\"filter\":{}}",
+                         "file:///logs/a", &o, &matches, NULL),
+        0);
     assert_int_equal(o.window_ms, 7);
     assert_int_equal(o.include, OPTION_INCLUDE_NONE);
     assert_int_equal(o.match, OPTION_MATCH_LITERAL);
@@ -401,7 +403,7 @@ static void ceilings_hold_inside_a_prefix_and_for_what_reaches_into_it(void **st
         struct options o;
         unsigned matches;
         struct tidings_error err = {0};
-        int rc = settle(rows[i].text, rows[i].uri, &o, &matches, &err);
+        int rc = read_and_resolve(rows[i].text, rows[i].uri, &o, &matches, &err);
         if (rc != (rows[i].said ? TIDINGS_E_INVALID : 0) ||
             (rows[i].said && !strstr(err.text, rows[i].said))) {
             fail_msg("%s of '%s': %d \"%s\"", rows[i].text, rows[i].uri, rc, err.text);

@@ -48,7 +48,7 @@ static int end(void **state)
 static void put_by(const char *uri, const char *text, const char *origin)
 {
     docs_put(&docs, uri, text, origin);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void put(const char *uri, const char *text)
@@ -208,7 +208,7 @@ static void what_is_gone_before_it_is_read_is_told_without(void **state)
     struct client *c = listen_with(&b, ON_A, PATCH);
     docs_put(&docs, A, "{\"n\":2}", NULL);
     docs_write(&docs, A, NULL); /* not announced yet */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     put(A, "{\"n\":3}");
     if (*state) { /* which told the deletion in its place */
         assert_json(nth(c, 1), DATA "|deleted", "true");
@@ -226,7 +226,7 @@ static void nothing_is_told_twice_or_backwards(void **state)
     struct client *c = listen_with(&b, ON_A, PATCH);
     docs_put(&docs, A, "{\"n\":2}", NULL);
     docs_put(&docs, A, "{\"n\":3}", NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_told_all(c, A);
     client_free(c);
 }
@@ -302,7 +302,7 @@ static void announce(const char *etag, const char *origin)
     struct tidings_change change = {
         .uri = STR(A), .etag = tidings_str(etag), .origin = tidings_str(origin)};
     harness_announce(&b, &change);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void one_s_own_write_never_leads_back(void **state)
@@ -393,7 +393,7 @@ static void a_chain_remembers_so_many_resources_and_no_more(void **state)
         assert_json(nth(c, 2 * i + 1), DATA "|patch", "{\"n\":2}");
     }
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     /* Only what the newest changes need is kept. */
     assert_true(b.worker[0]->delivery->contents.baselines.by_name.count <= 12);
 }
@@ -417,14 +417,14 @@ static void a_session_that_was_away_goes_on_from_what_it_was_told(void **state)
     struct harness_session s;
     harness_session(&b, "2025-06-18", &s);
     struct client *c = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_empty_result(session_subscribe_with(&s, A, PATCH));
     assert_json(nth(c, 0), DATA "|full", "true");
     client_free(c);
     put(A, "{\"n\":2}");
     put(A, "{\"n\":3}");
     c = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(c, NULL), 1);
     assert_json(nth(c, 0), DATA "|baseline", "v0001");
     assert_json(nth(c, 0), DATA "|etag", "v0003");
@@ -444,7 +444,7 @@ static void a_provider_that_takes_its_time_keeps_the_order(void **state)
     client_free(gone);
     while (docs.held_count > 0) {
         docs_release(&docs);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     assert_told_all(c, A);
     client_free(c);
@@ -488,7 +488,7 @@ enum { FOLLOWERS = 7, WRITER = 6 };
 /* It has what it wrote from the answer, and does not hear of it. */
 static void write_own(struct follower *f, const struct client *c)
 {
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     follow(f, c, NULL);
     put_by(A, any_value(), "me");
     jv_unref(f->value);
@@ -523,7 +523,7 @@ static void who_applies_what_it_is_told_ends_with_what_is_there(void **state)
             if (chance(6) == 0) {
                 write_own(&f[WRITER], clients[WRITER]);
             } else if (chance(2)) {
-                harness_settle(&b);
+                harness_run_until_idle(&b);
             }
             if (chance(8) == 0) {
                 harness_end_windows(&b);
@@ -536,9 +536,9 @@ static void who_applies_what_it_is_told_ends_with_what_is_there(void **state)
         for (unsigned i = 0; i < FOLLOWERS; i++) {
             client_drain(clients[i]);
         }
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         harness_end_windows(&b);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         for (unsigned i = 0; i < FOLLOWERS; i++) {
             follow(&f[i], clients[i], NULL);
             assert_follows(&f[i], A);

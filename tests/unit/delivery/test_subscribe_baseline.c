@@ -44,7 +44,7 @@ static int end(void **state)
 static void put(const char *uri, const char *text)
 {
     docs_put(&docs, uri, text, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static const char *nth(const struct client *c, size_t n)
@@ -73,7 +73,7 @@ static void patches_of_another_resource_need_a_baseline(void **state)
     c = listen_with(&b, "[\"doc:///b/patch\"]", "{\"baseline\":\"v0001\"}");
     assert_string_equal(refused_reason(c, "doc:///b/patch"), "resource not found");
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     assert_true(b.worker[0]->delivery->contents.baselines.by_name.count <= 2);
 
@@ -111,7 +111,7 @@ static void a_session_may_name_it_beside_the_uri(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct client *c = session_request(&s, "7", "resources/subscribe",
                                            text_of("\"uri\":\"" A "/patch\",%s", rows[i].params));
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         if (rows[i].said) {
             assert_json(client_answer(c)->text, "error|code", "-32602");
             assert_non_null(strstr(json_at(client_answer(c)->text, "error|message"), rows[i].said));
@@ -140,7 +140,7 @@ static void asked_for_again_patches_need_their_baseline_again(void **state)
     static const char *const without[] = {NULL, "{}", "{\"windowMs\":0}", "{\"initial\":true}"};
     for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++) {
         client_listen_with(modern, text_of("%zu", 10 + i), uris, without[i]);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         const char *ack = client_nth(modern, SAID_ACK, i + 1);
         assert_no_json(ack, "params|notifications|resourceSubscriptions|0");
         assert_non_null(strstr(refused_reason(modern, uri), "'baseline' is required"));

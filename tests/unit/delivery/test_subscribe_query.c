@@ -17,7 +17,7 @@
 #include "support/harness_subs.h"
 
 static struct harness b;
-static struct place bare, inner;
+static struct stub bare, inner;
 
 static void begin(bool allow_write)
 {
@@ -25,8 +25,8 @@ static void begin(bool allow_write)
     b.self.list_changed = b.options.list_changed = false;
     b.self.allow_write = allow_write;
     harness_start(&b);
-    place_mount(&bare, &b, "bare:///", PLACE_BARE | PLACE_UNWATCHED);
-    place_mount(&inner, &b, "bare:///in/api/", PLACE_UNWATCHED);
+    stub_mount(&bare, &b, "bare:///", STUB_BARE | STUB_UNWATCHED);
+    stub_mount(&inner, &b, "bare:///in/api/", STUB_UNWATCHED);
     harness_add(&b, "bare:///own/one");
 }
 
@@ -39,7 +39,7 @@ static void check(const char *uri, const char *reason)
         fail_msg("'%s': %s", uri, why ? why : "honoured");
     }
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void check_bare(bool allow_write, const char *reason)

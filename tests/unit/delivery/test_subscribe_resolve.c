@@ -23,7 +23,7 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static struct harness b;
-static struct place files, rows, api;
+static struct stub files, rows, api;
 
 static int begin(void **state)
 {
@@ -31,16 +31,16 @@ static int begin(void **state)
     harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
     harness_start(&b);
-    place_mount(&files, &b, "mem://x/", PLACE_QUERY);
-    place_add(&files, "mem://x/a", false);
-    place_add(&files, "mem://x/dir/", true);
-    place_add(&files, "mem://x/dir/one", false);
-    place_add(&files, "mem://x/q?v=1", false);
-    place_add(&files, "mem://x/st*r", false);
-    place_mount(&rows, &b, "row:///t/", PLACE_COVERS);
-    place_add(&rows, "row:///t/group:red", false);
-    place_mount(&api, &b, "api:///", 0);
-    place_add(&api, "api:///events", false);
+    stub_mount(&files, &b, "mem://x/", STUB_QUERY);
+    stub_add(&files, "mem://x/a", false);
+    stub_add(&files, "mem://x/dir/", true);
+    stub_add(&files, "mem://x/dir/one", false);
+    stub_add(&files, "mem://x/q?v=1", false);
+    stub_add(&files, "mem://x/st*r", false);
+    stub_mount(&rows, &b, "row:///t/", STUB_COVERS);
+    stub_add(&rows, "row:///t/group:red", false);
+    stub_mount(&api, &b, "api:///", 0);
+    stub_add(&api, "api:///events", false);
     harness_add_template(&b, "weather://city/{location}");
     harness_add(&b, "app:one");
     return 0;
@@ -55,12 +55,12 @@ static int end(void **state)
 
 static unsigned watched(void)
 {
-    return place_watched_all(&files) + place_watched_all(&rows) + place_watched_all(&api);
+    return stub_watched_all(&files) + stub_watched_all(&rows) + stub_watched_all(&api);
 }
 
 static unsigned watched_at(const char *scope)
 {
-    return place_watched(&files, scope) + place_watched(&rows, scope) + place_watched(&api, scope);
+    return stub_watched(&files, scope) + stub_watched(&rows, scope) + stub_watched(&api, scope);
 }
 
 struct row {
@@ -76,13 +76,13 @@ static void check_hearing(struct client *c, const struct row *r)
     for (size_t i = 0; i < 4 && r->deaf[i]; i++) {
         harness_update(&b, r->deaf[i]);
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     if (update_count(c, NULL) > 0) {
         fail_msg("'%s' heard %s", r->spelled, update_nth(c, NULL, 0));
     }
     for (size_t i = 0; i < 4 && r->hears[i]; i++) {
         harness_update(&b, r->hears[i]);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         if (update_count(c, NULL) != i + 1) {
             fail_msg("'%s' was told %zu times after %s", r->spelled, update_count(c, NULL),
                      r->hears[i]);
@@ -117,7 +117,7 @@ static void check(const struct row *r)
         check_hearing(c, r);
     }
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(watched(), 0);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
 }
@@ -184,7 +184,7 @@ static void a_container_above_mounts_watches_each(void **state)
     assert_int_equal(watched_at("row:///t/"), 1);
     assert_int_equal(watched_at("api:///"), 1);
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(watched(), 0);
 }
 
@@ -313,7 +313,7 @@ static void a_regex_is_found_anywhere_in_the_canonical_uri(void **state)
     for (size_t i = 0; i < COUNT(changes); i++) {
         harness_update(&b, changes[i]);
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(c, "/dir/o.e$"), 2);
     assert_json(update_nth(c, NULL, 0), "params|uri", "mem://x/dir/one");
     assert_json(update_nth(c, NULL, 1), "params|uri", "api:///dir/ore");
@@ -343,7 +343,7 @@ static void a_provider_may_have_a_relation_of_its_own(void **state)
 static void a_relation_that_repeats_a_container_tells_once(void **state)
 {
     (void)state;
-    place_add(&rows, "row:///t/k/", true);
+    stub_add(&rows, "row:///t/k/", true);
     rows.covers_below = true;
     static const struct row row = {
         "row:///t/k/", NULL, NULL, {"row:///t/k/1", "row:///t/k/2"}, {"row:///t/j"}, "row:///t/k/"};
@@ -351,7 +351,7 @@ static void a_relation_that_repeats_a_container_tells_once(void **state)
     /* With a window the second copy would be held and told later. */
     struct client *c = listen_with(&b, "[\"row:///t/k/\"]", "{\"windowMs\":10000}");
     harness_update(&b, "row:///t/k/1");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_end_windows(&b);
     assert_int_equal(update_count(c, NULL), 1);
     client_free(c);
@@ -380,7 +380,7 @@ static void announce(const char *uri, const char *metadata, enum tidings_change_
     struct tidings_change change = {
         .uri = tidings_str(uri), .metadata = tidings_str(metadata), .kind = kind};
     harness_announce(&b, &change);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void attributes_of_a_query_are_compared_with_the_metadata(void **state)
@@ -426,7 +426,7 @@ static void attributes_of_a_query_are_compared_with_the_metadata(void **state)
                      update_count(c, NULL));
         }
         client_free(c);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(watched(), 0);
     }
 }
@@ -442,7 +442,7 @@ static void a_query_covers_the_rows_of_a_collection(void **state)
     assert_int_equal(update_count(c, NULL), 1);
     assert_json(update_nth(c, NULL, 0), "params|uri", "api:///events/7");
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(watched(), 0);
 }
 
@@ -463,7 +463,7 @@ static void broad_ones_are_bounded(void **state)
     assert_non_null(strstr(reason, "at most 1 "));
     assert_int_equal(watched(), 3);
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(watched(), 0);
 
     /* Giving one up makes room for another. */
@@ -472,12 +472,12 @@ static void broad_ones_are_bounded(void **state)
     assert_empty_result(pipe_subscribe_with(pipe, "1", "row:///", NULL));
     assert_json(pipe_subscribe_with(pipe, "2", "row:///**", NULL), "error|data|uri", "row:///**");
     client_legacy(pipe, NULL, "3", "resources/unsubscribe", "\"uri\":\"row:///\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_empty_result(pipe_subscribe_with(pipe, "4", "row:///**", NULL));
     /* And asking again for the same is not another. */
     assert_empty_result(pipe_subscribe_with(pipe, "5", "row:///**", "{\"windowMs\":5}"));
     client_free(pipe);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(watched(), 0);
 }
 
@@ -501,35 +501,35 @@ static void subscribers_of_one_scope_share_its_watch(void **state)
     struct client *two = listen_with(&b, "[\"mem://x/dir/\",\"mem://x/dir/{n}\"]", NULL);
     assert_int_equal(watched_at("mem://x/dir/"), 1);
     client_free(one);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(watched_at("mem://x/dir/"), 1);
     harness_update(&b, "mem://x/dir/one");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(two, NULL), 2); /* one for each that matches */
     client_free(two);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(watched(), 0);
 }
 
 static void a_mount_inside_another_is_watched_by_what_covers_both(void **state)
 {
     (void)state;
-    static struct place inner;
-    place_mount(&inner, &b, "mem://x/dir/inner/", 0);
-    place_add(&inner, "mem://x/dir/inner/z", false);
+    static struct stub inner;
+    stub_mount(&inner, &b, "mem://x/dir/inner/", 0);
+    stub_add(&inner, "mem://x/dir/inner/z", false);
     static const char *const spelled[] = {"mem://x/dir/", "mem://x/**", "mem://x/dir/{+p}"};
     for (size_t i = 0; i < COUNT(spelled); i++) {
         struct client *c = listen_with(&b, text_of("[\"%s\"]", spelled[i]), NULL);
         assert_null(refused_reason(c, spelled[i]));
-        if (place_watched_all(&inner) != 1) {
+        if (stub_watched_all(&inner) != 1) {
             fail_msg("'%s' does not watch the mount inside", spelled[i]);
         }
         harness_update(&b, "mem://x/dir/inner/z");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(update_count(c, NULL), 1);
         client_free(c);
-        harness_settle(&b);
-        assert_int_equal(place_watched_all(&inner) + watched(), 0);
+        harness_run_until_idle(&b);
+        assert_int_equal(stub_watched_all(&inner) + watched(), 0);
     }
 }
 
@@ -566,7 +566,7 @@ static void random_comings_and_goings_leave_nothing_watched(void **state)
             client_free(clients[i]);
         }
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(watched(), 0);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     assert_int_equal(b.worker[0]->stats.subscribers, 0);

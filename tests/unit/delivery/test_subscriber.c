@@ -47,7 +47,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_stop(&b);
     return 0;
 }
@@ -55,14 +55,14 @@ static int teardown(void **state)
 static void update(unsigned i)
 {
     harness_update(&b, text_of("mem://x/%u", i));
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static struct client *listener(const char *uris)
 {
     struct client *c = client_http(&b);
     client_listen(c, "1", uris);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_ACK), 1);
     return c;
 }
@@ -77,10 +77,10 @@ static void a_stream_that_is_backed_up_gets_merged_updates_when_it_drains(void *
     harness_change(&b, "mem://x/0", TIDINGS_CHANGE_DELETED);
     update(1);
     harness_change(&b, "mem://x/0", TIDINGS_CHANGE_CREATED);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 0);
     client_drain(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
     const char *first = client_nth(c, SAID_UPDATED, 0), *second = client_nth(c, SAID_UPDATED, 1);
     assert_json(first, "params|uri", "mem://x/0");
@@ -90,7 +90,7 @@ static void a_stream_that_is_backed_up_gets_merged_updates_when_it_drains(void *
     assert_json(second, META_U "merged", "2");
     assert_int_equal(b.worker[0]->stats.coalesced, 3);
     client_drain(c); /* nothing waits: nothing happens */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
     client_free(c);
 }
@@ -138,7 +138,7 @@ static void an_overflow_becomes_one_mark_per_subscription(void **state)
     assert_int_equal(b.worker[0]->limit_counters->hits[LIMIT_OUTBOX], 1);
     uint64_t last = b.worker[0]->last_seq;
     client_drain(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2); /* mem://x/5 has not changed */
     const char *uris[] = {"mem://x/", "mem://x/0"};
     if (cursor_order(tidings_str(uris[0])) > cursor_order(tidings_str(uris[1]))) {
@@ -187,13 +187,13 @@ static void unsubscribing_forgets_what_waits(void **state)
     client_handshake(c, "2025-06-18");
     client_legacy(c, NULL, "1", "resources/subscribe", "\"uri\":\"mem://x/0\"");
     client_legacy(c, NULL, "2", "resources/subscribe", "\"uri\":\"mem://x/1\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     c->pending = BACKED_UP;
     update(0);
     update(1);
     client_legacy(c, NULL, "3", "resources/unsubscribe", "\"uri\":\"mem://x/0\"");
     client_drain(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     assert_json(client_nth(c, SAID_UPDATED, 0), "params|uri", "mem://x/1");
     client_free(c);
@@ -208,7 +208,7 @@ static void a_stream_without_room_is_not_written_to_in_part(void **state)
     update(1);
     assert_int_equal(client_count(c, SAID_UPDATED), 0);
     client_vanish(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->stats.subscribers, 0);
     client_free(c);
 }
@@ -227,21 +227,20 @@ static void peers_of_two_workers_hear_the_same(void **state)
         c[i] = client_http_at(&b, i);
         client_listen(c[i], "1", "[\"mem://x/0\"]");
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.watches, 1);
     update(0);
     assert_int_equal(client_count(c[0], SAID_UPDATED), 1);
     assert_string_equal(client_nth(c[0], SAID_UPDATED, 0), client_nth(c[1], SAID_UPDATED, 0));
     client_free(c[0]);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.unwatches, 0);
     client_free(c[1]);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.unwatches, 1);
 }
 
-/* ---- a gap in the numbers
- * ----------------------------------------------------------------------------- */
+/* ---- a gap in the numbers -------------------------------------------------------------------- */
 
 static void lose_a_change(void)
 {
@@ -249,7 +248,7 @@ static void lose_a_change(void)
     struct change *c = change_create(&from, b.worker[0]->epoch, b.worker[0]->last_seq + 2);
     delivery_on_change(b.worker[0], c);
     change_unref(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void a_lost_change_makes_modern_clients_re_read_without_log_messages(void **state)
@@ -259,7 +258,7 @@ static void a_lost_change_makes_modern_clients_re_read_without_log_messages(void
     struct client *arming = client_http(&b);
     fake.holds_watches = true;
     client_listen(arming, "2", "[\"mem://x/2\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     lose_a_change();
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
     assert_json(client_nth(c, SAID_UPDATED, 0), META_U "truncated", "true");
@@ -267,7 +266,7 @@ static void a_lost_change_makes_modern_clients_re_read_without_log_messages(void
     assert_int_equal(client_count(c, SAID_LOG), 0);
     assert_int_equal(arming->count, 0); /* nothing before its acknowledgement */
     fake_finish_watches(&fake, 0, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(arming->said[0].text, "method", SAID_ACK);
     client_free(c);
     client_free(arming);
@@ -279,15 +278,14 @@ static void a_lost_change_is_explained_to_legacy_clients(void **state)
     struct client *c = client_pipe(&b);
     client_handshake(c, "2025-06-18");
     client_legacy(c, NULL, "1", "resources/subscribe", "\"uri\":\"mem://x/0\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     lose_a_change();
     assert_int_equal(client_count(c, SAID_LOG), 1);
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     client_free(c);
 }
 
-/* ---- the cursor is a low-water mark
- * ---------------------------------------------------------------------- */
+/* ---- the cursor is a low-water mark ---------------------------------------------------------- */
 
 static uint64_t random_state = 42;
 
@@ -377,15 +375,15 @@ static void a_cursor_is_never_above_a_matching_change_that_was_not_told(void **s
                 }
                 break;
             default:
-                harness_settle(&b);
+                harness_run_until_idle(&b);
             }
         }
         client_drain(c);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(b.worker[0]->last_seq, count);
         check_cursors(c, changed, count);
         client_free(c);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         harness_stop(&b);
     }
 }

@@ -38,7 +38,7 @@ static int setup(void **state)
     harness_add_tool(&b,
                      &(struct harness_tool){
                          .name = "brief", .handler = tool_hold, .user = &held, .timeout_ms = 5});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return 0;
 }
 
@@ -83,7 +83,7 @@ static void a_blocking_handler_runs_on_another_thread(void **state)
     (void)state;
     harness_add_tool(
         &b, &(struct harness_tool){.name = "slow", .handler = tool_hello, .is_blocking = true});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     struct client *c = client_http(&b);
     client_call(c, "1", "slow", NULL, NULL);
     assert_int_equal(c->count, 0);
@@ -132,7 +132,7 @@ static void what_was_cancelled_while_it_waited_for_a_thread_does_not_run(void **
     tool.name = "ran";
     tool.handler = note_that_it_ran;
     harness_add_tool(&b, &tool);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     struct client *c[5];
     for (size_t i = 0; i < 5; i++) {
         c[i] = client_http(&b);
@@ -158,7 +158,7 @@ static void a_tool_that_was_removed_finishes_what_it_began(void **state)
     struct client *c = client_http(&b);
     client_call(c, "1", "hold", NULL, NULL);
     harness_remove_tool(&b, "hold");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     finish(held, "still");
     assert_json(client_answer(c)->text, "result|content|0|text", "still");
     client_free(c);
@@ -203,7 +203,7 @@ static void after_the_deadline_the_client_has_an_answer_and_the_handler_is_told(
                 "the tool 'brief' did not finish within 5 ms (its own limit)");
     assert_true(tidings_call_cancelled(held));
     finish(held, "too late"); /* accepted, thrown away */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(c->count, 1);
     client_free(c);
 }
@@ -261,7 +261,7 @@ static void a_handler_may_finish_inside_the_callback(void **state)
     tidings_call_on_cancel(held, count_and_finish, NULL);
     client_notify(c, NULL, "notifications/cancelled", "\"requestId\":1");
     assert_int_equal(told, 1);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count_kind(c, SAID_ANSWER), 0); /* after cancelling, nothing is said */
     client_free(c);
 }

@@ -90,14 +90,14 @@ static int setup(void **state)
     harness_add_tool(&b, &(struct harness_tool){.name = "badly", .handler = ask_badly});
     harness_add_tool(&b, &(struct harness_tool){.name = "much", .handler = ask_much});
     harness_add_tool(&b, &(struct harness_tool){.name = "keep", .handler = keep_only});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_stop(&b);
     return 0;
 }

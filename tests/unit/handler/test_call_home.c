@@ -28,7 +28,7 @@ static int setup(void **state)
     held = NULL;
     harness_add_tool(&b,
                      &(struct harness_tool){.name = "hold", .handler = tool_hold, .user = &held});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return 0;
 }
 

@@ -97,7 +97,7 @@ static int teardown(void **state)
 {
     (void)state;
     client_free(asker);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->jobs, 0);
     harness_stop(&b);
     return 0;
@@ -169,11 +169,11 @@ static void it_is_offered_where_somebody_completes(void **state)
 {
     (void)state;
     harness_add_template(&b, TEMPLATE);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(complete(OF_TEMPLATE ARGUMENT("city", "")), "error|code", "-32601");
     assert_no_json(ask("server/discover", NULL), "result|capabilities|completions");
     harness_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, suggest_cities, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(ask("server/discover", NULL), "result|capabilities|completions", "{}");
     assert_no_json(ask("server/discover", NULL), "result|capabilities|logging");
     struct client *legacy = client_pipe(&b);
@@ -184,10 +184,10 @@ static void it_is_offered_where_somebody_completes(void **state)
     client_free(legacy);
     assert_int_equal(hub_remove_feature(b.hub, FEATURE_COMPLETION, STR("template " TEMPLATE), NULL),
                      0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(complete(OF_TEMPLATE ARGUMENT("city", "")), "error|code", "-32601");
     assert_int_equal(hub_mount(b.hub, &completing, STR("dir:///"), STR_EMPTY, NULL, NULL), 0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(ask("server/discover", NULL), "result|capabilities|completions", "{}");
 }
 
@@ -196,7 +196,7 @@ static void a_variable_of_a_template_is_completed_in_context(void **state)
     (void)state;
     harness_add_template(&b, TEMPLATE);
     harness_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, suggest_cities, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = complete(OF_TEMPLATE ARGUMENT("city", "Pa"));
     assert_json(text, "result|completion|values", "[\"Paris\",\"Pau\",\"Parma\"]");
     assert_json(text, "result|completion|total", "3");
@@ -215,12 +215,12 @@ static void an_argument_of_a_prompt_is_completed(void **state)
 {
     (void)state;
     harness_add_completion(&b, COMPLETE_PROMPT, "review", suggest_cities, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(complete(OF_PROMPT ARGUMENT("style", "")), "error|message",
                 "unknown prompt 'review'");
     harness_add_prompt(&b, "review", NULL, tool_hello, NULL); /* after its completion */
     harness_add_prompt(&b, "other", NULL, tool_hello, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(complete(OF_PROMPT ARGUMENT("style", "Pi")), "result|completion|values",
                 "[\"Pisa\"]");
     assert_json(complete(OF_PROMPT ARGUMENT("none", "")), "error|message",
@@ -241,7 +241,7 @@ static void a_hundred_values_are_enough(void **state)
     size_t many = 0;
     harness_add_prompt(&b, "review", NULL, tool_hello, NULL);
     harness_add_completion(&b, COMPLETE_PROMPT, "review", suggest_many, &many);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     for (size_t i = 0; i < 3; i++) {
         many = rows[i].many;
         const char *text = complete(OF_PROMPT ARGUMENT("code", ""));
@@ -262,7 +262,7 @@ static void whoever_completes_may_know_how_many_there_are(void **state)
     size_t total = 7000;
     harness_add_prompt(&b, "review", NULL, tool_hello, NULL);
     harness_add_completion(&b, COMPLETE_PROMPT, "review", say_total, &total);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = complete(OF_PROMPT ARGUMENT("code", ""));
     assert_json(text, "result|completion|total", "7000");
     assert_json(text, "result|completion|hasMore", "true");
@@ -277,7 +277,7 @@ static void a_mount_completes_its_own_templates(void **state)
     (void)state;
     assert_int_equal(hub_mount(b.hub, &completing, STR("dir:///"), STR_EMPTY, NULL, NULL), 0);
     assert_int_equal(hub_mount(b.hub, &silent, STR("dir:///mute/"), STR_EMPTY, NULL, NULL), 0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = complete(
         "\"ref\":{\"type\":\"ref/resource\",\"uri\":\"dir:///{+path}\"}" ARGUMENT("path", "a/b"));
     assert_json(text, "result|completion|values", "[\"dir:///{+path}\",\"path\",\"a/b\"]");
@@ -293,7 +293,7 @@ static void what_makes_no_sense_is_refused_with_the_reason(void **state)
     (void)state;
     harness_add_template(&b, TEMPLATE);
     harness_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, suggest_cities, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     static const char *const rows[][2] = {
         {NULL, "params.ref.type must be 'ref/prompt' or 'ref/resource'"},
         {"\"ref\":{\"type\":\"ref/tool\",\"name\":\"a\"}" ARGUMENT("a", ""),
@@ -328,7 +328,7 @@ static void a_failure_is_told(void **state)
     (void)state;
     harness_add_template(&b, TEMPLATE);
     harness_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, fail_it, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = complete(OF_TEMPLATE ARGUMENT("city", ""));
     assert_json(text, "error|message", "not now");
     assert_json(text, "error|code", "-32603");
@@ -350,14 +350,14 @@ static void change_content_may_come_later_from_any_thread(void **state)
     (void)state;
     harness_add_template(&b, TEMPLATE);
     harness_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, hold, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     client_modern(asker, "1", "completion/complete", OF_TEMPLATE ARGUMENT("city", "Pi"));
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_non_null(held);
     /* It stays although what it belongs to goes. */
     assert_int_equal(hub_remove_feature(b.hub, FEATURE_COMPLETION, STR("template " TEMPLATE), NULL),
                      0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     pthread_t thread;
     size_t one = 1;
     assert_int_equal(pthread_create(&thread, NULL, finish_elsewhere, held), 0);
@@ -371,15 +371,15 @@ static void who_cancelled_gets_nothing(void **state)
     (void)state;
     harness_add_template(&b, TEMPLATE);
     harness_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, hold, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     client_modern(asker, "1", "completion/complete", OF_TEMPLATE ARGUMENT("city", "Pi"));
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_false(tidings_complete_cancelled(held));
     client_notify(asker, NULL, "notifications/cancelled", "\"requestId\":1");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_true(tidings_complete_cancelled(held));
     suggest_cities(NULL, held);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count_kind(asker, SAID_ANSWER), 0);
 }
 
@@ -403,12 +403,12 @@ static void whatever_allocation_fails_the_client_is_told_and_nothing_leaks(void 
             harness_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, suggest_cities, NULL);
             harness_add_prompt(&b, "review", "{\"required\":[\"code\"]}", tool_hello, NULL);
             harness_add_completion(&b, COMPLETE_PROMPT, "review", suggest_cities, NULL);
-            harness_settle(&b);
+            harness_run_until_idle(&b);
             fail_alloc_start(n);
             client_modern(asker, "1", lives[i][0], lives[i][1]);
-            harness_settle(&b);
+            harness_run_until_idle(&b);
             bool reached = fail_alloc_stop();
-            harness_settle(&b);
+            harness_run_until_idle(&b);
             size_t told = client_count_kind(asker, SAID_ANSWER) +
                           client_count_kind(asker, SAID_CUT) + client_count_kind(asker, SAID_END);
             assert_int_equal(told, 1);

@@ -24,12 +24,12 @@
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 
 static int begin(void **state)
 {
     (void)state;
-    harness_access_start(&b, &place);
+    harness_access_start(&b, &stub);
     return 0;
 }
 
@@ -61,17 +61,17 @@ static void new_rules_narrow_what_goes_on(void **state)
     struct client *c = client_http(&b);
     client_listen_with(c, "1", "[\"mem://x/a\",\"mem://x/open/d\",\"mem://x/**\"]",
                        "{\"windowMs\":0}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     c->pending = 1u << 20; /* it takes nothing: what is told waits */
     harness_update(&b, "mem://x/a");
     harness_update(&b, "mem://x/open/d");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(c, NULL), 0);
     c->pending = 0;
     static const struct harness_rule fewer[] = {{"ada", NULL, "mem://x/open/**", HARNESS_SEE}};
     harness_rules(&b, fewer, COUNT(fewer));
     client_drain(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     /* The one she named has ended, and she knows; what waited of it is not told. */
     assert_int_equal(update_count(c, "mem://x/a"), 1);
     assert_json(update_nth(c, "mem://x/a", 0), "params|_meta|dev.tidings/suspended", "true");
@@ -79,7 +79,7 @@ static void new_rules_narrow_what_goes_on(void **state)
     assert_int_equal(update_count(c, "mem://x/**"), 1);
     harness_update(&b, "mem://x/a");
     harness_update(&b, "mem://x/open/e");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(c, "mem://x/a"), 1);
     assert_int_equal(update_count(c, "mem://x/**"), 2);
     /* Nothing is left: the stream ends with its result. */
@@ -87,7 +87,7 @@ static void new_rules_narrow_what_goes_on(void **state)
     assert_int_equal(client_count_kind(c, SAID_END), 1);
     assert_non_null(strstr(client_nth_kind(c, SAID_EVENT, c->count - 2)->text, "\"result\""));
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->principals->by_key.count, 0);
 }
 
@@ -131,11 +131,11 @@ static void streams_end_when_the_time_is_over_and_the_session_stays(void **state
     client_free(listen);
     client_free(stream);
     harness_update(&b, "mem://x/a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     /* A newer token of the same one goes on where the stream ended. */
     b.principal.expires_ms = clock_wall_ms() + 1000000;
     stream = session_stream(&s, id);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(stream, "mem://x/a"), 1);
     client_free(stream);
 }
@@ -149,7 +149,7 @@ static int get(const char *session, const char *last_event_id)
                                 .last_event_id = tidings_str(last_event_id)};
     c->is_waiting = true;
     inbound_get(&c->channel, &h);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     int status = c->is_streaming ? 200 : client_answer(c)->status;
     client_free(c);
     return status;

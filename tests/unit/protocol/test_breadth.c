@@ -17,7 +17,7 @@
 #include "support/harness_subs.h"
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 
 static int begin(void **state)
 {
@@ -27,8 +27,8 @@ static int begin(void **state)
     b.self.list_changed = b.options.list_changed = false;
     b.limits.max_broad = 2;
     harness_start(&b);
-    place_mount(&place, &b, "mem://x/", 0);
-    place_add(&place, "mem://x/a", false);
+    stub_mount(&stub, &b, "mem://x/", 0);
+    stub_add(&stub, "mem://x/a", false);
     return 0;
 }
 
@@ -44,7 +44,7 @@ static struct client *listen_from(const char *address, size_t worker, const char
     struct client *c = client_http_at(&b, worker);
     c->address = address;
     client_listen_with(c, "1", text_of("[\"%s\"]", uri), NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return c;
 }
 
@@ -68,7 +68,7 @@ static void connections_of_one_principal_share_what_it_may_have(void **state)
 
     /* Gone on one worker is room on the other. */
     client_free(two);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     struct client *four = listen_from("ada", 0, "mem://*/a");
     assert_true(is_honoured(four, "mem://*/a"));
     client_free(one);
@@ -76,8 +76,8 @@ static void connections_of_one_principal_share_what_it_may_have(void **state)
     client_free(narrow);
     client_free(other);
     client_free(four);
-    harness_settle(&b);
-    assert_int_equal(place_watched_all(&place), 0);
+    harness_run_until_idle(&b);
+    assert_int_equal(stub_watched_all(&stub), 0);
 }
 
 static void what_is_refused_for_another_reason_takes_no_share(void **state)
@@ -92,7 +92,7 @@ static void what_is_refused_for_another_reason_takes_no_share(void **state)
                     "error|data|uri", "mem://**");
     }
     client_legacy(pipe, NULL, "3", "resources/unsubscribe", "\"uri\":\"mem://x/a\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_empty_result(pipe_subscribe_with(pipe, "4", "mem://**", NULL));
     client_free(pipe);
 }

@@ -23,7 +23,7 @@
 #define WARM 500u
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 
 static int begin(void **state)
 {
@@ -33,10 +33,10 @@ static int begin(void **state)
     b.self.list_changed = b.options.list_changed = false;
     b.options.log.max_entries = 4; /* so that it is full before the counting begins */
     harness_start(&b);
-    place_mount(&place, &b, "mem://x/", PLACE_QUERY);
-    place_add(&place, "mem://x/a", false);
-    place_add(&place, "mem://x/dir/", true);
-    place_add(&place, "mem://x/dir/b", false);
+    stub_mount(&stub, &b, "mem://x/", STUB_QUERY);
+    stub_add(&stub, "mem://x/a", false);
+    stub_add(&stub, "mem://x/dir/", true);
+    stub_add(&stub, "mem://x/dir/b", false);
     return 0;
 }
 
@@ -74,9 +74,9 @@ static void one_listen(unsigned i)
     }
     harness_update(&b, i % 2 ? "mem://x/a" : "mem://x/dir/b");
     if (i % 3 == 0) {
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         harness_update(&b, "mem://x/a");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     client_free(c);
 }
@@ -90,20 +90,20 @@ static void one_session(void)
     struct client *c = session_stream(&s, NULL);
     harness_update(&b, "mem://x/a");
     harness_update(&b, "mem://x/a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(session_delete(&s), 204);
     client_free(c);
 }
 
 static void nothing_is_left(long before)
 {
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     assert_int_equal(b.worker[0]->stats.subscribers, 0);
     assert_int_equal(b.worker[0]->stats.sessions, 0);
     assert_int_equal(b.worker[0]->delivery->match.count, 0);
     assert_int_equal(b.worker[0]->delivery->windows.count, 0);
-    assert_int_equal(place_watched_all(&place), 0);
+    assert_int_equal(stub_watched_all(&stub), 0);
     /* Values of the last changes are kept, up to a number; nothing else. */
     long values = (long)b.worker[0]->delivery->contents.count;
     if (before > 0 && fail_alloc_live() > before + 8 * values) {

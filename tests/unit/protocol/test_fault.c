@@ -39,7 +39,7 @@ static void begin(void)
 
 static void end(void)
 {
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_stop(&b);
     assert_int_equal(fail_alloc_live(), live_before);
 }
@@ -55,44 +55,44 @@ static int announce(const char *uri, enum tidings_change_kind kind)
 static void a_listen(struct client *c)
 {
     client_listen(c, "1", "[\"mem://x/a\",\"mem://x/b\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     announce("mem://x/a", TIDINGS_CHANGE_UPDATED);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void a_list_listen(struct client *c)
 {
     client_modern(c, "1", "subscriptions/listen",
                   "\"notifications\":{\"resourcesListChanged\":true}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     announce("mem://x/a", TIDINGS_CHANGE_CREATED);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void a_legacy_life(struct client *c)
 {
     client_handshake(c, "2025-06-18");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     client_legacy(c, NULL, "1", "resources/subscribe", "\"uri\":\"mem://x/a\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     announce("mem://x/a", TIDINGS_CHANGE_UPDATED);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     if (!c->is_gone) {
         client_legacy(c, NULL, "2", "resources/unsubscribe", "\"uri\":\"mem://x/a\"");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
 }
 
 static void a_read(struct client *c)
 {
     client_modern(c, "1", "resources/read", "\"uri\":\"mem://x/a\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void a_walk(struct client *c)
 {
     client_modern(c, "1", "resources/list", "\"pageSize\":1");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void a_batch(struct client *c)
@@ -102,25 +102,25 @@ static void a_batch(struct client *c)
                "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"},7,"
                "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"resources/read\","
                "\"params\":{\"uri\":\"mem://x/a\"}}]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void a_session(struct client *c)
 {
     client_legacy(c, NULL, "1", "initialize", "\"protocolVersion\":\"2025-11-25\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     if (c->count == 1 && c->said[0].session[0]) {
         struct harness_session s = {.harness = &b};
         snprintf(s.id, sizeof(s.id), "%s", c->said[0].session);
         client_free(session_request(&s, "1", "resources/subscribe", "\"uri\":\"mem://x/a\""));
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         struct client *stream = session_stream(&s, NULL);
         announce("mem://x/a", TIDINGS_CHANGE_UPDATED);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         client_free(stream);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         stream = session_stream(&s, "9.9.9");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         client_free(stream);
         (void)session_delete(&s);
     }
@@ -132,22 +132,22 @@ static void a_refusal(struct client *c)
                "{\"jsonrpc\":\"2.0\",\"id\":\"an id of some length\",\"method\":\"x\","
                "\"params\":{\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":"
                "\"v999.999.999\",\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void a_failed_read(struct client *c)
 {
     client_modern(c, "\"an id of some length\"", "resources/read",
                   "\"uri\":\"mem://x/a-rather-long-name-for-something-that-is-not-there\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void a_stop(struct client *c)
 {
     client_listen(c, "1", "[\"mem://x/a\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     drain_begin(b.worker[0], 0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 /* A listen that is open was acknowledged; one that is not was answered or cut. */
@@ -177,7 +177,7 @@ static void every_allocation_may_fail(void (*life)(struct client *), bool is_pip
         (n % 2 == 0 ? fail_alloc_start : fail_alloc_start_lasting)(n / 2);
         life(c);
         reached = fail_alloc_stop();
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         check_listen(c);
         if (!is_pipe) {
             /* A clear outcome: an answer, or a stream that lives or was cut. */
@@ -185,7 +185,7 @@ static void every_allocation_may_fail(void (*life)(struct client *), bool is_pip
             assert_true(c->count > 0 || c->is_streaming);
         }
         client_free(c);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(b.worker[0]->delivery->match.count, 0);
         assert_int_equal(b.worker[0]->stats.subscriptions, 0);
         assert_int_equal(b.worker[0]->jobs, 0);
@@ -223,13 +223,13 @@ static void no_change_is_lost_in_silence(void **state)
         begin();
         struct client *c = client_http(&b);
         client_listen(c, "1", "[\"mem://x/a\",\"mem://x/b\"]");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         fail_alloc_start(n);
         int rc = announce("mem://x/a", TIDINGS_CHANGE_UPDATED);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         reached = fail_alloc_stop();
         announce("mem://x/b", TIDINGS_CHANGE_UPDATED);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         if (rc == 0 && !c->is_gone) { /* a cut stream speaks for itself */
             size_t about_a = 0;
             for (size_t i = 0; i < client_count(c, SAID_UPDATED); i++) {

@@ -30,7 +30,7 @@ static struct harness_session s;
 static void ask(const char *method, const char *params)
 {
     struct client *c = session_request(&s, "5", method, params);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(client_count_kind(c, SAID_ANSWER), 1);
     client_free(c);
 }
@@ -45,12 +45,12 @@ static void live(void)
     struct session_wait wait;
     int code = 0;
     nodes_bring_stream(&all, B, &s, "1.1.ea.1.1", &wait, &code);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     if (code == SESSION_AWAITED) { /* one that went is not taken back at once */
         session_await_cancel(&wait);
     }
     struct client *c = session_stream(&s, NULL);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     client_free(c);
     nodes_tick(&all, B);
 }

@@ -23,7 +23,7 @@
 #include "support/harness_subs.h"
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 static long live_before;
 
 static void begin(void)
@@ -33,23 +33,23 @@ static void begin(void)
     harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
     harness_start(&b);
-    place_mount(&place, &b, "mem://x/", PLACE_QUERY);
-    place_add(&place, "mem://x/a", false);
-    place_add(&place, "mem://x/b", false);
-    place_add(&place, "mem://x/dir/", true);
+    stub_mount(&stub, &b, "mem://x/", STUB_QUERY);
+    stub_add(&stub, "mem://x/a", false);
+    stub_add(&stub, "mem://x/b", false);
+    stub_add(&stub, "mem://x/dir/", true);
     harness_update(&b, "mem://x/a"); /* 1: something to have missed */
     harness_update(&b, "mem://x/b");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 /* `forgotten`: a watch that could not be released for want of memory stays; it loses nothing. */
 static void end(unsigned forgotten)
 {
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     assert_int_equal(b.worker[0]->stats.subscribers, 0);
     assert_int_equal(b.worker[0]->delivery->windows.count, 0);
-    assert_true(place_watched_all(&place) <= forgotten);
+    assert_true(stub_watched_all(&stub) <= forgotten);
     harness_stop(&b);
     assert_int_equal(fail_alloc_live(), live_before);
 }
@@ -96,17 +96,17 @@ static bool live(const struct life *l, long n)
     struct client *c = client_http(&b);
     fail_alloc_start(n);
     client_listen_with(c, "1", l->uris, mark ? options : l->options);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     for (unsigned i = 0; i < 3; i++) {
         struct tidings_change change = {.uri = STR("mem://x/a"), .metadata = STR("{\"n\":1}")};
         (void)hub_announce(b.hub, &change, NULL);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     harness_end_windows(&b);
     bool reached = fail_alloc_stop();
     /* With memory again, one more: a number that was lost shows as a gap. */
     harness_update(&b, "mem://x/a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_end_windows(&b);
     bool promised = !c->is_gone && client_count(c, SAID_ACK) == 1 && is_honoured(c, "mem://x/a");
     if (promised && !knows(c, b.worker[0]->last_seq)) {
@@ -137,19 +137,19 @@ static bool live_on_a_pipe(long n)
     begin();
     struct client *pipe = client_pipe(&b);
     client_handshake(pipe, "2025-11-25");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     fail_alloc_start(n);
     for (size_t i = 0; i < 3; i++) {
         client_legacy(pipe, NULL, "5", "resources/subscribe",
                       text_of("\"uri\":\"mem://x/a\",\"_meta\":{\"dev.tidings/options\":%s}",
                               lives[i].options));
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         struct tidings_change change = {.uri = STR("mem://x/a")};
         (void)hub_announce(b.hub, &change, NULL);
         (void)hub_set_rate(b.hub, STR("mem://x/a"), 5 * i, NULL);
         (void)hub_announce(b.hub, &change, NULL);
         (void)hub_announce_everything(b.hub, NULL);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     bool reached = fail_alloc_stop();
     client_free(pipe);

@@ -40,7 +40,7 @@ static void begin(unsigned flags)
 
 static void end(void)
 {
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     docs_end(&docs);
     assert_int_equal(fail_alloc_live(), live_before);
@@ -71,18 +71,18 @@ static bool live(unsigned flags, const char *uri, const char *options, long n)
     struct client *c = client_http(&b);
     fail_alloc_start(n);
     client_listen_with(c, "1", text_of("[\"%s\"]", uri), options);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     docs_put(&docs, A, "{\"n\":2}", NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     docs_put(&docs, A, "{\"n\":3,\"s\":[1]}", "me");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     docs_put(&docs, A, NULL, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     docs_put(&docs, A, "{\"n\":null}", NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     bool reached = fail_alloc_stop();
     docs_put(&docs, A, "{\"n\":5}", NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     if (!c->is_gone && client_count(c, SAID_ACK) == 1 && is_honoured(c, uri)) {
         /* One that was left out is known to whoever made it, which nobody is here. */
         check_chain(c, uri, "v0001");
@@ -128,11 +128,11 @@ static long tell(unsigned flags, unsigned count, uint64_t *ret_patches)
                                  "{\"include\":\"patch\",\"initial\":true,\"windowMs\":0}");
     }
     docs_put(&docs, A, "{\"n\":2}", NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     uint64_t before = b.worker[0]->delivery->contents.patches;
     fail_alloc_start(FAR);
     docs_put(&docs, A, "{\"n\":3}", NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     long allocations = FAR - fail_alloc.until_failure;
     assert_false(fail_alloc_stop());
     *ret_patches = b.worker[0]->delivery->contents.patches - before;
@@ -172,7 +172,7 @@ static void many_that_wait_at_once_are_told_one_after_the_other(void **state)
     assert_int_equal(docs.held_count, WAITING);
     for (unsigned i = 0; i < WAITING; i++) {
         docs_release_one(&docs);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     assert_int_equal(docs.held_count, 0);
     for (unsigned i = 0; i < WAITING; i++) {

@@ -62,7 +62,7 @@ static void begin(void)
                              .output = "{\"type\":\"object\",\"required\":[\"a\"]}",
                          });
     harness_add_tool(&b, &(struct harness_tool){.name = "ask", .handler = ask});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void a_call(struct client *c)
@@ -94,13 +94,13 @@ static void a_list(struct client *c)
 static void a_registration(struct client *c)
 {
     client_modern(c, "1", "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     struct feature *f = feature_create(FEATURE_TOOL, STR("new"), STR("{\"name\":\"new\"}"));
     if (f) {
         (void)hub_add_feature(b.hub, f, NULL);
     }
     (void)hub_remove_feature(b.hub, FEATURE_TOOL, STR("new"), NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void every_allocation_may_fail(void (*life)(struct client *))
@@ -112,7 +112,7 @@ static void every_allocation_may_fail(void (*life)(struct client *))
         struct client *c = client_http(&b);
         fail_alloc_start(n);
         life(c);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         reached = fail_alloc_stop();
         assert_false(c->is_waiting);
         assert_true(c->count > 0 || c->is_streaming);
@@ -147,13 +147,13 @@ static void ten_thousand_of_everything_leave_no_trace(void **state)
             before = fail_alloc_live();
         }
         harness_add_tool(&b, &(struct harness_tool){.name = "more", .handler = tool_hello});
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         struct client *c = client_http(&b);
         client_call(c, "1", i % 2 ? "all" : "more", "\"arguments\":{\"a\":1}", NULL);
         assert_json(client_answer(c)->text, "result|resultType", "complete");
         client_free(c);
         harness_remove_tool(&b, "more");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     assert_int_equal(fail_alloc_live(), before);
     harness_stop(&b);

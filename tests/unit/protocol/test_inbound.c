@@ -42,7 +42,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->jobs, 0);
     harness_stop(&b);
     return 0;
@@ -86,7 +86,7 @@ static void texts_that_are_not_messages_are_answered_with_what_is_wrong(void **s
     };
     struct client *pipe = client_pipe(&b);
     client_handshake(pipe, "2025-11-25");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     for (size_t i = 0; i < 2 * COUNT(rows); i++) {
         struct client *c = i % 2 ? pipe : client_http(&b);
         size_t before = c->count;
@@ -125,7 +125,7 @@ static void notifications_and_responses_are_accepted_without_a_word(void **state
     struct dialect_headers headers = {.session_id = tidings_str(s.id)};
     struct client *pipe = client_pipe(&b);
     client_handshake(pipe, "2025-11-25");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     for (size_t i = 0; i < COUNT(texts); i++) {
         struct client *c = client_http(&b);
         client_say(c, &headers, texts[i]);
@@ -182,8 +182,7 @@ static void modern_unknown_methods_are_404_and_removed_ones_too(void **state)
     }
 }
 
-/* ---- batches
- * ------------------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 static const char *batch(struct client *c, const char *session, const char *text)
 {
@@ -192,7 +191,7 @@ static const char *batch(struct client *c, const char *session, const char *text
         headers.session_id = tidings_str(session);
     }
     client_say(c, c->channel.ops->is_http ? &headers : NULL, text);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return last_text(c);
 }
 
@@ -250,10 +249,10 @@ static void a_mixed_batch_is_answered_as_one_array_when_the_last_is_done(void **
                              "list\",\"params\":{\"_meta\":{"
                              "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
                              "\"io.modelcontextprotocol/clientCapabilities\":{}}}}]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(c->count, 0);
     fake_finish_reads(&fake);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = client_answer(c)->text;
     assert_int_equal(client_answer(c)->status, 200);
     assert_json(text, "0|id", "1");
@@ -334,8 +333,7 @@ static void a_batch_whose_answers_do_not_fit_is_told_so(void **state)
     client_free(c);
 }
 
-/* ---- cancelling and leaving
- * ---------------------------------------------------------------------------------- */
+/* ---- cancelling and leaving ------------------------------------------------------------------ */
 
 static void a_cancelled_read_ends_its_exchange_and_is_dropped_when_done(void **state)
 {
@@ -356,7 +354,7 @@ static void a_cancelled_read_ends_its_exchange_and_is_dropped_when_done(void **s
         fake.on_thread = on_thread;
         fake.saw_cancel = false;
         fake_finish_reads(&fake);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_true(fake.saw_cancel);
         assert_int_equal(read->count, 2);
         client_free(read);
@@ -373,7 +371,7 @@ static void a_cancelled_read_on_a_pipe_is_not_answered(void **state)
     client_notify(c, NULL, "notifications/cancelled", "\"requestId\":1");
     client_notify(c, NULL, "notifications/cancelled", "\"requestId\":\"2\""); /* another id */
     fake_finish_reads(&fake);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_answer(c)->text, "id", "2");
     client_free(c);
 }
@@ -389,9 +387,9 @@ static void a_read_outlives_its_client(void **state)
             fake.saw_cancel = false;
             client_modern(c, "1", "resources/read", "\"uri\":\"mem://x/a\"");
             client_free(c);
-            harness_settle(&b);
+            harness_run_until_idle(&b);
             fake_finish_reads(&fake);
-            harness_settle(&b);
+            harness_run_until_idle(&b);
             assert_true(fake.saw_cancel);
         }
     }
@@ -413,7 +411,7 @@ static void a_batch_outlives_its_client_and_its_cancelled_calls(void **state)
             client_vanish(c); /* nothing may be said to it any more: the bench looks */
         }
         fake_finish_reads(&fake);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(client_count_kind(c, SAID_ACCEPTED), vanishes ? 0 : 1);
         client_free(c);
         client_free(other);
@@ -440,12 +438,12 @@ static void a_provider_that_does_not_answer_in_time_is_told_of(void **state)
             assert_int_equal(b.worker[0]->limit_counters->hits[LIMIT_CALL_TIME],
                              (uint64_t)(2 * on_thread + is_pipe + 1));
             fake_finish_reads(&fake); /* accepted, thrown away */
-            harness_settle(&b);
+            harness_run_until_idle(&b);
             assert_true(fake.saw_cancel);
             assert_int_equal(client_count_kind(c, SAID_ANSWER), 1);
             fake.holds_reads = false; /* the connection is as good as before */
             client_modern(c, "8", "resources/read", "\"uri\":\"mem://x/a\"");
-            harness_settle(&b);
+            harness_run_until_idle(&b);
             assert_json(last_text(c), "id", "8");
             assert_json(last_text(c), "result|contents|0|uri", "mem://x/a");
             client_free(c);
@@ -468,7 +466,7 @@ static void in_a_batch_the_others_are_answered_with_it(void **state)
     assert_json(client_answer(c)->text, "1|id", "2");
     assert_non_null(strstr(client_answer(c)->text, "--call-timeout"));
     fake_finish_reads(&fake);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     client_free(c);
 }
 
@@ -483,7 +481,7 @@ static void who_left_before_the_deadline_is_not_answered(void **state)
     client_modern(waits, "2", "resources/read", "\"uri\":\"mem://x/a\"");
     harness_until(&b, client_has_answer, waits);
     fake_finish_reads(&fake);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     client_free(waits);
 }
 

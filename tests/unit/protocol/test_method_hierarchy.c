@@ -32,7 +32,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_stop(&b);
     return 0;
 }
@@ -58,7 +58,7 @@ static int add_with(const char *uri, unsigned capabilities, bool is_template, co
     about.not_subscribable = !(capabilities & SUBSCRIBE);
     struct catalog_entry *e = catalog_entry_create(&about, is_template, read_nothing, NULL, err);
     int rc = e ? hub_add_entry(b.hub, e, err) : TIDINGS_E_NOMEM;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return rc;
 }
 
@@ -78,7 +78,7 @@ static const char *ask(const char *method, const char *params)
     static char answer[4096];
     struct client *c = client_http(&b);
     client_modern(c, "1", method, params);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     snprintf(answer, sizeof(answer), "%s", client_answer(c)->text);
     client_free(c);
     return answer;
@@ -219,7 +219,7 @@ static void whatever_allocation_fails_it_is_said_and_nothing_leaks(void **state)
         fail_alloc_start(n);
         client_modern(list, "1", "resources/list", "\"uri\":\"app:///d/\",\"pageSize\":1");
         client_modern(about, "2", "resources/metadata", "\"uri\":\"app:///d/a\"");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         reached = fail_alloc_stop();
         if (list->count == 1 && list->said[0].text && !strstr(list->said[0].text, "\"error\"")) {
             assert_json(list->said[0].text, "result|resources|0|uri", "app:///d/a");

@@ -41,7 +41,7 @@ static int teardown(void **state)
 {
     (void)state;
     client_free(asker);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->jobs, 0);
     harness_stop(&b);
     return 0;
@@ -68,7 +68,7 @@ static void prompts_are_offered_once_there_is_one(void **state)
     assert_no_json(ask("server/discover", NULL), "result|capabilities|prompts");
     harness_add_prompt(&b, "b", NULL, tool_hello, NULL);
     harness_add_prompt(&b, "a", NULL, tool_hello, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(ask("server/discover", NULL), "result|capabilities|prompts|listChanged", "true");
     const char *text = ask("prompts/list", NULL);
     assert_json(text, "result|prompts|0|name", "a");
@@ -99,7 +99,7 @@ static void each_block_is_a_message_with_a_role(void **state)
 {
     (void)state;
     harness_add_prompt(&b, "a", NULL, all_kinds, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = get("a", NULL);
     static const char *const expected[][3] = {
         {"user", "text", "result|messages|0|content|text"},
@@ -125,7 +125,7 @@ static void arguments_are_strings_and_the_required_ones_are_there(void **state)
     harness_add_prompt(&b, "a",
                        "{\"additionalProperties\":{\"type\":\"string\"},\"required\":[\"code\"]}",
                        tool_hello, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     static const char *const bad[] = {
         NULL, "{}",   "{\"cod\":\"x\"}", "{\"code\":1}", "{\"code\":\"x\",\"more\":null}",
         "[]", "\"x\""};
@@ -172,7 +172,7 @@ static void a_failure_is_an_error_of_the_protocol(void **state)
     harness_add_prompt(&b, "io", NULL, fail_it, NULL);
     harness_add_prompt(&b, "none", NULL, say_nothing, NULL);
     harness_add_prompt(&b, "much", NULL, say_too_much, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = get("io", NULL);
     assert_json(text, "error|code", "-32603");
     assert_json(text, "error|message", "the disk is gone");
@@ -196,10 +196,10 @@ static void a_handler_may_answer_later_from_any_thread(void **state)
     (void)state;
     struct tidings_call *held = NULL;
     harness_add_prompt(&b, "a", NULL, tool_hold, &held);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     size_t answers = client_count_kind(asker, SAID_ANSWER) + 1;
     client_modern(asker, "\"later\"", "prompts/get", "\"name\":\"a\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_non_null(held);
     assert_int_equal(client_count_kind(asker, SAID_ANSWER), answers - 1);
     pthread_t thread;
@@ -212,12 +212,12 @@ static void a_handler_may_answer_later_from_any_thread(void **state)
     /* One that is cancelled is not answered. */
     held = NULL;
     client_modern(asker, "\"gone\"", "prompts/get", "\"name\":\"a\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     client_notify(asker, NULL, "notifications/cancelled", "\"requestId\":\"gone\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_true(tidings_call_cancelled(held));
     tool_hello(NULL, held);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count_kind(asker, SAID_ANSWER), answers);
 }
 
@@ -230,14 +230,14 @@ static void clients_of_both_eras_hear_that_the_list_changed(void **state)
 {
     (void)state;
     harness_add_prompt(&b, "a", NULL, tool_hello, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     struct client *legacy = client_pipe(&b), *modern = client_pipe(&b), *other = client_pipe(&b);
     client_handshake(legacy, "2025-06-18");
     client_modern(modern, "7", "subscriptions/listen",
                   "\"notifications\":{\"promptsListChanged\":true}");
     client_modern(other, "8", "subscriptions/listen",
                   "\"notifications\":{\"toolsListChanged\":true,\"resourcesListChanged\":true}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_nth(modern, SAID_ACK, 0), "params|notifications|promptsListChanged", "true");
     for (unsigned i = 0; i < 50; i++) { /* a burst is told once or, at the end, twice */
         harness_add_prompt(&b, text_of("p%u", i), NULL, tool_hello, NULL);
@@ -252,7 +252,7 @@ static void clients_of_both_eras_hear_that_the_list_changed(void **state)
     assert_int_equal(hub_remove_feature(b.hub, FEATURE_PROMPT, STR("p7"), NULL), 0);
     assert_int_equal(hub_remove_feature(b.hub, FEATURE_PROMPT, STR("p7"), NULL),
                      TIDINGS_E_NOTFOUND);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(get("p7", NULL), "error|code", "-32602");
     client_free(legacy);
     client_free(modern);

@@ -35,7 +35,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_stop(&b);
     return 0;
 }
@@ -96,7 +96,7 @@ static int add(struct script *s, const struct tidings_resource *more, struct tid
 static void must_add(struct script *s)
 {
     assert_int_equal(add(s, NULL, NULL), 0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 /* The answer to a read with `options` (members of _meta, NULL: none). */
@@ -107,7 +107,7 @@ static const char *read_with(const char *uri, const char *options)
     client_legacy(c, NULL, "9", "resources/read",
                   options ? text_of("\"uri\":\"%s\",\"_meta\":{%s}", uri, options)
                           : text_of("\"uri\":\"%s\"", uri));
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     static char answer[4096];
     snprintf(answer, sizeof(answer), "%s", client_nth_kind(c, SAID_ANSWER, 1)->text);
     client_free(c);
@@ -131,7 +131,7 @@ static void every_read_says_how_new_it_is_and_has_an_etag(void **state)
     char held[64];
     snprintf(held, sizeof(held), "%s", etag);
     harness_update(&b, "app:a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     text = read_with("app:a", NULL);
     assert_string_not_equal(json_at(text, "result|_meta|" META "version"), version);
     assert_json(text, "result|contents|0|_meta|" META "etag", held);
@@ -257,7 +257,7 @@ static void alternatives_are_completed_and_one_can_be_asked_for(void **state)
     more.has_size = true;
     more.size = 8; /* of the preferred format */
     assert_int_equal(add(&s, &more, NULL), 0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = read_with("app:a", NULL);
     static const char *const types[] = {"text/csv", "application/json", "image/png"};
     static const char *const sizes[] = {"8", "15", "4"};
@@ -378,7 +378,7 @@ static void a_part_must_be_asked_for_and_say_where_it_lies(void **state)
     about.name = STR("a");
     struct catalog_entry *entry = catalog_entry_create(&about, false, play_part, &p, NULL);
     assert_int_equal(hub_add_entry(b.hub, entry, NULL), 0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *part = "\"" META "range\":{\"from\":103,\"to\":105}";
     const char *text = read_with("app:a", part);
     assert_json(text, "result|contents|0|text", "de");
@@ -432,7 +432,7 @@ static void a_provider_keeps_the_rules_too(void **state)
 {
     (void)state;
     assert_int_equal(hub_mount(b.hub, &mount_ops, STR("m://x/"), STR_EMPTY, NULL, NULL), 0);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     /* A container: its URI ends in '/', or its own element says so, whichever comes first. */
     mounted = (struct script){.pieces = {{.uri = "m://x/d/a", .text = "A"}}, .count = 1};
     assert_json(read_with("m://x/d/", NULL), "result|contents|0|uri", "m://x/d/a");
@@ -501,7 +501,7 @@ static void whatever_allocation_fails_it_is_said_and_nothing_leaks(void **state)
         client_legacy(c, NULL, "1", "resources/read",
                       "\"uri\":\"app:a\",\"_meta\":{\"" META "range\":{\"last\":2},\"" META
                       "accept\":[\"text/b\",\"text/a\"]}");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         reached = fail_alloc_stop();
         if (!reached) {
             assert_json(client_nth_kind(c, SAID_ANSWER, 1)->text, "result|contents|0|text", "ba");

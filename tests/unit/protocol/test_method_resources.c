@@ -47,7 +47,7 @@ static int setup_blocking(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->jobs, 0);
     assert_int_equal(b.worker[0]->delivery->match.count, 0);
     harness_stop(&b);
@@ -67,7 +67,7 @@ static const char *walk(const char *method, const char *rows, const char *uri_ke
         client_modern(c, "1", method,
                       cursor ? text_of("\"pageSize\":%u,\"cursor\":\"%s\"", page, cursor)
                              : text_of("\"pageSize\":%u", page));
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         const char *text = client_answer(c)->text;
         assert_json(text, "result|ttlMs", "0");
         unsigned n = 0;
@@ -218,13 +218,13 @@ static void answers_come_later_and_from_other_threads(void **state)
         struct client *read = client_http(&b), *list = client_http(&b), *listen = client_http(&b);
         client_modern(list, "1", "resources/list", NULL);
         client_modern(read, "2", "resources/read", "\"uri\":\"mem://x/a\"");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(read->count + list->count, 0);
         fake_finish_reads(&fake);
         fake_finish_lists(&fake);
         client_listen(listen, "3", "[\"mem://x/a\"]");
         fake_finish_stats(&fake);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_json(client_answer(read)->text, "result|contents|0|text", "content of mem://x/a");
         assert_json(client_answer(list)->text, "result|resources|0|uri", "mem://x/a");
         assert_int_equal(client_count(listen, SAID_ACK), 1);
@@ -246,8 +246,7 @@ static void a_list_whose_client_left_is_dropped_when_done(void **state)
     fake_finish_lists(&fake);
 }
 
-/* ---- on the pool
- * -------------------------------------------------------------------------------------- */
+/* ---- on the pool ----------------------------------------------------------------------------- */
 
 static bool is_answered(void *user)
 {
@@ -262,11 +261,11 @@ static void children_whose_client_left_meanwhile_are_no_trouble(void **state)
     fake.holds_stats = true;
     struct client *c = client_http(&b);
     client_modern(c, "1", "resources/list", "\"uri\":\"mem://x/dir/\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     client_vanish(c);
     fake.holds_stats = false;
     fake_finish_stats(&fake);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(c->count, 0);
     client_free(c);
 }
@@ -297,7 +296,7 @@ static void a_client_may_leave_while_the_pool_works_for_it(void **state)
     struct client *c = client_http(&b);
     client_modern(c, "1", "resources/read", "\"uri\":\"mem://x/a\"");
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->jobs, 1);
     assert_false(core_await_jobs(&b.core[0], 20)); /* it still works on it */
     sem_post(&fake.gate);

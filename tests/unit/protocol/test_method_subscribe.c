@@ -44,7 +44,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->delivery->match.count, 0);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     harness_stop(&b);
@@ -55,11 +55,10 @@ static int teardown(void **state)
 static void update(const char *uri)
 {
     harness_update(&b, uri);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
-/* ---- listens
- * ------------------------------------------------------------------------------------- */
+/* ---- listens --------------------------------------------------------------------------------- */
 
 static void a_listen_is_acknowledged_only_when_the_watch_is_armed(void **state)
 {
@@ -67,12 +66,12 @@ static void a_listen_is_acknowledged_only_when_the_watch_is_armed(void **state)
     struct client *c = client_http(&b);
     fake.holds_watches = true;
     client_listen(c, "7", "[\"mem://x/a\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.watches, 1);
     assert_true(c->is_streaming);
     assert_int_equal(c->count, 0);
     fake_finish_watches(&fake, 0, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(c->count, 1);
     const char *ack = client_nth(c, SAID_ACK, 0);
     assert_json(ack, SUBSCRIPTIONS, "[\"mem://x/a\"]");
@@ -89,12 +88,12 @@ static void nothing_is_heard_before_the_acknowledgement(void **state)
     struct client *c = client_http(&b);
     fake.holds_watches = true;
     client_listen(c, "7", "[\"mem://x/a\",\"app:one\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     update("mem://x/a");
     update("app:one");
     assert_int_equal(c->count, 0);
     fake_finish_watches(&fake, 0, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(c->count, 1);
     assert_json(c->said[0].text, "method", SAID_ACK);
     client_free(c);
@@ -106,11 +105,11 @@ static void a_change_between_arming_and_acknowledgement_is_heard_after_it(void *
     struct client *c = client_http(&b);
     fake.holds_watches = true;
     client_listen(c, "7", "[\"mem://x/a\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     /* Armed; then, before the hub has so much as looked at it, a change. */
     fake_finish_watches(&fake, 0, NULL);
     harness_update(&b, "mem://x/a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(c->count, 2);
     assert_json(c->said[0].text, "method", SAID_ACK);
     assert_json(c->said[1].text, "method", SAID_UPDATED);
@@ -124,10 +123,10 @@ static void a_change_before_arming_is_not_heard(void **state)
     struct client *c = client_http(&b);
     fake.holds_watches = true;
     client_listen(c, "7", "[\"mem://x/a\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_update(&b, "mem://x/a");
     fake_finish_watches(&fake, 0, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(c->count, 1);
     client_free(c);
 }
@@ -141,7 +140,7 @@ static void what_is_refused_is_left_out_and_explained(void **state)
     client_listen(c, "\"l\"",
                   "[\"mem://x/a\",\"app:one\",\"mem://x/none\",\"mem://x/mute\",\"nope:1\","
                   "\"not a uri\",\"app:one\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *ack = client_nth(c, SAID_ACK, 0);
     assert_json(ack, SUBSCRIPTIONS, "[\"app:one\"]");
     assert_json(ack, LISTEN_ID, "l");
@@ -170,7 +169,7 @@ static void an_empty_listen_is_acknowledged_and_stays_open(void **state)
     (void)state;
     struct client *c = client_http(&b);
     client_modern(c, "1", "subscriptions/listen", "\"notifications\":{}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_nth(c, SAID_ACK, 0), "params|notifications", "{}");
     assert_int_equal(client_count_kind(c, SAID_END), 0);
     client_free(c);
@@ -191,7 +190,7 @@ static void malformed_listens_are_refused_before_they_become_streams(void **stat
     for (size_t i = 0; i < COUNT(bad); i++) {
         struct client *c = client_http(&b);
         client_modern(c, "9", "subscriptions/listen", bad[i]);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_json(client_answer(c)->text, "error|code", "-32602");
         assert_json(client_answer(c)->text, "id", "9");
         assert_false(c->is_streaming);
@@ -205,11 +204,11 @@ static void a_listen_closed_while_arming_releases_its_watches(void **state)
     struct client *c = client_http(&b);
     fake.holds_watches = true;
     client_listen(c, "7", "[\"mem://x/a\",\"mem://x/b\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     client_vanish(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     fake_finish_watches(&fake, 0, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.watches, 2);
     assert_int_equal(fake.unwatches, 2);
     assert_int_equal(fake.armed, 0);
@@ -218,18 +217,18 @@ static void a_listen_closed_while_arming_releases_its_watches(void **state)
     client_free(c);
 }
 
-static void a_listen_closed_while_its_uris_are_settled_releases_its_watches(void **state)
+static void a_listen_closed_while_its_uris_are_resolved_releases_its_watches(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
     fake.holds_stats = true;
     client_listen(c, "7", "[\"mem://x/a\",\"mem://x/b\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     client_vanish(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     fake.on_thread = true;
     fake_finish_stats(&fake);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.armed, 0);
     assert_int_equal(fake.watches, fake.unwatches);
     client_free(c);
@@ -241,14 +240,14 @@ static void two_peers_share_one_watch(void **state)
     struct client *one = client_http(&b), *two = client_http(&b);
     fake.holds_watches = true;
     client_listen(one, "1", "[\"mem://x/a\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     client_listen(two, "2", "[\"mem://x/a\"]"); /* while the first is arming */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     fake_finish_watches(&fake, 0, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     struct client *three = client_http(&b);
     client_listen(three, "3", "[\"mem://x/a\"]"); /* and when it is armed */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.watches, 1);
     update("mem://x/a");
     struct client *all[] = {one, two, three};
@@ -257,7 +256,7 @@ static void two_peers_share_one_watch(void **state)
         assert_int_equal(client_count(all[i], SAID_UPDATED), 1);
         assert_int_equal(fake.unwatches, 0);
         client_vanish(all[i]);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     assert_int_equal(fake.unwatches, 1);
     for (size_t i = 0; i < COUNT(all); i++) {
@@ -272,27 +271,26 @@ static void everybody_who_waited_for_a_refused_watch_is_told(void **state)
     fake.holds_watches = true;
     client_listen(one, "1", "[\"mem://x/a\"]");
     client_listen(two, "2", "[\"mem://x/a\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.watches, 1);
     fake_finish_watches(&fake, TIDINGS_E_IO, "it broke");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_nth(one, SAID_ACK, 0), REFUSED "|0|reason", "it broke");
     assert_json(client_nth(two, SAID_ACK, 0), REFUSED "|0|reason", "it broke");
     client_free(one);
     client_free(two);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.unwatches, 0);
     /* It may be tried again. */
     fake.holds_watches = false;
     struct client *three = client_http(&b);
     client_listen(three, "3", "[\"mem://x/a\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_nth(three, SAID_ACK, 0), SUBSCRIPTIONS, "[\"mem://x/a\"]");
     client_free(three);
 }
 
-/* ---- what matches, and under which name
- * ------------------------------------------------------------- */
+/* ---- what matches, and under which name ------------------------------------------------------ */
 
 static void a_container_and_a_literal_inside_it_give_one_notification_each(void **state)
 {
@@ -301,7 +299,7 @@ static void a_container_and_a_literal_inside_it_give_one_notification_each(void 
     fake_add(&fake, "mem://x/d/f");
     struct client *c = client_http(&b);
     client_listen(c, "1", "[\"mem://x/d/\",\"mem://x/d/f\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     update("mem://x/d/f");
     update("mem://x/d/g");
     update("mem://x/e");
@@ -322,7 +320,7 @@ static void the_client_hears_its_own_spelling(void **state)
     (void)state;
     struct client *c = client_http(&b);
     client_listen(c, "1", "[\"MEM://X/%61\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_nth(c, SAID_ACK, 0), SUBSCRIPTIONS, "[\"MEM://X/%61\"]");
     update("mem://x/a");
     const char *u = client_nth(c, SAID_UPDATED, 0);
@@ -344,10 +342,10 @@ static void the_spelling_of_the_provider_is_the_one_that_matches(void **state)
     struct client *c = client_http(&b);
     fake.holds_stats = true;
     client_listen(c, "1", "[\"mem://x/dir\",\"mem://x/link\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     fake.on_thread = true; /* what stat says must survive the journey */
     fake_finish_stats(&fake);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_nth(c, SAID_ACK, 0), SUBSCRIPTIONS, "[\"mem://x/dir\",\"mem://x/link\"]");
     update("mem://x/dir/below");
     update("mem://x/target");
@@ -357,7 +355,7 @@ static void the_spelling_of_the_provider_is_the_one_that_matches(void **state)
     assert_json(client_nth(c, SAID_UPDATED, 0), "params|subscribedUri", "mem://x/dir");
     assert_json(client_nth(c, SAID_UPDATED, 1), "params|uri", "mem://x/link");
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.armed, 0);
 }
 
@@ -366,11 +364,11 @@ static void a_container_need_not_exist_yet(void **state)
     (void)state;
     struct client *c = client_http(&b);
     client_listen(c, "1", "[\"mem://x/later/\",\"mem://x/never\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_nth(c, SAID_ACK, 0), SUBSCRIPTIONS, "[\"mem://x/later/\"]");
     assert_string_equal(fake.last_watch, "mem://x/later/");
     harness_change(&b, "mem://x/later/f", TIDINGS_CHANGE_CREATED);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_nth(c, SAID_UPDATED, 0), META_U "change", "created");
     client_free(c);
 }
@@ -381,7 +379,7 @@ static void a_uri_that_a_template_produces_can_be_subscribed_to(void **state)
     harness_add_template(&b, "weather://{city}/now");
     struct client *c = client_http(&b);
     client_listen(c, "1", "[\"weather://oslo/now\",\"weather://oslo/then\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_nth(c, SAID_ACK, 0), SUBSCRIPTIONS, "[\"weather://oslo/now\"]");
     update("weather://oslo/now");
     update("weather://bergen/now");
@@ -401,7 +399,7 @@ int main(void)
         TEST(an_empty_listen_is_acknowledged_and_stays_open),
         TEST(malformed_listens_are_refused_before_they_become_streams),
         TEST(a_listen_closed_while_arming_releases_its_watches),
-        TEST(a_listen_closed_while_its_uris_are_settled_releases_its_watches),
+        TEST(a_listen_closed_while_its_uris_are_resolved_releases_its_watches),
         TEST(two_peers_share_one_watch),
         TEST(everybody_who_waited_for_a_refused_watch_is_told),
         TEST(a_container_and_a_literal_inside_it_give_one_notification_each),

@@ -31,7 +31,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->jobs, 0);
     harness_stop(&b);
     return 0;
@@ -67,7 +67,7 @@ static void tools_are_offered_once_there_is_one(void **state)
     assert_int_equal(client_answer(c)->status, 404);
     client_free(c);
     harness_add_tool(&b, &(struct harness_tool){.name = "a", .handler = tool_hello});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     c = client_http(&b);
     client_modern(c, "1", "tools/list", NULL);
     assert_json(client_answer(c)->text, "result|tools|0|name", "a");
@@ -88,7 +88,7 @@ static void the_list_is_ordered_by_name_and_paged(void **state)
     for (size_t i = 0; i < 5; i++) {
         harness_add_tool(&b, &(struct harness_tool){.name = names[i], .handler = tool_hello});
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     char cursor[256] = "";
     for (size_t seen = 0; seen < 5;) {
         struct client *c = client_http(&b);
@@ -116,12 +116,12 @@ static void a_name_is_taken_once_and_gone_when_removed(void **state)
     struct harness_tool a = {.name = "a", .handler = tool_hello};
     harness_add_tool(&b, &a);
     assert_int_equal(harness_try_tool(&b, &a), TIDINGS_E_EXISTS);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(call("a", NULL), "result|content|0|text", "hello");
     harness_remove_tool(&b, "a");
     assert_int_equal(hub_remove_feature(b.hub, FEATURE_TOOL, STR("a"), NULL), TIDINGS_E_NOTFOUND);
     harness_add_tool(&b, &(struct harness_tool){.name = "b", .handler = tool_hello});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = call("a", NULL);
     assert_json(text, "error|code", "-32602");
     assert_json(text, "error|message", "unknown tool 'a'");
@@ -152,7 +152,7 @@ static void arguments_are_reached_by_name_and_by_pointer(void **state)
 {
     (void)state;
     harness_add_tool(&b, &(struct harness_tool){.name = "t", .handler = tell_arguments});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text =
         call("t", "\"arguments\":{\"s\":\"x\",\"n\":1.5,\"i\":7.0,\"b\":true,\"o\":{\"l\":[0,"
                   "{\"a/b\":\"deep\"}]}}");
@@ -175,7 +175,7 @@ static void arguments_the_schema_forbids_never_reach_the_handler(void **state)
                              .input =
                                  "{\"type\":\"object\",\"required\":[\"n\"],\"properties\":{\"n\":{"
                                  "\"type\":\"integer\",\"minimum\":3}}}"});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = call("t", "\"arguments\":{\"n\":2}");
     assert_json(text, "result|isError", "true");
     assert_json(text, "result|resultType", "complete");
@@ -214,7 +214,7 @@ static void a_result_may_hold_every_kind_of_content(void **state)
 {
     (void)state;
     harness_add_tool(&b, &(struct harness_tool){.name = "t", .handler = give_everything});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = call("t", NULL);
     assert_json(text, "result|content|0|text", "one");
     assert_json(text, "result|content|1|type", "image");
@@ -249,7 +249,7 @@ static void a_failure_is_a_result_the_model_can_read(void **state)
 {
     (void)state;
     harness_add_tool(&b, &(struct harness_tool){.name = "t", .handler = give_too_much});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = call("t", NULL);
     assert_json(text, "result|isError", "true");
     assert_json(text, "result|content|0|text",
@@ -277,7 +277,7 @@ static void a_handler_may_refuse_and_may_describe_its_failure(void **state)
     (void)state;
     harness_add_tool(&b, &(struct harness_tool){.name = "refuse", .handler = refuse});
     harness_add_tool(&b, &(struct harness_tool){.name = "mark", .handler = mark});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = call("refuse", NULL);
     assert_json(text, "error|code", "-32602");
     assert_json(text, "error|message", "not here");
@@ -314,7 +314,7 @@ static void structured_content_obeys_its_schema_and_is_told_as_text(void **state
     t.name = "list";
     t.user = list;
     harness_add_tool(&b, &t);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = call("good", NULL);
     assert_json(text, "result|structuredContent|a", "1");
     assert_json(text, "result|content|0|text", "{\"a\":1}");
@@ -333,7 +333,7 @@ static void legacy_clients_call_tools_too(void **state)
 {
     (void)state;
     harness_add_tool(&b, &(struct harness_tool){.name = "t", .handler = tool_hello});
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     struct harness_session s;
     harness_session(&b, "2025-11-25", &s);
     struct client *c = session_request(&s, "5", "tools/call", "\"name\":\"t\"");

@@ -37,7 +37,7 @@
 #define STEPS 90u
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 
 enum sort { SESSION, LISTEN, PIPE_LEGACY, PIPE_MODERN, SORTS };
 
@@ -214,7 +214,7 @@ static void open_pipe(struct model_subscriber *w)
             model_promise(s, b.worker[0]->last_seq);
         } else {
             client_listen_with(w->line, text_of("%u", k), text_of("[\"%s\"]", spelled), options);
-            harness_settle(&b);
+            harness_run_until_idle(&b);
         }
     }
 }
@@ -346,13 +346,13 @@ static void step(void)
         loop_turn(b.loop);
         break;
     default:
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
 }
 
 static void finish(void)
 {
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     for (unsigned p = 0; p < SUBSCRIBERS; p++) {
         bury(&subscribers[p]);
     }
@@ -365,7 +365,7 @@ static void finish(void)
             w->line->pending = 0;
             client_drain(w->line);
         }
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         harness_end_windows(&b);
         for (unsigned p = 0; p < SUBSCRIBERS; p++) {
             see(&subscribers[p], 0);
@@ -383,9 +383,9 @@ static void run(unsigned seed, size_t log_entries)
     b.options.log.max_entries = log_entries;
     harness_start(&b);
     truth_begin(seed, getenv("TIDINGS_SEED") != NULL, b.worker[0]->epoch);
-    place_mount(&place, &b, "mem://x/", 0);
+    stub_mount(&stub, &b, "mem://x/", 0);
     for (unsigned i = 0; i < MODEL_URIS; i++) {
-        place_add(&place, model_uri(i), false);
+        stub_add(&stub, model_uri(i), false);
     }
     for (unsigned p = 0; p < SUBSCRIBERS; p++) {
         subscribers[p].model.no = p;
@@ -403,10 +403,10 @@ static void run(unsigned seed, size_t log_entries)
             assert_int_equal(session_delete(&subscribers[p].session), 204);
         }
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     assert_int_equal(b.worker[0]->stats.subscribers, 0);
-    assert_int_equal(place_watched_all(&place), 0);
+    assert_int_equal(stub_watched_all(&stub), 0);
     harness_stop(&b);
 }
 

@@ -23,7 +23,7 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 
 static int begin(void **state)
 {
@@ -33,9 +33,9 @@ static int begin(void **state)
     b.option_limits.window_ms = 0;
     b.limits.outbox_max = 1;
     harness_start(&b);
-    place_mount(&place, &b, "mem://x/", 0);
-    place_add(&place, "mem://x/a", false);
-    place_add(&place, "mem://x/b", false);
+    stub_mount(&stub, &b, "mem://x/", 0);
+    stub_add(&stub, "mem://x/a", false);
+    stub_add(&stub, "mem://x/b", false);
     return 0;
 }
 
@@ -59,7 +59,7 @@ static struct pair subscribed(const char *options)
     client_handshake(p.legacy, "2025-11-25");
     assert_empty_result(pipe_subscribe_with(p.legacy, "3", "mem://x/", options));
     assert_empty_result(pipe_subscribe_with(p.legacy, "4", "mem://x/b", NULL));
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return p;
 }
 
@@ -77,7 +77,7 @@ static const char *list_of(struct client *c, bool is_modern)
     } else {
         client_legacy(c, NULL, "9", "dev.tidings/subscriptions/list", NULL);
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return client_nth_kind(c, SAID_ANSWER, client_count_kind(c, SAID_ANSWER) - 1)->text;
 }
 
@@ -98,7 +98,7 @@ static void announce(const char *uri, const char *metadata)
 {
     struct tidings_change change = {.uri = tidings_str(uri), .metadata = tidings_str(metadata)};
     harness_announce(&b, &change);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void one_that_is_suspended_says_so(void **state)
@@ -145,7 +145,7 @@ static void one_that_must_read_again_says_so_until_it_is_told(void **state)
     for (size_t i = 0; i < COUNT(both); i++) {
         both[i]->has_no_room = false;
         client_drain(both[i]);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_json(update_nth(both[i], "mem://x/", 0), TRUNCATED, "true");
         assert_states(both[i], i == 0, "active", "false");
     }

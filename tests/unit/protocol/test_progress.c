@@ -31,7 +31,7 @@
 #define EARLIER "ea.7000.60" /* a cursor of an earlier one (support/earlier_log.h) */
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 
 /* ---- what the client knows ------------------------------------------------------------------- */
 
@@ -114,11 +114,11 @@ static size_t largest(const struct client *c, bool is_update)
 /* One connection with everything it brings, windows included. */
 typedef struct client *(*connect_fn)(struct reader *r);
 
-static struct client *settled(struct client *c)
+static struct client *run_with_windows(struct client *c)
 {
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_end_windows(&b);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return c;
 }
 
@@ -130,14 +130,14 @@ static struct client *connect_listen(struct reader *r)
 {
     struct client *c = client_http(&b);
     client_listen_with(c, "1", listened, text_of("{\"since\":\"%s\"%s}", r->cursor, more_options));
-    return settled(c);
+    return run_with_windows(c);
 }
 
 static struct harness_session session;
 
 static struct client *connect_stream(struct reader *r)
 {
-    return settled(session_stream(&session, r->id[0] ? r->id : NULL));
+    return run_with_windows(session_stream(&session, r->id[0] ? r->id : NULL));
 }
 
 /* Cut every `budget` bytes until everything is known. */
@@ -148,7 +148,7 @@ static void read_all(struct reader *r, connect_fn connect)
         struct client *c = connect(r);
         receive(r, c);
         client_free(c);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         if (r->known == before) {
             fail_msg("with %zu bytes a connection: nothing new after %zu of %u, at '%s' '%s'",
                      r->budget, before, CHANGES, r->cursor, r->id);
@@ -167,7 +167,7 @@ static void with_every_budget(struct reader (*fresh)(void), connect_fn connect)
     size_t one = largest(c, true), rest = largest(c, false);
     assert_true(one > 0);
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     /* Digits become more as numbers grow. */
     for (size_t extra = 24; extra < 3 * one; extra += extra < 32 ? 1 : 97) {
         r = fresh();
@@ -189,9 +189,9 @@ static int begin_plain(void **state)
     harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
     harness_start(&b);
-    place_mount(&place, &b, "mem://x/", 0);
+    stub_mount(&stub, &b, "mem://x/", 0);
     for (unsigned i = 0; i < CHANGES; i++) {
-        place_add(&place, uri_of(i), false);
+        stub_add(&stub, uri_of(i), false);
     }
     listened = "[\"mem://x/\"]";
     more_options = "";
@@ -211,7 +211,7 @@ static void change_all(void)
     for (unsigned i = 0; i < CHANGES; i++) {
         harness_change(&b, uri_of((i * 7) % CHANGES), TIDINGS_CHANGE_UPDATED);
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static char start_cursor[256];
@@ -223,7 +223,7 @@ static void note_start(void)
     snprintf(start_cursor, sizeof(start_cursor), "%s",
              json_at(client_nth(c, SAID_ACK, 0), "params|_meta|dev.tidings/cursor"));
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static struct reader at_start(void)
@@ -320,10 +320,10 @@ static void also_when_history_is_too_short(void **state)
     for (unsigned i = 0; i < b.options.log.max_entries + 10; i++) {
         harness_change(&b, text_of("mem://x/other/%u", i), TIDINGS_CHANGE_CREATED);
         if (i % 100 == 0) {
-            harness_settle(&b);
+            harness_run_until_idle(&b);
         }
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     with_every_budget(at_start, connect_listen);
 }
 
@@ -335,9 +335,9 @@ static int begin_short(void **state)
     b.self.list_changed = b.options.list_changed = false;
     b.options.log.max_entries = 40;
     harness_start(&b);
-    place_mount(&place, &b, "mem://x/", 0);
+    stub_mount(&stub, &b, "mem://x/", 0);
     for (unsigned i = 0; i < CHANGES; i++) {
-        place_add(&place, uri_of(i), false);
+        stub_add(&stub, uri_of(i), false);
     }
     return 0;
 }
@@ -360,7 +360,7 @@ static void end_session(void)
 {
     assert_int_equal(session_delete(&session), 204);
     session.id[0] = '\0';
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void a_stream_goes_on_from_each_event(void **state)
@@ -386,7 +386,7 @@ static struct reader in_session_with_lists(void)
     struct reader r = in_session();
     for (unsigned i = 0; i < CHANGES; i++) {
         harness_change(&b, uri_of(i), TIDINGS_CHANGE_CREATED);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     return r;
 }
@@ -406,9 +406,9 @@ static int begin_listed(void **state)
     b.self.list_changed = b.options.list_changed = true;
     b.options.list_changed_ms = 0;
     harness_start(&b);
-    place_mount(&place, &b, "mem://x/", 0);
+    stub_mount(&stub, &b, "mem://x/", 0);
     for (unsigned i = 0; i < CHANGES; i++) {
-        place_add(&place, uri_of(i), false);
+        stub_add(&stub, uri_of(i), false);
     }
     return 0;
 }
@@ -468,7 +468,7 @@ static const char *stored_uri(unsigned i)
 static int begin_stored(void **state)
 {
     (void)state;
-    static struct place second;
+    static struct stub second;
     harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
     struct changelog *log = earlier_log(&b.options.log, FIRST);
@@ -481,11 +481,11 @@ static int begin_stored(void **state)
     }
     b.options.durable = log;
     harness_start(&b);
-    place_mount(&place, &b, "mem://x/", 0);
-    place_mount(&second, &b, "kept://x/", 0);
+    stub_mount(&stub, &b, "mem://x/", 0);
+    stub_mount(&second, &b, "kept://x/", 0);
     second.provider->is_durable = true;
     for (unsigned i = 0; i < CHANGES; i++) {
-        place_add(i < CHANGES / 2 ? &second : &place, stored_uri(i), false);
+        stub_add(i < CHANGES / 2 ? &second : &stub, stored_uri(i), false);
     }
     more_options = "";
     return 0;

@@ -28,7 +28,7 @@
 static const char *const subscribed[] = {"mem://x/", "mem://x/0"};
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 static struct harness_session s;
 static struct torn_client t;
 
@@ -55,7 +55,7 @@ static void step(void)
         torn_bury(&t);
         break;
     default:
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
 }
 
@@ -68,7 +68,7 @@ static void run(unsigned seed, size_t log_entries)
                              .subs = 2,
                              .deads = TORN_DEAD};
     torn_seed(&t, seed);
-    torn_serve(&t, &place, log_entries, 3);
+    torn_serve(&t, &stub, log_entries, 3);
     harness_session(&b, "2025-11-25", &s);
     for (unsigned i = 0; i < t.subs; i++) {
         session_subscribe(&s, subscribed[i]);

@@ -35,7 +35,7 @@
 static const char *const subscribed[SUBS] = {"mem://x/0", "mem://x/", "mem://x/1"};
 
 static struct harness b;
-static struct place place;
+static struct stub stub;
 static struct harness_session s;
 static struct torn_client t;
 
@@ -57,7 +57,7 @@ static void start(size_t log_entries, size_t outbox_max)
                              .subs = SUBS,
                              .deads = 2,
                              .reads_at_update = true};
-    torn_serve(&t, &place, log_entries, outbox_max);
+    torn_serve(&t, &stub, log_entries, outbox_max);
 }
 
 static int begin(void **state)
@@ -78,12 +78,12 @@ static int end(void **state)
 /* A cursor of now, into `out`. */
 static void now(char out[256])
 {
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     struct client *c = listen_with(&b, "[\"mem://x/\"]", NULL);
     snprintf(out, 256, "%s",
              json_at(client_nth(c, SAID_ACK, 0), "params|_meta|dev.tidings/cursor"));
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 /* The request alone; somebody who knows everything up to `seq`. */
@@ -150,13 +150,13 @@ static bool play(const struct scene *scene)
     for (unsigned i = 0; i < 2 * URIS; i++) {
         torn_change(&t, i % URIS);
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_session(&b, scene->revision, &s);
     struct client *first = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     for (unsigned i = 0; i < scene->cut_at; i++) {
         step_of_scene(scene, i);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     first->pending = scene->is_blocked ? 1u << 20 : 0;
     step_of_scene(scene, scene->cut_at);
@@ -176,14 +176,14 @@ static bool play(const struct scene *scene)
     }
     for (unsigned i = scene->cut_at + 1; i < 2 * SUBS; i++) {
         step_of_scene(scene, i);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
     if (!second) {
         second = session_stream(&s, last);
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_end_windows(&b);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     learn_all(second);
     /* Without an id nobody can come back: a fresh stream has what no other carried. */
     const char *lost = has_so_many && (last || first->count == 0) ? torn_missing(&t) : NULL;
@@ -269,24 +269,24 @@ static void what_a_stream_takes_over_is_told_whatever_its_last_id_says(void **st
     const char *one_id = newest_id(one);
     torn_change(&t, 0);
     torn_change(&t, 1);
-    harness_settle(&b); /* written to it, lost on the way */
+    harness_run_until_idle(&b); /* written to it, lost on the way */
     struct client *two = session_stream(&s, NULL);
     torn_change(&t, 2);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     learn_all(two);
     const char *two_id = newest_id(two);
     client_free(one);
     client_free(two);
     one = session_stream(&s, one_id); /* the log is asked … */
     two = session_stream(&s, two_id); /* … and is not waited for */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(two, NULL), 3); /* lost on the way, too */
     client_free(one);
     client_free(two);
     one = session_stream(&s, one_id);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     two = session_stream(&s, two_id);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     learn_all(one);
     learn_all(two);
     assert_null(torn_missing(&t));
@@ -311,7 +311,7 @@ static size_t told_after_second_answer(const char *cursor, const char **update)
     harness_session(&b, "2025-11-25", &s);
     assert_non_null(json_at(session_subscribe_with(&s, "mem://x/0", options), "result"));
     struct client *c = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     size_t told = update_count(c, "mem://x/0");
     *update = told > 0 ? text_of("%s", update_nth(c, "mem://x/0", 0)) : NULL;
     client_free(c);
@@ -326,7 +326,7 @@ static void no_answer_says_that_another_subscription_was_told(void **state)
     now(before);
     torn_change(&t, 0);
     torn_change(&t, 1);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(told_after_second_answer(before, &update), 1);
     assert_int_equal(version_of(update), 1);
     assert_int_equal(told_after_second_answer("5eed.1", &update), 1);
@@ -377,7 +377,7 @@ static void step(void)
         break;
     default:
         if (torn_roll(&t, 2)) {
-            harness_settle(&b);
+            harness_run_until_idle(&b);
         } else {
             turn(1 + torn_roll(&t, 4));
         }
@@ -395,7 +395,7 @@ static void run(unsigned seed, size_t log_entries)
         r.past[r.past_count++].seq = t.seq;
         torn_change(&t, torn_roll(&t, URIS));
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_session(&b, "2025-11-25", &s);
     for (unsigned i = 0; i < STEPS; i++) {
         step();

@@ -38,7 +38,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_stop(&b);
     return 0;
 }
@@ -140,10 +140,10 @@ static void a_deleted_session_is_gone_with_its_streams_and_watches(void **state)
     harness_session(&b, "2025-11-25", &s);
     session_subscribe(&s, "mem://x/a");
     struct client *one = session_stream(&s, NULL), *two = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_true(fake.armed > 0);
     assert_int_equal(session_delete(&s), 204);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count_kind(one, SAID_END), 1);
     assert_int_equal(client_count_kind(two, SAID_END), 1);
     assert_int_equal(fake.armed, 0);
@@ -168,11 +168,11 @@ static void a_request_under_way_survives_the_end_of_its_session(void **state)
     struct client *read = session_request(&s, "1", "resources/read", "\"uri\":\"mem://x/a\"");
     struct client *subscribe =
         session_request(&s, "2", "resources/subscribe", "\"uri\":\"mem://x/a\"");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(session_delete(&s), 204);
     fake_finish_reads(&fake);
     fake_finish_watches(&fake, 0, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_non_null(json_at(client_answer(read)->text, "result|contents|0|text"));
     assert_json(client_answer(subscribe)->text, "error|code", "-32603");
     assert_int_equal(fake.armed, 0);

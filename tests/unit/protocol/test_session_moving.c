@@ -48,7 +48,7 @@ static void subscribe(const char *uri)
 {
     struct client *c =
         session_request(&s, "5", "resources/subscribe", text_of("\"uri\":\"%s\"", uri));
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_null(json_at(client_answer(c)->text, "error"));
     client_free(c);
 }
@@ -75,7 +75,7 @@ static const char *last_id(const struct client *c)
 static struct client *stream(const char *id)
 {
     struct client *c = session_stream(&s, id);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_true(c->is_streaming);
     return c;
 }
@@ -83,7 +83,7 @@ static struct client *stream(const char *id)
 static int ping(void)
 {
     struct client *c = session_request(&s, "1", "ping", NULL);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     int status = client_answer(c)->status;
     client_free(c);
     return status;
@@ -190,7 +190,7 @@ static void a_node_that_is_behind_comes_as_far_first(void **state)
     char id[256];
     snprintf(id, sizeof(id), "%s", last_id(c));
     nodes_bring_stream(&all, B, &s, id, &wait, &code); /* it is not there yet */
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(code, SESSION_AWAITED);
     nodes_catch_up(&all, B);
     assert_int_equal(code, 0);
@@ -211,7 +211,7 @@ static void a_node_that_is_behind_comes_as_far_first(void **state)
     nodes_update(&all, "kept://x/a");
     snprintf(strchr(strrchr(id, '.'), '\0') - 1, 2, "3"); /* told by A in its last moment */
     nodes_bring_stream(&all, B, &s, id, &wait, &code);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(code, SESSION_AWAITED);
     nodes_catch_up(&all, B);
     assert_int_equal(code, 0);
@@ -285,20 +285,20 @@ static void before_a_stream_is_opened_the_store_is_asked(void **state)
     subscribe("kept://x/a");
     nodes_bring_stream(&all, A, &s, "", &wait, &code);
     assert_int_equal(code, SESSION_AWAITED);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(code, 0);
     all.at[A].is_deaf = true;
     assert_int_equal(nodes_bring(&all, B, &s), 0);
     subscribe("kept://x/b");
     nodes_bring_stream(&all, A, &s, "", &wait, &code);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(code, TIDINGS_E_CONFLICT); /* ask again */
     assert_int_equal(sessions_at(A), 0);
     assert_int_equal(nodes_bring(&all, A, &s), 0);
     assert_int_equal(all.at[A].b.worker[0]->stats.subscriptions, 2);
     all.is_away = true; /* then it is good where it is */
     nodes_bring_stream(&all, A, &s, "", &wait, &code);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(code, 0);
 }
 
@@ -316,7 +316,7 @@ static void what_is_local_has_to_be_looked_at_again(void **state)
     assert_json(update_nth(second, "mem://x/a", 0), "params|_meta|dev.tidings/truncated", "true");
     assert_int_equal(update_count(second, "kept://x/a"), 0);
     harness_update(&all.at[B].b, "mem://x/a");
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(update_count(second, "mem://x/a"), 2);
     client_free(second);
     client_free(first);
@@ -356,7 +356,7 @@ static void who_lost_one_waits_before_taking_it_back(void **state)
     const struct session_asked asked = {.id = tidings_str(s.id)};
     struct session_wait wait = {.done = NULL};
     assert_int_equal(session_await(&wait, &c->channel, &asked, &why), SESSION_AWAITED);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(all.takes, takes);
     session_await_cancel(&wait);
     client_free(c);
@@ -370,14 +370,14 @@ static void options_and_level_come_along(void **state)
         "\"filter\":{\"type\":\"object\"},\"origin\":\"me\",\"echo\":false}";
     (void)session_subscribe_with(&s, "kept://x/a", options);
     struct client *c = session_request(&s, "9", "logging/setLevel", "\"level\":\"error\"");
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_empty_result(client_answer(c)->text);
     client_free(c);
     char before[4096];
     snprintf(before, sizeof(before), "%s", strstr(nodes_row(&all, &s)->state, "\"options\""));
     assert_non_null(strstr(before, "\"filter\":{\"type\":\"object\"}"));
     assert_int_equal(nodes_bring(&all, B, &s), 0);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     const char *after = nodes_row(&all, &s)->state;
     size_t len = (size_t)(strchr(before, '}') - before);
     assert_int_equal(strncmp(strstr(after, "\"options\""), before, len), 0);
@@ -418,7 +418,7 @@ static void somebody_elses_is_not_taken(void **state)
 static void what_may_not_be_subscribed_there_is_said(void **state)
 {
     (void)state;
-    place_add(&all.at[A].kept, "kept://x/only", false);
+    stub_add(&all.at[A].kept, "kept://x/only", false);
     subscribe("kept://x/a");
     subscribe("kept://x/only");
     assert_int_equal(nodes_bring(&all, B, &s), 0);
@@ -461,7 +461,7 @@ static void it_is_ended_at_any_node(void **state)
     subscribe("kept://x/a");
     assert_int_equal(nodes_bring(&all, B, &s), 0);
     assert_int_equal(session_delete(&s), 204);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_null(nodes_row(&all, &s));
     assert_int_equal(nodes_bring(&all, A, &s), 0);
     assert_int_equal(ping(), 404);
@@ -478,7 +478,7 @@ static void it_is_ended_at_a_node_that_has_lost_it(void **state)
     assert_int_equal(sessions_at(B), 1);
     s.harness = &all.at[B].b;
     assert_int_equal(session_delete(&s), 204);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(sessions_at(A), 0);
     assert_null(nodes_row(&all, &s));
 }
@@ -491,7 +491,7 @@ static void an_old_copy_that_is_idle_ends_alone(void **state)
     assert_int_equal(nodes_bring(&all, B, &s), 0);
     all.at[A].b.limits.session_timeout_ms = 0;
     session_sweep(all.at[A].b.worker[0]);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(sessions_at(A), 0);
     assert_non_null(nodes_row(&all, &s));
     assert_int_equal(ping(), 200);
@@ -502,7 +502,7 @@ static void one_that_is_idle_ends_everywhere(void **state)
     (void)state;
     all.at[A].b.limits.session_timeout_ms = 0;
     session_sweep(all.at[A].b.worker[0]);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_null(nodes_row(&all, &s));
 }
 
@@ -514,7 +514,7 @@ static void a_node_that_ends_writes_how_far_it_was(void **state)
     struct client *first = stream(NULL);
     nodes_update(&all, "kept://x/a");
     drain_begin(all.at[A].b.worker[0], 0);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(client_count_kind(first, SAID_END), 1);
     assert_int_equal(sessions_at(A), 0);
     assert_int_equal(nodes_bring(&all, A, &s), SESSION_BUSY); /* go elsewhere, not away */

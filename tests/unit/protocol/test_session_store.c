@@ -48,7 +48,7 @@ static void subscribe(const char *uri)
 {
     struct client *c =
         session_request(&s, "5", "resources/subscribe", text_of("\"uri\":\"%s\"", uri));
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_null(json_at(client_answer(c)->text, "error"));
     client_free(c);
 }
@@ -61,7 +61,7 @@ static size_t sessions_at(size_t node)
 static int ping(void)
 {
     struct client *c = session_request(&s, "1", "ping", NULL);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     int status = client_answer(c)->status;
     client_free(c);
     return status;
@@ -76,13 +76,13 @@ static void nobody_is_told_before_it_is_written(void **state)
                   "\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},"
                   "\"clientInfo\":{\"name\":\"t\",\"version\":\"1\"}");
     struct client *d = session_request(&s, "5", "resources/subscribe", "\"uri\":\"kept://x/a\"");
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(client_count_kind(c, SAID_ANSWER), 0);
     assert_int_equal(client_count_kind(d, SAID_ANSWER), 0);
     struct client *e = session_request(&s, "6", "ping", NULL); /* this changes nothing */
     assert_int_equal(client_count_kind(e, SAID_ANSWER), 1);
     struct client *f = session_request(&s, "7", "resources/subscribe", "\"uri\":\"kept://x/b\"");
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(all.stuck_count, 2); /* one write of a session at a time */
     nodes_unstick(&all);
     assert_int_equal(client_answer(c)->status, 200);
@@ -112,7 +112,7 @@ static void without_the_store_it_is_good_where_it_is(void **state)
 
 static bool has_answered(void *user)
 {
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     return client_has_answer(user);
 }
 
@@ -136,7 +136,7 @@ static void what_is_asked_of_an_old_copy_is_asked_of_the_new_one(void **state)
     assert_int_equal(nodes_row(&all, &s)->turn, 2);
     /* What it hears late of does not take it away again. */
     all.at[A].is_deaf = false;
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(sessions_at(A), 1);
 }
 
@@ -189,7 +189,7 @@ static void where_subscriptions_cannot_be_made_now_it_does_not_go(void **state)
 
 static bool is_held(void *user)
 {
-    return ((struct place *)user)->held_stat != NULL;
+    return ((struct stub *)user)->held_stat != NULL;
 }
 
 static void one_that_is_on_its_way_is_not_written_by_halves(void **state)
@@ -197,7 +197,7 @@ static void one_that_is_on_its_way_is_not_written_by_halves(void **state)
     (void)state;
     struct session_wait wait;
     int code = 0;
-    struct place *there = &all.at[B].kept;
+    struct stub *there = &all.at[B].kept;
     subscribe("kept://x/a");
     there->holds_stats = true;
     nodes_bring_stream(&all, B, &s, NULL, &wait, &code);
@@ -206,8 +206,8 @@ static void one_that_is_on_its_way_is_not_written_by_halves(void **state)
     assert_non_null(strstr(nodes_row(&all, &s)->state, "kept://x/a"));
     there->holds_stats = false;
     there->stats_fail = TIDINGS_E_BUSY; /* the store went away meanwhile */
-    place_finish_stat(there);
-    nodes_settle(&all);
+    stub_finish_stat(there);
+    nodes_run_until_idle(&all);
     assert_int_equal(code, TIDINGS_E_BUSY);
     assert_non_null(strstr(nodes_row(&all, &s)->state, "kept://x/a"));
     there->stats_fail = 0;
@@ -241,7 +241,7 @@ static void one_that_is_too_large_stays(void **state)
     assert_int_equal(all.drops, drops);
     session_unsubscribe(&s, "kept://x/b");
     session_unsubscribe(&s, "kept://x/c");
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_non_null(nodes_row(&all, &s)); /* it fits again */
     assert_int_equal(nodes_bring(&all, B, &s), 0);
     assert_int_equal(ping(), 200);

@@ -56,7 +56,7 @@ static int setup_older(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_stop(&b);
     return 0;
 }
@@ -64,13 +64,13 @@ static int teardown(void **state)
 static void update(unsigned i)
 {
     harness_update(&b, text_of("mem://x/%u", i));
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static struct client *open_stream(const char *last_event_id)
 {
     struct client *c = session_stream(&s, last_event_id);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_true(c->is_streaming);
     return c;
 }
@@ -97,8 +97,7 @@ static const char *last_id(const struct client *c)
     return c->said[c->count - 1].id;
 }
 
-/* ---- which stream
- * --------------------------------------------------------------------------------- */
+/* ---- which stream ---------------------------------------------------------------------------- */
 
 static void each_message_goes_to_the_newest_stream_only(void **state)
 {
@@ -134,7 +133,7 @@ static void what_waits_for_a_stream_that_closes_goes_to_the_next(void **state)
     update(1);
     assert_string_equal(heard(two), "");
     client_vanish(two);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_string_equal(heard(one), "01");
     client_free(one);
     client_free(two);
@@ -156,7 +155,7 @@ static void without_a_stream_changes_are_caught_up_with_once_per_uri(void **stat
     update(3);
     assert_string_equal(heard(c), "0123");
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     c = open_stream(NULL); /* nothing that was written comes again */
     assert_string_equal(heard(c), "");
     client_free(c);
@@ -170,7 +169,7 @@ static void a_change_while_catching_up_is_heard_once(void **state)
     harness_update(&b, "mem://x/1"); /* numbered before the hub is asked, heard of after asking */
     struct client *c = session_stream(&s, NULL);
     harness_update(&b, "mem://x/2"); /* numbered after */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_string_equal(heard(c), "012");
     for (size_t i = 0; i < 3; i++) {
         assert_no_json(client_nth(c, SAID_UPDATED, i), "params|_meta|dev.tidings/merged");
@@ -193,8 +192,7 @@ static void only_what_was_subscribed_to_at_the_time_is_caught_up_with(void **sta
     client_free(c);
 }
 
-/* ---- ids
- * ---------------------------------------------------------------------------------------------- */
+/* ---- ids ------------------------------------------------------------------------------------- */
 
 static void event_ids_are_unique_and_name_stream_number_and_cursor(void **state)
 {
@@ -251,8 +249,7 @@ static void streams_of_older_revisions_do_not(void **state)
     client_free(c);
 }
 
-/* ---- coming back
- * ---------------------------------------------------------------------------------------- */
+/* ---- coming back ----------------------------------------------------------------------------- */
 
 static void coming_back_replays_what_followed_on_that_stream_and_nothing_twice(void **state)
 {
@@ -322,7 +319,7 @@ static void a_stream_that_came_back_to_the_front_is_resumed_whole(void **state)
     struct client *two = open_stream(NULL);
     update(1);
     client_vanish(two); /* 1 is seen there; the first stream is in front again */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     update(2);
     update(3);
     assert_string_equal(heard(one), "023");

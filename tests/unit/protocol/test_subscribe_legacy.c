@@ -45,7 +45,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->stats.subscribers, b.worker[0]->stats.sessions);
     harness_stop(&b);
     return 0;
@@ -55,7 +55,7 @@ static struct client *handshaken_pipe(void)
 {
     struct client *c = client_pipe(&b);
     client_handshake(c, "2025-06-18");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     return c;
 }
 
@@ -78,7 +78,7 @@ static void unsubscribe(struct client *pipe, const char *id, const char *uri)
 static void update(const char *uri)
 {
     harness_update(&b, uri);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void subscribing_is_answered_when_armed_and_heard_until_unsubscribed(void **state)
@@ -89,10 +89,10 @@ static void subscribing_is_answered_when_armed_and_heard_until_unsubscribed(void
     fake.holds_watches = true;
     size_t count = c->count;
     subscribe(c, "1", "mem://x/a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(c->count, count);
     fake_finish_watches(&fake, 0, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_empty_result(last_said(c)->text);
     assert_int_equal(fake.watches, before + 1);
     update("mem://x/a");
@@ -101,7 +101,7 @@ static void subscribing_is_answered_when_armed_and_heard_until_unsubscribed(void
     assert_json(u, "params|uri", "mem://x/a");
     assert_no_json(u, "params|_meta|io.modelcontextprotocol/subscriptionId");
     unsubscribe(c, "2", "mem://x/a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_empty_result(last_said(c)->text);
     assert_int_equal(fake.unwatches, 1);
     update("mem://x/a");
@@ -124,7 +124,7 @@ static void refusals_are_errors_with_the_uri(void **state)
     fake.refuses = "no more watches";
     for (size_t i = 0; i < COUNT(rows); i++) {
         subscribe(c, "3", rows[i].uri);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         const char *text = last_said(c)->text;
         assert_json(text, "id", "3");
         assert_json(text, "error|code", rows[i].code);
@@ -142,16 +142,16 @@ static void subscribing_twice_is_subscribing_once(void **state)
     (void)state;
     struct client *c = handshaken_pipe();
     subscribe(c, "1", "mem://x/a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     subscribe(c, "2", "mem://x/a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_empty_result(last_said(c)->text);
     assert_json(last_said(c)->text, "id", "2");
     assert_int_equal(b.worker[0]->stats.subscriptions, 1);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     unsubscribe(c, "3", "mem://x/a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     unsubscribe(c, "4", "mem://x/a"); /* not there any more: success all the same */
     assert_empty_result(last_said(c)->text);
@@ -166,14 +166,14 @@ static void subscribing_twice_at_once_is_subscribing_once(void **state)
     for (int i = 0; i < 3; i++) {
         subscribe(c, text_of("%d", i), "mem://x/a"); /* none of them has an answer yet */
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count_kind(c, SAID_ANSWER), 1 + 3);
     assert_empty_result(last_said(c)->text);
     assert_int_equal(b.worker[0]->stats.subscriptions, 1);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     unsubscribe(c, "9", "mem://x/a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
@@ -191,7 +191,7 @@ static void unsubscribing_overtakes_nothing(void **state)
     subscribe(c, "3", "mem://x/b");
     unsubscribe(c, "4", "mem://x/b");
     subscribe(c, "5", "mem://x/b");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count_kind(c, SAID_ANSWER), 1 + 5);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 0);
@@ -207,7 +207,7 @@ static void two_spellings_of_one_uri_are_two_subscriptions(void **state)
     struct client *c = handshaken_pipe();
     subscribe(c, "1", "mem://x/a");
     subscribe(c, "2", "MEM://x/a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
     /* One each, in whichever order. */
@@ -217,7 +217,7 @@ static void two_spellings_of_one_uri_are_two_subscriptions(void **state)
     assert_string_equal(in_order ? one : two, "mem://x/a");
     assert_string_equal(in_order ? two : one, "MEM://x/a");
     unsubscribe(c, "3", "mem://x/a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 3);
     client_free(c);
@@ -230,22 +230,21 @@ static void a_watch_is_not_taken_from_another_by_one_who_never_had_it(void **sta
     harness_add(&b, "mem://x/a");
     struct client *early = client_http(&b), *late = client_http(&b);
     client_listen(early, "1", "[\"mem://x/a\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.watches, 0);
     harness_remove(&b, "mem://x/a");
     client_listen(late, "2", "[\"mem://x/a\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.watches, 1);
     client_free(early);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.unwatches, 0);
     client_free(late);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.unwatches, 1);
 }
 
-/* ---- limits
- * ------------------------------------------------------------------------------------------ */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 static void a_subscriber_has_at_most_so_many_subscriptions(void **state)
 {
@@ -255,7 +254,7 @@ static void a_subscriber_has_at_most_so_many_subscriptions(void **state)
     for (size_t i = 0; i < COUNT(uris); i++) {
         subscribe(c, text_of("%zu", i), uris[i]); /* all at once */
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 3);
     size_t refused = 0;
     for (size_t i = 0; i < c->count; i++) {
@@ -265,13 +264,13 @@ static void a_subscriber_has_at_most_so_many_subscriptions(void **state)
     assert_int_equal(refused, 1);
     /* A listen on the same pipe gets what is left: nothing. */
     client_listen(c, "\"l\"", "[\"mem://x/d\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_nth(c, SAID_ACK, 0), "params|notifications", "{}");
     assert_json(client_nth(c, SAID_ACK, 0), "params|_meta|dev.tidings/refused|0|uri", "mem://x/d");
     unsubscribe(c, "8", "mem://x/a");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     subscribe(c, "9", "mem://x/d");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_empty_result(last_said(c)->text);
     client_free(c);
 }
@@ -281,7 +280,7 @@ static void a_listen_has_at_most_so_many_uris(void **state)
     (void)state;
     struct client *c = client_http(&b);
     client_listen(c, "1", "[\"a:1\",\"a:2\",\"a:3\",\"a:4\",\"a:5\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_answer(c)->text, "error|code", "-32602");
     client_free(c);
 }
@@ -293,17 +292,17 @@ static void a_pipe_has_at_most_so_many_listens(void **state)
         struct client *c = with_handshake ? handshaken_pipe() : client_pipe(&b);
         for (int i = 0; i < 3; i++) {
             client_listen(c, text_of("%d", i), "[\"mem://x/a\"]");
-            harness_settle(&b);
+            harness_run_until_idle(&b);
         }
         assert_int_equal(client_count(c, SAID_ACK), 2);
         assert_json(last_said(c)->text, "id", "2");
         assert_non_null(json_at(last_said(c)->text, "error|code"));
         client_notify(c, NULL, "notifications/cancelled", "\"requestId\":1");
         client_listen(c, "3", "[\"mem://x/a\"]");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(client_count(c, SAID_ACK), 3);
         client_free(c);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
     }
 }
 
@@ -316,10 +315,10 @@ static void uris_that_are_too_long_are_refused_as_such(void **state)
     snprintf(uris, sizeof(uris), "[\"%s\"]", uri);
     struct client *c = handshaken_pipe();
     subscribe(c, "1", uri);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(last_said(c)->text, "error|code", "-32602");
     client_listen(c, "2", uris);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     const char *text = last_said(c)->text;
     /* Either way is good, as long as it is about this URI and not about memory. */
     const char *code = json_at(text, "error|code");
@@ -334,26 +333,25 @@ static void one_id_opens_one_listen_at_a_time(void **state)
     struct client *c = client_pipe(&b);
     client_listen(c, "1", "[\"mem://x/a\"]");
     client_listen(c, "1", "[\"mem://x/b\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_answer(c)->text, "error|code", "-32600");
     client_listen(c, "\"1\"", "[\"mem://x/b\"]"); /* another id */
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_ACK), 2);
     /* Cancelled: nothing further, and the id is free. */
     client_notify(c, NULL, "notifications/cancelled", "\"requestId\":1");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 0);
     update("mem://x/b");
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     client_listen(c, "1", "[\"mem://x/a\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_ACK), 3);
     client_free(c);
 }
 
-/* ---- list_changed
- * ---------------------------------------------------------------------------------------- */
+/* ---- list_changed ---------------------------------------------------------------------------- */
 
 static bool has_a_list_change(void *user)
 {
@@ -377,17 +375,17 @@ static void list_changes_are_coalesced_and_the_last_one_is_told(void **state)
     client_modern(modern, "\"l\"", "subscriptions/listen",
                   "\"notifications\":{\"resourcesListChanged\":true}");
     client_listen(deaf, "1", "[\"mem://x/a\"]");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_nth(modern, SAID_ACK, 0), "params|notifications|resourcesListChanged",
                 "true");
     assert_true(fake.watches > 0); /* the mount itself, so that its list is watched */
     for (int i = 0; i < 10; i++) {
         harness_change(&b, text_of("mem://x/new%d", i), TIDINGS_CHANGE_CREATED);
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(client_count(modern, SAID_LIST), 1);
     harness_until(&b, has_two_list_changes, modern);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_json(client_nth(modern, SAID_LIST, 0),
                 "params|_meta|io.modelcontextprotocol/subscriptionId", "l");
     assert_int_equal(client_count(pipe, SAID_LIST), 2);
@@ -402,7 +400,7 @@ static void list_changes_are_coalesced_and_the_last_one_is_told(void **state)
     client_free(modern);
     client_free(pipe);
     client_free(deaf);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(fake.armed, 0);
 }
 
@@ -412,7 +410,7 @@ static void registering_and_removing_changes_the_list(void **state)
     struct client *c = client_http(&b);
     client_modern(c, "1", "subscriptions/listen",
                   "\"notifications\":{\"resourcesListChanged\":true}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_add(&b, "app:new");
     assert_int_equal(client_count(c, SAID_LIST), 1);
     harness_remove(&b, "app:new");
@@ -431,7 +429,7 @@ static void removing_many_changes_the_list_once_or_twice(void **state)
     struct client *c = client_http(&b);
     client_modern(c, "1", "subscriptions/listen",
                   "\"notifications\":{\"resourcesListChanged\":true}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     for (int i = 0; i < 50; i++) {
         assert_int_equal(hub_remove_entry(b.hub, tidings_str(text_of("app:%d", i)), NULL), 0);
     }
@@ -453,7 +451,7 @@ static void the_longest_id_of_a_listen_still_makes_a_whole_message(void **state)
     struct client *c = client_http(&b);
     client_modern(c, id, "subscriptions/listen",
                   "\"notifications\":{\"resourcesListChanged\":true}");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     harness_add(&b, "app:new");
     assert_int_equal(client_count(c, SAID_LIST), 1);
     client_free(c);
@@ -467,7 +465,7 @@ static void who_subscribes_again_is_still_told_to_read(void **state)
     (void)session_subscribe_with(&s, "mem://x/a", "{\"since\":\"5eed.1\"}");
     (void)session_subscribe_with(&s, "mem://x/a", "{\"windowMs\":0}");
     struct client *c = session_stream(&s, NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     assert_int_equal(update_count(c, "mem://x/a"), 1);
     assert_json(update_nth(c, "mem://x/a", 0), "params|_meta|dev.tidings/truncated", "true");
     client_free(c);

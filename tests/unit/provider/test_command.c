@@ -21,14 +21,14 @@
 #define URI "cmd:///it"
 
 /* A folder where scripts leave traces. */
-struct place {
+struct fixture {
     char path[64];
     struct host *host;
 };
 
 static int set_up(void **state)
 {
-    struct place *p = test_calloc(1, sizeof *p);
+    struct fixture *p = test_calloc(1, sizeof *p);
     (void)snprintf(p->path, sizeof p->path, "/tmp/tidings-command-XXXXXX");
     assert_non_null(mkdtemp(p->path));
     *state = p;
@@ -37,7 +37,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct place *p = *state;
+    struct fixture *p = *state;
     if (p->host) {
         host_close(p->host);
     }
@@ -48,7 +48,7 @@ static int tear_down(void **state)
 }
 
 /* Run a shell script there; `extra` is more of the configuration. */
-static void serve(struct place *p, const char *script, const char *extra)
+static void serve(struct fixture *p, const char *script, const char *extra)
 {
     char config[1024];
     struct tidings_error err = {0};
@@ -60,7 +60,7 @@ static void serve(struct place *p, const char *script, const char *extra)
     }
 }
 
-static void put(const struct place *p, const char *name, const char *text)
+static void put(const struct fixture *p, const char *name, const char *text)
 {
     char path[128], fresh[140];
     (void)snprintf(path, sizeof path, "%s/%s", p->path, name);
@@ -72,7 +72,7 @@ static void put(const struct place *p, const char *name, const char *text)
     assert_int_equal(rename(fresh, path), 0);
 }
 
-static size_t size_of(const struct place *p, const char *name)
+static size_t size_of(const struct fixture *p, const char *name)
 {
     char path[128];
     struct stat st;
@@ -80,7 +80,7 @@ static size_t size_of(const struct place *p, const char *name)
     return stat(path, &st) < 0 ? 0 : (size_t)st.st_size;
 }
 
-static void check_read(struct place *p, const char *text)
+static void check_read(struct fixture *p, const char *text)
 {
     struct host_answer *a = host_read(p->host, URI);
     assert_string_equal(a->error, "");
@@ -89,7 +89,7 @@ static void check_read(struct place *p, const char *text)
     host_answer_free(a);
 }
 
-static void check_fails(struct place *p, int code, const char *part)
+static void check_fails(struct fixture *p, int code, const char *part)
 {
     struct host_answer *a = host_read(p->host, URI);
     assert_int_equal(a->code, code);
@@ -102,7 +102,7 @@ static void check_fails(struct place *p, int code, const char *part)
 
 static void every_read_without_a_watcher_is_a_run_of_its_own(void **state)
 {
-    struct place *p = *state;
+    struct fixture *p = *state;
     serve(p, "echo x >>runs; wc -l <runs", "");
     check_read(p, "1\n");
     check_read(p, "2\n");
@@ -125,7 +125,7 @@ static void every_read_without_a_watcher_is_a_run_of_its_own(void **state)
 
 static void readers_share_the_run_under_way(void **state)
 {
-    struct place *p = *state;
+    struct fixture *p = *state;
     struct host_reading *readings[3];
     char gate[128];
     (void)snprintf(gate, sizeof gate, "%s/gate", p->path);
@@ -156,7 +156,7 @@ static void await_no_child(void)
 
 static void a_run_whose_readers_have_gone_is_killed(void **state)
 {
-    struct place *p = *state;
+    struct fixture *p = *state;
     serve(p, "exec sleep 1000", ", \"timeout\": \"1h\"");
     struct host_reading *first = host_read_begin(p->host, URI);
     struct host_reading *second = host_read_begin(p->host, URI);
@@ -171,7 +171,7 @@ static void a_run_whose_readers_have_gone_is_killed(void **state)
 
 static void failures_say_why_with_the_end_of_standard_error(void **state)
 {
-    struct place *p = *state;
+    struct fixture *p = *state;
     serve(p, "echo first >&2; echo out; echo last words >&2; exit 3", "");
     check_fails(p, TIDINGS_E_IO, "'sh' ended with status 3: first last words");
     host_close(p->host);
@@ -186,7 +186,7 @@ static void failures_say_why_with_the_end_of_standard_error(void **state)
 
 static void too_much_output_and_too_much_time_end_it_all(void **state)
 {
-    struct place *p = *state;
+    struct fixture *p = *state;
     serve(p, "yes", ", \"maxOutput\": \"10k\"");
     check_fails(p, TIDINGS_E_LIMIT, "'sh' wrote more than 10k");
     host_close(p->host);
@@ -202,14 +202,14 @@ static void too_much_output_and_too_much_time_end_it_all(void **state)
 
 static void what_a_program_leaves_running_does_not_hold_its_output_up(void **state)
 {
-    struct place *p = *state;
+    struct fixture *p = *state;
     serve(p, "sleep 1000 & echo done", "");
     check_read(p, "done\n");
 }
 
 static void output_that_is_no_text_is_a_blob(void **state)
 {
-    struct place *p = *state;
+    struct fixture *p = *state;
     serve(p, "printf '\\\\377\\\\000'", "");
     struct host_answer *a = host_read(p->host, URI);
     assert_false(a->rows[0].is_text);
@@ -219,7 +219,7 @@ static void output_that_is_no_text_is_a_blob(void **state)
 
 static void a_watcher_hears_only_of_outcomes_that_differ(void **state)
 {
-    struct place *p = *state;
+    struct fixture *p = *state;
     put(p, "in", "one");
     serve(p, "echo x >>runs; cat in", ", \"interval\": \"100ms\"");
     check_read(p, "one");
@@ -243,7 +243,7 @@ static void a_watcher_hears_only_of_outcomes_that_differ(void **state)
 
 static void a_watcher_hears_of_what_changed_since_the_last_read(void **state)
 {
-    struct place *p = *state;
+    struct fixture *p = *state;
     put(p, "in", "one");
     serve(p, "cat in", ", \"interval\": \"1h\"");
     check_read(p, "one");
@@ -259,7 +259,7 @@ static void a_watcher_hears_of_what_changed_since_the_last_read(void **state)
 
 static void a_run_that_nobody_waits_for_is_killed(void **state)
 {
-    struct place *p = *state;
+    struct fixture *p = *state;
     serve(p, "trap '' TERM; echo $$ >pid; sleep 1000; sleep 1000", ", \"timeout\": \"1h\"");
     assert_int_equal(host_watch(p->host, URI), 0);
     while (size_of(p, "pid") == 0) {
@@ -271,7 +271,7 @@ static void a_run_that_nobody_waits_for_is_killed(void **state)
 
 static void closing_kills_the_run_under_way(void **state)
 {
-    struct place *p = *state;
+    struct fixture *p = *state;
     serve(p, "echo $$ >pid; exec sleep 1000", "");
     assert_int_equal(host_watch(p->host, URI), 0);
     while (size_of(p, "pid") == 0) {
@@ -283,7 +283,7 @@ static void closing_kills_the_run_under_way(void **state)
 
 static void no_signal_handler_is_installed(void **state)
 {
-    struct place *p = *state;
+    struct fixture *p = *state;
     struct sigaction before[NSIG], after;
     for (int i = 1; i < NSIG; i++) {
         (void)sigaction(i, NULL, &before[i]);
@@ -330,7 +330,7 @@ static void a_wrong_configuration_is_refused_with_what_is_accepted(void **state)
 
 static void it_has_the_stated_environment_and_no_more(void **state)
 {
-    struct place *p = *state;
+    struct fixture *p = *state;
     struct tidings_error err = {0};
     assert_int_equal(setenv("SECRET", "of the server", 1), 0);
     p->host = host_open(&provider_command_ops, URI "/",

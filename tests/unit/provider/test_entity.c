@@ -102,7 +102,7 @@ static int submit(struct writing *w)
 }
 
 /* Wait until the keeper has put away what it answered. */
-static void settle(struct host *h)
+static void await_keeper(struct host *h)
 {
     struct writing w = {.host = h};
     assert_int_equal(submit(&w), 0);
@@ -472,11 +472,11 @@ static void whatever_allocation_fails_the_answer_says_so(void **state)
     for (long n = 1;; n++) {
         fail_alloc_start(n);
         struct host_answer *a = host_read(h, "entity:///User@1.0/u1");
-        settle(h); /* the allocator that fails is for one thread at a time */
+        await_keeper(h); /* the allocator that fails is for one thread at a time */
         struct host_answer *b = host_list(h, "", 10);
-        settle(h);
+        await_keeper(h);
         struct host_answer *c = host_stat(h, "entity:///User@1.0/");
-        settle(h);
+        await_keeper(h);
         bool reached = fail_alloc_stop();
         bool whole = a->code == 0 && b->code == 0 && c->code == 0;
         assert_true(whole ? a->count == 1 && b->count == 2 : reached);

@@ -33,7 +33,7 @@ static void begin(void)
     harness_add_tool(&b, &(struct harness_tool){.name = "wait", .handler = change_call_wait});
     harness_add(&b, "mem:///a");
     harness_add(&b, "mem:///b");
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static const char *ask(const char *tool, const char *arguments)
@@ -41,7 +41,7 @@ static const char *ask(const char *tool, const char *arguments)
     static char text[8192];
     struct client *c = client_http(&b);
     client_call(c, "1", tool, text_of("\"arguments\":{%s}", arguments), NULL);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
     snprintf(text, sizeof(text), "%s", client_answer(c)->text);
     client_free(c);
     return text;
@@ -67,7 +67,7 @@ static void look(const char *tool)
         snprintf(cursor, sizeof(cursor), "%s", json_at(ask("since", ""), FOUND_CURSOR));
         harness_update(&b, "mem:///a");
         harness_update(&b, "mem:///b");
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         struct client *c = client_http(&b);
         const char *arguments =
             text_of("\"arguments\":{\"cursor\":\"%s\",\"includeContent\":true,\"timeoutMs\":0,"
@@ -75,7 +75,7 @@ static void look(const char *tool)
                     cursor);
         fail_alloc_start(n);
         client_call(c, "1", tool, arguments, NULL);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         reached = fail_alloc_stop();
         assert_false(c->is_waiting);
         const char *text = client_count_kind(c, SAID_ANSWER) > 0 ? client_answer(c)->text : "";
@@ -111,7 +111,7 @@ static void a_wait_survives_any_failed_allocation(void **state)
         struct client *c = client_http(&b);
         client_call(c, "1", "wait", "\"arguments\":{\"uris\":[\"mem:///a\"],\"timeoutMs\":20}",
                     NULL);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         fail_alloc_start(n);
         struct tidings_change change = {.uri = STR("mem:///a")};
         bool is_announced = hub_announce(b.hub, &change, NULL) == 0;

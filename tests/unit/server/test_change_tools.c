@@ -25,7 +25,7 @@ static void without_a_cursor_there_is_one_to_begin_with(void **state)
 {
     (void)state;
     harness_update(&harness_changes, "mem:///a");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     const char *text = ask_changes("since", "\"uris\":[\"mem:///a\"]");
     assert_count(text, 0);
     assert_json(text, FOUND "more", "false");
@@ -45,7 +45,7 @@ static void each_resource_is_told_once_with_its_latest_change(void **state)
     harness_update(&harness_changes, "mem:///row/1");
     harness_change(&harness_changes, "mem:///b", TIDINGS_CHANGE_DELETED);
     harness_update(&harness_changes, "mem:///a");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     const char *text = ask_changes("since", with_cursor(""));
     assert_count(text, 3);
     assert_change(text, 0, "mem:///row/1", "created");
@@ -67,7 +67,7 @@ static void a_move_and_what_the_application_says_are_in_the_row(void **state)
                                     .modified_ms = 1000,
                                     .kind = TIDINGS_CHANGE_CREATED};
     harness_announce(&harness_changes, &change);
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     const char *text = ask_changes("since", with_cursor(""));
     assert_count(text, 1);
     assert_change(text, 0, "mem:///row/2", "moved");
@@ -86,7 +86,7 @@ static void only_what_the_uris_cover_is_told(void **state)
     harness_update(&harness_changes, "mem:///a");
     harness_update(&harness_changes, "mem:///row/1");
     harness_update(&harness_changes, "mem:///b");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     const char *text = ask_changes("since", with_cursor(uris));
     assert_count(text, 2); /* the first matches two, and is told once */
     assert_change(text, 0, "mem:///row/1", "updated");
@@ -101,7 +101,7 @@ static void a_page_ends_anywhere_and_the_next_one_goes_on(void **state)
         harness_update(&harness_changes, text_of("mem:///row/%d", i));
         harness_update(&harness_changes, "mem:///a"); /* not asked for, between any two */
     }
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     for (int i = 0; i < 7; i += 3) {
         const char *text =
             ask_changes("since", with_cursor("\"uris\":[\"mem:///row/{id}\"],\"limit\":3"));
@@ -129,7 +129,7 @@ static void a_page_has_a_bound_in_bytes(void **state)
         harness_announce(&harness_changes, &change);
     }
     free(metadata);
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     const char *text = ask_changes("since", with_cursor(""));
     assert_count(text, 6);
     assert_json(text, FOUND "more", "true");
@@ -153,7 +153,7 @@ static void many_rows_and_uris_are_looked_at_in_several_turns(void **state)
     for (int i = 0; i < 1000; i++) {
         harness_update(&harness_changes, text_of("mem:///row/%d", i));
     }
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     const char *text = ask_changes("since", with_cursor(uris.ptr));
     assert_count(text, 1);
     assert_change(text, 0, "mem:///row/999", "updated");
@@ -170,7 +170,7 @@ static void uris_that_cannot_be_watched_are_named(void **state)
     assert_json(text, FOUND "refused|0|reason", "resource not found");
     assert_json(text, FOUND "refused|1|uri", "other:///");
     harness_update(&harness_changes, "mem:///a");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     assert_count(ask_changes("since", with_cursor(uris)), 1);
     text = ask_changes("wait", "\"uris\":[\"mem:///missing\",\"other:///\"]");
     assert_json(text, "result|isError", "true");
@@ -189,7 +189,7 @@ static void lost_history_is_told_as_a_gap(void **state)
     for (int i = 0; i < 5; i++) {
         harness_update(&harness_changes, text_of("mem:///row/%d", i));
     }
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     const char *text = ask_changes("wait", with_cursor("\"uris\":[\"mem:///a\",\"mem:///b\"]"));
     assert_json(text, FOUND "gap|0", "mem:///a");
     assert_json(text, FOUND "gap|1", "mem:///b");
@@ -217,7 +217,7 @@ static void what_may_be_anything_is_a_gap(void **state)
     ask_changes("since", "");
     assert_int_equal(hub_announce_everything(harness_changes.hub, NULL), 0);
     harness_update(&harness_changes, "mem:///b");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     const char *text = ask_changes("since", with_cursor(""));
     assert_json(text, FOUND "gap|0", "**");
     assert_count(text, 1);
@@ -234,7 +234,7 @@ static void contents_ride_along(void **state)
     harness_change(&harness_changes, "mem:///b", TIDINGS_CHANGE_DELETED);
     harness_update(&harness_changes, "mem:///row/7");
     harness_update(&harness_changes, "gone:///x");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     const char *text = ask_changes("since", with_cursor("\"includeContent\":true"));
     assert_count(text, 4);
     assert_json(text, FOUND "changes|0|contents|0|text", "text of mem:///a");
@@ -257,7 +257,7 @@ static void add_slow(const char *uri)
     struct tidings_resource about = tidings_resource(uri, "slow", NULL);
     struct catalog_entry *e = catalog_entry_create(&about, false, hold_read, NULL, NULL);
     assert_int_equal(hub_add_entry(harness_changes.hub, e, NULL), 0);
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
 }
 
 static void contents_that_cannot_be_had_are_left_out(void **state)
@@ -269,14 +269,14 @@ static void contents_that_cannot_be_had_are_left_out(void **state)
         ask_changes("since", "");
         harness_update(&harness_changes, "mem:///slow");
         harness_update(&harness_changes, "mem:///a");
-        harness_settle(&harness_changes);
+        harness_run_until_idle(&harness_changes);
         struct client *c = begin_call("wait", with_cursor("\"includeContent\":true"));
         assert_true(c->is_waiting);
         memset(large, 'x', sizeof(large) - 1);
         struct tidings_error err = {0, ""};
         int rc = i == 0 ? TIDINGS_E_IO : tidings_read_text(held, NULL, tidings_str(large), &err);
         tidings_read_done(held, rc, &err);
-        harness_settle(&harness_changes);
+        harness_run_until_idle(&harness_changes);
         const char *text = end_call(c);
         assert_change(text, 0, "mem:///slow", "updated");
         assert_no_json(text, FOUND "changes|0|contents");
@@ -290,7 +290,7 @@ static void a_client_that_goes_while_contents_are_read_is_forgotten(void **state
     add_slow("mem:///slow");
     ask_changes("since", "");
     harness_update(&harness_changes, "mem:///slow");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     struct client *c = begin_call("since", with_cursor("\"includeContent\":true"));
     client_free(c);
     assert_true(tidings_read_cancelled(held));
@@ -302,29 +302,29 @@ static void a_client_that_goes_while_contents_are_read_is_forgotten(void **state
 static void uris_mean_what_they_mean_in_subscriptions(void **state)
 {
     (void)state;
-    struct place p;
-    place_mount(&p, &harness_changes, "place:///", PLACE_QUERY);
-    place_add(&p, "place:///one", false);
-    harness_settle(&harness_changes);
-    const char *uris = "\"uris\":[\"place:///?pattern=*.log\",\"mem:///row?colour=red\"]";
+    struct stub p;
+    stub_mount(&p, &harness_changes, "stub:///", STUB_QUERY);
+    stub_add(&p, "stub:///one", false);
+    harness_run_until_idle(&harness_changes);
+    const char *uris = "\"uris\":[\"stub:///?pattern=*.log\",\"mem:///row?colour=red\"]";
     struct client *c = begin_call("wait", uris);
-    assert_true(place_watched_all(&p) > 0);
-    harness_update(&harness_changes, "place:///one");
+    assert_true(stub_watched_all(&p) > 0);
+    harness_update(&harness_changes, "stub:///one");
     struct tidings_change change = {.uri = STR("mem:///row/1"),
                                     .metadata = STR("{\"colour\":\"blue\"}")};
     harness_announce(&harness_changes, &change);
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     assert_true(c->is_waiting);
     change.metadata = STR("{\"colour\":\"red\"}");
     change.uri = STR("mem:///row/2");
     harness_announce(&harness_changes, &change);
-    harness_update(&harness_changes, "place:///x.log");
-    harness_settle(&harness_changes);
+    harness_update(&harness_changes, "stub:///x.log");
+    harness_run_until_idle(&harness_changes);
     const char *text = end_call(c);
     assert_change(text, 0, "mem:///row/2", "updated");
-    assert_change(text, 1, "place:///x.log", "updated");
+    assert_change(text, 1, "stub:///x.log", "updated");
     assert_count(text, 2);
-    assert_int_equal(place_watched_all(&p), 0);
+    assert_int_equal(stub_watched_all(&p), 0);
 }
 
 int main(void)

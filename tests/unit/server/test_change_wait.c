@@ -30,11 +30,11 @@ static void a_wait_ends_with_the_first_change(void **state)
     (void)state;
     struct client *c = begin_call("wait", "\"uris\":[\"mem:///row/\"]");
     harness_update(&harness_changes, "mem:///a");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     assert_true(c->is_waiting);
     assert_int_equal(harness_changes.worker[0]->stats.subscribers, 1);
     harness_change(&harness_changes, "mem:///row/1", TIDINGS_CHANGE_CREATED);
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     const char *text = end_call(c);
     assert_count(text, 1);
     assert_change(text, 0, "mem:///row/1", "created");
@@ -46,13 +46,13 @@ static void a_wait_with_a_cursor_is_told_at_once_what_it_missed(void **state)
     (void)state;
     ask_changes("since", "");
     harness_update(&harness_changes, "mem:///a");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     assert_change(ask_changes("wait", with_cursor("\"uris\":[\"mem:///a\"]")), 0, "mem:///a",
                   "updated");
     struct client *c = begin_call("wait", with_cursor("\"uris\":[\"mem:///a\"]"));
     assert_true(c->is_waiting);
     harness_update(&harness_changes, "mem:///a");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     assert_change(end_call(c), 0, "mem:///a", "updated");
 }
 
@@ -97,7 +97,7 @@ static void at_its_deadline_a_wait_says_so(void **state)
     assert_json(text, FOUND "timedOut", "true");
     assert_count(text, 0);
     harness_update(&harness_changes, "mem:///a");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     assert_count(ask_changes("wait", with_cursor("\"timeoutMs\":0")), 1);
     assert_json(ask_changes("wait", with_cursor("\"timeoutMs\":0")), FOUND "timedOut", "true");
 }
@@ -108,18 +108,18 @@ static void a_client_that_goes_is_forgotten(void **state)
     struct client *c = begin_call("wait", "");
     assert_int_equal(harness_changes.worker[0]->stats.subscribers, 1);
     client_free(c);
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     assert_int_equal(harness_changes.worker[0]->stats.subscribers, 0);
-    c = client_http(&harness_changes); /* and one that goes before it is settled */
+    c = client_http(&harness_changes); /* and one that goes before its URIs are resolved */
     client_call(c, "1", "wait", "\"arguments\":{}", NULL);
     client_free(c);
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     struct client *pipe = client_pipe(&harness_changes);
     client_handshake(pipe, "2025-11-25");
     client_legacy(pipe, NULL, "7", "tools/call", "\"name\":\"wait\"");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     client_notify(pipe, NULL, "notifications/cancelled", "\"requestId\":7");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     assert_true(list_empty(&harness_changes.worker[0]->handlers->calls));
     client_free(pipe);
 }
@@ -136,7 +136,7 @@ static void a_lost_connection_of_a_session_ends_its_wait(void **state)
     struct harness_session s;
     harness_session(&harness_changes, "2025-11-25", &s);
     struct client *c = session_request(&s, "1", "tools/call", "\"name\":\"wait\"");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     client_free(c);
     assert_false(has_no_handlings(NULL)); /* it cancels nothing in that era … */
     harness_until(&harness_changes, has_no_handlings, NULL); /* … but nobody is there to be told */
@@ -148,7 +148,7 @@ static void stopping_ends_a_wait_with_its_cursor(void **state)
     (void)state;
     struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
     drain_begin(harness_changes.worker[0], 10000);
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     const char *text = end_call(c);
     assert_json(text, FOUND "timedOut", "true");
     assert_non_null(json_at(text, FOUND "cursor"));
@@ -161,7 +161,7 @@ static void the_application_may_end_a_wait(void **state)
     struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
     subscriber_disconnect(
         list_entry(harness_changes.worker[0]->delivery->subscribers.next, struct subscriber, link));
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     assert_json(end_call(c), FOUND "timedOut", "true");
 }
 
@@ -174,10 +174,10 @@ static void a_wait_whose_subscriptions_are_taken_away_ends(void **state)
         list_entry(worker->delivery->subscribers.next, struct subscriber, link);
     struct listen *listen = list_entry(subscriber->listens.next, struct listen, link);
     subscription_withdraw(list_entry(listen->subs.next, struct subscription, link));
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     assert_true(c->is_waiting);
     subscription_withdraw(list_entry(listen->subs.next, struct subscription, link));
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     assert_json(end_call(c), FOUND "timedOut", "true");
 }
 
@@ -196,13 +196,13 @@ static void lost_letters_make_it_look_again(void **state)
     (void)state;
     struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
     delivery_lose(harness_changes.worker[0]);
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     assert_true(c->is_waiting); /* the log has nothing */
     change_in_the_log_alone("mem:///a");
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     assert_true(c->is_waiting);
     delivery_lose(harness_changes.worker[0]);
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     const char *text = end_call(c);
     assert_count(text, 1);
     assert_change(text, 0, "mem:///a", "updated");
@@ -221,7 +221,7 @@ static void waits_count_as_calls_and_as_broad_subscriptions(void **state)
     for (size_t i = 0; i < 16; i++) {
         client_free(c[i]);
     }
-    harness_settle(&harness_changes);
+    harness_run_until_idle(&harness_changes);
     harness_changes.limits.max_broad = 0;
     assert_non_null(strstr(ask_changes("since", ""), "'**'"));
     assert_count(ask_changes("since", "\"uris\":[\"mem:///a\"]"), 0);

@@ -84,7 +84,7 @@ static void begin(void)
     struct ears last; /* subscribed to after the others, so they are there when it hears */
     ears_init(&last);
     struct tidings_subscription *sub = served_subscribe("app:///a", NULL, &last);
-    served_settle("app:///a", &last);
+    served_await_subscribed("app:///a", &last);
     tidings_subscription_end(sub);
     for (size_t n = 0; !ears_await(&last, n).ended; n++) {
     }

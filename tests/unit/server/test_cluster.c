@@ -23,7 +23,7 @@ static void what_one_writes_is_told_and_read_at_the_others(void **state)
     run_all();
     add_type(0);
     must_say(upsert(0, "a", 1), "\"changed\":true");
-    settle(1);
+    await_followed(1);
     assert_non_null(served_subscribe("entity:///T@1/a", "{\"initial\":true}", &ears));
     assert_true(ears_await(&ears, 0).initial);
     must_say(upsert(0, "a", 2), "\"changed\":true");
@@ -33,7 +33,7 @@ static void what_one_writes_is_told_and_read_at_the_others(void **state)
     must_say(read_at(1, "entity:///T@1/a"), "\\\"n\\\": 2");
     /* Types were read again: it can be written there too. */
     must_say(upsert(1, "a", 3), "\"changed\":true");
-    settle(0);
+    await_followed(0);
     must_say(read_at(0, "entity:///T@1/a"), "\\\"n\\\": 3");
 }
 
@@ -139,7 +139,7 @@ static void a_cursor_of_one_is_good_at_the_others(void **state)
     must_say(answer, "T@1/b");
     must_say(answer, "T@1/c");
     must_say(upsert(1, "d", 1), "\"changed\":true");
-    settle(0);
+    await_followed(0);
     cursor_of(0, next, "entity:///T@1/", cursor, &answer);
     must_not_say(answer, "\"gap\"");
     must_not_say(answer, "T@1/c");
@@ -177,7 +177,7 @@ static void an_entity_that_moves_is_told_as_a_move(void **state)
     must_say(upsert(0, "b", 1), "\"changed\":true");
     struct ears other;
     ears_init(&other);
-    settle(1);
+    await_followed(1);
     (void)served_subscribe("entity:///T@1/a", "{\"initial\":true}", &ears);
     (void)served_subscribe("entity:///T@1/b", "{\"initial\":true}", &other);
     assert_true(ears_await(&ears, 0).initial);

@@ -94,7 +94,7 @@ static void what_is_known_is_read_while_the_store_is_away(void **state)
     must_say(upsert(0, "a", 1), "\"changed\":true");
     must_say(upsert(0, "b", 1), "\"changed\":true");
     publish(0, "published:///x", "one");
-    settle(1);
+    await_followed(1);
     must_not_say(read_at(1, "entity:///T@1/a"), "dev.tidings/stale");
     (void)served_subscribe("entity:///T@1/a", "{\"initial\":true}", &ears);
     assert_true(ears_await(&ears, 0).initial);
@@ -174,7 +174,7 @@ static void announcements_wait_for_a_store_that_is_away(void **state)
     served_select(1);
     (void)served_subscribe("app:///a", "{\"initial\":true}", &ears);
     assert_true(ears_await(&ears, 0).initial);
-    settle(0);
+    await_followed(0);
     shared_memory_set_away(db, rows[0], true);
     answer_until_stale(0);
     must_say(at(0, "notify", "\"changes\":[{\"uri\":\"published:///x\"}]"),

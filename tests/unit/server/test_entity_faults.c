@@ -99,7 +99,7 @@ static void begin(void)
                                                     .handler = tools[i].handler,
                                                     .user = mount});
     }
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 static void finish(void)
@@ -132,7 +132,7 @@ static void check_call(const char *tool, const char *arguments, const char *says
         fail_msg("%s does not say '%s'", answer, says);
     }
     client_free(c);
-    harness_settle(&b);
+    harness_run_until_idle(&b);
 }
 
 #define VALUE "\"uri\":\"/entity/T@1/a\",\"value\":{\"n\":1},\"changedBy\":[{\"userId\":\"u\"}]"
@@ -170,7 +170,7 @@ static void fail_each_allocation(const struct fault *f)
         }
         assert_true(is_done || reached);
         client_free(c);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         /* It works again, and nothing is half there: the same once more is what there is. */
         check_call("upsert", VALUE, "\\\"newValidFrom\\\"");
         check_call("history", "\"entityId\":\"a\"", "\\\"n\\\":1");
@@ -263,7 +263,7 @@ static void writes_over_http_survive_any_failed_allocation(void **state)
                 fail_msg("row %zu, allocation %ld: %s (%s)", i, n, tidings_code_name(code),
                          http.answer);
             }
-            harness_settle(&b);
+            harness_run_until_idle(&b);
             assert_int_equal(b.worker[0]->jobs, 0);
             finish();
             assert_int_equal(fail_alloc_live(), before);
@@ -314,7 +314,7 @@ static void what_is_committed_is_told_or_owed_whatever_allocation_fails(void **s
         int code = over_http(RESOURCE_IO_WRITE, "/entity/T@1/a", "{\"n\":1}", "");
         await_keeper(mount, 0);
         reached = fail_alloc_stop();
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         bool is_there = over_http(RESOURCE_IO_READ, "/entity/T@1/a", "", "") == 0;
         assert_true(is_there || code < 0);
         bool is_named = has_heard(listener, "T@1/a\"");
@@ -326,7 +326,7 @@ static void what_is_committed_is_told_or_owed_whatever_allocation_fails(void **s
                      is_there ? "" : " not", is_told ? "" : " not");
         }
         client_free(listener);
-        harness_settle(&b);
+        harness_run_until_idle(&b);
         assert_int_equal(b.worker[0]->jobs, 0);
         finish();
         assert_int_equal(fail_alloc_live(), before);

@@ -29,8 +29,8 @@ static void the_program_hears_of_changes(void **state)
     served_subscribe("app:///row/{id}", NULL, &rows);
     served_run();
     served_subscribe("app:///a", "{\"include\":\"value\"}", &while_running);
-    served_settle("app:///a", &before);
-    served_settle("app:///a", &while_running);
+    served_await_subscribed("app:///a", &before);
+    served_await_subscribed("app:///a", &while_running);
     size_t n = ears_count(&before);
     served_announce("app:///a", "{\"colour\":\"red\"}", TIDINGS_CHANGE_DELETED);
     struct told t = ears_await(&before, n);
@@ -61,7 +61,7 @@ static void a_move_is_told_under_both_names(void **state)
     served_subscribe("app:///row?change_type=moved", NULL, &moves);
     served_subscribe("app:///row/{id}", NULL, &rows);
     served_run();
-    served_settle("app:///row/0", &rows);
+    served_await_subscribed("app:///row/0", &rows);
     struct tidings_change change = {.uri = tidings_str("APP:///row/2"),
                                     .from = tidings_str("APP:///row/1"),
                                     .kind = TIDINGS_CHANGE_MOVED};
@@ -111,7 +111,7 @@ static void a_filter_decides_before_anything_is_merged(void **state)
     assert_non_null(tidings_server_subscribe(served(), tidings_str("app:///a"), &o, &err));
     served_subscribe("app:///a", NULL, &all);
     served_run();
-    served_settle("app:///a", &all);
+    served_await_subscribed("app:///a", &all);
     assert_int_equal(ears_count(&e), 0); /* markers have no colour */
     served_announce("app:///a", "{\"colour\":\"red\",\"n\":1}", 0);
     served_announce("app:///a", "{\"colour\":\"red\",\"n\":2}", 0);
@@ -219,7 +219,7 @@ static void everything_and_rates_reach_the_program_too(void **state)
     struct tidings_error err = {0, ""};
     assert_int_equal(tidings_server_set_rate(served(), tidings_str("app:///b"), 300, &err), 0);
     served_run();
-    served_settle("app:///a", &a);
+    served_await_subscribed("app:///a", &a);
     assert_int_equal(tidings_changed_all(served(), &err), 0);
     struct told t = ears_await(&rows, 0);
     assert_true(t.truncated);
@@ -257,14 +257,14 @@ static void an_ended_one_is_told_so_and_nothing_more(void **state)
     struct tidings_subscription *other = served_subscribe("app:///a", NULL, &b);
     assert_ptr_not_equal(sub, other);
     served_run();
-    served_settle("app:///a", &a);
-    served_settle("app:///a", &b);
+    served_await_subscribed("app:///a", &a);
+    served_await_subscribed("app:///a", &b);
     struct tidings_error err = {0, ""};
     assert_int_equal(tidings_subscription_set_options(sub, "{}", &err), TIDINGS_E_UNSUPPORTED);
     tidings_subscription_end(sub);
     size_t n = await_end(&a, 1);
     assert_string_equal(ears_await(&a, n - 1).subscribed, "app:///a");
-    served_settle("app:///a", &b);
+    served_await_subscribed("app:///a", &b);
     assert_int_equal(ears_count(&a), n);
     tidings_subscription_end(NULL);
 }
@@ -297,9 +297,9 @@ static void one_may_end_itself_while_it_is_told(void **state)
     assert_non_null(sub);
     __atomic_store_n(&o.sub, sub, __ATOMIC_SEQ_CST);
     served_run();
-    served_settle("app:///a", &o.ears);
+    served_await_subscribed("app:///a", &o.ears);
     size_t n = await_end(&o.ears, 0);
-    served_settle("app:///a", &b);
+    served_await_subscribed("app:///a", &b);
     assert_int_equal(ears_count(&o.ears), n);
 }
 
@@ -315,14 +315,14 @@ static void one_may_be_ended_before_it_exists(void **state)
     served_run();
     assert_true(ears_await(&a, 0).ended);
     await_end(&refused, 0);
-    for (int i = 0; i < 20; i++) { /* ended while it is being settled and armed */
+    for (int i = 0; i < 20; i++) { /* ended while it is being resolved and armed */
         tidings_subscription_end(served_subscribe("app:///row/{id}", "{\"initial\":true}", &b));
     }
     for (size_t i = 0, ended = 0; ended < 20; i++) {
         ended += ears_await(&b, i).ended;
     }
     served_subscribe("app:///a", NULL, &a);
-    served_settle("app:///a", &a);
+    served_await_subscribed("app:///a", &a);
 }
 
 static bool take_number(void *user, const struct tidings_subscriber *subscriber)
@@ -362,7 +362,7 @@ static void it_is_said_that_one_is_watched_before_anything_is_told(void **state)
         .fn = hear_object, .on_state = note_watching, .user = &w};
     assert_non_null(tidings_server_subscribe(served(), tidings_str("app:///a"), &on, NULL));
     served_run();
-    served_settle("app:///a", &w.ears);
+    served_await_subscribed("app:///a", &w.ears);
     served_stop(); /* `w` goes */
 }
 
@@ -379,7 +379,7 @@ static void a_handle_outlives_what_others_end(void **state)
     tidings_subscription_end(refused);
     assert_true(ears_await(&a, 1).ended);
     struct tidings_subscription *sub = served_subscribe("app:///a", NULL, &a);
-    size_t n = served_settle("app:///a", &a);
+    size_t n = served_await_subscribed("app:///a", &a);
     uint64_t number = 0;
     assert_int_equal(
         tidings_server_subscribers(served(), tidings_str("app:///a"), take_number, &number, &err),

@@ -87,7 +87,7 @@ static void a_page_may_announce(void **state)
     served_subscribe("app:///b", NULL, &e);
     assert_int_equal(tidings_server_add_route(served(), "/publish", publish, NULL, &err), 0);
     served_run();
-    size_t n = served_settle("app:///b", &e);
+    size_t n = served_await_subscribed("app:///b", &e);
     assert_non_null(strstr(served_http("POST /publish HTTP/1.1", "{\"n\":42}"), " 204 "));
     while (!strstr(ears_await(&e, n - 1).metadata, "\"n\":42")) {
         n++; /* markers that were still under way */
@@ -117,7 +117,7 @@ static void its_own_state_is_a_resource(void **state)
     served_subscribe("tidings://self/stats", "{\"include\":\"value\"}", &stats);
     served_subscribe("app:///a", NULL, &a);
     served_run();
-    served_settle("app:///a", &a);
+    served_await_subscribed("app:///a", &a);
     const char *answer = served_modern("resources/read", "tidings://self/stats");
     static const char *const members[] = {"requests",  "deliveries",    "coalesced",
                                           "truncated", "subscriptions", "subscribers",

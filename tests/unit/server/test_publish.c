@@ -70,8 +70,8 @@ static void what_is_published_is_read_listed_and_heard_of(void **state)
     assert_non_null(strstr(served_modern("resources/read", "note://early"), "early words"));
     assert_non_null(strstr(served_modern("resources/list", ""), "note://early"));
     assert_non_null(strstr(served_modern("resources/list", "note://"), "note://early"));
-    served_settle("note://early", &one);
-    served_settle("note://early", &all);
+    served_await_subscribed("note://early", &one);
+    served_await_subscribed("note://early", &all);
     size_t n = ears_count(&all);
     assert_int_equal(publish("NOTE://Late", "late words"), 1); /* another spelling */
     struct told t = ears_await(&all, n);
@@ -174,7 +174,7 @@ static void several_threads_publish_and_the_last_is_told(void **state)
     assert_int_equal(publish("note://busy", "first"), 1);
     served_subscribe("note://busy", "{\"include\":\"value\"}", &e);
     served_run();
-    served_settle("note://busy", &e);
+    served_await_subscribed("note://busy", &e);
     pthread_t threads[THREADS];
     int numbers[THREADS] = {1, 2, 3};
     for (int i = 0; i < THREADS; i++) {

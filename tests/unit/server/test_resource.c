@@ -222,7 +222,7 @@ static void a_zeroed_description_is_the_default(void **state)
     assert_int_equal(tidings_server_add_resource(served(), &about, on_page, NULL, &err), 0);
     assert_non_null(served_subscribe("app:///zeroed", NULL, &ears));
     served_run();
-    served_settle("app:///zeroed", &ears); /* it can be subscribed to */
+    served_await_subscribed("app:///zeroed", &ears); /* it can be subscribed to */
     assert_string_equal(ears_await(&ears, 0).refused, "");
 }
 

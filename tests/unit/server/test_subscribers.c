@@ -315,7 +315,7 @@ static void callbacks_do_not_wait(void **state)
         .fn = ask_when_told, .on_state = ears_state, .user = &inside.ears, .filter = ask_in_filter};
     assert_non_null(tidings_server_subscribe(served(), tidings_str("app:///a"), &o, NULL));
     served_run();
-    served_settle("app:///a", &inside.ears);
+    served_await_subscribed("app:///a", &inside.ears);
     assert_int_equal(__atomic_load_n(&inside.asked, __ATOMIC_SEQ_CST), alone ? 1 : TIDINGS_E_BUSY);
     assert_int_equal(__atomic_load_n(&inside.asked_in_filter, __ATOMIC_SEQ_CST), TIDINGS_E_BUSY);
     struct found f = {.count = 0};
