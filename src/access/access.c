@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Access rules, the classes of principals for whom the same rules hold, and the questions asked of
- * them. A class is found by comparing what holds for it: there are few.
+ * Access rules, the classes of principals for whom the same rules hold, and whether these allow
+ * something. A class is found by comparing its rules with those of all others: there are few.
  */
 #include "access/access.h"
 
@@ -35,9 +35,9 @@ static bool is_for(const struct access_rule *rule, const struct principal *p)
     switch (rule->whom) {
     case ACCESS_ANYBODY:
         return true;
-    case ACCESS_NOBODY_KNOWN:
+    case ACCESS_ANONYMOUS:
         return !is_known;
-    case ACCESS_KNOWN:
+    case ACCESS_AUTHENTICATED:
         return is_known && (rule->kinds & 1u << p->kind) != 0;
     case ACCESS_NAMED:
         return is_known && (rule->kinds & 1u << p->kind) != 0 && str_eq(rule->name, p->name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who may do what with which URI: one question, asked by list, read, metadata, completion, write
+ * Access control: who may do what with which URI. Asked by list, read, metadata, completion, write
  * and subscribe, and again at delivery, there once per change and class of principals.
  *
  * Rules allow; what none allows is denied, and who is denied is answered as if there were nothing.
@@ -31,15 +31,15 @@ enum access_op {
 
 enum access_whom {
     ACCESS_ANYBODY,
-    ACCESS_NOBODY_KNOWN, /* those whom nobody asked who they are */
-    ACCESS_KNOWN,        /* whoever proved who it is */
-    ACCESS_NAMED,        /* this one */
+    ACCESS_ANONYMOUS,     /* those whom nobody asked who they are */
+    ACCESS_AUTHENTICATED, /* whoever proved who it is */
+    ACCESS_NAMED,         /* this one */
 };
 
 struct access_rule {
     enum access_whom whom;
-    struct tidings_str name;  /* ACCESS_NAMED */
-    unsigned kinds;           /* 1u << enum principal_kind: found out like this; KNOWN and NAMED */
+    struct tidings_str name; /* ACCESS_NAMED */
+    unsigned kinds; /* 1u << enum principal_kind: found out like this; AUTHENTICATED and NAMED */
     struct tidings_str scope; /* which it must have been given; empty: none */
     enum match_kind kind;
     struct tidings_str uri; /* canonical URI or pattern; empty: everything */

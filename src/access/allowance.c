@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The CPU allowances of clients, in a shared map like quotas. What is kept of the steps is the
- * moment at which there will be ALLOWANCE_BURST of them again, in steps: a millisecond is so many.
+ * The CPU allowances of clients, in a shared map like quotas. How many steps are left is kept as
+ * the moment at which there will be ALLOWANCE_BURST of them again; its unit is the time in which
+ * one step comes back.
  */
 #include "access/allowance.h"
 
@@ -22,9 +23,9 @@ struct allowance {
 
 struct allowances {
     struct shared_map *shared;
-    struct allowance *others;       /* of those who find no room */
-    size_t count;                   /* atomic */
-    struct shared_value *looked_at; /* atomic; the last that might have been forgotten */
+    struct allowance *others;      /* of those who find no room */
+    size_t count;                  /* atomic */
+    struct shared_value *sweep_at; /* atomic; the last that might have been forgotten */
 };
 
 static struct allowance *allowance_of_value(const struct shared_value *value)
@@ -72,7 +73,7 @@ struct allowances *allowances_create(void)
 void allowances_destroy(struct allowances *all)
 {
     if (all) {
-        shared_value_unref(all->looked_at);
+        shared_value_unref(all->sweep_at);
         shared_map_destroy(all->shared);
         allowance_release(all->others);
         mem_free(all);
@@ -93,7 +94,7 @@ static int allowance_forget_idle(void *user, const struct shared_value *value)
 /* Some of them, in turn. */
 static void allowance_forget_some(struct allowances *all, uint64_t now)
 {
-    struct shared_value *at = __atomic_exchange_n(&all->looked_at, NULL, __ATOMIC_ACQ_REL);
+    struct shared_value *at = __atomic_exchange_n(&all->sweep_at, NULL, __ATOMIC_ACQ_REL);
     for (int i = 0; i < FORGET_STEPS; i++) {
         struct shared_value *next = shared_map_next(all->shared, at ? at->key : STR_EMPTY);
         shared_value_unref(at);
@@ -102,7 +103,7 @@ static void allowance_forget_some(struct allowances *all, uint64_t now)
             (void)shared_map_update(all->shared, at->key, NULL, allowance_forget_idle, &now);
         }
     }
-    shared_value_unref(__atomic_exchange_n(&all->looked_at, at, __ATOMIC_ACQ_REL));
+    shared_value_unref(__atomic_exchange_n(&all->sweep_at, at, __ATOMIC_ACQ_REL));
 }
 
 struct allowance_insert {
@@ -111,7 +112,7 @@ struct allowance_insert {
     struct allowance *found; /* a reference: somebody else was faster */
 };
 
-static int allowance_place(void *user, const struct shared_value *old)
+static int allowance_insert_decide(void *user, const struct shared_value *old)
 {
     struct allowance_insert *p = user;
     if (old) {
@@ -135,7 +136,8 @@ struct allowance *allowances_find(struct allowances *all, struct tidings_str cli
     }
     allowance_forget_some(all, now);
     struct allowance_insert p = {.all = all, .fresh = allowance_create(client)};
-    int rc = p.fresh ? shared_map_update(all->shared, client, &p.fresh->value, allowance_place, &p)
+    int rc = p.fresh ? shared_map_update(all->shared, client, &p.fresh->value,
+                                         allowance_insert_decide, &p)
                      : TIDINGS_E_NOMEM;
     if (rc == SHARED_MAP_REPLACE) {
         return p.fresh;
@@ -242,7 +244,7 @@ bool allowance_take(struct allowance *a, enum allowance_thing thing)
     static const size_t most[] = {
         [ALLOWANCE_UNINDEXED_REGEXES] = ALLOWANCE_MAX_UNINDEXED_REGEXES,
         [ALLOWANCE_FILTERS] = ALLOWANCE_MAX_FILTERS,
-        [ALLOWANCE_TOLD] = ALLOWANCE_MAX_TOLD,
+        [ALLOWANCE_FILTER_PAST] = ALLOWANCE_MAX_FILTER_PAST,
     };
     return allowance_take_within(a, thing, most[thing]);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the patterns of one client may cost: steps for searching its regexes, judging its filters
- * and judging what it sends by schemas, and how many of the costly kinds there may be because of
- * it. A step is some 2 ns (base/regex.h, json/schema.h), so that a client has 50 ms of CPU in a
- * second, and 20 ms at once: no change costs more because of what one client wrote, however many
- * regexes and filters it has, and neither do its writes and calls, however many they are.
+ * The CPU allowance of a client, what its patterns may cost: steps for searching its regexes,
+ * judging its filters and judging what it sends by schemas, and how many of the costly kinds there
+ * may be because of it. A step is some 2 ns (base/regex.h, json/schema.h), so that a client has 50
+ * ms of CPU in a second, and 20 ms at once: no change costs more because of what one client wrote,
+ * however many regexes and filters it has, and neither do its writes and calls, however many they
+ * are.
  *
  * There is one allowance for a client in the whole server, whichever workers serve it: everybody
  * with the same name, or without one from the same address. Whoever has it uses it from any thread
@@ -29,13 +30,13 @@
 enum allowance_thing {
     ALLOWANCE_UNINDEXED_REGEXES, /* without text that could be looked for */
     ALLOWANCE_FILTERS,
-    ALLOWANCE_TOLD,  /* changes that its filters look back at */
-    ALLOWANCE_BROAD, /* subscriptions that cover whole mounts: allowance_take_within */
+    ALLOWANCE_FILTER_PAST, /* earlier changes that are remembered for its filters */
+    ALLOWANCE_BROAD,       /* subscriptions that cover whole mounts: allowance_take_within */
     ALLOWANCE_THINGS,
 };
 #define ALLOWANCE_MAX_UNINDEXED_REGEXES 64u
 #define ALLOWANCE_MAX_FILTERS 256u
-#define ALLOWANCE_MAX_TOLD 4096u
+#define ALLOWANCE_MAX_FILTER_PAST 4096u
 
 struct allowance;
 struct allowances;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counts and logs requests that failed.
+ * Counting and logging requests that failed.
  */
 #include "access/failures.h"
 

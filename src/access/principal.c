@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What can be said of a principal by itself: is it the same as another, has it a scope, is its time
- * over, and how it is written.
+ * Questions about one principal: is it the same as another, has it a scope, has it expired, and how
+ * it is written as JSON.
  */
 #include "access/principal.h"
 

@@ -16,9 +16,9 @@
  *     channel_set_principal(channel, principal);                 // takes a reference of its own
  *     principal_unref(principal);
  *
- * Requests, sessions and streams that begin then hold it too. A bearer token is one per request, so
- * the channel's may be another each time; a session goes on with the newest that is the same
- * somebody (principal_is_same), whatever its scopes and its end.
+ * Requests, sessions and streams that begin then hold it too. Each request has a bearer token of
+ * its own, so the channel's principal may be another each time; a session goes on with the newest
+ * that has the same kind and name (principal_is_same), whatever its scopes and its end.
  *
  * Equal ones are one and the same per worker (interned), so a stream costs no more for having one;
  * they go with their last holder, so there are never more than holders. Immutable. Counting belongs
@@ -76,7 +76,8 @@ struct principal_spec {
     const struct tidings_str *scopes; /* in any order; repeated ones count once */
     size_t scope_count;
     int64_t expires_ms; /* Unix time; 0: never */
-    uint64_t proof;     /* what showed it, to whoever may take that back; 0: nothing that can be */
+    uint64_t proof;     /* identifies the key that signed its token, which the issuer may withdraw
+                         * (auth_proof_stands); 0: nothing that can be withdrawn */
 };
 
 /* A reference to the one that is like `spec` on this worker. TIDINGS_E_LIMIT: name or scopes are

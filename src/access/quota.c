@@ -29,9 +29,9 @@ struct quota {
 struct quotas {
     struct limit_counters *limit_counters;
     struct quotas_options options;
-    bool limits_far, limits_near;
+    bool limits_remote, limits_local;
     struct shared_map *shared;
-    struct shared_value *looked_at; /* atomic; the last that might have been forgotten; NULL: none,
+    struct shared_value *sweep_at; /* atomic; the last that might have been forgotten; NULL: none,
                                       or somebody is looking */
 };
 
@@ -66,7 +66,7 @@ struct quotas *quotas_create(struct limit_counters *counters)
 void quotas_destroy(struct quotas *quotas)
 {
     if (quotas) {
-        shared_value_unref(quotas->looked_at);
+        shared_value_unref(quotas->sweep_at);
         shared_map_destroy(quotas->shared);
         mem_free(quotas);
     }
@@ -81,8 +81,8 @@ static bool limits_anything(const struct quota_rules *r)
 void quotas_set(struct quotas *quotas, const struct quotas_options *options)
 {
     quotas->options = *options;
-    quotas->limits_far = limits_anything(&options->far);
-    quotas->limits_near = limits_anything(&options->near);
+    quotas->limits_remote = limits_anything(&options->remote);
+    quotas->limits_local = limits_anything(&options->local);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -103,7 +103,7 @@ static int quota_forget_idle(void *user, const struct shared_value *value)
 /* Some of them, in turn. */
 static void quota_forget_some(struct quotas *quotas, uint64_t now)
 {
-    struct shared_value *at = __atomic_exchange_n(&quotas->looked_at, NULL, __ATOMIC_ACQ_REL);
+    struct shared_value *at = __atomic_exchange_n(&quotas->sweep_at, NULL, __ATOMIC_ACQ_REL);
     for (int i = 0; i < FORGET_STEPS; i++) {
         struct shared_value *next = shared_map_next(quotas->shared, at ? at->key : STR_EMPTY);
         shared_value_unref(at);
@@ -112,16 +112,16 @@ static void quota_forget_some(struct quotas *quotas, uint64_t now)
             (void)shared_map_update(quotas->shared, at->key, NULL, quota_forget_idle, &now);
         }
     }
-    shared_value_unref(__atomic_exchange_n(&quotas->looked_at, at, __ATOMIC_ACQ_REL));
+    shared_value_unref(__atomic_exchange_n(&quotas->sweep_at, at, __ATOMIC_ACQ_REL));
 }
 
-static struct quota *quota_create(struct quotas *quotas, struct tidings_str name, bool is_near)
+static struct quota *quota_create(struct quotas *quotas, struct tidings_str name, bool is_local)
 {
     struct quota *q = mem_zalloc(sizeof(*q) + name.len);
     if (q) {
         memcpy(q->name, name.ptr, name.len);
         q->limit_counters = quotas->limit_counters;
-        q->rules = is_near ? &quotas->options.near : &quotas->options.far;
+        q->rules = is_local ? &quotas->options.local : &quotas->options.remote;
         q->value.key = tidings_strn(q->name, name.len);
         q->value.destroy = quota_destroy;
         q->value.refs = 1;
@@ -143,7 +143,7 @@ struct quota_insert {
     struct quota *found; /* a reference: somebody else was faster */
 };
 
-static int quota_place(void *user, const struct shared_value *old)
+static int quota_insert_decide(void *user, const struct shared_value *old)
 {
     struct quota_insert *p = user;
     if (old) {
@@ -158,11 +158,11 @@ static int quota_place(void *user, const struct shared_value *old)
 }
 
 /* Held once more; NULL: nothing limits that client, or there is no room or no memory for it. */
-static struct quota *quota_find(struct quotas *quotas, struct tidings_str name, bool is_near,
+static struct quota *quota_find(struct quotas *quotas, struct tidings_str name, bool is_local,
                                 uint64_t now, int *ret_code)
 {
     *ret_code = 0;
-    if (!(is_near ? quotas->limits_near : quotas->limits_far)) {
+    if (!(is_local ? quotas->limits_local : quotas->limits_remote)) {
         return NULL;
     }
     struct shared_value *value = shared_map_find(quotas->shared, name);
@@ -170,9 +170,10 @@ static struct quota *quota_find(struct quotas *quotas, struct tidings_str name, 
         return quota_of_value(value);
     }
     quota_forget_some(quotas, now);
-    struct quota_insert p = {.quotas = quotas, .fresh = quota_create(quotas, name, is_near)};
-    int rc = p.fresh ? shared_map_update(quotas->shared, name, &p.fresh->value, quota_place, &p)
-                     : TIDINGS_E_NOMEM;
+    struct quota_insert p = {.quotas = quotas, .fresh = quota_create(quotas, name, is_local)};
+    int rc = p.fresh
+                 ? shared_map_update(quotas->shared, name, &p.fresh->value, quota_insert_decide, &p)
+                 : TIDINGS_E_NOMEM;
     if (rc == SHARED_MAP_REPLACE) {
         return p.fresh;
     }
@@ -257,11 +258,11 @@ static bool count_up(uint32_t *count, size_t most)
     return true;
 }
 
-int quotas_enter(struct quotas *quotas, struct tidings_str name, bool is_near, uint64_t now,
+int quotas_enter(struct quotas *quotas, struct tidings_str name, bool is_local, uint64_t now,
                  struct quota **ret, struct refusal *why)
 {
     int code = 0;
-    struct quota *q = quota_find(quotas, name, is_near, now, &code);
+    struct quota *q = quota_find(quotas, name, is_local, now, &code);
     *ret = NULL;
     if (code == TIDINGS_E_LIMIT) { /* counted when it was tried */
         *why = limit_refusal(LIMIT_CLIENTS, quotas->options.max_clients, false);

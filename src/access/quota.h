@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * What one client uses of the server, and may: connections, sessions, and how often it asks. A
- * client is what the transport can tell apart: an address (of IPv6 the first 64 bits, since whoever
- * has one has them all), the user of a Unix socket, or who a token says it is.
+ * The quota of a client: how many connections and sessions it has and may have, and how often it
+ * may ask. A client is what the transport can tell apart: an address (of IPv6 the first 64 bits,
+ * since whoever has one has them all), the user of a Unix socket, or who a token says it is.
  *
  * There is one quota for a client in the whole server, whichever worker serves it, so that counts
  * and rates are exact. It is looked up when a connection comes; whoever has it uses it from any
- * thread without a lock. Nobody holds it any more and it is as good as new: then it makes
- * room when another client comes. The table is bounded; when it is full of clients that count,
- * those who are not in it are sent away (LIMIT_CLIENTS).
+ * thread without a lock. One that nobody holds any more and whose rates have recovered makes room
+ * when another client comes. The table is bounded; when it is full of clients that count, those who
+ * are not in it are sent away (LIMIT_CLIENTS).
  */
 #ifndef ACCESS_QUOTA_H
 #define ACCESS_QUOTA_H
@@ -30,8 +30,8 @@ struct quota_rules {
 };
 
 struct quotas_options {
-    struct quota_rules far;  /* clients of other machines */
-    struct quota_rules near; /* of this one: themselves, or a proxy that stands for many */
+    struct quota_rules remote; /* clients of other machines */
+    struct quota_rules local;  /* of this one: themselves, or a proxy that stands for many */
     size_t max_clients;
 };
 
@@ -43,7 +43,7 @@ void quotas_set(struct quotas *quotas, const struct quotas_options *options);
 
 /* A connection of that client comes. 0: it may, and *ret is to be left when it goes (NULL: nothing
  * limits this client). TIDINGS_E_LIMIT: sent away, `why` says for what reason. TIDINGS_E_NOMEM. */
-int quotas_enter(struct quotas *quotas, struct tidings_str name, bool is_near, uint64_t now_ms,
+int quotas_enter(struct quotas *quotas, struct tidings_str name, bool is_local, uint64_t now_ms,
                  struct quota **ret, struct refusal *why);
 void quota_leave(struct quota *quota); /* NULL is fine, here and below */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opening, starting and closing what verifies tokens, and the way to its parts.
+ * Opening, starting and closing what verifies tokens; the rest is passed on to its parts.
  */
 #include "auth/auth.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a token claims, whether it stands in a JWT (RFC 7519, RFC 9068) or in the answer to an
- * introspection (RFC 7662): for whom, from when to when, whose, for what.
+ * The claims of a token, whether they stand in a JWT (RFC 7519, RFC 9068) or in the answer to an
+ * introspection (RFC 7662): audience, validity, subject, scopes.
  */
 #ifndef AUTH_CLAIMS_H
 #define AUTH_CLAIMS_H

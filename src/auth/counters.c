@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counters in a list that only grows, at its head. A count has one writer, so a store suffices.
+ * The counters of all token caches, in a list that only grows, at its head. Each count has one
+ * writer, so an atomic store suffices.
  */
 #include "auth/counters.h"
 

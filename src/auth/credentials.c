@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading the file of credentials. Whatever holds the secret is wiped.
+ * Reading the file with the client id and secret. Whatever holds the secret is wiped.
  */
 #include "auth/credentials.h"
 

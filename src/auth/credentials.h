@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How this server shows the authorization server who it is, when it asks about a token: a client id
- * and a secret, kept as the header that says them.
+ * The credentials with which this server introspects tokens at the authorization server: a client
+ * id and a secret, kept as the header `Authorization: Basic …`.
  */
 #ifndef AUTH_CREDENTIALS_H
 #define AUTH_CREDENTIALS_H

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests in two lists: those under way, and those that wait for their turn. The loop wakes a step
- * through its descriptor, for which the requests wait too.
+ * HTTP requests in two lists: those under way, and those that wait for their turn. A step waits for
+ * the answers and for the descriptor of the thread's loop at once, so that letters are not delayed.
  */
 #include "auth/fetch_queue.h"
 
 #include <poll.h>
 
+#include "base/confined_file.h"
 #include "base/error.h"
-#include "base/lent_file.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "http_client/fetch.h"
@@ -21,7 +21,7 @@ struct queued_fetch {
     void *user;
     char *url, *authorization, *form;
     size_t form_len;
-    struct lent_file ca;
+    struct confined_file ca;
 };
 
 struct fetch_queue {
@@ -55,7 +55,7 @@ static void queued_destroy(struct queued_fetch *x)
 {
     list_remove(&x->link);
     fetch_close(x->transfer);
-    lent_file_close(&x->ca);
+    confined_file_close(&x->ca);
     buf_deinit(&x->body);
     mem_free(x->url);
     str_free_secret(x->authorization);
@@ -80,7 +80,7 @@ static int fetch_queue_on_bytes(void *user, struct tidings_str bytes)
 static void fetch_queue_begin(struct fetch_queue *q, struct queued_fetch *x)
 {
     struct tidings_error err = {0, ""};
-    int rc = q->ca_file ? lent_file_open(&x->ca, q->ca_file) : 0;
+    int rc = q->ca_file ? confined_file_open(&x->ca, q->ca_file) : 0;
     struct fetch_request request = {
         .method = x->form ? "POST" : "GET",
         .url = x->url,

@@ -19,7 +19,7 @@ struct introspector {
     bool is_failing;
 };
 
-/* Ask about the token of `p` and send it home with a verdict. */
+/* Ask about the token of `p` and send it back with a verdict (pending_token_return). */
 void introspect(struct introspector *i, struct pending_token *p);
 
 /* The verdict on an answer with status 200. Pure. */

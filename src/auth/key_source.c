@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fetching keys, in one or two steps: where they are (when nobody said), and the keys. Who waits
- * goes home at the end of it, however it ended, and looks at the shared map again.
+ * Fetching the keys of an issuer, in one or two steps: where they are (when the settings do not
+ * say), and the keys. However that ends, the tokens that waited for it are sent back to their
+ * caches, which try to verify them again.
  */
 #include "auth/key_source.h"
 

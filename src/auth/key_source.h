@@ -4,7 +4,7 @@
  * are old, and when a token names one that is not among them. The last is rationed, since anybody
  * can make such a token: three times, and once more for each interval that went by.
  *
- *     IDLE --start, old, asked for--> (where?) METADATA --> KEYS --> IDLE
+ *     IDLE --start, old, asked for--> METADATA (unless the URL is configured) --> KEYS --> IDLE
  *
  * What was fetched stays in effect while fetching fails, until it is stale. All of it belongs to
  * the thread of its `struct fetch_queue`.
@@ -21,9 +21,9 @@ struct key_source;
 /* Begins to fetch. NULL: out of memory. */
 struct key_source *key_source_create(struct fetch_queue *queue, struct verifier *verifier,
                                      const struct issuer *issuer);
-void key_source_destroy(struct key_source *s); /* frees who waits; NULL is fine */
+void key_source_destroy(struct key_source *s); /* frees the tokens that wait; NULL is fine */
 
-/* Takes the token; it goes home when there are new keys, or when there is no hope for any. */
+/* Takes the token; it is sent back when there are new keys, or when none can be had. */
 void key_source_ask(struct key_source *s, struct pending_token *p);
 void key_source_refresh(struct key_source *s); /* whatever the age of the keys */
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Making a pending token, and sending it home with its verdict. Tokens are wiped.
+ * Making a pending token, and sending it back to its cache with a verdict. Tokens are wiped.
  */
 #include "auth/pending_token.h"
 
 #include "base/mem.h"
 
-struct pending_token *pending_token_create(struct mailbox *home, struct tidings_str token)
+struct pending_token *pending_token_create(struct mailbox *mailbox, struct tidings_str token)
 {
     struct pending_token *p = mem_zalloc(sizeof(*p) + token.len + 1);
     if (!p) {
@@ -15,7 +15,7 @@ struct pending_token *pending_token_create(struct mailbox *home, struct tidings_
     list_init(&p->letter.link);
     list_init(&p->waiting);
     list_init(&p->link);
-    p->home = mailbox_ref(home);
+    p->mailbox = mailbox_ref(mailbox);
     p->token_len = token.len;
     memcpy(p->token, token.ptr, token.len);
     return p;
@@ -24,7 +24,7 @@ struct pending_token *pending_token_create(struct mailbox *home, struct tidings_
 void pending_token_destroy(struct pending_token *p)
 {
     identity_destroy(p->verdict.identity);
-    mailbox_unref(p->home);
+    mailbox_unref(p->mailbox);
     mem_free_secret(p, sizeof(*p) + p->token_len);
 }
 
@@ -45,5 +45,5 @@ void pending_token_return(struct pending_token *p)
 {
     p->letter.deliver = pending_token_deliver;
     p->letter.drop = pending_token_drop;
-    mailbox_send(p->home, &p->letter);
+    mailbox_send(p->mailbox, &p->letter);
 }

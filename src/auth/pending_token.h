@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A token that a cache could not verify at once, on its way to the thread that fetches and home
- * again. Until it is home, the cache touches only its own fields, and the thread only the others.
- * It is freed at home (or with the mailbox that it can not be delivered to any more), also when it
- * was cancelled meanwhile.
+ * A bearer token that a worker's cache could not verify at once: a letter to the thread that
+ * fetches (auth/remote.h), and back. Until it has come back, the cache touches only its own fields,
+ * and the thread only the others. It is freed when it has come back (or with the mailbox, when that
+ * cannot deliver it any more), also when it was cancelled meanwhile.
  */
 #ifndef AUTH_PENDING_TOKEN_H
 #define AUTH_PENDING_TOKEN_H
@@ -19,8 +19,8 @@ typedef void (*auth_answer_fn)(void *user, const struct auth_answer *answer);
 
 struct pending_token {
     struct letter letter;
-    struct mailbox *home; /* a reference */
-    /* At home; the token is destroyed after it. */
+    struct mailbox *mailbox; /* of the cache's thread; a reference */
+    /* On the cache's thread, once it has come back; the token is destroyed after it. */
     void (*on_return)(struct pending_token *p);
     struct verdict verdict; /* what is needed; of an introspection, what came of it */
     unsigned generation;    /* when it was asked */
@@ -37,10 +37,10 @@ struct pending_token {
     char token[];
 };
 
-/* A token and the mailbox it goes home to; the rest is zero. NULL: out of memory. */
-struct pending_token *pending_token_create(struct mailbox *home, struct tidings_str token);
+/* A token and the mailbox it comes back to; the rest is zero. NULL: out of memory. */
+struct pending_token *pending_token_create(struct mailbox *mailbox, struct tidings_str token);
 void pending_token_destroy(struct pending_token *p);
-/* On the thread: send it home. */
+/* On the thread that fetches: send it back. */
 void pending_token_return(struct pending_token *p);
 
 #endif

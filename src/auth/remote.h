@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The thread that asks others: it fetches the keys of issuers and introspects tokens over HTTP.
+ * The thread that asks authorization servers: it fetches the keys of issuers and introspects tokens
+ * over HTTP.
  * Everything below it (auth/fetch_queue.h, auth/key_source.h, auth/introspect.h) belongs to that
  * thread.
  */
@@ -15,11 +16,11 @@ struct remote;
 
 /* Loads libcurl and starts the thread. TIDINGS_E_UNSUPPORTED. */
 int remote_start(struct remote **ret, struct verifier *v, struct tidings_error *err);
-/* Breaks off what is under way. Tokens that did not get home are freed: no cache waits for them any
- * more. NULL is fine. */
+/* Breaks off what is under way. Tokens that were not sent back are freed: no cache waits for them
+ * any more. NULL is fine. */
 void remote_stop(struct remote *r);
 
-/* Any thread: it comes home (pending_token_return) when there is more to say. */
+/* Any thread: it is sent back (pending_token_return) when there is more to say. */
 void remote_ask(struct remote *r, struct pending_token *p);
 /* Any thread: keys are fetched again, whatever their age. */
 void remote_refresh(struct remote *r);

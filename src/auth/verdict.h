@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What came of verifying a token: an identity, or why there is none, or what has to be fetched
+ * The result of verifying a token: an identity, or why there is none, or what has to be fetched
  * before that can be said.
  */
 #ifndef AUTH_VERDICT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Starting and joining a thread with a loop. The request to stop is a letter like any other, so it
- * comes after those sent before it.
+ * Starting and joining a thread that has a loop and a mailbox. The request to stop is a letter like
+ * any other, so it comes after those sent before it.
  */
 #include "base/actor.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bump allocator freed whole: scratch memory of one inbound message. Blocks come from mem_alloc;
- * a bound on the total makes a hostile message fail with NULL instead of growing without end.
+ * Bump allocator freed whole: scratch memory of one request, one parse, one compilation. Blocks
+ * come from mem_alloc; a bound on the total makes hostile input fail with NULL instead of growing
+ * without end.
  */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ranges of bytes and lines. Nothing here looks at more of the content than it must: lines are
- * found by memchr and memrchr.
+ * Finding the bytes that a range of bytes or lines means. Nothing here looks at more of the content
+ * than it must: lines are found by memchr and memrchr.
  */
 #include "base/byte_range.h"
 

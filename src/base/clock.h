@@ -13,13 +13,13 @@ uint64_t clock_monotonic_ns(void);
 int64_t clock_wall_ms(void);
 int64_t clock_wall_coarse_ms(void); /* up to 10 ms ago; a fifth of the time it takes to ask */
 
-/* Tests only: from now on the three return these values (ns for the first) until reset with NULL.
+/* Tests only: from now on the functions above return these values until reset with NULL.
  * The struct is read at each call, so a test moves time by changing it; it must live until the
  * reset. Setting it is not thread-safe; `wall_ms` may be moved while threads run, atomically. */
 struct clock_fake {
     uint64_t monotonic_ns;
     int64_t wall_ms;
-    bool only_wall; /* the others go on as they do */
+    bool only_wall; /* monotonic time goes on as it does */
 };
 void clock_set_fake(const struct clock_fake *fake);
 

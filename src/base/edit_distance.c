@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of distances of all beginnings, row by row; of each row only the cells that are at most
- * `most` away from the diagonal, because those farther off are more than that already.
+ * Levenshtein distance by the table of distances between all prefixes of the two words, row by row;
+ * of each row only the cells at most `most` away from the diagonal, because those farther off are
+ * above `most` anyway.
  */
 #include "base/edit_distance.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How many letters must be put in, taken out or replaced to make one word of another (Levenshtein),
- * as far as that is few. For suggestions to whoever wrote a name wrongly.
+ * Levenshtein distance: how many letters must be put in, taken out or replaced to make one word of
+ * another, as long as these are few. For suggestions to whoever misspelt a name.
  */
 #ifndef BASE_EDIT_DISTANCE_H
 #define BASE_EDIT_DISTANCE_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the confined process does: starts its helper and asks it to open files and run commands.
+ * The confined process' side of its helper: starting it, and asking it to open files and to run
+ * commands.
  */
 #include "base/helper.h"
 
@@ -85,7 +86,7 @@ ssize_t helper_receive(int socket, void *bytes, size_t size, int *fds, size_t *f
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 /* Returns the socket for the answer, which is the caller's to close; a negative errno. */
-static int helper_ask(const struct helper_question *q)
+static int helper_ask(const struct helper_request *q)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
@@ -111,7 +112,7 @@ static bool helper_put_name(char out[HELPER_NAME_MAX], const char *name)
     return true;
 }
 
-static int ask_to_open(const struct helper_question *q)
+static int ask_to_open(const struct helper_request *q)
 {
     struct helper_answer a;
     int fds[HELPER_FDS_MAX];
@@ -141,7 +142,7 @@ bool helper_is_there(void)
 
 int helper_open(const char *path)
 {
-    struct helper_question q = {.kind = HELPER_OPEN};
+    struct helper_request q = {.kind = HELPER_OPEN};
     return helper_put_name(q.name, path) ? ask_to_open(&q) : -ENAMETOOLONG;
 }
 
@@ -151,18 +152,18 @@ int helper_open_below(const char *root, int root_fd, const char *path, int flags
     if (fstat(root_fd, &st) < 0) {
         return -errno;
     }
-    struct helper_question q = {.kind = HELPER_OPEN_BELOW,
-                                .flags = flags,
-                                .resolve = resolve,
-                                .device = st.st_dev,
-                                .inode = st.st_ino};
+    struct helper_request q = {.kind = HELPER_OPEN_BELOW,
+                               .flags = flags,
+                               .resolve = resolve,
+                               .device = st.st_dev,
+                               .inode = st.st_ino};
     return helper_put_name(q.name, root) && helper_put_name(q.path, path) ? ask_to_open(&q)
                                                                           : -ENAMETOOLONG;
 }
 
 int helper_run(const char *name, struct spawn *s, struct tidings_error *err)
 {
-    struct helper_question q = {.kind = HELPER_RUN};
+    struct helper_request q = {.kind = HELPER_RUN};
     struct helper_answer a = {0};
     int fds[HELPER_FDS_MAX] = {-1, -1};
     size_t count = HELPER_FDS_MAX;

@@ -11,7 +11,7 @@
  * name no others. The process has one such helper at most, or none: then nothing here does anything
  * (helper_is_there), and callers open and run by themselves.
  *
- * Any thread may ask; each question carries the socket that its answer comes on, so none waits for
+ * Any thread may ask; each request carries the socket that its answer comes on, so none waits for
  * another's. The helper answers one after the other, at once (it opens, it does not read). It ends
  * when this process does, and ends all commands that are still running first.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is said between the helper and the process it helps: one datagram (SOCK_SEQPACKET) with a
- * question and the socket for its answer, one with the answer and descriptors. Both ends are the
- * same program, so structs are sent as they lie in memory.
+ * The messages between the helper process and the process it helps: one datagram (SOCK_SEQPACKET)
+ * with a request and the socket for its answer, one with the answer and descriptors. Both ends are
+ * the same program, so structs are sent as they lie in memory.
  */
 #ifndef BASE_HELPER_PRIVATE_H
 #define BASE_HELPER_PRIVATE_H
@@ -14,7 +14,7 @@
 
 enum helper_kind { HELPER_OPEN, HELPER_OPEN_BELOW, HELPER_RUN };
 
-struct helper_question {
+struct helper_request {
     enum helper_kind kind;
     int flags;
     uint64_t resolve, device, inode; /* of the root that is meant */

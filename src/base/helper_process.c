@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The helper itself. Whoever asks is not trusted: a name that is not in the plan is refused, what
- * lies below a root is found by the kernel (openat2, RESOLVE_BENEATH), and nothing is opened for
- * writing.
+ * The helper process itself. Whoever asks is not trusted: a name that is not in the plan is
+ * refused, what lies below a root is found by the kernel (openat2, RESOLVE_BENEATH), and nothing is
+ * opened for writing.
  *
  * It has two kinds of descriptors besides the one it is asked on: for each command that runs, the
  * socket its answer went to, and the pidfd. A signal number on the socket goes to the process
@@ -49,7 +49,7 @@ static int helper_process_refuse(int errnum)
     return -1;
 }
 
-static int helper_process_open_file(const struct helper_plan *plan, const struct helper_question *q)
+static int helper_process_open_file(const struct helper_plan *plan, const struct helper_request *q)
 {
     for (size_t i = 0; i < plan->file_count; i++) {
         if (strcmp(plan->files[i], q->name) == 0) {
@@ -60,7 +60,7 @@ static int helper_process_open_file(const struct helper_plan *plan, const struct
 }
 
 /* The root that is meant, if its path still leads there, and to somebody's who had it before. */
-static int open_root(const struct helper_plan *plan, const struct helper_question *q)
+static int open_root(const struct helper_plan *plan, const struct helper_request *q)
 {
     size_t i = 0;
     struct stat st;
@@ -82,7 +82,7 @@ static int open_root(const struct helper_plan *plan, const struct helper_questio
     return helper_process_refuse(ESTALE);
 }
 
-static int open_below(const struct helper_plan *plan, const struct helper_question *q)
+static int open_below(const struct helper_plan *plan, const struct helper_request *q)
 {
     struct open_how how = {
         .flags = (uint64_t)(O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | q->flags),
@@ -193,7 +193,7 @@ static bool has_ended(struct run *run)
 /* False: whoever we help has gone. */
 static bool helper_process_answer(struct helper *h)
 {
-    static struct helper_question q;
+    static struct helper_request q;
     int socket = -1;
     size_t count = 1;
     ssize_t n = helper_receive(SOCKET, &q, sizeof q, &socket, &count);

@@ -124,7 +124,7 @@ static uint64_t rights(unsigned access)
     if (access & LANDLOCK_OVERWRITE) {
         all |= FS_WRITE_FILE;
     }
-    if (access & LANDLOCK_KEEP) {
+    if (access & LANDLOCK_WRITE) {
         all |=
             FS_READ_FILE | FS_READ_DIR | FS_WRITE_FILE | FS_TRUNCATE | FS_MAKE_REG | FS_REMOVE_FILE;
     }

@@ -25,7 +25,7 @@ struct landlock;
 
 enum landlock_access {
     LANDLOCK_READ = 1,     /* files and directories below it, or the file itself */
-    LANDLOCK_KEEP = 2,     /* write, make and remove files directly or deeper below it */
+    LANDLOCK_WRITE = 2,    /* write, make and remove files directly or deeper below it */
     LANDLOCK_SOCKETS = 4,  /* make Unix sockets there, and remove them */
     LANDLOCK_OVERWRITE = 8 /* write to what is there */
 };

@@ -28,8 +28,7 @@ void log_write(enum tidings_log_level level, const char *event, const char *fmt,
 #define log_info(event, ...) log_write(TIDINGS_LOG_INFO, event, __VA_ARGS__)
 #define log_debug(event, ...) log_write(TIDINGS_LOG_DEBUG, event, __VA_ARGS__)
 
-/* Control characters, those that turn the direction of writing, and bytes that are not UTF-8 in the
- * finished line are replaced by \xNN, so a
- * stranger's string cannot forge a line. */
+/* In the finished line, control characters, those that turn the direction of writing, and bytes
+ * that are not UTF-8 are replaced by \xNN, so that no client's string can forge a line. */
 
 #endif

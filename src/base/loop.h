@@ -80,17 +80,17 @@ int loop_poll_want(struct loop_poll *poll, int events);
  * afterwards. NULL is fine. */
 void loop_poll_close(struct loop_poll *poll);
 
-/* ---- files of /proc that say that they changed ------------------------------------------------
- */
+/* ---- files that report a change by POLLPRI --------------------------------------------------- */
 
-struct loop_news;
-typedef void (*loop_news_fn)(void *user);
+struct loop_change_poll;
+typedef void (*loop_change_fn)(void *user);
 
-/* A descriptor whose news come as POLLPRI together with POLLERR, and are taken by whoever asks for
- * them (mountinfo): a host that asks loop_fd() takes them, so there they may be missed. NULL on
+/* Watch a file of /proc (mountinfo) that reports each change as POLLPRI together with POLLERR, to
+ * the first who polls it: where a host polls loop_fd() as well, some may be missed. NULL on
  * failure. */
-struct loop_news *loop_news_open(struct loop *loop, int fd, loop_news_fn fn, void *user);
-void loop_news_close(struct loop_news *news); /* then close `fd`; NULL is fine */
+struct loop_change_poll *loop_change_poll_open(struct loop *loop, int fd, loop_change_fn fn,
+                                               void *user);
+void loop_change_poll_close(struct loop_change_poll *news); /* then close `fd`; NULL is fine */
 
 /* ---- timers --------------------------------------------------------------------------------- */
 
@@ -119,8 +119,7 @@ struct loop_hook {
 void loop_hook_add(struct loop *loop, struct loop_hook *hook, loop_hook_fn fn, void *user);
 void loop_hook_remove(struct loop_hook *hook);
 
-/* Call fn(thing) at the end of the turn, after every callback has returned. `node` lies in thing.
- */
+/* Call fn(thing) at the end of the turn, after every callback has returned; `node` lies in it. */
 struct loop_discard {
     struct list link;
     void (*fn)(void *thing);

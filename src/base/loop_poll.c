@@ -22,7 +22,7 @@
 #include "base/mem.h"
 
 #define EVENTS_PER_TURN 256 /* the others stay ready: the kernel puts them in front next time */
-#define LOOP_NEWS 16        /* besides enum loop_event: EPOLLPRI, with an error that is none */
+#define LOOP_CHANGED 16     /* besides enum loop_event: EPOLLPRI, with an error that is none */
 
 /* What loop_poll_open returns. */
 struct opened_poll {
@@ -39,7 +39,7 @@ static uint32_t to_epoll(int wanted)
     events |= wanted & LOOP_READ ? (uint32_t)EPOLLIN : 0;
     events |= wanted & LOOP_WRITE ? (uint32_t)EPOLLOUT : 0;
     events |= wanted & LOOP_HANGUP ? (uint32_t)EPOLLRDHUP : 0;
-    events |= wanted & LOOP_NEWS ? (uint32_t)EPOLLPRI : 0;
+    events |= wanted & LOOP_CHANGED ? (uint32_t)EPOLLPRI : 0;
     return events;
 }
 
@@ -47,7 +47,7 @@ static void poll_dispatch(struct loop_poll *poll, uint32_t happened)
 {
     int wanted = poll->wanted; /* by now; it may have changed since the kernel was asked */
     int events = 0;
-    if (wanted & LOOP_NEWS) {
+    if (wanted & LOOP_CHANGED) {
         events = wanted;
     } else if (happened & EPOLLERR && wanted) {
         (void)loop_poll_want(poll, 0); /* an error that stays must not wake the loop for ever */
@@ -231,51 +231,52 @@ void loop_poll_close(struct loop_poll *poll)
     loop_discard(loop, &o->discard, opened_free, o);
 }
 
-/* ---- news ----------------------------------------------------------------------------------- */
+/* ---- files that report a change by POLLPRI --------------------------------------------------- */
 
-struct loop_news {
+struct loop_change_poll {
     struct loop_poll poll;
     struct loop_discard discard;
-    loop_news_fn fn;
+    loop_change_fn fn;
     void *user;
 };
 
-static void loop_on_news(struct loop_poll *poll, int events, void *user)
+static void loop_on_changed(struct loop_poll *poll, int events, void *user)
 {
-    struct loop_news *news = user;
+    struct loop_change_poll *watch = user;
     (void)poll;
     (void)events;
-    news->fn(news->user);
+    watch->fn(watch->user);
 }
 
-struct loop_news *loop_news_open(struct loop *loop, int fd, loop_news_fn fn, void *user)
+struct loop_change_poll *loop_change_poll_open(struct loop *loop, int fd, loop_change_fn fn,
+                                               void *user)
 {
-    struct loop_news *news = mem_zalloc(sizeof *news);
-    if (!news) {
+    struct loop_change_poll *watch = mem_zalloc(sizeof *watch);
+    if (!watch) {
         return NULL;
     }
-    news->fn = fn;
-    news->user = user;
-    news->poll = (struct loop_poll){
-        .loop = loop, .fn = loop_on_news, .user = news, .fd = fd, .wanted = LOOP_NEWS};
+    watch->fn = fn;
+    watch->user = user;
+    watch->poll = (struct loop_poll){
+        .loop = loop, .fn = loop_on_changed, .user = watch, .fd = fd, .wanted = LOOP_CHANGED};
     /* At once: asking the kernel twice would take what has happened since the file was opened. */
-    if (poll_register(&news->poll, to_epoll(LOOP_NEWS)) != 0) {
-        mem_free(news);
+    if (poll_register(&watch->poll, to_epoll(LOOP_CHANGED)) != 0) {
+        mem_free(watch);
         return NULL;
     }
-    return news;
+    return watch;
 }
 
-static void news_free(void *news)
+static void change_poll_free(void *watch)
 {
-    mem_free(news);
+    mem_free(watch);
 }
 
-void loop_news_close(struct loop_news *news)
+void loop_change_poll_close(struct loop_change_poll *watch)
 {
-    if (news) {
-        struct loop *loop = news->poll.loop;
-        loop_poll_deinit(&news->poll);
-        loop_discard(loop, &news->discard, news_free, news);
+    if (watch) {
+        struct loop *loop = watch->poll.loop;
+        loop_poll_deinit(&watch->poll);
+        loop_discard(loop, &watch->discard, change_poll_free, watch);
     }
 }

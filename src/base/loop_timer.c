@@ -4,7 +4,7 @@
  * that is the same, by the order in which they were started.
  *
  * Opening a timer makes room for it in the heap, so that starting one cannot fail. A timer knows
- * its place there; stopping it, also from inside any callback, takes it out at once.
+ * its index in the heap; stopping it, also from inside any callback, takes it out at once.
  */
 #include <assert.h>
 #include <limits.h>
@@ -23,7 +23,7 @@ struct loop_timer {
     uint64_t due_ms;
     uint64_t start; /* which start of the loop's timers it was */
     uint64_t repeat_ms;
-    size_t place; /* in the heap, or NOT_RUNNING */
+    size_t index; /* in the heap, or NOT_RUNNING */
     struct loop_discard discard;
 };
 
@@ -32,27 +32,27 @@ static bool timer_is_before(const struct loop_timer *a, const struct loop_timer 
     return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->start < b->start;
 }
 
-static void timer_put(struct loop_timers *t, size_t place, struct loop_timer *timer)
+static void timer_put(struct loop_timers *t, size_t index, struct loop_timer *timer)
 {
-    t->heap[place] = timer;
-    timer->place = place;
+    t->heap[index] = timer;
+    timer->index = index;
 }
 
-/* `timer` belongs at `place` or above it. */
-static void timer_sift_up(struct loop_timers *t, size_t place, struct loop_timer *timer)
+/* `timer` belongs at `index` or above it. */
+static void timer_sift_up(struct loop_timers *t, size_t index, struct loop_timer *timer)
 {
-    while (place > 0 && timer_is_before(timer, t->heap[(place - 1) / 2])) {
-        timer_put(t, place, t->heap[(place - 1) / 2]);
-        place = (place - 1) / 2;
+    while (index > 0 && timer_is_before(timer, t->heap[(index - 1) / 2])) {
+        timer_put(t, index, t->heap[(index - 1) / 2]);
+        index = (index - 1) / 2;
     }
-    timer_put(t, place, timer);
+    timer_put(t, index, timer);
 }
 
-/* `timer` belongs at `place` or below it. */
-static void timer_sift_down(struct loop_timers *t, size_t place, struct loop_timer *timer)
+/* `timer` belongs at `index` or below it. */
+static void timer_sift_down(struct loop_timers *t, size_t index, struct loop_timer *timer)
 {
     for (;;) {
-        size_t child = 2 * place + 1;
+        size_t child = 2 * index + 1;
         if (child >= t->count) {
             break;
         }
@@ -62,16 +62,16 @@ static void timer_sift_down(struct loop_timers *t, size_t place, struct loop_tim
         if (timer_is_before(timer, t->heap[child])) {
             break;
         }
-        timer_put(t, place, t->heap[child]);
-        place = child;
+        timer_put(t, index, t->heap[child]);
+        index = child;
     }
-    timer_put(t, place, timer);
+    timer_put(t, index, timer);
 }
 
 static void timer_start_at(struct loop_timer *timer, uint64_t due_ms)
 {
     struct loop_timers *t = &timer->loop->timers;
-    assert(t->count < t->cap && timer->place == NOT_RUNNING);
+    assert(t->count < t->cap && timer->index == NOT_RUNNING);
     timer->due_ms = due_ms;
     timer->start = t->started++;
     timer_sift_up(t, t->count++, timer);
@@ -104,7 +104,7 @@ struct loop_timer *loop_timer_open(struct loop *loop, loop_timer_fn fn, void *us
     timer->loop = loop;
     timer->fn = fn;
     timer->user = user;
-    timer->place = NOT_RUNNING;
+    timer->index = NOT_RUNNING;
     return timer;
 }
 
@@ -122,25 +122,25 @@ void loop_timer_start(struct loop_timer *timer, uint64_t after_ms, uint64_t repe
 void loop_timer_stop(struct loop_timer *timer)
 {
     struct loop_timers *t = &timer->loop->timers;
-    size_t place = timer->place;
-    if (place == NOT_RUNNING) {
+    size_t index = timer->index;
+    if (index == NOT_RUNNING) {
         return;
     }
-    timer->place = NOT_RUNNING;
+    timer->index = NOT_RUNNING;
     struct loop_timer *last = t->heap[--t->count];
     if (last == timer) {
         return;
     }
-    if (place > 0 && timer_is_before(last, t->heap[(place - 1) / 2])) {
-        timer_sift_up(t, place, last);
+    if (index > 0 && timer_is_before(last, t->heap[(index - 1) / 2])) {
+        timer_sift_up(t, index, last);
     } else {
-        timer_sift_down(t, place, last);
+        timer_sift_down(t, index, last);
     }
 }
 
 bool loop_timer_is_running(const struct loop_timer *timer)
 {
-    return timer->place != NOT_RUNNING;
+    return timer->index != NOT_RUNNING;
 }
 
 static void timer_free(void *timer)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Worker threads around one blocking mailbox: a job is a letter, and all threads wait for the next.
+ * A pool of threads around one blocking mailbox: a job is a letter, and all threads wait for the
+ * next.
  *
  * A thread ends when it gets its own *last letter*. Those are sent after everything else, so what
  * is waiting runs first. Signals stay blocked in the threads: they belong to the program.

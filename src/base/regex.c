@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * From the tree of a regex to its program. A regex is one block of memory: the head, then ops,
- * looks, rows, and of characters the intervals.
+ * Compiling a regex: from its tree to a program of ops. The result is one block of memory: the
+ * struct, then ops, lookarounds, rows, and of characters the intervals.
  *
  * Every visit to the tree is counted, since nested repetitions of nothing would take for ever and
  * leave no ops behind.
@@ -28,8 +28,8 @@ int regex_arena_failed(const struct arena *a, struct tidings_error *err)
 
 struct emitter {
     struct regex_op ops[REGEX_MAX_OPS];
-    struct regex_look looks[REGEX_MAX_LOOKS];
-    size_t n_ops, n_looks, visits;
+    struct regex_lookaround lookarounds[REGEX_MAX_LOOKAROUNDS];
+    size_t n_ops, n_lookarounds, visits;
     bool is_plain, is_full;
 };
 
@@ -95,7 +95,7 @@ static void emit_repeat(struct emitter *e, struct regex_tree *t, bool backwards)
 
 /* Its program lies where it is first met, and is jumped over. What it says does not depend on the
  * direction it is asked in, so one is enough. */
-static void emit_look(struct emitter *e, struct regex_tree *t)
+static void emit_lookaround(struct emitter *e, struct regex_tree *t)
 {
     if (t->set == 0) {
         uint16_t over = regex_put(e, CODE_JUMP, 0);
@@ -103,14 +103,15 @@ static void emit_look(struct emitter *e, struct regex_tree *t)
         emit(e, t->first, !t->is_behind);
         regex_put(e, CODE_FOUND, 0);
         e->ops[over].to = (uint16_t)e->n_ops;
-        if (e->n_looks == REGEX_MAX_LOOKS) {
+        if (e->n_lookarounds == REGEX_MAX_LOOKAROUNDS) {
             e->is_full = true;
             return;
         }
-        e->looks[e->n_looks++] = (struct regex_look){(uint16_t)start, t->is_behind, t->is_negative};
-        t->set = e->n_looks;
+        e->lookarounds[e->n_lookarounds++] =
+            (struct regex_lookaround){(uint16_t)start, t->is_behind, t->is_negative};
+        t->set = e->n_lookarounds;
     }
-    regex_put(e, CODE_LOOK, t->set - 1);
+    regex_put(e, CODE_LOOKAROUND, t->set - 1);
 }
 
 static void emit(struct emitter *e, struct regex_tree *t, bool backwards)
@@ -139,8 +140,8 @@ static void emit(struct emitter *e, struct regex_tree *t, bool backwards)
     case REGEX_REPEAT:
         emit_repeat(e, t, backwards);
         break;
-    case REGEX_LOOK:
-        emit_look(e, t);
+    case REGEX_LOOKAROUND:
+        emit_lookaround(e, t);
         break;
     case REGEX_BEGIN:
     case REGEX_END:
@@ -314,7 +315,7 @@ static struct regex *assemble(const struct emitter *e, const struct regex_sets *
     size_t n_intervals = units == REGEX_CHARACTERS ? c->count : 0;
     size_t rows = sets->count * c->n_columns;
     size_t bytes = sizeof(struct regex) + n_intervals * (sizeof(uint32_t) + 1) +
-                   e->n_ops * sizeof(*e->ops) + e->n_looks * sizeof(*e->looks) + rows;
+                   e->n_ops * sizeof(*e->ops) + e->n_lookarounds * sizeof(*e->lookarounds) + rows;
     struct regex *r = mem_alloc(bytes);
     if (!r) {
         return NULL;
@@ -322,25 +323,25 @@ static struct regex *assemble(const struct emitter *e, const struct regex_sets *
     /* In the order of what they must be aligned for. */
     uint32_t *starts = (uint32_t *)(r + 1);
     struct regex_op *ops = (struct regex_op *)(starts + n_intervals);
-    struct regex_look *looks = (struct regex_look *)(ops + e->n_ops);
-    uint8_t *cells = (uint8_t *)(looks + e->n_looks);
+    struct regex_lookaround *lookarounds = (struct regex_lookaround *)(ops + e->n_ops);
+    uint8_t *cells = (uint8_t *)(lookarounds + e->n_lookarounds);
     *r = (struct regex){
         .units = units,
         .is_plain = e->is_plain,
         .n_ops = (uint16_t)e->n_ops,
-        .n_looks = (uint16_t)e->n_looks,
+        .n_lookarounds = (uint16_t)e->n_lookarounds,
         .n_columns = c->n_columns,
         .bytes = bytes,
         .n_intervals = n_intervals,
         .ops = ops,
-        .looks = looks,
+        .lookarounds = lookarounds,
         .rows = cells,
         .starts = starts,
         .intervals = cells + rows,
     };
     memcpy(ops, e->ops, e->n_ops * sizeof(*ops));
-    if (e->n_looks > 0) {
-        memcpy(looks, e->looks, e->n_looks * sizeof(*looks));
+    if (e->n_lookarounds > 0) {
+        memcpy(lookarounds, e->lookarounds, e->n_lookarounds * sizeof(*lookarounds));
     }
     for (size_t i = 0; i < n_intervals; i++) {
         starts[i] = c->at[i].start;
@@ -374,7 +375,7 @@ static int regex_build(struct arena *a, struct regex_tree *tree, struct regex_se
         return tidings_fail(err, TIDINGS_E_NOMEM, "regex: out of memory");
     }
     e->n_ops = 0;
-    e->n_looks = 0;
+    e->n_lookarounds = 0;
     e->visits = 0;
     e->is_plain = true;
     e->is_full = false;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Regular expressions of strangers: is one found anywhere in a text? The time it takes grows with
- * the length of the text times the size of the regex and never faster, whatever either says: there
- * is no backtracking. So nothing has to be given up, but by a caller who has only so many steps.
+ * Regular expressions that clients may write: is one found anywhere in a text? The time it takes
+ * grows with the length of the text times the size of the regex and never faster, whatever either
+ * says: there is no backtracking. So no search has to be given up, unless the caller allows it only
+ * so many steps.
  *
  * What is known: the syntax that PCRE2 and ECMA-262 share, without what no such search can do:
  * backreferences, recursion, atomic groups and possessive quantifiers are refused by name.
@@ -10,9 +11,9 @@
  * quantifier is greedy, makes no difference to found or not found.
  *
  *     REGEX_BYTES      a text is bytes (canonical URIs); \p, \w, (?i) know ASCII (\p Latin-1)
- *     REGEX_CHARACTERS a text is UTF-8; \uHHHH, `[]` is nothing and `[^]` everything, as ECMA-262
- *                      has it; \d \w \s \b and (?i) are ASCII, \p{…} knows general categories and
- * scripts
+ *     REGEX_CHARACTERS a text is UTF-8; \uHHHH, `[]` is nothing and `[^]` everything, as in
+ *                      ECMA-262; \d \w \s \b and (?i) are ASCII, \p{…} knows general
+ *                      categories and scripts
  *
  * `.` is everything but \n, `$` the very end of the text.
  *
@@ -25,11 +26,11 @@
 
 #include <tidings/types.h>
 
-#define REGEX_MAX_OPS 4096u     /* of the program: repetitions count as often as they may repeat */
-#define REGEX_MAX_DEPTH 100u    /* groups within groups */
-#define REGEX_MAX_LOOKS 16u     /* lookaheads and lookbehinds */
-#define REGEX_MAX_COLUMNS 255u  /* kinds of characters it tells apart */
-#define REGEX_MAX_CELLS 131072u /* … times different sets of them */
+#define REGEX_MAX_OPS 4096u  /* of the program: repetitions count as often as they may repeat */
+#define REGEX_MAX_DEPTH 100u /* groups within groups */
+#define REGEX_MAX_LOOKAROUNDS 16u /* lookaheads and lookbehinds */
+#define REGEX_MAX_COLUMNS 255u    /* kinds of characters it tells apart */
+#define REGEX_MAX_CELLS 131072u   /* … times different sets of them */
 
 struct regex;
 struct regex_table;
@@ -46,7 +47,7 @@ enum regex_result {
     REGEX_NOMEM, /* only with lookaround */
 };
 
-/* TIDINGS_E_INVALID with reason and place; TIDINGS_E_LIMIT: longer than max_bytes, or beyond one of
+/* TIDINGS_E_INVALID with reason and byte; TIDINGS_E_LIMIT: longer than max_bytes, or beyond one of
  * the limits above; TIDINGS_E_NOMEM. Nothing is kept of `source`. */
 int regex_create(struct tidings_str source, enum regex_units units, size_t max_bytes,
                  struct regex **ret, struct tidings_error *err);
@@ -56,7 +57,7 @@ int regex_create_counted(struct tidings_str source, enum regex_units units, size
 void regex_destroy(struct regex *r); /* NULL is fine */
 size_t regex_bytes(const struct regex *r);
 
-/* Is it found? Takes what it costs from *steps: one for each place of the program looked at, or,
+/* Is it found? Takes what it costs from *steps: one for each op of the program tried, or,
  * where the table knows, for each byte. When *steps would fall below 0 it is 0, and the search was
  * given up. `table` may be NULL. */
 enum regex_result regex_search(const struct regex *r, struct regex_table *table,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * From the source of a regex to a tree: alternatives, sequences, atoms with their quantifiers, by
- * recursive descent; groups nest REGEX_MAX_DEPTH deep. Classes and escapes are
- * regex_parse_escape.c's.
+ * Parsing a regex, from its source to a tree: alternatives, sequences, atoms with their
+ * quantifiers, by recursive descent; groups nest REGEX_MAX_DEPTH deep. Classes and escapes are in
+ * regex_parse_escape.c.
  */
 #include "base/regex_parse.h"
 
@@ -154,14 +154,16 @@ static struct regex_tree *open_special(struct regex_parser *p, bool *ret_is_clos
     static const struct {
         const char *sign;
         bool is_behind, is_negative;
-    } looks[] = {{"=", false, false}, {"!", false, true}, {"<=", true, false}, {"<!", true, true}};
+    } lookarounds[] = {
+        {"=", false, false}, {"!", false, true}, {"<=", true, false}, {"<!", true, true}};
     struct tidings_str rest = str_skip(p->source, p->at);
-    for (size_t i = 0; i < sizeof(looks) / sizeof(looks[0]); i++) {
-        struct tidings_str sign = tidings_str(looks[i].sign);
-        struct regex_tree *t = str_starts(rest, sign) ? regex_parse_make(p, REGEX_LOOK) : NULL;
+    for (size_t i = 0; i < sizeof(lookarounds) / sizeof(lookarounds[0]); i++) {
+        struct tidings_str sign = tidings_str(lookarounds[i].sign);
+        struct regex_tree *t =
+            str_starts(rest, sign) ? regex_parse_make(p, REGEX_LOOKAROUND) : NULL;
         if (t) {
-            t->is_behind = looks[i].is_behind;
-            t->is_negative = looks[i].is_negative;
+            t->is_behind = lookarounds[i].is_behind;
+            t->is_negative = lookarounds[i].is_negative;
             p->at += sign.len;
             return t;
         }
@@ -330,7 +332,7 @@ static struct regex_tree *parse_escape(struct regex_parser *p)
         return make_character(p, c);
     case REGEX_IS_SET:
         return make_set(p, &set);
-    case REGEX_IS_PLACE:
+    case REGEX_IS_ASSERTION:
         return regex_parse_make(p, kind);
     case REGEX_IS_NOTHING:
         break;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What reading the source of a regex needs. Private to base/regex_parse.c and regex_parse_escape.c.
+ * The parser of regexes: its state, and how it reads escapes and classes. Private to
+ * base/regex_parse.c and regex_parse_escape.c.
  */
 #ifndef BASE_REGEX_PARSE_H
 #define BASE_REGEX_PARSE_H
@@ -38,13 +39,13 @@ uint32_t regex_next(struct regex_parser *p);
 enum regex_escape {
     REGEX_IS_CHARACTER,
     REGEX_IS_SET,
-    REGEX_IS_PLACE, /* \b, \A … */
+    REGEX_IS_ASSERTION, /* \b, \A … */
     REGEX_IS_NOTHING,
 };
 
 /* Behind the backslash, in a class or not. */
 enum regex_escape regex_read_escape(struct regex_parser *p, bool in_class, struct regex_set *set,
-                                    uint32_t *ret_character, enum regex_kind *ret_place);
+                                    uint32_t *ret_character, enum regex_kind *ret_assertion);
 /* Behind the bracket. */
 void regex_read_class(struct regex_parser *p, struct regex_set *set);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Escapes and classes of a regex.
+ * Parsing the escapes (`\d`, `\p{L}`) and the classes (`[a-z]`) of a regex.
  */
 #include "base/regex_parse.h"
 
@@ -149,20 +149,20 @@ static bool read_single(struct regex_parser *p, char letter, bool in_class, uint
     return true;
 }
 
-/* Escapes that are a place in the text. */
-static bool read_place(char letter, enum regex_kind *ret)
+/* Escapes that are zero-width assertions: they match at a position and take no character. */
+static bool read_assertion(char letter, enum regex_kind *ret)
 {
     static const struct {
         char letter;
         enum regex_kind kind;
-    } places[] = {{'b', REGEX_WORD},
-                  {'B', REGEX_NOT_WORD},
-                  {'A', REGEX_BEGIN},
-                  {'z', REGEX_END},
-                  {'Z', REGEX_END}};
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        if (places[i].letter == letter) {
-            *ret = places[i].kind;
+    } assertions[] = {{'b', REGEX_WORD},
+                      {'B', REGEX_NOT_WORD},
+                      {'A', REGEX_BEGIN},
+                      {'z', REGEX_END},
+                      {'Z', REGEX_END}};
+    for (size_t i = 0; i < sizeof(assertions) / sizeof(assertions[0]); i++) {
+        if (assertions[i].letter == letter) {
+            *ret = assertions[i].kind;
             return true;
         }
     }
@@ -170,7 +170,7 @@ static bool read_place(char letter, enum regex_kind *ret)
 }
 
 enum regex_escape regex_read_escape(struct regex_parser *p, bool in_class, struct regex_set *set,
-                                    uint32_t *ret_character, enum regex_kind *ret_place)
+                                    uint32_t *ret_character, enum regex_kind *ret_assertion)
 {
     if (p->at == p->source.len) {
         regex_refuse(p, p->at - 1, "a backslash at the end");
@@ -199,8 +199,8 @@ enum regex_escape regex_read_escape(struct regex_parser *p, bool in_class, struc
         }
         return REGEX_IS_SET;
     }
-    if (!in_class && read_place(letter, ret_place)) {
-        return REGEX_IS_PLACE;
+    if (!in_class && read_assertion(letter, ret_assertion)) {
+        return REGEX_IS_ASSERTION;
     }
     bool is_back = (letter >= '1' && letter <= '9') || letter == 'k' || letter == 'g';
     regex_refuse(p, at,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a regex consists of. Private to base/regex*.c.
+ * What a compiled regex consists of, and the steps of compiling it. Private to base/regex*.c.
  *
  *     source --regex_parse--> tree --regex_create--> program --regex_search--> found or not
  *
@@ -61,7 +61,7 @@ enum regex_kind {
     REGEX_SEQUENCE,     /* of children */
     REGEX_ALTERNATIVES, /* likewise */
     REGEX_REPEAT,       /* the only child */
-    REGEX_LOOK,         /* likewise */
+    REGEX_LOOKAROUND,   /* likewise */
     REGEX_BEGIN,
     REGEX_END,
     REGEX_LINE_BEGIN,
@@ -76,7 +76,7 @@ struct regex_tree {
     enum regex_kind kind;
     size_t set;                  /* REGEX_SET */
     uint32_t min, max;           /* REGEX_REPEAT */
-    bool is_behind, is_negative; /* REGEX_LOOK */
+    bool is_behind, is_negative; /* REGEX_LOOKAROUND */
     struct regex_tree *first, *last;
     struct regex_tree *next, *prev; /* among the children of one */
 };
@@ -104,7 +104,7 @@ enum regex_code {
     CODE_LINE_END,
     CODE_WORD,
     CODE_NOT_WORD,
-    CODE_LOOK, /* … look `to` says so */
+    CODE_LOOKAROUND, /* … lookaround `to` holds */
 };
 
 struct regex_op {
@@ -112,26 +112,27 @@ struct regex_op {
     uint16_t to;
 };
 
-/* A program of its own, whose answer for every place of the text is found out first: those of
- * lookbehinds from the front, those of lookaheads (written backwards) from the end. */
-struct regex_look {
+/* A lookahead or lookbehind is a program of its own. Where in the text it holds is found out before
+ * the main program runs: of lookbehinds from the front, of lookaheads (compiled to be run
+ * backwards) from the end. */
+struct regex_lookaround {
     uint16_t start;
     bool is_behind, is_negative;
 };
 
 struct regex {
     enum regex_units units;
-    bool is_plain;    /* besides BEGIN and END it looks at nothing around a place */
+    bool is_plain;    /* of its assertions it has only BEGIN and END, so a table can be used */
     bool is_anchored; /* found only at the beginning of a text */
     uint8_t prefix_len;
     char prefix[48]; /* what is found begins with this, in ASCII */
     uint16_t n_ops;
-    uint16_t n_looks; /* inner ones first */
+    uint16_t n_lookarounds; /* inner ones first */
     size_t n_columns;
     size_t bytes;
     size_t n_intervals; /* of characters: REGEX_CHARACTERS */
     const struct regex_op *ops;
-    const struct regex_look *looks;
+    const struct regex_lookaround *lookarounds;
     const uint8_t *rows;      /* set * n_columns + column: is it in? */
     const uint32_t *starts;   /* of the intervals, in ascending order; the first is 0 */
     const uint8_t *intervals; /* their columns */
@@ -205,18 +206,17 @@ static inline size_t regex_skip_prefix(const struct regex *r, struct tidings_str
 
 /* ---- running (regex_search.c) ---------------------------------------------------------------- */
 
-/* All places of the program that can be reached without another character. */
+/* All ops of the program that can be reached without another character. */
 struct regex_front {
     const struct regex *r;
     uint64_t spent; /* steps */
     size_t count;
     bool is_found;       /* CODE_FOUND is among them */
     bool is_end_refused; /* there is a way that ends here, if only the text did */
-    /* What is so at this place of the text; is_end_open: not known yet, so END stays on the list.
-     */
+    /* What holds at this position of the text; is_end_open: not known yet, END stays on the list */
     bool is_begin, is_end, is_end_open, is_line_begin, is_line_end, is_word;
-    uint32_t looks; /* a bit for each that says so */
-    uint32_t now;   /* the mark of what has been reached */
+    uint32_t lookarounds; /* a bit for each that holds here */
+    uint32_t now;         /* the mark of what has been reached */
     uint32_t seen[REGEX_MAX_OPS];
     uint16_t list[REGEX_MAX_OPS]; /* SET, and END while it is open */
     uint16_t stack[REGEX_MAX_OPS];

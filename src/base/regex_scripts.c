@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The scripts of Unicode 14: where each run of characters of one script begins. A test asks PCRE2,
- * which knows the same version.
+ * The scripts of Unicode 14: where each run of characters of one script begins. A test compares
+ * them with those of PCRE2, which knows the same version.
  */
 #include "base/regex_private.h"
 

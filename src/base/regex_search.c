@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Searching a text for a regex: all ways through the program at once, one character after the
- * other. A place of the program is looked at once for each place of the text at most, however many
- * ways lead to it.
+ * Searching a text for a regex: all paths through the program at once, one character after the
+ * other (Thompson's simulation). Each op is tried at most once at each position of the text,
+ * however many paths lead to it.
  */
 #include "base/mem.h"
 #include "base/regex_private.h"
@@ -15,7 +15,7 @@ void regex_front_init(struct regex_front *f, const struct regex *r)
     f->r = r;
     f->spent = 0;
     f->now = 0;
-    f->looks = 0;
+    f->lookarounds = 0;
     memset(f->seen, 0, r->n_ops * sizeof(*f->seen));
     regex_front_clear(f);
 }
@@ -28,7 +28,7 @@ void regex_front_clear(struct regex_front *f)
     f->is_end_refused = false;
 }
 
-/* Does the way go on at a place with this condition? */
+/* Does the assertion at `at` hold at this position of the text? */
 static bool regex_search_holds(struct regex_front *f, uint16_t at)
 {
     const struct regex_op *op = &f->r->ops[at];
@@ -49,8 +49,8 @@ static bool regex_search_holds(struct regex_front *f, uint16_t at)
         return f->is_word;
     case CODE_NOT_WORD:
         return !f->is_word;
-    case CODE_LOOK:
-        return (f->looks >> op->to & 1) != f->r->looks[op->to].is_negative;
+    case CODE_LOOKAROUND:
+        return (f->lookarounds >> op->to & 1) != f->r->lookarounds[op->to].is_negative;
     case CODE_SET:
     case CODE_JUMP:
     case CODE_SPLIT:
@@ -90,7 +90,7 @@ void regex_front_add(struct regex_front *f, uint16_t at)
             case CODE_LINE_END:
             case CODE_WORD:
             case CODE_NOT_WORD:
-            case CODE_LOOK:
+            case CODE_LOOKAROUND:
                 goes_on = regex_search_holds(f, at);
                 break;
             }
@@ -105,16 +105,15 @@ void regex_front_add(struct regex_front *f, uint16_t at)
     }
 }
 
-/* ---- a text -----------------------------------------------------------------------------------
- */
+/* ---- a text ---------------------------------------------------------------------------------- */
 
 struct walk {
     const struct regex *r;
     struct tidings_str text;
     uint64_t *steps;
-    uint16_t *said; /* by looks, a bit for each at every place; NULL: there are none */
+    uint16_t *holds_at; /* at every position a bit for each lookaround; NULL: there are none */
     struct regex_front front;
-    uint16_t before[REGEX_MAX_OPS]; /* the list of the last place */
+    uint16_t before[REGEX_MAX_OPS]; /* the list of the position before */
 };
 
 static bool is_word_at(struct tidings_str text, size_t at)
@@ -123,7 +122,7 @@ static bool is_word_at(struct tidings_str text, size_t at)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-static void look_around(struct walk *w, size_t at)
+static void note_context(struct walk *w, size_t at)
 {
     struct regex_front *f = &w->front;
     f->is_begin = at == 0;
@@ -133,7 +132,7 @@ static void look_around(struct walk *w, size_t at)
         f->is_line_begin = at == 0 || (at < w->text.len && w->text.ptr[at - 1] == '\n');
         f->is_line_end = at == w->text.len || w->text.ptr[at] == '\n';
         f->is_word = (at > 0 && is_word_at(w->text, at - 1)) != is_word_at(w->text, at);
-        f->looks = w->said ? w->said[at] : 0;
+        f->lookarounds = w->holds_at ? w->holds_at[at] : 0;
     }
 }
 
@@ -161,22 +160,23 @@ static uint8_t regex_search_step(struct walk *w, size_t *at, bool backwards)
     return regex_column(r, c);
 }
 
-/* Run the program at `start`, which may begin anywhere. With `look` >= 0 note for every place
- * whether it was found there; without, stop at the first. */
-static enum regex_result regex_search_walk(struct walk *w, uint16_t start, bool backwards, int look)
+/* Run the program at `start`, which may begin anywhere. With `lookaround` >= 0 note at every
+ * position whether that one holds there; without, stop where the regex is first found. */
+static enum regex_result regex_search_walk(struct walk *w, uint16_t start, bool backwards,
+                                           int lookaround)
 {
     struct regex_front *f = &w->front;
     const struct regex *r = w->r;
     size_t at = backwards ? w->text.len : 0, last = backwards ? 0 : w->text.len;
     regex_front_init(f, r);
-    look_around(w, at);
+    note_context(w, at);
     regex_front_add(f, start);
     for (bool is_first = true;; is_first = false) {
-        if (f->is_found && look < 0) {
+        if (f->is_found && lookaround < 0) {
             break;
         }
         if (f->is_found) {
-            w->said[at] |= (uint16_t)(1u << look);
+            w->holds_at[at] |= (uint16_t)(1u << lookaround);
         }
         bool is_dead = !is_first && f->count == 0 && !f->is_end_refused && r->is_plain;
         if (at == last || is_dead || f->spent > *w->steps) {
@@ -186,7 +186,7 @@ static enum regex_result regex_search_walk(struct walk *w, uint16_t start, bool 
         memcpy(w->before, f->list, count * sizeof(*f->list));
         regex_front_clear(f);
         const uint8_t *cell = r->rows + regex_search_step(w, &at, backwards);
-        look_around(w, at);
+        note_context(w, at);
         f->spent += count;
         for (size_t i = 0; i < count; i++) {
             if (cell[r->ops[w->before[i]].to * r->n_columns]) {
@@ -197,24 +197,26 @@ static enum regex_result regex_search_walk(struct walk *w, uint16_t start, bool 
     }
     bool is_over = f->spent > *w->steps;
     *w->steps = is_over ? 0 : *w->steps - f->spent;
-    return is_over ? REGEX_OUT_OF_STEPS : f->is_found && look < 0 ? REGEX_FOUND : REGEX_ABSENT;
+    return is_over                         ? REGEX_OUT_OF_STEPS
+           : f->is_found && lookaround < 0 ? REGEX_FOUND
+                                           : REGEX_ABSENT;
 }
 
 static enum regex_result search_around(struct walk *w)
 {
     enum regex_result result = REGEX_ABSENT;
-    w->said = mem_zalloc((w->text.len + 1) * sizeof(*w->said));
-    if (!w->said) {
+    w->holds_at = mem_zalloc((w->text.len + 1) * sizeof(*w->holds_at));
+    if (!w->holds_at) {
         return REGEX_NOMEM;
     }
-    for (int i = 0; result != REGEX_OUT_OF_STEPS && i < w->r->n_looks; i++) {
-        const struct regex_look *look = &w->r->looks[i];
-        result = regex_search_walk(w, look->start, !look->is_behind, i);
+    for (int i = 0; result != REGEX_OUT_OF_STEPS && i < w->r->n_lookarounds; i++) {
+        const struct regex_lookaround *lookaround = &w->r->lookarounds[i];
+        result = regex_search_walk(w, lookaround->start, !lookaround->is_behind, i);
     }
     if (result != REGEX_OUT_OF_STEPS) {
         result = regex_search_walk(w, 0, false, -1);
     }
-    mem_free(w->said);
+    mem_free(w->holds_at);
     return result;
 }
 
@@ -240,6 +242,6 @@ enum regex_result regex_search(const struct regex *r, struct regex_table *table,
     w.r = r;
     w.text = text.len > 0 ? text : STR_EMPTY;
     w.steps = steps;
-    w.said = NULL;
-    return r->n_looks > 0 ? search_around(&w) : regex_search_walk(&w, 0, false, -1);
+    w.holds_at = NULL;
+    return r->n_lookarounds > 0 ? search_around(&w) : regex_search_walk(&w, 0, false, -1);
 }

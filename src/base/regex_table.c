@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
  * The table in which searches for a regex keep what they have found out: a *state* is a list of
- * places of the program, and the table says which state a character of a column leads to from each.
+ * ops of the program, and the table says which state a character of a column leads to from each.
  * States are made when a search first needs them; when there is no room for another, the search
  * goes on without a table.
  *
- * Only for plain programs: what they say at a place depends on nothing but the characters before
- * it, and on whether the text ends there.
+ * Only for plain programs: what is found at a position of the text depends on nothing but the
+ * characters before it, and on whether the text ends there.
  */
 #include "base/mem.h"
 #include "base/regex_private.h"
 
 #define MAX_STATES 240u
-#define MAX_PLACES 64u /* of one state */
-#define PLACES_PER_STATE 6u
+#define MAX_POSITIONS 64u /* of one state */
+#define POSITIONS_PER_STATE 6u
 #define MAX_COLUMNS 128u
 #define WIDE_STEPS 4u /* as in regex_search.c */
 
@@ -27,19 +27,19 @@ enum {
 };
 
 struct state {
-    uint16_t first, count; /* its places */
+    uint16_t first, count; /* its positions */
     bool is_found_at_end;
 };
 
 struct regex_table {
     size_t bytes, n_columns;
-    size_t n_states, max_states, n_places, max_places;
+    size_t n_states, max_states, n_positions, max_positions;
     bool is_full;
     bool has_begin;  /* the first state is one of the beginning of a text */
     uint16_t begin;  /* the cell a text begins at */
     uint16_t *cells; /* state * n_columns + column */
     struct state *states;
-    uint16_t *places;
+    uint16_t *positions;
 };
 
 static bool regex_takes_table(const struct regex *r)
@@ -54,9 +54,9 @@ struct regex_table *regex_table_create(const struct regex *r)
     }
     size_t ops = (size_t)r->n_ops - r->prefix_len;
     size_t states = ops + 8 < MAX_STATES ? ops + 8 : MAX_STATES;
-    size_t places = states * PLACES_PER_STATE;
+    size_t positions = states * POSITIONS_PER_STATE;
     size_t bytes = sizeof(struct regex_table) + states * sizeof(struct state) +
-                   (places + states * r->n_columns) * sizeof(uint16_t);
+                   (positions + states * r->n_columns) * sizeof(uint16_t);
     struct regex_table *t = mem_alloc(bytes);
     if (!t) {
         return NULL;
@@ -65,11 +65,11 @@ struct regex_table *regex_table_create(const struct regex *r)
         .bytes = bytes,
         .n_columns = r->n_columns,
         .max_states = states,
-        .max_places = places,
+        .max_positions = positions,
     };
     t->states = (struct state *)(t + 1);
-    t->places = (uint16_t *)(t->states + states);
-    t->cells = t->places + places;
+    t->positions = (uint16_t *)(t->states + states);
+    t->cells = t->positions + positions;
     memset(t->cells, CELL_UNKNOWN, states * r->n_columns * sizeof(*t->cells));
     return t;
 }
@@ -84,21 +84,21 @@ size_t regex_table_bytes(const struct regex_table *table)
     return table ? table->bytes : 0;
 }
 
-/* In ascending order: the same places are the same state, however they were reached. */
+/* In ascending order: the same positions are the same state, however they were reached. */
 static void sort(uint16_t *list, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
-        uint16_t place = list[i];
+        uint16_t position = list[i];
         size_t k = i;
-        for (; k > 0 && list[k - 1] > place; k--) {
+        for (; k > 0 && list[k - 1] > position; k--) {
             list[k] = list[k - 1];
         }
-        list[k] = place;
+        list[k] = position;
     }
 }
 
 /* Would it be found if the text ended here? */
-static bool is_found_at_end(struct regex_front *f, const uint16_t *places, size_t count,
+static bool is_found_at_end(struct regex_front *f, const uint16_t *positions, size_t count,
                             bool is_begin)
 {
     regex_front_clear(f);
@@ -106,14 +106,14 @@ static bool is_found_at_end(struct regex_front *f, const uint16_t *places, size_
     f->is_end = true;
     f->is_end_open = false;
     for (size_t i = 0; i < count; i++) {
-        if (f->r->ops[places[i]].code == CODE_END) {
-            regex_front_add(f, (uint16_t)(places[i] + 1));
+        if (f->r->ops[positions[i]].code == CODE_END) {
+            regex_front_add(f, (uint16_t)(positions[i] + 1));
         }
     }
     return f->is_found;
 }
 
-/* The cell for the places in f->list; CELL_UNKNOWN: there is no room. */
+/* The cell for the positions in f->list; CELL_UNKNOWN: there is no room. */
 static uint16_t find_state(struct regex_table *t, struct regex_front *f, bool is_begin)
 {
     size_t count = f->count;
@@ -123,7 +123,7 @@ static uint16_t find_state(struct regex_table *t, struct regex_front *f, bool is
     if (count == 0) {
         return CELL_DEAD;
     }
-    if (count > MAX_PLACES) {
+    if (count > MAX_POSITIONS) {
         t->is_full = true;
         return CELL_UNKNOWN;
     }
@@ -132,20 +132,20 @@ static uint16_t find_state(struct regex_table *t, struct regex_front *f, bool is
     for (size_t i = is_begin ? t->n_states : t->has_begin; i < t->n_states; i++) {
         f->spent++;
         if (t->states[i].count == count &&
-            memcmp(t->places + t->states[i].first, f->list, count * sizeof(*f->list)) == 0) {
+            memcmp(t->positions + t->states[i].first, f->list, count * sizeof(*f->list)) == 0) {
             return (uint16_t)(CELL_STATE + i * t->n_columns);
         }
     }
-    if (t->n_states == t->max_states || t->n_places + count > t->max_places) {
+    if (t->n_states == t->max_states || t->n_positions + count > t->max_positions) {
         t->is_full = true;
         return CELL_UNKNOWN;
     }
     struct state *s = &t->states[t->n_states];
-    uint16_t *places = t->places + t->n_places;
-    memcpy(places, f->list, count * sizeof(*places));
-    *s = (struct state){.first = (uint16_t)t->n_places, .count = (uint16_t)count};
-    s->is_found_at_end = is_found_at_end(f, places, count, is_begin);
-    t->n_places += count;
+    uint16_t *positions = t->positions + t->n_positions;
+    memcpy(positions, f->list, count * sizeof(*positions));
+    *s = (struct state){.first = (uint16_t)t->n_positions, .count = (uint16_t)count};
+    s->is_found_at_end = is_found_at_end(f, positions, count, is_begin);
+    t->n_positions += count;
     t->has_begin = t->has_begin || is_begin;
     return (uint16_t)(CELL_STATE + t->n_states++ * t->n_columns);
 }
@@ -185,13 +185,13 @@ static uint16_t regex_table_follow(struct regex_table *t, struct regex_front *f,
                                    uint8_t column)
 {
     const struct regex *r = f->r;
-    const uint16_t *places = t->places + t->states[from].first;
+    const uint16_t *positions = t->positions + t->states[from].first;
     open_end(f, false);
     for (size_t i = 0; i < t->states[from].count; i++) {
-        const struct regex_op *op = &r->ops[places[i]];
+        const struct regex_op *op = &r->ops[positions[i]];
         f->spent++;
         if (op->code == CODE_SET && r->rows[op->to * r->n_columns + column]) {
-            regex_front_add(f, (uint16_t)(places[i] + 1));
+            regex_front_add(f, (uint16_t)(positions[i] + 1));
         }
     }
     regex_front_add(f, 0);

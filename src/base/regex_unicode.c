@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The general categories of Unicode 14: where each run of characters of one category begins. A
- * test asks PCRE2, which knows the same version, about every character there is.
+ * test compares every character with what PCRE2 says of it, which knows the same version.
  */
 #include "base/regex_private.h"
 

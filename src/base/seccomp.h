@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A list of the system calls that a running server needs; all others fail from then on, for every
- * thread there is and will be, and for good. By itself, without a library: the filter is a short
- * program for the kernel.
+ * A seccomp filter that allows the system calls a running server needs; all others fail once it is
+ * installed, for every thread there is and will be, and for good. No library is needed: the filter
+ * is a short program for the kernel.
  *
  * Among those that fail: executing anything, new processes, tracing, mounting, loading, keys, other
  * architectures' calls (these end the process). What is refused says EPERM; calls that this list

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Send queues.
+ * Send queues: what waits to be written to a socket, in pieces.
  *
  * Invariant: `pending` is the sum of what the pieces hold, those to be encrypted among them, no
  * piece is empty, and a broken queue (error != 0) has none. A queue is in its batch's dirty list

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The flush of a turn: one queue after the other with plain writes, or many sockets at a time
- * through a ring (base/uring.h).
+ * Writing out all send queues at the end of a turn: one after the other with plain writes, or many
+ * sockets at a time through a ring (base/uring.h).
  *
  * Invariant: when a ring has run, no send is under way and every queue it was run for is as if it
  * had been flushed by itself; only then callbacks are called. So callbacks may do what they like in

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Between sendq.c (what one queue holds), sendq_tls.c (how that is encrypted) and sendq_batch.c
- * (the flush of a turn): how the front of a queue is offered to the kernel, and what becomes of the
- * queue when the kernel has answered.
+ * What the parts of send queues share: sendq.c (what one queue holds), sendq_tls.c (how that is
+ * encrypted) and sendq_batch.c (the flush of a turn): how the front of a queue is offered to the
+ * kernel, and what becomes of the queue when the kernel has answered.
  */
 #ifndef BASE_SENDQ_PRIVATE_H
 #define BASE_SENDQ_PRIVATE_H

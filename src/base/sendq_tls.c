@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Queues with a TLS session. What is put in waits as it is until the flush; then it is encrypted,
- * one record for as many pieces as fit, no further ahead of the socket than one send is long: a
- * large answer is never in memory twice.
+ * Send queues with a TLS session. What is put in waits as it is until the flush; then it is
+ * encrypted, one record for as many pieces as fit, no further ahead of the socket than one send is
+ * long: a large answer is never in memory twice.
  */
 #include "base/sendq_private.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A sorted array of pointers under a lock. The lock is held for a search and a step, never while
- * memory is freed; references are taken under it, so that a value found cannot go in between.
+ * The shared map: a sorted array of pointers under a lock. The lock is held for a search and a
+ * step, never while memory is freed; references are taken under it, so that a value found cannot go
+ * in between.
  */
 #include "base/shared_map.h"
 

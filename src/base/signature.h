@@ -4,8 +4,8 @@
  * RFC 8037) that need no shared secret. Keys are made from numbers as they stand in a JWK, decoded
  * (big-endian). A key is immutable: any number of threads may verify with it at once.
  *
- * OpenSSL does the work, loaded when the first key is made; a build or a machine without it says so
- * then (TIDINGS_E_UNSUPPORTED).
+ * OpenSSL does the work, loaded when the first key is made; where it is not installed, making one
+ * fails then (TIDINGS_E_UNSUPPORTED).
  */
 #ifndef BASE_SIGNATURE_H
 #define BASE_SIGNATURE_H

@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/confined_file.h"
 #include "base/error.h"
-#include "base/lent_file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/tls_private.h"
@@ -40,7 +40,7 @@ static void tls_context_warn(const struct tls_options *o, const char *file, cons
 static int check_file(const char *path, const char *what, struct stat *st,
                       struct tidings_error *err)
 {
-    int fd = file_open_named(path);
+    int fd = confined_file_descriptor(path);
     if (fd < 0 || fstat(fd, st) < 0) {
         int rc = error_errno(err, fd < 0 ? -fd : errno, "%s '%s'", what, path);
         if (fd >= 0) {
@@ -60,14 +60,14 @@ static int check_file(const char *path, const char *what, struct stat *st,
 }
 
 /* The same, and under which name OpenSSL can open it. */
-static int lend_file(const char *path, const char *what, struct lent_file *lent, struct stat *st,
-                     struct tidings_error *err)
+static int tls_open_file(const char *path, const char *what, struct confined_file *file,
+                         struct stat *st, struct tidings_error *err)
 {
     int rc = check_file(path, what, st, err);
     if (rc < 0) {
         return rc;
     }
-    rc = lent_file_open(lent, path);
+    rc = confined_file_open(file, path);
     return rc < 0 ? error_errno(err, -rc, "%s '%s'", what, path) : 0;
 }
 
@@ -75,14 +75,14 @@ static int load_certificate(SSL_CTX *ssl, const char *path, const struct tls_opt
                             struct tidings_error *err)
 {
     struct stat st;
-    struct lent_file lent;
-    int rc = lend_file(path, "certificate", &lent, &st, err);
+    struct confined_file file;
+    int rc = tls_open_file(path, "certificate", &file, &st, err);
     if (rc < 0) {
         return rc;
     }
     tls_api.ERR_clear_error();
-    bool is_loaded = tls_api.SSL_CTX_use_certificate_chain_file(ssl, lent.path) == 1;
-    lent_file_close(&lent);
+    bool is_loaded = tls_api.SSL_CTX_use_certificate_chain_file(ssl, file.path) == 1;
+    confined_file_close(&file);
     if (!is_loaded) {
         return tidings_fail(err, TIDINGS_E_INVALID, "certificate '%s': %s (PEM is expected)", path,
                             tls_api_reason());
@@ -112,8 +112,8 @@ static int load_key(SSL_CTX *ssl, const struct tls_pair *pair, const struct tls_
     struct stat st = {0};
     const char *path = pair->key;
     bool is_encrypted = false;
-    struct lent_file lent;
-    int rc = lend_file(path, "key", &lent, &st, err);
+    struct confined_file file;
+    int rc = tls_open_file(path, "key", &file, &st, err);
     if (rc < 0) {
         return rc;
     }
@@ -123,8 +123,8 @@ static int load_key(SSL_CTX *ssl, const struct tls_pair *pair, const struct tls_
     tls_api.SSL_CTX_set_default_passwd_cb(ssl, refuse_passphrase);
     tls_api.SSL_CTX_set_default_passwd_cb_userdata(ssl, &is_encrypted);
     tls_api.ERR_clear_error();
-    bool is_loaded = tls_api.SSL_CTX_use_PrivateKey_file(ssl, lent.path, SSL_FILETYPE_PEM) == 1;
-    lent_file_close(&lent);
+    bool is_loaded = tls_api.SSL_CTX_use_PrivateKey_file(ssl, file.path, SSL_FILETYPE_PEM) == 1;
+    confined_file_close(&file);
     tls_api.SSL_CTX_set_default_passwd_cb_userdata(ssl, NULL);
     if (is_encrypted) {
         return tidings_fail(err, TIDINGS_E_INVALID,
@@ -147,7 +147,7 @@ static int load_key(SSL_CTX *ssl, const struct tls_pair *pair, const struct tls_
 static int load_clients(SSL_CTX *ssl, const struct tls_options *o, struct tidings_error *err)
 {
     struct stat st;
-    struct lent_file lent;
+    struct confined_file file;
     if (o->client_auth == TLS_CLIENT_OFF) {
         return 0;
     }
@@ -155,14 +155,14 @@ static int load_clients(SSL_CTX *ssl, const struct tls_options *o, struct tiding
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "client certificates are asked for, and no CA is named for them");
     }
-    int rc = lend_file(o->client_ca, "client CA", &lent, &st, err);
+    int rc = tls_open_file(o->client_ca, "client CA", &file, &st, err);
     if (rc < 0) {
         return rc;
     }
     tls_api.ERR_clear_error();
-    STACK_OF(X509_NAME) *names = tls_api.SSL_load_client_CA_file(lent.path);
-    bool is_loaded = names && tls_api.SSL_CTX_load_verify_file(ssl, lent.path) == 1;
-    lent_file_close(&lent);
+    STACK_OF(X509_NAME) *names = tls_api.SSL_load_client_CA_file(file.path);
+    bool is_loaded = names && tls_api.SSL_CTX_load_verify_file(ssl, file.path) == 1;
+    confined_file_close(&file);
     if (!is_loaded) {
         tls_api.SSL_CTX_set_client_CA_list(ssl, names);
         return tidings_fail(err, TIDINGS_E_INVALID, "client CA '%s': %s (PEM is expected)",

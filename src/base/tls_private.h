@@ -21,9 +21,9 @@ struct tls_ticket_key {
 #define TLS_TICKET_WORDS (TLS_TICKET_KEYS * sizeof(struct tls_ticket_key) / sizeof(uint64_t))
 
 /* Used by all threads at once and replaced by any of them, without a lock: whoever reads while
- * `turn` is odd, or has changed, reads again. */
+ * `sequence` is odd, or has changed, reads again. */
 struct tls_tickets {
-    atomic_uint turn;
+    atomic_uint sequence;
     _Atomic uint64_t born_ms;
     _Atomic uint64_t words[TLS_TICKET_WORDS];
 };

@@ -5,7 +5,7 @@
  * another, and is gone. OpenSSL's own keys would stay as long as the process.
  *
  * The words are a seqlock of atomics: handshakes on all workers read, one of them writes once an
- * hour. The thread that makes `turn` odd is the only writer until it is even again.
+ * hour. The thread that makes `sequence` odd is the only writer until it is even again.
  */
 #include "base/tls_private.h"
 
@@ -18,11 +18,11 @@ static void load_keys(struct tls_tickets *t, struct tls_ticket_key keys[TLS_TICK
     uint64_t words[TLS_TICKET_WORDS];
     unsigned before, after;
     do {
-        before = atomic_load(&t->turn);
+        before = atomic_load(&t->sequence);
         for (size_t i = 0; i < TLS_TICKET_WORDS; i++) {
             words[i] = atomic_load(&t->words[i]);
         }
-        after = atomic_load(&t->turn);
+        after = atomic_load(&t->sequence);
     } while (before != after || before % 2 == 1);
     memcpy(keys, words, sizeof words);
 }
@@ -42,7 +42,7 @@ int tls_tickets_init(struct tls_tickets *t, struct tidings_error *err)
     if (random_bytes(keys, sizeof keys) < 0) { /* nobody knows the name of the second */
         return tidings_fail(err, TIDINGS_E_IO, "there is no randomness for session tickets");
     }
-    atomic_init(&t->turn, 0);
+    atomic_init(&t->sequence, 0);
     atomic_init(&t->born_ms, clock_monotonic_ms());
     store_keys(t, keys);
     explicit_bzero(keys, sizeof keys);
@@ -58,19 +58,19 @@ void tls_tickets_deinit(struct tls_tickets *t)
 static void tls_ticket_rotate(struct tls_tickets *t, uint64_t now)
 {
     struct tls_ticket_key keys[TLS_TICKET_KEYS], fresh;
-    unsigned turn = atomic_load(&t->turn);
-    if (turn % 2 == 1 || random_bytes(&fresh, sizeof fresh) < 0) {
+    unsigned sequence = atomic_load(&t->sequence);
+    if (sequence % 2 == 1 || random_bytes(&fresh, sizeof fresh) < 0) {
         return; /* another thread is at it; or we go on with what we have */
     }
     load_keys(t, keys);
-    if (atomic_compare_exchange_strong(&t->turn, &turn, turn + 1)) {
+    if (atomic_compare_exchange_strong(&t->sequence, &sequence, sequence + 1)) {
         /* After two hours without a ticket the one in use is as old as the one before may be. */
         bool is_stale = now - atomic_load(&t->born_ms) >= 2 * (uint64_t)ROTATE_MS;
         keys[1] = is_stale ? fresh : keys[0];
         keys[0] = fresh;
         atomic_store(&t->born_ms, now);
         store_keys(t, keys);
-        atomic_store(&t->turn, turn + 2);
+        atomic_store(&t->sequence, sequence + 2);
     }
     explicit_bzero(keys, sizeof keys);
     explicit_bzero(&fresh, sizeof fresh);

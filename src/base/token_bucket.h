@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A token bucket in one word: so many things in a period, and a burst on top of what was saved up.
- * Any number of threads take from the same bucket without a lock, and exactly as many get something
- * as the rule allows.
+ * A token bucket in one 64-bit word: so many things in a period, and a burst on top of what was
+ * saved up. Any number of threads take from the same bucket without a lock, and exactly as many get
+ * something as the rule allows.
  *
  * What is kept is the moment at which the bucket will be full again, in units of 1/count of a
  * millisecond: then a thing costs a whole number of units whatever the rate, and nothing is ever

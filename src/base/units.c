@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Numbers with a unit.
+ * Reading and writing sizes and durations with a unit: "16m", "250ms".
  */
 #include "base/units.h"
 

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/confined_file.h"
 #include "base/error.h"
-#include "base/lent_file.h"
 
 #define PIECE 4096u
 
@@ -83,7 +83,7 @@ static int read_checked(const char *path, enum tidings_file_from from, size_t ma
     if (rc < 0) {
         return error_wrap(err, rc, "'%s'", path);
     }
-    int fd = file_open_named(path);
+    int fd = confined_file_descriptor(path);
     if (fd < 0) {
         return error_errno(err, -fd, "open '%s'", path);
     }

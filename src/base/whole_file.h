@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A small file read whole, whose content is obeyed: <tidings/file.h> says which are refused.
+ * Reading a small file whole whose content decides what the program does (a configuration, keys):
+ * <tidings/file.h> says which are refused, because others could have written them.
  */
 #ifndef BASE_WHOLE_FILE_H
 #define BASE_WHOLE_FILE_H
@@ -18,7 +19,7 @@ int whole_file_read(const char *path, size_t max, struct buf *out, struct tiding
 /* The same for a file that was found. */
 int whole_file_read_found(const char *path, size_t max, struct buf *out, struct tidings_error *err);
 
-/* May a file be obeyed? For those that others read: libraries that want a path. */
+/* May this file be trusted so? For files that a library reads by their path. */
 int whole_file_check(const struct stat *st, enum tidings_file_from from, struct tidings_error *err);
 
 #endif

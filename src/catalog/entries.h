@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is registered in one snapshot of the catalog, by URI, ascending (bytes). Immutable, and cut
- * into leaves that snapshots share: a snapshot with one entry more or less costs a leaf and the
- * list of leaves, not everything. So that tens of thousands can be registered one by one, while the
- * server runs.
+ * The resources and templates registered in one snapshot of the catalog, by URI, ascending (bytes).
+ * Immutable, and cut into leaves that snapshots share: a snapshot with one entry more or less costs
+ * a leaf and the list of leaves, not everything, so that tens of thousands can be registered one by
+ * one while the server runs.
  */
 #ifndef CATALOG_ENTRIES_H
 #define CATALOG_ENTRIES_H

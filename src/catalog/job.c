@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Provider jobs: dispatch (directly, or on the pool for blocking ones) and coming home.
+ * Provider jobs: dispatch (directly, or on the pool for blocking ones), and the way of the result
+ * back to the thread of the worker that asked.
  */
 #include "catalog/job.h"
 
@@ -96,7 +97,7 @@ static void job_end(struct job *r)
     mem_free(details);
 }
 
-static void come_home(struct letter *letter, void *owner)
+static void job_deliver_done(struct letter *letter, void *owner)
 {
     (void)owner;
     job_end(list_entry(letter, struct job, letter));
@@ -123,7 +124,7 @@ static void set_outcome(struct job *r, int code, const struct tidings_error *err
 void job_finish_later(struct job *r, int code, const struct tidings_error *err)
 {
     set_outcome(r, code, err);
-    r->letter.deliver = come_home;
+    r->letter.deliver = job_deliver_done;
     r->letter.drop = lost;
     mailbox_send(r->worker->mailbox, &r->letter);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Provider jobs: what a provider is asked to do (struct tidings_list, tidings_stat …; tidings_read
- * is in catalog/job_read.h) and how its answer comes home: finished on the home thread the result
- * is used at once, on any other it travels by mailbox.
+ * is in catalog/job_read.h) and how its answer gets back to the worker that asked: a job finished
+ * on the worker's thread is used at once, one finished on any other thread is sent as a letter.
  *
  * Rows and contents are written as JSON straight into the answer under construction, on whichever
  * thread the provider adds them; nothing is kept twice.
@@ -29,7 +29,7 @@ struct job {
     struct job *next, **at; /* of those of its worker that are not finished */
     struct worker *worker;
     pthread_t thread;
-    job_done_fn done; /* on the home thread, exactly once */
+    job_done_fn done; /* on the thread of `worker`, exactly once */
     void *user;
     struct tidings_provider *provider;
     struct tidings_str uri; /* canonical; outlives the job */
@@ -38,7 +38,7 @@ struct job {
     char *details;                    /* of a failure: an object, compact; NULL: none */
     bool keeps_details;               /* until job_free_stat */
     bool cancelled;                   /* atomic */
-    void (*on_cancel)(struct job *r); /* home thread, after the mark; NULL: nothing */
+    void (*on_cancel)(struct job *r); /* worker's thread, after the mark; NULL: nothing */
     void (*run)(struct job *job);     /* private: the work proper, maybe on the pool */
 };
 

@@ -13,21 +13,21 @@
  *     static void discard(struct tidings_read *read) { … drop what was copied … }
  *     static const struct read_receiver receiver = {keep, discard};
  *
- *     if (!catalog_find(worker->catalog, uri, &arena, &hit)) …            // canonical uri: 404
+ *     if (!catalog_find(worker->catalog, uri, &arena, &hit)) …           // canonical uri: 404
  *     options.has_range = true; options.range = …; options.etags[0] = …; // or none: leave NULL
- *     job_init(&read->base, worker, done, user, uri);                  // on the worker's thread
+ *     job_init(&read->base, worker, done, user, uri);                    // on the worker's thread
  *     read->receiver = &receiver;
  *     read->options = &options;                                          // must outlive the read
  *     read->max_bytes = worker->limits->max_read_bytes;
- *     job_read(read, &hit);                                          // done may come first
+ *     job_read(read, &hit);                                              // done may come first
  *
  * The receiver is called on whichever thread the provider answers from; `done` on the worker's. In
- * it:
+ * `done`:
  *
- *     read->base.code < 0            read->base.err, and read->reason (below) where there is one
- *     read->unchanged                304: nothing was given; `read->held` is the etag
- *     else                           what the receiver kept; e->about->etag, mime_type, size
- * (whole), e->from and e->to of a part: 206 with Content-Range
+ *     read->base.code < 0     read->base.err, and read->reason (below) where there is one
+ *     read->unchanged         304: nothing was given; `read->held` is the etag
+ *     else                    what the receiver kept: etag, mime_type and size (of the whole) of
+ *                             e->about; of a part e->from and e->to: 206 with Content-Range
  *
  * Reasons: READ_OUT_OF_RANGE (416), READ_NOT_ACCEPTABLE (406), READ_RULE (500).
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Checks which keys an application may use in `_meta`.
+ * Checking the keys of an application's `_meta`.
  */
 #include "catalog/meta_keys.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Parsing of what a read asks for. Hostile input: every member is checked, nothing is ignored that
- * was meant for us.
+ * Parsing the options of a read from `_meta`. Hostile input: every member is checked, nothing is
+ * ignored that was meant for us.
  */
 #include "catalog/read_options.h"
 

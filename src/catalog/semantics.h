@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What subscriptions cover, per scheme, for programs: the content of tidings://self/semantics. It
- * is made from the tables of the providers that serve a scheme and, where they say nothing, from
- * the rules that hold everywhere, in the order in which it is decided what a URI means.
+ * The content of tidings://self/semantics: for each scheme, what a subscription to a URI, a pattern
+ * or a container covers, to be read by programs. It is made from the tables of the providers that
+ * serve a scheme and, where they say nothing, from the rules that hold everywhere, in the order in
+ * which it is decided what a URI means.
  */
 #ifndef CATALOG_SEMANTICS_H
 #define CATALOG_SEMANTICS_H

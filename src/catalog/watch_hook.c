@@ -90,8 +90,8 @@ void watch_hooks_deinit(struct watch_hooks *hooks)
     *hooks = (struct watch_hooks){0};
 }
 
-bool watch_hook_is_covered(const struct watch_hook *hook, enum match_kind kind,
-                           struct tidings_str pattern)
+bool watch_hook_matches(const struct watch_hook *hook, enum match_kind kind,
+                        struct tidings_str pattern)
 {
     if (kind == MATCH_REGEX) {
         return true; /* asking would take too long: it would be compiled for each */

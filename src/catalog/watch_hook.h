@@ -47,8 +47,8 @@ void watch_hooks_deinit(struct watch_hooks *hooks);
 struct watch_hook *watch_hooks_find(const struct watch_hooks *hooks,
                                     struct tidings_str text); /* NULL: none */
 
-/* Does a pattern concern it? */
-bool watch_hook_is_covered(const struct watch_hook *hook, enum match_kind kind,
-                           struct tidings_str pattern);
+/* May the pattern match the URI, or URIs of the template, that the hook is for? */
+bool watch_hook_matches(const struct watch_hook *hook, enum match_kind kind,
+                        struct tidings_str pattern);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Beginning and ending a worker's parts, in order, and the one timer that looks at what has been
- * there too long: idle sessions, requests that nobody answers, principals whose time is over,
- * failures that were left out of the log.
+ * Beginning and ending a worker's parts, in order, and the one timer that ends what has been there
+ * too long: idle sessions, requests that nobody answers, principals that have expired; it also logs
+ * how many failures were left out of the log.
  */
 #include "core/core.h"
 

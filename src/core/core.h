@@ -24,7 +24,7 @@ struct core {
     struct sessions sessions;
     struct drain drain;
     struct loop_hook tick_hook;
-    struct loop_timer *tick; /* looks at what has been there too long */
+    struct loop_timer *tick; /* ends what has been there too long */
     uint64_t tick_due_ms;    /* when it will run; 0: it does not */
 };
 

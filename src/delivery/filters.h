@@ -23,8 +23,8 @@
 #define FILTER_MAX_BYTES 8192u /* of its text */
 #define FILTER_GIVE_UPS 3u
 /* What is remembered of the changes that were told, for filters that look back, besides
- * ALLOWANCE_MAX_TOLD for a client (which together stay below what a worker has). Beyond any of
- * these a change is not remembered: the next one is judged like the first of its resource. */
+ * ALLOWANCE_MAX_FILTER_PAST for a client (which together stay below what a worker has). Beyond any
+ * of these a change is not remembered: the next one is judged like the first of its resource. */
 #define FILTER_TOLD_URIS 1024u              /* for a subscription */
 #define FILTER_TOLD_METADATA 2048u          /* bytes of metadata of one */
 #define FILTERS_TOLD_BYTES (32u * 1048576u) /* for a worker */

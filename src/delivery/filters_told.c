@@ -34,7 +34,7 @@ static void told_drop(struct subscription *sub, struct change *old)
 {
     if (old) {
         filters_of(sub)->told_bytes -= told_cost(old);
-        allowance_give_back(sub->subscriber->allowance, ALLOWANCE_TOLD);
+        allowance_give_back(sub->subscriber->allowance, ALLOWANCE_FILTER_PAST);
         change_unref(old);
     }
 }
@@ -65,12 +65,12 @@ void filters_remember(struct subscription *sub, const struct change *change)
         return;
     }
     struct map *told = told_room(sub);
-    if (!told || !allowance_take(client, ALLOWANCE_TOLD)) {
+    if (!told || !allowance_take(client, ALLOWANCE_FILTER_PAST)) {
         return;
     }
     struct change *kept = change_ref(change);
     if (map_put(told, kept->uri, kept, NULL) < 0) {
-        allowance_give_back(client, ALLOWANCE_TOLD);
+        allowance_give_back(client, ALLOWANCE_FILTER_PAST);
         change_unref(kept);
         return;
     }

@@ -14,7 +14,7 @@
 static bool is_hooked(const struct subscribe_item *w, const struct watch_hook *hook)
 {
     bool is_there = w->scope_count > 0 && str_eq(w->scopes[0], hook->text);
-    return !is_there && watch_hook_is_covered(hook, w->kind, w->uri);
+    return !is_there && watch_hook_matches(hook, w->kind, w->uri);
 }
 
 void subscribe_item_add_hooked(struct subscribe_item *w)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Cursors of the change log as clients see them, `epoch.seq`, and with a store
- * `epoch.seq.position`; and where in the store a number stands.
+ * `epoch.seq.position`; and which position in the store belongs to a number.
  *
  * A client that missed too much is told to look again, one message for each of its subscriptions.
  * Until the last of them is told a cursor ends in `~lost`: subscriptions whose order is not below

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Judging a message: era, required `_meta`, headers against body, version, in the order of the
- * specification (missing `_meta` before header mismatch before unsupported version). Pure: message
- * and headers in, verdict out.
+ * Which era and version a message belongs to, and whether it may pass: era, required `_meta`,
+ * headers against body, version, in the order of the specification (missing `_meta` before header
+ * mismatch before unsupported version). Pure: message and headers in, verdict out.
  */
 #include "dialect/dialect.h"
 

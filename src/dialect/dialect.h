@@ -60,8 +60,7 @@ enum rpc_code {
     RPC_UNSUPPORTED_VERSION = -32022,
 };
 
-/* ---- judging what came in ----------------------------------------------------------------------
- */
+/* ---- judging what came in -------------------------------------------------------------------- */
 
 /* Headers of an HTTP request; ptr NULL where absent. */
 struct dialect_headers {
@@ -112,7 +111,7 @@ bool dialect_is_modern_version(struct tidings_str protocol_version);
 /* Does a header that repeats part of the body say `value`? It may be wrapped as =?base64?…?=. */
 bool dialect_header_equals(struct tidings_str header, struct tidings_str value);
 
-/* ---- speaking -------------------------------------------------------------------------------- */
+/* ---- writing answers ------------------------------------------------------------------------- */
 
 /* How the server describes itself; slices live as long as the server. */
 struct server_identity {
@@ -131,8 +130,7 @@ struct server_identity {
     const struct profile *profile; /* NULL: none */
 };
 
-/* ---- profiles --------------------------------------------------------------------------------
- */
+/* ---- profiles -------------------------------------------------------------------------------- */
 
 /* A source document whose letter counts where it differs from the protocol; for legacy traffic
  * alone. Each profile is one row of the table in dialect_profile.c, which says how it answers and

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The life of a call: begin, deadline, cancellation, end. What its handler gives is in
+ * The life of a handler's call: begin, deadline, cancellation, end. What its handler gives is in
  * call_content.c, what it reports meanwhile in call_report.c, what it asks its client in
  * call_ask.c.
  */
@@ -82,10 +82,10 @@ static void call_answer(struct tidings_call *h, struct request *request)
 }
 
 /* What was left to say. */
-static void call_finish_at_home(struct tidings_call *h)
+static void call_finish_on_worker(struct tidings_call *h)
 {
     struct tidings_error err = {0};
-    int rc = h->at_home(h->home_user, h, &err);
+    int rc = h->on_worker(h->on_worker_user, h, &err);
     rc = rc < 0 ? rc : h->kind->check(h, &err);
     if (rc < 0) {
         h->outcome = CALL_FAILED;
@@ -93,11 +93,11 @@ static void call_finish_at_home(struct tidings_call *h)
     }
 }
 
-static void came_home(struct job *r)
+static void call_on_done(struct job *r)
 {
     struct tidings_call *h = r->user;
-    if (h->at_home) {
-        call_finish_at_home(h);
+    if (h->on_worker) {
+        call_finish_on_worker(h);
     }
     if (h->request) {
         h->request->job = NULL;
@@ -109,14 +109,14 @@ static void came_home(struct job *r)
 /* No callback from now on. true: one is running on this very thread, and must return first. */
 static bool stop_listening(struct tidings_call *h)
 {
-    bool is_home = pthread_equal(h->base.thread, pthread_self());
+    bool is_on_worker = pthread_equal(h->base.thread, pthread_self());
     for (;;) {
         if (move_state(h, CANCEL_NONE, CANCEL_FINISHED) ||
             move_state(h, CANCEL_LISTENING, CANCEL_FINISHED) ||
             __atomic_load_n(&h->cancel_state, __ATOMIC_ACQUIRE) == CANCEL_CALLED) {
             return false;
         }
-        if (is_home) {
+        if (is_on_worker) {
             return true;
         }
         sched_yield(); /* it must not block, so this is short */
@@ -144,10 +144,10 @@ void tidings_call_done(struct tidings_call *h, int code, const struct tidings_er
     call_finish(h, code < 0 ? CALL_FAILED : CALL_RESULT, code, err);
 }
 
-void call_done_at_home(struct tidings_call *h, call_home_fn fn, void *user)
+void call_done_on_worker(struct tidings_call *h, call_on_worker_fn fn, void *user)
 {
-    h->at_home = fn;
-    h->home_user = user;
+    h->on_worker = fn;
+    h->on_worker_user = user;
     call_finish(h, CALL_RESULT, 0, NULL);
 }
 
@@ -296,7 +296,7 @@ static struct tidings_call *call_create(struct request *request, const struct ca
         return NULL;
     }
     size_t max = worker->limits->max_read_bytes * 6 + (1u << 20);
-    job_init(&h->base, worker, came_home, h, STR_EMPTY);
+    job_init(&h->base, worker, call_on_done, h, STR_EMPTY);
     h->base.on_cancel = call_on_cancel;
     h->request = request;
     h->kind = kind;

@@ -8,7 +8,7 @@
  *        │
  *     handler (now or on the pool), which may keep the call and finish it on any thread
  *        │
- *     done ── home by mailbox ── the result is written into the answer of the request
+ *     done ── by letter to the worker ── the result is written into the answer of the request
  *
  * What a handler gives is gathered in memory of the call itself, because its client may be gone
  * (cancelled, disconnected, answered after the deadline) while it still works. The call lives
@@ -37,9 +37,9 @@ struct call_kind {
     void (*end_block)(struct tidings_call *h);
     /* On the handler's thread, when it finishes well: complete and check what it gave. */
     int (*check)(struct tidings_call *h, struct tidings_error *err);
-    /* Home: the members of the result. */
+    /* On the worker: the members of the result. */
     void (*write)(struct tidings_call *h, struct jw *w);
-    /* Home: it failed, or was late (then without knowing what it gave). Answer `request`. */
+    /* On the worker: it failed, or was late (what it gave is not known then). Answer `request`. */
     void (*fail)(struct request *request, const struct tidings_error *err);
 };
 
@@ -50,26 +50,26 @@ enum call_outcome {
     CALL_LIMITED, /* by a limit: `limit` */
 };
 
-/* See call_done_at_home. */
-typedef int (*call_home_fn)(void *user, struct tidings_call *h, struct tidings_error *err);
+/* See call_done_on_worker. */
+typedef int (*call_on_worker_fn)(void *user, struct tidings_call *h, struct tidings_error *err);
 
-#define CALL_MAX_QUESTIONS 16u
+#define CALL_MAX_INPUT_REQUESTS 16u
 
 /* What a handler needs only when it asks its client back (call_ask.c). */
 struct call_ask {
-    struct json *responses;            /* params.inputResponses; NULL: none */
-    struct buf kept;                   /* opened requestState */
-    struct buf requests;               /* members of inputRequests */
-    struct buf state;                  /* to be sealed */
-    struct buf answer;                 /* the last one handed out */
-    uint64_t keys[CALL_MAX_QUESTIONS]; /* hashes of the names asked under */
+    struct json *responses;                 /* params.inputResponses; NULL: none */
+    struct buf kept;                        /* opened requestState */
+    struct buf requests;                    /* members of inputRequests */
+    struct buf state;                       /* to be sealed */
+    struct buf answer;                      /* the last one handed out */
+    uint64_t keys[CALL_MAX_INPUT_REQUESTS]; /* hashes of the names asked under */
     unsigned key_count;
     unsigned missing; /* capabilities the client lacks, by row */
     bool has_requests, has_state;
 };
 
 struct tidings_call {
-    struct job base;         /* .done comes home; .cancelled; .err */
+    struct job base;         /* .done runs on the worker; .cancelled; .err */
     struct list link;        /* in worker->handlers->calls */
     struct request *request; /* NULL once the client has an answer */
     const struct call_kind *kind;
@@ -85,8 +85,8 @@ struct tidings_call {
     uint64_t deadline_ms;
     enum call_outcome outcome;
     struct refusal limit;
-    call_home_fn at_home; /* NULL: everything was given already */
-    void *home_user;
+    call_on_worker_fn on_worker; /* NULL: everything was given already */
+    void *on_worker_user;
     int cancel_state; /* atomic: enum in call.c */
     tidings_call_fn on_cancel;
     void *cancel_user;
@@ -103,7 +103,7 @@ struct tidings_call {
     double progress;
     uint64_t progress_ms; /* when it was sent last; 0: never */
     int log_level;        /* messages below it are not wanted; LOG_ASK_SESSION: the session says */
-    unsigned notes;       /* atomic: on their way home */
+    unsigned notes;       /* atomic: on their way to the worker */
 };
 
 /* All calls of a worker, and the timer of their deadlines: with the worker's begin and end. */
@@ -124,7 +124,7 @@ void call_list(struct request *request, enum feature_kind kind, struct tidings_s
 /* Finished well, like tidings_call_done, but what there is to say is given by `fn`, on the worker's
  * own thread: for handlers that finish many calls on one thread others wait for. It comes exactly
  * once, also when nobody waits for the answer; a failure is the request's. */
-void call_done_at_home(struct tidings_call *h, call_home_fn fn, void *user);
+void call_done_on_worker(struct tidings_call *h, call_on_worker_fn fn, void *user);
 
 /* Finish: the client has reached that limit, which was counted. */
 void call_refuse_limit(struct tidings_call *h, const struct refusal *why);

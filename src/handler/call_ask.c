@@ -167,9 +167,9 @@ bool tidings_call_can_ask(const struct tidings_call *h, const char *method)
 /* Names are members of one object: none may be there twice. */
 static int check_key(const struct call_ask *ask, struct tidings_str key, struct tidings_error *err)
 {
-    if (ask->key_count == CALL_MAX_QUESTIONS) {
+    if (ask->key_count == CALL_MAX_INPUT_REQUESTS) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "at most %u questions can be asked at a time",
-                            CALL_MAX_QUESTIONS);
+                            CALL_MAX_INPUT_REQUESTS);
     }
     uint64_t hash = str_hash(key, 0);
     for (unsigned i = 0; i < ask->key_count; i++) {

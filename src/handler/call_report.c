@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a handler says while it works: progress and log messages. Written where the handler runs,
- * sent where its client is. Bounded at both ends: only so many are on their way home, and a stream
- * that takes no more loses them (request_notify).
+ * sent where its client is. Bounded at both ends: only so many are on their way to the worker, and
+ * a stream that takes no more loses them (request_notify).
  */
 #include <math.h>
 
@@ -14,7 +14,7 @@
 #include "request/request.h"
 
 #define PROGRESS_MS 20u /* between two reports */
-#define NOTES_MAX 64u   /* on their way home, per call */
+#define NOTES_MAX 64u   /* on their way to the worker, per call */
 #define NOTE_BYTES 65536u
 #define LOG_ASK_SESSION (-1)
 #define LOG_UNWANTED 8
@@ -42,7 +42,7 @@ void call_read_report_options(struct tidings_call *h)
     }
 }
 
-/* ---- the way home ---------------------------------------------------------------------------- */
+/* ---- to the worker's thread ------------------------------------------------------------------ */
 
 struct note {
     struct letter letter;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Completions that the application registered: features of a kind of their own, whose names say
- * what they complete.
+ * The names under which completions are registered: a completion is a feature (handler/feature.h)
+ * whose name says what it completes, a prompt or a template.
  */
 #ifndef HANDLER_COMPLETION_H
 #define HANDLER_COMPLETION_H

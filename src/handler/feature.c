@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Features and their lists. A list is rebuilt by copying pointers: registering is rare, looking up
- * is not.
+ * Features (tools, prompts, completions) and their lists. A list is rebuilt by copying pointers:
+ * registering is rare, looking up is not.
  */
 #include "handler/feature.h"
 

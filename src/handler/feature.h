@@ -67,9 +67,9 @@ void feature_list_unref(struct feature_list *list);               /* NULL is fin
 size_t feature_list_after(const struct feature_list *list, struct tidings_str name);
 /* The names nearest to one that is not there: at most FEATURE_SUGGESTIONS, nearest first, by at
  * most three letters and half of it. Of a long list those around where the name would stand,
- * FEATURE_LOOKED_AT in all. Returns how many. `list` may be NULL; the names are its own. */
+ * FEATURE_SUGGEST_SCAN in all. Returns how many. `list` may be NULL; the names are its own. */
 #define FEATURE_SUGGESTIONS 3u
-#define FEATURE_LOOKED_AT 2000u
+#define FEATURE_SUGGEST_SCAN 2000u
 size_t feature_suggest(const struct feature_list *list, struct tidings_str name,
                        struct tidings_str ret[FEATURE_SUGGESTIONS]);
 /* NULL: there is none. `list` may be NULL. */

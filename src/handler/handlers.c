@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The features a worker offers.
+ * The tools, prompts and completions a worker offers.
  */
 #include "handler/handlers.h"
 

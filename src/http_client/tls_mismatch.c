@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Recognises TLS spoken to a plain port, and the reverse.
+ * Recognising TLS spoken to a plain port, and plain HTTP spoken to a TLS port.
  */
 #include "http_client/tls_mismatch.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON as people write it into files: what is no JSON is turned into blanks, so that lines and
- * columns stay where they were; and a single text may stand for a list of it.
+ * JSON as people write it into files: comments and trailing commas are turned into blanks, so that
+ * lines and columns stay where they were; and a string may stand for an array of one.
  */
 #ifndef JSON_COMMENTS_H
 #define JSON_COMMENTS_H

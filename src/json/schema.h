@@ -39,7 +39,7 @@ struct schema_options {
     unsigned max_subschemas;  /* of all documents that are used */
     unsigned max_ref_chain;   /* $ref to a schema that is a $ref to … */
     unsigned max_regex_bytes; /* of one pattern */
-    /* Of one judgement. A step is some 2 ns: what a regex does at one place of a text
+    /* Of one judgement. A step is some 2 ns: what a regex does at one position of a text
      * (base/regex.h); everything else, and all lengths, are charged by that measure
      * (json/schema_eval.h). */
     uint64_t max_steps;
@@ -65,7 +65,7 @@ struct schema_error {
  * afterwards. `options` may be NULL. TIDINGS_E_INVALID (a keyword's value of the wrong kind, a
  * regex, two schemas with one name), TIDINGS_E_NOTFOUND (a reference that leads nowhere),
  * TIDINGS_E_LIMIT, TIDINGS_E_UNSUPPORTED (a required vocabulary), TIDINGS_E_NOMEM; the sentence
- * names the place. */
+ * names the location in the schema. */
 int schema_compile(struct json *schema, const struct schema_options *options,
                    struct json_schema **ret, struct tidings_error *err);
 void schema_destroy(struct json_schema *s); /* NULL is fine */

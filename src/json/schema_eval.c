@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Judging a value by a compiled JSON Schema: a node's rules in order, the bounds, the words of a
- * failure, and the marks from which unevaluatedItems and unevaluatedProperties tell what is left.
+ * Validating a value by a compiled JSON Schema: a node's rules in order, the bounds, the report of
+ * a failure, and the marks from which unevaluatedItems and unevaluatedProperties tell what is left.
  *
  * Marks follow success: a schema that fails below a keyword that forgives (anyOf …) leaves none,
  * because it marked a copy; below others the failure discards everything anyway.

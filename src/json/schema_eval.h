@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Judging a value by a JSON Schema: what the checks of keywords are given. Private to
+ * Validating a value by a JSON Schema: what the checks of keywords are given. Private to
  * json/schema*.c.
  *
  * One judgement has one struct eval, on its caller's stack and thread. It stops at the first
@@ -69,7 +69,7 @@ bool eval_here(struct eval *e, const struct at *at, const struct node *node, str
 bool eval_element(struct eval *e, const struct at *at, const struct node *node, size_t index);
 bool eval_member(struct eval *e, const struct at *at, const struct node *node,
                  struct json *member); /* its key, in front of its value */
-/* For the name of a member, at the place of the object. */
+/* For the name of a member; failures are reported at the path of the object. */
 bool eval_name(struct eval *e, const struct at *at, const struct node *node, struct json *name);
 
 /* Report, unless quiet, and return false. `rule` NULL: the node itself. */

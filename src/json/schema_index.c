@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Indexing a JSON Schema: every place of a document where a keyword expects a schema becomes a node
+ * Indexing a JSON Schema: every value of a document where a keyword expects a schema becomes a node
  * and gets its rules; $id opens a resource, anchors are noted. References are left for
  * schema_ref.c.
  */

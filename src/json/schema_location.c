@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where in a schema something is, in words: JSON pointers (RFC 6901) in texts of a fixed size.
+ * Where in a schema something is: JSON pointers (RFC 6901) in texts of a fixed size, and errors
+ * that begin with one.
  */
 #include <stdio.h>
 
@@ -71,9 +72,9 @@ void schema_locate(const struct node *n, const char *keyword, char *out, size_t 
 int schema_refuse(const struct compiler *c, int code, const struct node *n, const char *keyword,
                   const char *text)
 {
-    char place[120];
-    schema_locate(n, keyword, place, sizeof(place));
-    return tidings_fail(c->err, code, "schema%s%s: %s", place[0] ? " at " : "", place, text);
+    char location[120];
+    schema_locate(n, keyword, location, sizeof(location));
+    return tidings_fail(c->err, code, "schema%s%s: %s", location[0] ? " at " : "", location, text);
 }
 
 int schema_charge(const struct compiler *c, const struct node *n, uint64_t steps)

@@ -2,7 +2,7 @@
  *
  * What a compiled JSON Schema consists of. Private to json/schema*.c.
  *
- * A node is a schema at a place; it belongs to a resource (what an $id names) and holds a rule per
+ * A node is one subschema; it belongs to a resource (what an $id names) and holds a rule per
  * keyword, in the order they are judged. Nodes, rules and strings lie in one arena; only regexes
  * and references to documents are given back one by one.
  *
@@ -70,7 +70,7 @@ struct rule;
 struct eval;
 struct at;
 
-/* Does the instance at this place obey the rule? */
+/* Does the instance obey the rule? */
 typedef bool (*schema_check_fn)(struct eval *e, const struct at *at, const struct rule *rule);
 
 struct branch {
@@ -203,9 +203,9 @@ void location_text_init(struct location_text *p, char *out, size_t size);
 void location_text_put(struct location_text *p, struct tidings_str s);
 void location_text_put_token(struct location_text *p,
                              struct tidings_str key); /* "/key", ~ and / escaped */
-/* The place of a keyword (NULL: of the node) as struct schema_error says it. */
+/* Where a keyword (NULL: the node) stands, as in struct schema_error.schema_path. */
 void schema_locate(const struct node *n, const char *keyword, char *out, size_t size);
-/* Fail with the place in front: "/items/minLength: …". */
+/* Fail with the location in front: "schema at /items/minLength: …". */
 int schema_refuse(const struct compiler *c, int code, const struct node *n, const char *keyword,
                   const char *text);
 int schema_no_memory(const struct compiler *c);

@@ -277,7 +277,7 @@ void match_remove(struct match *m, struct match_node *node)
 struct lookup {
     struct match_view view;
     struct match *m;
-    size_t question; /* where the query begins, or the length */
+    size_t query_at; /* where the query begins, or the length */
     const struct match_calls *calls;
     void *user;
     struct match_segment *segments; /* as many as the text has bytes, and one more */
@@ -391,7 +391,7 @@ static void find_containers(struct lookup *l)
     size_t first = pattern_first_slash(l->view.text);
     uint64_t run = m->seed.start;
     size_t i = 0;
-    for (; i + 1 < l->view.count && l->segments[i + 1].at <= l->question; i++) {
+    for (; i + 1 < l->view.count && l->segments[i + 1].at <= l->query_at; i++) {
         size_t slash = l->segments[i + 1].at - 1u;
         run = match_chain(m->seed, run, l->segments[i].hash);
         if (slash < first) {
@@ -403,10 +403,10 @@ static void find_containers(struct lookup *l)
         report_exact(l, ITEM_CONTAINER, tidings_strn(text, slash + 1), run);
     }
     size_t start = l->segments[i].at;
-    if (m->bare > 0 && l->question > start) {
-        uint64_t last = match_hash(m->seed, text + start, l->question - start);
+    if (m->bare > 0 && l->query_at > start) {
+        uint64_t last = match_hash(m->seed, text + start, l->query_at - start);
         run = match_chain(m->seed, run, last);
-        report_exact(l, ITEM_BARE, tidings_strn(text, l->question), run);
+        report_exact(l, ITEM_BARE, tidings_strn(text, l->query_at), run);
     }
 }
 
@@ -429,8 +429,8 @@ static inline void find_with(struct match_segment *segments, struct match *m,
     l.view.user = &l;
     l.view.segments = segments;
     l.view.count = 0;
-    ptrdiff_t question = str_find(changed, '?');
-    l.question = question < 0 ? changed.len : (size_t)question;
+    ptrdiff_t query_at = str_find(changed, '?');
+    l.query_at = query_at < 0 ? changed.len : (size_t)query_at;
     m->finding++;
     uint64_t run = match_cut(&l);
     report_exact(&l, ITEM_LITERAL, changed, run);

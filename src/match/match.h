@@ -73,7 +73,7 @@ void match_remove(struct match *m, struct match_node *node); /* not added: nothi
  * longer than URI_MAX concerns nobody. */
 void match_find(struct match *m, struct tidings_str changed, match_fn fn, void *user);
 
-/* The same with a price. */
+/* The same where searching a regex costs steps, which somebody has to have (access/allowance.h). */
 struct match_calls {
     match_fn found;
     /* A regex of this node is about to be searched. false: not for this one. *ret_steps: what it

@@ -38,7 +38,7 @@ static void set_tag(struct match_table *t, size_t at, uint8_t tag)
     }
 }
 
-static void match_table_place(struct match_table *t, struct match_item *item)
+static void match_table_insert(struct match_table *t, struct match_item *item)
 {
     size_t at = item->hash & (t->cap - 1);
     while (t->tags[at]) {
@@ -58,7 +58,7 @@ static int match_table_resize(struct match_table *t, size_t cap)
     memset(bigger.tags, 0, cap + MATCH_TABLE_WINDOW);
     for (size_t i = 0; i < t->cap; i++) {
         if (t->tags[i]) {
-            match_table_place(&bigger, t->slots[i]);
+            match_table_insert(&bigger, t->slots[i]);
         }
     }
     mem_free(t->slots);
@@ -74,7 +74,7 @@ int match_table_add(struct match_table *t, struct match_item *item)
             return rc;
         }
     }
-    match_table_place(t, item);
+    match_table_insert(t, item);
     t->count++;
     return 0;
 }

@@ -64,8 +64,7 @@ int match_table_add(struct match_table *t, struct match_item *item);           /
 void match_table_remove(struct match_table *t, const struct match_item *item); /* it is there */
 size_t match_table_bytes(const struct match_table *t);
 
-/* ---- looking for a hash ------------------------------------------------------------------------
- */
+/* ---- looking for a hash ---------------------------------------------------------------------- */
 
 #define MATCH_TABLE_WINDOW 8u /* tags looked at together */
 
@@ -132,8 +131,7 @@ static inline struct match_item *match_table_next(struct match_cursor *c)
     }
 }
 
-/* ---- hashing -----------------------------------------------------------------------------------
- */
+/* ---- hashing --------------------------------------------------------------------------------- */
 
 /* Both halves of the 128-bit product: every bit of the input reaches every bit of the result. */
 static inline uint64_t match_fold(uint64_t a, uint64_t b)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Globs and templates, all in one automaton over segments. Private to match/match.
+ * The globs and templates of the match index, all in one automaton over segments. Private to
+ * match/match.
  *
- * A *state* is a place in patterns: what has been read up to a slash of the URI. An edge leads from
- * a state to the next one, or to a *leaf*, where patterns end. Edges lie in one hash table, under
- * their state and what they read; a state only knows the *shapes* of its edges: "two literal
+ * A *state* is a position in patterns: what has been read up to a slash of the URI. An edge leads
+ * from a state to the next one, or to a *leaf*, where patterns end. Edges lie in one hash table,
+ * under their state and what they read; a state only knows the *shapes* of its edges: "two literal
  * segments", "a segment that begins with 4 and ends with 3 known bytes". A lookup cuts the URI to
  * each shape and asks the table, so it costs by the number of shapes, not of edges.
  *
@@ -21,7 +22,7 @@
 #include "match/match_table.h"
 #include "uri/pattern_plan.h"
 
-/* Patterns that nothing tells apart but trying them: that many of them in one place. */
+/* Patterns that nothing tells apart but trying them: that many of them at one state. */
 #define MATCH_MAX_ALIKE 64u
 
 enum match_shape_kind {
@@ -119,8 +120,8 @@ struct match_view {
 void match_tree_init(struct match_tree *tree);
 void match_tree_deinit(struct match_tree *tree); /* nothing is in it */
 /* The leaf of the pattern, made when there is none. `kind` is a glob or a template, `text` what
- * `plan` was made of. TIDINGS_E_INVALID: no template; TIDINGS_E_LIMIT: more than MATCH_MAX_ALIKE in
- * one place; TIDINGS_E_NOMEM. Failure leaves the tree as it was. */
+ * `plan` was made of. TIDINGS_E_INVALID: no template; TIDINGS_E_LIMIT: more than MATCH_MAX_ALIKE at
+ * one state; TIDINGS_E_NOMEM. Failure leaves the tree as it was. */
 int match_tree_add(struct match_tree *tree, struct match_seed seed, enum pattern_kind kind,
                    struct tidings_str text, struct match_entry **ret, struct tidings_error *err);
 /* Take away a leaf that has no nodes, and what leads only there. */
@@ -129,8 +130,7 @@ void match_tree_remove(struct match_tree *tree, struct match_entry *leaf);
 void match_tree_find(struct match_tree *tree, const struct match_view *view);
 size_t match_tree_bytes(const struct match_tree *tree);
 
-/* ---- for the files of the tree -----------------------------------------------------------------
- */
+/* ---- for the files of the tree --------------------------------------------------------------- */
 
 static inline struct tidings_str match_edge_text(const struct match_edge *e)
 {

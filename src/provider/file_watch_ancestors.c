@@ -215,12 +215,12 @@ void file_ancestors_init(struct file_watch *w)
         return; /* mounts are then found with the next look */
     }
     (void)look_at_mounts(w, &w->mounts_hash);
-    w->mounts_news = loop_news_open(w->actor.loop, w->mounts, on_mounts, w);
+    w->mounts_poll = loop_change_poll_open(w->actor.loop, w->mounts, on_mounts, w);
 }
 
 void file_ancestors_deinit(struct file_watch *w)
 {
-    loop_news_close(w->mounts_news);
+    loop_change_poll_close(w->mounts_poll);
     if (w->mounts >= 0) {
         close(w->mounts);
     }

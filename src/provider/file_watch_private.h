@@ -115,7 +115,7 @@ struct file_watch {
     bool root_moved;           /* an event said so */
     bool is_comparing;         /* a directory that is another one is compared by name */
     int mounts;                /* of /proc/self/mountinfo; -1: not to be had */
-    struct loop_news *mounts_news;
+    struct loop_change_poll *mounts_poll;
     uint64_t mounts_hash; /* of those below the root */
 
     /* file_watch_hardlink.c */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Channels: whose they are, and how much they may do. How one ends is in channel_end.c.
+ * Channels: their principal, quota and allowance, and how much each may do in a turn. How one ends
+ * is in channel_end.c.
  */
 #include "request/channel.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The sink that leads nowhere, for subscribers inside the program.
+ * The sink that discards what is written, for subscribers inside the program.
  */
 #include "request/sink.h"
 

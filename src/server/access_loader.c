@@ -60,8 +60,8 @@ static const struct word kinds[] = {
 
 static const struct word whoms[] = {
     {"*", ACCESS_ANYBODY},
-    {"anonymous", ACCESS_NOBODY_KNOWN},
-    {"authenticated", ACCESS_KNOWN},
+    {"anonymous", ACCESS_ANONYMOUS},
+    {"authenticated", ACCESS_AUTHENTICATED},
     {NULL, 0},
 };
 
@@ -218,11 +218,11 @@ static int access_read_rule(struct access_rule *rule, const struct config *c, st
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "allow: is missing (list, read, subscribe, write)");
     }
-    if (rc == 0 && is_proved && rule->whom == ACCESS_NOBODY_KNOWN) {
+    if (rc == 0 && is_proved && rule->whom == ACCESS_ANONYMOUS) {
         return tidings_fail(err, TIDINGS_E_INVALID, "by: nobody anonymous has proved anything");
     }
     if (rc == 0 && is_proved && rule->whom == ACCESS_ANYBODY) {
-        rule->whom = ACCESS_KNOWN;
+        rule->whom = ACCESS_AUTHENTICATED;
     }
     return rc;
 }

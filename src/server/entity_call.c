@@ -210,7 +210,7 @@ static void writes_done(struct keeper_job *job, int code)
         entity_call_free(c);
         return;
     }
-    call_done_at_home(c->call, answer_writes, c);
+    call_done_on_worker(c->call, answer_writes, c);
 }
 
 /* Who asks, and, of what may be repeated, what exactly. */

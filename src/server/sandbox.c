@@ -320,7 +320,7 @@ static int enter_landlock(struct sandbox *b, const struct config *c, bool serves
     if (config_store_is_shared(c)) {
         allow_libpq(l);
     } else if (store) {
-        allow_folder(l, store, LANDLOCK_KEEP);
+        allow_folder(l, store, LANDLOCK_WRITE);
     }
     allow_mounts(l, c);
     allow_listeners(l, c, serves_http);

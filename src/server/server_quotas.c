@@ -27,7 +27,7 @@ void server_set_quotas(struct tidings_server *s)
 {
     const struct config *c = &s->config;
     struct quotas_options o = {.max_clients = c->max_clients};
-    o.far = (struct quota_rules){
+    o.remote = (struct quota_rules){
         .max_connections = c->max_client_connections,
         .max_sessions = c->max_client_sessions,
         .connections = rule(c->connection_rate, c->connection_burst, 1000),
@@ -36,21 +36,21 @@ void server_set_quotas(struct tidings_server *s)
         .refusals = rule(c->block_after, c->block_after, 60000),
         .block_ms = c->block_time_ms,
     };
-    o.near = o.far;
+    o.local = o.remote;
     if (!config_is_given(c, "max-client-connections")) {
-        o.near.max_connections = 0;
+        o.local.max_connections = 0;
     }
     if (!config_is_given(c, "max-client-sessions")) {
-        o.near.max_sessions = 0;
+        o.local.max_sessions = 0;
     }
     if (!config_is_given(c, "connection-rate")) {
-        o.near.connections.count = 0;
+        o.local.connections.count = 0;
     }
     if (!config_is_given(c, "request-rate")) {
-        o.near.requests.count = 0;
+        o.local.requests.count = 0;
     }
     if (!config_is_given(c, "subscribe-rate")) {
-        o.near.subscribes.count = 0;
+        o.local.subscribes.count = 0;
     }
     quotas_set(hub_quotas(s->hub), &o);
     fill_limits(c, hub_limit_counters(s->hub));

@@ -76,8 +76,8 @@ static void hand_over(struct listener *l, int fd, const struct sockaddr *from)
         listener_reject(l, fd, &why);
         return;
     }
-    bool is_near = peer_identity_quota_name(fd, from, name);
-    int rc = quotas_enter(l->options.quotas, tidings_str(name), is_near, loop_now_ms(l->loop),
+    bool is_local = peer_identity_quota_name(fd, from, name);
+    int rc = quotas_enter(l->options.quotas, tidings_str(name), is_local, loop_now_ms(l->loop),
                           &quota, &why);
     if (rc == TIDINGS_E_LIMIT) {
         listener_reject(l, fd, &why);

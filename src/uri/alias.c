@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is written with an alias is made canonical with the prefix in its place.
+ * Making a URI that is written with an alias canonical, with the prefix that the alias stands for.
  */
 #include "uri/alias.h"
 

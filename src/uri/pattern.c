@@ -5,8 +5,8 @@
  * text × pattern and no allocation. Most pairs differ early and leave after a few steps, because
  * literals keep the set small.
  *
- * Then the definition of every kind of pattern, asked one at a time. An index over many must agree
- * with it.
+ * Below that, the definition of every kind of pattern, matched one at a time; the match index
+ * (match/match.h) must agree with it.
  */
 #include "uri/pattern.h"
 

@@ -15,8 +15,8 @@
 
 struct uri_template; /* compiled, immutable */
 
-/* TIDINGS_E_INVALID names the position and what is wrong. Keeps its own copy of the text. */
-/* At most TEMPLATE_MAX_VARIABLES uses of variables and URI_MAX bytes. */
+/* TIDINGS_E_INVALID names the position and what is wrong. Keeps its own copy of the text. At most
+ * TEMPLATE_MAX_VARIABLES uses of variables and URI_MAX bytes. */
 int template_create(struct tidings_str text, struct uri_template **ret, struct tidings_error *err);
 void template_destroy(struct uri_template *t);
 struct tidings_str template_text(const struct uri_template *t);
@@ -39,7 +39,7 @@ struct template_match {
  * also across '/', {#var} after '#', absent allowed; {.var} after '.', {/var} after '/' (explode:
  * several segments); {;var} and {?var} {&var} by name, in any order for the query forms, absent
  * allowed. Unknown query parameters do not match, nor more than 64 of them. An exploded parameter
- * may be repeated: its values are joined with ','. Ambiguity is settled leftmost-shortest, without
+ * may be repeated: its values are joined with ','. Ambiguity is resolved leftmost-shortest, without
  * backtracking beyond linear × variables; a variable that occurs twice must then have the same
  * value. Absent variables are left out of *ret. Also false when `arena` is full. A value behind
  * {;var} that holds a ';' is not found again: canonical paths spell it raw. */

@@ -4,9 +4,10 @@
  *
  * Two passes. Backwards: for each step and each position, can the rest of the steps match the rest
  * of the text? One bit each, computed from the row of the following step. Forwards: walk the steps,
- * each value ending at the first position from which the rest can match. So the first pass settles
- * whether, the second with which values, and neither ever goes back: time is linear in the text for
- * each step. Values are compared and kept in their encoded form and decoded at the very end.
+ * each value ending at the first position from which the rest can match. So the first pass finds
+ * whether it matches, the second with which values, and neither ever goes back: time is linear in
+ * the text for each step. Values are compared and kept in their encoded form and decoded at the
+ * very end.
  */
 #include <assert.h>
 
@@ -127,7 +128,7 @@ struct capture {
 struct matcher {
     const struct uri_template *t;
     struct tidings_str text;
-    size_t question; /* position of the first '?', or the length */
+    size_t query_at; /* position of the first '?', or the length */
     size_t stride;   /* words per row */
     size_t capture_count;
     struct capture captures[MAX_CAPTURES];
@@ -235,7 +236,7 @@ static size_t query_end(const struct matcher *m, const struct template_step *ste
 {
     size_t end = at, count = 0;
     uint32_t seen = 0;
-    bool led = step->lead == '?' ? at == m->question : true;
+    bool led = step->lead == '?' ? at == m->query_at : true;
     while (led && end < m->text.len && count < MAX_PARAMETERS &&
            m->text.ptr[end] == (end == at ? step->lead : '&')) {
         struct tidings_str rest = str_skip(m->text, end + 1);
@@ -493,8 +494,8 @@ bool template_match(const struct uri_template *t, struct tidings_str uri, struct
     m.t = t;
     m.text = uri;
     m.capture_count = 0;
-    ptrdiff_t question = str_find(uri, '?');
-    m.question = question < 0 ? uri.len : (size_t)question;
+    ptrdiff_t query_at = str_find(uri, '?');
+    m.query_at = query_at < 0 ? uri.len : (size_t)query_at;
     if (!template_match_run(&m)) {
         return false;
     }

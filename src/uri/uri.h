@@ -7,9 +7,8 @@
  * write them either way; hex digits upper-case, bytes that may not stand raw are encoded);
  * everything else as sent. Refused: no scheme, empty after the scheme, longer than URI_MAX, control
  * characters and blanks, bad percent-encodings, %00, dot segments (raw or encoded), encoded slashes
- * in a path
- * (`%2F`), raw backslashes, fragments, user information (`user@host`), ports that are no number,
- * malformed IPv6 addresses, invalid UTF-8. Non-ASCII UTF-8 is percent-encoded.
+ * in a path (`%2F`), raw backslashes, fragments, user information (`user@host`), ports that are no
+ * number, malformed IPv6 addresses, invalid UTF-8. Non-ASCII UTF-8 is percent-encoded.
  * `scheme://`, `scheme:///path`, `file://data/x` (host "data") and `urn:x:y` are all legal.
  */
 #ifndef URI_URI_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Judges If-Match, If-None-Match and the conditions on dates.
+ * Judging If-Match, If-Unmodified-Since and If-Modified-Since.
  */
 #include "wire/http_conditions.h"
 

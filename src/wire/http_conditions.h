@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a request says of the state it expects (RFC 9110 §13), judged in the order of §13.2.2:
+ * Conditional requests (RFC 9110 §13), their preconditions judged in the order of §13.2.2:
  * If-Match, or without one If-Unmodified-Since; then If-None-Match, which is not looked at here but
  * keeps If-Modified-Since from counting.
  *

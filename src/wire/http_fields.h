@@ -34,8 +34,8 @@ int http_put_etag(struct buf *out, const char *name, struct tidings_str etag);
 /* ---- Accept ---------------------------------------------------------------------------------- */
 
 /* The media ranges of the field, the best first: by weight, the more specific one before the less,
- * then as written. Those of weight 0 and malformed ones are left out. At most `max`, a final "* /
- * *" being kept. An absent or empty field: 0. */
+ * then as written. Those of weight 0 and malformed ones are left out. At most `max`; one that
+ * accepts any type is kept as the last. An absent or empty field: 0. */
 size_t http_parse_accept(struct tidings_str value, struct tidings_str *ranges, size_t max);
 
 /* "type/subtype", with parameters or without? At most 255 bytes. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON-RPC 2.0 envelopes: classify what came in. Writing answers is dialect/dialect's.
+ * JSON-RPC 2.0 envelopes: is a message a request, a notification or a response, and is it well
+ * formed? What answers look like is in dialect/dialect.h.
  */
 #ifndef WIRE_RPC_H
 #define WIRE_RPC_H

@@ -46,7 +46,7 @@ struct parts {
 /* ---- the kinds ------------------------------------------------------------------------------- */
 
 /* A regex takes at most two looks at each op for each byte, for itself and for each lookaround. */
-#define REGEX_STEPS_PER_BYTE ((REGEX_MAX_LOOKS + 1) * (2.0 * REGEX_MAX_OPS + 8))
+#define REGEX_STEPS_PER_BYTE ((REGEX_MAX_LOOKAROUNDS + 1) * (2.0 * REGEX_MAX_OPS + 8))
 
 static void run_regex(struct parts *p, enum regex_units units)
 {

@@ -35,7 +35,7 @@ static void check(struct tidings_str source, struct tidings_str text, enum regex
         first = i == 0 ? result : first;
         require(result == first && (result == REGEX_FOUND || result == REGEX_ABSENT));
         require(UINT64_MAX - steps <=
-                (REGEX_MAX_LOOKS + 1) * (text.len + 2) * (2 * (uint64_t)REGEX_MAX_OPS + 300));
+                (REGEX_MAX_LOOKAROUNDS + 1) * (text.len + 2) * (2 * (uint64_t)REGEX_MAX_OPS + 300));
     }
     regex_table_destroy(table);
     regex_destroy(r);

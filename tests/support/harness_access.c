@@ -61,7 +61,7 @@ void harness_rules(struct harness *b, const struct harness_rule *rules, size_t c
         size_t len = strlen(uri);
         kept->at[i] = (struct access_rule){
             .whom = strcmp(rules[i].name, "*") == 0 ? ACCESS_ANYBODY
-                    : rules[i].name[0] == '\0'      ? ACCESS_NOBODY_KNOWN
+                    : rules[i].name[0] == '\0'      ? ACCESS_ANONYMOUS
                                                     : ACCESS_NAMED,
             .name = tidings_str(rules[i].name),
             .kinds = ~0u,

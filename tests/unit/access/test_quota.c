@@ -17,7 +17,7 @@ static struct limit_counters counters;
 static struct quotas *quotas;
 
 static const struct quotas_options options = {
-    .far =
+    .remote =
         {
             .max_connections = 2,
             .max_sessions = 1,

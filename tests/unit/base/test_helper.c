@@ -23,8 +23,8 @@
 
 #include <cmocka.h>
 
+#include "base/confined_file.h"
 #include "base/helper_private.h"
-#include "base/lent_file.h"
 #include "base/spawn.h"
 #include "support/remove_tree.h"
 
@@ -319,7 +319,7 @@ static void when_its_process_ends_so_do_the_commands(void **state)
 /* What is no question is not answered, and harms nobody. */
 static int confuses(void)
 {
-    struct helper_question q = {.kind = (enum helper_kind)77};
+    struct helper_request q = {.kind = (enum helper_kind)77};
     memset(q.name, 'x', sizeof q.name);
     memset(q.path, 'x', sizeof q.path);
     EXPECT(close_range(3, ~0u, 0) == 0 && start());
@@ -339,15 +339,15 @@ static void nonsense_is_passed_over(void **state)
 
 static int lends(void)
 {
-    struct lent_file lent;
-    EXPECT(lent_file_open(&lent, f.file) == 0 && strcmp(lent.path, f.file) == 0);
-    lent_file_close(&lent);
+    struct confined_file copy;
+    EXPECT(confined_file_open(&copy, f.file) == 0 && strcmp(copy.path, f.file) == 0);
+    confined_file_close(&copy);
     EXPECT(start());
-    EXPECT(lent_file_open(&lent, f.file) == 0 && strncmp(lent.path, "/proc/", 6) == 0);
-    EXPECT(holds(open(lent.path, O_RDONLY), "first"));
-    EXPECT(holds(open(lent.path, O_RDONLY), "first"));
-    lent_file_close(&lent);
-    EXPECT(lent_file_open(&lent, "/nowhere") == -ENOENT);
+    EXPECT(confined_file_open(&copy, f.file) == 0 && strncmp(copy.path, "/proc/", 6) == 0);
+    EXPECT(holds(open(copy.path, O_RDONLY), "first"));
+    EXPECT(holds(open(copy.path, O_RDONLY), "first"));
+    confined_file_close(&copy);
+    EXPECT(confined_file_open(&copy, "/nowhere") == -ENOENT);
     return 0;
 }
 

@@ -387,7 +387,7 @@ static void what_one_client_has_remembered_leaves_room_for_others(void **state)
     for (size_t i = 0; i < LISTENS; i++) {
         told += update_count(greedy[i], NULL);
     }
-    assert_int_equal(told, 2 * LISTENS * FILTER_TOLD_URIS - ALLOWANCE_MAX_TOLD);
+    assert_int_equal(told, 2 * LISTENS * FILTER_TOLD_URIS - ALLOWANCE_MAX_FILTER_PAST);
     announce("{\"t\":20}");
     announce("{\"t\":20}");
     assert_int_equal(update_count(modest, NULL), 1);
@@ -398,8 +398,8 @@ static void what_one_client_has_remembered_leaves_room_for_others(void **state)
     }
     harness_run_until_idle(&b);
     assert_int_equal(told_bytes(), 0);
-    assert_true(allowance_take_within(own, ALLOWANCE_TOLD, 1)); /* all was given back */
-    allowance_give_back(own, ALLOWANCE_TOLD);
+    assert_true(allowance_take_within(own, ALLOWANCE_FILTER_PAST, 1)); /* all was given back */
+    allowance_give_back(own, ALLOWANCE_FILTER_PAST);
     allowance_release(own);
 }
 
@@ -446,8 +446,8 @@ static void what_is_not_remembered_for_want_of_memory_is_not_counted(void **stat
         reached = fail_alloc_stop();
         harness_run_until_idle(&b);
         if (told_bytes() == 0) {
-            assert_true(allowance_take_within(own, ALLOWANCE_TOLD, 1));
-            allowance_give_back(own, ALLOWANCE_TOLD);
+            assert_true(allowance_take_within(own, ALLOWANCE_FILTER_PAST, 1));
+            allowance_give_back(own, ALLOWANCE_FILTER_PAST);
         }
         client_free(c);
         harness_run_until_idle(&b);

@@ -232,7 +232,7 @@ static void each_change_counts_as_a_request_until_there_are_no_more(void **state
 {
     (void)state;
     const struct quotas_options options = {
-        .far = {.requests = {.count = 1, .burst = 3, .period_ms = 1000}},
+        .remote = {.requests = {.count = 1, .burst = 3, .period_ms = 1000}},
         .max_clients = 4,
     };
     struct quotas *quotas = quotas_create(b.worker[0]->limit_counters);

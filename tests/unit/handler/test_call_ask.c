@@ -58,7 +58,7 @@ static void ask_much(void *user, struct tidings_call *h)
 {
     (void)user;
     struct tidings_error err;
-    for (unsigned i = 0; i < CALL_MAX_QUESTIONS; i++) {
+    for (unsigned i = 0; i < CALL_MAX_INPUT_REQUESTS; i++) {
         assert_int_equal(tidings_call_ask(h, text_of("q%u", i), "roots/list", STR("{}"), &err), 0);
         if (i == 0) {
             assert_int_equal(tidings_call_ask(h, "q0", "roots/list", STR("{}"), &err),

@@ -55,15 +55,15 @@ static void rules_come_from_the_configuration_and_from_a_file(void **state)
     assert_int_equal(r[0].kind, MATCH_GLOB);
     assert_true(str_eq(r[0].uri, STR("file:///srv/docs/**")));
     assert_int_equal(r[0].ops, 1u << ACCESS_LIST | 1u << ACCESS_READ);
-    assert_int_equal(r[1].whom, ACCESS_KNOWN);
+    assert_int_equal(r[1].whom, ACCESS_AUTHENTICATED);
     assert_int_equal(r[1].kinds, 1u << PRINCIPAL_CERTIFICATE);
     assert_int_equal(r[1].uri.len, 0);
-    assert_int_equal(r[2].whom, ACCESS_NOBODY_KNOWN);
+    assert_int_equal(r[2].whom, ACCESS_ANONYMOUS);
     assert_int_equal(r[2].kind, MATCH_CONTAINER);
     assert_int_equal(r[3].whom, ACCESS_ANYBODY);
     assert_int_equal(r[3].kind, MATCH_TEMPLATE);
     assert_true(str_eq(r[3].scope, STR("a:b")));
-    assert_int_equal(r[4].whom, ACCESS_KNOWN);
+    assert_int_equal(r[4].whom, ACCESS_AUTHENTICATED);
     assert_int_equal(r[4].kind, MATCH_LITERAL);
     assert_int_equal(r[4].ops, 1u << ACCESS_READ);
     access_rules_unref(rules);

@@ -36,7 +36,7 @@ static void addresses_count_one_by_one_and_networks_of_ipv6_as_one(void **state)
     (void)state;
     static const struct {
         const char *address, *name;
-        bool is_near;
+        bool is_local;
     } rows[] = {
         {"192.0.2.1", "192.0.2.1", false},
         {"127.0.0.1", "127.0.0.1", true},
@@ -52,7 +52,7 @@ static void addresses_count_one_by_one_and_networks_of_ipv6_as_one(void **state)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char name[QUOTA_NAME_MAX];
-        assert_int_equal(came_from(rows[i].address, name), rows[i].is_near);
+        assert_int_equal(came_from(rows[i].address, name), rows[i].is_local);
         assert_string_equal(name, rows[i].name);
     }
 }

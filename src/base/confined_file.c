@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Paths of files for libraries that open them by name. It is a copy in memory where the file came
- * from the helper, since a descriptor from there cannot be opened again by its name in /proc: that
- * is judged like any other opening. What lives in memory alone is not.
+ * Opening files of the configuration, and paths of them for libraries that open by name. What came
+ * from the helper is copied into memory (memfd): Landlock would refuse to open its descriptor again
+ * by the name in /proc, and does not refuse that of a file in memory.
  */
-#include "base/lent_file.h"
+#include "base/confined_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 #include "base/helper.h"
 
-int file_open_named(const char *path)
+int confined_file_descriptor(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd >= 0) {
@@ -36,8 +36,8 @@ static int copy(int from, int to)
             continue;
         }
         total += n > 0 ? (size_t)n : 0;
-        if (n < 0 || total > LENT_FILE_MAX || write(to, piece, (size_t)n) != n) {
-            n = n < 0 ? -errno : total > LENT_FILE_MAX ? -EFBIG : -ENOSPC;
+        if (n < 0 || total > CONFINED_FILE_MAX || write(to, piece, (size_t)n) != n) {
+            n = n < 0 ? -errno : total > CONFINED_FILE_MAX ? -EFBIG : -ENOSPC;
             break;
         }
     }
@@ -45,13 +45,13 @@ static int copy(int from, int to)
     return n < 0 ? (int)n : 0;
 }
 
-int lent_file_open(struct lent_file *f, const char *path)
+int confined_file_open(struct confined_file *f, const char *path)
 {
-    *f = (struct lent_file){.fd = -1, .path = path};
+    *f = (struct confined_file){.fd = -1, .path = path};
     if (!helper_is_there()) {
         return 0; /* whoever opens it says what is wrong */
     }
-    int from = file_open_named(path);
+    int from = confined_file_descriptor(path);
     if (from < 0) {
         return from;
     }
@@ -59,7 +59,7 @@ int lent_file_open(struct lent_file *f, const char *path)
     int rc = f->fd < 0 ? -errno : copy(from, f->fd);
     close(from);
     if (rc < 0) {
-        lent_file_close(f);
+        confined_file_close(f);
         return rc;
     }
     (void)snprintf(f->room, sizeof f->room, "/proc/self/fd/%d", f->fd);
@@ -67,7 +67,7 @@ int lent_file_open(struct lent_file *f, const char *path)
     return 0;
 }
 
-void lent_file_close(struct lent_file *f)
+void confined_file_close(struct confined_file *f)
 {
     if (f->fd > 0) {
         close(f->fd);

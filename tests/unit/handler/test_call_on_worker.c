@@ -39,84 +39,84 @@ static int teardown(void **state)
     return 0;
 }
 
-struct home {
+struct given {
     pthread_t thread;
-    unsigned comes;
+    unsigned calls;
     int code;
 };
 
-static int give_at_home(void *user, struct tidings_call *h, struct tidings_error *err)
+static int give_on_worker(void *user, struct tidings_call *h, struct tidings_error *err)
 {
-    struct home *home = user;
+    struct given *given = user;
     struct buf json;
-    home->thread = pthread_self();
-    home->comes++;
+    given->thread = pthread_self();
+    given->calls++;
     buf_init(&json, 64);
     buf_puts(&json, STR("{\"n\":1}"));
-    int rc = home->code < 0 ? tidings_fail(err, home->code, "it went wrong at home")
-                            : call_take_structured(h, &json, err);
+    int rc = given->code < 0 ? tidings_fail(err, given->code, "it went wrong on the worker")
+                             : call_take_structured(h, &json, err);
     buf_deinit(&json);
     return rc;
 }
 
-static struct home at_home;
+static struct given on_worker;
 
-static void *finish_at_home(void *h)
+static void *finish_on_worker(void *h)
 {
-    call_done_at_home(h, give_at_home, &at_home);
+    call_done_on_worker(h, give_on_worker, &on_worker);
     return NULL;
 }
 
-static void hold_and_finish_at_home(struct client *c)
+static void hold_and_finish_on_worker(struct client *c)
 {
     pthread_t thread;
     client_call(c, "1", "hold", NULL, NULL);
     assert_non_null(held);
-    assert_int_equal(pthread_create(&thread, NULL, finish_at_home, held), 0);
+    assert_int_equal(pthread_create(&thread, NULL, finish_on_worker, held), 0);
     pthread_join(thread, NULL);
 }
 
-static void what_is_given_at_home_is_made_on_the_thread_of_the_worker(void **state)
+static void what_is_given_on_the_worker_is_made_on_its_thread(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
-    at_home = (struct home){.code = 0};
-    hold_and_finish_at_home(c);
-    assert_int_equal(at_home.comes, 0);
+    on_worker = (struct given){.code = 0};
+    hold_and_finish_on_worker(c);
+    assert_int_equal(on_worker.calls, 0);
     harness_until(&b, client_has_answer, c);
-    assert_int_equal(at_home.comes, 1);
-    assert_true(pthread_equal(at_home.thread, pthread_self()));
+    assert_int_equal(on_worker.calls, 1);
+    assert_true(pthread_equal(on_worker.thread, pthread_self()));
     assert_json(client_answer(c)->text, "result|structuredContent|n", "1");
     assert_json(client_answer(c)->text, "result|content|0|text", "{\"n\":1}");
     client_free(c);
 }
 
-static void what_fails_at_home_is_a_result_that_says_so(void **state)
+static void what_fails_on_the_worker_is_a_result_that_says_so(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
-    at_home = (struct home){.code = TIDINGS_E_IO};
-    hold_and_finish_at_home(c);
+    on_worker = (struct given){.code = TIDINGS_E_IO};
+    hold_and_finish_on_worker(c);
     harness_until(&b, client_has_answer, c);
     assert_json(client_answer(c)->text, "result|isError", "true");
-    assert_json(client_answer(c)->text, "result|content|0|text", "it went wrong at home");
+    assert_json(client_answer(c)->text, "result|content|0|text", "it went wrong on the worker");
     client_free(c);
 }
 
-static bool came_home(void *user)
+static bool was_called(void *user)
 {
-    return ((struct home *)user)->comes > 0;
+    return ((struct given *)user)->calls > 0;
 }
 
-static void it_comes_home_also_when_nobody_waits(void **state)
+static void it_is_called_also_when_nobody_waits(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
-    at_home = (struct home){.code = 0};
-    hold_and_finish_at_home(c);
+    on_worker = (struct given){.code = 0};
+    hold_and_finish_on_worker(c);
     client_free(c);
-    harness_until(&b, came_home, &at_home);
-    assert_int_equal(at_home.comes, 1);
+    harness_until(&b, was_called, &on_worker);
+    assert_int_equal(on_worker.calls, 1);
 }
 
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -124,9 +124,9 @@ static void it_comes_home_also_when_nobody_waits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(what_is_given_at_home_is_made_on_the_thread_of_the_worker),
-        WITH_BENCH(what_fails_at_home_is_a_result_that_says_so),
-        WITH_BENCH(it_comes_home_also_when_nobody_waits),
+        WITH_BENCH(what_is_given_on_the_worker_is_made_on_its_thread),
+        WITH_BENCH(what_fails_on_the_worker_is_a_result_that_says_so),
+        WITH_BENCH(it_is_called_also_when_nobody_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
