@@ -76,17 +76,17 @@ static int servers_by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bool is_trusted(const struct listing *l, const struct target_place *place,
+static bool is_trusted(const struct listing *l, const struct target_source *source,
                        const struct servers_entry *entry)
 {
     char digest[TIDINGS_DIGEST_MAX];
     tidings_digest(entry->text, digest);
-    const struct trusted t = {tidings_str(place->path), entry->name, tidings_str(digest), {0}};
-    char *key = place->is_project && l->trusted.count > 0 ? servers_key_of(&t) : NULL;
+    const struct trusted t = {tidings_str(source->path), entry->name, tidings_str(digest), {0}};
+    char *key = source->is_project && l->trusted.count > 0 ? servers_key_of(&t) : NULL;
     bool is_there = key && bsearch(&key, l->trusted.items, l->trusted.count,
                                    sizeof(l->trusted.items[0]), servers_by_text);
     free(key);
-    return !place->is_project || is_there;
+    return !source->is_project || is_there;
 }
 
 /* Would it be asked for whoever uses it? */
@@ -140,7 +140,7 @@ struct trusting {
 };
 
 /* The first of the name is the one that would be used. */
-static void trust_one(void *user, const struct target_place *place,
+static void trust_one(void *user, const struct target_source *source,
                       const struct servers_entry *entry)
 {
     struct trusting *t = user;
@@ -150,13 +150,13 @@ static void trust_one(void *user, const struct target_place *place,
         return;
     }
     t->is_found = true;
-    if (!place->is_project) {
+    if (!source->is_project) {
         tidings_fail(&t->err, TIDINGS_E_INVALID, "'%.60s' is your own, of %.160s: it is used as is",
-                     t->name, place->path);
+                     t->name, source->path);
         return;
     }
     tidings_digest(entry->text, digest);
-    const struct trusted e = {tidings_str(place->path), entry->name, tidings_str(digest), {0}};
+    const struct trusted e = {tidings_str(source->path), entry->name, tidings_str(digest), {0}};
     clock_gettime(CLOCK_REALTIME, &now);
     int rc = trust_find(&e, &t->err);
     if (rc == 0) {
@@ -192,7 +192,7 @@ static int change_trust(struct servers *s)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static void servers_show(void *user, const struct target_place *place,
+static void servers_show(void *user, const struct target_source *source,
                          const struct servers_entry *entry)
 {
     struct listing *l = user;
@@ -200,14 +200,14 @@ static void servers_show(void *user, const struct target_place *place,
     if (is_seen(l, entry->name) || (is_quiet && !servers_name_is_plain(entry->name))) {
         return;
     }
-    bool may_be_used = is_quiet || is_trusted(l, place, entry);
+    bool may_be_used = is_quiet || is_trusted(l, source, entry);
     if (l->cli->json) {
         fputs("{\"name\":", stdout);
         put_quoted(stdout, entry->name);
         printf(",\"%s\":", entry->kind);
         put_quoted(stdout, entry->what);
         fputs(",\"file\":", stdout);
-        put_quoted(stdout, tidings_str(place->path));
+        put_quoted(stdout, tidings_str(source->path));
         printf(",\"trusted\":%s}\n", may_be_used ? "true" : "false");
         return;
     }
@@ -219,7 +219,7 @@ static void servers_show(void *user, const struct target_place *place,
         used = put_text(stdout, entry->what);
         put_gap(stdout, used, 44);
         put_style(l->cli, stdout, STYLE_DIM);
-        put_text(stdout, tidings_str(place->path));
+        put_text(stdout, tidings_str(source->path));
         fputs(may_be_used || !is_asked(entry) ? "" : " (not trusted yet)", stdout);
         put_style(l->cli, stdout, STYLE_PLAIN);
     }

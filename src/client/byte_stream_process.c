@@ -41,7 +41,7 @@ static struct child *child_of(struct byte_stream *k)
 
 /* ---- its end --------------------------------------------------------------------------------- */
 
-static void told_ended(struct child *d)
+static void child_report_end(struct child *d)
 {
     struct tidings_error why;
     const char *name = d->argv[0];
@@ -63,7 +63,7 @@ static bool child_is_ending(struct byte_stream *k)
     poller_remove(&k->client->poller, &k->in);
     d->has_closed = true;
     if (d->has_ended) {
-        told_ended(d);
+        child_report_end(d);
     } else {
         poller_set(&k->client->poller, &d->timer, SECOND_SIGN_MS);
     }
@@ -83,7 +83,7 @@ static void on_exit_ready(void *user, uint32_t events)
     if (d->demands > 0) {
         poller_unset(&d->timer);
     } else if (d->has_closed) {
-        told_ended(d);
+        child_report_end(d);
     } else {
         poller_set(p, &d->timer, SECOND_SIGN_MS); /* somebody else may have its output open */
     }
@@ -109,7 +109,7 @@ static void process_on_timer(void *user)
     if (d->demands > 0) {
         demand(d);
     } else {
-        told_ended(d);
+        child_report_end(d);
     }
 }
 

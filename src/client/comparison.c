@@ -103,7 +103,7 @@ static const char *change_of(const struct watch *w, const struct snapshot_entry 
         /* What was told of and is in no list may be gone, or never was in one. */
         return old->is_known ? "deleted" : is_again ? "updated" : NULL;
     }
-    if (!old->is_known || old->told_at > 0) {
+    if (!old->is_known || old->updated_at > 0) {
         return is_again ? "updated" : NULL;
     }
     bool is_other = memcmp(old->digest, fresh->digest, SHA256_BYTES) != 0;
@@ -147,10 +147,11 @@ static void carry_over(struct tidings_client *c, const struct watch *w)
 {
     struct snapshot_entry *e;
     for (size_t at = 0; w->snapshot && (e = map_next(&w->snapshot->entries, &at)) != NULL;) {
-        struct snapshot_entry *fresh =
-            e->told_at >= c->comparison.began ? snapshot_find(c->comparison.fresh, e->uri) : NULL;
+        struct snapshot_entry *fresh = e->updated_at >= c->comparison.began
+                                           ? snapshot_find(c->comparison.fresh, e->uri)
+                                           : NULL;
         if (fresh) {
-            fresh->told_at = e->told_at;
+            fresh->updated_at = e->updated_at;
             poller_set(&c->poller, &c->comparison.quiet, COMPARISON_QUIET_MS);
         }
     }
@@ -336,7 +337,7 @@ static void comparison_on_quiet(void *user)
         struct snapshot_entry *e = w->snapshot && kind_of(w) == KIND_LITERAL
                                        ? snapshot_find(w->snapshot, tidings_str(w->uri))
                                        : NULL;
-        if (e && e->told_at > 0) {
+        if (e && e->updated_at > 0) {
             comparison_want(c, w, COMPARISON_FIRST);
         }
     }
@@ -372,13 +373,13 @@ void comparison_judged(struct tidings_client *c)
         if (!w->is_accepted || w->is_ending) {
             continue;
         }
-        bool is_owed = was_interrupted || w->comparison_reason == COMPARISON_RESUME;
+        bool must_compare = was_interrupted || w->comparison_reason == COMPARISON_RESUME;
         w->is_interrupted = false;
         if (!can_compare(w)) {
             drop_snapshot(c, &w->snapshot);
             w->comparison_reason = COMPARISON_NONE;
         }
-        if (is_owed && !w->snapshot) {
+        if (must_compare && !w->snapshot) {
             tell_gap(c, w);
         } else if (was_interrupted) {
             comparison_want(c, w, COMPARISON_RESUME);
@@ -422,8 +423,8 @@ void comparison_lost(struct tidings_client *c)
     }
 }
 
-void comparison_told(struct tidings_client *c, struct watch *w, struct tidings_str uri,
-                     bool is_deleted)
+void comparison_on_update(struct tidings_client *c, struct watch *w, struct tidings_str uri,
+                          bool is_deleted)
 {
     if (!w->snapshot) {
         return;
@@ -441,7 +442,7 @@ void comparison_told(struct tidings_client *c, struct watch *w, struct tidings_s
     }
     c->comparison.entries += w->snapshot->entries.count - before; /* modulo 2^64, so less as well */
     if (e && (is_literal || !is_deleted)) {
-        e->told_at = clock_monotonic_ms();
+        e->updated_at = clock_monotonic_ms();
     }
 }
 

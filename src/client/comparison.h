@@ -29,8 +29,8 @@ void comparison_init(struct tidings_client *c);
 void comparison_judged(struct tidings_client *c);
 void comparison_lost(struct tidings_client *c);
 /* The server told of `uri`. */
-void comparison_told(struct tidings_client *c, struct watch *w, struct tidings_str uri,
-                     bool is_deleted);
+void comparison_on_update(struct tidings_client *c, struct watch *w, struct tidings_str uri,
+                          bool is_deleted);
 void comparison_forget(struct tidings_client *c, struct watch *w); /* it ends */
 
 #endif

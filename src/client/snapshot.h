@@ -12,8 +12,8 @@
 struct snapshot_entry {
     struct tidings_str uri;
     unsigned char digest[SHA256_BYTES];
-    bool is_known;    /* … what the digest is */
-    uint64_t told_at; /* the server told of it, and it was not looked at since; 0: no */
+    bool is_known;       /* … what the digest is */
+    uint64_t updated_at; /* the server told of it, and it was not looked at since; 0: no */
     char text[];
 };
 

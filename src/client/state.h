@@ -146,7 +146,7 @@ struct tidings_client {
     struct poller_timer fade;
     struct resume resume;
     uint64_t cursor_at;         /* legacy: when its cursor was told */
-    int64_t told_by;            /* modern: the listen whose cursor counts; stays when it is lost */
+    int64_t cursor_listen;      /* modern: the listen whose cursor counts; stays when it is lost */
     struct poller_timer change; /* the set changed: another listen */
     struct poller_timer patience; /* for the acknowledgement of `coming` */
     struct comparison comparison;

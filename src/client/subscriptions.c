@@ -449,7 +449,7 @@ static void subscriptions_tell(struct tidings_client *c, struct watch *w, struct
         return;
     }
     if (!u->synthetic) {
-        comparison_told(c, w, u->uri, u->kind == TIDINGS_CHANGE_DELETED);
+        comparison_on_update(c, w, u->uri, u->kind == TIDINGS_CHANGE_DELETED);
     }
     list_each (it, next, &w->subscriptions) {
         struct client_subscription *s = list_entry(it, struct client_subscription, link);
@@ -467,7 +467,7 @@ static void route(struct tidings_client *c, struct tidings_update *u, enum guard
         u->subscribed_uri.len > 0 ? watch_find(c, u->subscribed_uri) : watch_find(c, u->uri);
     if (w && !w->is_ending) {
         subscriptions_tell(c, w, u, guard);
-        legacy_told(c, w, u->cursor);
+        legacy_on_update(c, w, u->cursor);
     } else if (u->subscribed_uri.len == 0) {
         list_each (it, next, &c->watches) {
             w = list_entry(it, struct watch, link);
@@ -533,16 +533,16 @@ static struct tidings_str subscriptions_text(const struct tidings_client *c,
 }
 
 /* Two streams are heard while one replaces the other: only the one that stays says how far. */
-static bool is_told_by_ours(const struct tidings_client *c, struct json *meta)
+static bool is_of_current_listen(const struct tidings_client *c, struct json *meta)
 {
     struct json *named = jv_get(meta, "io.modelcontextprotocol/subscriptionId");
-    return !jv_is(named, JV_INT) || jv_int(named) == c->told_by;
+    return !jv_is(named, JV_INT) || jv_int(named) == c->cursor_listen;
 }
 
 static void subscriptions_take_cursor(struct tidings_client *c, struct json *meta)
 {
     struct tidings_str cursor = jv_str(jv_get(meta, "dev.tidings/cursor"));
-    if (is_told_by_ours(c, meta) && resume_is_cursor(cursor)) {
+    if (is_of_current_listen(c, meta) && resume_is_cursor(cursor)) {
         resume_take(&c->resume, cursor);
         c->cursor_at = clock_monotonic_ms();
     }

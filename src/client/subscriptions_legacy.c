@@ -43,7 +43,7 @@ static struct watch *find_asked(struct tidings_client *c, int64_t id)
 
 /* ---- where to go on -------------------------------------------------------------------------- */
 
-static void keep_place(struct watch *w, struct tidings_str cursor)
+static void keep_cursor(struct watch *w, struct tidings_str cursor)
 {
     char *text = resume_is_cursor(cursor) ? str_dup(cursor) : NULL;
     if (text) { /* else the one before is good enough: something is told twice */
@@ -52,19 +52,19 @@ static void keep_place(struct watch *w, struct tidings_str cursor)
     }
 }
 
-void legacy_told(struct tidings_client *c, struct watch *w, struct tidings_str cursor)
+void legacy_on_update(struct tidings_client *c, struct watch *w, struct tidings_str cursor)
 {
     bool is_early = clock_monotonic_ms() < w->accepted_at + COMPARISON_NOTICE_MS;
     if (c->era == TIDINGS_ERA_LEGACY && w->accepted_at > 0 && is_early && !w->is_doubtful) {
-        keep_place(w, cursor);
+        keep_cursor(w, cursor);
     }
 }
 
 /* It is not accepted any more. */
-static void leave_place(struct tidings_client *c, struct watch *w)
+static void legacy_unaccept(struct tidings_client *c, struct watch *w)
 {
     if (w->accepted_at > 0 && c->cursor_at >= w->accepted_at + COMPARISON_NOTICE_MS) {
-        keep_place(w, tidings_str(c->resume.cursor));
+        keep_cursor(w, tidings_str(c->resume.cursor));
     }
     w->accepted_at = 0;
     w->is_accepted = false;
@@ -81,7 +81,7 @@ void legacy_interrupted(struct tidings_client *c, struct watch *w)
     }
     w->is_interrupted = w->was_accepted;
     if (w->since) {
-        leave_place(c, w);
+        legacy_unaccept(c, w);
     }
 }
 
@@ -90,7 +90,7 @@ void legacy_lost(struct tidings_client *c, struct watch *w)
     if (w->asked > 0) {
         requests_forget(c, w->asked);
     }
-    leave_place(c, w);
+    legacy_unaccept(c, w);
     c->has_ended = c->has_ended || w->is_leaving;
     w->is_named = w->is_leaving = false;
 }
@@ -125,10 +125,10 @@ static void legacy_send(struct tidings_client *c, struct watch *w, const char *m
 }
 
 /* Where a URI that was accepted begins. */
-static void legacy_take_place(struct watch *w, const struct response *a)
+static void legacy_take_cursor(struct watch *w, const struct response *a)
 {
     if (a->result && !w->since) {
-        keep_place(w, jv_str(jv_get(jv_get(a->result, "_meta"), "dev.tidings/cursor")));
+        keep_cursor(w, jv_str(jv_get(jv_get(a->result, "_meta"), "dev.tidings/cursor")));
     }
 }
 
@@ -137,7 +137,7 @@ static void legacy_take_answer(struct watch *w, const struct response *a)
 {
     w->is_accepted = a->result != NULL;
     w->accepted_at = w->is_accepted ? clock_monotonic_ms() : 0;
-    legacy_take_place(w, a);
+    legacy_take_cursor(w, a);
 }
 
 static void on_subscribed(void *user, const struct response *a)
@@ -162,7 +162,7 @@ static void on_subscribed(void *user, const struct response *a)
         return;
     }
     bool is_accepted = a->result != NULL;
-    legacy_take_place(w, a); /* is told with it */
+    legacy_take_cursor(w, a); /* is told with it */
     subscriptions_judge(c, w, is_accepted, tidings_str(a->why.text));
     legacy_take_answer(w, a);
     if (!is_pending(c)) {

@@ -242,7 +242,7 @@ static void modern_replace_listen(struct tidings_client *c)
     } else {
         modern_drop_listen(c, &c->listen);
     }
-    c->listen = c->told_by = c->coming;
+    c->listen = c->cursor_listen = c->coming;
     c->coming = 0;
 }
 

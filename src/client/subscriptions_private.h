@@ -34,6 +34,6 @@ void legacy_ended(struct tidings_client *c, struct watch *w); /* nobody is left 
 void legacy_interrupted(struct tidings_client *c, struct watch *w);
 void legacy_lost(struct tidings_client *c, struct watch *w); /* the session */
 /* An update of this very watch says how far the stream is. */
-void legacy_told(struct tidings_client *c, struct watch *w, struct tidings_str cursor);
+void legacy_on_update(struct tidings_client *c, struct watch *w, struct tidings_str cursor);
 
 #endif

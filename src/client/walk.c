@@ -45,9 +45,9 @@ static void walk_node_free(struct walk_node *p)
     mem_free(p);
 }
 
-static void walk_free_all(struct list *places)
+static void walk_free_all(struct list *list)
 {
-    list_each (it, next, places) {
+    list_each (it, next, list) {
         list_remove(it);
         walk_node_free(list_entry(it, struct walk_node, link));
     }

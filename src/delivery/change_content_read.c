@@ -259,7 +259,7 @@ static struct chain *chain_of(const struct subscription *sub)
 }
 
 /* Legacy clients of a profile with dialect_rules.has_data get `title` and `data`. */
-static bool is_told_data(const struct subscription *sub)
+static bool wants_data(const struct subscription *sub)
 {
     const struct subscriber *subscriber = sub->subscriber;
     return sub->listen->id_len == 0 && dialect_rules(subscriber->worker->self)->has_data &&
@@ -316,7 +316,7 @@ enum change_content_state change_content_for(const struct subscription *sub,
     bool is_there = state == CHANGE_CONTENT_READY ||
                     (state == CHANGE_CONTENT_NONE &&
                      change_content_is_gone(sub->subscriber->principal, change));
-    if (!is_there || !is_told_data(sub)) {
+    if (!is_there || !wants_data(sub)) {
         return state;
     }
     struct change_content_key key = {.change = change,

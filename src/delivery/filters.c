@@ -17,7 +17,7 @@ void filters_init(struct filters *all)
 {
     map_init(&all->by_text);
     all->judged = 0;
-    all->told_bytes = 0;
+    all->past_bytes = 0;
 }
 
 void filters_deinit(struct filters *all)

@@ -25,9 +25,9 @@
 /* What is remembered of the changes that were told, for filters that look back, besides
  * ALLOWANCE_MAX_FILTER_PAST for a client (which together stay below what a worker has). Beyond any
  * of these a change is not remembered: the next one is judged like the first of its resource. */
-#define FILTER_TOLD_URIS 1024u              /* for a subscription */
-#define FILTER_TOLD_METADATA 2048u          /* bytes of metadata of one */
-#define FILTERS_TOLD_BYTES (32u * 1048576u) /* for a worker */
+#define FILTER_PAST_URIS 1024u              /* for a subscription */
+#define FILTER_PAST_METADATA 2048u          /* bytes of metadata of one */
+#define FILTERS_PAST_BYTES (32u * 1048576u) /* for a worker */
 
 struct allowance;
 struct change;
@@ -37,7 +37,7 @@ struct subscription;
 struct filters {
     struct map by_text;
     uint64_t judged;   /* how often any of them was asked */
-    size_t told_bytes; /* of changes that are remembered, counted for each subscription */
+    size_t past_bytes; /* of changes that are remembered, counted for each subscription */
 };
 
 void filters_init(struct filters *all);

@@ -86,7 +86,7 @@ static bool satisfies(struct subscription *sub, const struct change *change)
 {
     struct worker *worker = sub->subscriber->worker;
     struct filter *f = sub->extra->schema;
-    const struct change *before = filters_told_before(sub, change);
+    const struct change *before = filters_previous(sub, change);
     uint64_t before_seq = before ? before->seq : 0;
     uint32_t turn = f->sees_time ? loop_turn_number(worker->loop) : 0;
     if (f->judged_seq != change->seq || f->judged_before != before_seq || f->judged_turn != turn) {
@@ -123,7 +123,7 @@ static bool pass_without_from(struct subscription *sub, const struct change *cha
     bool passes = !subject || all_hold(x, subject);
     jv_unref(subject);
     if (passes && x->schema) {
-        passes = !judge(sub, change, filters_told_before(sub, change), true, &verdict) ||
+        passes = !judge(sub, change, filters_previous(sub, change), true, &verdict) ||
                  verdict != SCHEMA_NOT_VALID;
     }
     return passes;
@@ -138,7 +138,7 @@ bool filters_is_own(const struct subscription *sub, const struct change *change)
 }
 
 /* Of a move that subscribers are led along, who covers both ends is told by the first half. */
-static bool is_told_already(struct subscription *sub, const struct change *change)
+static bool is_told_of_first_half(struct subscription *sub, const struct change *change)
 {
     return change->is_led && change->seq - 1 > sub->since &&
            access_shows_from(sub->subscriber->principal, change) &&
@@ -170,7 +170,7 @@ static bool filters_want(struct subscription *sub, const struct change *change)
 bool filters_pass(struct subscription *sub, const struct change *change, bool alone)
 {
     const struct subscription_extra *x = sub->extra;
-    if (!access_hears(sub->subscriber->principal, change) || is_told_already(sub, change) ||
+    if (!access_hears(sub->subscriber->principal, change) || is_told_of_first_half(sub, change) ||
         (x && alone && !filters_want(sub, change))) {
         return false;
     }

@@ -31,8 +31,7 @@ struct filter {
 };
 
 /* The change of that resource that the subscription was told before; NULL: none is remembered. */
-const struct change *filters_told_before(const struct subscription *sub,
-                                         const struct change *change);
+const struct change *filters_previous(const struct subscription *sub, const struct change *change);
 /* It passes: the next one is compared with it. */
 void filters_remember(struct subscription *sub, const struct change *change);
 

@@ -344,7 +344,7 @@ int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint
     return announce(hub, change, true, position, err);
 }
 
-static void announce_place(struct hub *hub, uint64_t position, bool is_broken)
+static void announce_position(struct hub *hub, uint64_t position, bool is_broken)
 {
     struct announce_letter *l = mem_zalloc(sizeof(*l));
     if (l) {
@@ -363,12 +363,12 @@ static void announce_place(struct hub *hub, uint64_t position, bool is_broken)
 
 void hub_announce_reached(struct hub *hub, uint64_t position)
 {
-    announce_place(hub, position, false);
+    announce_position(hub, position, false);
 }
 
 void hub_announce_broken(struct hub *hub, uint64_t position)
 {
-    announce_place(hub, position, true);
+    announce_position(hub, position, true);
 }
 
 struct missed_letter {

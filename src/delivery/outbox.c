@@ -91,7 +91,7 @@ static size_t find(struct outbox *o, const struct subscription *sub, struct tidi
 
 /* `next` into its place: in the order of numbers, so that the first item tells what is not written
  * yet. Items of one subscription ascend already: it stays first in, first out. There is room. */
-static void place(struct outbox *o, const struct outbox_item *next)
+static void outbox_insert(struct outbox *o, const struct outbox_item *next)
 {
     *at(o, o->count++) = *next;
     for (size_t i = o->count - 1; i > 0 && at(o, i - 1)->first_seq > at(o, i)->first_seq; i--) {
@@ -125,7 +125,7 @@ static void merge(struct outbox *o, size_t index, const struct outbox_item *next
             *at(o, i) = *at(o, i + 1);
         }
         o->count--;
-        place(o, &moved);
+        outbox_insert(o, &moved);
     }
 }
 
@@ -145,7 +145,7 @@ static enum outbox_result add(struct outbox *o, const struct outbox_item *next, 
     if (o->count >= max || (o->count == room(o) && grow(o) < 0)) {
         return OUTBOX_FULL;
     }
-    place(o, next);
+    outbox_insert(o, next);
     sub->queued++;
     return OUTBOX_ADDED;
 }

@@ -34,7 +34,7 @@ struct subscription_extra {
     struct tidings_str origin; /* whose changes are left out (principal_put_origin); or empty */
     size_t claimed;            /* bytes of it that are what the client calls itself */
     struct filter *schema;     /* what a change must satisfy; a reference; NULL: anything */
-    struct map *told;        /* URI -> struct change: what `schema` sees as the one before; NULL */
+    struct map *past;        /* URI -> struct change: what `schema` sees as the one before; NULL */
     unsigned gave_up;        /* judgements by it that were too costly */
     struct chain *chain;     /* it is told patches; NULL: not */
     struct allowance *broad; /* it counts as ALLOWANCE_BROAD there; NULL: nowhere */

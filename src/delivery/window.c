@@ -20,32 +20,32 @@ void windows_deinit(struct windows *w)
 
 /* ---- the heap -------------------------------------------------------------------------------- */
 
-static struct window **slot(struct windows *all, uint32_t place)
+static struct window **slot(struct windows *all, uint32_t index)
 {
-    return &all->heap[place - 1];
+    return &all->heap[index - 1];
 }
 
-static void put(struct windows *all, uint32_t place, struct window *w)
+static void put(struct windows *all, uint32_t index, struct window *w)
 {
-    *slot(all, place) = w;
-    w->index = place;
+    *slot(all, index) = w;
+    w->index = index;
 }
 
 static void sift_up(struct windows *all, struct window *w)
 {
-    uint32_t place = w->index;
-    while (place > 1 && (*slot(all, place / 2))->open_ms > w->open_ms) {
-        put(all, place, *slot(all, place / 2));
-        place /= 2;
+    uint32_t index = w->index;
+    while (index > 1 && (*slot(all, index / 2))->open_ms > w->open_ms) {
+        put(all, index, *slot(all, index / 2));
+        index /= 2;
     }
-    put(all, place, w);
+    put(all, index, w);
 }
 
 static void sift_down(struct windows *all, struct window *w)
 {
-    uint32_t place = w->index;
+    uint32_t index = w->index;
     for (;;) {
-        uint32_t child = place * 2;
+        uint32_t child = index * 2;
         if (child > all->count) {
             break;
         }
@@ -55,10 +55,10 @@ static void sift_down(struct windows *all, struct window *w)
         if ((*slot(all, child))->open_ms >= w->open_ms) {
             break;
         }
-        put(all, place, *slot(all, child));
-        place = child;
+        put(all, index, *slot(all, child));
+        index = child;
     }
-    put(all, place, w);
+    put(all, index, w);
 }
 
 int windows_enter(struct windows *all, struct window *w)
@@ -82,12 +82,12 @@ void windows_leave(struct windows *all, struct window *w)
     if (w->index == 0) {
         return;
     }
-    uint32_t place = w->index;
+    uint32_t index = w->index;
     struct window *last = *slot(all, all->count);
     all->count--;
     w->index = 0;
     if (last != w) {
-        put(all, place, last);
+        put(all, index, last);
         sift_up(all, last);
         sift_down(all, last);
     }

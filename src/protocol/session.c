@@ -407,7 +407,7 @@ static void skip_others(struct session *session, unsigned no)
 
 /* The node that gave out an id knew nothing of subscriptions made here: each is told what changed
  * since it was made. */
-static void session_owe_later(struct session *session, uint64_t cursor)
+static void session_replay_later(struct session *session, uint64_t cursor)
 {
     list_each (it, next, &session->listen->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
@@ -447,7 +447,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     struct event_cursor at = {.cursor = session->undelivered};
     bool known = last_event_id.len == 0 || session_parse_event_id(session, last_event_id, &at);
     if (at.is_foreign) {
-        session_owe_later(session, at.cursor);
+        session_replay_later(session, at.cursor);
     }
     stream->sink = channel->ops->stream(channel, &headers);
     stream->session = session;
@@ -462,10 +462,10 @@ int session_open_stream(struct session *session, struct channel *channel,
         char id[EVENT_ID_MAX];
         /* Below what subscriptions have yet to hear. */
         uint64_t written = subscriber_written(subscriber);
-        struct log_cursor place =
+        struct log_cursor at_cursor =
             subscriber_cursor_at(subscriber, written < at.cursor ? written : at.cursor);
-        place.lost = !known ? 1 : at.lost > 0 ? at.lost : place.lost;
-        size_t len = session_event_id(subscriber, &place, id);
+        at_cursor.lost = !known ? 1 : at.lost > 0 ? at.lost : at_cursor.lost;
+        size_t len = session_event_id(subscriber, &at_cursor, id);
         stream->sink->ops->prime(stream->sink, tidings_strn(id, len),
                                  session->worker->limits->retry_ms);
     }

@@ -29,7 +29,7 @@ struct kept_options {
 /* ---- as text --------------------------------------------------------------------------------- */
 
 /* Everything up to here was written to a stream, but for what subscriptions say themselves. */
-static uint64_t session_told(const struct session *session)
+static uint64_t session_written(const struct session *session)
 {
     return session->subscriber->sink ? subscriber_written(session->subscriber)
                                      : session->undelivered;
@@ -62,7 +62,7 @@ static void put_sub(struct jw *w, const struct session_moving *m, struct subscri
 static void session_put_state(const struct session_moving *m, struct buf *out)
 {
     const struct session *session = m->session;
-    uint64_t told = session_told(session);
+    uint64_t told = session_written(session);
     struct jw w;
     struct buf by;
     buf_init(&by, 4096);
@@ -198,7 +198,7 @@ static void session_write(struct session_moving *m)
         m->job->user = m;
         m->under_way = m->changes;
         m->written_ms = loop_now_ms(m->session->worker->loop);
-        m->cursor = session_told(m->session);
+        m->cursor = session_written(m->session);
         m->stream_no = m->session->next_stream;
         m->movers->store->submit(m->movers->store, m->job);
     }
@@ -224,7 +224,7 @@ static bool session_is_due(const struct session_moving *m, uint64_t now)
     const struct session *session = m->session;
     uint64_t rest = session->worker->limits->session_timeout_ms / 4;
     bool is_told =
-        session->subscriber->subscription_count > 0 && m->cursor != session_told(session);
+        session->subscriber->subscription_count > 0 && m->cursor != session_written(session);
     return !m->job && (m->changes > m->written || is_told || m->stream_no != session->next_stream ||
                        m->written_ms + rest <= now);
 }

@@ -56,8 +56,8 @@ struct session_wait {
     void *user;
 };
 
-enum session_place {
-    SESSION_SETTLED, /* go on: it is here, or nowhere */
+enum session_await_result {
+    SESSION_READY,   /* go on: it is here, or nowhere */
     SESSION_AWAITED, /* `wait` is told later, not before this returns */
     SESSION_REFUSED, /* a limit (`why`) stands against having it here */
     SESSION_BUSY,    /* not now: the server ends, or too much is under way */
@@ -73,8 +73,8 @@ bool session_may_be_elsewhere(const struct worker *worker, const struct session_
 /* May the session, of the principal of `channel`, be at another node? Then it is brought here. And
  * before a stream is opened the store is asked whether it is ours still, and this node comes as far
  * as the one where the last event was told. */
-enum session_place session_await(struct session_wait *wait, struct channel *channel,
-                                 const struct session_asked *asked, struct refusal *why);
+enum session_await_result session_await(struct session_wait *wait, struct channel *channel,
+                                        const struct session_asked *asked, struct refusal *why);
 void session_await_cancel(struct session_wait *wait);
 
 #endif

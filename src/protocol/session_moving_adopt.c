@@ -424,14 +424,14 @@ static struct adoption *adoption_create(struct channel *channel, const char *key
     return a;
 }
 
-enum session_place session_await(struct session_wait *wait, struct channel *channel,
-                                 const struct session_asked *asked, struct refusal *why)
+enum session_await_result session_await(struct session_wait *wait, struct channel *channel,
+                                        const struct session_asked *asked, struct refusal *why)
 {
     struct worker *worker = channel->worker;
     struct session_movers *movers = worker->sessions->movers;
     char key[SESSION_KEY_LEN + 1];
     if (!session_may_be_elsewhere(worker, asked)) {
-        return SESSION_SETTLED;
+        return SESSION_READY;
     }
     if (principal_renew(worker, &channel->principal) < 0) {
         return SESSION_BUSY;
@@ -445,7 +445,7 @@ enum session_place session_await(struct session_wait *wait, struct channel *chan
     struct session *here = map_find(&worker->sessions->by_id, asked->id);
     if (here && (!asked->is_stream || !here->moving ||
                  !str_eq(tidings_str(key), tidings_str(here->moving->key)))) {
-        return SESSION_SETTLED;
+        return SESSION_READY;
     }
     if (worker->stopping || movers->adoptions.count >= SESSION_ADOPTIONS) {
         return SESSION_BUSY;
@@ -466,7 +466,7 @@ enum session_place session_await(struct session_wait *wait, struct channel *chan
     a->quota = quota;
     if (here ? !adoption_confirm(a, here) : !adoption_begin(a)) {
         adoption_end(a, TIDINGS_E_NOMEM);
-        return here ? SESSION_SETTLED : SESSION_BUSY;
+        return here ? SESSION_READY : SESSION_BUSY;
     }
     list_append(&a->waits, &wait->link);
     return SESSION_AWAITED;

@@ -190,10 +190,10 @@ int entity_list(struct entity_job *r, struct entities *e, struct tidings_error *
         list_type(&l, e, one, r->uri.parent);
         return l.rc < 0 ? l.rc : 0;
     }
-    bool only_places = r->children && r->uri.parent.len == 0;
+    bool only_containers = r->children && r->uri.parent.len == 0;
     for (size_t i = 0; i < all.count && l.rc > 0; i++) {
         bool is_registry = all.at[i].type.len == 0;
-        if (only_places || (is_registry && r->uri.parent.len == 0)) {
+        if (only_containers || (is_registry && r->uri.parent.len == 0)) {
             list_type_row(&l, &all.at[i]);
         } else if (!is_registry) {
             list_type(&l, e, &all.at[i], r->uri.parent);

@@ -188,8 +188,8 @@ static int provider_file_open(struct tidings_provider *p, struct tidings_str con
     if (rc < 0) {
         return rc;
     }
-    struct file_look look;
-    rc = file_look(&f->root, "", &look, NULL);
+    struct file_info info;
+    rc = file_stat(&f->root, "", &info, NULL);
     if (rc == -ENOSYS) {
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
                             "serving files needs the system call openat2 (Linux 5.6 or later)");
@@ -240,7 +240,7 @@ bool file_judge_allows(const struct file_provider *f, const struct file_judge *j
 }
 
 int file_resolve(const struct file_provider *f, struct tidings_str uri, struct buf *path,
-                 struct file_look *ret, const struct file_judge *judge, struct tidings_error *err)
+                 struct file_info *ret, const struct file_judge *judge, struct tidings_error *err)
 {
     bool has_slash;
     struct buf target;
@@ -249,7 +249,7 @@ int file_resolve(const struct file_provider *f, struct tidings_str uri, struct b
         return rc;
     }
     buf_init(&target, FILE_WHERE_SIZE + 1);
-    rc = file_look(&f->root, path->ptr, ret, &target);
+    rc = file_stat(&f->root, path->ptr, ret, &target);
     if (rc == 0 && !file_judge_allows(f, judge, &target, file_kind(ret) == FILE_DIRECTORY)) {
         rc = -ENOENT;
     }
@@ -287,21 +287,21 @@ static struct tidings_str file_last_segment(struct tidings_str uri)
 }
 
 bool file_describe(const struct file_provider *f, struct tidings_str uri, struct tidings_str name,
-                   const struct file_look *look, char etag[FILE_ETAG_SIZE],
+                   const struct file_info *info, char etag[FILE_ETAG_SIZE],
                    struct tidings_resource *row)
 {
     *row = (struct tidings_resource){0};
-    file_etag(&look->st, etag);
+    file_etag(&info->st, etag);
     row->uri = uri;
     row->name = name.len > 0 && str_is_utf8(name) ? name : file_last_segment(uri);
     row->etag = tidings_str(etag);
-    row->modified_ms = file_modified_ms(&look->st);
-    if (file_kind(look) == FILE_DIRECTORY) {
+    row->modified_ms = file_modified_ms(&info->st);
+    if (file_kind(info) == FILE_DIRECTORY) {
         row->mime_type = STR("inode/directory");
         row->listable = true;
         return true;
     }
-    row->size = look->st.st_size;
+    row->size = info->st.st_size;
     row->has_size = true;
     row->mime_type = mime_find(f->mime, name);
     bool is_known = row->mime_type.len > 0;
@@ -322,20 +322,20 @@ static void provider_file_stat(struct tidings_provider *p, struct tidings_stat *
     const struct file_provider *f = tidings_provider_state(p);
     struct tidings_error err = {0};
     struct tidings_resource row;
-    struct file_look look;
+    struct file_info info;
     char etag[FILE_ETAG_SIZE];
     struct buf path, spelled;
     buf_init(&path, FILE_MAX_PATH);
     buf_init(&spelled, f->root.prefix_len + FILE_MAX_ENCODED);
     file_root_follow(&f->root);
     const struct file_judge judge = {file_may_show, stat};
-    int rc = file_resolve(f, uri, &path, &look, &judge, &err);
+    int rc = file_resolve(f, uri, &path, &info, &judge, &err);
     if (rc == 0) {
         struct tidings_str name = buf_str(&path);
         const char *slash = memrchr(name.ptr, '/', name.len);
         name = slash ? str_skip(name, (size_t)(slash - name.ptr) + 1) : name;
-        file_path_to_uri(&f->root, buf_str(&path), file_kind(&look) == FILE_DIRECTORY, &spelled);
-        file_describe(f, buf_str(&spelled), name, &look, etag, &row);
+        file_path_to_uri(&f->root, buf_str(&path), file_kind(&info) == FILE_DIRECTORY, &spelled);
+        file_describe(f, buf_str(&spelled), name, &info, etag, &row);
         if (spelled.failed) {
             rc = tidings_fail(&err, spelled.failed, "the URI is too long");
         }

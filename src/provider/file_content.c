@@ -172,9 +172,9 @@ struct file_judge file_read_judge(const struct tidings_read *read)
     return (struct file_judge){may_read, read};
 }
 
-int file_open_looked(const struct file_provider *f, const char *path, struct tidings_str uri,
-                     struct file_look *look, const struct file_judge *judge,
-                     struct tidings_error *err)
+int file_open_checked(const struct file_provider *f, const char *path, struct tidings_str uri,
+                      struct file_info *info, const struct file_judge *judge,
+                      struct tidings_error *err)
 {
     struct buf target;
     buf_init(&target, FILE_WHERE_SIZE + 1);
@@ -189,9 +189,9 @@ int file_open_looked(const struct file_provider *f, const char *path, struct tid
     }
     /* It may have been replaced since it was looked at. */
     int rc = 0;
-    if (fstat(fd, &look->st) < 0) {
+    if (fstat(fd, &info->st) < 0) {
         rc = error_errno(err, errno, "'%.*s'", STR_ARG(uri));
-    } else if (file_kind(look) != FILE_REGULAR) {
+    } else if (file_kind(info) != FILE_REGULAR) {
         rc =
             tidings_fail(err, TIDINGS_E_DENIED, "'%.*s' is no regular file any more", STR_ARG(uri));
     }

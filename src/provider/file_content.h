@@ -37,9 +37,9 @@ int64_t file_read_bytes(const struct file_part *part, char *bytes, struct tiding
 /* Open the regular file at `path` the long way: look first, so that nothing else is ever opened. A
  * descriptor, or a negative code with a sentence about `uri`. What was opened is judged once more:
  * a link may have been switched since the look. */
-int file_open_looked(const struct file_provider *f, const char *path, struct tidings_str uri,
-                     struct file_look *look, const struct file_judge *judge,
-                     struct tidings_error *err);
+int file_open_checked(const struct file_provider *f, const char *path, struct tidings_str uri,
+                      struct file_info *info, const struct file_judge *judge,
+                      struct tidings_error *err);
 /* May whoever reads read what a link leads to? */
 struct file_judge file_read_judge(const struct tidings_read *read);
 
@@ -49,6 +49,6 @@ struct tidings_str file_last_name(struct tidings_str path);
 /* Read a directory: the names in it and, as far as there is room, its children. On the pool.
  * Finishes the read. `path` is the directory's. */
 void file_read_directory(const struct file_provider *f, struct tidings_read *read,
-                         struct tidings_str path, const struct file_look *look);
+                         struct tidings_str path, const struct file_info *info);
 
 #endif

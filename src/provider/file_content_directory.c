@@ -94,11 +94,11 @@ static int read_names(struct directory *d, struct tidings_error *err)
 }
 
 /* The element of a directory: its names. */
-static int give_names(struct directory *d, const struct file_look *look, struct tidings_error *err)
+static int give_names(struct directory *d, const struct file_info *info, struct tidings_error *err)
 {
     struct tidings_resource row;
     char etag[FILE_ETAG_SIZE];
-    file_describe(d->f, buf_str(&d->uri), file_last_name(d->path), look, etag, &row);
+    file_describe(d->f, buf_str(&d->uri), file_last_name(d->path), info, etag, &row);
     return d->uri.failed ? tidings_fail(err, d->uri.failed, "the URI is too long")
                          : tidings_read_text(d->read, &row, buf_str(&d->text), err);
 }
@@ -106,14 +106,14 @@ static int give_names(struct directory *d, const struct file_look *look, struct 
 /* ---- children -------------------------------------------------------------------------------- */
 
 static int give_subdirectory(struct directory *parent, struct tidings_str path,
-                             const struct file_look *look, struct tidings_error *err)
+                             const struct file_info *info, struct tidings_error *err)
 {
     struct directory d = {.f = parent->f, .read = parent->read, .path = path};
     directory_init(&d, parent->room);
     int rc = read_names(&d, err);
     if (rc == 0) {
         parent->room -= d.text.len;
-        rc = give_names(&d, look, err);
+        rc = give_names(&d, info, err);
     } else if (rc != TIDINGS_E_NOMEM && rc != TIDINGS_E_BUSY) {
         rc = 0;
     }
@@ -122,20 +122,20 @@ static int give_subdirectory(struct directory *parent, struct tidings_str path,
 }
 
 static int give_file(struct directory *d, struct tidings_str path, struct tidings_str uri,
-                     struct file_look *look, struct tidings_error *err)
+                     struct file_info *info, struct tidings_error *err)
 {
     struct file_judge judge = file_read_judge(d->read);
-    int fd = file_open_looked(d->f, path.ptr, uri, look, &judge, err);
+    int fd = file_open_checked(d->f, path.ptr, uri, info, &judge, err);
     if (fd == TIDINGS_E_BUSY || fd == TIDINGS_E_NOMEM) {
         return fd;
     }
-    if (fd < 0 || (size_t)look->st.st_size > d->room) {
+    if (fd < 0 || (size_t)info->st.st_size > d->room) {
         if (fd >= 0) {
             close(fd);
         }
         return 0;
     }
-    struct file_part part = {.fd = fd, .to = look->st.st_size};
+    struct file_part part = {.fd = fd, .to = info->st.st_size};
     char *bytes = tidings_alloc((size_t)part.to + 1);
     int64_t got = bytes ? file_read_bytes(&part, bytes, d->read, NULL) : 0;
     close(fd);
@@ -145,7 +145,7 @@ static int give_file(struct directory *d, struct tidings_str path, struct tiding
     }
     struct tidings_resource row;
     char etag[FILE_ETAG_SIZE];
-    if (!file_describe(d->f, uri, file_last_name(path), look, etag, &row) &&
+    if (!file_describe(d->f, uri, file_last_name(path), info, etag, &row) &&
         str_is_utf8(tidings_strn(bytes, (size_t)got))) {
         row.mime_type = STR("text/plain");
     }
@@ -157,10 +157,10 @@ static int give_file(struct directory *d, struct tidings_str path, struct tiding
 static int file_directory_give_child(struct directory *d, const char *record,
                                      struct tidings_error *err)
 {
-    struct file_look look;
+    struct file_info info;
     struct buf path, uri, target;
     struct file_judge judge = file_read_judge(d->read);
-    int rc = 0, looked = 0;
+    int rc = 0, status = 0;
     buf_init(&path, FILE_MAX_PATH);
     buf_init(&target, FILE_WHERE_SIZE + 1);
     buf_init(&uri, d->f->root.prefix_len + FILE_MAX_ENCODED);
@@ -174,16 +174,16 @@ static int file_directory_give_child(struct directory *d, const char *record,
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     } else if (!path.failed && !uri.failed &&
                tidings_read_wants(d->read, buf_str(&uri), STR_EMPTY) &&
-               (looked = file_look(&d->f->root, path.ptr, &look, &target)) == 0 &&
+               (status = file_stat(&d->f->root, path.ptr, &info, &target)) == 0 &&
                file_judge_allows(d->f, &judge, &target, record[0] == 'd')) {
-        if (file_kind(&look) == FILE_DIRECTORY && record[0] == 'd') {
-            rc = give_subdirectory(d, buf_str(&path), &look, err);
-        } else if (file_kind(&look) == FILE_REGULAR && record[0] == 'f') {
-            rc = give_file(d, buf_str(&path), buf_str(&uri), &look, err);
+        if (file_kind(&info) == FILE_DIRECTORY && record[0] == 'd') {
+            rc = give_subdirectory(d, buf_str(&path), &info, err);
+        } else if (file_kind(&info) == FILE_REGULAR && record[0] == 'f') {
+            rc = give_file(d, buf_str(&path), buf_str(&uri), &info, err);
         }
     }
-    if (file_is_short(looked)) {
-        rc = file_refuse(err, looked, buf_str(&uri));
+    if (file_is_short(status)) {
+        rc = file_refuse(err, status, buf_str(&uri));
     }
     buf_deinit(&target);
     buf_deinit(&path);
@@ -192,7 +192,7 @@ static int file_directory_give_child(struct directory *d, const char *record,
 }
 
 void file_read_directory(const struct file_provider *f, struct tidings_read *read,
-                         struct tidings_str path, const struct file_look *look)
+                         struct tidings_str path, const struct file_info *info)
 {
     struct tidings_error err = {0};
     size_t most = tidings_read_max_bytes(read);
@@ -200,7 +200,7 @@ void file_read_directory(const struct file_provider *f, struct tidings_read *rea
     directory_init(&d, most);
     int rc = read_names(&d, &err);
     if (rc == 0) {
-        rc = give_names(&d, look, &err);
+        rc = give_names(&d, info, &err);
     }
     if (rc == 0) {
         size_t left = most - d.text.len;

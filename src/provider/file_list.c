@@ -56,15 +56,15 @@ static bool file_list_may_show(const void *list, struct tidings_str uri)
 static int file_list_emit(struct walk *w, int dir, const struct file_names *n,
                           const struct file_name *e)
 {
-    struct file_look look;
+    struct file_info info;
     struct tidings_resource row;
     char etag[FILE_ETAG_SIZE];
     const char *raw = n->text.ptr + e->raw;
-    int looked = file_look_in(&w->f->root, dir, w->path.ptr, &look, &w->target);
-    if (file_is_short(looked)) {
-        return file_refuse(&w->err, looked, buf_str(&w->uri));
+    int status = file_stat_in(&w->f->root, dir, w->path.ptr, &info, &w->target);
+    if (file_is_short(status)) {
+        return file_refuse(&w->err, status, buf_str(&w->uri));
     }
-    if (looked < 0 || file_kind(&look) != (e->is_directory ? FILE_DIRECTORY : FILE_REGULAR)) {
+    if (status < 0 || file_kind(&info) != (e->is_directory ? FILE_DIRECTORY : FILE_REGULAR)) {
         return 0;
     }
     if (w->led.len > 0 && w->target.len == 0) {
@@ -74,7 +74,7 @@ static int file_list_emit(struct walk *w, int dir, const struct file_names *n,
     if (!file_judge_allows(w->f, &judge, &w->target, e->is_directory)) {
         return 0;
     }
-    file_describe(w->f, buf_str(&w->uri), tidings_strn(raw, e->raw_len), &look, etag, &row);
+    file_describe(w->f, buf_str(&w->uri), tidings_strn(raw, e->raw_len), &info, etag, &row);
     int rc = tidings_list_add(w->list, &row, &w->err);
     w->is_full = rc == 0;
     return rc;
@@ -182,13 +182,13 @@ struct list_job {
 /* Why `uri` did not open as a directory, if it may be said. */
 static int refuse_directory(struct walk *w, int negative_errno, struct tidings_str uri)
 {
-    struct file_look look;
+    struct file_info info;
     const struct file_judge judge = {file_list_may_show, w->list};
     if (file_is_short(negative_errno)) {
         return file_refuse(&w->err, negative_errno, uri);
     }
     buf_clear(&w->path);
-    int rc = file_resolve(w->f, uri, &w->path, &look, &judge, &w->err);
+    int rc = file_resolve(w->f, uri, &w->path, &info, &judge, &w->err);
     if (rc == 0 && negative_errno != -ENOTDIR) {
         rc = file_refuse(&w->err, negative_errno, uri);
     }

@@ -156,17 +156,17 @@ static int classify(const struct file_root *root, int dir, const struct record *
         ret->is_directory = r->type == DT_DIR;
         return 1;
     }
-    struct file_look look;
+    struct file_info info;
     if (r->type != DT_LNK && r->type != DT_UNKNOWN) {
         return 0;
     }
-    int rc = file_look_in(root, dir, path, &look, NULL);
+    int rc = file_stat_in(root, dir, path, &info, NULL);
     if (rc < 0) {
         return file_is_short(rc) ? error_code_from_errno(-rc) : 0;
     }
-    ret->is_directory = file_kind(&look) == FILE_DIRECTORY;
-    ret->is_link = look.is_link;
-    return file_kind(&look) != FILE_OTHER;
+    ret->is_directory = file_kind(&info) == FILE_DIRECTORY;
+    ret->is_link = info.is_link;
+    return file_kind(&info) != FILE_OTHER;
 }
 
 static bool is_dot(const char *name)
@@ -264,7 +264,7 @@ static bool may_tell(const struct telling *t, int dir, const struct file_name *e
                      struct tidings_str raw, struct buf *path)
 {
     struct buf target;
-    struct file_look look;
+    struct file_info info;
     size_t mark = path->len;
     bool is_there = true;
     if (!e->is_link && t->led.len == 0) {
@@ -273,7 +273,7 @@ static bool may_tell(const struct telling *t, int dir, const struct file_name *e
     buf_init(&target, FILE_WHERE_SIZE + 256);
     if (e->is_link) {
         file_path_push(path, raw);
-        is_there = !path->failed && file_look_in(&t->f->root, dir, path->ptr, &look, &target) == 0;
+        is_there = !path->failed && file_stat_in(&t->f->root, dir, path->ptr, &info, &target) == 0;
         file_path_cut(path, mark);
     } else {
         file_target_below(&target, &t->led, raw);

@@ -281,7 +281,7 @@ static int stat_beneath(const struct file_root *root, const char *path, int flag
     return rc;
 }
 
-int file_look(const struct file_root *root, const char *path, struct file_look *ret,
+int file_stat(const struct file_root *root, const char *path, struct file_info *ret,
               struct buf *target)
 {
     int rc = stat_beneath(root, path, O_NOFOLLOW, &ret->st, target);
@@ -289,7 +289,7 @@ int file_look(const struct file_root *root, const char *path, struct file_look *
     return ret->is_link ? stat_beneath(root, path, 0, &ret->st, target) : rc;
 }
 
-int file_look_in(const struct file_root *root, int dir, const char *path, struct file_look *ret,
+int file_stat_in(const struct file_root *root, int dir, const char *path, struct file_info *ret,
                  struct buf *target)
 {
     const char *slash = strrchr(path, '/');
@@ -304,7 +304,7 @@ int file_look_in(const struct file_root *root, int dir, const char *path, struct
     return ret->is_link ? stat_beneath(root, path, 0, &ret->st, target) : 0;
 }
 
-int file_open_regular(const struct file_root *root, const char *path, struct file_look *ret)
+int file_open_regular(const struct file_root *root, const char *path, struct file_info *ret)
 {
     struct stat there;
     char where[PATH_MAX];
@@ -358,12 +358,12 @@ int file_refuse(struct tidings_error *err, int negative_errno, struct tidings_st
     }
 }
 
-enum file_kind file_kind(const struct file_look *look)
+enum file_kind file_kind(const struct file_info *info)
 {
-    if (S_ISREG(look->st.st_mode)) {
+    if (S_ISREG(info->st.st_mode)) {
         return FILE_REGULAR;
     }
-    return S_ISDIR(look->st.st_mode) ? FILE_DIRECTORY : FILE_OTHER;
+    return S_ISDIR(info->st.st_mode) ? FILE_DIRECTORY : FILE_OTHER;
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */

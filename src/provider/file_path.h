@@ -55,7 +55,7 @@ void file_root_follow(const struct file_root *root);
  * would not do: it is used again at once. */
 bool file_is_same(const struct stat *a, const struct stat *b);
 /* Is there a directory, and which? */
-bool file_root_look(const struct file_root *root, struct stat *ret);
+bool file_root_stat(const struct file_root *root, struct stat *ret);
 /* Each name that is looked up on the way, in the directory open (O_PATH) as `dir`; before it is. */
 typedef void (*file_step_fn)(void *user, int dir, const char *name);
 /* The directory the path means now, opened (O_PATH): the only function that opens anything outside
@@ -71,7 +71,7 @@ enum file_kind {
 };
 
 /* What there is at a path, links followed. */
-struct file_look {
+struct file_info {
     struct stat st;
     bool is_link; /* the last segment is a symbolic link */
 };
@@ -99,19 +99,20 @@ int file_open_beneath(const struct file_root *root, int dir, const char *path, i
 /* Append the URI of a target. */
 void file_target_uri(const struct file_root *root, const struct buf *target, bool is_directory,
                      struct buf *out);
-/* Look without opening. 0, or a negative errno: -EXDEV when a link leads out of the root. */
-int file_look(const struct file_root *root, const char *path, struct file_look *ret,
+/* What there is at `path`, without opening it. 0, or a negative errno: -EXDEV when a link leads out
+ * of the root. */
+int file_stat(const struct file_root *root, const char *path, struct file_info *ret,
               struct buf *target);
 /* The same for the last name of `path`, in the open directory `dir`; cheaper, as most names are no
  * links. `target` tells of that name only: `dir` itself may have been reached through links. */
-int file_look_in(const struct file_root *root, int dir, const char *path, struct file_look *ret,
+int file_stat_in(const struct file_root *root, int dir, const char *path, struct file_info *ret,
                  struct buf *target);
 /* Open the regular file at `path` for reading and look at it, with as few system calls as that
  * takes: it is opened below the root's descriptor, and is what the path of the root leads to now,
- * so that there is no need to follow that. -1 when the long way (file_root_follow, file_look) is to
+ * so that there is no need to follow that. -1 when the long way (file_root_follow, file_stat) is to
  * be taken: to say what is wrong, because it is something else or a link, because it does not lie
  * in the root itself, or because the root is another by now. */
-int file_open_regular(const struct file_root *root, const char *path, struct file_look *ret);
+int file_open_regular(const struct file_root *root, const char *path, struct file_info *ret);
 /* Did it fail for want of descriptors or memory? That says nothing about what is there. */
 bool file_is_short(int negative_errno);
 /* Turn the negative errno of the above into an error about `uri`. */
@@ -121,7 +122,7 @@ int file_refuse(struct tidings_error *err, int negative_errno, struct tidings_st
 /* Where a descriptor leads, as the kernel says (needs /proc); empty: it does not. */
 struct tidings_str file_where(int fd, char out[FILE_WHERE_SIZE]);
 
-enum file_kind file_kind(const struct file_look *look);
+enum file_kind file_kind(const struct file_info *info);
 
 /* What tells one state of a file from another: device, inode, change time, size. mtime is left out
  * on purpose, it goes backwards under `cp -p`, rsync and git. */

@@ -172,7 +172,7 @@ bool file_is_same(const struct stat *a, const struct stat *b)
            a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-bool file_root_look(const struct file_root *root, struct stat *ret)
+bool file_root_stat(const struct file_root *root, struct stat *ret)
 {
     return fstat(root->fd, ret) == 0 && S_ISDIR(ret->st_mode);
 }
@@ -190,7 +190,7 @@ static void warn_once(const struct file_root *root)
 void file_root_follow(const struct file_root *root)
 {
     struct stat is, was;
-    bool was_there = file_root_look(root, &was);
+    bool was_there = file_root_stat(root, &was);
     bool is_there = stat(root->where, &is) == 0;
     if (!is_there && errno != ENOENT && errno != ENOTDIR && errno != ELOOP) {
         return; /* that says nothing */

@@ -35,13 +35,13 @@ bool file_judge_allows(const struct file_provider *f, const struct file_judge *j
  * a URI with a trailing '/' only for a directory. What a link leads to and may not be seen is not
  * there. */
 int file_resolve(const struct file_provider *f, struct tidings_str uri, struct buf *path,
-                 struct file_look *ret, const struct file_judge *judge, struct tidings_error *err);
+                 struct file_info *ret, const struct file_judge *judge, struct tidings_error *err);
 
 /* Describe what is at `uri` (spelled as the kind demands). `name` is the last segment, raw. The row
  * borrows all three. False when the name says nothing about the type of a file, which then is
  * application/octet-stream. */
 bool file_describe(const struct file_provider *f, struct tidings_str uri, struct tidings_str name,
-                   const struct file_look *look, char etag[FILE_ETAG_SIZE],
+                   const struct file_info *info, char etag[FILE_ETAG_SIZE],
                    struct tidings_resource *row);
 
 /* The operations of the table that have a file of their own. */

@@ -25,7 +25,7 @@ struct read_job {
     struct tidings_read *read;
     struct tidings_str uri;
     struct buf path; /* owned */
-    struct file_look look;
+    struct file_info info;
     int fd;            /* owned; -1 for a directory, and while it waits */
     bool is_directory; /* when it waits */
     int64_t cap;
@@ -46,7 +46,7 @@ static void file_read_finish(struct read_job *job, int code, const struct tiding
  * whether it is text. */
 static bool is_part(const struct read_job *job)
 {
-    int64_t size = job->look.st.st_size;
+    int64_t size = job->info.st.st_size;
     return job->has_range && (size > SMALL || size > job->cap);
 }
 
@@ -80,7 +80,7 @@ static int file_read_give(struct read_job *job, const struct file_part *part,
     size_t from = (size_t)(asked->from - part->from), to = (size_t)(asked->to - part->from);
     from = from < got ? from : got;
     to = to < got ? to : got;
-    if (!file_describe(job->f, job->uri, file_last_name(buf_str(&job->path)), &job->look, etag,
+    if (!file_describe(job->f, job->uri, file_last_name(buf_str(&job->path)), &job->info, etag,
                        &row) &&
         byte_range_fit_text(content, &from, &to)) {
         row.mime_type = STR("text/plain");
@@ -95,7 +95,7 @@ static int file_read_give(struct read_job *job, const struct file_part *part,
 
 static int file_read_whole(struct read_job *job, struct tidings_error *err)
 {
-    struct file_part asked = {.fd = job->fd, .size = job->look.st.st_size};
+    struct file_part asked = {.fd = job->fd, .size = job->info.st.st_size};
     int rc = plan(job, &asked, err);
     if (rc < 0) {
         return error_wrap(err, rc, "'%.*s'", STR_ARG(job->uri));
@@ -121,7 +121,7 @@ static void file_read_run(struct read_job *job)
 {
     struct tidings_error err = {0};
     if (job->fd < 0) {
-        file_read_directory(job->f, job->read, buf_str(&job->path), &job->look);
+        file_read_directory(job->f, job->read, buf_str(&job->path), &job->info);
         buf_deinit(&job->path);
         return;
     }
@@ -136,7 +136,7 @@ static void file_read_run_pooled(void *memory)
     mem_free(memory);
     if (!job.is_directory) {
         struct file_judge judge = file_read_judge(job.read);
-        job.fd = file_open_looked(job.f, job.path.ptr, job.uri, &job.look, &judge, &err);
+        job.fd = file_open_checked(job.f, job.path.ptr, job.uri, &job.info, &judge, &err);
     }
     if (job.is_directory || job.fd >= 0) {
         file_read_run(&job);
@@ -171,7 +171,7 @@ static void file_read_submit(struct read_job *job)
 /* Does it take more than a moment? */
 static bool is_long(const struct read_job *job)
 {
-    int64_t size = job->look.st.st_size, from, to;
+    int64_t size = job->info.st.st_size, from, to;
     if (job->has_range && job->range.unit == TIDINGS_UNIT_BYTES &&
         byte_range_clip(&job->range, size, &from, &to, NULL) == 0) {
         return to - from > SMALL;
@@ -185,7 +185,7 @@ static int open_job(struct read_job *job, struct tidings_error *err)
     bool has_slash;
     int rc = file_path_from_uri(&job->f->root, job->uri, &job->path, &has_slash, err);
     if (rc == 0 && !has_slash) {
-        job->fd = file_open_regular(&job->f->root, job->path.ptr, &job->look);
+        job->fd = file_open_regular(&job->f->root, job->path.ptr, &job->info);
     }
     if (rc < 0 || job->fd >= 0) {
         return rc;
@@ -193,9 +193,9 @@ static int open_job(struct read_job *job, struct tidings_error *err)
     file_root_follow(&job->f->root);
     buf_clear(&job->path);
     struct file_judge judge = file_read_judge(job->read);
-    rc = file_resolve(job->f, job->uri, &job->path, &job->look, &judge, err);
-    if (rc == 0 && file_kind(&job->look) == FILE_REGULAR) {
-        job->fd = file_open_looked(job->f, job->path.ptr, job->uri, &job->look, &judge, err);
+    rc = file_resolve(job->f, job->uri, &job->path, &job->info, &judge, err);
+    if (rc == 0 && file_kind(&job->info) == FILE_REGULAR) {
+        job->fd = file_open_checked(job->f, job->path.ptr, job->uri, &job->info, &judge, err);
         rc = job->fd < 0 ? job->fd : 0;
     }
     return rc;
@@ -218,7 +218,7 @@ void provider_file_read(struct tidings_provider *p, struct tidings_read *read,
         file_read_finish(&job, rc, &err);
         return;
     }
-    file_etag(&job.look.st, etag);
+    file_etag(&job.info.st, etag);
     if (job.fd >= 0 && tidings_read_unchanged(read, tidings_str(etag))) {
         file_read_finish(&job, 0, NULL);
     } else if (job.fd < 0 || is_long(&job)) {

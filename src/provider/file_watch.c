@@ -252,7 +252,7 @@ void file_watch_destroy(struct file_watch *w)
 static void deliver_drain(struct letter *letter, void *owner)
 {
     (void)letter; /* lies with who waits for the end of the thread */
-    file_event_settle(owner);
+    file_event_flush(owner);
 }
 
 static void drop_drain(struct letter *letter)

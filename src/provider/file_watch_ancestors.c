@@ -66,8 +66,8 @@ static void on_step(void *user, int dir, const char *name)
 
 static void unwatch(struct file_watch *w, int wd)
 {
-    bool is_place = map_find(&w->by_wd, tidings_strn((const char *)&wd, sizeof wd)) != NULL;
-    if (!is_place && !file_ancestors_has(w, wd)) {
+    bool is_point = map_find(&w->by_wd, tidings_strn((const char *)&wd, sizeof wd)) != NULL;
+    if (!is_point && !file_ancestors_has(w, wd)) {
         (void)inotify_rm_watch(w->inotify, wd); /* fails when it is gone: fine */
     }
 }
@@ -116,7 +116,7 @@ static void look_at_root(struct file_watch *w, bool must_compare)
     struct stat st;
     file_root_follow(w->root);
     errno = 0;
-    bool is_there = file_root_look(w->root, &st);
+    bool is_there = file_root_stat(w->root, &st);
     if (!is_there && errno != 0) {
         file_retry_errno(w, errno);
         return;

@@ -137,7 +137,7 @@ static void pend(struct file_watch *w, struct tidings_str path, bool is_write,
     }
 }
 
-void file_event_look(struct file_watch *w, const struct file_node *node)
+void file_event_written(struct file_watch *w, const struct file_node *node)
 {
     struct buf path;
     buf_init(&path, FILE_MAX_PATH);
@@ -170,12 +170,12 @@ static struct file_node *file_event_split(struct file_watch *w, struct tidings_s
 /* Was the file changed so recently that a further write may leave its print as it is? */
 static bool is_fresh(struct file_watch *w, struct tidings_str path)
 {
-    struct file_look look;
+    struct file_info info;
     char *text = str_dup(path);
     bool fresh = false;
-    if (text && file_look(w->root, text, &look, NULL) == 0) {
+    if (text && file_stat(w->root, text, &info, NULL) == 0) {
         int64_t changed_ms =
-            (int64_t)look.st.st_ctim.tv_sec * 1000 + look.st.st_ctim.tv_nsec / 1000000;
+            (int64_t)info.st.st_ctim.tv_sec * 1000 + info.st.st_ctim.tv_nsec / 1000000;
         fresh = clock_wall_ms() - changed_ms < COARSE_MS;
     }
     mem_free(text);
@@ -183,7 +183,7 @@ static bool is_fresh(struct file_watch *w, struct tidings_str path)
 }
 
 /* Look at a path; was anything announced? */
-static bool look_at(struct file_watch *w, const struct pending *p)
+static bool pending_check(struct file_watch *w, const struct pending *p)
 {
     struct tidings_str name;
     struct tidings_str path = pending_path(p);
@@ -194,7 +194,7 @@ static bool look_at(struct file_watch *w, const struct pending *p)
     const struct file_node *before = file_tree_find(&w->tree, dir, name);
     bool was_racy = before && (before->flags & FILE_NODE_RACY);
     bool is_racy = p->is_written && is_fresh(w, path);
-    enum file_verdict verdict = file_scan_look(w, dir, name, tidings_str(p->from));
+    enum file_verdict verdict = file_scan_name(w, dir, name, tidings_str(p->from));
     struct file_node *node = file_tree_find(&w->tree, dir, name);
     bool is_file = node && (node->flags & FILE_NODE_PRESENT) && !file_node_is_directory(node);
     if (is_file && is_racy) {
@@ -209,7 +209,7 @@ static bool look_at(struct file_watch *w, const struct pending *p)
 
 static void fire(struct file_watch *w, struct pending *p, uint64_t now)
 {
-    bool is_busy = look_at(w, p) && p->is_written && w->settings->modify_ms > 0;
+    bool is_busy = pending_check(w, p) && p->is_written && w->settings->modify_ms > 0;
     if (!is_busy) {
         pending_free(w, p);
         return;
@@ -234,7 +234,7 @@ static void move_give_up(struct file_watch *w)
         struct tidings_str name;
         struct file_node *dir = file_event_split(w, buf_str(&w->move.path), &name);
         if (dir) {
-            (void)file_scan_look(w, dir, name, STR_EMPTY);
+            (void)file_scan_name(w, dir, name, STR_EMPTY);
         }
     }
 }
@@ -305,12 +305,12 @@ static void on_directory_event(struct file_watch *w, const struct inotify_event 
         if (origin && file_node_is_directory(origin)) {
             file_scan_moved(w, origin, dir, name);
         } else {
-            (void)file_scan_look(w, dir, name, STR_EMPTY);
+            (void)file_scan_name(w, dir, name, STR_EMPTY);
         }
     } else if (!(e->mask & IN_ATTRIB) || (node && file_node_is_needed(node) &&
                                           watch_point_of(node) && watch_point_of(node)->wd < 0)) {
         /* A directory that is watched hears of its own attributes itself. */
-        (void)file_scan_look(w, dir, name, STR_EMPTY);
+        (void)file_scan_name(w, dir, name, STR_EMPTY);
     }
 }
 
@@ -341,7 +341,7 @@ static void on_event(struct file_watch *w, const struct inotify_event *e)
     if (e->mask & IN_IGNORED) {
         watch_point_forget_wd(w, point);
         if (dir->parent) {
-            (void)file_scan_look(w, dir->parent, file_node_name(dir), STR_EMPTY);
+            (void)file_scan_name(w, dir->parent, file_node_name(dir), STR_EMPTY);
         } else {
             w->root_moved = true;
         }
@@ -410,13 +410,13 @@ static bool fire_all(struct file_watch *w)
     move_give_up(w);
     while (!list_empty(&w->quiet)) {
         struct pending *p = list_entry(w->quiet.next, struct pending, link);
-        (void)look_at(w, p);
+        (void)pending_check(w, p);
         pending_free(w, p);
     }
     while (!list_empty(&w->cooling)) {
         struct pending *p = list_entry(w->cooling.next, struct pending, link);
         if (p->is_written) {
-            (void)look_at(w, p);
+            (void)pending_check(w, p);
         }
         pending_free(w, p);
     }
@@ -425,7 +425,7 @@ static bool fire_all(struct file_watch *w)
 
 /* Twice, when there was something: a write so soon after the look that the time does not show it is
  * said by its event. */
-void file_event_settle(struct file_watch *w)
+void file_event_flush(struct file_watch *w)
 {
     const struct timespec coarse = {.tv_nsec = COARSE_MS * 1000000};
     on_inotify(NULL, 0, w);

@@ -60,7 +60,7 @@ static void file_hardlink_search(struct file_watch *w, const struct file_node *d
         const unsigned kind = FILE_NODE_PRESENT | FILE_NODE_DIRECTORY | FILE_NODE_LINK;
         if ((node->flags & kind) == FILE_NODE_PRESENT &&
             file_hardlink_is_wanted(w, count, node->inode)) {
-            file_event_look(w, node);
+            file_event_written(w, node);
         }
         file_hardlink_search(w, node, count);
     }
@@ -157,7 +157,7 @@ bool file_hardlink_event(struct file_watch *w, const struct inotify_event *e)
         p->file_wd = -1;
         p->file_mask = 0;
     } else if (p->node->flags & FILE_NODE_PRESENT) {
-        file_event_look(w, p->node);
+        file_event_written(w, p->node);
     }
     return true;
 }

@@ -209,8 +209,8 @@ struct file_part *file_watch_unsaved(struct file_watch *w)
     }
     struct file_keep *k = &w->keep;
     /* Also when there is nothing to save: it says how far this epoch came. */
-    bool is_first = k->is_loaded && !k->is_settled;
-    k->is_settled = true;
+    bool is_first = k->is_loaded && !k->is_final;
+    k->is_final = true;
     return k->to && !k->is_away && (is_first || file_keep_is_due(w)) && make_part(w) ? k->part
                                                                                      : NULL;
 }
@@ -351,7 +351,7 @@ int file_keep_load(struct file_watch *w, struct tidings_error *err)
     }
     struct keep_loading l = {.w = w, .job = {.run = keep_load_run}};
     file_root_follow(w->root);
-    w->keep.device = file_root_look(w->root, &st) ? (uint64_t)st.st_dev : 0;
+    w->keep.device = file_root_stat(w->root, &st) ? (uint64_t)st.st_dev : 0;
     int failed = w->failed; /* not a look */
     int rc = keeper_run(w->keep.to->keeper, &l.job);
     w->failed = failed;

@@ -78,10 +78,10 @@ struct file_keep {
     uint64_t device;        /* of the root; 0: there is none */
     uint64_t pause_ms;      /* before the next part goes */
     bool is_away;
-    bool is_loaded;  /* what was saved was read */
-    bool is_reset;   /* nothing that was saved counts any more */
-    bool has_news;   /* there are scopes of which is not saved that they are known */
-    bool is_settled; /* the last part of this run was made */
+    bool is_loaded; /* what was saved was read */
+    bool is_reset;  /* nothing that was saved counts any more */
+    bool has_news;  /* there are scopes of which is not saved that they are known */
+    bool is_final;  /* the last part of this run was made */
 };
 
 struct file_watch {
@@ -102,10 +102,10 @@ struct file_watch {
     int inotify_errno; /* why there is no inotify */
 
     /* file_watch_retry.c */
-    int failed; /* why a look failed that is owed; 0: none is */
+    int failed; /* why a scan failed that has to be repeated; 0: none has */
     struct loop_timer *retry_timer;
     uint64_t retry_ms; /* how long the pause before the next try is; 0: nothing failed lately */
-    bool has_told;     /* that changes may be missed, since a look was last whole */
+    bool has_reported; /* that changes may be missed, since a scan last succeeded */
 
     /* file_watch_ancestors.c */
     struct file_ancestor ancestors[FILE_ANCESTORS_MAX];
@@ -181,9 +181,9 @@ void watch_point_tidy(struct file_watch *w, struct file_node *node);
 
 /* ---- file_watch_scan.c ----------------------------------------------------------------------- */
 
-/* Look at one name now, announce what differs, enter new directories. `from`: where a new file was
- * moved from, or empty. The node may be freed, or made. */
-enum file_verdict file_scan_look(struct file_watch *w, struct file_node *dir,
+/* Compare one name with what was known of it, announce what differs, enter new directories. `from`:
+ * where a new file was moved from, or empty. The node may be freed, or made. */
+enum file_verdict file_scan_name(struct file_watch *w, struct file_node *dir,
                                  struct tidings_str name, struct tidings_str from);
 /* A directory was moved from the node `origin` (then freed) to this name. */
 void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file_node *dir,
@@ -237,7 +237,7 @@ void file_retry_add(struct file_watch *w, int code);
 /* The same for the errno of a failed look, if it is such a want: what is not there or not readable
  * was looked at. */
 void file_retry_errno(struct file_watch *w, int errnum);
-/* Is there anything owed for want of descriptors or memory? Then looking on is in vain. */
+/* Did a scan fail for want of descriptors or memory? Then going on scanning is in vain. */
 bool file_retry_is_short(const struct file_watch *w);
 
 /* ---- file_watch_scope.c ---------------------------------------------------------------------- */
@@ -261,12 +261,12 @@ int file_event_init(struct file_watch *w, struct tidings_error *err);
 /* Have inotify, if that is to be had (now); else everything is polled. */
 int file_event_open(struct file_watch *w, struct tidings_error *err);
 void file_event_deinit(struct file_watch *w);
-/* Look at a file as if it had been written to; then have that happen. */
-void file_event_look(struct file_watch *w, const struct file_node *node);
+/* Treat a file as if an event had said that it was written to; it is looked at once
+ * file_event_schedule was called. */
+void file_event_written(struct file_watch *w, const struct file_node *node);
 void file_event_schedule(struct file_watch *w);
-/* Look at everything that is waiting to be looked at, so that nothing that was said up to now is
- * left. */
-void file_event_settle(struct file_watch *w);
+/* Handle every event up to now without waiting for files to be quiet, so that none is left. */
+void file_event_flush(struct file_watch *w);
 
 /* ---- file_watch_keep.c ----------------------------------------------------------------------- */
 

@@ -67,14 +67,14 @@ static void on_retry(struct loop_timer *timer, void *user)
     }
     if (!w->failed) {
         w->retry_ms = 0;
-        if (w->has_told) {
-            w->has_told = false;
+        if (w->has_reported) {
+            w->has_reported = false;
             log_info("files are watched again", "mount=%s", w->root->prefix);
         }
         return;
     }
-    if (!w->has_told) {
-        w->has_told = true;
+    if (!w->has_reported) {
+        w->has_reported = true;
         log_warn("files cannot be watched for now, looking again until they can",
                  "reason=\"%s\" mount=%s",
                  code == TIDINGS_E_BUSY ? "out of descriptors" : tidings_code_text(code),

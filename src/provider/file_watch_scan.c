@@ -5,8 +5,9 @@
  *
  * Invariant: a directory is entered (scanned) only after its kernel watch was added, or with it on
  * the list of polled ones. A node is announced as created or deleted exactly when its PRESENT flag
- * turns while it is KNOWN. What cannot be looked at or taken in (no memory, no descriptors) is owed
- * (file_watch_retry.c); arming then fails as a whole, and otherwise everything is looked at again.
+ * turns while it is KNOWN. What cannot be looked at or taken in (no memory, no descriptors) is
+ * tried again later (file_watch_retry.c): arming then fails as a whole, otherwise everything is
+ * scanned again.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -48,9 +49,9 @@ static void put_target(struct file_watch *w, const struct file_node *node, struc
     buf_deinit(&path);
 }
 
-/* `look` NULL: it is gone, or what it is now is not known. */
+/* `info` NULL: it is gone, or what it is now is not known. */
 static void file_scan_announce(struct file_watch *w, const struct file_node *node,
-                               enum tidings_change_kind kind, const struct file_look *look,
+                               enum tidings_change_kind kind, const struct file_info *info,
                                struct tidings_str from)
 {
     struct buf path, uri, from_uri, target;
@@ -65,12 +66,12 @@ static void file_scan_announce(struct file_watch *w, const struct file_node *nod
     file_path_to_uri(w->root, buf_str(&path), has_slash, &uri);
     put_target(w, node, &target);
     struct tidings_change change = {.uri = buf_str(&uri), .kind = kind, .target = buf_str(&target)};
-    if (look) {
-        file_etag(&look->st, etag);
+    if (info) {
+        file_etag(&info->st, etag);
         change.etag = tidings_str(etag);
-        change.modified_ms = file_modified_ms(&look->st);
+        change.modified_ms = file_modified_ms(&info->st);
         change.has_size = !has_slash;
-        change.size = has_slash ? 0 : look->st.st_size;
+        change.size = has_slash ? 0 : info->st.st_size;
     }
     if (from.len > 0 && kind == TIDINGS_CHANGE_CREATED) {
         file_path_to_uri(w->root, from, has_slash, &from_uri);
@@ -95,12 +96,12 @@ static void file_scan_announce(struct file_watch *w, const struct file_node *nod
 void file_scan_announce_update(struct file_watch *w, struct file_node *node)
 {
     struct buf path;
-    struct file_look look;
+    struct file_info info;
     buf_init(&path, FILE_MAX_PATH);
     file_node_path(node, &path);
-    int rc = path.failed ? -ENOMEM : file_look(w->root, path.ptr, &look, &w->led);
+    int rc = path.failed ? -ENOMEM : file_stat(w->root, path.ptr, &info, &w->led);
     if (!is_absence(rc)) {
-        file_scan_announce(w, node, TIDINGS_CHANGE_UPDATED, rc == 0 ? &look : NULL, STR_EMPTY);
+        file_scan_announce(w, node, TIDINGS_CHANGE_UPDATED, rc == 0 ? &info : NULL, STR_EMPTY);
     }
     buf_deinit(&path);
 }
@@ -157,18 +158,18 @@ enum enter_mode {
     ENTER_ALWAYS,
 };
 
-static void file_scan_arm_and_look(struct file_watch *w, struct file_node *dir,
+static void file_scan_arm_and_read(struct file_watch *w, struct file_node *dir,
                                    enum enter_mode mode, const struct file_node *origin);
 
-static struct file_state state_of(const struct file_look *look)
+static struct file_state state_of(const struct file_info *info)
 {
     struct file_state state = {0};
-    if (look && file_kind(look) != FILE_OTHER) {
+    if (info && file_kind(info) != FILE_OTHER) {
         state.is_present = true;
-        state.is_directory = file_kind(look) == FILE_DIRECTORY;
-        state.is_link = look->is_link;
-        state.print = state.is_directory ? file_identity(&look->st) : file_print(&look->st);
-        state.inode = state.is_directory ? 0 : (uint32_t)look->st.st_ino;
+        state.is_directory = file_kind(info) == FILE_DIRECTORY;
+        state.is_link = info->is_link;
+        state.print = state.is_directory ? file_identity(&info->st) : file_print(&info->st);
+        state.inode = state.is_directory ? 0 : (uint32_t)info->st.st_ino;
     }
     return state;
 }
@@ -195,7 +196,7 @@ static struct file_node *file_scan_remember(struct file_watch *w, struct file_no
     return node;
 }
 
-static void on_created(struct file_watch *w, struct file_node *node, const struct file_look *look,
+static void on_created(struct file_watch *w, struct file_node *node, const struct file_info *info,
                        struct tidings_str from, const struct file_node *origin)
 {
     struct buf path;
@@ -204,13 +205,13 @@ static void on_created(struct file_watch *w, struct file_node *node, const struc
         file_node_path(origin, &path);
         from = buf_str(&path);
     }
-    file_scan_announce(w, node, TIDINGS_CHANGE_CREATED, look, from);
+    file_scan_announce(w, node, TIDINGS_CHANGE_CREATED, info, from);
     buf_deinit(&path);
     bool is_needed = file_node_is_needed(node);
     /* It was not there: all that is in it is new. */
     file_node_set_complete(node, is_needed && file_node_is_deep(node));
     if (is_needed) {
-        file_scan_arm_and_look(w, node, ENTER_ALWAYS, origin);
+        file_scan_arm_and_read(w, node, ENTER_ALWAYS, origin);
     }
 }
 
@@ -240,13 +241,13 @@ static bool leads_elsewhere(const struct file_watch *w, const struct file_node *
            !str_eq(tidings_str(p->target), buf_str(&w->led));
 }
 
-/* Compare what was found at a name (look NULL: nothing) with what was known; announce, remember,
+/* Compare what was found at a name (`info` NULL: nothing) with what was known; announce, remember,
  * enter. `origin`: the node it was moved from, if known. */
 static enum file_verdict file_scan_compare(struct file_watch *w, struct file_node *dir,
-                                           struct tidings_str name, const struct file_look *look,
+                                           struct tidings_str name, const struct file_info *info,
                                            struct tidings_str from, const struct file_node *origin)
 {
-    struct file_state state = state_of(look);
+    struct file_state state = state_of(info);
     struct file_node *node = file_tree_find(&w->tree, dir, name);
     enum file_verdict verdict = file_tree_compare(dir, node, &state);
     if (state.is_link && node && leads_elsewhere(w, node)) {
@@ -268,21 +269,21 @@ static enum file_verdict file_scan_compare(struct file_watch *w, struct file_nod
         return verdict;
     }
     if (!state.is_directory && !state.is_link) {
-        watch_other_names(w, node, &look->st, verdict);
+        watch_other_names(w, node, &info->st, verdict);
     }
     switch (verdict) {
     case FILE_CREATED:
     case FILE_REPLACED:
-        on_created(w, node, look, from, origin);
+        on_created(w, node, info, from, origin);
         break;
     case FILE_UPDATED:
-        file_scan_announce(w, node, TIDINGS_CHANGE_UPDATED, look, STR_EMPTY);
+        file_scan_announce(w, node, TIDINGS_CHANGE_UPDATED, info, STR_EMPTY);
         break;
     case FILE_SAME:
     case FILE_DELETED:
     default:
         if (file_node_is_needed(node) && (w->is_rescanning || !file_node_is_armed(node))) {
-            file_scan_arm_and_look(w, node, ENTER_ALWAYS, NULL);
+            file_scan_arm_and_read(w, node, ENTER_ALWAYS, NULL);
         }
         break;
     }
@@ -307,21 +308,21 @@ static bool is_whole(struct file_watch *w, const struct buf *path)
 }
 
 /* Look at one name of the directory open as `fd`, whose path with the name is `path`. */
-static void look_in(struct file_watch *w, struct file_node *dir, int fd, size_t name_len,
-                    const struct buf *path, const struct file_node *origin)
+static void file_scan_entry(struct file_watch *w, struct file_node *dir, int fd, size_t name_len,
+                            const struct buf *path, const struct file_node *origin)
 {
-    struct file_look look;
+    struct file_info info;
     if (!is_whole(w, path)) {
         return;
     }
     struct tidings_str name = last_bytes(path, name_len);
-    int rc = file_look_in(w->root, fd, path->ptr, &look, &w->led);
+    int rc = file_stat_in(w->root, fd, path->ptr, &info, &w->led);
     if (rc < 0 && !is_absence(rc)) {
         file_retry_errno(w, -rc);
         return;
     }
     const struct file_node *from = origin ? file_tree_find(&w->tree, origin, name) : NULL;
-    file_scan_compare(w, dir, name, rc < 0 ? NULL : &look, STR_EMPTY, from);
+    file_scan_compare(w, dir, name, rc < 0 ? NULL : &info, STR_EMPTY, from);
 }
 
 /* The names that lead to a scope; there are few. */
@@ -332,7 +333,7 @@ static void scan_some(struct file_watch *w, struct file_node *dir, int fd, struc
         next = child->next;
         if (watch_point_has_scope(watch_point_of(child))) {
             file_scan_path(dir, file_node_name(child), path);
-            look_in(w, dir, fd, child->name_len, path, NULL);
+            file_scan_entry(w, dir, fd, child->name_len, path, NULL);
         }
     }
 }
@@ -354,7 +355,7 @@ static void scan_all(struct file_watch *w, struct file_node *dir, DIR *stream, s
         if (!is_whole(w, path) || file_is_excluded(w->root, buf_str(path))) {
             continue;
         }
-        look_in(w, dir, fd, name.len, path, origin);
+        file_scan_entry(w, dir, fd, name.len, path, origin);
         struct file_node *child = file_tree_find(&w->tree, dir, name);
         if (child) {
             child->flags |= FILE_NODE_SEEN;
@@ -368,7 +369,7 @@ static void scan_all(struct file_watch *w, struct file_node *dir, DIR *stream, s
         next = child->next;
         if (!(child->flags & FILE_NODE_SEEN)) {
             file_scan_path(dir, file_node_name(child), path);
-            look_in(w, dir, fd, child->name_len, path, NULL);
+            file_scan_entry(w, dir, fd, child->name_len, path, NULL);
         }
     }
     if (!failed) {
@@ -388,7 +389,7 @@ static bool is_where_known(const struct file_watch *w, const struct file_node *d
 }
 
 /* Arm a directory, then look at its names. */
-static void file_scan_arm_and_look(struct file_watch *w, struct file_node *dir,
+static void file_scan_arm_and_read(struct file_watch *w, struct file_node *dir,
                                    enum enter_mode mode, const struct file_node *origin)
 {
     if (w->is_rescanning && file_retry_is_short(w)) {
@@ -438,22 +439,22 @@ static void file_scan_arm_and_look(struct file_watch *w, struct file_node *dir,
     buf_deinit(&path);
 }
 
-enum file_verdict file_scan_look(struct file_watch *w, struct file_node *dir,
+enum file_verdict file_scan_name(struct file_watch *w, struct file_node *dir,
                                  struct tidings_str name, struct tidings_str from)
 {
     struct buf path;
-    struct file_look look;
+    struct file_info info;
     enum file_verdict verdict = FILE_SAME;
     buf_init(&path, FILE_MAX_PATH);
     file_scan_path(dir, name, &path);
-    int rc = is_whole(w, &path) ? file_look(w->root, path.ptr, &look, &w->led) : -ENOMEM;
+    int rc = is_whole(w, &path) ? file_stat(w->root, path.ptr, &info, &w->led) : -ENOMEM;
     if (rc == 0 || is_absence(rc)) {
         name = last_bytes(&path, name.len);
-        verdict = file_scan_compare(w, dir, name, rc < 0 ? NULL : &look, from, NULL);
+        verdict = file_scan_compare(w, dir, name, rc < 0 ? NULL : &info, from, NULL);
         struct file_node *node = file_tree_find(&w->tree, dir, name);
         if (node && verdict == FILE_SAME && file_node_is_needed(node)) {
             /* An inode number is used again at once: the same print may be a new directory. */
-            file_scan_arm_and_look(w, node, ENTER_IF_MISSED, NULL);
+            file_scan_arm_and_read(w, node, ENTER_IF_MISSED, NULL);
         }
     } else {
         file_retry_errno(w, -rc);
@@ -466,13 +467,13 @@ void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file
                      struct tidings_str name)
 {
     struct buf path;
-    struct file_look look;
+    struct file_info info;
     buf_init(&path, FILE_MAX_PATH);
     file_scan_path(dir, name, &path);
-    int rc = is_whole(w, &path) ? file_look(w->root, path.ptr, &look, &w->led) : -ENOMEM;
+    int rc = is_whole(w, &path) ? file_stat(w->root, path.ptr, &info, &w->led) : -ENOMEM;
     announce_gone(w, origin);
     if (rc == 0 || is_absence(rc)) {
-        file_scan_compare(w, dir, name, rc < 0 ? NULL : &look, STR_EMPTY, origin);
+        file_scan_compare(w, dir, name, rc < 0 ? NULL : &info, STR_EMPTY, origin);
     } else {
         file_retry_errno(w, -rc);
     }
@@ -483,19 +484,19 @@ void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file
 void file_scan_enter(struct file_watch *w, struct file_node *dir)
 {
     if (file_node_is_needed(dir)) {
-        file_scan_arm_and_look(w, dir, ENTER_ALWAYS, NULL);
+        file_scan_arm_and_read(w, dir, ENTER_ALWAYS, NULL);
     }
 }
 
 void file_scan_root(struct file_watch *w, const struct stat *st, bool must_compare)
 {
     struct file_node *node = w->tree.root;
-    struct file_look look = {0};
+    struct file_info info = {0};
     if (st) {
-        look.st = *st;
+        info.st = *st;
         w->keep.device = (uint64_t)st->st_dev;
     }
-    struct file_state state = state_of(st ? &look : NULL);
+    struct file_state state = state_of(st ? &info : NULL);
     bool was_there = w->has_root ? file_node_is_directory(node) : state.is_present;
     bool is_other = must_compare || node->print != state.print;
     bool is_first = !w->has_root;
@@ -509,7 +510,7 @@ void file_scan_root(struct file_watch *w, const struct stat *st, bool must_compa
     }
     file_node_set(node, &state);
     if (!was_there) {
-        on_created(w, node, &look, STR_EMPTY, NULL);
+        on_created(w, node, &info, STR_EMPTY, NULL);
     } else if (is_other && !is_first) {
         file_scope_compare(w);
     }

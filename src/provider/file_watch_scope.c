@@ -59,7 +59,7 @@ static void chain_count(struct file_node *target, int by)
 }
 
 /* Look at each step from the root to the target, as far as there are directories. */
-static void chain_look(struct file_watch *w, struct tidings_str path)
+static void chain_scan(struct file_watch *w, struct tidings_str path)
 {
     struct file_node *node = w->tree.root;
     if (!file_node_is_armed(node)) {
@@ -67,7 +67,7 @@ static void chain_look(struct file_watch *w, struct tidings_str path)
     }
     while (path.len > 0 && file_node_is_needed(node)) {
         struct tidings_str name = str_cut(path, '/', &path, NULL);
-        (void)file_scan_look(w, node, name, STR_EMPTY);
+        (void)file_scan_name(w, node, name, STR_EMPTY);
         node = file_tree_find(&w->tree, node, name);
         if (!node) {
             return;
@@ -95,7 +95,7 @@ int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
         p->wants_file = p->wants_file || !is_tree;
         chain_count(target, 1);
         file_ancestors_ask(w);
-        chain_look(w, path);
+        chain_scan(w, path);
         if (is_tree && was_partly_armed) {
             rescan_below(w, target);
         }
@@ -177,7 +177,7 @@ void file_scope_compare(struct file_watch *w)
 static void poll_one(struct file_watch *w, struct file_node *node)
 {
     if (node->parent && (node->flags & FILE_NODE_LINK || !file_node_is_directory(node))) {
-        (void)file_scan_look(w, node->parent, file_node_name(node), STR_EMPTY);
+        (void)file_scan_name(w, node->parent, file_node_name(node), STR_EMPTY);
     } else {
         file_scan_enter(w, node);
     }
@@ -204,10 +204,10 @@ void file_scope_poll(struct file_watch *w)
     }
 }
 
-static void free_places(struct file_node *node)
+static void free_watch_points(struct file_node *node)
 {
     for (struct file_node *child = node->children; child; child = child->next) {
-        free_places(child);
+        free_watch_points(child);
     }
     watch_point_free(node->extra);
     node->extra = NULL;
@@ -215,14 +215,14 @@ static void free_places(struct file_node *node)
 
 void file_scope_clear(struct file_watch *w)
 {
-    free_places(w->tree.root);
+    free_watch_points(w->tree.root);
     file_tree_clear(&w->tree);
 }
 
 void file_scope_deinit(struct file_watch *w)
 {
     if (w->tree.root) {
-        free_places(w->tree.root);
+        free_watch_points(w->tree.root);
     }
     file_tree_deinit(&w->tree);
     map_deinit(&w->by_wd);

@@ -29,7 +29,7 @@ struct publishing {
 
 /* ---- the shared map -------------------------------------------------------------------------- */
 
-static int hold_place(void *user, const struct shared_value *value)
+static int hold_uri(void *user, const struct shared_value *value)
 {
     const struct published_step *s = user;
     if (value && published_item_of(value)->is_reserved) {
@@ -39,7 +39,7 @@ static int hold_place(void *user, const struct shared_value *value)
     return value ? SHARED_MAP_KEEP : SHARED_MAP_REPLACE;
 }
 
-static int free_place(void *user, const struct shared_value *value)
+static int free_uri(void *user, const struct shared_value *value)
 {
     (void)user;
     return value && published_item_of(value)->is_coming ? SHARED_MAP_REMOVE : SHARED_MAP_KEEP;
@@ -58,7 +58,7 @@ static int claim(struct publishing *p)
     int rc = TIDINGS_E_NOMEM;
     if (place) {
         place->is_coming = true;
-        rc = shared_map_update(p->step.store->shared, p->step.uri, &place->value, hold_place,
+        rc = shared_map_update(p->step.store->shared, p->step.uri, &place->value, hold_uri,
                                &p->step);
         shared_value_unref(&place->value);
     }
@@ -162,7 +162,7 @@ static void undo(struct publishing *p)
         published_count(&p->step, p->old, true);
         p->step.created = false;
     }
-    (void)shared_map_update(p->step.store->shared, p->step.uri, NULL, free_place, NULL);
+    (void)shared_map_update(p->step.store->shared, p->step.uri, NULL, free_uri, NULL);
 }
 
 static void job_done(struct keeper_job *job, int code)

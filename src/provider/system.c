@@ -86,8 +86,8 @@ static void system_describe(const struct system *s, unsigned metric, struct tidi
 /* ---- on the actor ---------------------------------------------------------------------------- */
 
 /* Sample one metric; announce it when somebody watches and it differs from what was known. */
-static int system_look(struct system *s, unsigned metric, struct buf *out,
-                       struct tidings_error *err)
+static int system_sample_one(struct system *s, unsigned metric, struct buf *out,
+                             struct tidings_error *err)
 {
     size_t start = out->len;
     int rc = system_sample(s->proc, (enum system_metric)metric, out, err);
@@ -115,7 +115,7 @@ static int look_at_all(struct system *s, struct buf *out, struct tidings_error *
     for (unsigned i = 0; i < SYSTEM_METRICS; i++) {
         struct buf one;
         buf_init(&one, SYSTEM_JSON_MAX);
-        bool had = system_look(s, i, &one, NULL) == 0;
+        bool had = system_sample_one(s, i, &one, NULL) == 0;
         jw_put_raw(&w, tidings_str(metrics[i].name), had ? buf_str(&one) : STR("null"));
         buf_deinit(&one);
     }
@@ -131,7 +131,7 @@ static void system_on_tick(struct loop_timer *timer, void *user)
         if (s->needs[i] > 0) {
             struct buf json;
             buf_init(&json, SYSTEM_JSON_MAX);
-            (void)system_look(s, i, &json, NULL);
+            (void)system_sample_one(s, i, &json, NULL);
             buf_deinit(&json);
         }
     }
@@ -145,7 +145,7 @@ static void system_do_read(struct system *s, const struct actor_job *e)
     char etag[ETAG_SIZE];
     buf_init(&json, SYSTEM_METRICS * SYSTEM_JSON_MAX + 1024);
     int rc = e->which == ALL ? look_at_all(s, &json, &err)
-                             : system_look(s, (unsigned)e->which, &json, &err);
+                             : system_sample_one(s, (unsigned)e->which, &json, &err);
     if (rc == 0) {
         system_describe(s, (unsigned)e->which, &about);
         about.etag = etag_of(buf_str(&json), etag);

@@ -253,10 +253,10 @@ int config_set(struct config *c, const char *name, const char *value, enum confi
         return error_wrap(err, rc, "\"%s\"", row->name);
     }
     if (rc < 0) {
-        char place[CONFIG_NAME_MAX];
+        char where[CONFIG_NAME_MAX];
         config_spell(row, source == CONFIG_ENVIRONMENT ? CONFIG_AS_VARIABLE : CONFIG_AS_FLAG,
-                     place);
-        return error_wrap(err, rc, "%s", place);
+                     where);
+        return error_wrap(err, rc, "%s", where);
     }
     return 0;
 }

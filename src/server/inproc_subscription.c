@@ -73,8 +73,8 @@ static void inproc_tell_state(struct inproc_subscription *inproc, enum tidings_s
     }
 }
 
-static void inproc_told(struct subscriber *subscriber, const struct dialect_updated *u,
-                        const struct subscription *sub)
+static void inproc_on_update(struct subscriber *subscriber, const struct dialect_updated *u,
+                             const struct subscription *sub)
 {
     struct inproc_subscription *inproc = subscriber->owner;
     if (u->suspended) {
@@ -129,7 +129,7 @@ static void inproc_disconnect(struct subscriber *subscriber)
 }
 
 static const struct subscriber_ops inproc_subscriber_ops = {
-    .on_update = inproc_told,
+    .on_update = inproc_on_update,
     .on_destroy = inproc_gone,
     .disconnect = inproc_disconnect,
 };

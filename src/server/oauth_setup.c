@@ -34,7 +34,8 @@ struct piece {
 };
 
 /* The well-known place of a document, before the path (RFC 8414 §3.1, RFC 9728 §3.1). */
-static struct piece put_place(struct buf *out, struct tidings_str url, struct tidings_str known)
+static struct piece put_well_known_url(struct buf *out, struct tidings_str url,
+                                       struct tidings_str known)
 {
     struct tidings_str path;
     struct tidings_str origin = split_path(url, &path);
@@ -140,8 +141,9 @@ static int oauth_describe(struct oauth_setup *a, const struct config *c,
     bool has_issuer = c->auth_issuer.count > 0;
     if (has_issuer) {
         document = oauth_put_metadata(&a->text, c, resource, rules);
-        url = put_place(&a->text, resource, STR(AUTH_METADATA_PATH));
-        server = put_place(&a->text, tidings_str(c->auth_issuer.items[0]), STR(AUTH_SERVER_PATH));
+        url = put_well_known_url(&a->text, resource, STR(AUTH_METADATA_PATH));
+        server = put_well_known_url(&a->text, tidings_str(c->auth_issuer.items[0]),
+                                    STR(AUTH_SERVER_PATH));
         (void)split_path(resource, &path);
     }
     size_t count = c->auth_scope.count;

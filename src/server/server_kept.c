@@ -20,7 +20,7 @@ struct tidings_change kept_row_change(const struct kept_change *k)
     };
 }
 
-static bool kept_describe_entity(const struct kept_change *k, kept_told_fn fn, void *user)
+static bool kept_describe_entity(const struct kept_change *k, kept_described_fn fn, void *user)
 {
     struct entity_done done = {
         .version = k->version,
@@ -35,7 +35,7 @@ static bool kept_describe_entity(const struct kept_change *k, kept_told_fn fn, v
     return entity_describe_change(&done, STR_EMPTY, fn, user);
 }
 
-bool kept_describe(const struct kept_change *k, bool has_entities, kept_told_fn fn, void *user)
+bool kept_describe(const struct kept_change *k, bool has_entities, kept_described_fn fn, void *user)
 {
     struct tidings_change change = kept_row_change(k);
     switch (k->kind) {

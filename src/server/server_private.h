@@ -169,11 +169,12 @@ void server_store_close(struct tidings_server *s, bool is_undone);
  */
 
 struct kept_change;
-typedef void (*kept_told_fn)(void *user, const struct tidings_change *change);
+typedef void (*kept_described_fn)(void *user, const struct tidings_change *change);
 /* What every kind of row says; what only some do is empty in the others. */
 struct tidings_change kept_row_change(const struct kept_change *k);
 /* What is told of a row that is not a file's: one change, or nothing. false: out of memory. */
-bool kept_describe(const struct kept_change *k, bool has_entities, kept_told_fn fn, void *user);
+bool kept_describe(const struct kept_change *k, bool has_entities, kept_described_fn fn,
+                   void *user);
 
 /* ---- server_follow.c: a store that others write to as well -------------------------------------
  */

@@ -236,7 +236,7 @@ struct checking {
     struct tidings_error *err;
 };
 
-static int check_place(void *user, struct tidings_str uri)
+static int check_published_uri(void *user, struct tidings_str uri)
 {
     struct checking *c = user;
     const struct tidings_provider *p = catalog_mount(c->catalog, uri);
@@ -254,7 +254,7 @@ static int check_place(void *user, struct tidings_str uri)
 static int check_all(struct tidings_server *s, const struct catalog *c, struct tidings_error *err)
 {
     struct checking checking = {.catalog = c, .err = err};
-    int rc = published_each(s->published, check_place, &checking);
+    int rc = published_each(s->published, check_published_uri, &checking);
     struct entries_position at = {0};
     for (struct catalog_entry *e; rc == 0 && (e = entries_next(&c->resources, &at)) != NULL;) {
         struct tidings_str uri = e->about->uri;

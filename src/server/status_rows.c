@@ -18,12 +18,12 @@
 
 bool status_after_parse(struct tidings_str text, struct status_after *ret)
 {
-    struct tidings_str place;
-    bool has_place = false;
-    struct tidings_str subscriber = str_cut(text, '.', &place, &has_place);
-    struct status_after after = {.place = UINT64_MAX};
+    struct tidings_str index;
+    bool has_index = false;
+    struct tidings_str subscriber = str_cut(text, '.', &index, &has_index);
+    struct status_after after = {.index = UINT64_MAX};
     if (!str_to_u64(subscriber, &after.subscriber) ||
-        (has_place && !str_to_u64(place, &after.place))) {
+        (has_index && !str_to_u64(index, &after.index))) {
         return false;
     }
     *ret = after;
@@ -73,14 +73,14 @@ static void write_stats(struct page *p, const struct worker *worker)
 
 /* Every row begins with whose it is and how to go on after it. */
 static void status_rows_begin_row(struct page *p, const struct subscriber *subscriber,
-                                  uint64_t place)
+                                  uint64_t index)
 {
     char row[48];
     int n =
-        place == UINT64_MAX
+        index == UINT64_MAX
             ? snprintf(row, sizeof(row), "%llu", (unsigned long long)subscriber_id(subscriber))
             : snprintf(row, sizeof(row), "%llu.%llu", (unsigned long long)subscriber_id(subscriber),
-                       (unsigned long long)place);
+                       (unsigned long long)index);
     jw_begin_object(&p->w);
     jw_put_string(&p->w, STR("row"), tidings_strn(row, n > 0 ? (size_t)n : 0));
     status_rows_put_count(&p->w, "subscriber", subscriber_id(subscriber));
@@ -104,10 +104,10 @@ static void write_subscriber(struct page *p, const struct subscriber *subscriber
     jw_end_object(w);
 }
 
-static void write_subscription(struct page *p, const struct subscription *sub, uint64_t place)
+static void write_subscription(struct page *p, const struct subscription *sub, uint64_t index)
 {
     struct jw *w = &p->w;
-    status_rows_begin_row(p, sub->subscriber, place);
+    status_rows_begin_row(p, sub->subscriber, index);
     jw_put_string(w, STR("subscribedUri"), subscription_spelled(sub));
     if (sub->listen->id_len > 0) {
         jw_put_raw(w, STR("subscriptionId"), listen_id(sub->listen));
@@ -120,19 +120,19 @@ static void write_subscription(struct page *p, const struct subscription *sub, u
 
 static bool write_subscriptions(struct page *p, const struct subscriber *subscriber)
 {
-    uint64_t place = 0;
+    uint64_t index = 0;
     bool is_first = subscriber_id(subscriber) == p->after.subscriber;
     list_each (lit, lnext, &subscriber->listens) {
         const struct listen *listen = list_entry(lit, struct listen, link);
         list_each (it, next, &listen->subs) {
-            place++;
-            if (is_first && place <= p->after.place) {
+            index++;
+            if (is_first && index <= p->after.index) {
                 continue;
             }
             if (is_full(p)) {
                 return false;
             }
-            write_subscription(p, list_entry(it, struct subscription, link), place);
+            write_subscription(p, list_entry(it, struct subscription, link), index);
         }
     }
     return true;

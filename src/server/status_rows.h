@@ -2,8 +2,8 @@
  *
  * One worker's rows of tidings://self/stats, /subscribers and /subscriptions, a page at a time.
  *
- * Rows ascend by the number of their subscriber and, within a subscriber, by place. A page begins
- * after a row: "SUBSCRIBER" or "SUBSCRIBER.PLACE", as the member `row` of each says it. A page ends
+ * Rows ascend by the number of their subscriber and, within a subscriber, by index. A page begins
+ * after a row: "SUBSCRIBER" or "SUBSCRIBER.INDEX", as the member `row` of each says it. A page ends
  * where it is full; what comes and goes between two pages may be missed or told twice.
  */
 #ifndef SERVER_STATUS_ROWS_H
@@ -22,7 +22,7 @@ enum status_rows {
 };
 
 struct status_after {
-    uint64_t subscriber, place; /* 0, 0: the beginning */
+    uint64_t subscriber, index; /* 0, 0: the beginning */
 };
 
 /* false: not a row. */

@@ -70,11 +70,11 @@ void deadlines_end_turn(struct deadlines *d)
         return;
     }
     d->has_changed = false;
-    uint64_t look = d->also.next ? d->also.next(d->also.user) : NEVER;
-    if (look == NEVER || look < d->look_ms) {
-        d->look_ms = look; /* not later than it was: turns do not put it off */
+    uint64_t check = d->also.next ? d->also.next(d->also.user) : NEVER;
+    if (check == NEVER || check < d->check_ms) {
+        d->check_ms = check; /* not later than it was: turns do not put it off */
     }
-    uint64_t now = loop_now_ms(d->loop), next = d->look_ms;
+    uint64_t now = loop_now_ms(d->loop), next = d->check_ms;
     list_each (it, following, &d->lists) {
         uint64_t at = next_of(list_entry(it, struct deadline_list, link), now);
         next = at < next ? at : next;
@@ -113,9 +113,9 @@ void deadlines_run(struct deadlines *d)
     list_each (it, next, &d->lists) {
         run_list(list_entry(it, struct deadline_list, link));
     }
-    d->look_ms = NEVER;
-    if (d->also.look) {
-        d->also.look(d->also.user);
+    d->check_ms = NEVER;
+    if (d->also.check) {
+        d->also.check(d->also.user);
     }
     d->has_changed = true;
 }
@@ -132,7 +132,7 @@ static void deadlines_on_timer(struct loop_timer *timer, void *user)
 
 int deadlines_init(struct deadlines *d, struct loop *loop, const struct deadlines_also *also)
 {
-    *d = (struct deadlines){.loop = loop, .also = *also, .look_ms = NEVER, .armed_ms = NEVER};
+    *d = (struct deadlines){.loop = loop, .also = *also, .check_ms = NEVER, .armed_ms = NEVER};
     list_init(&d->lists);
     d->timer = loop_timer_open(loop, deadlines_on_timer, d);
     return d->timer ? 0 : -1;

@@ -44,7 +44,7 @@ struct deadline_list {
 /* What has to be looked at besides, by the loop's time. */
 struct deadlines_also {
     uint64_t (*next)(void *user); /* when? UINT64_MAX: never. Asked at the end of a turn */
-    void (*look)(void *user);     /* now, and whenever deadlines are due */
+    void (*check)(void *user);    /* now, and whenever deadlines are due */
     void *user;
 };
 
@@ -53,7 +53,7 @@ struct deadlines {
     struct loop_timer *timer;
     struct list lists;
     struct deadlines_also also;
-    uint64_t look_ms;  /* `also`; UINT64_MAX: not */
+    uint64_t check_ms; /* `also`; UINT64_MAX: not */
     uint64_t armed_ms; /* the timer; UINT64_MAX: it does not run */
     bool has_changed;  /* since the timer was set: it may run too early */
 };

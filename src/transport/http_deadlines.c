@@ -109,7 +109,7 @@ static void http_expire_principals(struct http_worker *hw)
     }
 }
 
-static void http_look(void *user)
+static void http_check_due(void *user)
 {
     struct http_worker *hw = user;
     if (input_is_tight(hw->worker->limit_counters)) {
@@ -117,16 +117,16 @@ static void http_look(void *user)
     }
     http_expire_principals(hw);
     http_review_tokens(hw);
-    websocket_look(hw->websockets);
+    websocket_check_due(hw->websockets);
     if (hw->draining) {
         legacy_sse_drain(hw);
     }
 }
 
-static uint64_t http_next_look(void *user)
+static uint64_t http_next_check(void *user)
 {
     struct http_worker *hw = user;
-    uint64_t now = loop_now_ms(hw->worker->loop), next = websocket_next_look(hw->websockets);
+    uint64_t now = loop_now_ms(hw->worker->loop), next = websocket_next_check(hw->websockets);
     if (worker_inbox_count(&hw->inbox) == 0) {
         return UINT64_MAX;
     }
@@ -136,7 +136,7 @@ static uint64_t http_next_look(void *user)
     if (hw->token_cache && now + REVIEW_MS < next) {
         next = now + REVIEW_MS;
     }
-    uint64_t tight = input_next_look(hw->worker->limit_counters, &hw->lists[CONN_BODY]);
+    uint64_t tight = input_next_check(hw->worker->limit_counters, &hw->lists[CONN_BODY]);
     uint64_t expiry = deadlines_at_wall(&hw->deadlines, hw->next_expiry_ms);
     next = tight < next ? tight : next;
     return expiry < next ? expiry : next;
@@ -162,7 +162,7 @@ int http_deadlines_init(struct http_worker *hw)
         [CONN_REFUSED] = {config->stall_timeout_ms, close_late},
         [CONN_LINGER] = {LINGER_MS, close_late},
     };
-    const struct deadlines_also also = {http_next_look, http_look, hw};
+    const struct deadlines_also also = {http_next_check, http_check_due, hw};
     int rc = deadlines_init(&hw->deadlines, hw->worker->loop, &also);
     for (size_t i = 0; i < CONN_LISTS; i++) {
         deadline_list_init(&hw->lists[i], &hw->deadlines, times[i].after_ms, times[i].due);

@@ -108,7 +108,7 @@ enum http_after {
 /* Where its session is (http_session.c). */
 enum http_session {
     HTTP_SESSION_UNASKED,
-    HTTP_SESSION_SETTLED,
+    HTTP_SESSION_READY,
     HTTP_SESSION_UNKNOWN, /* nobody could say */
 };
 

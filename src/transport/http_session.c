@@ -32,14 +32,14 @@ static void conn_go_on_with(struct http_conn *conn, enum http_session session)
     conn_want(conn);
 }
 
-static void session_is_settled(struct session_wait *wait, int code)
+static void conn_on_session(struct session_wait *wait, int code)
 {
     struct http_conn *conn = wait->user;
     mem_free(conn->r->awaiting);
     conn->r->awaiting = NULL;
     conn_go_on_with(conn, code == TIDINGS_E_CONFLICT ? HTTP_SESSION_UNASKED
                           : code < 0                 ? HTTP_SESSION_UNKNOWN
-                                                     : HTTP_SESSION_SETTLED);
+                                                     : HTTP_SESSION_READY);
 }
 
 void conn_forget_session(struct http_conn *conn)
@@ -71,7 +71,7 @@ static bool ask_for_session(struct http_conn *conn, const struct session_asked *
         refuse_unknown_session(conn);
         return true;
     }
-    wait->done = session_is_settled;
+    wait->done = conn_on_session;
     wait->user = conn;
     switch (session_await(wait, &conn->channel, asked, &why)) {
     case SESSION_AWAITED:
@@ -84,7 +84,7 @@ static bool ask_for_session(struct http_conn *conn, const struct session_asked *
     case SESSION_BUSY:
         refuse_unknown_session(conn);
         break;
-    case SESSION_SETTLED:
+    case SESSION_READY:
         mem_free(wait);
         return false;
     }

@@ -43,8 +43,8 @@ static inline bool input_is_tight(const struct limit_counters *counters)
 
 /* When those in a list of unfinished input should be asked whether they go on too slowly: some
  * worker may use more than half by then. */
-static inline uint64_t input_next_look(const struct limit_counters *counters,
-                                       const struct deadline_list *partial)
+static inline uint64_t input_next_check(const struct limit_counters *counters,
+                                        const struct deadline_list *partial)
 {
     const struct deadline *first = deadline_list_first(partial);
     if (!first || counters->values[LIMIT_INPUT] == 0) {

@@ -145,7 +145,7 @@ void socket_make_room(struct socket_worker *sw)
 
 /* ---- the timer ------------------------------------------------------------------------------- */
 
-static void socket_look(void *user)
+static void socket_check_due(void *user)
 {
     struct socket_worker *sw = user;
     if (input_is_tight(sw->worker->limit_counters)) {
@@ -158,10 +158,10 @@ static void socket_look(void *user)
     }
 }
 
-static uint64_t socket_next_look(void *user)
+static uint64_t socket_next_check(void *user)
 {
     const struct socket_worker *sw = user;
-    uint64_t next = input_next_look(sw->worker->limit_counters, &sw->lists[LINE_MIDLINE]);
+    uint64_t next = input_next_check(sw->worker->limit_counters, &sw->lists[LINE_MIDLINE]);
     if (worker_inbox_count(&sw->inbox) == 0) {
         return UINT64_MAX;
     }
@@ -185,7 +185,7 @@ int socket_deadlines_init(struct socket_worker *sw)
         [LINE_ENDING] = {ENDING_MS, look_at_ending},
         [LINE_LINGER] = {LINGER_MS, close_lingering},
     };
-    const struct deadlines_also also = {socket_next_look, socket_look, sw};
+    const struct deadlines_also also = {socket_next_check, socket_check_due, sw};
     int rc = deadlines_init(&sw->deadlines, sw->worker->loop, &also);
     for (size_t i = 0; i < LINE_STATES; i++) {
         deadline_list_init(&sw->lists[i], &sw->deadlines, times[i].after_ms, times[i].due);

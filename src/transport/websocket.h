@@ -66,8 +66,8 @@ void websocket_open(struct websocket *ws, const struct websocket_start *start);
 
 /* What may be due besides deadlines: input while there is too much of it, principals that expire,
  * and what drains; and when it is to be looked at next, by the loop's time (UINT64_MAX: not). */
-void websocket_look(struct websocket_worker *ww);
-uint64_t websocket_next_look(const struct websocket_worker *ww);
+void websocket_check_due(struct websocket_worker *ww);
+uint64_t websocket_next_check(const struct websocket_worker *ww);
 /* One connection handles so many messages in a turn. Are there any that wait for another turn? This
  * is one. */
 bool websocket_has_yielded(const struct websocket_worker *ww);
@@ -79,7 +79,7 @@ bool websocket_find_slowest(const struct websocket_worker *ww, uint32_t *since_m
 void websocket_cut_slowest(struct websocket_worker *ww);
 
 /* End those whose principals are gone; after drain_begin, those that wait for no answer, now and
- * whenever websocket_look is called. */
+ * whenever websocket_check_due is called. */
 void websocket_dismiss(struct websocket_worker *ww, principal_test_fn is_gone, void *user);
 void websocket_drain(struct websocket_worker *ww);
 

@@ -221,7 +221,7 @@ void websocket_resume(struct websocket_worker *ww)
 
 /* ---- the timer ------------------------------------------------------------------------------- */
 
-void websocket_look(struct websocket_worker *ww)
+void websocket_check_due(struct websocket_worker *ww)
 {
     if (input_is_tight(ww->worker->limit_counters)) {
         websocket_cut_tight(ww);
@@ -232,9 +232,9 @@ void websocket_look(struct websocket_worker *ww)
     }
 }
 
-uint64_t websocket_next_look(const struct websocket_worker *ww)
+uint64_t websocket_next_check(const struct websocket_worker *ww)
 {
-    uint64_t tight = input_next_look(ww->worker->limit_counters, &ww->lists[WEBSOCKET_MIDWAY]);
+    uint64_t tight = input_next_check(ww->worker->limit_counters, &ww->lists[WEBSOCKET_MIDWAY]);
     uint64_t expiry = deadlines_at_wall(ww->owner.deadlines, ww->next_expiry_ms);
     return tight < expiry ? tight : expiry;
 }

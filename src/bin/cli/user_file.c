@@ -26,7 +26,7 @@ int user_file_path(char path[PATH_MAX], const char *variable, const char *below_
     return 0;
 }
 
-int user_file_make_place(char path[PATH_MAX], struct tidings_error *err)
+int user_file_make_directories(char path[PATH_MAX], struct tidings_error *err)
 {
     for (char *at = path + 1; (at = strchr(at, '/')) != NULL; at++) {
         *at = '\0';

@@ -15,6 +15,6 @@
 int user_file_path(char path[PATH_MAX], const char *variable, const char *below_home,
                    const char *name, struct tidings_error *err);
 /* Make the directories it is in, for the person alone. */
-int user_file_make_place(char path[PATH_MAX], struct tidings_error *err);
+int user_file_make_directories(char path[PATH_MAX], struct tidings_error *err);
 
 #endif

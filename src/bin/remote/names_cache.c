@@ -141,7 +141,7 @@ void names_cache_save(const char key[TIDINGS_DIGEST_MAX], int64_t now_s, struct 
     char path[PATH_MAX], aside[PATH_MAX + 32], head[HEAD_MAX];
     int n = snprintf(head, sizeof(head), HEAD "%" PRId64 " %s\n", now_s, key);
     if (names_cache_path(key, path) < 0 || (size_t)n + lines.len > NAMES_CACHE_MAX ||
-        user_file_make_place(path, &err) < 0) {
+        user_file_make_directories(path, &err) < 0) {
         return;
     }
     char *slash = strrchr(path, '/');

@@ -241,21 +241,21 @@ static int target_resolve(const struct cli *cli, const char *text, struct target
 struct telling {
     target_fn fn;
     void *user;
-    struct target_place place;
+    struct target_source source;
     struct search search;
 };
 
 static void target_tell(void *user, const struct servers_entry *entry)
 {
     struct telling *t = user;
-    t->fn(t->user, &t->place, entry);
+    t->fn(t->user, &t->source, entry);
 }
 
 static int tell_file(void *user, const struct servers_context *context, struct tidings_str file)
 {
     struct telling *t = user;
     struct tidings_error err = {0};
-    t->place = (struct target_place){context->path, t->search.is_project};
+    t->source = (struct target_source){context->path, t->search.is_project};
     if (servers_each(context, file, target_tell, t, &err) < 0) {
         fprintf(stderr, "tidings %s: %s\n", t->search.command, err.text);
     }

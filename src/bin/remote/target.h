@@ -34,11 +34,11 @@ void target_is_innocent(void);
 
 /* Each server that is known by name, and the file it comes from, those first that win; a name that
  * is hidden by an earlier one is told too. What cannot be read is told on standard error. */
-struct target_place {
+struct target_source {
     const char *path;
     bool is_project; /* not the user's own */
 };
-typedef void (*target_fn)(void *user, const struct target_place *place,
+typedef void (*target_fn)(void *user, const struct target_source *source,
                           const struct servers_entry *entry);
 void target_each(const char *command, target_fn fn, void *user);
 

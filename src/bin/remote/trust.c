@@ -208,7 +208,7 @@ int trust_add(const struct trusted *entry, int64_t now_ms, struct tidings_error 
         return tidings_fail(err, TIDINGS_E_LIMIT, "a name has at most %u bytes", TRUST_NAME_MAX);
     }
     int rc = trust_file_path(path, "trusted", err);
-    rc = rc < 0 ? rc : user_file_make_place(path, err);
+    rc = rc < 0 ? rc : user_file_make_directories(path, err);
     rc = rc < 0 ? rc : trust_make_room(err);
     if (rc < 0) {
         return rc;

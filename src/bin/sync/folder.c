@@ -32,7 +32,7 @@ int folder_open(const char *dir, int *ret_fd)
     return 0;
 }
 
-int folder_open_to_look(const char *dir, int *ret_fd)
+int folder_open_existing(const char *dir, int *ret_fd)
 {
     char empty[] = "/tmp/tidings-sync-XXXXXX";
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

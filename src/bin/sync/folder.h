@@ -16,7 +16,7 @@
 int folder_open(const char *dir, int *ret_fd);
 /* The same to look only: nothing is made or held. Where nothing is, an empty one that nobody else
  * sees. */
-int folder_open_to_look(const char *dir, int *ret_fd);
+int folder_open_existing(const char *dir, int *ret_fd);
 
 int folder_stat(int root, const char *path, struct stat *ret);
 

@@ -376,7 +376,7 @@ static int mirror_state_load(struct mirror_state *s, FILE *in, struct tidings_er
                                  : rc;
 }
 
-int mirror_state_look(struct mirror_state *s, int root, const char *base, struct tidings_error *err)
+int mirror_state_read(struct mirror_state *s, int root, const char *base, struct tidings_error *err)
 {
     struct stat st;
     *s = (struct mirror_state){.root = root, .base = base, .journal = -1};
@@ -401,7 +401,7 @@ int mirror_state_look(struct mirror_state *s, int root, const char *base, struct
 
 int mirror_state_open(struct mirror_state *s, int root, const char *base, struct tidings_error *err)
 {
-    int rc = mirror_state_look(s, root, base, err);
+    int rc = mirror_state_read(s, root, base, err);
     return rc == 0 ? mirror_state_compact(s, err) : rc;
 }
 

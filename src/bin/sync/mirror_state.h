@@ -47,7 +47,7 @@ struct mirror_state {
 int mirror_state_open(struct mirror_state *s, int root, const char *base,
                       struct tidings_error *err);
 /* The same to look only: nothing is written, and nothing may be changed. */
-int mirror_state_look(struct mirror_state *s, int root, const char *base,
+int mirror_state_read(struct mirror_state *s, int root, const char *base,
                       struct tidings_error *err);
 void mirror_state_close(struct mirror_state *s);
 /* Write it anew, without what is over. When that fails, the old one stays in use. */

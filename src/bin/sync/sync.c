@@ -410,7 +410,7 @@ static int open_mirror(struct sync *s, struct tidings_error *err)
 {
     const char *dir = s->cli.args[1];
     int errnum =
-        s->is_dry ? folder_open_to_look(dir, &s->mirror.root) : folder_open(dir, &s->mirror.root);
+        s->is_dry ? folder_open_existing(dir, &s->mirror.root) : folder_open(dir, &s->mirror.root);
     if (errnum) {
         s->mirror.root = -1;
         target_is_innocent();
@@ -418,7 +418,7 @@ static int open_mirror(struct sync *s, struct tidings_error *err)
         return tidings_fail(err, is_held ? TIDINGS_E_BUSY : TIDINGS_E_IO, "%.160s: %s", dir,
                             is_held ? "another 'tidings sync' is at work there" : strerror(errnum));
     }
-    int rc = s->is_dry ? mirror_state_look(&s->mirror.state, s->mirror.root, s->base, err)
+    int rc = s->is_dry ? mirror_state_read(&s->mirror.state, s->mirror.root, s->base, err)
                        : mirror_state_open(&s->mirror.state, s->mirror.root, s->base, err);
     if (rc == 0 && s->mirror.state.damaged > 0) {
         fprintf(stderr,

@@ -109,7 +109,7 @@ static void watch_on_update(void *user, const struct tidings_update *u)
     /* Whoever read us has gone: nothing is left to do. */
     w->is_lost = fflush(stdout) != 0 || w->is_lost;
     if (!w->is_lost && u->subscription) {
-        watch_resume_told(w, tidings_subscription_uri(u->subscription), u->cursor);
+        watch_resume_advance(w, tidings_subscription_uri(u->subscription), u->cursor);
     }
     if (w->is_lost || (is_counted && --w->left == 0)) {
         tidings_client_stop(w->client);
@@ -122,7 +122,7 @@ static void watch_on_notification(void *user, struct tidings_str method, struct 
     struct watch *w = user;
     if (tidings_str_eq(method, TIDINGS_STR("notifications/dev.tidings/bookmark"))) {
         char *cursor = text_at(params, "/_meta/dev.tidings~1cursor");
-        watch_resume_told(w, NULL, tidings_str(cursor ? cursor : ""));
+        watch_resume_advance(w, NULL, tidings_str(cursor ? cursor : ""));
         tidings_free(cursor);
     }
 }
@@ -139,9 +139,9 @@ static void watch_say(const char *what, struct tidings_str uri, struct tidings_s
 
 /* The server said yes or no to one more of them; --at-start waits for all, so that no change is
  * between. */
-static void on_settled(struct watch *w)
+static void on_answered(struct watch *w)
 {
-    if (++w->settled == w->count && w->at_start && w->has_watched) {
+    if (++w->answered == w->count && w->at_start && w->has_watched) {
         batch_start(w->batch);
     }
 }
@@ -157,7 +157,7 @@ static void on_watching(struct watch *w, const struct tidings_state_event *e)
         fputc('\n', stderr);
     }
     if (!e->again) {
-        on_settled(w);
+        on_answered(w);
     }
     if (w->kept && !e->again) {
         char *uri = strndup(e->uri.ptr, e->uri.len);
@@ -238,7 +238,7 @@ static void watch_on_state(void *user, const struct tidings_state_event *e)
     case TIDINGS_STATE_LOST:
     case TIDINGS_STATE_GAP:
         if (e->state == TIDINGS_STATE_REFUSED) {
-            on_settled(w);
+            on_answered(w);
         }
         watch_say(e->state == TIDINGS_STATE_REFUSED ? "refused "
                   : e->state == TIDINGS_STATE_LOST  ? "lost "

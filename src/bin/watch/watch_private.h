@@ -17,7 +17,7 @@
 
 /* A place between changes: those who were told of something are behind `cursor`, the others where
  * they began. */
-struct watch_place {
+struct watch_progress {
     char cursor[WATCH_STATE_CURSOR];
     bool were_told[WORDS_MAX];
 };
@@ -29,7 +29,7 @@ struct watch_resume {
     struct watch_state_file file;
     struct watch_state state; /* as it is in the file; marks are in the order of the URIs */
     uint64_t turn;
-    struct watch_place latest, waiting; /* what has come; what becomes safe next */
+    struct watch_progress latest, waiting; /* what has come; what becomes safe next */
     uint64_t waiting_turn;
     bool has_latest, has_waiting, is_unsaved;
 };
@@ -51,7 +51,7 @@ struct watch {
     struct content_kept *kept; /* --diff */
     char *uris[WORDS_MAX];
     bool are_globs[WORDS_MAX];  /* paths with wildcards */
-    size_t count, settled;      /* of them, those that the server accepted or refused once */
+    size_t count, answered;     /* of them, those that the server accepted or refused once */
     bool is_stranger;           /* the server does not know options of subscriptions */
     struct watch_resume resume; /* --state */
     bool is_lost;               /* changes were dropped without anything done about them */
@@ -71,7 +71,7 @@ const char *watch_resume_since(const struct watch *w, size_t index);
 /* The server accepted the URI, and named this cursor. */
 void watch_resume_watching(struct watch *w, struct tidings_str uri, struct tidings_str cursor);
 /* The server told something, of this URI that was subscribed to (NULL: of none). */
-void watch_resume_told(struct watch *w, const char *subscribed, struct tidings_str cursor);
+void watch_resume_advance(struct watch *w, const char *subscribed, struct tidings_str cursor);
 /* Write down what is done; `oldest` is the lowest turn of what is not. */
 int watch_resume_turn(struct watch *w, uint64_t oldest, struct tidings_error *err);
 

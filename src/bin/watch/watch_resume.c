@@ -127,7 +127,7 @@ void watch_resume_watching(struct watch *w, struct tidings_str uri, struct tidin
     }
 }
 
-void watch_resume_told(struct watch *w, const char *subscribed, struct tidings_str cursor)
+void watch_resume_advance(struct watch *w, const char *subscribed, struct tidings_str cursor)
 {
     struct watch_resume *r = &w->resume;
     const struct tidings_client_info *info = tidings_client_info(w->client);

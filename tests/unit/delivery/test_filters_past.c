@@ -75,9 +75,9 @@ static struct client *listen_to(const char *uris, const char *schema)
     return listen_with(&b, uris, text_of("{\"filter\":%s}", schema));
 }
 
-static size_t told_bytes(void)
+static size_t past_bytes(void)
 {
-    return b.worker[0]->delivery->filters.told_bytes;
+    return b.worker[0]->delivery->filters.past_bytes;
 }
 
 /* ---- the time -------------------------------------------------------------------------------- */
@@ -236,16 +236,16 @@ static void a_deleted_resource_begins_anew(void **state)
     (void)state;
     struct client *c = listen_to(ON_A, BY_A_TENTH);
     announce("{\"t\":20}");
-    assert_true(told_bytes() > 0);
+    assert_true(past_bytes() > 0);
     announce_as("mem://x/a", TIDINGS_CHANGE_DELETED, "{}");
-    assert_int_equal(told_bytes(), 0);
+    assert_int_equal(past_bytes(), 0);
     announce_as("mem://x/a", TIDINGS_CHANGE_CREATED, "{\"t\":20}");
     assert_int_equal(update_count(c, NULL), 3);
     announce("{\"t\":20}");
     assert_int_equal(update_count(c, NULL), 3);
     client_free(c);
     harness_run_until_idle(&b);
-    assert_int_equal(told_bytes(), 0);
+    assert_int_equal(past_bytes(), 0);
 }
 
 /* Two clients with the same filter know nothing of one another. */
@@ -289,7 +289,7 @@ static void subscriptions_with_the_same_past_are_judged_once(void **state)
         client_free(clients[i]);
     }
     harness_run_until_idle(&b);
-    assert_int_equal(told_bytes(), 0);
+    assert_int_equal(past_bytes(), 0);
 }
 
 static void what_is_compared_is_paid_for(void **state)
@@ -339,16 +339,16 @@ static void what_is_remembered_is_bounded(void **state)
     struct client *c = listen_to("[\"mem://x/\"]", BY_A_TENTH);
     struct client *other = listen_to("[\"mem://x/\"]", BY_A_TENTH);
     for (unsigned round = 0; round < 2; round++) {
-        for (unsigned i = 0; i < FILTER_TOLD_URIS + MORE; i++) {
+        for (unsigned i = 0; i < FILTER_PAST_URIS + MORE; i++) {
             announce_as(text_of("mem://x/r%u", i), TIDINGS_CHANGE_UPDATED, "{\"t\":20}");
         }
     }
     /* Those beyond are told each time. */
-    assert_int_equal(update_count(c, NULL), FILTER_TOLD_URIS + 2 * MORE);
-    size_t bytes = told_bytes();
-    assert_true(bytes > 0 && bytes <= FILTERS_TOLD_BYTES);
-    static char metadata[FILTER_TOLD_METADATA + 100];
-    snprintf(metadata, sizeof(metadata), "{\"t\":20,\"text\":\"%0*d\"}", FILTER_TOLD_METADATA, 0);
+    assert_int_equal(update_count(c, NULL), FILTER_PAST_URIS + 2 * MORE);
+    size_t bytes = past_bytes();
+    assert_true(bytes > 0 && bytes <= FILTERS_PAST_BYTES);
+    static char metadata[FILTER_PAST_METADATA + 100];
+    snprintf(metadata, sizeof(metadata), "{\"t\":20,\"text\":\"%0*d\"}", FILTER_PAST_METADATA, 0);
     struct client *long_one = listen_to(ON_A, BY_A_TENTH);
     announce(metadata);
     announce(metadata);
@@ -356,10 +356,10 @@ static void what_is_remembered_is_bounded(void **state)
     client_free(long_one);
     client_free(other);
     harness_run_until_idle(&b);
-    assert_int_equal(told_bytes(), bytes / 2);
+    assert_int_equal(past_bytes(), bytes / 2);
     client_free(c);
     harness_run_until_idle(&b);
-    assert_int_equal(told_bytes(), 0);
+    assert_int_equal(past_bytes(), 0);
 }
 
 /* A client with many such subscriptions takes nothing from others. */
@@ -379,7 +379,7 @@ static void what_one_client_has_remembered_leaves_room_for_others(void **state)
     struct allowance *own = s->allowance;
     s->allowance = others;
     for (unsigned round = 0; round < 2; round++) {
-        for (unsigned i = 0; i < FILTER_TOLD_URIS; i++) {
+        for (unsigned i = 0; i < FILTER_PAST_URIS; i++) {
             announce_as(text_of("mem://x/r%u", i), TIDINGS_CHANGE_UPDATED, "{\"t\":20}");
         }
     }
@@ -387,17 +387,17 @@ static void what_one_client_has_remembered_leaves_room_for_others(void **state)
     for (size_t i = 0; i < LISTENS; i++) {
         told += update_count(greedy[i], NULL);
     }
-    assert_int_equal(told, 2 * LISTENS * FILTER_TOLD_URIS - ALLOWANCE_MAX_FILTER_PAST);
+    assert_int_equal(told, 2 * LISTENS * FILTER_PAST_URIS - ALLOWANCE_MAX_FILTER_PAST);
     announce("{\"t\":20}");
     announce("{\"t\":20}");
     assert_int_equal(update_count(modest, NULL), 1);
-    assert_true(told_bytes() < FILTERS_TOLD_BYTES / 2);
+    assert_true(past_bytes() < FILTERS_PAST_BYTES / 2);
     client_free(modest);
     for (size_t i = 0; i < LISTENS; i++) {
         client_free(greedy[i]);
     }
     harness_run_until_idle(&b);
-    assert_int_equal(told_bytes(), 0);
+    assert_int_equal(past_bytes(), 0);
     assert_true(allowance_take_within(own, ALLOWANCE_FILTER_PAST, 1)); /* all was given back */
     allowance_give_back(own, ALLOWANCE_FILTER_PAST);
     allowance_release(own);
@@ -410,23 +410,23 @@ static void all_of_a_worker_share_a_bound(void **state)
     (void)state;
     struct client *c = listen_to(ON_A, BY_A_TENTH);
     announce("{\"t\":20}");
-    size_t cost = told_bytes(), *bytes = &b.worker[0]->delivery->filters.told_bytes;
+    size_t cost = past_bytes(), *bytes = &b.worker[0]->delivery->filters.past_bytes;
     assert_true(cost > 0);
     for (unsigned is_full = 0; is_full < 2; is_full++) {
         announce_as("mem://x/a", TIDINGS_CHANGE_DELETED, "{}");
-        assert_int_equal(told_bytes(), 0);
-        size_t others = FILTERS_TOLD_BYTES - cost + is_full, before = update_count(c, NULL);
+        assert_int_equal(past_bytes(), 0);
+        size_t others = FILTERS_PAST_BYTES - cost + is_full, before = update_count(c, NULL);
         *bytes = others;
         for (unsigned i = 0; i < 3; i++) {
             announce("{\"t\":20}"); /* told again where it is like the first */
         }
         assert_int_equal(update_count(c, NULL) - before, is_full ? 3 : 1);
-        assert_int_equal(told_bytes(), is_full ? others : FILTERS_TOLD_BYTES);
+        assert_int_equal(past_bytes(), is_full ? others : FILTERS_PAST_BYTES);
         *bytes -= others;
     }
     client_free(c);
     harness_run_until_idle(&b);
-    assert_int_equal(told_bytes(), 0);
+    assert_int_equal(past_bytes(), 0);
 }
 
 /* Whoever is told something that cannot be remembered has it not counted either. */
@@ -445,13 +445,13 @@ static void what_is_not_remembered_for_want_of_memory_is_not_counted(void **stat
         harness_run_until_idle(&b);
         reached = fail_alloc_stop();
         harness_run_until_idle(&b);
-        if (told_bytes() == 0) {
+        if (past_bytes() == 0) {
             assert_true(allowance_take_within(own, ALLOWANCE_FILTER_PAST, 1));
             allowance_give_back(own, ALLOWANCE_FILTER_PAST);
         }
         client_free(c);
         harness_run_until_idle(&b);
-        assert_int_equal(told_bytes(), 0);
+        assert_int_equal(past_bytes(), 0);
     }
     assert_false(reached);
 }
@@ -475,7 +475,7 @@ static void without_memory_changes_are_told(void **state)
     assert_false(reached);
     client_free(c);
     harness_run_until_idle(&b);
-    assert_int_equal(told_bytes(), 0);
+    assert_int_equal(past_bytes(), 0);
 }
 
 int main(void)

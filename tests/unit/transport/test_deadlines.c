@@ -66,13 +66,13 @@ static void look_away(struct deadline *deadline)
     f.due++;
 }
 
-static uint64_t next_look(void *user)
+static uint64_t next_check(void *user)
 {
     (void)user;
     return f.look_ms;
 }
 
-static void look(void *user)
+static void check(void *user)
 {
     (void)user;
     f.looks++;
@@ -93,7 +93,7 @@ static int begin(void **state)
     f.loop = loop_create(NULL);
     assert_non_null(f.loop);
     f.look_ms = UINT64_MAX;
-    const struct deadlines_also also = {next_look, look, NULL};
+    const struct deadlines_also also = {next_check, check, NULL};
     assert_int_equal(deadlines_init(&f.all, f.loop, &also), 0);
     deadline_list_init(&f.lasting, &f.all, LONG_MS, count);
     deadline_list_init(&f.brief, &f.all, SHORT_MS, count);

@@ -14,7 +14,7 @@
 #include "store/change.h"
 
 /* With its place in the table. */
-static size_t told_cost(const struct change *change)
+static size_t past_cost(const struct change *change)
 {
     return change_bytes(change) + 4 * sizeof(void *);
 }
@@ -24,33 +24,32 @@ static struct filters *filters_of(const struct subscription *sub)
     return &sub->subscriber->worker->delivery->filters;
 }
 
-const struct change *filters_told_before(const struct subscription *sub,
-                                         const struct change *change)
+const struct change *filters_previous(const struct subscription *sub, const struct change *change)
 {
-    return sub->extra->told ? map_find(sub->extra->told, change->uri) : NULL;
+    return sub->extra->past ? map_find(sub->extra->past, change->uri) : NULL;
 }
 
-static void told_drop(struct subscription *sub, struct change *old)
+static void past_drop(struct subscription *sub, struct change *old)
 {
     if (old) {
-        filters_of(sub)->told_bytes -= told_cost(old);
+        filters_of(sub)->past_bytes -= past_cost(old);
         allowance_give_back(sub->subscriber->allowance, ALLOWANCE_FILTER_PAST);
         change_unref(old);
     }
 }
 
 /* The table of a subscription with room for one more. NULL: there is none. */
-static struct map *told_room(struct subscription *sub)
+static struct map *past_room(struct subscription *sub)
 {
     struct subscription_extra *x = sub->extra;
-    if (!x->told) {
-        x->told = mem_alloc(sizeof(*x->told));
-        if (!x->told) {
+    if (!x->past) {
+        x->past = mem_alloc(sizeof(*x->past));
+        if (!x->past) {
             return NULL;
         }
-        map_init(x->told);
+        map_init(x->past);
     }
-    return x->told->count < FILTER_TOLD_URIS ? x->told : NULL;
+    return x->past->count < FILTER_PAST_URIS ? x->past : NULL;
 }
 
 void filters_remember(struct subscription *sub, const struct change *change)
@@ -58,35 +57,35 @@ void filters_remember(struct subscription *sub, const struct change *change)
     struct filters *all = filters_of(sub);
     struct allowance *client = sub->subscriber->allowance;
     /* The one before goes first, and its share with it. */
-    told_drop(sub, sub->extra->told ? map_remove(sub->extra->told, change->uri) : NULL);
+    past_drop(sub, sub->extra->past ? map_remove(sub->extra->past, change->uri) : NULL);
     if (change->kind == TIDINGS_CHANGE_DELETED ||
-        change->metadata_json.len > FILTER_TOLD_METADATA ||
-        all->told_bytes + told_cost(change) > FILTERS_TOLD_BYTES) {
+        change->metadata_json.len > FILTER_PAST_METADATA ||
+        all->past_bytes + past_cost(change) > FILTERS_PAST_BYTES) {
         return;
     }
-    struct map *told = told_room(sub);
-    if (!told || !allowance_take(client, ALLOWANCE_FILTER_PAST)) {
+    struct map *past = past_room(sub);
+    if (!past || !allowance_take(client, ALLOWANCE_FILTER_PAST)) {
         return;
     }
     struct change *kept = change_ref(change);
-    if (map_put(told, kept->uri, kept, NULL) < 0) {
+    if (map_put(past, kept->uri, kept, NULL) < 0) {
         allowance_give_back(client, ALLOWANCE_FILTER_PAST);
         change_unref(kept);
         return;
     }
-    all->told_bytes += told_cost(kept);
+    all->past_bytes += past_cost(kept);
 }
 
 void filters_forget(struct subscription *sub)
 {
-    struct map *told = sub->extra->told;
+    struct map *past = sub->extra->past;
     struct change *c;
-    for (size_t pos = 0; told && (c = map_next(told, &pos)) != NULL;) {
-        told_drop(sub, c);
+    for (size_t pos = 0; past && (c = map_next(past, &pos)) != NULL;) {
+        past_drop(sub, c);
     }
-    if (told) {
-        map_deinit(told);
-        mem_free(told);
-        sub->extra->told = NULL;
+    if (past) {
+        map_deinit(past);
+        mem_free(past);
+        sub->extra->past = NULL;
     }
 }
