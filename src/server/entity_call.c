@@ -163,7 +163,7 @@ static int run_writes(struct keeper_job *job, struct entities *e)
         .may = c->principal && c->principal->class ? call_may : NULL,
         .may_user = c,
         .key = c->key,
-        .now = clock_wall_ms(),
+        .now = entities_now(e),
         .owner = buf_str(&c->principal_json),
         .principal = is_known ? buf_str(&c->principal_json) : STR_EMPTY,
         .digest = tidings_str(c->digest),

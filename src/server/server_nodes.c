@@ -25,6 +25,7 @@
 
 #define NODE_LEASE_MS 6000
 #define NODE_RENEW_MS 2000u
+#define NODE_SILENT_MS 4500 /* since it wrote its row: it should have written another */
 #define NODE_STATE_MAX 1024u
 #define NODES_TEXT_MAX (8u << 20)
 
@@ -34,6 +35,7 @@ struct server_nodes {
     struct keeper_job job; /* writes the row; under way while `is_busy` */
     bool is_busy;          /* atomic */
     bool is_refused;       /* the keeper's: another one has its name, and it was said */
+    bool is_off;           /* the keeper's: this machine's clock is wrong, and it was said */
     struct buf state;
     char name[SHARED_NAME_MAX + 1];
 };
@@ -58,6 +60,21 @@ static void gather_state(struct server_nodes *n)
     jw_end_object(&w);
 }
 
+/* What nodes have in common is timed by the store's clock; what is not is said. */
+static void judge_clock(struct server_nodes *n, struct entity_rows *rows)
+{
+    int64_t off = rows->shared->clock_off ? rows->shared->clock_off(rows) : 0;
+    if (off != 0 && !n->is_off) {
+        log_warn("the clock of this machine is wrong, or the database's is",
+                 "aheadMs=%lld affects=\"when tokens end, times in the log and of published "
+                 "resources; not entities, sessions and leases\"",
+                 (long long)off);
+    } else if (off == 0 && n->is_off) {
+        log_info("the clock of this machine is that of the database again", NULL);
+    }
+    n->is_off = off != 0;
+}
+
 static int run_renew(struct keeper_job *job, struct entities *e)
 {
     struct server_nodes *n = list_entry(job, struct server_nodes, job);
@@ -68,7 +85,11 @@ static int run_renew(struct keeper_job *job, struct entities *e)
         .state = n->state.failed ? STR("{}") : buf_str(&n->state),
         .followed = rows->shared->followed(rows),
     };
-    return rows->shared->put_node(rows, &row, NODE_LEASE_MS, &job->err);
+    int rc = rows->shared->put_node(rows, &row, NODE_LEASE_MS, &job->err);
+    if (rc == 0) {
+        judge_clock(n, rows);
+    }
+    return rc;
 }
 
 static void renewed(struct keeper_job *job, int code)
@@ -111,6 +132,13 @@ static bool find_newest(void *user, const struct node_row *row)
     return true;
 }
 
+/* As the node said; of one that did not, or should have said something since, as it can be seen. */
+static int64_t lag_of(const struct node_row *row)
+{
+    bool is_silent = NODE_LEASE_MS - row->left_ms > NODE_SILENT_MS;
+    return row->behind_ms < 0 || is_silent ? row->behind_now_ms : row->behind_ms;
+}
+
 static bool put_row(void *user, const struct node_row *row)
 {
     struct nodes_reading *r = user;
@@ -132,6 +160,7 @@ static bool put_row(void *user, const struct node_row *row)
     jw_put_integer(&r->w, STR("since"), row->begun_ms);
     jw_put_integer(&r->w, STR("followed"), (int64_t)row->followed);
     jw_put_integer(&r->w, STR("lag"), (int64_t)(r->newest - row->followed));
+    jw_put_integer(&r->w, STR("lagMs"), lag_of(row));
     jw_put_integer(&r->w, STR("seenMs"), NODE_LEASE_MS - row->left_ms);
     jw_put_bool(&r->w, STR("lives"), row->left_ms > 0);
     if (is_self) {

@@ -26,6 +26,7 @@ struct rebuilding {
     struct keeper_job job;
     struct tidings_server *server;
     const struct changelog_limits *limits;
+    int64_t now_ms;
     struct changelog *log;
     struct seal_key seal; /* of a store that others have as well */
     bool has_entities;
@@ -78,7 +79,7 @@ static void append_file(struct rebuilding *r, const struct kept_change *k)
 static bool server_store_is_too_old(const struct rebuilding *r, const struct kept_change *k)
 {
     int64_t age = (int64_t)r->limits->max_age_ms;
-    return age > 0 && k->at_ms > 0 && k->at_ms + age < clock_wall_ms();
+    return age > 0 && k->at_ms > 0 && k->at_ms + age < r->now_ms;
 }
 
 static bool add_kept(void *user, const struct kept_change *k)
@@ -101,6 +102,7 @@ static int rebuild(struct keeper_job *job, struct entities *e)
     struct rebuilding *r = list_entry(job, struct rebuilding, job);
     struct entity_rows *rows = entities_rows(e);
     uint64_t floor = 0;
+    r->now_ms = entities_now(e);
     int rc = keeper_look(r->server->keeper, &job->err); /* the log begins with what was followed */
     rc = rc == 0 ? rows->kept->create_changelog(rows, r->limits, &r->log, &job->err) : rc;
     rc = rc == 0

@@ -5,9 +5,11 @@
  */
 #include "store/entities.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/entities_private.h"
+#include "store/shared.h"
 #include "json/merge_patch.h"
 #include "json/write.h"
 
@@ -48,6 +50,12 @@ void entities_close(struct entities *e)
 struct entity_rows *entities_rows(struct entities *e)
 {
     return e->rows;
+}
+
+int64_t entities_now(struct entities *e)
+{
+    const struct shared_ops *shared = e->rows->shared;
+    return shared && shared->now ? shared->now(e->rows) : clock_wall_ms();
 }
 
 uint64_t entities_position(struct entities *e)

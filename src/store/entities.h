@@ -35,6 +35,8 @@ int entities_open(struct entity_rows *rows, struct entities **ret, struct tiding
 void entities_close(struct entities *e); /* NULL is fine */
 /* For what is kept beside them, in the same batches. */
 struct entity_rows *entities_rows(struct entities *e);
+/* Unix time by the clock that counts: the store's where several nodes have it in common. */
+int64_t entities_now(struct entities *e);
 /* Of the newest change of a type or an entity; 0: nothing outlives the program. */
 uint64_t entities_position(struct entities *e);
 

@@ -3,7 +3,6 @@
  * Versions that grow old without being written to: all entities are looked at in turn, some at a
  * time, and again after a while. Those that are written lose theirs then (store/entities_write.c).
  */
-#include "base/clock.h"
 #include "base/str.h"
 #include "store/entities_private.h"
 
@@ -63,7 +62,7 @@ static int entities_aging_forget(struct aging_pass *a, int64_t now, struct tidin
 
 int entity_aging_step(struct entities *e, struct tidings_error *err)
 {
-    int64_t now = clock_wall_ms();
+    int64_t now = entities_now(e);
     bool is_begun = e->aged[0] != '\0';
     if ((!is_begun && now < e->aging_ms) || !has_age(e)) {
         return 0;

@@ -56,12 +56,13 @@ int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_err
     }
     struct tidings_error why = {0};
     heads_clear(&s->heads);
+    store_clock_doubt(&s->clock);
     rc = postgres_exec(s->db, session, &why);
     int planned = rc == 0 ? postgres_exec(s->db, planning, &why) : 0;
     if (planned == TIDINGS_E_NOMEM || (planned < 0 && !postgres_is_connected(s->db))) {
         rc = planned;
     }
-    rc = rc == 0 ? postgres_rows_lay_out(s, &why) : rc;
+    rc = rc == 0 ? postgres_rows_lay_out(s, &postgres_layout, &why) : rc;
     rc = rc == 0 ? postgres_rows_check_server(s, &why) : rc;
     if (rc < 0) {
         postgres_put_off(s->db, &why);
@@ -114,6 +115,13 @@ void postgres_rows_read_counters(struct pg_result *r, struct postgres_counters *
         .keys = postgres_int(r, 0, 3),
         .max_keys = postgres_int(r, 0, 4),
     };
+}
+
+int64_t postgres_rows_hear_clock(struct postgres_rows *s, struct pg_result *r, uint64_t asked_ms)
+{
+    int64_t at_ms = postgres_int(r, 0, 5);
+    store_clock_hear(&s->clock, at_ms, asked_ms, clock_monotonic_ms());
+    return at_ms;
 }
 
 void postgres_rows_digest(struct tidings_str text, unsigned char out[32])
@@ -358,6 +366,7 @@ static int postgres_put_type(struct entity_rows *rows, const struct entity_type_
     postgres_put_str(&v, row->schema);
     postgres_put_str(&v, row->description);
     postgres_put_str(&v, row->options);
+    postgres_put_int(&v, s->now_ms);
     int rc = postgres_rows_ask(s, PG_PUT_TYPE, &v, &r, err);
     bool is_new = postgres_rows(r) == 1;
     postgres_free(r);
@@ -448,6 +457,7 @@ bool entity_postgres_is_url(struct tidings_str url)
 static int postgres_read_start(struct postgres_rows *s, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
+    uint64_t asked_ms = clock_monotonic_ms();
     int rc = postgres_rows_ask(s, PG_STATE, NULL, &r, err);
     if (rc == 0 && postgres_rows(r) != 1) {
         rc = tidings_fail(err, TIDINGS_E_INVALID,
@@ -457,6 +467,7 @@ static int postgres_read_start(struct postgres_rows *s, struct tidings_error *er
     }
     if (rc == 0) {
         postgres_rows_read_counters(r, &s->now);
+        postgres_rows_hear_clock(s, r, asked_ms);
         s->followed = s->now.position;
     }
     postgres_free(r);

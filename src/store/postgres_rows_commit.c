@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "store/postgres_rows_private.h"
 
@@ -43,6 +44,7 @@ int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err)
         return tidings_fail(err, TIDINGS_E_INTERNAL, "a batch has begun already");
     }
     bool was_connected = postgres_is_connected(s->db);
+    uint64_t asked_ms = clock_monotonic_ms();
     int rc = postgres_rows_lock(s, &r, err);
     /* It was lost while nobody used it (a restart, a failover): another may do. */
     if (rc == TIDINGS_E_BUSY && was_connected && !postgres_is_connected(s->db)) {
@@ -57,7 +59,7 @@ int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err)
     }
     if (rc == 0) {
         postgres_rows_read_counters(r, &s->now);
-        s->now_ms = postgres_int(r, 0, 5);
+        s->now_ms = postgres_rows_hear_clock(s, r, asked_ms);
     }
     postgres_free(r);
     if (rc == 0 && s->now.position < s->followed) {

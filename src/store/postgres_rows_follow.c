@@ -6,6 +6,7 @@
  * One statement reads all tables, so from one snapshot. Whoever is in it took a position under the
  * lock and held that to the commit: everything with a lower position is in it too.
  */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "store/entity_sum.h"
 #include "store/postgres_rows_private.h"
@@ -242,6 +243,7 @@ static int read_page(struct postgres_rows *s, uint64_t after, struct pg_result *
         return postgres_rows_ask(s, PG_CHANGES, &v, ret, err);
     }
     bool was_connected = postgres_is_connected(s->db);
+    uint64_t asked_ms = clock_monotonic_ms();
     int rc = read_state_and_page(s, &v, results, err);
     /* It was lost while nobody used it: another may do. */
     if (rc == TIDINGS_E_BUSY && was_connected && !postgres_is_connected(s->db)) {
@@ -249,6 +251,7 @@ static int read_page(struct postgres_rows *s, uint64_t after, struct pg_result *
     }
     if (rc == 0 && postgres_rows(results[0]) == 1) {
         postgres_rows_read_counters(results[0], &s->now);
+        postgres_rows_hear_clock(s, results[0], asked_ms);
     }
     postgres_free(results[0]);
     *ret = results[1];

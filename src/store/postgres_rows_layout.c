@@ -6,16 +6,22 @@
  * Several nodes may come at once to a schema without tables. One makes them, in one transaction;
  * the others wait for an advisory lock, or where there is none, fail and find them when they look
  * again.
+ *
+ * A newer program takes the steps that are missing while nodes of the version before go on, in one
+ * transaction too. A step only adds (columns that have a default or may be missing, tables,
+ * indexes): what older programs say in SQL goes on to mean the same. Where that cannot be, `oldest`
+ * is raised, which waits until no older node lives; who comes later is refused.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "store/postgres_rows_private.h"
 
-#define LAYOUT 1        /* what this program makes */
-#define OLDEST 1        /* the oldest layout whose programs may go on beside it */
+#define LAYOUT 2
+#define OLDEST 1
 #define LAY_OUT_TRIES 5 /* others may be at it */
 #define ADVISORY_KEY "8391203047719502964" /* random; the same for every tidings */
 
@@ -75,7 +81,13 @@ static const char *const steps[LAYOUT] = {
     "CREATE INDEX tidings_sessions_used ON tidings_sessions(used);"
     "INSERT INTO tidings_mark(one) VALUES(1);"
     "INSERT INTO tidings_state VALUES(1, 0, 0, 0, 0, 0, 0)",
+    /* What a node knows (none: 1), how far it was behind in ms when it wrote its row, and when a
+     * type was added (0: not known). */
+    "ALTER TABLE tidings_nodes ADD COLUMN layout int8, ADD COLUMN behind int8;"
+    "ALTER TABLE tidings_types ADD COLUMN at int8 NOT NULL DEFAULT 0",
 };
+
+const struct postgres_layout postgres_layout = {.made = LAYOUT, .oldest = OLDEST, .steps = steps};
 
 static bool has_state(const struct postgres_rows *s, const char *state)
 {
@@ -90,7 +102,8 @@ static int not_ours(const struct postgres_rows *s, int code, struct tidings_erro
 }
 
 /* 1: there is a cluster; its layout. 0: there are no tables. */
-static int read_cluster(struct postgres_rows *s, int64_t *ret_layout, struct tidings_error *err)
+static int read_cluster(struct postgres_rows *s, const struct postgres_layout *l,
+                        int64_t *ret_layout, struct tidings_error *err)
 {
     struct pg_result *r = NULL;
     struct tidings_error why = {0};
@@ -129,11 +142,11 @@ static int read_cluster(struct postgres_rows *s, int64_t *ret_layout, struct tid
                           "it is another one than before, with the same "
                           "name '%s': start the server again to use it",
                           s->cluster);
-    } else if (layout > LAYOUT && oldest > LAYOUT) {
+    } else if (layout > l->made && oldest > l->made) {
         rc = tidings_fail(err, TIDINGS_E_UNSUPPORTED,
                           "it has layout %lld, made by a newer tidings; this one knows layouts up "
-                          "to %d, and that can be used from %lld on",
-                          (long long)layout, LAYOUT, (long long)oldest);
+                          "to %lld, and that can be used from %lld on: start the newer one",
+                          (long long)layout, (long long)l->made, (long long)oldest);
     } else if (postgres_str(r, 0, 4).len > 0 && !s->is_target) {
         rc = tidings_fail(err, TIDINGS_E_BUSY,
                           "a copy into it was begun and not ended: 'tidings store copy' with the "
@@ -163,7 +176,8 @@ static void layout_put_quoted(struct buf *out, const char *text)
     buf_putc(out, '\'');
 }
 
-static int put_cluster(struct postgres_rows *s, struct buf *sql, struct tidings_error *err)
+static int put_cluster(struct postgres_rows *s, const struct postgres_layout *l, struct buf *sql,
+                       struct tidings_error *err)
 {
     unsigned char random[8 + 32];
     int64_t id = 0;
@@ -174,8 +188,8 @@ static int put_cluster(struct postgres_rows *s, struct buf *sql, struct tidings_
     buf_puts(sql, STR("INSERT INTO tidings_cluster(one, name, id, layout, oldest, secret)"
                       " VALUES(1, "));
     layout_put_quoted(sql, s->cluster);
-    buf_putf(sql, ", %lld, %d, %d, decode('", (long long)(id == 0 || id == INT64_MIN ? 1 : id),
-             LAYOUT, OLDEST);
+    buf_putf(sql, ", %lld, %lld, %lld, decode('", (long long)(id == 0 || id == INT64_MIN ? 1 : id),
+             (long long)l->made, (long long)l->oldest);
     for (size_t i = 8; i < sizeof random; i++) {
         buf_putf(sql, "%02x", random[i]);
     }
@@ -183,35 +197,71 @@ static int put_cluster(struct postgres_rows *s, struct buf *sql, struct tidings_
     return sql->failed ? tidings_fail(err, sql->failed, "out of memory") : 0;
 }
 
-/* Layout `from` (0: no tables) becomes ours. */
-static int migrate(struct postgres_rows *s, int64_t from, bool with_lock, struct tidings_error *err)
+/* Nodes that could not go on beside it must be gone. After the steps: then each row says what its
+ * node knows, or that it is too old to say so. */
+static int refuse_older(struct postgres_rows *s, const struct postgres_layout *l,
+                        struct tidings_error *err)
+{
+    struct postgres_values v = {0};
+    struct pg_result *r = NULL;
+    if (l->oldest < 2) {
+        return 0;
+    }
+    postgres_put_int(&v, l->oldest);
+    int rc = postgres_ask(s->db, PG_OLDER_NODE, &v, &r, err);
+    if (rc == 0 && postgres_rows(r) > 0) {
+        struct tidings_str name = postgres_str(r, 0, 0), version = postgres_str(r, 0, 1);
+        rc = tidings_fail(err, TIDINGS_E_BUSY,
+                          "the node '%.*s' of version %.*s still runs, and knows layouts up to "
+                          "%lld only: stop it, or go over the version between",
+                          (int)(name.len > 64 ? 64 : name.len), name.ptr,
+                          (int)(version.len > 32 ? 32 : version.len), version.ptr,
+                          (long long)postgres_int(r, 0, 2));
+        rc = not_ours(s, rc, err);
+    }
+    postgres_free(r);
+    return rc;
+}
+
+/* The steps from `from` on, and that they were taken. */
+static int take_steps(struct postgres_rows *s, const struct postgres_layout *l, int64_t from,
+                      struct tidings_error *err)
 {
     struct buf sql;
-    int64_t layout = 0;
     buf_init_secret(&sql, 4096);
+    int rc = 0;
+    for (int64_t i = from; rc == 0 && i < l->made; i++) {
+        rc = postgres_exec(s->db, l->steps[i], err);
+    }
+    if (rc == 0 && from == 0) {
+        rc = put_cluster(s, l, &sql, err);
+    } else {
+        buf_putf(&sql, "UPDATE tidings_cluster SET layout=%lld, oldest=%lld", (long long)l->made,
+                 (long long)l->oldest);
+    }
+    rc = rc == 0 && from < l->made ? postgres_exec(s->db, sql.ptr, err) : rc;
+    buf_deinit(&sql);
+    return rc;
+}
+
+/* Layout `from` (0: no tables) becomes ours. */
+static int migrate(struct postgres_rows *s, const struct postgres_layout *l, int64_t from,
+                   bool with_lock, struct tidings_error *err)
+{
+    int64_t layout = 0;
+    bool looks = with_lock || from > 0, is_careful = with_lock && from == 0;
     int rc = postgres_exec(
         s->db, with_lock ? "BEGIN;SELECT pg_advisory_xact_lock(" ADVISORY_KEY ")" : "BEGIN", err);
     /* Perhaps another did it while we waited; asking for a table that is not there would end the
      * transaction. */
-    rc = rc == 0 && with_lock && from == 0 ? postgres_exec(s->db, "SAVEPOINT tidings_look", err)
-                                           : rc;
-    int found = rc == 0 && (with_lock || from > 0) ? read_cluster(s, &layout, err) : 0;
-    if (rc == 0 && with_lock && from == 0) {
+    rc = rc == 0 && is_careful ? postgres_exec(s->db, "SAVEPOINT tidings_look", err) : rc;
+    int found = rc == 0 && looks ? read_cluster(s, l, &layout, err) : 0;
+    if (rc == 0 && is_careful) {
         rc = postgres_exec(s->db, "ROLLBACK TO SAVEPOINT tidings_look", err);
     }
-    rc = rc < 0 || found < 0 ? (rc < 0 ? rc : found) : 0;
-    for (int64_t i = found == 1 ? layout : from; rc == 0 && i < LAYOUT; i++) {
-        rc = postgres_exec(s->db, steps[i], err);
-    }
-    if (rc == 0 && found == 0 && from == 0) {
-        rc = put_cluster(s, &sql, err);
-        rc = rc == 0 ? postgres_exec(s->db, sql.ptr, err) : rc;
-    } else if (rc == 0 && layout < LAYOUT) {
-        char set[96];
-        (void)snprintf(set, sizeof set, "UPDATE tidings_cluster SET layout=%d, oldest=%d", LAYOUT,
-                       OLDEST);
-        rc = postgres_exec(s->db, set, err);
-    }
+    rc = rc == 0 && found < 0 ? found : rc;
+    rc = rc == 0 ? take_steps(s, l, found == 1 ? layout : from, err) : rc;
+    rc = rc == 0 ? refuse_older(s, l, err) : rc;
     rc = rc == 0 ? postgres_exec(s->db, "COMMIT", err) : rc;
     if (rc < 0 && postgres_is_connected(s->db)) {
         char state[6];
@@ -219,14 +269,21 @@ static int migrate(struct postgres_rows *s, int64_t from, bool with_lock, struct
         (void)postgres_exec(s->db, "ROLLBACK", NULL);
         /* Engines without such locks do without. */
         if (with_lock && (strcmp(state, "42883") == 0 || strcmp(state, "0A000") == 0)) {
-            rc = migrate(s, from, false, err);
+            rc = migrate(s, l, from, false, err);
         }
     }
-    buf_deinit(&sql);
     return rc;
 }
 
-int postgres_rows_lay_out(struct postgres_rows *s, struct tidings_error *err)
+/* "Exists", conflicts, and who was in the way: another made them meanwhile, or will be done. */
+static bool is_race(const struct postgres_rows *s, int rc)
+{
+    return rc == TIDINGS_E_EXISTS || has_state(s, "42P07") || has_state(s, "42701") ||
+           has_state(s, "40001") || has_state(s, "40P01") || has_state(s, "55P03");
+}
+
+int postgres_rows_lay_out(struct postgres_rows *s, const struct postgres_layout *l,
+                          struct tidings_error *err)
 {
     const char *encoding = postgres_parameter(s->db, "server_encoding");
     if (encoding[0] != '\0' && strcmp(encoding, "UTF8") != 0 && strcmp(encoding, "utf8") != 0) {
@@ -239,15 +296,18 @@ int postgres_rows_lay_out(struct postgres_rows *s, struct tidings_error *err)
     int rc = 0;
     for (int i = 0; i < LAY_OUT_TRIES; i++) {
         int64_t layout = 0;
-        rc = read_cluster(s, &layout, err);
-        if (rc < 0 || (rc == 1 && layout >= LAYOUT)) {
+        rc = read_cluster(s, l, &layout, err);
+        if (rc < 0 || (rc == 1 && layout >= l->made)) {
             return rc < 0 ? rc : 0;
         }
-        rc = migrate(s, rc == 1 ? layout : 0, true, err);
-        /* "Exists" and conflicts: another made them meanwhile. */
-        bool is_race = rc == TIDINGS_E_EXISTS || has_state(s, "42P07") || has_state(s, "40001");
-        if (rc < 0 && !is_race) {
+        int64_t from = rc == 1 ? layout : 0;
+        rc = migrate(s, l, from, true, err);
+        if (rc < 0 && !is_race(s, rc)) {
             return rc;
+        }
+        if (rc == 0 && from > 0) {
+            log_info("tables brought up to date", "database=\"%s\" from=%lld to=%lld",
+                     postgres_told(s->db), (long long)from, (long long)l->made);
         }
     }
     return rc < 0 ? rc : tidings_fail(err, TIDINGS_E_BUSY, "its tables cannot be made");

@@ -12,6 +12,7 @@
 #include "store/postgres.h"
 #include "store/postgres_rows.h"
 #include "store/runs.h"
+#include "store/store_clock.h"
 
 enum postgres_statement {
     PG_BEGIN,
@@ -75,6 +76,7 @@ enum postgres_statement {
     PG_PUT_NODE,
     PG_DROP_NODE,
     PG_NODES,
+    PG_OLDER_NODE,
     PG_AGE_NODES,
     PG_ADD_SESSION,
     PG_PUT_SESSION,
@@ -133,6 +135,7 @@ struct postgres_rows {
     uint64_t run;                    /* its epoch; 0: none */
     uint64_t instance;               /* random: this store and no other of the same name */
     int64_t now_ms;                  /* when the batch began, by the clock of the database */
+    struct store_clock clock;        /* that of the database */
     int64_t newest_key_ms;           /* when the newest key of the batch was made */
     unsigned n_removed, n_announced; /* since the oldest were forgotten */
     unsigned char owner[32];         /* of the newest key of the batch, as its digest */
@@ -161,12 +164,20 @@ int postgres_rows_ask(struct postgres_rows *s, enum postgres_statement which,
 /* The same without parameters or with one number. */
 int postgres_rows_ask_int(struct postgres_rows *s, enum postgres_statement which, int64_t n,
                           struct pg_result **ret, struct tidings_error *err);
-/* What PG_LOCK and PG_STATE give. */
+/* What PG_LOCK and PG_STATE give; and its clock, when it was asked at that time (monotonic). */
 void postgres_rows_read_counters(struct pg_result *r, struct postgres_counters *ret);
+int64_t postgres_rows_hear_clock(struct postgres_rows *s, struct pg_result *r, uint64_t asked_ms);
 void postgres_rows_digest(struct tidings_str text, unsigned char out[32]);
 
 /* store/postgres_rows_layout.c: the tables, made or brought up to date; which cluster it is. */
-int postgres_rows_lay_out(struct postgres_rows *s, struct tidings_error *err);
+struct postgres_layout {
+    int64_t made;             /* what this program makes */
+    int64_t oldest;           /* the oldest whose programs may go on beside it */
+    const char *const *steps; /* `made` of them: from no tables to 1, from 1 to 2, … */
+};
+extern const struct postgres_layout postgres_layout;
+int postgres_rows_lay_out(struct postgres_rows *s, const struct postgres_layout *l,
+                          struct tidings_error *err);
 /* store/postgres_rows_breaks.c: has the store lost something since? Then that is written down. */
 int postgres_rows_check_server(struct postgres_rows *s, struct tidings_error *err);
 

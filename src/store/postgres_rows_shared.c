@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "store/lease.h"
 #include "store/postgres_rows_private.h"
 
@@ -187,6 +188,7 @@ static int shared_put_node(struct entity_rows *rows, const struct node_row *row,
     postgres_put_int(&v, (int64_t)s->run);
     postgres_put_int(&v, (int64_t)row->followed);
     postgres_put_int(&v, for_ms);
+    postgres_put_int(&v, postgres_layout.made);
     rc = rc == 0 ? ask_for_row(s, PG_PUT_NODE, &v, err) : rc;
     if (rc == 0) {
         return tidings_fail(err, TIDINGS_E_EXISTS,
@@ -226,11 +228,25 @@ static int shared_each_node(struct entity_rows *rows, node_row_fn fn, void *user
             .followed = (uint64_t)postgres_int(r, i, 4),
             .begun_ms = postgres_int(r, i, 5),
             .left_ms = postgres_int(r, i, 6),
+            .behind_ms = postgres_int(r, i, 7),
+            .behind_now_ms = postgres_int(r, i, 8),
         };
         more = fn(user, &row);
     }
     postgres_free(r);
     return rc;
+}
+
+/* ---- the clock ------------------------------------------------------------------------------- */
+
+static int64_t shared_now(struct entity_rows *rows)
+{
+    return store_clock_now(&postgres_rows_of(rows)->clock, clock_monotonic_ms(), clock_wall_ms());
+}
+
+static int64_t shared_clock_off(struct entity_rows *rows)
+{
+    return store_clock_off(&postgres_rows_of(rows)->clock, clock_monotonic_ms(), clock_wall_ms());
 }
 
 /* ---- sessions -------------------------------------------------------------------------------- */
@@ -343,6 +359,8 @@ const struct shared_ops postgres_rows_shared = {
     .descriptor = shared_descriptor,
     .wake = shared_wake,
     .announce = shared_announce,
+    .now = shared_now,
+    .clock_off = shared_clock_off,
     .lease = shared_lease,
     .release = shared_release,
     .put_node = shared_put_node,

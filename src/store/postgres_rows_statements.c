@@ -8,6 +8,20 @@
 /* Of the database's clock, which all nodes have in common. */
 #define NOW_MS "(extract(epoch FROM now())*1000)::int8"
 
+/* The same, when it is asked and not when the transaction began. */
+#define CLOCK_MS "(extract(epoch FROM clock_timestamp())*1000)::int8"
+
+/* How old the oldest change after that position is; 0: there is none. Changes of which is not known
+ * when they were made do not count. */
+#define FIRST_AT(table, position)                                                                  \
+    "(SELECT at FROM " table " c WHERE c.position>" position " ORDER BY c.position LIMIT 1)"
+#define BEHIND(position)                                                                           \
+    "coalesce((SELECT greatest(" CLOCK_MS "-min(at), 1) FROM (" FIRST_AT(                          \
+        "tidings_versions", position) " UNION ALL " FIRST_AT("tidings_published",                  \
+                                                             position) " UNION ALL " FIRST_AT(     \
+        "tidings_announced", position) " UNION ALL " FIRST_AT("tidings_types",                     \
+                                                              position) ") o WHERE at>0 HAVING count(*)>0), 0)"
+
 #define COLUMNS                                                                                    \
     "v.id, v.vfrom, v.type, v.tversion, v.parent, v.deleted, v.changed_by, v.previous, v.value,"   \
     " v.created, v.since, v.principal, v.sum"
@@ -85,7 +99,7 @@
 
 const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_BEGIN] = "BEGIN",
-    [PG_LOCK] = "SELECT position, floor, announced, keys, max_keys, " NOW_MS
+    [PG_LOCK] = "SELECT position, floor, announced, keys, max_keys, " CLOCK_MS
                 " FROM tidings_state WHERE one=1 FOR UPDATE",
     [PG_COMMIT] = "COMMIT",
     [PG_ROLLBACK] = "ROLLBACK",
@@ -94,7 +108,7 @@ const char *const postgres_statements[PG_STATEMENTS] = {
                      " announced=$3::int8, keys=$4::int8, max_keys=$5::int8 WHERE one=1",
     [PG_NOTIFY] = "SELECT pg_notify($1::text, $2::text)",
     [PG_CLUSTER] = "SELECT name, id, layout, oldest, copying FROM tidings_cluster WHERE one=1",
-    [PG_STATE] = "SELECT position, floor, announced, keys, max_keys, " NOW_MS ", server,"
+    [PG_STATE] = "SELECT position, floor, announced, keys, max_keys, " CLOCK_MS ", server,"
                  " (SELECT count(*) FROM tidings_mark) FROM tidings_state WHERE one=1",
     [PG_SERVER] = "SELECT system_identifier::text || substr(pg_walfile_name(pg_current_wal_lsn()),"
                   " 1, 8) FROM pg_control_system()",
@@ -122,7 +136,8 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_LIST_VERSION_PARENT] =
         LISTED(" AND c.type=$3::text AND c.tversion=$4::text AND c.parent=$5::text"),
     [PG_PUT_TYPE] = "INSERT INTO tidings_types(position, name, version, schema, description,"
-                    " options) VALUES($1::int8, $2::text, $3::text, $4::text, $5::bytea, $6::text)"
+                    " options, at) VALUES($1::int8, $2::text, $3::text, $4::text, $5::bytea,"
+                    " $6::text, $7::int8)"
                     " ON CONFLICT (name, version) DO NOTHING RETURNING position",
     [PG_TYPES] = "SELECT name, version, schema, description, options FROM tidings_types"
                  " ORDER BY name, position",
@@ -213,17 +228,21 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_LEASE_OF] = "SELECT until-" NOW_MS " FROM tidings_leases WHERE name=$1::text",
     [PG_RELEASE] = "DELETE FROM tidings_leases WHERE name=$1::text AND holder=$2::text",
     [PG_PUT_NODE] =
-        "INSERT INTO tidings_nodes(name, instance, version, state, epoch, followed, begun, until)"
-        " VALUES($1::text, $2::int8, $3::text, $4::text, $5::int8, $6::int8, " NOW_MS ", " NOW_MS
-        "+$7::int8) ON CONFLICT (name) DO UPDATE SET instance=excluded.instance,"
+        "INSERT INTO tidings_nodes(name, instance, version, state, epoch, followed, begun, until,"
+        " layout, behind) VALUES($1::text, $2::int8, $3::text, $4::text, $5::int8, $6::int8, " NOW_MS
+        ", " NOW_MS "+$7::int8, $8::int8, " BEHIND("$6::int8") ") ON CONFLICT (name) DO UPDATE SET instance=excluded.instance,"
         " version=excluded.version, state=excluded.state, epoch=excluded.epoch,"
         " followed=excluded.followed, begun=CASE WHEN tidings_nodes.instance=excluded.instance THEN"
-        " tidings_nodes.begun ELSE excluded.begun END, until=excluded.until WHERE"
+        " tidings_nodes.begun ELSE excluded.begun END, until=excluded.until,"
+        " layout=excluded.layout, behind=excluded.behind WHERE"
         " tidings_nodes.instance=excluded.instance OR tidings_nodes.until<=" NOW_MS
         " RETURNING begun",
     [PG_DROP_NODE] = "DELETE FROM tidings_nodes WHERE name=$1::text AND instance=$2::int8",
     [PG_NODES] = "SELECT name, version, state, epoch, followed, begun, until-" NOW_MS
-                 " FROM tidings_nodes WHERE until>" NOW_MS "-86400000 ORDER BY name LIMIT 1000",
+                 ", coalesce(behind, -1), " BEHIND("n.followed") " FROM tidings_nodes n"
+                 " WHERE until>" NOW_MS "-86400000 ORDER BY name LIMIT 1000",
+    [PG_OLDER_NODE] = "SELECT name, version, coalesce(layout, 1) FROM tidings_nodes WHERE until>" NOW_MS
+                      " AND coalesce(layout, 1)<$1::int8 ORDER BY name LIMIT 1",
     [PG_AGE_NODES] = "DELETE FROM tidings_nodes WHERE until<=" NOW_MS "-86400000",
     /* One that was never taken is written by who made it. */
     [PG_ADD_SESSION] = "INSERT INTO tidings_sessions(id, node, state, turn, used) VALUES($1::text,"

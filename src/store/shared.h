@@ -35,6 +35,10 @@ struct node_row {
     uint64_t followed;          /* how far it has read */
     int64_t begun_ms;           /* Unix time of the store */
     int64_t left_ms;            /* until it counts as gone; below 0: since then */
+    /* How old the oldest change was that it had not followed when it wrote its row (0: it had
+     * followed all; -1: it did not say), and how old the oldest is now that comes after
+     * `followed`. By the store's clock. */
+    int64_t behind_ms, behind_now_ms;
 };
 typedef bool (*node_row_fn)(void *user, const struct node_row *row);
 
@@ -64,6 +68,12 @@ struct shared_ops {
      * ever. A batch of nothing else does not wait for the disk. */
     int (*announce)(struct entity_rows *rows, const struct tidings_change *change,
                     uint64_t *ret_position, struct tidings_error *err);
+
+    /* What time it is by the clock that all nodes have in common, Unix time; and how far this
+     * machine's is ahead of it (below 0: behind; 0: not so far that it matters). NULL: by this
+     * machine's. */
+    int64_t (*now)(struct entity_rows *rows);
+    int64_t (*clock_off)(struct entity_rows *rows);
 
     /* The rest outside of batches; each is a transaction of its own. */
 

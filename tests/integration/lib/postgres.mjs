@@ -177,6 +177,14 @@ export class Postgres {
         return out.split('\n').filter(Boolean).map((line) => line.split('\t'));
     }
 
+    /** psql that reads what it is to do, until its standard input ends. */
+    session() {
+        const [file, ...rest] = asUser('psql', ['-h', this.folder, '-p', `${this.port}`, '-U', ROLE, '-d', 'postgres', '-X', '-q', '-A', '-t', '-F', '\t']);
+        const child = spawn(file, rest, { env, cwd: '/', stdio: ['pipe', 'pipe', 'pipe'] });
+        defer(this.t, () => child.kill('SIGKILL'));
+        return child;
+    }
+
     /**
      * A copy of it that follows it. `name`: the one it says it has; what is committed waits for it when
      * `isSynchronous`. `through`: where it reaches this one, a relay perhaps.

@@ -129,7 +129,7 @@ async function ready(program) {
 
 /**
  * `tidings serve --http 127.0.0.1:0 [args] DIR`. Options: `files` (name → content) or `tree`,
- * `args`, `env`, `mayFail` (how it ends is not judged), `mounts` (replaces DIR), `under` (a program and its arguments that executes it), `secure` (what requests to it need, see http.mjs). The result also has `tree` and `uri(name)`.
+ * `args`, `env`, `mayFail` (how it ends is not judged), `mounts` (replaces DIR), `program` (another one than BIN), `under` (a program and its arguments that executes it), `secure` (what requests to it need, see http.mjs). The result also has `tree` and `uri(name)`.
  */
 export async function serve(t, options = {}) {
     const tree = options.tree ?? new Tree(t, options.files);
@@ -141,7 +141,7 @@ export async function serve(t, options = {}) {
         ...(options.args ?? []),
         ...where,
     ];
-    const [file, ...before] = [...(options.under ?? []), BIN];
+    const [file, ...before] = [...(options.under ?? []), options.program ?? BIN];
     const program = new Program(t, file, [...before, ...args], { env: options.env, mayFail: options.mayFail });
     program.tree = tree;
     program.secure = options.secure;

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tables that a newer program brings up to date: beside nodes of the version before, and not while
+ * nodes live that could not go on. The newer programs here are made up: steps that come after ours.
+ * And what our own second step is for: how far nodes are behind, in milliseconds.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "store/postgres_rows_private.h"
+#include "support/postgres.h"
+#include "support/store_steps.h"
+
+#define LEASE_MS 60000
+
+static struct postgres_server *server;
+static char url[POSTGRES_URL], schema[32];
+
+static void new_schema(void)
+{
+    postgres_server_fresh(server, url);
+    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+}
+
+static void enter(struct entity_rows *rows, const char *name)
+{
+    const struct node_row row = {.name = tidings_str(name),
+                                 .version = STR("0.9"),
+                                 .state = STR("{}"),
+                                 .followed = rows->shared->followed(rows)};
+    assert_int_equal(rows->shared->put_node(rows, &row, LEASE_MS, NULL), 0);
+}
+
+/* A program that comes after this one. */
+static int lay_out_as(struct entity_rows *rows, int64_t made, int64_t oldest,
+                      struct tidings_error *err)
+{
+    const char *steps[8] = {NULL};
+    for (int64_t i = 0; i < postgres_layout.made; i++) {
+        steps[i] = postgres_layout.steps[i];
+    }
+    steps[postgres_layout.made] = "ALTER TABLE tidings_nodes ADD COLUMN third int8";
+    steps[postgres_layout.made + 1] = "ALTER TABLE tidings_nodes ADD COLUMN fourth int8";
+    const struct postgres_layout newer = {.made = made, .oldest = oldest, .steps = steps};
+    return postgres_rows_lay_out(postgres_rows_of(rows), &newer, err);
+}
+
+static long long layout_now(void)
+{
+    return postgres_server_number(server, schema, "SELECT layout*100+oldest FROM tidings_cluster");
+}
+
+static void a_newer_one_goes_ahead_while_this_one_goes_on(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    enter(a, "a");
+    store_put_alone(a, "x", 1, "1");
+    assert_int_equal(layout_now(), 201);
+    assert_int_equal(lay_out_as(b, 3, 1, NULL), 0);
+    assert_int_equal(layout_now(), 301);
+    enter(a, "a");
+    store_put_alone(a, "x", 2, "2");
+    store_close(b);
+    b = store_open(url); /* and this one may come again */
+    assert_int_equal(store_value(b, "x"), 2);
+    assert_int_equal(layout_now(), 301);
+    store_close(a);
+    store_close(b);
+}
+
+static void who_could_not_go_on_is_waited_for(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct tidings_error err = {0};
+    enter(a, "a");
+    assert_int_equal(lay_out_as(b, 4, 3, &err), TIDINGS_E_BUSY);
+    assert_non_null(strstr(err.text, "the node 'a' of version 0.9 still runs"));
+    assert_int_equal(layout_now(), 201); /* nothing is half done */
+    assert_int_equal(postgres_server_number(server, schema,
+                                            "SELECT count(*) FROM information_schema.columns WHERE"
+                                            " table_schema=current_schema() AND column_name IN"
+                                            " ('third', 'fourth')"),
+                     0);
+    store_put_alone(a, "x", 1, "1");
+    assert_int_equal(a->shared->drop_node(a, STR("a"), NULL), 0);
+    assert_int_equal(lay_out_as(b, 4, 3, &err), 0);
+    assert_int_equal(layout_now(), 403);
+    store_close(a);
+    store_close(b);
+    struct entity_rows *late = NULL;
+    assert_int_equal(entity_postgres_open(url, STR("tidings"), &late, &err),
+                     TIDINGS_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "start the newer one"));
+}
+
+/* A node that is too old to say what it knows counts as the first. */
+static void who_says_nothing_is_old(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *a = store_open(url);
+    struct tidings_error err = {0};
+    enter(a, "a");
+    postgres_server_exec(server, schema, "UPDATE tidings_nodes SET layout=NULL, behind=NULL");
+    assert_int_equal(lay_out_as(a, 3, 2, &err), TIDINGS_E_BUSY);
+    assert_non_null(strstr(err.text, "layouts up to 1 only"));
+    enter(a, "a");
+    assert_int_equal(lay_out_as(a, 3, 2, &err), 0);
+    store_close(a);
+}
+
+/* ---- how far behind -------------------------------------------------------------------------- */
+
+struct seen {
+    const char *name;
+    int64_t behind_ms, behind_now_ms;
+};
+
+static bool see(void *user, const struct node_row *row)
+{
+    struct seen *s = user;
+    if (str_eq(row->name, tidings_str(s->name))) {
+        s->behind_ms = row->behind_ms;
+        s->behind_now_ms = row->behind_now_ms;
+    }
+    return true;
+}
+
+static struct seen look_at(struct entity_rows *rows, const char *name)
+{
+    struct seen s = {.name = name, .behind_ms = -7, .behind_now_ms = -7};
+    assert_int_equal(rows->shared->each_node(rows, see, &s, NULL), 0);
+    return s;
+}
+
+static void a_node_says_how_old_the_oldest_is_that_it_has_not_followed(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    const struct entity_type_row type = {.name = STR("T"), .version = STR("1")};
+    enter(b, "b");
+    struct seen s = look_at(a, "b");
+    assert_int_equal(s.behind_ms, 0);
+    assert_int_equal(s.behind_now_ms, 0);
+    for (int kind = 0; kind < 4; kind++) {
+        if (kind == 0) {
+            store_put_alone(a, "x", 1, "1");
+        } else if (kind == 1) {
+            store_publish_alone(a, "p:///1", "hello");
+        } else if (kind == 2) {
+            store_announce_alone(a, "n:///1");
+        } else {
+            store_begin(a);
+            assert_int_equal(a->ops->put_type(a, &type, NULL), 0);
+            store_commit(a);
+        }
+        store_announce_alone(a, "n:///2"); /* the oldest counts */
+        /* An hour ago, by the database's clock. */
+        postgres_server_exec(server, schema,
+                             "UPDATE tidings_versions SET at=at-3600000;"
+                             "UPDATE tidings_published SET at=at-3600000;"
+                             "UPDATE tidings_types SET at=at-3600000;"
+                             "UPDATE tidings_announced SET at=at-3600000 WHERE uri='n:///1'");
+        s = look_at(a, "b");
+        assert_int_equal(s.behind_ms, 0); /* as of when it wrote */
+        assert_in_range(s.behind_now_ms, 3600000, 3700000);
+        enter(b, "b");
+        assert_in_range(look_at(a, "b").behind_ms, 3600000, 3700000);
+        store_followed(b, false);
+        enter(b, "b");
+        s = look_at(a, "b");
+        assert_int_equal(s.behind_ms, 0);
+        assert_int_equal(s.behind_now_ms, 0);
+    }
+    postgres_server_exec(server, schema, "UPDATE tidings_nodes SET layout=NULL, behind=NULL");
+    assert_int_equal(look_at(a, "b").behind_ms, -1); /* of the version before */
+    store_close(a);
+    store_close(b);
+}
+
+/* The time that entities get is the database's, whatever this machine's clock says. */
+static void time_is_the_databases(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *a = store_open(url);
+    int64_t there = postgres_server_number(
+        server, schema, "SELECT (extract(epoch FROM clock_timestamp())*1000)::int8");
+    int64_t now = a->shared->now(a);
+    assert_in_range(now - there + 60000, 60000 - 1000, 60000 + 60000);
+    assert_int_equal(a->shared->clock_off(a), 0);
+    store_close(a);
+}
+
+int main(void)
+{
+    server = postgres_server_start();
+    if (!server) {
+        return 77;
+    }
+    postgres_server_be_quick(server);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_newer_one_goes_ahead_while_this_one_goes_on),
+        cmocka_unit_test(who_could_not_go_on_is_waited_for),
+        cmocka_unit_test(who_says_nothing_is_old),
+        cmocka_unit_test(a_node_says_how_old_the_oldest_is_that_it_has_not_followed),
+        cmocka_unit_test(time_is_the_databases),
+    };
+    int failed = cmocka_run_group_tests_name("layouts of the tables", tests, NULL, NULL);
+    postgres_server_stop(server);
+    return failed;
+}
