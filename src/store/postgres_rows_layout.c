@@ -22,7 +22,7 @@
 
 #define LAYOUT 2
 #define OLDEST 1
-#define LAY_OUT_TRIES 5 /* others may be at it */
+#define LAY_OUT_TRIES 5                    /* others may be at it */
 #define ADVISORY_KEY "8391203047719502964" /* random; the same for every tidings */
 
 /* `one`: tables of one row. Texts that strangers choose are bytes: text could not hold a NUL.

@@ -16,11 +16,15 @@
 #define FIRST_AT(table, position)                                                                  \
     "(SELECT at FROM " table " c WHERE c.position>" position " ORDER BY c.position LIMIT 1)"
 #define BEHIND(position)                                                                           \
-    "coalesce((SELECT greatest(" CLOCK_MS "-min(at), 1) FROM (" FIRST_AT(                          \
-        "tidings_versions", position) " UNION ALL " FIRST_AT("tidings_published",                  \
-                                                             position) " UNION ALL " FIRST_AT(     \
-        "tidings_announced", position) " UNION ALL " FIRST_AT("tidings_types",                     \
-                                                              position) ") o WHERE at>0 HAVING count(*)>0), 0)"
+    "coalesce((SELECT greatest(" CLOCK_MS                                                          \
+    "-min(at), 1) FROM (" FIRST_AT("tidings_versions", position) " UNION ALL " FIRST_AT(           \
+        "tidings_published",                                                                       \
+        position) " UNION ALL " FIRST_AT("tidings_announced",                                      \
+                                         position) " UNION ALL " FIRST_AT("tidings_types",         \
+                                                                          position) ") o WHERE "   \
+                                                                                    "at>0 HAVING " \
+                                                                                    "count(*)>0)," \
+                                                                                    " 0)"
 
 #define COLUMNS                                                                                    \
     "v.id, v.vfrom, v.type, v.tversion, v.parent, v.deleted, v.changed_by, v.previous, v.value,"   \
@@ -229,20 +233,25 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_RELEASE] = "DELETE FROM tidings_leases WHERE name=$1::text AND holder=$2::text",
     [PG_PUT_NODE] =
         "INSERT INTO tidings_nodes(name, instance, version, state, epoch, followed, begun, until,"
-        " layout, behind) VALUES($1::text, $2::int8, $3::text, $4::text, $5::int8, $6::int8, " NOW_MS
-        ", " NOW_MS "+$7::int8, $8::int8, " BEHIND("$6::int8") ") ON CONFLICT (name) DO UPDATE SET instance=excluded.instance,"
-        " version=excluded.version, state=excluded.state, epoch=excluded.epoch,"
-        " followed=excluded.followed, begun=CASE WHEN tidings_nodes.instance=excluded.instance THEN"
-        " tidings_nodes.begun ELSE excluded.begun END, until=excluded.until,"
-        " layout=excluded.layout, behind=excluded.behind WHERE"
-        " tidings_nodes.instance=excluded.instance OR tidings_nodes.until<=" NOW_MS
-        " RETURNING begun",
+        " layout, behind) VALUES($1::text, $2::int8, $3::text, $4::text, $5::int8, "
+        "$6::int8, " NOW_MS ", " NOW_MS "+$7::int8, $8::int8, " BEHIND(
+            "$6::int8") ") ON CONFLICT (name) DO UPDATE SET instance=excluded.instance,"
+                        " version=excluded.version, state=excluded.state, epoch=excluded.epoch,"
+                        " followed=excluded.followed, begun=CASE WHEN "
+                        "tidings_nodes.instance=excluded.instance THEN"
+                        " tidings_nodes.begun ELSE excluded.begun END, until=excluded.until,"
+                        " layout=excluded.layout, behind=excluded.behind WHERE"
+                        " tidings_nodes.instance=excluded.instance OR tidings_nodes.until<=" NOW_MS
+                        " RETURNING begun",
     [PG_DROP_NODE] = "DELETE FROM tidings_nodes WHERE name=$1::text AND instance=$2::int8",
-    [PG_NODES] = "SELECT name, version, state, epoch, followed, begun, until-" NOW_MS
-                 ", coalesce(behind, -1), " BEHIND("n.followed") " FROM tidings_nodes n"
-                 " WHERE until>" NOW_MS "-86400000 ORDER BY name LIMIT 1000",
-    [PG_OLDER_NODE] = "SELECT name, version, coalesce(layout, 1) FROM tidings_nodes WHERE until>" NOW_MS
-                      " AND coalesce(layout, 1)<$1::int8 ORDER BY name LIMIT 1",
+    [PG_NODES] =
+        "SELECT name, version, state, epoch, followed, begun, until-" NOW_MS
+        ", coalesce(behind, -1), " BEHIND("n.followed") " FROM tidings_nodes n"
+                                                        " WHERE until>" NOW_MS
+                                                        "-86400000 ORDER BY name LIMIT 1000",
+    [PG_OLDER_NODE] =
+        "SELECT name, version, coalesce(layout, 1) FROM tidings_nodes WHERE until>" NOW_MS
+        " AND coalesce(layout, 1)<$1::int8 ORDER BY name LIMIT 1",
     [PG_AGE_NODES] = "DELETE FROM tidings_nodes WHERE until<=" NOW_MS "-86400000",
     /* One that was never taken is written by who made it. */
     [PG_ADD_SESSION] = "INSERT INTO tidings_sessions(id, node, state, turn, used) VALUES($1::text,"

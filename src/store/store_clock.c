@@ -6,8 +6,8 @@
 
 #include "store/timeline.h"
 
-#define QUICK_MS 50u   /* so exact is enough */
-#define OLD_MS 10000u  /* then an answer that took longer is better than none */
+#define QUICK_MS 50u  /* so exact is enough */
+#define OLD_MS 10000u /* then an answer that took longer is better than none */
 
 void store_clock_hear(struct store_clock *c, int64_t at_ms, uint64_t asked_ms, uint64_t heard_ms)
 {

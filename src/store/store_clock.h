@@ -26,8 +26,8 @@ void store_clock_hear(struct store_clock *c, int64_t at_ms, uint64_t asked_ms, u
 void store_clock_doubt(struct store_clock *c);
 /* Unix time of the store; `wall_ms` when nothing was heard. */
 int64_t store_clock_now(const struct store_clock *c, uint64_t monotonic_ms, int64_t wall_ms);
-/* How far `wall_ms` is ahead of it (below 0: behind). 0: not more than STORE_CLOCK_OFF_MS, as far as
- * can be known. */
+/* How far `wall_ms` is ahead of it (below 0: behind). 0: not more than STORE_CLOCK_OFF_MS, as far
+ * as can be known. */
 int64_t store_clock_off(const struct store_clock *c, uint64_t monotonic_ms, int64_t wall_ms);
 
 #endif

@@ -97,8 +97,7 @@ static void who_could_not_go_on_is_waited_for(void **state)
     store_close(a);
     store_close(b);
     struct entity_rows *late = NULL;
-    assert_int_equal(entity_postgres_open(url, STR("tidings"), &late, &err),
-                     TIDINGS_E_UNSUPPORTED);
+    assert_int_equal(entity_postgres_open(url, STR("tidings"), &late, &err), TIDINGS_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "start the newer one"));
 }
 

@@ -6,7 +6,8 @@
  *
  * The file named by FAULT_CONTROL is shared with the test, which says in it which kinds of calls
  * fail and how often, and reads which did. Whether the n-th call of a kind fails, and with which
- * error, follows from the seed and n alone. Until `is_on` nothing fails.
+ * error, follows from the seed and n alone. Until `is_on` nothing fails. The clock on the wall is
+ * as much off as the test says, from the start or from one moment on.
  *
  * What is said on standard error, and the wake-ups between threads (pipes, eventfd), never fail:
  * they do not on a real machine either.
@@ -28,7 +29,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum kind {
@@ -56,7 +59,8 @@ enum kind {
 #define DEEP 8
 
 struct control {
-    uint32_t is_on, unused;
+    uint32_t is_on;
+    int32_t clock_s; /* so many seconds ahead */
     uint64_t seed;
     struct {
         uint32_t rate;  /* of a million calls */
@@ -329,6 +333,43 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
     REAL(pthread_create)
     uint32_t error = fails(THREAD, -1);
     return error ? (int)error : real_pthread_create(thread, attributes, run, user);
+}
+
+/* ---- the clock ------------------------------------------------------------------------------- */
+
+static int32_t clock_ahead(void)
+{
+    return __atomic_load_n(&control->clock_s, __ATOMIC_RELAXED);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *at)
+{
+    REAL(clock_gettime)
+    int rc = real_clock_gettime(clock, at);
+    if (rc == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+        at->tv_sec += clock_ahead();
+    }
+    return rc;
+}
+
+int gettimeofday(struct timeval *at, void *zone)
+{
+    REAL(gettimeofday)
+    int rc = real_gettimeofday(at, zone);
+    if (rc == 0) {
+        at->tv_sec += clock_ahead();
+    }
+    return rc;
+}
+
+time_t time(time_t *ret)
+{
+    REAL(time)
+    time_t at = real_time(NULL) + clock_ahead();
+    if (ret) {
+        *ret = at;
+    }
+    return at;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

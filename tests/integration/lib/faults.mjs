@@ -114,6 +114,11 @@ export class Faults {
         this.#put(0, 0);
     }
 
+    /** The program's clock on the wall is so many seconds ahead of the machine's, from now on. */
+    clock(seconds) {
+        this.#put(seconds >>> 0, 4);
+    }
+
     /** How many calls of a kind have failed since on(). */
     failed(name) {
         return this.#get(this.#kind(name) + 16);
