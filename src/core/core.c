@@ -77,21 +77,6 @@ static void core_on_tick(struct loop_timer *timer, void *user)
     }
 }
 
-static void core_use_hub(struct worker *worker, struct hub *hub)
-{
-    worker->hub = hub;
-    worker->limit_counters = hub_limit_counters(hub);
-    worker->quotas = hub_quotas(hub);
-    worker->allowances = hub_allowances(hub);
-    worker->epoch = hub_epoch(hub);
-    worker->last_seq = hub_last(hub);
-    worker->catalog = hub_catalog(hub);
-    worker->handlers->pool = hub_handlers(hub);
-    for (unsigned i = 0; i < FEATURE_KINDS; i++) {
-        worker->handlers->features[i] = hub_features(hub, (enum feature_kind)i);
-    }
-}
-
 int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned index,
               struct tidings_error *err)
 {
@@ -106,7 +91,7 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     worker->sessions = &core->sessions;
     worker->drain = &core->drain;
     worker->handlers->log_level = session_log_level;
-    core_use_hub(worker, hub);
+    delivery_use_hub(worker, hub);
     int rc = worker_init(worker, hub_seal(hub), err);
     principals_init(worker->principals);
     requests_init(worker->requests);

@@ -49,6 +49,8 @@ struct delivery {
     bool is_lost;       /* atomic */
 };
 
+/* What the whole server shares, from now on also this worker's: counters, the catalog, handlers. */
+void delivery_use_hub(struct worker *worker, struct hub *hub);
 /* Takes part in what the hub announces from now on. TIDINGS_E_NOMEM. */
 int delivery_init(struct worker *worker, struct tidings_error *err);
 /* Ends all subscribers, and then forgets what was kept for them. */

@@ -13,6 +13,7 @@
 #include "delivery/options.h"
 #include "delivery/subscriber.h"
 #include "delivery/subscription.h"
+#include "handler/handlers.h"
 #include "store/change.h"
 
 /* Streams that are written to before the next are encoded, so few that their buffers stay in the
@@ -85,6 +86,21 @@ static void give_back_unindexed(void *owner)
 static bool delivery_is_stale(const struct worker *worker)
 {
     return hub_is_away(worker->hub);
+}
+
+void delivery_use_hub(struct worker *worker, struct hub *hub)
+{
+    worker->hub = hub;
+    worker->limit_counters = hub_limit_counters(hub);
+    worker->quotas = hub_quotas(hub);
+    worker->allowances = hub_allowances(hub);
+    worker->epoch = hub_epoch(hub);
+    worker->last_seq = hub_last(hub);
+    worker->catalog = hub_catalog(hub);
+    worker->handlers->pool = hub_handlers(hub);
+    for (unsigned i = 0; i < FEATURE_KINDS; i++) {
+        worker->handlers->features[i] = hub_features(hub, (enum feature_kind)i);
+    }
 }
 
 int delivery_init(struct worker *worker, struct tidings_error *err)

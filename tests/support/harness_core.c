@@ -1,189 +1,48 @@
 /* SPDX-License-Identifier: MIT
  *
- * The bench: loop, hub, cores and resources.
+ * Whole workers for the harness.
  */
-#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
 #include "support/harness_core.h"
 
-#include "base/str.h"
-
-#define MAX_TURNS 100000
-#define MAX_WAIT_MS 20000
-
-void harness_init(struct harness *b)
-{
-    memset(b, 0, sizeof(*b));
-    b->worker_count = 1;
-    b->limits = (struct worker_limits){
-        .page_size = 100,
-        .max_page_size = 1000,
-        .max_read_bytes = 64u * 1024u,
-        .max_depth = 32,
-        .max_sessions = 1000,
-        .max_listens = 8,
-        .max_uris_per_listen = 64,
-        .max_subscriptions = 64,
-        .outbox_max = 64,
-        .max_broad = 100,
-        .max_value_bytes = 65536,
-        .session_timeout_ms = 60000,
-        .max_calls = 16,
-        .call_timeout_ms = 60000,
-        .retry_ms = 1234,
-        .bookmark_ms = 60000,
-        .list_linger_ms = 60000,
-    };
-    b->self = (struct server_identity){
-        .implementation = STR("{\"name\":\"bench\",\"version\":\"1\"}"),
-        .instructions = STR_EMPTY,
-        .ceiling = STR_EMPTY,
-        .list_changed = true,
-    };
-    b->option_limits = (struct option_limits){.max_window_ms = 60000, .max_rate_ms = 60000};
-    b->options = (struct hub_options){
-        .log = {.max_entries = 1000, .max_bytes = 1u << 20},
-        .list_changed_ms = 20,
-        .list_changed = true,
-    };
-}
+#undef calloc /* workers may outlive a test */
 
 void harness_start(struct harness *b)
 {
     struct tidings_error err = {0};
-    b->loop = loop_create(&err);
-    assert_non_null(b->loop);
-    b->hub = hub_create(b->loop, &err);
-    assert_non_null(b->hub);
-    assert_int_equal(hub_start(b->hub, &b->options, &err), 0);
-    hub_set_running(b->hub, true);
+    harness_start_hub(b);
     for (size_t i = 0; i < b->worker_count; i++) {
-        b->worker[i] = &b->core[i].worker;
-        b->limits.options = &b->option_limits;
+        struct core *core = b->state[i] = calloc(1, sizeof(*core));
+        assert_non_null(core);
+        b->worker[i] = &core->worker;
         b->worker[i]->limits = &b->limits;
         b->worker[i]->self = &b->self;
-        b->worker[i]->stopping = false; /* it may have been stopped before */
-        assert_int_equal(core_init(&b->core[i], b->loop, b->hub, (unsigned)i, &err), 0);
+        assert_int_equal(core_init(core, b->loop, b->hub, (unsigned)i, &err), 0);
     }
+}
+
+struct core *harness_core(struct harness *b, size_t index)
+{
+    return b->state[index];
 }
 
 void harness_stop_cores(struct harness *b)
 {
     for (size_t i = 0; i < b->worker_count; i++) {
-        core_deinit(&b->core[i]);
+        core_deinit(harness_core(b, i));
     }
-    hub_detach_all(b->hub);
-    for (int i = 0; i < 3; i++) {
-        loop_turn(b->loop);
-    }
-}
-
-void harness_stop_hub(struct harness *b)
-{
-    hub_set_running(b->hub, false);
-    hub_destroy(b->hub);
-    loop_destroy(b->loop);
+    harness_detach(b);
 }
 
 void harness_stop(struct harness *b)
 {
     harness_stop_cores(b);
     harness_stop_hub(b);
-}
-
-static bool is_idle(struct harness *b)
-{
-    if (!mailbox_is_empty(hub_mailbox(b->hub))) {
-        return false;
-    }
-    for (size_t i = 0; i < b->worker_count; i++) {
-        if (!mailbox_is_empty(b->worker[i]->mailbox) ||
-            !list_empty(&b->worker[i]->delivery->dirty)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-void harness_run_until_idle(struct harness *b)
-{
-    int quiet = 0;
-    for (int i = 0; i < MAX_TURNS && quiet < 2; i++) {
-        loop_turn(b->loop);
-        quiet = is_idle(b) ? quiet + 1 : 0;
-    }
-    assert_int_equal(quiet, 2);
-}
-
-void harness_until(struct harness *b, bool (*fn)(void *user), void *user)
-{
-    loop_turn(b->loop);
-    uint64_t deadline = loop_now_ms(b->loop) + MAX_WAIT_MS;
-    while (!fn(user)) {
-        struct pollfd pollfd = {.fd = loop_fd(b->loop), .events = POLLIN};
-        int timeout = loop_timeout_ms(b->loop);
-        (void)poll(&pollfd, 1, timeout < 0 || timeout > 5 ? 5 : timeout);
-        loop_turn(b->loop);
-        assert_true(loop_now_ms(b->loop) < deadline);
-    }
-}
-
-/* ---- resources ------------------------------------------------------------------------------- */
-
-static void read_text(void *user, struct tidings_read *read, struct tidings_str uri)
-{
-    (void)user;
-    char text[256];
-    int n = snprintf(text, sizeof(text), "text of %.*s", STR_ARG(uri));
-    struct tidings_error err;
-    int rc = tidings_read_text(read, NULL, tidings_strn(text, (size_t)n), &err);
-    tidings_read_done(read, rc, &err);
-}
-
-static void add(struct harness *b, const char *uri, bool is_template)
-{
-    struct tidings_resource about = {0};
-    about.uri = tidings_str(uri);
-    about.name = STR("a thing");
-    about.mime_type = STR("text/plain");
-    struct tidings_error err = {0};
-    struct catalog_entry *e = catalog_entry_create(&about, is_template, read_text, b, &err);
-    assert_non_null(e);
-    assert_int_equal(hub_add_entry(b->hub, e, &err), 0);
-    harness_run_until_idle(b);
-}
-
-void harness_add(struct harness *b, const char *uri)
-{
-    add(b, uri, false);
-}
-
-void harness_add_template(struct harness *b, const char *uri_template)
-{
-    add(b, uri_template, true);
-}
-
-void harness_remove(struct harness *b, const char *uri)
-{
-    struct tidings_error err = {0};
-    assert_int_equal(hub_remove_entry(b->hub, tidings_str(uri), &err), 0);
-    harness_run_until_idle(b);
-}
-
-void harness_change(struct harness *b, const char *uri, enum tidings_change_kind kind)
-{
-    struct tidings_change change = {.uri = tidings_str(uri), .kind = kind};
-    assert_int_equal(hub_announce(b->hub, &change, NULL), 0);
-}
-
-void harness_update(struct harness *b, const char *uri)
-{
-    harness_change(b, uri, TIDINGS_CHANGE_UPDATED);
 }

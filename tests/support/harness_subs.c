@@ -164,7 +164,12 @@ void harness_end_windows(struct harness *b)
 static bool no_window_holds(void *user)
 {
     struct harness *b = user;
-    return b->core[0].delivery.windows.count == 0 && b->core[1].delivery.windows.count == 0;
+    for (size_t i = 0; i < b->worker_count; i++) {
+        if (b->worker[i]->delivery->windows.count > 0) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void harness_await_windows(struct harness *b)

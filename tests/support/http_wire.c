@@ -42,7 +42,7 @@ static void echo(void *user, const struct tidings_http_request *request,
 static struct http_worker *find_worker(void *user, unsigned index)
 {
     struct wire *w = user;
-    return index < HARNESS_CORES ? w->hw[index] : NULL;
+    return index < HARNESS_WORKERS ? w->hw[index] : NULL;
 }
 
 void wire_start(struct wire *w)
@@ -50,7 +50,7 @@ void wire_start(struct wire *w)
     struct tidings_error err = {0};
     memset(w, 0, sizeof(*w));
     harness_init(&w->b);
-    w->b.worker_count = HARNESS_CORES;
+    w->b.worker_count = HARNESS_WORKERS;
     harness_start(&w->b);
     fake_mount(&w->fake, &w->b);
     fake_add(&w->fake, "mem://x/a");
@@ -68,7 +68,7 @@ void wire_start(struct wire *w)
         .idle_timeout_ms = 60000,
         .stall_timeout_ms = 30000,
     };
-    for (unsigned i = 0; i < HARNESS_CORES; i++) {
+    for (unsigned i = 0; i < HARNESS_WORKERS; i++) {
         w->hw[i] = http_worker_create(w->b.worker[i], &w->config, find_worker, w, &err);
         assert_non_null(w->hw[i]);
     }
@@ -80,7 +80,7 @@ void wire_stop(struct wire *w)
         wire_leave(&w->clients[i]);
         buf_deinit(&w->clients[i].heard);
     }
-    for (unsigned i = 0; i < HARNESS_CORES; i++) {
+    for (unsigned i = 0; i < HARNESS_WORKERS; i++) {
         /* Nobody is forgotten: whoever is counted is there, and whoever left is not. */
         assert_int_equal(worker_inbox_count(&w->hw[i]->inbox), 0);
         http_worker_destroy(w->hw[i]);

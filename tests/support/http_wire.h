@@ -38,7 +38,7 @@ struct wire {
     struct fake fake;
     struct http_config config;
     struct http_route routes[2];
-    struct http_worker *hw[HARNESS_CORES];
+    struct http_worker *hw[HARNESS_WORKERS];
     struct wire_client clients[WIRE_CLIENTS];
     size_t client_count;
     unsigned drained; /* workers that said so */

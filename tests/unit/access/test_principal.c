@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Principals: who is the same, what is refused, and that none outlives its holders.
+ * Principals: who is the same, and what is refused. That none outlives its holders is in
+ * core/access/test_access.c.
  */
 #include "access/principal.h"
 
@@ -12,24 +13,21 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "support/harness_client.h"
-#include "support/harness_core.h"
-#include "support/harness_json.h"
+#include "support/access_worker.h"
 
-static struct harness b;
+static struct access_worker w;
 
 static int begin(void **state)
 {
     (void)state;
-    harness_init(&b);
-    harness_start(&b);
+    access_worker_start(&w);
     return 0;
 }
 
 static int end(void **state)
 {
     (void)state;
-    harness_stop(&b);
+    access_worker_stop(&w);
     return 0;
 }
 
@@ -42,7 +40,7 @@ static const struct principal *make(enum principal_kind kind, const char *name, 
                                   .scope_count = 3,
                                   .expires_ms = expires_ms};
     const struct principal *p = NULL;
-    assert_int_equal(principal_intern(b.worker[0], &spec, &p, NULL), 0);
+    assert_int_equal(principal_intern(&w.worker, &spec, &p, NULL), 0);
     return p;
 }
 
@@ -55,10 +53,10 @@ static void equal_ones_are_one(void **state)
     assert_int_equal(one->scope_count, 2);
     assert_true(principal_has_scope(one, STR("a")) && principal_has_scope(one, STR("b")));
     assert_false(principal_has_scope(one, STR("")) || principal_has_scope(one, STR("c")));
-    assert_int_equal(b.worker[0]->principals->by_key.count, 1);
+    assert_int_equal(w.principals.by_key.count, 1);
     principal_unref(one);
     principal_unref(again);
-    assert_int_equal(b.worker[0]->principals->by_key.count, 0);
+    assert_int_equal(w.principals.by_key.count, 0);
 }
 
 static void a_newer_token_is_the_same_somebody_and_another_kind_is_not(void **state)
@@ -101,7 +99,7 @@ static void what_nobody_may_be_called_is_refused(void **state)
         struct principal_spec spec = {.kind = rows[i].kind, .name = tidings_str(rows[i].name)};
         const struct principal *p = NULL;
         struct tidings_error err;
-        assert_int_equal(principal_intern(b.worker[0], &spec, &p, &err), rows[i].code);
+        assert_int_equal(principal_intern(&w.worker, &spec, &p, &err), rows[i].code);
         assert_null(p);
     }
     static struct tidings_str many[PRINCIPAL_MAX_SCOPES + 1];
@@ -110,28 +108,7 @@ static void what_nobody_may_be_called_is_refused(void **state)
                                   .scopes = many,
                                   .scope_count = PRINCIPAL_MAX_SCOPES + 1};
     const struct principal *p = NULL;
-    assert_int_equal(principal_intern(b.worker[0], &spec, &p, NULL), TIDINGS_E_LIMIT);
-}
-
-static void they_go_with_whoever_held_them(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 200; i++) {
-        struct client *c = client_http(&b);
-        client_is(c, PRINCIPAL_TOKEN, text_of("ada %d", i), "a b", 0);
-        if (i % 2) {
-            client_listen(c, "1", "[]");
-        } else {
-            client_legacy(c, NULL, "1", "initialize",
-                          "\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},"
-                          "\"clientInfo\":{\"name\":\"x\",\"version\":\"1\"}");
-        }
-        harness_run_until_idle(&b);
-        client_free(c);
-    }
-    harness_run_until_idle(&b);
-    assert_int_equal(b.worker[0]->stats.sessions, 100);
-    assert_int_equal(b.worker[0]->principals->by_key.count, 100); /* the sessions' */
+    assert_int_equal(principal_intern(&w.worker, &spec, &p, NULL), TIDINGS_E_LIMIT);
 }
 
 int main(void)
@@ -141,7 +118,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_newer_token_is_the_same_somebody_and_another_kind_is_not,
                                         begin, end),
         cmocka_unit_test_setup_teardown(what_nobody_may_be_called_is_refused, begin, end),
-        cmocka_unit_test_setup_teardown(they_go_with_whoever_held_them, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,11 +16,14 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "support/fail_alloc.h"
-#include "support/harness_core.h"
+#include "worker/worker.h"
 
 #define GREETING "gr\xc3\xbc\xc3\x9f"
 
-static struct harness b;
+static const struct worker_limits limits = {
+    .page_size = 100, .max_read_bytes = 1000, .max_depth = 32};
+static struct worker worker = {.limits = &limits};
+static struct tidings_provider *mounts[2];
 
 /* ---- a provider that is read and written ----------------------------------------------------- */
 
@@ -121,26 +124,46 @@ static const struct tidings_provider_ops read_only = {
     .read = op_read,
 };
 
+static void read_nothing(void *user, struct tidings_read *read, struct tidings_str uri)
+{
+    (void)user;
+    (void)uri;
+    tidings_read_done(read, 0, NULL);
+}
+
+/* From now on the catalog has this, too. */
+static void add(struct catalog_entry *entry, struct tidings_provider *mount)
+{
+    struct catalog *catalog = catalog_derive(worker.catalog, entry, mount, STR_EMPTY);
+    assert_non_null(catalog);
+    catalog_set_current(&worker, catalog);
+}
+
 static int setup(void **state)
 {
     (void)state;
+    struct tidings_resource about = {.uri = STR("mem:///registered"), .name = STR("n")};
+    static const struct provider_host host = {0};
     struct tidings_error err = {0};
     memset(&told, 0, sizeof(told));
-    harness_init(&b);
-    b.limits.max_read_bytes = 1000;
-    harness_start(&b);
-    harness_add(&b, "mem:///registered");
-    assert_int_equal(hub_mount(b.hub, &ops, STR("mem:///"), STR_EMPTY, NULL, &err), 0);
-    assert_int_equal(hub_mount(b.hub, &read_only, STR("fixed:///"), STR_EMPTY, NULL, &err), 0);
-    harness_run_until_idle(&b);
+    struct catalog_entry *entry = catalog_entry_create(&about, false, read_nothing, NULL, &err);
+    assert_non_null(entry);
+    add(entry, NULL);
+    catalog_entry_unref(entry);
+    assert_int_equal(provider_create(&ops, &host, STR("mem:///"), STR_EMPTY, &mounts[0], &err), 0);
+    assert_int_equal(
+        provider_create(&read_only, &host, STR("fixed:///"), STR_EMPTY, &mounts[1], &err), 0);
+    add(NULL, mounts[0]);
+    add(NULL, mounts[1]);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    harness_run_until_idle(&b);
-    harness_stop(&b);
+    catalog_set_current(&worker, NULL);
+    provider_destroy(mounts[0]);
+    provider_destroy(mounts[1]);
     return 0;
 }
 
@@ -157,7 +180,7 @@ static void on_done(struct resource_io *p)
 static void begin(struct resource_io *p, const char *uri)
 {
     finished = 0;
-    resource_io_init(p, b.worker[0], on_done, NULL);
+    resource_io_init(p, &worker, on_done, NULL);
     p->spelled = tidings_str(uri);
 }
 

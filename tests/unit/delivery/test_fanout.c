@@ -15,7 +15,7 @@
 #include "delivery/listen.h"
 #include "delivery/subscriber.h"
 #include "store/change.h"
-#include "support/harness_core.h"
+#include "support/harness_delivery.h"
 #include "json/json.h"
 
 /* cmocka puts its own in front of these; here libc's are meant. */
@@ -74,7 +74,7 @@ static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void
     struct harness b;
     harness_init(&b);
     b.worker_count = 1;
-    harness_start(&b);
+    harness_start_delivery(&b);
     struct worker *worker = b.worker[0];
     for (int i = 0; i < PEERS; i++) {
         char id[16];
@@ -113,7 +113,7 @@ static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void
         subscriber_destroy(list_entry(it, struct subscriber, link));
     }
     harness_run_until_idle(&b);
-    harness_stop(&b);
+    harness_stop_delivery(&b);
 }
 
 int main(void)

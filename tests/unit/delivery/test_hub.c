@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hub: registering from any thread, what is taken and what is missing, mounting, which source a
- * URI belongs to, and that every worker gets the same numbers in the same order.
+ * The hub: registering from any thread, what is taken and what is missing, mounting, and which
+ * source a URI belongs to. That every worker gets the same numbers in the same order is in
+ * core/delivery/test_announce.c.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -14,12 +15,8 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "delivery/subscriber.h"
 #include "support/fail_alloc.h"
-#include "support/harness_client.h"
-#include "support/harness_core.h"
-#include "support/harness_json.h"
-#include "support/harness_provider.h"
+#include "support/harness_delivery.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -31,7 +28,7 @@ static int setup(void **state)
     harness_init(&b);
     b.worker_count = 2;
     b.options.list_changed = false; /* so that the numbers are those of the changes */
-    harness_start(&b);
+    harness_start_delivery(&b);
     return 0;
 }
 
@@ -39,7 +36,7 @@ static int teardown(void **state)
 {
     (void)state;
     harness_run_until_idle(&b);
-    harness_stop(&b);
+    harness_stop_delivery(&b);
     return 0;
 }
 
@@ -119,57 +116,6 @@ static void registering_from_another_thread_waits_for_the_outcome(void **state)
     assert_int_equal(outcome.missing, TIDINGS_E_NOTFOUND);
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(b.worker[i]->catalog->resources.count, 2);
-    }
-}
-
-static void *announce_many(void *arg)
-{
-    for (int i = 0; i < 200; i++) {
-        /* Each is another one: those that say the same may become one. */
-        struct tidings_change change = {.uri = tidings_str(arg), .modified_ms = i + 1};
-        assert_int_equal(hub_announce(b.hub, &change, NULL), 0);
-    }
-    __atomic_store_n(&outcome.done, true, __ATOMIC_SEQ_CST);
-    return NULL;
-}
-
-static bool has_all(void *user)
-{
-    (void)user;
-    return b.worker[0]->last_seq == 400 && b.worker[1]->last_seq == 400;
-}
-
-static void changes_from_two_threads_are_numbered_once_and_alike_for_all(void **state)
-{
-    (void)state;
-    harness_add(&b, "app:1");
-    harness_add(&b, "app:2");
-    struct client *c[2];
-    for (size_t i = 0; i < 2; i++) {
-        c[i] = client_http_at(&b, i);
-        client_listen(c[i], "1", "[\"app:1\",\"app:2\"]");
-    }
-    harness_run_until_idle(&b);
-    char uris[2][8] = {"app:1", "app:2"};
-    pthread_t threads[2];
-    for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(pthread_create(&threads[i], NULL, announce_many, uris[i]), 0);
-    }
-    for (size_t i = 0; i < 2; i++) {
-        pthread_join(threads[i], NULL);
-    }
-    harness_until(&b, has_all, NULL);
-    harness_run_until_idle(&b);
-    for (size_t i = 0; i < 2; i++) {
-        uint64_t last = 0;
-        for (size_t k = 0; k < client_count(c[i], SAID_UPDATED); k++) {
-            const char *u = client_nth(c[i], SAID_UPDATED, k);
-            assert_no_json(u, "params|_meta|dev.tidings/truncated");
-            assert_true(cursor_of(u) >= last);
-            last = cursor_of(u);
-        }
-        assert_int_equal(last, 400);
-        client_free(c[i]);
     }
 }
 
@@ -333,7 +279,7 @@ static void registering_survives_any_failed_allocation(void **state)
         fail_alloc_start(0);
         long before = fail_alloc_live();
         harness_init(&b);
-        harness_start(&b);
+        harness_start_delivery(&b);
         struct tidings_error err = {0};
         fail_alloc_start(n);
         struct catalog_entry *e = entry("t://{x}/y", true, &err);
@@ -344,7 +290,7 @@ static void registering_survives_any_failed_allocation(void **state)
         assert_int_equal(c->templates.count, rc == 0);
         catalog_unref(c);
         harness_run_until_idle(&b);
-        harness_stop(&b);
+        harness_stop_delivery(&b);
         assert_int_equal(fail_alloc_live(), before);
     }
 }
@@ -355,7 +301,6 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(what_is_registered_is_taken_until_it_is_removed),
         TEST(registering_from_another_thread_waits_for_the_outcome),
-        TEST(changes_from_two_threads_are_numbered_once_and_alike_for_all),
         TEST(a_table_that_lacks_something_is_refused),
         TEST(a_provider_that_does_not_open_is_closed_and_named),
         TEST(the_longest_prefix_wins_and_registered_uris_come_first),

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Changes on their way are bounded: what does not fit is refused, and everybody looks again, once.
+ * Every worker gets the same numbers in the same order.
  */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -146,6 +148,68 @@ static void a_worker_that_catches_up_loses_nothing(void **state)
     client_free(c);
 }
 
+/* ---- two workers, two threads --------------------------------------------------------------- */
+
+static int setup_two(void **state)
+{
+    (void)state;
+    harness_init(&b);
+    b.worker_count = 2;
+    b.options.list_changed = false; /* so that the numbers are those of the changes */
+    harness_start(&b);
+    return 0;
+}
+
+static void *announce_many(void *arg)
+{
+    for (int i = 0; i < 200; i++) {
+        /* Each is another one: those that say the same may become one. */
+        struct tidings_change change = {.uri = tidings_str(arg), .modified_ms = i + 1};
+        assert_int_equal(hub_announce(b.hub, &change, NULL), 0);
+    }
+    return NULL;
+}
+
+static bool has_all(void *user)
+{
+    (void)user;
+    return b.worker[0]->last_seq == 400 && b.worker[1]->last_seq == 400;
+}
+
+static void changes_from_two_threads_are_numbered_once_and_alike_for_all(void **state)
+{
+    (void)state;
+    harness_add(&b, "app:1");
+    harness_add(&b, "app:2");
+    struct client *c[2];
+    for (size_t i = 0; i < 2; i++) {
+        c[i] = client_http_at(&b, i);
+        client_listen(c[i], "1", "[\"app:1\",\"app:2\"]");
+    }
+    harness_run_until_idle(&b);
+    char uris[2][8] = {"app:1", "app:2"};
+    pthread_t threads[2];
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, announce_many, uris[i]), 0);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    harness_until(&b, has_all, NULL);
+    harness_run_until_idle(&b);
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t last = 0;
+        for (size_t k = 0; k < client_count(c[i], SAID_UPDATED); k++) {
+            const char *u = client_nth(c[i], SAID_UPDATED, k);
+            assert_no_json(u, "params|_meta|dev.tidings/truncated");
+            assert_true(cursor_of(u) >= last);
+            last = cursor_of(u);
+        }
+        assert_int_equal(last, 400);
+        client_free(c[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +218,8 @@ int main(void)
         WITH_BENCH(a_change_without_memory_makes_everybody_look_again),
         WITH_BENCH(a_worker_that_catches_up_loses_nothing),
         WITH_BENCH(a_worker_that_is_behind_looks_again_once_and_loses_nothing_else),
+        cmocka_unit_test_setup_teardown(
+            changes_from_two_threads_are_numbered_once_and_alike_for_all, setup_two, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,7 +172,7 @@ static void leaving_while_things_are_under_way_leaks_nothing(void **state)
     client_free(pipe);
     client_free(late);
     client_free(stream);
-    core_deinit(&b.core[0]);
+    core_deinit(harness_core(&b, 0));
     hub_detach_all(b.hub);
     loop_turn(b.loop);
     harness_stop_hub(&b);
@@ -190,7 +190,7 @@ static void a_watch_that_is_answered_after_its_worker_ended_is_dropped(void **st
     harness_run_until_idle(&b);
     assert_int_equal(fake.watch_count, 1);
     client_free(listen);
-    core_deinit(&b.core[0]);
+    core_deinit(harness_core(&b, 0));
     fake_finish_watches(&fake, 0, NULL);
     assert_true(mailbox_drain(hub_mailbox(b.hub)) > 0);
     hub_detach_all(b.hub);

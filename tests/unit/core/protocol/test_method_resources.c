@@ -298,9 +298,9 @@ static void a_client_may_leave_while_the_pool_works_for_it(void **state)
     client_free(c);
     harness_run_until_idle(&b);
     assert_int_equal(b.worker[0]->jobs, 1);
-    assert_false(core_await_jobs(&b.core[0], 20)); /* it still works on it */
+    assert_false(core_await_jobs(harness_core(&b, 0), 20)); /* it still works on it */
     sem_post(&fake.gate);
-    assert_true(core_await_jobs(&b.core[0], 10000));
+    assert_true(core_await_jobs(harness_core(&b, 0), 10000));
     assert_int_equal(fake.reads, 1);
 }
 

@@ -328,7 +328,7 @@ static void a_core_that_ends_tells_every_handler(void **state)
     (void)session_delete(&s);
     told = 0;
     tidings_call_on_cancel(held, count_and_finish, NULL);
-    assert_true(core_await_jobs(&b.core[0], 5000));
+    assert_true(core_await_jobs(harness_core(&b, 0), 5000));
     assert_int_equal(told, 1);
 }
 

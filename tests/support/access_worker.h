@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A worker that knows principals and nothing else, for tests of access.
+ *
+ *     struct access_worker w;
+ *     access_worker_start(&w);
+ *     … principal_intern(&w.worker, …) …
+ *     access_worker_stop(&w);         // when nobody holds one any more
+ */
+#ifndef SUPPORT_ACCESS_WORKER_H
+#define SUPPORT_ACCESS_WORKER_H
+
+#include "access/limit.h"
+#include "access/principal.h"
+#include "worker/worker.h"
+
+struct access_worker {
+    struct worker worker;
+    struct principals principals;
+    struct limit_counters counters;
+};
+
+void access_worker_start(struct access_worker *w);
+void access_worker_stop(struct access_worker *w);
+
+#endif
