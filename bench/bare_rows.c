@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * See bare_rows.h. Synced as the store's own files are (store/sqlite.c).
+ * Inserts rows into a bare table of SQLite (bare_rows.h). Synced as the store's own files are
+ * (store/sqlite.c).
  */
 #include "bare_rows.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * See baseline.h.
+ * The listening socket, the prepared event and the loop over standard input of the bare servers
+ * (baseline.h).
  */
 #include "baseline.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See load.h.
+ * Sends requests over keep-alive connections and takes their answers (load.h).
  */
 #include "load.h"
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * TLS for benchmarks: reads and writes of a client, and a certificate that is made on the spot.
+ */
 #include "secure.h"
 
 #include <errno.h>

@@ -15,7 +15,7 @@
  *
  * Threads
  *   Functions about one request are called by one thread at a time, whichever it is; all others
- * from any thread, except where their text names one.
+ *   from any thread, except where their text names one.
  *
  * Completion
  *   Each call that carries a request (`struct tidings_read`, …) must be finished exactly once with

@@ -100,8 +100,8 @@ TIDINGS_API bool tidings_config_option(size_t index, struct tidings_config_optio
 
 /* ---- where clients connect --------------------------------------------------------------------
  *
- * The rows "http" (the default, when no other is named), "tcp", "unix" and
- * "stdio"; and listening sockets that the program, or whoever started it, has made already.
+ * The rows "http" (the default, when no other is named), "tcp", "unix" and "stdio"; and listening
+ * sockets that the program, or whoever started it, has made already.
  */
 
 enum tidings_listener {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Stores of a server (`tidings serve --store`) as things of their own: moved from one place to
- * another. A store is the path of a SQLite file, or a URL (`postgres://…`) of a PostgreSQL
- * database.
+ * Copying the store of a server (`tidings serve --store`) that does not run. A store is the path of
+ * a SQLite file, or a URL (`postgres://…`) of a PostgreSQL database.
+ *
+ * Since 0.1.
  */
 #ifndef TIDINGS_STORE_H
 #define TIDINGS_STORE_H

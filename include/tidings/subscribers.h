@@ -3,8 +3,9 @@
  * Who is subscribed to what, while the server runs, and ending that.
  *
  * A *subscriber* is one client that is told of changes: a session of the legacy era, one
- * subscriptions/listen over HTTP, everything on one pipe, one subscription of the program itself.
- * It has a number that no other subscriber of the server ever has.
+ * subscriptions/listen over HTTP, everything on one message connection (stdio, TCP, a Unix socket,
+ * a WebSocket), one subscription of the program itself. It has a number that no other subscriber of
+ * the server ever has.
  *
  * An answer is put together from the workers. Each worker's part is true at one moment, between two
  * of its turns; the moments of different workers differ. A subscription counts from the moment its
@@ -78,8 +79,9 @@ TIDINGS_API int tidings_server_unsubscribe(struct tidings_server *server, uint64
                                            struct tidings_str subscribed_uri,
                                            struct tidings_error *err);
 /* End a subscriber with everything it has subscribed. A session ends, a listen gets its result, a
- * pipe stays open but hears of nothing, a subscription of the program ends as if it had asked for
- * it. Returns how many subscriptions it had. TIDINGS_E_INVALID: no subscriber given. */
+ * message connection stays open but hears of nothing, a subscription of the program ends as if it
+ * had asked for it. Returns how many subscriptions it had. TIDINGS_E_INVALID: no subscriber given.
+ */
 TIDINGS_API int tidings_server_disconnect(struct tidings_server *server, uint64_t subscriber,
                                           struct tidings_error *err);
 

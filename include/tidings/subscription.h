@@ -7,8 +7,10 @@
  *
  *     struct tidings_subscribe_options on = {0};
  *     on.fn = on_update;
- *     struct tidings_subscription *s = tidings_client_subscribe(client, "file:///docs/", &on,
- * &err); … tidings_subscription_end(s);
+ *     struct tidings_subscription *s =
+ *         tidings_client_subscribe(client, "file:///docs/", &on, &err);
+ *     …
+ *     tidings_subscription_end(s);
  *
  * Either way it is the same handle, with the same options, told by the same structs. What differs
  * is the thread: a subscription of a client is used, and called back, on the thread of that client

@@ -2,19 +2,20 @@
  *
  * Everything. Each header is the manual of its part:
  *
- *     types.h        slices, errors, the allocator; what holds for the whole interface
- *     server.h       a server: configuration, resources, changes, running
- *     provider.h     a source of many resources; reads, lists and changes as they are put to it
- *     http.h         pages of the program next to the endpoint
- *     call.h         requests answered by functions of the program
- *     tool.h         tools, prompt.h prompts and completion: what such functions are
+ *     types.h         slices, errors, the allocator; what holds for the whole interface
+ *     server.h        a server: configuration, resources, changes, running
+ *     provider.h      a source of many resources; reads, lists and changes as they are put to it
+ *     http.h          pages of the program next to the endpoint
+ *     call.h          requests answered by functions of the program
+ *     tool.h          tools, prompt.h prompts and completion: what such functions are
+ *     schema.h        JSON Schemas of arguments and results, made of a table
  *     subscription.h  being told of changes, by a server of the program or by a client
- *     subscribers.h  who is subscribed to what
- *     store.h        moving what a server keeps
- *     client.h       watch and read what another server has
- *     copy.h         keep a live copy of an entity of another server
- *     json.h         take apart what it says; merge patches
- *     file.h         read small files that are obeyed: settings, secrets
+ *     subscribers.h   who is subscribed to what
+ *     store.h         moving what a server keeps
+ *     client.h        watch and read what another server has
+ *     copy.h          keep a live copy of an entity of another server
+ *     json.h          take apart what it says; merge patches
+ *     file.h          read small files that are obeyed: settings, secrets
  *
  * Since 0.1.
  */

@@ -24,11 +24,11 @@
  *     zero: functions that can fail refuse what is not (TIDINGS_E_INVALID). Only the rows of
  *     tables (`struct tidings_argument`, `struct tidings_semantics`, `struct
  *     tidings_schema_field`) have none, and stay as they are; a table of functions has `abi`
- * instead. A number of which 0 is a value like others is known when `has_` says so (`size` and
- * `has_size`). Structs that the library hands out may get members at their end: do not copy them by
- * size.
- *   - A higher level of a log matters more (`enum tidings_log_level`), wherever levels are spoken
- * of.
+ *     instead. A number of which 0 is a value like others is known when `has_` says so (`size`
+ *     and `has_size`). Structs that the library hands out may get members at their end: do not
+ *     copy them by size.
+ *   - A higher level of a log matters more (`enum tidings_log_level`), wherever levels are
+ *     spoken of.
  *   - TIDINGS_MUST_CHECK marks what returns memory that the caller has to release, or the one
  *     handle of something: to pass over it is a leak, and the compiler says so.
  *   - Some functions are named like the struct they make or return. C++ then needs the word

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A call of a tool: its result is held against what the server says of the tool. That is known from
+ * Calls a tool, and holds its result against what the server says of the tool. That is known from
  * lists of tools: of the program, or one that is asked for when the first result with structured
  * content comes. It is forgotten with the connection and when the server says that its tools
  * changed; a result that breaks what was known is judged once more by a fresh list.

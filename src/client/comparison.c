@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Comparing what is watched with how it was. A literal URI is read; of patterns and containers the
- * server's list is taken, and what it says of each resource.
+ * Finds changes that a server did not tell, by comparing what is watched with how it was. A literal
+ * URI is read; of patterns and containers the server's list is taken, and what it says of each
+ * resource.
  */
 #include "client/comparison.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What servers mean when something fails, as a code of ours. The protocol has had more than one
- * code for the same thing, and servers have their own.
+ * Turns JSON-RPC errors and HTTP statuses of servers into codes of ours. The protocol has had more
+ * than one code for the same thing, and servers have their own.
  */
 #include "client/errors.h"
 

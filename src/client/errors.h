@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What servers mean when something fails, as a code of ours.
+ * Failures that a server reports, as TIDINGS_E_* codes: from JSON-RPC errors and HTTP statuses.
  */
 #ifndef CLIENT_ERRORS_H
 #define CLIENT_ERRORS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The queue of what the program is to hear. Bounded: a program that asks and asks and never steps
- * loses its connection rather than the machine its memory.
+ * The queue of events for the program. Bounded: a program that asks and asks and never steps loses
+ * its connection rather than the machine its memory.
  */
 #include "client/events.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the program hears, in the order it happened, kept until a step hands it over.
+ * Events for the program (updates, states, notifications), in the order they happened, kept until a
+ * step hands them over.
  */
 #ifndef CLIENT_EVENTS_H
 #define CLIENT_EVENTS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One event that waits for its delivery.
+ * One event of the client that waits to be handed to the program.
  */
 #ifndef CLIENT_EVENTS_PRIVATE_H
 #define CLIENT_EVENTS_PRIVATE_H

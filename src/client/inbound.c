@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A message of the server: a response, a notification or a request. Those that are not well-formed
- * are passed over: a connection is worth more than one bad message on it.
+ * Handles a message of the server: a response, a notification or a request. Those that are not
+ * well-formed are passed over: a connection is worth more than one bad message on it.
  */
 #include "client/inbound.h"
 

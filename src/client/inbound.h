@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Messages of the server, on their way to whom they concern (struct transport_events).
+ * Dispatches messages of the server, from the transport to the request, stream or watch they
+ * concern (struct transport_events).
  */
 #ifndef CLIENT_INBOUND_H
 #define CLIENT_INBOUND_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * <tidings/json.h>: our JSON for programs, texts in and texts out.
+ * Implements <tidings/json.h>, our JSON for programs: texts in and texts out.
  */
 #include <tidings/json.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a client knows, by the part that it belongs to. From below:
+ * The state of a client (struct tidings_client), by the part that it belongs to. From below:
  *
  *     poller           what it waits for, behind one descriptor
  *     transport        bytes <-> messages: HTTP, WebSocket, lines; byte_stream below the last two

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the tools of a server promise of their results (outputSchema), as far as they were listed,
- * and whether a result keeps it.
+ * Output schemas of a server's tools (outputSchema), as far as they were listed, and whether a
+ * result obeys them.
  *
  * Schemas come from strangers: their number, size and cost are bounded (json/schema.h). What is
  * beyond, or cannot be compiled or judged within that, promises nothing: the server wrote both.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a transport tells goes to the functions its client gave it, and every message to the one
- * that hears them all.
+ * Hands what a transport reports to the functions of its client, and every message to the one that
+ * hears them all (for -v).
  */
 #include "client/transport.h"
 

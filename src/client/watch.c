@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which watch a URI belongs to.
+ * Finds the watch of a URI, and says whether a watch may cover one.
  */
 #include "client/watch.h"
 

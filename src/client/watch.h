@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One URI that is watched, by one subscription of the program or several.
+ * A watch: one URI that a client has subscribed to at its server, on behalf of one subscription of
+ * the program or several.
  */
 #ifndef CLIENT_WATCH_H
 #define CLIENT_WATCH_H

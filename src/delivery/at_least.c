@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Waits until this node has followed the store up to a position: the hub is asked to watch nothing,
- * and answers when it has come that far.
+ * Waits until this node has followed the store up to the position of a cursor, by arming no scopes
+ * at the hub (hub_arm): its answer comes when everything up to `await` has its number.
  */
 #include "delivery/at_least.h"
 

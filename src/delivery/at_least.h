@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reads that name a cursor: they begin when everything up to it is known here. At the node that
- * made it that is so already; at another one of those that share a store it may take a moment.
+ * Lets a read wait for a cursor that its client names (`dev.tidings/atLeast`), so that a client
+ * that wrote at one node reads its own write at another: the read begins when every change up to
+ * the cursor is known here. At the node that made the cursor that is so already; where nodes share
+ * a store it may take a moment.
  */
 #ifndef DELIVERY_AT_LEAST_H
 #define DELIVERY_AT_LEAST_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tells the newest cursor, from time to time, to those who asked.
+ * Sends bookmarks: the timer of a worker, and who asked for them.
  */
 #include "delivery/bookmark.h"
 

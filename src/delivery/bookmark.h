@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bookmarks: who listens to what seldom changes gets the newest cursor from time to time (as often
- * as streams are kept alive), if it asked for that. Else its cursor would grow old while others'
- * changes push what it stands for out of the log, and coming back would mean to read again.
+ * Bookmarks: the newest cursor is sent from time to time (as often as streams are kept alive) to
+ * clients that asked for it, though nothing changed for them. Without it the cursor of a client
+ * whose resources seldom change would grow old while other changes push what it stands for out of
+ * the log, and coming back would mean to read everything again.
  *
  * One timer for all of a worker, which runs while somebody asked. Nothing is told where the number
  * has not moved; but who may not see everything would learn from that, so it gets one each time.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One content that was read, or is being read, for subscribers; and the table they stand in.
+ * One entry of the table of contents that are read for subscribers: the content behind one change,
+ * read or being read.
  */
 #ifndef DELIVERY_CHANGE_CONTENT_PRIVATE_H
 #define DELIVERY_CHANGE_CONTENT_PRIVATE_H

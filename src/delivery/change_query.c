@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A subscriber that is called (subscriber_ops.on_update) and asks the log whenever it hears of
- * something newer than what it has looked at.
+ * Answers a query of what changed: a subscriber inside the program whose on_update callback is
+ * called for each live change, and which then asks the log for everything newer than what it has
+ * reported.
  */
 #include "delivery/change_query.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sealing cursors for clients that may not see everything, and what was sealed in this turn.
+ * Seals cursors for clients that may not see everything, and keeps what was sealed in this turn of
+ * the loop.
  */
 #include "delivery/cursor_seal.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What delivery keeps for a whole worker: cursors, rules, and what filters judge of a change.
+ * State of delivery that belongs to a whole worker: option rules in force, cursors made from change
+ * numbers, and the JSON document of a change that filters judge.
  */
 #include "delivery/delivery.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a filter judges that names more than URI and metadata: the time, the metadata that was told
- * before, and what differs from it. A schema cannot compare two values, so they are compared here.
+ * The JSON document that a filter judges when its schema names more than URI and metadata: the
+ * time, the metadata that was told before, and what differs from it. A schema cannot compare two
+ * values, so they are compared here.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a subscription whose filter looks back was told last of each resource: a reference to the
- * change, which all share. Bounded for each subscription, each client and the worker; what does not
- * fit is not remembered, so that the next change counts as the first.
+ * Remembers, for filters that compare a change with the one before, which change of each resource
+ * the subscription was told last: a reference to it, which all share. Bounded for each
+ * subscription, each client and the worker; what does not fit is not remembered, so that the next
+ * change counts as the first.
  */
 #include "access/allowance.h"
 #include "base/mem.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a filter is, for filters.c, which makes them, and filters_pass.c, which asks them.
+ * struct filter and what the files filters*.c share: making filters (filters.c), asking them
+ * (filters_pass.c), the document they judge (filters_document.c), and the changes they compare it
+ * with (filters_past.c).
  */
 #ifndef DELIVERY_FILTERS_PRIVATE_H
 #define DELIVERY_FILTERS_PRIVATE_H

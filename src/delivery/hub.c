@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hub begins and ends; what it hands to all workers (rates, rules); and what it reads from the
- * log for those who come back.
+ * The hub begins and ends; hands rates and rules to all workers; and reads from the log what
+ * changed since a cursor, for those who come back.
  */
 #include "delivery/hub.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The lists of the hub: when they changed and who is told, coalesced; and the features (tools,
- * prompts) that two of them list.
+ * Tools and prompts of the hub (features), and its list_changed notifications: which lists changed,
+ * coalesced to at most one notification per period.
  */
 #include "base/mem.h"
 #include "base/pool.h"

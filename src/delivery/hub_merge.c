@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A table of fingerprints. Each step is one atomic operation on one word. Merging writes the word
- * that is there once more, so that what its thread did before happened before the hub ends the mark
- * and the change is told.
+ * The table by which equal announcements are found: their fingerprints, without locks. Each step is
+ * one atomic operation on one word. Merging writes the word that is there once more, so that what
+ * its thread did before happened before the hub ends the mark and the change is told.
  *
  * A mark may be ended by an older announcement that says the same: then the newer one is merged
  * into less. It never stays when its announcement is gone.

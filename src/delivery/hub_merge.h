@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Announcements that say the same as one that waits for its number: when many wait, they are that
- * one. A thread that announces a URI as fast as it can fills no queue.
+ * Merging equal announcements. While many changes wait for their number, one that says the same as
+ * a change that waits is dropped, because that one will tell what it would have told. So a thread
+ * that announces a URI as fast as it can does not fill the queue.
  *
  * Two say the same when all their fields are equal and both are updates: the one that waits is told
  * after the second was announced, with what the second would have told. Whatever differs (metadata,

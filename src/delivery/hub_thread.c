@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hub's thread: does things on the hub from any thread, before it runs, while it does, and
- * after.
+ * Runs functions on the hub on behalf of any thread, before the hub's own thread runs, while it
+ * does, and after.
  *
- * While the hub runs, its thread does them. While it does not, whoever holds the hub, which is a
- * recursive mutex, may act in its stead. A letter to a running hub is sent while holding, and the
- * hub stops while holding, so that none is sent to a hub that has looked for the last time.
+ * While the hub runs, its thread does them. While it does not, whoever holds the hub's mutex
+ * (recursive) may act in its stead. A letter to a running hub is sent while holding it, and the hub
+ * stops while holding it, so that none is sent to a hub that has emptied its mailbox for the last
+ * time.
  */
 #include "base/error.h"
 #include "delivery/delivery.h"

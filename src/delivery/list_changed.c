@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who is told that a list changed, and when.
+ * Sends list_changed notifications: who is told that a list changed, and when.
  */
 #include "delivery/list_changed.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which subscriptions of a worker does a change concern, at the expense of their clients: a regex
- * is searched only if somebody who has it may hear of the change, and whoever that is pays for it
- * (access/allowance.h). So what a client has left, and what it is told when that is not enough,
- * depends on nothing but what it may hear of.
+ * Finds the subscriptions of a worker that a change concerns, and charges what a search of regexes
+ * costs to the clients that have them: a regex is searched only if somebody who has it may hear of
+ * the change, and whoever that is pays for it (access/allowance.h). So what a client has left, and
+ * what it is told when that is not enough, depends on nothing but what it may hear of.
  *
  * A subscription whose regex nobody could pay for is told to look again (`truncated`): nothing is
  * lost in silence, and the others are not kept waiting.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What clients say has changed, without giving new content: the tool `notify` and POST /notify.
+ * Changes that clients announce without giving new content: the tool `notify` and POST /notify.
  *
  *     {"changes": [{"uri": "api:///events/7", "kind": "created", "metadata": {"type": "error"}}]}
  *

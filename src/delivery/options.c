@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One row per field: its name, how it is read from a client, how a ceiling of it is read.
+ * The table of subscription options, one row per field: its name, how it is read from a client, how
+ * a ceiling of it is read.
  */
 #include "delivery/options.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a client may ask of a subscription: how it matches, how often it is told, and what rides
- * along. They travel in `_meta["dev.tidings/options"]` of resources/subscribe and
- * subscriptions/listen (there for all URIs, and per URI under `uris`).
+ * Options of a subscription, as a client asks for them: how it matches, how often it is told, and
+ * what its notifications carry. They travel in `_meta["dev.tidings/options"]` of
+ * resources/subscribe and subscriptions/listen (there for all URIs, and per URI under `uris`).
  *
  * `baseline` (also `initialBaseline`) of resources/subscribe may stand in its params as well.
  *

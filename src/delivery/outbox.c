@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A ring of items. Merging looks back from the newest, and only when the subscription has something
- * queued at all, so the ordinary case (nothing waiting) costs nothing.
+ * The queue of an outbox: a ring of items. Merging searches back from the newest, and only when the
+ * subscription has something queued at all, so the ordinary case (nothing waiting) costs nothing.
  */
 #include "delivery/outbox.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tells subscriptions to look again: what changed for them cannot be told one by one, because
- * history does not reach back or too much waited.
+ * Marks subscriptions that must read again, because what changed for them cannot be told one by
+ * one, and sends each its `truncated` message, in an order that a cursor can name.
  */
 #include "delivery/resync.h"
 

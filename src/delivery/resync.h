@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Subscriptions that are told to look again: what changed for them cannot be told one by one,
- * because history does not reach back or too much waited. Each gets one message, marked as
- * truncated.
+ * Resyncing subscriptions: telling a client that something changed, unknown what, so that it reads
+ * again ("look again" in the comments of this folder). That happens where changes cannot be told
+ * one by one, because history does not reach back or too much waited. Each subscription gets one
+ * message, marked as `truncated`.
  *
  * They are told in an order that follows from what the client calls them (cursor_order), and the
  * cursor of each message says how far that came. So a client that is cut in between goes on where

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a cursor that a client comes back with is worth to one of its subscriptions.
+ * From which change number on a subscription that comes with a cursor is told: what the cursor
+ * stands for at this node, or that nobody knows any more.
  */
 #include "delivery/cursor_seal.h"
 #include "delivery/delivery.h"

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The steps of subscribing, each in its file: subscribe_resolve.c (what a URI means),
- * subscribe_query.c (which metadata a query asks for),
- * subscribe_baseline.c (where patches begin), subscribe_cursor.c (what a cursor is worth),
- * subscribe_limits.c (what it may cost), subscribe_hooks.c (what hooks watch) and subscribe.c
- * (arming, making the subscriptions).
+ * Steps of subscribing that the files subscribe*.c share: subscribe_resolve.c (what a URI means),
+ * subscribe_query.c (which metadata a query asks for), subscribe_baseline.c (where patches begin),
+ * subscribe_cursor.c (what a cursor stands for), subscribe_limits.c (what it may cost),
+ * subscribe_hooks.c (what hooks watch) and subscribe.c (arming, making the subscriptions).
  */
 #ifndef DELIVERY_SUBSCRIBE_PRIVATE_H
 #define DELIVERY_SUBSCRIBE_PRIVATE_H

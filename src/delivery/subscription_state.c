@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How often a subscription is told, and what it has yet to be told.
+ * State of a subscription while it lives: how often it is told, and what it has yet to be told.
  */
 #include "base/str.h"
 #include "catalog/provider.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Holding streams that are open to what their principal may do now: the rules were replaced, the
- * time its principal had is over, or its token was taken back.
+ * Enforces changed access on streams that are open: the rules were replaced, the time a principal
+ * had is over, or its token was revoked.
  *
  * Subscriptions are narrowed to what is left: one that names a resource it may not hear of any more
  * ends, which its client is told as of any that ends; a pattern stays and covers less; what waits

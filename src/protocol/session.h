@@ -8,9 +8,9 @@
  * to exactly one stream, the newest; when that ends the next older one takes over, and without any
  * the session only remembers its cursor and catches up when a stream opens. Event ids are
  * `stream.n.cursor`, unique by n: coming back with one continues that stream under its number, and
- * replays what followed on it and what no stream has carried yet. Of somebody whose name is known
- * they begin with a tag of that name and a
- * '-': those of another are told from those that are merely too old.
+ * replays what followed on it and what no stream has carried yet. For a principal with a name they
+ * begin with a tag of that name and a '-', so that an id of somebody else can be told from one that
+ * is merely too old.
  *
  * An open stream keeps a session alive; without one it ends after the idle timeout.
  */

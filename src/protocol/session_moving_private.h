@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What session_moving.c (sessions are written) and session_moving_adopt.c (they are made again)
- * share.
+ * What the files session_moving*.c share: sessions are written to the store (session_moving.c),
+ * made again from it (session_moving_adopt.c), and answers wait for both (session_moving_held.c).
  */
 #ifndef PROTOCOL_SESSION_MOVING_PRIVATE_H
 #define PROTOCOL_SESSION_MOVING_PRIVATE_H

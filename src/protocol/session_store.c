@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is asked of a store of sessions: made on a worker, answered from any thread.
+ * Makes the requests to a store of sessions: on a worker, answered from any thread.
  */
 #include "protocol/session_store.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Jobs for the thread of a provider.
+ * Sends a read or a watch to the thread of a provider.
  */
 #include "provider/actor_job.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The command provider's table: who waits for a run, who watches, and what is told. Workers and the
- * hub send jobs; the instance's own thread does the rest. Everything below "on the actor" is
- * that thread's.
+ * The operations of the command provider, and its thread. Workers and the hub send jobs; the thread
+ * of the instance knows who waits for a run and who watches, and announces changed output.
+ * Everything below "on the actor" is that thread's.
  */
 #include "provider/command.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of the entity provider. What is asked is judged where it comes in, carried to the
+ * The operations of the entity provider. A request is checked where it comes in, carried to the
  * thread of the keeper as a job, and answered there.
  */
 #include "provider/entity.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What an entity reads as, and what is told when it changed.
+ * Reading an entity, now, at an instant or as a patch, and the metadata that is announced when it
+ * changed.
  */
 #include "base/error.h"
 #include "provider/entity_private.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The file provider's table: configuration, open and close, stat, and the hand-over to the parts
- * that read, list and watch. Holds no logic of those.
+ * The operations of the file provider: configuration, open and close, stat, and the hand-over to
+ * the parts that read, list and watch. Holds no logic of those.
  */
 #include "provider/file.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The bytes of one open file: which of them a range means, and reading them. Blocking; used where
- * the request is for small files and on the pool for large ones.
+ * Reading the bytes of one open file: which of them a range means, and fetching them. Blocking;
+ * used where the request is for small files and on the pool for large ones.
  */
 #ifndef PROVIDER_FILE_CONTENT_H
 #define PROVIDER_FILE_CONTENT_H

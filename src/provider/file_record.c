@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Records of directories: written from a tree, read into one.
+ * Writes and reads the records of directories (provider/file_record.h).
  */
 #include "provider/file_record.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a file watch knows outlives the program: its tree is read back before the first scope is
- * armed, so that arming compares with it as after any pause, and saved while it changes.
+ * Keeps what a file watch knows in the store, so that it outlives the program: its tree is read
+ * back before the first scope is armed, so that arming compares with it as after any pause, and
+ * saved while it changes.
  *
  * Changes are saved in groups, GROUP_MS after the first of one: what is UNSAVED is put into a part
  * (store/file_part.h) and sent after the announcements it is the result of. One part is under way

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Retrying in a file watch what failed when it was looked at: out of descriptors, out of memory, an
- * error of the disk. What they would have found is still to be told. After a pause everything in
- * any scope is looked at again, and what differs is announced as ever; pauses grow while that
- * fails. When the first try fails too, all who watch below the mount are told that changes may have
- * been missed (once, until a look was whole).
+ * Retries scans of a file watch that failed: out of descriptors, out of memory, an error of the
+ * disk. What they would have found is still to be told. After a pause everything in any scope is
+ * scanned again, and what differs is announced as ever; pauses grow while that fails. When the
+ * first try fails too, all who watch below the mount are told that changes may have been missed
+ * (once, until a scan succeeds).
  */
 #include <errno.h>
 

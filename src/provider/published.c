@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Serving what is published below one prefix. Everything works on references to immutable items,
- * on whichever thread is asked; nothing waits, also for the disk not.
+ * The provider of published resources: serves what is published below one prefix. Everything works
+ * on references to immutable items, on whichever thread is asked; nothing waits, also for the disk
+ * not.
  */
 #include "provider/published.h"
 

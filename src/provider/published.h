@@ -9,7 +9,7 @@
  *
  *   - What is put under a URI replaces what was there. The same content with the same description
  *     is no change: nobody is told, whatever metadata comes with it. Otherwise the change is
- * announced in the order in which it happened, created, updated or deleted.
+ *     announced in the order in which it happened, created, updated or deleted.
  *   - A URI names one thing. One that the program registered is *reserved* and cannot be published,
  *     and the other way round: who comes second is refused with TIDINGS_E_EXISTS.
  *   - The store is bounded in number and bytes (content and descriptions). What does not fit is

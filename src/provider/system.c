@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The system provider's table: load, memory, disk and network as resources. Workers and the hub
- * send jobs; the instance's own thread samples, compares and announces. Everything below "on the
- * actor" is that thread's.
+ * The operations of the system provider, and its thread: load, memory, disk and network as
+ * resources. Workers and the hub send jobs; the instance's own thread samples, compares and
+ * announces. Everything below "on the actor" is that thread's.
  */
 #include "provider/system.h"
 

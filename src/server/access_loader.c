@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Access rules are read and judged. A set of rules is one array and the texts of each rule, which
- * go together with the last reference.
+ * Reads and checks access rules. A set of rules is one array and the texts of each rule, which go
+ * together with the last reference.
  */
 #include "server/access_loader.h"
 

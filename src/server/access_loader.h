@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Access rules, from the configuration and a file of their own to what the worker works with.
+ * Access rules, loaded from the configuration and a file of their own into what workers ask
+ * (access/access.h).
  *
  * A rule is a JSON object:
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A call of `changes_since` or `wait_for_change`: its query, and the timer of one that waits.
+ * Runs a call of `changes_since` or `wait_for_change`: its query, and the timer of one that waits.
  */
 #include "server/change_call.h"
 

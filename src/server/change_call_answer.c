@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The answer of a call that tells what changed: one row after the other, each with its contents if
- * they were asked for and can be had. Contents that cannot be had (gone, too large, unreadable) are
- * left out: the client reads the resource itself and learns why.
+ * Writes the answer of `changes_since` and `wait_for_change`: one row after the other, each with
+ * its contents if they were asked for and can be had. Contents that cannot be had (gone, too large,
+ * unreadable) are left out: the client reads the resource itself and learns why.
  */
 #include <stdio.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tools that tell what changed, as they are offered. Their texts are read by models: what it
- * does, what to give it, what to do with the answer, and nothing else.
+ * Registers the tools `changes_since` and `wait_for_change`, with their descriptions and schemas.
+ * The texts are read by models: what a tool does, what to give it, what to do with the answer, and
+ * nothing else.
  */
 #include "server/change_tools.h"
 

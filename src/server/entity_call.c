@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a handler to the keeper and back. A call that nobody waits for any more is carried out all
- * the same: it may be in a batch already.
+ * Carries a call of an entity tool to the thread of the keeper and its answer back. A call that
+ * nobody waits for any more is carried out all the same: it may be in a batch already.
  */
 #include "server/entity_call.h"
 

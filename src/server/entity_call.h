@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A call of one of the tools for entities, or a write over HTTP: its arguments read, what is asked
- * done by the thread that keeps the store, the answer given from there.
+ * A call of one of the entity tools, or a write of an entity over HTTP: its arguments are read, the
+ * thread that keeps the store does what is asked, and the answer is given from there.
  *
  * What the store refuses is for tools a result that the model reads (`isError`): a JSON object with
  * `error`, a sentence; `reason`, a word; and what belongs to it.

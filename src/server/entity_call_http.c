@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * PUT, PATCH and DELETE of an entity. The body is the value or the merge patch, If-Match names the
- * baseline, and what else the tools take stands in the query under its name there: all of it is
- * made the arguments of the tool, and goes its road.
+ * PUT, PATCH and DELETE of an entity over HTTP. The body is the value or the merge patch, If-Match
+ * names the baseline, and what else the tools take stands in the query under its name there: all of
+ * it is made the arguments of the tool, and goes its road.
  */
 #include "base/error.h"
 #include "base/str.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tools that write entities, as they are offered.
+ * Registers the tools that write entities, with their descriptions and schemas.
  */
 #include "server/entity_tools.h"
 

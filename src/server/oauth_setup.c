@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What verifies bearer tokens, and the OAuth metadata that clients are told. Its texts are made
- * once, when the server starts; requests only copy them.
+ * Sets up what verifies bearer tokens, and the OAuth metadata that clients are told. Its texts are
+ * made once, when the server starts; requests only copy them.
  */
 #include "server/oauth_setup.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rules for subscriptions are judged and put together. Their texts are parsed twice: once to be
- * judged where they stand, with the place in the error, and once here when the server starts.
- * Nothing in between has to carry parsed values around.
+ * Checks the rules for subscriptions in the configuration and makes one set of them. Their texts
+ * are parsed twice: once to be checked where they stand, so that the error names where, and once
+ * here when the server starts. Nothing in between has to carry parsed values around.
  */
 #include "server/option_rules.h"
 

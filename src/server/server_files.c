@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is known of files goes to the store, and with it the changes that were announced: the parts
- * that the watchers make come through the hub, in the order of the announcements before them, and
- * take along what the log has since the last that was written. At the end of the server everything
- * that is left goes.
+ * Saves what file watchers know of their trees in the store, and with it the changes that they
+ * announced: parts of a tree come through the hub, in the order of the announcements before them,
+ * and take along what the log has since the last that was written. At the end of the server
+ * everything that is left is saved.
  *
  * Owned by the hub's thread, but for `saved_to`.
  */

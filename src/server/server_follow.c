@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A server whose store others write to as well: what they committed is applied and told here like
- * what was written here. Everything but server_follow_open runs on the keeper's thread.
+ * Follows a store that other nodes write to as well: what they committed is applied and told here
+ * like what was written here. Everything but server_follow_open runs on the keeper's thread.
  */
 #include "server/server_private.h"
 

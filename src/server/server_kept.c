@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows of the store become changes as they are told: when the log is made again after a start, and
- * when another node wrote them.
+ * Turns rows of the store into changes as they are told: when the log is made again after a start,
+ * and when another node wrote them.
  */
 #include "provider/entity.h"
 #include "server/server_private.h"

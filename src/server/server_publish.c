@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Publishing, and the check that no URI is served by two: see server_private.h. Before the server
- * runs the configured prefixes say what may be published, afterwards the mounts do, which do not
- * change any more. The store itself decides who was first at a URI.
+ * Publishing by the program (tidings_server_publish), and the check that no URI is served by two:
+ * see server_private.h. Before the server runs the configured prefixes say what may be published,
+ * afterwards the mounts do, which do not change any more. The store itself decides who was first at
+ * a URI.
  */
 #include "server/server_private.h"
 

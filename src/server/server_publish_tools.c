@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Publishing by tools: what `PUT` and `DELETE` of a resource and `POST /notify` do over HTTP, for a
- * model. Offered while clients may write (`--allow-write`), at the same places and with the same
- * conditions.
+ * The tools by which clients publish: what `PUT` and `DELETE` of a resource and `POST /notify` do
+ * over HTTP, for a model. Offered while clients may write (`--allow-write`), for the same URIs and
+ * under the same conditions.
  */
 #include <tidings/tool.h>
 

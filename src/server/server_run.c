@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A server runs: on threads of our own, or stepped by the program.
+ * Runs a server: on threads of our own, or stepped by the program.
  *
  *     NEW --run--> RUNNING ----> ENDED            tidings_server_run, which blocks
  *     NEW --start--> STEPPED --stop, turns, finish--> ENDED

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sessions that may go on at another node, in the store that nodes share: what workers ask for is
- * done by the keeper, and a worker hears when another node has taken a session of its own.
+ * Keeps legacy sessions in the store that nodes share, so that they may go on at another node: what
+ * workers ask for is done by the keeper, and a worker hears when another node has taken a session
+ * of its own.
  */
 #include "server/server_private.h"
 

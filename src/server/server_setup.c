@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a configuration to a server that can run: identity, limits, mounts, workers, listeners; and
- * the way back. What fails half-way leaves nothing behind: the server may be configured otherwise
- * and started again.
+ * Makes a server that can run from its configuration: identity, limits, mounts, workers, listeners;
+ * and takes it apart again. What fails half-way leaves nothing behind: the server may be configured
+ * otherwise and started again.
  */
 #include <errno.h>
 #include <limits.h>

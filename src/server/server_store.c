@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The store of a server is opened and closed. After a start the change log is made again from the
- * file: each change that it knows becomes a row of the log with its position as number. So nothing
+ * Opens and closes the store of a server. After a start the change log is made again from the
+ * store: each change that it knows becomes a row of the log with its position as number. So nothing
  * is written twice.
  */
 #include "server/server_private.h"

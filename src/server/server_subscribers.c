@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who is subscribed to what (<tidings/subscribers.h>): a question to all workers. It goes to the
- * hub, which knows the workers and sends a part to each; each fills its part on its own thread; the
- * last one sends the whole back to the thread that waits, where the rows are read. On the only
- * worker's own thread the part is filled on the spot.
+ * Lists who is subscribed to what (<tidings/subscribers.h>), by asking all workers. The question
+ * goes to the hub, which knows the workers and sends a part to each; each fills its part on its own
+ * thread; the last one sends the whole back to the thread that waits, where the rows are read. On
+ * the only worker's own thread the part is filled on the spot.
  */
 #include <tidings/subscribers.h>
 

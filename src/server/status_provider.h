@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * The server's own state as resources: tidings://self/stats, /subscribers and /subscriptions, live
- * JSON that is gathered from all workers when it is read, and announced once a second while
- * somebody watches. Subscribers and subscriptions come in pages: `?after=` with the `row` of the
- * last one gives the next, which is empty behind the end. tidings://self/limits: what was ever
- * refused, and how often. tidings://self/nodes: those that share the store; none of a server by
- * itself. tidings://self/tokens: the same of bearer tokens. tidings://self/mounts:
- * which provider serves which prefix. tidings://self/sandbox: what the process has given up. And
- * tidings://self/semantics: what subscriptions cover, which can always be read, but is listed only
- * with the others; it changes with what is registered and is not announced.
+ * The server's own state as resources below tidings://self/.
+ *
+ *     stats           what it counts; live, and announced once a second while somebody watches
+ *     subscribers     who is subscribed; likewise
+ *     subscriptions   to what; likewise
+ *     limits          which limits were ever reached, and how often
+ *     tokens          how many bearer tokens were verified, and why others were not
+ *     nodes           those that share the store; none of a server by itself
+ *     mounts          which provider serves which prefix
+ *     sandbox         what the process has given up
+ *     semantics       what subscriptions cover
+ *
+ * What is live is gathered from all workers when it is read. Subscribers and subscriptions come in
+ * pages: `?after=` with the `row` of the last one gives the next, which is empty behind the end.
+ * `semantics` can always be read, but is listed only with the others; it changes with what is
+ * registered and is not announced.
  */
 #ifndef SERVER_STATUS_PROVIDER_H
 #define SERVER_STATUS_PROVIDER_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The rows of tidings://self/stats, /subscribers and /subscriptions are written. Subscribers of a
- * worker are in the order of their numbers already.
+ * Writes the rows of tidings://self/stats, /subscribers and /subscriptions. Subscribers of a worker
+ * are in the order of their numbers already.
  */
 #include "server/status_rows.h"
 

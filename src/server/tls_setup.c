@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Certificates and keys of the configuration become a TLS context; the names of the libraries that
- * do TLS and WebSockets.
+ * Loads the certificates and keys of the configuration into a TLS context, and names the libraries
+ * that do TLS and WebSockets.
  */
 #include "server/tls_setup.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A worker on its thread is built, run and drained.
+ * Builds, runs and drains a worker on its thread.
  */
 #include "server/worker_thread.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tokens of requests: found, judged, made into principals; and what is said without a good one.
+ * Finds the token of a request, has it verified and makes a principal of it; and answers requests
+ * without a good one.
  */
 #include "transport/http_auth.h"
 

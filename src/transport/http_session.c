@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A request whose session may be at another node waits until it was brought here
- * (protocol/session_moving.h); only its own connection does. Where nodes share nothing, nothing
+ * Brings the session of a request here when it may be at another node (protocol/session_moving.h):
+ * the request, and nothing but its connection, waits for it. Where nodes share nothing, nothing
  * waits.
  */
 #include "base/mem.h"

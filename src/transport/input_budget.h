@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What all connections together hold of what they were sent and what is not handled yet: bodies,
- * messages and lines of which a part has come, and whole ones that wait their turn
- * (LIMIT_INPUT, in bytes of memory).
+ * The budget for unhandled input of all connections together (`--max-input`, LIMIT_INPUT, in bytes
+ * of memory): bodies, messages and lines of which a part has come, and whole ones that wait their
+ * turn.
  *
  * When it is more than that, room is made where it is needed: on its own worker whoever has gone on
  * for the longest time without 64 KiB of progress is told so and cut, until there is room. So a

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A listening socket that is open; its connections are handed, one by one, to the least loaded
- * worker. One that is beyond what all listeners together, or one client, may have is rejected
- * (transport/reject.h); when descriptors run out, accepting pauses.
+ * A listener: a listening socket that is open. Its connections are handed, one by one, to the least
+ * loaded worker. One that is beyond what all listeners together, or one client, may have is
+ * rejected (transport/reject.h); when descriptors run out, accepting pauses.
  */
 #ifndef TRANSPORT_LISTENER_H
 #define TRANSPORT_LISTENER_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How much may be under way on a connection of messages, and what it has nothing to say to.
+ * How much may be under way on a message connection, and the operations of its channel and sink
+ * that have nothing to do there.
  */
 #include "transport/message_conn.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A connection that carries messages both ways, however they are framed (lines, WebSocket): what
- * these have in common. Messages interleave freely, answers and notifications share one send queue,
- * and so much may be under way.
+ * What connections that carry messages both ways have in common, however they are framed (lines,
+ * WebSocket): messages interleave freely, answers and notifications share one send queue, and the
+ * number of requests under way and the bytes that wait to be written are bounded.
  */
 #ifndef TRANSPORT_MESSAGE_CONN_H
 #define TRANSPORT_MESSAGE_CONN_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Connections that are accepted only to be told that there is no room for them: each gets a refusal
- * in the protocol of its listener, and then nothing more is said. It stays open for a moment, in
- * which what it has sent is thrown away, because closing a socket with unread input would take the
- * answer back before it is read. Only so many wait like that; when another comes, the oldest is
- * closed. One descriptor is kept back for the time when there are no others, so that even then
- * nobody is left to wait for nothing.
+ * Rejecting connections for which there is no room: each is accepted only to get a refusal in the
+ * protocol of its listener, and then nothing more is said. It stays open for a moment, in which
+ * what it has sent is thrown away, because closing a socket with unread input would take the answer
+ * back before it is read. Only so many wait like that; when another comes, the oldest is closed.
+ * One descriptor is kept back for the time when there are no others, so that even then nobody is
+ * left to wait for nothing.
  */
 #ifndef TRANSPORT_REJECT_H
 #define TRANSPORT_REJECT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What ends WebSockets besides their clients: deadlines, too much input, principals that expire or
- * are taken back, and the end of the server.
+ * Ends WebSockets for other reasons than that their clients close them: deadlines, too much input,
+ * principals that expire or are taken back, and the end of the server.
  */
 #include "base/clock.h"
 #include "protocol/drain.h"

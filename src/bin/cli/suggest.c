@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The nearest word by edits (Levenshtein). Words longer than any command are not measured.
+ * Finds the nearest word by edits (Levenshtein). Words longer than any command are not measured.
  */
 #include "bin/cli/suggest.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finds the place of a file of the person, and makes its directories.
+ * Makes the path of a file of the user's own, and its directories.
  */
 #include "bin/cli/user_file.h"
 

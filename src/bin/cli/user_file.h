@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where files of the person are that the program keeps or looks for: below a directory that a
+ * Finds files of the user's own that the program keeps or looks for: below a directory that a
  * variable of the XDG base directories names, or below the home.
  */
 #ifndef BIN_USER_FILE_H

@@ -2,7 +2,8 @@
  *
  * `tidings serve`: a server from the command line. One line on standard error when it is ready;
  * standard output belongs to the protocol. SIGTERM and SIGINT end it in order, a second one at
- * once; SIGHUP has it read its certificates again, unless it is the terminal that hung up.
+ * once; SIGHUP has it read certificates, tokens and access rules again, unless it is the terminal
+ * that hung up.
  */
 #include <errno.h>
 #include <signal.h>

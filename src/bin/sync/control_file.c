@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * One list, by who follows what. A mirror may lie on a file system that takes several spellings for
- * one name, or be copied to one later, so a name is compared in the form that the laxest of them
- * gives it.
+ * The list of names that other tools follow without being asked, by who follows them. A mirror may
+ * lie on a file system that takes several spellings for one name, or be copied to one later, so a
+ * name is compared in the form that the laxest of them gives it.
  */
 #include "bin/sync/control_file.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writes and removes files below a directory, by paths of local_name.h. No symbolic
- * link inside it is ever followed, whoever puts it there and when. Functions return 0 or an errno.
+ * Writes and removes files below a directory, by paths of local_name.h. No symbolic link inside it
+ * is ever followed, whoever puts it there and when. Functions return 0 or an errno.
  */
 #ifndef BIN_FOLDER_H
 #define BIN_FOLDER_H

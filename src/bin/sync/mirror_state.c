@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The file is a stranger's when it is read: somebody may have cut or edited it, or put another in
- * its place. A line that is not exactly what is written here counts for nothing, and no line can
- * name a path outside the directory.
+ * Reads and writes the file `.tidings-sync` (mirror_state.h). The file is a stranger's when it is
+ * read: somebody may have cut or edited it, or put another in its place. A line that is not exactly
+ * what is written here counts for nothing, and no line can name a path outside the directory.
  */
 #include "bin/sync/mirror_state.h"
 

@@ -6,8 +6,9 @@
  *          a change              quiet for debounce_ms         the command ended
  *     idle ---------> gathering ----------------------> running -----------------> idle
  *                                                        |   ^
- *                                      changes meanwhile |   | its end: one more run, for all of
- * them v   | one list that waits
+ *                                      changes meanwhile |   | its end: one more run,
+ *                                                        v   | for all of them
+ *                                                one list that waits
  *
  * At most one command runs and one list waits, which merges what comes and is bounded (uri_list.h).
  * With `restarts` a list that waits, and has been quiet, ends the command that runs, and what that

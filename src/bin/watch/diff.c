@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Myers' greedy algorithm: for each number of edits d the furthest point that can be reached on
- * each diagonal k (lines of the old text minus lines of the new), all of them kept so that the way
- * back can be found. Equal lines at both ends are left out first.
+ * Compares two texts by Myers' greedy algorithm: for each number of edits d the furthest point that
+ * can be reached on each diagonal k (lines of the old text minus lines of the new), all of them
+ * kept so that the way back can be found. Equal lines at both ends are left out first.
  */
 #include "bin/watch/diff.h"
 

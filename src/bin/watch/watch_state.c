@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The file is a stranger's when it is read: somebody may have cut or edited it. What is not exactly
- * what is written here is refused as a whole.
+ * Reads and writes the file of `tidings watch --state` (watch_state.h). The file is a stranger's
+ * when it is read: somebody may have cut or edited it. What is not exactly what is written here is
+ * refused as a whole.
  */
 #include "bin/watch/watch_state.h"
 
