@@ -167,11 +167,11 @@ static struct principal *principal_table_create(struct worker *worker,
     p->proof = spec->proof;
     p->worker = worker;
     p->refs = 1;
-    p->key = str_place(&at, key);
+    p->key = str_pack(&at, key);
     for (size_t i = 0; i < spec->scope_count; i++) {
-        own[i] = str_place(&at, spec->scopes[i]);
+        own[i] = str_pack(&at, spec->scopes[i]);
     }
-    p->name = str_place(&at, spec->name);
+    p->name = str_pack(&at, spec->name);
     if (access_class_of(p, &p->class) < 0 ||
         map_put(&worker->principals->by_key, p->key, p, NULL) < 0) {
         access_class_unref(p->class);

@@ -73,13 +73,13 @@ struct identity *identity_create(struct tidings_str issuer, struct tidings_str n
     struct tidings_str *items = (struct tidings_str *)(void *)(i + 1);
     char *at = (char *)(items + scopes->count), *begin = at;
     if (issuer.len > 0) {
-        (void)str_place(&at, issuer);
+        (void)str_pack(&at, issuer);
         *at++ = ' ';
     }
-    (void)str_place(&at, name);
+    (void)str_pack(&at, name);
     i->is.name = tidings_strn(begin, (size_t)(at - begin));
     for (size_t n = 0; n < scopes->count; n++) {
-        items[n] = str_place(&at, scopes->items[n]);
+        items[n] = str_pack(&at, scopes->items[n]);
     }
     i->is.scopes = items;
     i->is.scope_count = scopes->count;

@@ -228,7 +228,7 @@ int jwks_parse(struct jwks **ret, struct tidings_str issuer, struct tidings_str 
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     char *at = set->issuer;
-    set->value = (struct shared_value){str_place(&at, issuer), jwks_destroy, 1};
+    set->value = (struct shared_value){str_pack(&at, issuer), jwks_destroy, 1};
     sha256_init(&hash);
     sha256_put(&hash, text.ptr, text.len);
     sha256_end(&hash, set->digest);

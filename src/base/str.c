@@ -99,7 +99,7 @@ ptrdiff_t str_find(struct tidings_str s, char c)
     return at ? at - s.ptr : -1;
 }
 
-struct tidings_str str_place(char **at, struct tidings_str s)
+struct tidings_str str_pack(char **at, struct tidings_str s)
 {
     struct tidings_str copy = {*at, s.len};
     if (s.len > 0) {

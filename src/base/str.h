@@ -36,7 +36,7 @@ char *str_dup(struct tidings_str s);
 /* Frees a string that is a secret; NULL is fine. */
 void str_free_secret(char *s);
 /* Copy `s` to *at, move *at behind it, return the copy: for texts in one block with their owner. */
-struct tidings_str str_place(char **at, struct tidings_str s);
+struct tidings_str str_pack(char **at, struct tidings_str s);
 /* Strict decimal: digits only (one leading '-' for the signed one), no overflow. */
 bool str_to_u64(struct tidings_str s, uint64_t *out);
 bool str_to_i64(struct tidings_str s, int64_t *out);

@@ -14,7 +14,7 @@ struct watch_hook *watch_hook_create(struct tidings_str text, tidings_watch_fn w
     if (h) {
         char *at = h->memory;
         ptrdiff_t brace = str_find(text, '{');
-        h->text = str_place(&at, text);
+        h->text = str_pack(&at, text);
         h->fixed = brace < 0 ? text.len : (size_t)brace;
         h->watch = watch;
         h->unwatch = unwatch;

@@ -98,8 +98,8 @@ static void resume_remember(struct resume *r, struct tidings_str key, struct tid
         return;
     }
     char *at = s->text;
-    s->key = str_place(&at, key);
-    (void)str_place(&at, version);
+    s->key = str_pack(&at, key);
+    (void)str_pack(&at, version);
     s->version_len = (uint8_t)version.len;
     s->has_epoch = has_epoch;
     s->life = r->lives;

@@ -38,9 +38,9 @@ static struct baseline *baseline_create(struct baselines *all, struct tidings_st
     }
     char *at = b->name;
     b->all = all;
-    b->uri_len = str_place(&at, uri).len;
+    b->uri_len = str_pack(&at, uri).len;
     *at++ = '\0';
-    b->etag_len = str_place(&at, etag).len;
+    b->etag_len = str_pack(&at, etag).len;
     return b;
 }
 

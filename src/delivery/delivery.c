@@ -32,7 +32,7 @@ struct json *delivery_make_subject(const struct worker *worker, const struct cha
 {
     struct json *subject = NULL;
     struct buf text;
-    bool leads = change_leads(change, change->kind, hides_from);
+    bool leads = change_names_destination(change, change->kind, hides_from);
     struct tidings_str uri = leads ? change->to_json : change->uri_json;
     buf_init(&text, uri.len + change->metadata_json.len + 64);
     buf_puts(&text, STR("{\"uri\":"));

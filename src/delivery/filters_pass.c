@@ -140,7 +140,7 @@ bool filters_is_own(const struct subscription *sub, const struct change *change)
 /* Of a move that subscribers are led along, who covers both ends is told by the first half. */
 static bool is_told_of_first_half(struct subscription *sub, const struct change *change)
 {
-    return change->is_led && change->seq - 1 > sub->since &&
+    return change->is_arrival && change->seq - 1 > sub->since &&
            access_shows_from(sub->subscriber->principal, change) &&
            lookup_ask(sub, change->from) == LOOKUP_YES;
 }
@@ -163,7 +163,8 @@ static bool filters_want(struct subscription *sub, const struct change *change)
     if (x->schema && !satisfies(sub, change)) {
         return false;
     }
-    struct tidings_str uri = change_leads(change, change->kind, false) ? change->to : change->uri;
+    struct tidings_str uri =
+        change_names_destination(change, change->kind, false) ? change->to : change->uri;
     return !x->filter || x->filter(x->filter_user, uri, change_metadata_object(change));
 }
 

@@ -41,7 +41,7 @@ static struct rate_letter *rate_create(struct tidings_str uri, uint64_t ms,
         l->letter.deliver = deliver;
         l->letter.drop = rate_drop;
         l->ms = ms;
-        l->uri = str_place(&at, uri);
+        l->uri = str_pack(&at, uri);
     }
     return l;
 }

@@ -129,7 +129,7 @@ static void publish_move(struct hub *hub, const struct announce_letter *l)
         .origin = l->change.origin,
     };
     uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
-    struct change *c = l->is_kept ? change_create_leaving(&l->change, epoch, seq)
+    struct change *c = l->is_kept ? change_create_departure(&l->change, epoch, seq)
                                   : change_create(&half, epoch, seq);
     publish_made(hub, c, seq, l->position > 0 ? l->position - 1 : 0, l->change.from);
     half = l->change;
@@ -137,7 +137,7 @@ static void publish_move(struct hub *hub, const struct announce_letter *l)
     seq = hub->log->ops->next(hub->log);
     c = change_create(&half, epoch, seq);
     if (c) {
-        c->is_led = l->is_kept;
+        c->is_arrival = l->is_kept;
     }
     publish_made(hub, c, seq, l->position, half.uri);
 }
@@ -308,7 +308,7 @@ static int announce(struct hub *hub, const struct tidings_change *change, bool i
         &l->change.checksum, &l->change.origin, &l->change.target,
     };
     for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
-        *slices[i] = str_place(&at, *slices[i]);
+        *slices[i] = str_pack(&at, *slices[i]);
     }
     if (is_kept || hub_merge_begin(&hub->merge, &mark, change) || !merges) {
         mailbox_send(hub->mailbox, &l->letter);

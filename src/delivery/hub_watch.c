@@ -257,7 +257,7 @@ static struct tidings_watch *watch_create(struct hub *hub, struct tidings_provid
     char *at = (char *)(w + 1);
     w->hub = hub;
     w->provider = p;
-    w->scope = str_place(&at, scope);
+    w->scope = str_pack(&at, scope);
     list_init(&w->waiters);
     list_init(&w->arming_link);
     if (map_put(&hub->watches, w->scope, w, NULL) < 0) {

@@ -343,8 +343,8 @@ static void show_matching(struct subscription *sub)
     k->principal = principal_ref(listen->subscriber->principal);
     k->catalog = catalog_ref(k->worker->catalog);
     k->kind = sub->kind;
-    k->spelled = str_place(&at, subscription_spelled(sub));
-    k->text = str_place(&at, subscription_uri(sub));
+    k->spelled = str_pack(&at, subscription_spelled(sub));
+    k->text = str_pack(&at, subscription_uri(sub));
     set_aside(k, sub);
     k->pending.listen = listen;
     sub->rereads = sub->truncated;

@@ -158,11 +158,11 @@ static bool add_extra(struct subscribe_batch *s, struct subscribe_item *w,
     w->counted = NULL;
     char *at = (char *)&x->conditions[w->condition_count];
     for (size_t i = 0; i < w->condition_count; i++) {
-        x->conditions[i].key = str_place(&at, w->conditions[i].key);
-        x->conditions[i].value = str_place(&at, w->conditions[i].value);
+        x->conditions[i].key = str_pack(&at, w->conditions[i].key);
+        x->conditions[i].value = str_pack(&at, w->conditions[i].value);
     }
     x->condition_count = w->condition_count;
-    x->origin = str_place(&at, origin);
+    x->origin = str_pack(&at, origin);
     x->claimed = origin.len > 0 ? w->options.origin.len : 0;
     x->schema = w->filter;
     w->filter = NULL;
@@ -173,7 +173,7 @@ static bool add_extra(struct subscribe_batch *s, struct subscribe_item *w,
     for (size_t i = 0; i < w->scope_count && scopes > 0; i++) {
         const struct hub_arm_item *item = &arm->items[w->first_item + i];
         if (item->watched) {
-            kept[x->scope_count++] = str_place(&at, item->scope);
+            kept[x->scope_count++] = str_pack(&at, item->scope);
         }
     }
     x->scopes = kept;
@@ -321,7 +321,7 @@ static void keep_list_scopes(struct listen *listen, const struct hub_arm *arm, s
             continue;
         }
         if (kept) {
-            kept->at[kept->count++] = str_place(&at, arm->items[i].scope);
+            kept->at[kept->count++] = str_pack(&at, arm->items[i].scope);
         } else {
             hub_disarm(listen->subscriber->worker->hub, arm->items[i].scope);
         }

@@ -48,7 +48,7 @@ void subscribe_item_add_hooked(struct subscribe_item *w)
     }
     for (size_t i = 0; i < hooks->count; i++) {
         if (is_hooked(w, hooks->at[i])) {
-            scopes[count++] = str_place(&at, hooks->at[i]->text);
+            scopes[count++] = str_pack(&at, hooks->at[i]->text);
         }
     }
     w->hooked = w->scopes = scopes;

@@ -46,7 +46,8 @@ static bool flush_items(struct subscriber *subscriber)
             return false;
         }
         bool hides_from = !access_shows_from(subscriber->principal, item->change);
-        bool leads = change_leads(item->change, (enum tidings_change_kind)item->kind, hides_from);
+        bool leads = change_names_destination(item->change, (enum tidings_change_kind)item->kind,
+                                              hides_from);
         struct log_cursor cursor =
             subscriber_cursor_at(subscriber, subscriber_written_with_first(subscriber));
         struct dialect_updated u = {

@@ -46,13 +46,13 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
         return NULL;
     }
     char *at = sub->text;
-    (void)str_place(&at, buf_str(&quoted));
+    (void)str_pack(&at, buf_str(&quoted));
     buf_deinit(&quoted);
     if (!plain) {
-        (void)str_place(&at, spelled);
+        (void)str_pack(&at, spelled);
     }
     if (!same) {
-        (void)str_place(&at, uri);
+        (void)str_pack(&at, uri);
     }
     sub->is_plain = plain;
     sub->is_canonical = same;

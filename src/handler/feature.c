@@ -18,8 +18,8 @@ struct feature *feature_create(enum feature_kind kind, struct tidings_str name,
     if (f) {
         char *at = (char *)(f + 1);
         f->kind = kind;
-        f->name = str_place(&at, name);
-        f->row = str_place(&at, row);
+        f->name = str_pack(&at, name);
+        f->row = str_pack(&at, row);
         f->refs = 1;
     }
     return f;

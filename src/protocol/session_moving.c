@@ -262,8 +262,8 @@ bool session_keep_options(struct session_moving *m, struct tidings_str spelled,
         return false;
     }
     char *at = kept->memory;
-    kept->spelled = str_place(&at, spelled);
-    kept->text = str_place(&at, options);
+    kept->spelled = str_pack(&at, spelled);
+    kept->text = str_pack(&at, options);
     if (map_put(&m->options, kept->spelled, kept, NULL) < 0) {
         mem_free(kept);
         return false;

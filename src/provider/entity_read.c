@@ -493,7 +493,7 @@ struct change_target {
 static void entity_read_tell(void *user, const struct tidings_change *change)
 {
     const struct change_target *t = user;
-    if (!keeper_tell(entity_keeper(t->provider), change, t->position)) {
+    if (!keeper_announce(entity_keeper(t->provider), change, t->position)) {
         (void)tidings_provider_changed(t->provider, change, NULL);
     }
 }
@@ -503,7 +503,8 @@ void entity_announce(struct tidings_provider *p, const struct entity_done *done,
 {
     struct change_target t = {.provider = p, .position = done->position};
     if (done->changed && !entity_describe_change(done, origin, entity_read_tell, &t)) {
-        (void)keeper_tell(entity_keeper(p), NULL, 0); /* it is committed: everybody looks again */
+        (void)keeper_announce(entity_keeper(p), NULL,
+                              0); /* it is committed: everybody looks again */
     }
 }
 

@@ -152,7 +152,7 @@ static void committed(struct publishing *p)
                                 fresh);
     }
     struct tidings_change change = published_change(&p->step, p->old != NULL);
-    (void)keeper_tell(store->keeper, &change, p->position);
+    (void)keeper_announce(store->keeper, &change, p->position);
 }
 
 static void undo(struct publishing *p)
@@ -226,9 +226,9 @@ int published_submit(const struct published_step *s, char etag[PUBLISHED_ETAG_SI
     }
     char *at = (char *)(p + 1);
     publishing_init(p, s);
-    p->step.uri = str_place(&at, s->uri);
-    p->step.if_match = str_place(&at, s->if_match);
-    p->step.metadata = str_place(&at, s->metadata);
+    p->step.uri = str_pack(&at, s->uri);
+    p->step.if_match = str_pack(&at, s->if_match);
+    p->step.metadata = str_pack(&at, s->metadata);
     p->done = done;
     p->user = user;
     keeper_submit(s->store->keeper, &p->job);

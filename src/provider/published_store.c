@@ -109,10 +109,10 @@ struct published_item *published_item_create(const struct published *store,
     }
     char *at = (char *)(item + 1);
     item->about = about;
-#define COPY_SLICE(field) item->about.field = str_place(&at, about.field);
+#define COPY_SLICE(field) item->about.field = str_pack(&at, about.field);
     ABOUT_SLICES(COPY_SLICE)
 #undef COPY_SLICE
-    item->content = str_place(&at, p->content);
+    item->content = str_pack(&at, p->content);
     item->memory = sizeof(*item) + extra;
     item->is_text = is_text;
     snprintf(item->etag, sizeof(item->etag), "%zx-%016llx%016llx", p->content.len,
@@ -367,7 +367,7 @@ struct published_item *published_item_empty(struct tidings_str uri)
     struct published_item *item = mem_zalloc(sizeof(*item) + uri.len);
     if (item) {
         char *at = (char *)(item + 1);
-        item->about.uri = str_place(&at, uri);
+        item->about.uri = str_pack(&at, uri);
         item->value =
             (struct shared_value){.key = item->about.uri, .destroy = item_destroy, .refs = 1};
     }

@@ -257,9 +257,9 @@ static int access_add(struct rule_set *set, const struct config *c, struct json 
     }
     if (rc == 0) {
         char *at = text;
-        rule.name = str_place(&at, rule.name);
-        rule.scope = str_place(&at, rule.scope);
-        rule.uri = str_place(&at, rule.uri);
+        rule.name = str_pack(&at, rule.name);
+        rule.scope = str_pack(&at, rule.scope);
+        rule.uri = str_pack(&at, rule.uri);
         set->texts[set->base.count] = text;
         set->rules[set->base.count++] = rule;
     }

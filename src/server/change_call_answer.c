@@ -67,7 +67,8 @@ static void change_answer_begin_row(struct change_call *c, const struct change_r
     struct jw *w = &c->w;
     jw_begin_object(w);
     jw_put_raw(w, STR("uri"),
-               change_leads(change, row->kind, hides_from) ? change->to_json : change->uri_json);
+               change_names_destination(change, row->kind, hides_from) ? change->to_json
+                                                                       : change->uri_json);
     jw_put_string(w, STR("change"), tidings_str(tidings_change_name(kind)));
     if (jv_is(at, JV_INT)) {
         char text[25];
@@ -114,8 +115,8 @@ static void on_read(struct job *request)
 static bool read_contents(struct change_call *c, const struct change_row *row)
 {
     struct catalog_hit hit;
-    bool leads =
-        change_leads(row->change, row->kind, !access_shows_from(c->call->principal, row->change));
+    bool leads = change_names_destination(row->change, row->kind,
+                                          !access_shows_from(c->call->principal, row->change));
     struct tidings_str uri = leads ? row->change->to : row->change->uri;
     if (!c->wants_contents || (row->kind == TIDINGS_CHANGE_DELETED && !leads) ||
         c->contents_bytes == c->budget || c->out.failed ||

@@ -146,7 +146,7 @@ static struct announcing *announcing_create(struct tidings_server *s,
                                    &a->change.metadata, &a->change.checksum, &a->change.origin,
                                    &a->change.target};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        *texts[i] = str_place(&at, *texts[i]);
+        *texts[i] = str_pack(&at, *texts[i]);
     }
     return a;
 }

@@ -90,8 +90,8 @@ static void files_known(struct file_keeping *k, struct tidings_str prefix, struc
     }
     char *at = (char *)(known + 1);
     known->files = f;
-    known->prefix = str_place(&at, prefix);
-    known->uri = str_place(&at, uri);
+    known->prefix = str_pack(&at, prefix);
+    known->uri = str_pack(&at, uri);
     known->letter.deliver = known_deliver;
     known->letter.drop = known_drop;
     mailbox_send(hub_mailbox(f->hub), &known->letter);

@@ -96,7 +96,7 @@ int server_follow_open(struct tidings_server *s, struct tidings_error *err)
 {
     const struct keeper_follower follower = {
         .user = s,
-        .max_known = s->config.stale_cache,
+        .max_cached = s->config.stale_cache,
         .change = server_follow_change,
         .reread = server_follow_reread,
         .reached = server_follow_reached,

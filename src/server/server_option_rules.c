@@ -60,7 +60,7 @@ static struct runtime_rule *runtime_rule_create(struct tidings_str prefix,
     struct runtime_rule *rule = mem_zalloc(sizeof(*rule) + prefix.len + 1);
     if (rule) {
         char *at = rule->memory;
-        rule->prefix = str_place(&at, prefix);
+        rule->prefix = str_pack(&at, prefix);
         if (!copy_text(options, &rule->options) || !copy_text(limits, &rule->limits)) {
             runtime_rule_free(rule);
             return NULL;

@@ -44,10 +44,10 @@ static void server_store_append(void *user, const struct tidings_change *told)
         change.kind = TIDINGS_CHANGE_CREATED;
     }
     uint64_t epoch = ops->epoch(r->log);
-    struct change *c = is_leaving ? change_create_leaving(&change, epoch, r->position)
+    struct change *c = is_leaving ? change_create_departure(&change, epoch, r->position)
                                   : change_create(&change, epoch, r->position);
     if (c) {
-        c->is_led = is_move && !is_leaving;
+        c->is_arrival = is_move && !is_leaving;
         c->position = r->position;
         (void)ops->append(r->log, c);
     } else {
@@ -62,7 +62,7 @@ static void append_file(struct rebuilding *r, const struct kept_change *k)
     change.has_size = k->size >= 0;
     change.from = k->came_from;
     change.target = k->target;
-    if (!change_says_missed(k->uri)) {
+    if (!change_is_missed_uri(k->uri)) {
         server_store_append(r, &change);
         return;
     }
@@ -103,7 +103,8 @@ static int rebuild(struct keeper_job *job, struct entities *e)
     struct entity_rows *rows = entities_rows(e);
     uint64_t floor = 0;
     r->now_ms = entities_now(e);
-    int rc = keeper_look(r->server->keeper, &job->err); /* the log begins with what was followed */
+    /* The log begins with what was followed. */
+    int rc = keeper_follow_now(r->server->keeper, &job->err);
     rc = rc == 0 ? rows->kept->create_changelog(rows, r->limits, &r->log, &job->err) : rc;
     rc = rc == 0
              ? rows->kept->each_change(rows, r->limits->max_entries, &floor, add_kept, r, &job->err)

@@ -16,7 +16,7 @@
 enum tidings_change_kind change_kind_of(const struct change *change, enum tidings_change_kind kind)
 {
     bool is_move = (kind == TIDINGS_CHANGE_CREATED && change->from.len > 0) ||
-                   change_leads(change, kind, false);
+                   change_names_destination(change, kind, false);
     return is_move ? TIDINGS_CHANGE_MOVED : kind;
 }
 
@@ -179,17 +179,17 @@ static struct change *change_make(const struct tidings_change *change, struct ti
         c->kind = change->kind;
         c->size = change->has_size ? change->size : -1;
         c->modified_ms = change->modified_ms;
-        c->uri = str_place(&at, change->uri);
-        c->uri_json = str_place(&at, tidings_strn(text.ptr, quoted));
-        c->to_json = str_place(&at, tidings_strn(text.ptr + quoted, led - quoted));
-        c->meta_json = str_place(&at, tidings_strn(text.ptr + led, meta - led));
-        struct tidings_str object = str_place(&at, tidings_strn(text.ptr + meta, text.len - meta));
+        c->uri = str_pack(&at, change->uri);
+        c->uri_json = str_pack(&at, tidings_strn(text.ptr, quoted));
+        c->to_json = str_pack(&at, tidings_strn(text.ptr + quoted, led - quoted));
+        c->meta_json = str_pack(&at, tidings_strn(text.ptr + led, meta - led));
+        struct tidings_str object = str_pack(&at, tidings_strn(text.ptr + meta, text.len - meta));
         c->metadata_json = tidings_strn(object.ptr + 1, object.len - 2);
-        c->etag = str_place(&at, change->etag);
-        c->origin = str_place(&at, change->origin);
-        c->from = str_place(&at, change->from);
-        c->target = str_place(&at, change->target);
-        c->to = str_place(&at, to);
+        c->etag = str_pack(&at, change->etag);
+        c->origin = str_pack(&at, change->origin);
+        c->from = str_pack(&at, change->from);
+        c->target = str_pack(&at, change->target);
+        c->to = str_pack(&at, to);
         c->memory = sizeof(*c) + extra;
         c->refs = 1;
     }
@@ -202,8 +202,8 @@ struct change *change_create(const struct tidings_change *change, uint64_t epoch
     return change_make(change, STR_EMPTY, epoch, seq);
 }
 
-struct change *change_create_leaving(const struct tidings_change *move, uint64_t epoch,
-                                     uint64_t seq)
+struct change *change_create_departure(const struct tidings_change *move, uint64_t epoch,
+                                       uint64_t seq)
 {
     struct tidings_change gone = *move;
     gone.uri = move->from;
@@ -247,7 +247,7 @@ struct change *change_create_missed(struct tidings_str prefix, uint64_t epoch, u
     return c;
 }
 
-bool change_says_missed(struct tidings_str uri)
+bool change_is_missed_uri(struct tidings_str uri)
 {
     return str_starts(uri, STR("*"));
 }

@@ -37,10 +37,11 @@ struct change {
     uint32_t meta_version_len, meta_from_len, metadata_version_len;
     struct tidings_str etag, origin;
     struct tidings_str from; /* of a move: its URI before; else empty */
-    /* Gone by a move that those who hear of it are led along (change_create_leaving): its URI now,
-     * also quoted; else empty. */
+    /* Of the first half of a move (change_create_departure), the destination: its URI now, also
+     * quoted; else empty. */
     struct tidings_str to, to_json;
-    bool is_led; /* the other half of such a move: who covers `from` was told by that one */
+    bool is_arrival; /* the second half of such a move: who subscribed to `from` was told by the
+                      * first */
     struct tidings_str target; /* what it leads to, of a link; else empty */
     /* private */
     size_t memory;
@@ -48,13 +49,13 @@ struct change {
 };
 
 /* What `change` is to somebody for whom it counts as `kind` (what was merged may differ): MOVED for
- * the second half of a move, and for the first where it leads along; and its name. */
+ * the second half of a move, and for the first where it names the destination; and its name. */
 enum tidings_change_kind change_kind_of(const struct change *change, enum tidings_change_kind kind);
 const char *change_type_name(const struct change *change, enum tidings_change_kind kind);
 
-/* Is it told as that which it is now, at `to`? Not to those who must not learn of that one. */
-static inline bool change_leads(const struct change *change, enum tidings_change_kind kind,
-                                bool hides_from)
+/* Is it told with the URI it has now, `to`? Not to those who must not learn of that one. */
+static inline bool change_names_destination(const struct change *change,
+                                            enum tidings_change_kind kind, bool hides_from)
 {
     return change->to.len > 0 && kind == TIDINGS_CHANGE_DELETED && !hides_from;
 }
@@ -78,8 +79,8 @@ struct tidings_str change_metadata_without_version(const struct change *change);
  * empty; its keys win over ours. NULL: out of memory. */
 struct change *change_create(const struct tidings_change *change, uint64_t epoch, uint64_t seq);
 /* The first half of `move` (MOVED): gone from there, for subscribers who are told where it is. */
-struct change *change_create_leaving(const struct tidings_change *move, uint64_t epoch,
-                                     uint64_t seq);
+struct change *change_create_departure(const struct tidings_change *move, uint64_t epoch,
+                                       uint64_t seq);
 /* Changes of no resource in particular. */
 enum change_notice {
     CHANGE_LIST, /* of resources */
@@ -91,7 +92,7 @@ struct change *change_create_notice(enum change_notice what, uint64_t epoch, uin
 /* Anything below `prefix` may have changed. */
 struct change *change_create_missed(struct tidings_str prefix, uint64_t epoch, uint64_t seq);
 /* Is that what stands for a URI in a change with `everything`? */
-bool change_says_missed(struct tidings_str uri);
+bool change_is_missed_uri(struct tidings_str uri);
 /* Of one with `everything`: below which URI; empty: anywhere. */
 struct tidings_str change_scope(const struct change *change);
 struct change *change_ref(const struct change *c);

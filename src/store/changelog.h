@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * The change log: changes in order, kept for a while, handed out again to those who come back.
+ * The change log: changes in order, kept for a while, so that a client that comes back with a
+ * cursor is told what it missed.
  *
  * Each change of a resource gets the next sequence number of the current *epoch* (a number chosen
  * when the log is created). A cursor is `epoch.seq`.
  *
  * What a store keeps is *durable*: each of its changes has a *position* there, which rises for
- * ever. A log beside a store (store/sqlite_changelog.h) begins with the number of the newest
+ * ever. A log beside a store (store/changelog_durable.h) begins with the number of the newest
  * position, so that up to `first` a number is a position, and holds what the store still knows.
  * Cursors are `epoch.seq.position` then: everything durable up to that position has been told. One
- * of an epoch that the store went through before goes on at its position; nobody else's does.
+ * of an earlier epoch of the store, or of another node that shares it, goes on at its position;
+ * nobody else's does.
  *
  * The log is compacted by URI: it holds the newest change of each URI, so catching up costs what
  * changed and not what happened. It is bounded (`max_entries`, `max_bytes`); when full the oldest

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The change log beside a store: everything but what its store says is the log's in memory.
+ * The change log beside a store: everything but resuming from cursors of earlier epochs is passed
+ * on to a log in memory.
  */
 #include "store/changelog_durable.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A change log beside a store: one in memory (store/changelog.h) that begins where the store stood,
- * with a say of the store's own on cursors of earlier epochs, or of other nodes.
+ * A change log beside a store: one in memory (store/changelog.h) that begins where the store stood;
+ * the store decides about cursors of earlier epochs, or of other nodes.
  */
 #ifndef STORE_CHANGELOG_DURABLE_H
 #define STORE_CHANGELOG_DURABLE_H

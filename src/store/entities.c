@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Entities: opening their store, batches and reading. Texts that a read hands on are copied into
- * the caller's arena: the rows' own live only until the next call.
+ * Entities: opening the store they are kept in, batches, and reading. Texts that a read hands on
+ * are copied into the caller's arena: the rows' own live only until the next call.
  */
 #include "store/entities.h"
 
@@ -25,7 +25,7 @@ int entities_open(struct entity_rows *rows, struct entities **ret, struct tiding
     map_init(&e->by_label);
     map_init(&e->newest);
     entity_holds_init(&e->holds);
-    entity_known_init(&e->known);
+    entity_read_cache_init(&e->read_cache);
     int rc = entity_types_load(e, err);
     if (rc < 0) {
         entities_close(e);
@@ -41,7 +41,7 @@ void entities_close(struct entities *e)
     if (e) {
         entity_types_clear(e);
         entity_holds_deinit(&e->holds);
-        entity_known_clear(&e->known);
+        entity_read_cache_clear(&e->read_cache);
         e->rows->ops->destroy(e->rows);
         mem_free(e);
     }
@@ -177,9 +177,9 @@ int entity_diff(struct tidings_str from, struct tidings_str to, struct arena *ar
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-void entities_keep_known(struct entities *e, size_t max_bytes)
+void entities_set_read_cache(struct entities *e, size_t max_bytes)
 {
-    e->known.max_bytes = max_bytes;
+    e->read_cache.max_bytes = max_bytes;
 }
 
 void entities_set_away(struct entities *e, bool is_away)
@@ -187,12 +187,12 @@ void entities_set_away(struct entities *e, bool is_away)
     e->is_away = is_away;
 }
 
-void entities_drop_known(struct entities *e, struct tidings_str id)
+void entities_drop_cached(struct entities *e, struct tidings_str id)
 {
     if (id.len > 0) {
-        entity_known_drop(&e->known, id);
+        entity_read_cache_drop(&e->read_cache, id);
     } else {
-        entity_known_clear(&e->known);
+        entity_read_cache_clear(&e->read_cache);
     }
 }
 
@@ -200,17 +200,17 @@ void entities_drop_known(struct entities *e, struct tidings_str id)
 static int find_current(struct entities *e, struct tidings_str id, struct entity_version *ret,
                         struct tidings_error *err)
 {
-    bool keeps = e->known.max_bytes > 0 && !e->in_batch;
+    bool keeps = e->read_cache.max_bytes > 0 && !e->in_batch;
     const struct entity_version *known =
-        keeps && e->is_away ? entity_known_find(&e->known, id) : NULL;
+        keeps && e->is_away ? entity_read_cache_find(&e->read_cache, id) : NULL;
     int rc = known ? 1 : e->rows->ops->find(e->rows, id, TIMELINE_FOREVER, ret, err);
-    known = keeps && rc == TIDINGS_E_BUSY ? entity_known_find(&e->known, id) : known;
+    known = keeps && rc == TIDINGS_E_BUSY ? entity_read_cache_find(&e->read_cache, id) : known;
     if (known) {
         *ret = *known;
         return 1;
     }
     if (keeps && rc == 1) {
-        entity_known_put(&e->known, ret);
+        entity_read_cache_put(&e->read_cache, ret);
     }
     return rc;
 }

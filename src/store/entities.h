@@ -193,10 +193,10 @@ int entities_find(struct entities *e, struct tidings_str id, int64_t at, struct 
 
 /* Of a store that others write to as well: so many bytes of current versions that were read are
  * kept, and found while it cannot be reached (entities_set_away). */
-void entities_keep_known(struct entities *e, size_t max_bytes);
+void entities_set_read_cache(struct entities *e, size_t max_bytes);
 void entities_set_away(struct entities *e, bool is_away);
 /* Another node wrote it; empty: nothing is certain any more. */
-void entities_drop_known(struct entities *e, struct tidings_str id);
+void entities_drop_cached(struct entities *e, struct tidings_str id);
 
 /* From the version that begins at `baseline` to the current one. */
 struct entity_patch {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Versions that grow old without being written to: all entities are looked at in turn, some at a
- * time, and again after a while. Those that are written lose theirs then (store/entities_write.c).
+ * Forgetting old versions of entities that are not written any more: all entities are looked at in
+ * turn, some at a time, and again after a while. Those that are written lose their old versions
+ * then (store/entities_write.c).
  */
 #include "base/str.h"
 #include "store/entities_private.h"

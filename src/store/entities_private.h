@@ -10,7 +10,7 @@
 #include "base/map.h"
 #include "store/entities.h"
 #include "store/entity_holds.h"
-#include "store/entity_known.h"
+#include "store/entity_read_cache.h"
 #include "json/schema.h"
 
 struct entity_type {
@@ -33,7 +33,7 @@ struct entities {
     int64_t aging_ms;     /* when all entities are looked at next (store/entities_aging.c) */
     char aged[ENTITY_ID_MAX + 1]; /* the last that was, while that is going on; else empty */
     struct entity_holds holds;
-    struct entity_known known; /* of a store that others share */
+    struct entity_read_cache read_cache; /* of a store that others share */
     bool in_batch;
     bool is_away; /* it cannot be reached */
 };

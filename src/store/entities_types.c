@@ -117,13 +117,13 @@ static int type_create(const struct entity_type_row *row, struct json *options,
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     char *at = t->text;
-    t->row.name = str_place(&at, row->name);
+    t->row.name = str_pack(&at, row->name);
     *at++ = '@';
-    t->row.version = str_place(&at, row->version);
+    t->row.version = str_pack(&at, row->version);
     t->label = tidings_strn(t->text, (size_t)(at - t->text));
-    t->row.schema = str_place(&at, row->schema);
-    t->row.description = str_place(&at, row->description);
-    t->row.options = str_place(&at, row->options);
+    t->row.schema = str_pack(&at, row->schema);
+    t->row.description = str_pack(&at, row->description);
+    t->row.options = str_pack(&at, row->options);
     int rc = read_keeping(options, &t->keeping, err);
     if (rc < 0) {
         rc = error_wrap(err, rc, "entity type '%.*s'", STR_ARG(t->label));
@@ -288,9 +288,9 @@ struct entity_type *entity_types_find(struct entities *e, struct tidings_str nam
         return NULL;
     }
     char *at = label;
-    str_place(&at, name);
+    str_pack(&at, name);
     *at++ = '@';
-    str_place(&at, version);
+    str_pack(&at, version);
     return map_find(&e->by_label, tidings_strn(label, (size_t)(at - label)));
 }
 

@@ -220,7 +220,7 @@ static int check_taken(struct write_context *k)
 
 /* Does the new version take the place of the current one? Counted from the first of those that it
  * stands for: who never rests is kept once per `debounceMs` all the same. */
-static bool is_instead(const struct write_context *k, const struct step *s)
+static bool replaces_current(const struct write_context *k, const struct step *s)
 {
     const struct entity_type *t = entity_types_find(k->e, s->next.type, s->next.type_version);
     if (!s->exists || !t || entity_holds_has(&k->e->holds, s->w->id, s->now.from)) {
@@ -234,11 +234,11 @@ static bool is_instead(const struct write_context *k, const struct step *s)
 }
 
 /* What it leads back to is then the version before the one whose place it takes. */
-static int place_step(struct write_context *k, struct step *s)
+static int set_previous(struct write_context *k, struct step *s)
 {
-    s->instead = is_instead(k, s);
-    s->next.since = s->instead ? s->now.since : s->next.from;
-    if (!s->instead) {
+    s->replaces_current = replaces_current(k, s);
+    s->next.since = s->replaces_current ? s->now.since : s->next.from;
+    if (!s->replaces_current) {
         return 0;
     }
     struct entity_version before;
@@ -300,9 +300,10 @@ static int put_steps(struct write_context *k)
         struct step *s = &k->steps[i];
         int rc = 0;
         if (s->changed) {
-            rc = place_step(k, s);
-            rc = rc == 0 ? k->e->rows->ops->put(k->e->rows, &s->next, s->instead, k->err) : rc;
-            entity_known_drop(&k->e->known, s->next.id);
+            rc = set_previous(k, s);
+            rc = rc == 0 ? k->e->rows->ops->put(k->e->rows, &s->next, s->replaces_current, k->err)
+                         : rc;
+            entity_read_cache_drop(&k->e->read_cache, s->next.id);
             s->position = entities_position(k->e);
             rc = rc == 0 ? forget_old(k, s) : rc;
         }

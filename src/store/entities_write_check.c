@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Is a write one that can be done: what is asked for by itself, who asks, and what is there?
+ * Checking a write of an entity before it is done: what is asked for by itself, who asks, and what
+ * is stored.
  */
 #include "base/str.h"
 #include "store/entities_write_private.h"

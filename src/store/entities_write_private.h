@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A transaction while it is worked out: shared by the files of entities_write.
+ * A transaction of writes to entities while it is worked out: shared by the files of
+ * entities_write.
  */
 #ifndef STORE_ENTITIES_WRITE_PRIVATE_H
 #define STORE_ENTITIES_WRITE_PRIVATE_H
@@ -17,8 +18,8 @@ struct step {
     struct entity_type *type;   /* of what is written */
     struct entity_version next; /* in the arena */
     bool changed;
-    bool instead;      /* it takes the place of the current one */
-    uint64_t position; /* once it was put */
+    bool replaces_current; /* it takes the place of the current one */
+    uint64_t position;     /* once it was put */
 };
 
 /* One transaction while it is checked and put. */
@@ -39,7 +40,7 @@ int entities_write_refuse(struct write_context *k, size_t index, enum entity_rea
     entities_write_refuse(k, index, reason, tidings_fail((k)->err, code, __VA_ARGS__))
 int entities_write_unknown(struct write_context *k, size_t index, struct tidings_str id);
 int entities_write_medium(struct write_context *k, size_t index, int code);
-/* Before anything was put: what is damaged is nobody else's affair. */
+/* Before anything was put: of what is stored damaged only this transaction fails, not its batch. */
 int entities_write_unreadable(struct write_context *k, size_t index, int code);
 
 /* ---- entities_write_check.c: what is asked for, against what is there ------------------------ */

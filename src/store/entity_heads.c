@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The newest versions of entities in a table with a few places for each hash: who comes last has
- * one of them. Ids chosen to collide cost a look into the store, as before.
+ * The cache of newest versions, set-associative: there are a few slots for each hash, and what is
+ * new overwrites one of them, in turn. Ids chosen to collide cost a look-up in the store, as
+ * without the cache.
  */
 #include "store/entity_heads.h"
 
@@ -9,26 +10,26 @@
 #include "base/str.h"
 #include "store/timeline.h"
 
-#define HEADS_PLACES 8u
+#define HEADS_WAYS 8u
 
 struct head {
     struct entity_version version;
     char text[];
 };
 
-/* The first of the places that an id may have. */
-static struct head **heads_places(const struct heads *h, struct tidings_str id)
+/* The slots that an id may be in: the first of HEADS_WAYS. */
+static struct head **heads_set(const struct heads *h, struct tidings_str id)
 {
-    return &h->slots[(str_hash(id, 0) & (HEADS_COUNT / HEADS_PLACES - 1)) * HEADS_PLACES];
+    return &h->slots[(str_hash(id, 0) & (HEADS_COUNT / HEADS_WAYS - 1)) * HEADS_WAYS];
 }
 
 /* Where it is, or NULL. */
-static struct head **heads_place_of(const struct heads *h, struct tidings_str id)
+static struct head **heads_slot(const struct heads *h, struct tidings_str id)
 {
-    struct head **places = h->slots ? heads_places(h, id) : NULL;
-    for (size_t i = 0; places && i < HEADS_PLACES; i++) {
-        if (places[i] && str_eq(places[i]->version.id, id)) {
-            return &places[i];
+    struct head **set = h->slots ? heads_set(h, id) : NULL;
+    for (size_t i = 0; set && i < HEADS_WAYS; i++) {
+        if (set[i] && str_eq(set[i]->version.id, id)) {
+            return &set[i];
         }
     }
     return NULL;
@@ -36,8 +37,8 @@ static struct head **heads_place_of(const struct heads *h, struct tidings_str id
 
 const struct entity_version *heads_find(const struct heads *h, struct tidings_str id)
 {
-    struct head **place = heads_place_of(h, id);
-    return place ? &(*place)->version : NULL;
+    struct head **slot = heads_slot(h, id);
+    return slot ? &(*slot)->version : NULL;
 }
 
 static struct head *head_create(const struct entity_version *v)
@@ -48,14 +49,14 @@ static struct head *head_create(const struct entity_version *v)
     if (head) {
         char *at = head->text;
         head->version = *v;
-        head->version.id = str_place(&at, v->id);
-        head->version.type = str_place(&at, v->type);
-        head->version.type_version = str_place(&at, v->type_version);
-        head->version.parent = str_place(&at, v->parent);
-        head->version.value = str_place(&at, v->value);
-        head->version.changed_by = str_place(&at, v->changed_by);
-        head->version.principal = str_place(&at, v->principal);
-        head->version.previous = str_place(&at, v->previous);
+        head->version.id = str_pack(&at, v->id);
+        head->version.type = str_pack(&at, v->type);
+        head->version.type_version = str_pack(&at, v->type_version);
+        head->version.parent = str_pack(&at, v->parent);
+        head->version.value = str_pack(&at, v->value);
+        head->version.changed_by = str_pack(&at, v->changed_by);
+        head->version.principal = str_pack(&at, v->principal);
+        head->version.previous = str_pack(&at, v->previous);
         head->version.was = STR_EMPTY;
         head->version.to = TIMELINE_FOREVER;
     }
@@ -68,22 +69,22 @@ void heads_put(struct heads *h, const struct entity_version *v)
         h->slots = mem_zalloc(HEADS_COUNT * sizeof(struct head *));
     }
     struct head *fresh = h->slots ? head_create(v) : NULL; /* it may borrow from the old one */
-    struct head **place = heads_place_of(h, v->id);
-    if (!place && fresh) {
-        place = heads_places(h, v->id) + h->turn++ % HEADS_PLACES;
+    struct head **slot = heads_slot(h, v->id);
+    if (!slot && fresh) {
+        slot = heads_set(h, v->id) + h->next_way++ % HEADS_WAYS;
     }
-    if (place) {
-        mem_free(*place);
-        *place = fresh;
+    if (slot) {
+        mem_free(*slot);
+        *slot = fresh;
     }
 }
 
 void heads_drop(struct heads *h, struct tidings_str id)
 {
-    struct head **place = heads_place_of(h, id);
-    if (place) {
-        mem_free(*place);
-        *place = NULL;
+    struct head **slot = heads_slot(h, id);
+    if (slot) {
+        mem_free(*slot);
+        *slot = NULL;
     }
 }
 

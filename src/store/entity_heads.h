@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The newest versions of entities that were written lately, in memory: what is written again is
+ * A cache of the newest versions of entities that were written lately: what is written again is
  * compared with them, and need not be looked up and read from the store each time.
  *
- * At most HEADS_COUNT of HEADS_BYTES each; what does not fit, or has lost its place to another, is
+ * At most HEADS_COUNT of HEADS_BYTES each; what does not fit, or was overwritten by another, is
  * found in the store. Not thread-safe.
  */
 #ifndef STORE_ENTITY_HEADS_H
@@ -16,7 +16,7 @@
 
 struct heads {
     struct head **slots; /* NULL until something is kept */
-    unsigned turn;       /* whose place is taken next */
+    unsigned next_way;   /* whose place is taken next */
 };
 
 /* NULL: not here. The slices live until the next heads_put or heads_clear. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Versions of entities that somebody needs: patches are going to be made from them. Compaction
- * leaves the oldest one of an entity that is held, and everything after it. In memory: who needs
- * something has to say so again after a restart.
+ * Versions of entities that subscribers hold and that patches will be made from. Compaction keeps
+ * the oldest one of an entity that is held, and everything after it. In memory: who needs a version
+ * has to say so again after a restart.
  */
 #ifndef STORE_ENTITY_HOLDS_H
 #define STORE_ENTITY_HOLDS_H

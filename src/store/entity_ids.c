@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hashes of ids in a table with open addressing, at most half full; 0 is an empty slot.
+ * The set of entity ids that may exist: hashes in a table with open addressing, at most half full;
+ * 0 is an empty slot.
  */
 #include "store/entity_ids.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Which ids of entities there may be: so that a store at the other end of a network is not asked
- * for what is certainly new. A set of hashes, 8 bytes each; it says too much rather than too
- * little, and nothing at all before it was filled, or when there are too many.
+ * for what is certainly new. A set of hashes, 8 bytes each: it may say that an id exists when it
+ * does not, never the reverse; before it was filled, and when there are too many, any id may exist.
  */
 #ifndef STORE_ENTITY_IDS_H
 #define STORE_ENTITY_IDS_H

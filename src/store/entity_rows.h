@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Where versions of entities are kept: the interface between what writing an entity means
- * (store/entities.h) and a medium (memory, SQLite). It knows no rules but this one: the versions of
- * an entity rise, and are only ever added at the end.
+ * (store/entities.h) and a medium (memory, SQLite, PostgreSQL). It knows no rules but this one: the
+ * versions of an entity rise, and are only ever added at the end.
  *
  * One owner, one thread. Changes are made between `begin` and `commit` and are seen by reads at
  * once; they are kept for good when commit has returned 0, all of them, and are gone after
@@ -75,10 +75,11 @@ struct entity_rows_ops {
      * program was started again. 0: nothing outlives the program. */
     uint64_t (*position)(struct entity_rows *rows);
 
-    /* Add a version later than all of its entity (`to` is ignored). `instead`: it takes the place
-     * of the current one, which is forgotten. After a failure only rollback is possible. */
-    int (*put)(struct entity_rows *rows, const struct entity_version *version, bool instead,
-               struct tidings_error *err);
+    /* Add a version later than all of its entity (`to` is ignored). `replaces_current`: it takes
+     * the place of the current one, which is forgotten. After a failure only rollback is possible.
+     */
+    int (*put)(struct entity_rows *rows, const struct entity_version *version,
+               bool replaces_current, struct tidings_error *err);
     /* Forget the versions of `id` that ended at or before `end`. */
     int (*forget)(struct entity_rows *rows, struct tidings_str id, int64_t end,
                   struct tidings_error *err);

@@ -47,7 +47,7 @@ struct undo {
     struct entity *entity;
     struct type *type;
     struct key_row *key;
-    bool instead;
+    bool replaces_current;
     size_t count;           /* of versions taken away */
     struct stored *taken[]; /* oldest first */
 };
@@ -105,7 +105,7 @@ static void drop_entity(struct entity *e)
 }
 
 /* The first entity whose id is greater than `id`. */
-static size_t place_after(const struct memory *m, struct tidings_str id)
+static size_t index_after(const struct memory *m, struct tidings_str id)
 {
     size_t low = 0, high = m->count;
     while (low < high) {
@@ -121,7 +121,7 @@ static size_t place_after(const struct memory *m, struct tidings_str id)
 
 static void remove_entity(struct memory *m, struct entity *e)
 {
-    size_t at = place_after(m, e->id) - 1;
+    size_t at = index_after(m, e->id) - 1;
     memmove(&m->sorted[at], &m->sorted[at + 1], (m->count - at - 1) * sizeof(*m->sorted));
     m->count--;
     map_remove(&m->by_id, e->id);
@@ -134,7 +134,7 @@ static void undo_one(struct memory *m, struct undo *u)
     switch (u->kind) {
     case UNDO_PUT:
         mem_free(e->versions[--e->count]);
-        if (u->instead) {
+        if (u->replaces_current) {
             e->versions[e->count++] = u->taken[0];
         } else if (e->count == 0) {
             remove_entity(m, e);
@@ -216,14 +216,14 @@ static struct stored *copy_version(const struct entity_version *v)
         char *at = s->text;
         s->v = *v;
         s->v.was = STR_EMPTY;
-        s->v.id = str_place(&at, v->id);
-        s->v.type = str_place(&at, v->type);
-        s->v.type_version = str_place(&at, v->type_version);
-        s->v.parent = str_place(&at, v->parent);
-        s->v.value = str_place(&at, v->value);
-        s->v.changed_by = str_place(&at, v->changed_by);
-        s->v.principal = str_place(&at, v->principal);
-        s->v.previous = str_place(&at, v->previous);
+        s->v.id = str_pack(&at, v->id);
+        s->v.type = str_pack(&at, v->type);
+        s->v.type_version = str_pack(&at, v->type_version);
+        s->v.parent = str_pack(&at, v->parent);
+        s->v.value = str_pack(&at, v->value);
+        s->v.changed_by = str_pack(&at, v->changed_by);
+        s->v.principal = str_pack(&at, v->principal);
+        s->v.previous = str_pack(&at, v->previous);
     }
     return s;
 }
@@ -236,28 +236,28 @@ static struct entity *entity_memory_add_entity(struct memory *m, struct tidings_
         return NULL;
     }
     char *at = e->text;
-    e->id = str_place(&at, id);
+    e->id = str_pack(&at, id);
     if (map_put(&m->by_id, e->id, e, NULL) < 0) {
         mem_free(e);
         return NULL;
     }
-    size_t place = place_after(m, id);
-    memmove(&m->sorted[place + 1], &m->sorted[place], (m->count - place) * sizeof(*m->sorted));
-    m->sorted[place] = e;
+    size_t index = index_after(m, id);
+    memmove(&m->sorted[index + 1], &m->sorted[index], (m->count - index) * sizeof(*m->sorted));
+    m->sorted[index] = e;
     m->count++;
     return e;
 }
 
-static int memory_put(struct entity_rows *rows, const struct entity_version *version, bool instead,
-                      struct tidings_error *err)
+static int memory_put(struct entity_rows *rows, const struct entity_version *version,
+                      bool replaces_current, struct tidings_error *err)
 {
     struct memory *m = entity_memory_of(rows);
     assert(m->in_batch);
     struct entity *e = map_find(&m->by_id, version->id);
-    instead = instead && e;
+    replaces_current = replaces_current && e;
     bool is_new = !e;
     struct stored *s = copy_version(version);
-    struct undo *u = undo_create(UNDO_PUT, NULL, instead ? 1 : 0);
+    struct undo *u = undo_create(UNDO_PUT, NULL, replaces_current ? 1 : 0);
     e = e || !s || !u ? e : entity_memory_add_entity(m, version->id);
     if (!s || !u || !e || !make_room(&e->versions, e->count, &e->room)) {
         mem_free(s);
@@ -267,12 +267,12 @@ static int memory_put(struct entity_rows *rows, const struct entity_version *ver
         }
         return entity_memory_no_memory(err);
     }
-    if (instead) {
+    if (replaces_current) {
         u->taken[0] = e->versions[--e->count];
     }
     assert(e->count == 0 || e->versions[e->count - 1]->v.from < version->from);
     u->entity = e;
-    u->instead = instead;
+    u->replaces_current = replaces_current;
     e->versions[e->count++] = s;
     list_append(&m->undo, &u->link);
     return 0;
@@ -370,7 +370,7 @@ static int memory_list(struct entity_rows *rows, const struct entity_scope *scop
 {
     (void)err;
     struct memory *m = entity_memory_of(rows);
-    for (size_t i = after.len > 0 ? place_after(m, after) : 0; i < m->count; i++) {
+    for (size_t i = after.len > 0 ? index_after(m, after) : 0; i < m->count; i++) {
         struct entity_version v = version_at(m->sorted[i], m->sorted[i]->count - 1);
         if (entity_memory_is_wanted(&v, scope) && !fn(user, &v)) {
             break;
@@ -405,11 +405,11 @@ static int memory_put_type(struct entity_rows *rows, const struct entity_type_ro
         return entity_memory_no_memory(err);
     }
     char *at = t->text;
-    t->row.name = str_place(&at, row->name);
-    t->row.version = str_place(&at, row->version);
-    t->row.schema = str_place(&at, row->schema);
-    t->row.description = str_place(&at, row->description);
-    t->row.options = str_place(&at, row->options);
+    t->row.name = str_pack(&at, row->name);
+    t->row.version = str_pack(&at, row->version);
+    t->row.schema = str_pack(&at, row->schema);
+    t->row.description = str_pack(&at, row->description);
+    t->row.options = str_pack(&at, row->options);
     list_insert_between(&t->link, before, before->next);
     u->type = t;
     list_append(&m->undo, &u->link);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The checksum of a stored version, by which bytes that changed on the disk are noticed. Every
- * step can be undone, so a change within one word of eight bytes is always noticed; this is no
- * protection from somebody who writes to the file. It is part of the layouts of stores: other
+ * Computing the checksum of a stored version, by which bytes that changed on the disk are noticed.
+ * Every step can be undone, so a change within one word of eight bytes is always noticed; this is
+ * no protection from somebody who writes to the file. It is part of the layouts of stores: other
  * numbers need other versions of those.
  */
 #include "store/entity_sum.h"

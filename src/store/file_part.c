@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The memory of a part of what is known of a tree of files.
+ * Making, filling and reading a part of what a file mount knows of its tree.
  */
 #include "store/file_part.h"
 

@@ -4,7 +4,7 @@
  * makes it, whoever numbers changes adds which were announced up to then, the keeper writes both in
  * one commit. Thus the store never knows of the state of a file without the change that led to it.
  *
- * Where it is handed on, it is handed over. One part of a mount is under way at a time.
+ * Whoever passes it on gives up ownership. One part of a mount is under way at a time.
  */
 #ifndef STORE_FILE_PART_H
 #define STORE_FILE_PART_H

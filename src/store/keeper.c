@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Group commit: the first write of a turn begins a batch; before the loop would wait, before a read
- * runs, and when the batch is large, it is committed and its jobs are answered.
+ * The thread that writes the store, by group commit: the first write of a turn begins a batch;
+ * before the loop would wait, before a read runs, and when the batch is large, it is committed and
+ * its jobs are answered.
  *
  * Invariant: `batch` holds the jobs that ran since `begin`, in order, none of them answered; a
  * batch is open exactly while `is_open`.
@@ -185,45 +186,46 @@ static void waiting_drop(struct letter *letter)
 /* The mailbox is the one of who waits, who closes it: nothing of it may be touched after this. */
 static void waited(struct keeper_job *job, int code)
 {
-    struct mailbox *home = mailbox_ref(job->home);
+    struct mailbox *waiter = mailbox_ref(job->waiter);
     if (job->then) {
         job->then(job, code);
     }
     job->code = code;
     job->letter.deliver = waiting_deliver;
     job->letter.drop = waiting_drop;
-    mailbox_send(home, &job->letter);
-    mailbox_unref(home);
+    mailbox_send(waiter, &job->letter);
+    mailbox_unref(waiter);
 }
 
 int keeper_run(struct keeper *k, struct keeper_job *job)
 {
-    job->home = mailbox_create_blocking(job, &job->err);
-    if (!job->home) {
+    job->waiter = mailbox_create_blocking(job, &job->err);
+    if (!job->waiter) {
         return job->err.code;
     }
     job->then = job->done;
     job->done = waited;
     list_init(&job->letter.link);
     keeper_submit(k, job);
-    (void)mailbox_wait(job->home, -1);
-    mailbox_close(job->home);
-    mailbox_unref(job->home);
+    (void)mailbox_wait(job->waiter, -1);
+    mailbox_close(job->waiter);
+    mailbox_unref(job->waiter);
     return job->code;
 }
 
-void keeper_on_change(struct keeper *k, keeper_tell_fn tell, void *user)
+void keeper_on_change(struct keeper *k, keeper_announce_fn announce, void *user)
 {
-    k->tell = tell;
-    k->tell_user = user;
+    k->announce = announce;
+    k->announce_user = user;
 }
 
-bool keeper_tell(struct keeper *k, const struct tidings_change *change, uint64_t position)
+bool keeper_announce(struct keeper *k, const struct tidings_change *change, uint64_t position)
 {
-    if (!k->tell) {
+    if (!k->announce) {
         return false;
     }
-    (void)k->tell(k->tell_user, change, position); /* refused: everybody is told to look again */
+    (void)k->announce(k->announce_user, change,
+                      position); /* refused: everybody is told to look again */
     return true;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The thread that owns what is kept: entities, and whatever else is written in the same batches.
- * Jobs come from any thread and run here one after the other; writes that arrive together share one
- * commit, and none is answered before the commit that holds it. Reads see everything that was
- * answered, and nothing that was not.
+ * The keeper, the thread that owns the store: entities, and whatever else is written in the same
+ * batches. Jobs come from any thread and run here one after the other; writes that arrive together
+ * share one commit, and none is answered before the commit that holds it. Reads see everything that
+ * was answered, and nothing that was not.
  */
 #ifndef STORE_KEEPER_H
 #define STORE_KEEPER_H
@@ -30,7 +30,7 @@ struct keeper_job {
     struct tidings_error err; /* for `run` to fill */
     /* private */
     struct letter letter;
-    struct mailbox *home; /* of who waits */
+    struct mailbox *waiter; /* keeper_run: of the thread that waits */
     void (*then)(struct keeper_job *job, int code);
     int code;
 };
@@ -49,24 +49,26 @@ int keeper_run(struct keeper *k, struct keeper_job *job);
 /* Whoever numbers changes: hears of those that were committed, in the order of their positions.
  * `change` NULL: of one that cannot be said, so that everybody has to be told to look again. Set
  * before the first of them. */
-typedef int (*keeper_tell_fn)(void *user, const struct tidings_change *change, uint64_t position);
-void keeper_on_change(struct keeper *k, keeper_tell_fn tell, void *user);
+typedef int (*keeper_announce_fn)(void *user, const struct tidings_change *change,
+                                  uint64_t position);
+void keeper_on_change(struct keeper *k, keeper_announce_fn announce, void *user);
 /* From `done` of a job. `position` is that of the change, 0: nothing outlives the program. Moves
  * have two, this and the one before it. NULL: something changed that cannot be said for want of
  * memory. false: nobody listens here. */
-bool keeper_tell(struct keeper *k, const struct tidings_change *change, uint64_t position);
+bool keeper_announce(struct keeper *k, const struct tidings_change *change, uint64_t position);
 
 /* ---- a store that others write to as well (store/shared.h) -------------------------------------
  *
  * The keeper follows them: right after the beginning of each batch, when the store wakes it, and
- * every KEEPER_LOOK_MS. What they wrote is applied and told before anything of a later position. */
+ * every KEEPER_FOLLOW_MS. What they wrote is applied and told before anything of a later position.
+ */
 
-#define KEEPER_LOOK_MS 1000u
+#define KEEPER_FOLLOW_MS 1000u
 
 /* On the keeper's thread. Only `reread` may ask something of the store. */
 struct keeper_follower {
     void *user;
-    size_t max_known; /* bytes of entities that can be read while the store is away */
+    size_t max_cached; /* bytes of entities that can be read while the store is away */
     /* One change that another node committed. Types of entities were not read again yet, but are
      * before the next job runs. */
     void (*change)(void *user, const struct kept_change *change);
@@ -85,6 +87,6 @@ int keeper_on_follow(struct keeper *k, const struct keeper_follower *follower,
 /* Any thread: is it a store that others write to? */
 bool keeper_is_shared(const struct keeper *k);
 /* On the keeper's thread, outside of batches (a job that is no write): follow now. */
-int keeper_look(struct keeper *k, struct tidings_error *err);
+int keeper_follow_now(struct keeper *k, struct tidings_error *err);
 
 #endif

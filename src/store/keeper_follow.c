@@ -46,7 +46,7 @@ static bool follow_one(void *user, const struct kept_change *change)
         return false;
     }
     if (change->kind == KEPT_ENTITY || change->kind == KEPT_MOVED) {
-        entities_drop_known(k->entities, change->version.id);
+        entities_drop_cached(k->entities, change->version.id);
     }
     if (k->follower.change) {
         k->follower.change(k->follower.user, change);
@@ -71,7 +71,7 @@ static int keeper_follow_reread(struct keeper *k, struct tidings_error *err)
 {
     const struct kept_change broken = {.kind = KEPT_BROKEN, .position = k->broken_at};
     int rc = entities_reload_types(k->entities, err);
-    entities_drop_known(k->entities, STR_EMPTY);
+    entities_drop_cached(k->entities, STR_EMPTY);
     if (rc == 0 && k->follower.reread) {
         rc = k->follower.reread(k->follower.user, entities_rows(k->entities), err);
     }
@@ -102,7 +102,7 @@ int keeper_follow(struct keeper *k, struct tidings_error *err)
     return rc;
 }
 
-int keeper_look(struct keeper *k, struct tidings_error *err)
+int keeper_follow_now(struct keeper *k, struct tidings_error *err)
 {
     return k->is_following ? keeper_follow(k, err) : 0;
 }
@@ -170,8 +170,8 @@ static int begin_following(struct keeper_job *job, struct entities *e)
     const struct following *f = list_entry(job, struct following, job);
     f->keeper->follower = *f->follower;
     f->keeper->is_following = true;
-    entities_keep_known(e, f->follower->max_known);
-    loop_timer_start(f->keeper->look, KEEPER_LOOK_MS, KEEPER_LOOK_MS);
+    entities_set_read_cache(e, f->follower->max_cached);
+    loop_timer_start(f->keeper->follow_timer, KEEPER_FOLLOW_MS, KEEPER_FOLLOW_MS);
     return 0;
 }
 
@@ -187,8 +187,8 @@ int keeper_on_follow(struct keeper *k, const struct keeper_follower *follower,
 int keeper_follow_open(struct keeper *k, struct tidings_error *err)
 {
     k->woken_fd = -1;
-    k->look = loop_timer_open(k->actor.loop, keeper_follow_on_timer, k);
-    if (!k->look) {
+    k->follow_timer = loop_timer_open(k->actor.loop, keeper_follow_on_timer, k);
+    if (!k->follow_timer) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     k->shared = entities_rows(k->entities)->shared;
@@ -200,5 +200,5 @@ void keeper_follow_close(struct keeper *k)
     if (k->shared) {
         keeper_follow_unwatch(k);
     }
-    loop_timer_close(k->look);
+    loop_timer_close(k->follow_timer);
 }

@@ -18,13 +18,13 @@ struct keeper {
     unsigned count;
     bool is_open;
     bool is_failing; /* the last batch was lost, and it was logged */
-    keeper_tell_fn tell;
-    void *tell_user;
+    keeper_announce_fn announce;
+    void *announce_user;
     /* Of a store that others write to as well: */
     const struct shared_ops *shared; /* NULL: nobody else does */
     struct keeper_follower follower; /* zero: none yet … */
     bool is_following;               /* … and nobody is followed */
-    struct loop_timer *look;         /* when nobody wakes us */
+    struct loop_timer *follow_timer; /* when nobody wakes us */
     struct loop_poll *woken;         /* of `woken_fd` */
     int woken_fd;                    /* -1: none */
     uint64_t reached;                /* what `follower` was last told */

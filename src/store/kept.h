@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a store that outlives the program keeps beside the rows of entities: published resources,
- * and which change had which position. A second interface of the same object
- * (store/entity_rows.h): a file of SQLite, or a database that several nodes share.
+ * The durable side of a store, what it keeps beside the rows of entities: published resources, and
+ * which change had which position. A second interface of the same object (store/entity_rows.h): a
+ * file of SQLite, or a database that several nodes share.
  *
  * One order for everything kept: each change has a position, higher than all before.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Idempotency keys in memory, by the principal that owns them. Invariant: an owner is there exactly
- * while it has keys.
+ * Idempotency keys in memory, by the principal that owns them. Invariant: an owner is in the table
+ * exactly while it has keys.
  */
 #include "store/key_table.h"
 
@@ -52,7 +52,7 @@ static struct key_owner *find_owner(struct key_table *t, struct tidings_str name
         return NULL;
     }
     char *at = o->text;
-    o->name = str_place(&at, name);
+    o->name = str_pack(&at, name);
     if (map_put(&t->by_owner, o->name, o, NULL) < 0) {
         mem_free(o);
         return NULL;
@@ -90,9 +90,9 @@ struct key_row *key_table_put(struct key_table *t, const struct entity_key *key)
     struct key_owner *owner = row ? find_owner(t, key->owner) : NULL;
     if (row) {
         char *at = row->text;
-        row->key.key = str_place(&at, key->key);
-        row->key.digest = str_place(&at, key->digest);
-        row->key.text = str_place(&at, key->text);
+        row->key.key = str_pack(&at, key->key);
+        row->key.digest = str_pack(&at, key->digest);
+        row->key.text = str_pack(&at, key->text);
         row->key.at = key->at;
     }
     if (!owner || map_put(&owner->by_key, row->key.key, row, NULL) < 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Idempotency keys, in memory (store/entity_rows.h says what they are for). A put may be taken
- * back; what is too much goes only with key_table_trim.
+ * Idempotency keys, in memory (store/entity_rows.h says what they are for). A put may be undone
+ * (key_table_remove); keys beyond the limits go only with key_table_trim.
  */
 #ifndef STORE_KEY_TABLE_H
 #define STORE_KEY_TABLE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Leases: when one may be given, and when its holder stops.
+ * When a lease may be given, and when its holder stops acting on it.
  */
 #include "store/lease.h"
 

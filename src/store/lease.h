@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Leases: something that one node of a cluster does at a time. It decides and does nothing.
+ * Leases: something that one node of a cluster does at a time. Pure: when a lease may be given and
+ * acted on; asking the store is the caller's.
  *
  * The store has for each lease who holds it and until when, by the store's own clock: those of
  * nodes do not matter. The holder counts by a clock of its own that nobody sets, from before it

@@ -175,8 +175,8 @@ static int postgres_next(struct postgres *c, PGresult **ret, struct tidings_erro
         }
         bool is_readable = false;
         if (postgres_wait(c, unflushed > 0, until, &is_readable) == 0) {
-            int rc =
-                tidings_fail(err, TIDINGS_E_BUSY, "database '%s': it does not answer", c->told);
+            int rc = tidings_fail(err, TIDINGS_E_BUSY, "database '%s': it does not answer",
+                                  c->shown_url);
             c->state[0] = '\0';
             postgres_drop(c);
             return rc;
@@ -297,31 +297,31 @@ int postgres_exec(struct postgres *c, const char *sql, struct tidings_error *err
 static int postgres_read_rows(struct postgres *c, postgres_row_fn fn, void *user,
                               struct tidings_error *err)
 {
-    int told = 0, failed = 0;
+    int stopped = 0, failed = 0;
     for (;;) {
         PGresult *r = NULL;
-        int rc = postgres_next(c, &r, told < 0 ? NULL : err);
+        int rc = postgres_next(c, &r, stopped < 0 ? NULL : err);
         if (rc < 0) {
-            return told < 0 ? told : rc;
+            return stopped < 0 ? stopped : rc;
         }
         if (!r && c->is_lost) {
-            rc = postgres_failed(c, NULL, told < 0 ? NULL : err);
-            return told < 0 ? told : rc;
+            rc = postgres_failed(c, NULL, stopped < 0 ? NULL : err);
+            return stopped < 0 ? stopped : rc;
         }
         ExecStatusType status = r ? pq()->resultStatus(r) : PGRES_EMPTY_QUERY;
         if (status == PGRES_PIPELINE_SYNC) {
             pq()->clear(r);
             c->waited++;
-            return told < 0 ? told : failed;
+            return stopped < 0 ? stopped : failed;
         }
-        if (status == PGRES_SINGLE_TUPLE && told == 0) {
-            told = fn(user, r, err);
-            told = told < 0 ? told : 0;
+        if (status == PGRES_SINGLE_TUPLE && stopped == 0) {
+            stopped = fn(user, r, err);
+            stopped = stopped < 0 ? stopped : 0;
         } else if (status == PGRES_FATAL_ERROR && failed == 0) {
-            failed = postgres_failed(c, r, told < 0 ? NULL : err);
+            failed = postgres_failed(c, r, stopped < 0 ? NULL : err);
             if (!c->conn) {
                 pq()->clear(r);
-                return told < 0 ? told : failed;
+                return stopped < 0 ? stopped : failed;
             }
         }
         pq()->clear(r);
@@ -348,13 +348,13 @@ int postgres_each(struct postgres *c, int statement, const struct postgres_value
 
 int postgres_descriptor(const struct postgres *c)
 {
-    return c->phase == POSTGRES_THERE ? pq()->socket(c->conn) : -1;
+    return c->phase == POSTGRES_CONNECTED ? pq()->socket(c->conn) : -1;
 }
 
 int postgres_notified(struct postgres *c, uint64_t *ret)
 {
     *ret = 0;
-    if (c->phase != POSTGRES_THERE || !pq()->consumeInput(c->conn)) {
+    if (c->phase != POSTGRES_CONNECTED || !pq()->consumeInput(c->conn)) {
         postgres_drop(c);
         return TIDINGS_E_BUSY;
     }

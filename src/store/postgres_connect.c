@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Connecting to PostgreSQL, and what its failures mean.
+ * Connecting to PostgreSQL, and which of our errors its failures are.
  *
  * An attempt goes on across calls, so that nobody waits long for a server that does not answer.
  */
@@ -16,7 +16,7 @@
 #include "base/str.h"
 #include "store/postgres_private.h"
 
-#define TOLD_MAX 512u
+#define SHOWN_URL_MAX 512u
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct library library = {.file = "libpq.so.5", .package = "libpq5"};
@@ -91,7 +91,7 @@ static int postgres_fail_as(const struct postgres *c, const struct meaning *m, c
     return error_wrap(err,
                       tidings_fail(err, m ? m->code : TIDINGS_E_IO, "%.*s%s%s", len, said,
                                    has_advice ? ": " : "", has_advice ? m->advice : ""),
-                      "database '%s'", c->told);
+                      "database '%s'", c->shown_url);
 }
 
 /* Of a connection that failed: libpq names the host first, what the server says comes after it. */
@@ -149,7 +149,7 @@ static void ignore_notice(void *user, const PGresult *r)
 }
 
 /* "postgres://user@host:port/database" of what libpq understood; a password is no part of it. */
-static char *postgres_tell(const PQconninfoOption *options)
+static char *postgres_hide_secrets(const PQconninfoOption *options)
 {
     const char *user = NULL, *host = NULL, *port = NULL, *database = NULL;
     struct buf out;
@@ -159,7 +159,7 @@ static char *postgres_tell(const PQconninfoOption *options)
         port = strcmp(o->keyword, "port") == 0 ? o->val : port;
         database = strcmp(o->keyword, "dbname") == 0 ? o->val : database;
     }
-    buf_init(&out, TOLD_MAX);
+    buf_init(&out, SHOWN_URL_MAX);
     buf_putf(&out, "postgres://%s%s%s%s%s%s%s", user ? user : "", user ? "@" : "", host ? host : "",
              port ? ":" : "", port ? port : "", database ? "/" : "", database ? database : "");
     if (out.failed == TIDINGS_E_LIMIT) {
@@ -182,10 +182,10 @@ static int postgres_read_url(struct postgres *c, const char *url, struct tidings
                             "postgres://USER@HOST:PORT/DATABASE, with other characters than "
                             "letters and digits as %%XX");
     }
-    c->told = postgres_tell(options);
+    c->shown_url = postgres_hide_secrets(options);
     api.conninfoFree(options);
     c->url = str_dup(tidings_str(url));
-    return c->told && c->url ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    return c->shown_url && c->url ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
 int postgres_create(const char *url, const char *const *statements, struct postgres **ret,
@@ -217,21 +217,21 @@ void postgres_destroy(struct postgres *c)
     if (c) {
         postgres_drop(c);
         str_free_secret(c->url);
-        mem_free(c->told);
+        mem_free(c->shown_url);
         mem_free(c);
     }
 }
 
-const char *postgres_told(const struct postgres *c)
+const char *postgres_shown_url(const struct postgres *c)
 {
-    return c->told;
+    return c->shown_url;
 }
 
 void postgres_drop(struct postgres *c)
 {
     api.finish(c->conn);
     c->conn = NULL;
-    c->phase = POSTGRES_AWAY;
+    c->phase = POSTGRES_DISCONNECTED;
     c->is_lost = false;
     c->is_fresh = false;
     c->has_unsent = false;
@@ -241,7 +241,7 @@ void postgres_drop(struct postgres *c)
 
 bool postgres_is_connected(const struct postgres *c)
 {
-    return c->phase == POSTGRES_THERE;
+    return c->phase == POSTGRES_CONNECTED;
 }
 
 const char *postgres_parameter(const struct postgres *c, const char *name)
@@ -269,7 +269,7 @@ static void postgres_start(struct postgres *c)
     const char *const values[] = {"tidings", "read-write", "4000", "2", "1",
                                   "3",       c->url,       "UTF8", NULL};
     c->conn = api.connectStartParams(keywords, values, 1);
-    c->phase = c->conn ? POSTGRES_CONNECTING : POSTGRES_AWAY;
+    c->phase = c->conn ? POSTGRES_CONNECTING : POSTGRES_DISCONNECTED;
     c->waits_to_write = true;
     c->attempt_until_ms = clock_monotonic_ms() + POSTGRES_DEADLINE_MS;
     if (c->conn) {
@@ -301,7 +301,7 @@ static int postgres_step(struct postgres *c, struct tidings_error *err)
         if (api.setnonblocking(c->conn, 1) != 0 || !api.enterPipelineMode(c->conn)) {
             return postgres_give_up(c, postgres_refused(c, err));
         }
-        c->phase = POSTGRES_THERE;
+        c->phase = POSTGRES_CONNECTED;
         c->is_fresh = true;
         return 0;
     case PGRES_POLLING_WRITING:
@@ -326,7 +326,7 @@ static bool postgres_wait_step(struct postgres *c, uint64_t until_ms)
 static int postgres_connect(struct postgres *c, int wait_ms, struct tidings_error *err)
 {
     uint64_t until = clock_monotonic_ms() + (uint64_t)wait_ms;
-    if (c->phase == POSTGRES_AWAY) {
+    if (c->phase == POSTGRES_DISCONNECTED) {
         postgres_start(c);
     }
     while (!c->conn || api.status(c->conn) == CONNECTION_BAD ||
@@ -339,19 +339,19 @@ static int postgres_connect(struct postgres *c, int wait_ms, struct tidings_erro
     int rc = tidings_fail(err, TIDINGS_E_BUSY,
                           "it does not answer: is it running, and are host "
                           "and port right?");
-    rc = error_wrap(err, rc, "database '%s'", c->told);
+    rc = error_wrap(err, rc, "database '%s'", c->shown_url);
     return clock_monotonic_ms() >= c->attempt_until_ms ? postgres_give_up(c, rc) : rc;
 }
 
 int postgres_ready(struct postgres *c, int wait_ms, struct tidings_error *err)
 {
     struct tidings_error why = {0};
-    if (c->phase == POSTGRES_THERE) {
+    if (c->phase == POSTGRES_CONNECTED) {
         bool is_fresh = c->is_fresh;
         c->is_fresh = false;
         return is_fresh ? 1 : 0;
     }
-    if (c->phase == POSTGRES_AWAY && clock_monotonic_ms() < c->retry_at_ms) {
+    if (c->phase == POSTGRES_DISCONNECTED && clock_monotonic_ms() < c->retry_at_ms) {
         return tidings_fail(err, c->why.code, "%s", c->why.text);
     }
     int rc = postgres_connect(c, wait_ms, &why);

@@ -49,14 +49,14 @@ struct postgres_library {
 };
 
 enum postgres_phase {
-    POSTGRES_AWAY,
+    POSTGRES_DISCONNECTED,
     POSTGRES_CONNECTING,
-    POSTGRES_THERE,
+    POSTGRES_CONNECTED,
 };
 
 struct postgres {
-    PGconn *conn; /* NULL: away */
-    char *url, *told;
+    PGconn *conn;          /* NULL: away */
+    char *url, *shown_url; /* the second without secrets, for messages */
     const char *const *statements;
     enum postgres_phase phase;
     uint64_t attempt_until_ms, retry_at_ms; /* monotonic */

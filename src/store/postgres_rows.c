@@ -305,7 +305,7 @@ static int postgres_put_moved(struct postgres_rows *s, const struct entity_versi
 }
 
 static int postgres_put_version(struct entity_rows *rows, const struct entity_version *version,
-                                bool instead, struct tidings_error *err)
+                                bool replaces_current, struct tidings_error *err)
 {
     struct postgres_rows *s = postgres_rows_of(rows);
     struct postgres_values v = {0};
@@ -329,7 +329,7 @@ static int postgres_put_version(struct entity_rows *rows, const struct entity_ve
     postgres_put_str(&v, version->principal);
     postgres_put_str(&v, version->previous);
     postgres_put_str(&v, version->value);
-    rc = postgres_rows_send(s, instead ? PG_PUT_INSTEAD : PG_PUT, &v, err);
+    rc = postgres_rows_send(s, replaces_current ? PG_PUT_REPLACING : PG_PUT, &v, err);
     entity_ids_add(&s->ids, version->id); /* also when it is rolled back: there may be one */
     if (rc == 0) {
         heads_put(&s->heads, version); /* it may borrow from what was handed out */
@@ -463,7 +463,7 @@ static int postgres_read_start(struct postgres_rows *s, struct tidings_error *er
         rc = tidings_fail(err, TIDINGS_E_INVALID,
                           "database '%s': its table 'tidings_state' is "
                           "empty: put a copy in its place",
-                          postgres_told(s->db));
+                          postgres_shown_url(s->db));
     }
     if (rc == 0) {
         postgres_rows_read_counters(r, &s->now);

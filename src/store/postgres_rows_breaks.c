@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Has the database lost what it had committed? Looked at whenever a connection was made: nothing of
- * that kind happens to one that stands. What is decided is store/runs.h's; here is what it is
- * decided from, and where it is written down.
+ * Finding out whether the database lost what it had committed (a *break*, store/runs.h). Checked
+ * whenever a connection was made: nothing of that kind happens while one stands. store/runs.h
+ * decides; here it is read what that is decided from, and written down what was decided.
  *
  * The unlogged table `tidings_mark` has one row, unless the database crashed; which server it is,
  * and which of its timelines, is compared with what was recorded.
@@ -16,7 +16,7 @@
 
 #define NO_IDENTITY 1 /* of an engine that cannot say who it is */
 
-struct looked {
+struct observed {
     struct postgres_counters counters;
     struct store_state state;
     struct run_break breaks[RUNS_BREAKS_MAX];
@@ -45,7 +45,7 @@ static int identify(struct postgres_rows *s, uint64_t *ret, struct tidings_error
     return 0;
 }
 
-static int look(struct postgres_rows *s, struct looked *l, struct tidings_error *err)
+static int observe_store(struct postgres_rows *s, struct observed *l, struct tidings_error *err)
 {
     struct pg_result *results[2];
     struct postgres_values v = {0};
@@ -66,7 +66,7 @@ static int look(struct postgres_rows *s, struct looked *l, struct tidings_error 
         rc = tidings_fail(err, TIDINGS_E_INVALID,
                           "database '%s': its table 'tidings_state' is empty: put a copy of it in "
                           "its place",
-                          postgres_told(s->db));
+                          postgres_shown_url(s->db));
     }
     int count = postgres_rows(results[1]);
     for (int i = 0; i < count && i < (int)RUNS_BREAKS_MAX; i++) {
@@ -93,7 +93,7 @@ static int send_int(struct postgres_rows *s, enum postgres_statement which, int6
 }
 
 /* Under the lock. NULL: none; the server is recorded. */
-static int write_down(struct postgres_rows *s, const struct looked *l, const struct run_break *b,
+static int write_down(struct postgres_rows *s, const struct observed *l, const struct run_break *b,
                       struct tidings_error *err)
 {
     struct postgres_values counters = {0}, row = {0};
@@ -117,7 +117,7 @@ static int write_down(struct postgres_rows *s, const struct looked *l, const str
     return rc == 0 ? postgres_finish(s->db, 0, NULL, 0, err) : rc;
 }
 
-static enum store_verdict judge_server(struct postgres_rows *s, const struct looked *l,
+static enum store_verdict judge_server(struct postgres_rows *s, const struct observed *l,
                                        struct run_break *ret)
 {
     uint64_t random = 0;
@@ -131,13 +131,13 @@ static enum store_verdict judge_server(struct postgres_rows *s, const struct loo
 /* With the lock, which is let go of at the end. */
 static int judge_locked(struct postgres_rows *s, uint64_t server, struct tidings_error *err)
 {
-    struct looked l = {.state = {.server = server}};
+    struct observed l = {.state = {.server = server}};
     struct run_break fresh;
     struct pg_result *r = NULL;
     int rc = postgres_rows_send(s, PG_BEGIN, NULL, err);
     rc = rc == 0 ? postgres_ask(s->db, PG_LOCK, NULL, &r, err) : rc;
     postgres_free(r);
-    rc = rc == 0 ? look(s, &l, err) : rc;
+    rc = rc == 0 ? observe_store(s, &l, err) : rc;
     if (rc < 0) {
         return rc;
     }
@@ -148,22 +148,22 @@ static int judge_locked(struct postgres_rows *s, uint64_t server, struct tidings
     if (verdict == STORE_OTHER) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "database '%s': it belongs to another cluster: name the right one",
-                            postgres_told(s->db));
+                            postgres_shown_url(s->db));
     }
     log_warn(verdict == STORE_CRASHED ? "database crashed"
                                       : "database is another one, or went back",
-             "database=\"%s\" kept=%llu position=%llu", postgres_told(s->db),
+             "database=\"%s\" kept=%llu position=%llu", postgres_shown_url(s->db),
              (unsigned long long)fresh.kept, (unsigned long long)fresh.began);
     return write_down(s, &l, &fresh, err);
 }
 
 int postgres_rows_check_server(struct postgres_rows *s, struct tidings_error *err)
 {
-    struct looked l = {.counters = {0}};
+    struct observed l = {.counters = {0}};
     struct run_break unused;
     uint64_t server = 0;
     int rc = identify(s, &server, err);
-    rc = rc == 0 ? look(s, &l, err) : rc;
+    rc = rc == 0 ? observe_store(s, &l, err) : rc;
     l.state.server = server;
     if (rc < 0 || (l.state.recorded != 0 && judge_server(s, &l, &unused) == STORE_SAME)) {
         return rc;

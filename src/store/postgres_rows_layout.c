@@ -98,7 +98,7 @@ static bool has_state(const struct postgres_rows *s, const char *state)
 
 static int not_ours(const struct postgres_rows *s, int code, struct tidings_error *err)
 {
-    return error_wrap(err, code, "database '%s'", postgres_told(s->db));
+    return error_wrap(err, code, "database '%s'", postgres_shown_url(s->db));
 }
 
 /* 1: there is a cluster; its layout. 0: there are no tables. */
@@ -307,7 +307,7 @@ int postgres_rows_lay_out(struct postgres_rows *s, const struct postgres_layout 
         }
         if (rc == 0 && from > 0) {
             log_info("tables brought up to date", "database=\"%s\" from=%lld to=%lld",
-                     postgres_told(s->db), (long long)from, (long long)l->made);
+                     postgres_shown_url(s->db), (long long)from, (long long)l->made);
         }
     }
     return rc < 0 ? rc : tidings_fail(err, TIDINGS_E_BUSY, "its tables cannot be made");

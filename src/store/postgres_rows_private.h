@@ -27,7 +27,7 @@ enum postgres_statement {
     PG_SERVER,
     PG_ADD_MOVED,
     PG_PUT,
-    PG_PUT_INSTEAD,
+    PG_PUT_REPLACING,
     PG_FORGET,
     PG_FIND,
     PG_FIND_AT,
@@ -144,8 +144,8 @@ struct postgres_rows {
     bool is_durable; /* something in the batch is more than an announcement */
     bool has_keys;   /* in the batch; `owner` counts */
     bool is_behind;  /* the batch began with others' changes that were not followed: no heads */
-    bool is_ear_new; /* another descriptor than before, which may have the same number */
-    bool has_notify; /* the engine knows it */
+    bool is_listener_new; /* another descriptor than before, which may have the same number */
+    bool has_notify;      /* the engine knows it */
 };
 
 struct postgres_rows *postgres_rows_of(struct entity_rows *rows);

@@ -49,7 +49,7 @@ void postgres_rows_listen(struct postgres_rows *s)
         postgres_ready(s->listener, LISTEN_WAIT_MS, NULL) != 1) {
         return;
     }
-    s->is_ear_new = true;
+    s->is_listener_new = true;
     (void)snprintf(sql, sizeof sql, "LISTEN tidings_%016" PRIx64, s->cluster_id);
     if (postgres_exec(s->listener, sql, NULL) < 0) {
         /* An engine that answers, but not to this: it is asked every so often. */
@@ -66,8 +66,8 @@ static uint64_t shared_followed(struct entity_rows *rows)
 static int shared_descriptor(struct entity_rows *rows)
 {
     struct postgres_rows *s = postgres_rows_of(rows);
-    bool is_new = s->is_ear_new;
-    s->is_ear_new = false;
+    bool is_new = s->is_listener_new;
+    s->is_listener_new = false;
     return s->listener && !is_new ? postgres_descriptor(s->listener) : -1;
 }
 
@@ -344,7 +344,7 @@ static int shared_secret(struct entity_rows *rows, unsigned char out[32], struct
     int rc = postgres_rows_ask(s, PG_SECRET, NULL, &r, err);
     if (rc == 0 && (postgres_rows(r) != 1 || postgres_str(r, 0, 0).len != 32)) {
         rc = tidings_fail(err, TIDINGS_E_INVALID, "database '%s': its secret is damaged",
-                          postgres_told(s->db));
+                          postgres_shown_url(s->db));
     }
     if (rc == 0) {
         memcpy(out, postgres_str(r, 0, 0).ptr, 32);

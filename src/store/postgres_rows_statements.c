@@ -119,8 +119,9 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_ADD_MOVED] = "INSERT INTO tidings_moved(position, id, type, tversion, became, vfrom)"
                      " VALUES($1::int8, $2::text, $3::text, $4::text, $5::text, $6::int8)",
     [PG_PUT] = "WITH " ADD_VERSION,
-    [PG_PUT_INSTEAD] = "WITH gone AS (DELETE FROM tidings_versions WHERE id=$1::text AND vfrom="
-                       "(SELECT max(vfrom) FROM tidings_versions WHERE id=$1::text)), " ADD_VERSION,
+    [PG_PUT_REPLACING] =
+        "WITH gone AS (DELETE FROM tidings_versions WHERE id=$1::text AND vfrom="
+        "(SELECT max(vfrom) FROM tidings_versions WHERE id=$1::text)), " ADD_VERSION,
     [PG_FORGET] = "DELETE FROM tidings_versions WHERE id=$1::text AND vfrom<(SELECT max(vfrom)"
                   " FROM tidings_versions WHERE id=$1::text AND vfrom<=$2::int8)",
     [PG_FIND] = "SELECT " COLUMNS " FROM tidings_versions v WHERE v.id=$1::text"

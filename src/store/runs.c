@@ -244,15 +244,15 @@ enum runs_answer runs_resume(struct runs *r, uint64_t epoch, uint64_t position, 
  * back, and not how far. */
 static bool has_lost_durable(const struct runs *r, const struct store_state *state)
 {
-    bool is_told = false, is_below = state->position < r->followed_durable;
+    bool is_recorded = false, is_below = state->position < r->followed_durable;
     for (size_t i = 0; i < state->break_count; i++) {
         const struct run_break *b = &state->breaks[i];
         if (b->began > r->followed && !runs_knows_break(r, b->began)) {
-            is_told = is_told || b->is_lossy;
+            is_recorded = is_recorded || b->is_lossy;
             is_below = is_below || b->kept < r->followed_durable;
         }
     }
-    return is_below && !is_told;
+    return is_below && !is_recorded;
 }
 
 static enum store_verdict store_judge(const struct runs *r, const struct store_state *state)

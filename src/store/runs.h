@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whose cursors are good at a node of a cluster, and whether the store lost something. It decides
- * and does nothing: whoever talks to the store says what is there, and does what is decided.
+ * Which cursors of other nodes are good at a node of a cluster, and whether the store they share
+ * lost something. Without I/O: whoever talks to the store says what is there, and does what is
+ * decided.
  *
  * Several nodes share a store. A *run* is one life of one node; its epoch is a random number, and
  * stands in its cursors. The store gives each change a *position*, under a lock that is held to the

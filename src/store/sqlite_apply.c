@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bringing the tables of versions up to the log: where versions are moves from memory into the
- * tables of the file, and rows that nobody can reach any more leave the log. In the order of ids,
- * so that pages are written once.
+ * Bringing the tables of versions up to the log of a SQLite store: where versions are to be found
+ * moves from tables in memory into those of the file, and rows that nobody can reach any more leave
+ * the log. In the order of ids, so that pages are written once.
  *
  * A crash in between loses nothing: either the transaction is there, with `applied`, or it is not.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Committing batches of entities to SQLite, and what is left of one whose commit fails.
+ * Committing batches of entities to SQLite, and making certain what became of one whose commit
+ * failed.
  *
  * A commit appends to FILE-wal and syncs it. When appending fails the end of the batch is not in
  * the file, so it has not happened. When only the sync fails it has not happened as far as this

@@ -287,13 +287,13 @@ int sqlite_entities_leave(struct sqlite_entities *s, const struct entity_version
     return rc;
 }
 
-static int sqlite_put(struct entity_rows *rows, const struct entity_version *version, bool instead,
-                      struct tidings_error *err)
+static int sqlite_put(struct entity_rows *rows, const struct entity_version *version,
+                      bool replaces_current, struct tidings_error *err)
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
     struct version_row current = {0, TIMELINE_NEVER};
-    int rc = instead ? find_at(s, version->id, TIMELINE_FOREVER, &current, err) : 0;
+    int rc = replaces_current ? find_at(s, version->id, TIMELINE_FOREVER, &current, err) : 0;
     rc = rc < 0 ? rc : version->was.len > 0 ? sqlite_entities_leave(s, version, err) : 0;
     rc = rc < 0 ? rc : sqlite_entities_append(s, version, current.from, TIMELINE_NEVER, err);
     const struct sqlite_log_row row = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The history of file mounts, read once.
+ * What the store knew of file mounts at the start, read once and asked for cursors of earlier runs.
  *
  * Numbers of an epoch up to its `first` are positions (store/changelog.h). Above that, a number is
  * found in `events`: within an epoch positions rise with numbers, so those are in the order of
@@ -23,7 +23,7 @@ struct history_event {
 };
 
 /* How far the changes of a mount were saved in an epoch. */
-struct history_told {
+struct history_announced {
     uint64_t epoch, number;
     int64_t mount;
 };
@@ -42,8 +42,8 @@ struct file_history {
     struct history_event *events; /* by epoch, then by position */
     size_t event_count;
     size_t event_epoch; /* index of that of the last one, while it is read */
-    struct history_told *told;
-    size_t told_count;
+    struct history_announced *announced;
+    size_t announced_count;
     struct map scopes; /* by URI */
 };
 
@@ -102,14 +102,15 @@ static bool add_event(struct file_history *h, struct sqlite3_stmt *st)
     return true;
 }
 
-static bool add_told(struct file_history *h, struct sqlite3_stmt *st)
+static bool add_announced(struct file_history *h, struct sqlite3_stmt *st)
 {
-    if (!history_grow((void **)&h->told, h->told_count, sizeof *h->told)) {
+    if (!history_grow((void **)&h->announced, h->announced_count, sizeof *h->announced)) {
         return false;
     }
-    h->told[h->told_count++] = (struct history_told){.mount = sqlite_int(st, 0),
-                                                     .epoch = (uint64_t)sqlite_int(st, 1),
-                                                     .number = (uint64_t)sqlite_int(st, 2)};
+    h->announced[h->announced_count++] =
+        (struct history_announced){.mount = sqlite_int(st, 0),
+                                   .epoch = (uint64_t)sqlite_int(st, 1),
+                                   .number = (uint64_t)sqlite_int(st, 2)};
     return true;
 }
 
@@ -125,7 +126,7 @@ static bool history_add_scope(struct file_history *h, struct sqlite3_stmt *st)
     scope->epoch = find_epoch(h, (uint64_t)sqlite_int(st, 1));
     scope->number = (uint64_t)sqlite_int(st, 2);
     scope->position = (uint64_t)sqlite_int(st, 3);
-    scope->uri = str_place(&at, uri);
+    scope->uri = str_pack(&at, uri);
     void *before = NULL;
     if (map_put(&h->scopes, scope->uri, scope, &before) < 0) {
         mem_free(scope);
@@ -172,7 +173,7 @@ int file_history_read(struct entity_rows *rows, uint64_t epoch, struct file_hist
                                 add_event, err)
                  : rc;
     rc = rc == 0 ? history_each(h, s->db, "SELECT mount, epoch, number FROM main.file_told",
-                                add_told, err)
+                                add_announced, err)
                  : rc;
     rc = rc == 0 ? history_each(h, s->db,
                                 "SELECT mount, epoch, number, position, uri FROM main.file_scopes",
@@ -202,7 +203,7 @@ void file_history_destroy(struct file_history *h)
     map_deinit(&h->scopes);
     mem_free(h->epochs);
     mem_free(h->events);
-    mem_free(h->told);
+    mem_free(h->announced);
     mem_free(h);
 }
 
@@ -216,13 +217,14 @@ bool file_history_has_scope(const struct file_history *h, struct tidings_str uri
     return map_find(&h->scopes, uri) != NULL;
 }
 
-/* ---- coming back ----------------------------------------------------------------------------- */
+/* ---- resuming from a cursor ------------------------------------------------------------------ */
 
-static bool is_told(const struct file_history *h, int64_t mount, const struct file_cursor *at)
+/* Were all changes of the mount up to the cursor announced before its state was saved? */
+static bool was_announced(const struct file_history *h, int64_t mount, const struct file_cursor *at)
 {
-    for (size_t i = 0; i < h->told_count; i++) {
-        if (h->told[i].mount == mount && h->told[i].epoch == at->epoch) {
-            return at->number <= h->told[i].number;
+    for (size_t i = 0; i < h->announced_count; i++) {
+        if (h->announced[i].mount == mount && h->announced[i].epoch == at->epoch) {
+            return at->number <= h->announced[i].number;
         }
     }
     return false;
@@ -240,24 +242,26 @@ static bool was_known(const struct file_history *h, const struct history_scope *
            (scope->epoch == epoch && scope->number <= at->number);
 }
 
-static bool history_covers(const struct file_history *h, struct tidings_str uri, size_t epoch,
-                           const struct file_cursor *at)
+/* Are all changes below this very scope since the cursor in the store, or found by comparing? */
+static bool scope_is_complete(const struct file_history *h, struct tidings_str uri, size_t epoch,
+                              const struct file_cursor *at)
 {
     const struct history_scope *scope = map_find(&h->scopes, uri);
     bool is_present = epoch + 1 == h->epoch_count;
-    return scope && was_known(h, scope, epoch, at) && (is_present || is_told(h, scope->mount, at));
+    return scope && was_known(h, scope, epoch, at) &&
+           (is_present || was_announced(h, scope->mount, at));
 }
 
-/* It, or a directory it lies in. */
-static bool is_covered(const struct file_history *h, struct tidings_str uri, size_t epoch,
-                       const struct file_cursor *at)
+/* The same of this scope, or of a directory it lies in. */
+static bool history_is_complete(const struct file_history *h, struct tidings_str uri, size_t epoch,
+                                const struct file_cursor *at)
 {
-    bool is_found = history_covers(h, uri, epoch, at);
+    bool is_found = scope_is_complete(h, uri, epoch, at);
     while (!is_found && uri.len > 0) {
         do {
             uri.len--;
         } while (uri.len > 0 && uri.ptr[uri.len - 1] != '/');
-        is_found = uri.len > 0 && history_covers(h, uri, epoch, at);
+        is_found = uri.len > 0 && scope_is_complete(h, uri, epoch, at);
     }
     return is_found;
 }
@@ -271,7 +275,7 @@ bool file_history_resume(const struct file_history *h, struct tidings_str scope,
     }
     const struct history_epoch *e = &h->epochs[index];
     bool is_present = index + 1 == h->epoch_count;
-    if ((!is_present && at->position > e->last) || !is_covered(h, scope, index, at)) {
+    if ((!is_present && at->position > e->last) || !history_is_complete(h, scope, index, at)) {
         return false;
     }
     if (at->number <= e->first || is_present) {

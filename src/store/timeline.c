@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Instants and versions.
+ * Reading and writing instants, and when a new version begins.
  */
 #include "store/timeline.h"
 

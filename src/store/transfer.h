@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * All that a store keeps, row by row with its positions, to be written into another store of
- * another kind: entities with their whole history, types, published resources, and the runs whose
- * cursors go on. What is known of watched files stays behind, since they belong to a machine; and
- * idempotency keys, which are forgotten after a day.
+ * Copying a store into another, row by row with its positions: entities with their whole history,
+ * types, published resources, and the runs whose cursors stay good. What is known of watched files
+ * is not copied, since they belong to a machine; nor are idempotency keys, which are forgotten
+ * after a day.
  *
  * The rows of a store come in one order: by kind, and within it by number. So a copy that was
  * interrupted goes on behind the last row that was committed, and two stores with the same rows

@@ -62,17 +62,17 @@ static void who_is_led_along_is_told_where_it_is(void **state)
                                         .from = STR("x:///old"),
                                         .kind = TIDINGS_CHANGE_MOVED,
                                         .etag = STR("2")};
-    struct change *c = change_create_leaving(&move, 1, 2);
+    struct change *c = change_create_departure(&move, 1, 2);
     assert_non_null(c);
     assert_true(str_eq(c->uri, STR("x:///old")) && str_eq(c->uri_json, STR("\"x:///old\"")));
     assert_true(str_eq(c->to, STR("x:///new\"")) && str_eq(c->to_json, STR("\"x:///new\\\"\"")));
     assert_true(str_ends(c->meta_json, STR(",\"dev.tidings/from\":\"x:///old\"")));
     assert_int_equal(c->kind, TIDINGS_CHANGE_DELETED);
     assert_int_equal(change_kind_of(c, c->kind), TIDINGS_CHANGE_MOVED);
-    assert_true(change_leads(c, c->kind, false));
-    assert_false(change_leads(c, c->kind, true));
+    assert_true(change_names_destination(c, c->kind, false));
+    assert_false(change_names_destination(c, c->kind, true));
     /* It came back in the same window. */
-    assert_false(change_leads(c, TIDINGS_CHANGE_UPDATED, false));
+    assert_false(change_names_destination(c, TIDINGS_CHANGE_UPDATED, false));
     change_unref(c);
 }
 

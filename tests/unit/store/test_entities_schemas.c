@@ -119,10 +119,10 @@ static struct json *too_large(void)
 {
     static char text[ENTITY_VALUE_MAX + 16];
     char *at = text;
-    str_place(&at, STR("{\"text\":\""));
+    str_pack(&at, STR("{\"text\":\""));
     memset(at, 'x', ENTITY_VALUE_MAX);
     at += ENTITY_VALUE_MAX;
-    str_place(&at, STR("\"}"));
+    str_pack(&at, STR("\"}"));
     struct json *root = NULL;
     assert_int_equal(jv_parse(tidings_strn(text, (size_t)(at - text)), JSON_MAX_DEPTH, &root, &err),
                      0);
@@ -153,7 +153,7 @@ static int add_type_with(const char *version, unsigned patterns)
 {
     static char text[16384];
     char *at = text;
-    str_place(&at, STR("{\"properties\":{"));
+    str_pack(&at, STR("{\"properties\":{"));
     for (unsigned i = 0; i < patterns; i++) {
         at +=
             snprintf(at, 80, "%s\"p%u\":{\"pattern\":\"\\\\p{L}\\\\P{N}%u\"}", i ? "," : "", i, i);

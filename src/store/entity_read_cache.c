@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
- * Known versions: a map for finding them and a list in the order of their last use.
+ * The cache of entity versions: a map for finding them and a list in the order of their last use.
  */
-#include "store/entity_known.h"
+#include "store/entity_read_cache.h"
 
 #include "base/mem.h"
 #include "base/str.h"
 
-struct known {
+struct cached {
     struct list link;
     struct entity_version v;
     size_t bytes;
     char text[];
 };
 
-void entity_known_init(struct entity_known *k)
+void entity_read_cache_init(struct entity_read_cache *k)
 {
     map_init(&k->by_id);
     list_init(&k->recent);
 }
 
-static void known_free(struct entity_known *k, struct known *one)
+static void cached_free(struct entity_read_cache *k, struct cached *one)
 {
     map_remove(&k->by_id, one->v.id);
     list_remove(&one->link);
@@ -28,25 +28,26 @@ static void known_free(struct entity_known *k, struct known *one)
     mem_free(one);
 }
 
-void entity_known_clear(struct entity_known *k)
+void entity_read_cache_clear(struct entity_read_cache *k)
 {
     while (!list_empty(&k->recent)) {
-        known_free(k, list_entry(k->recent.next, struct known, link));
+        cached_free(k, list_entry(k->recent.next, struct cached, link));
     }
     map_deinit(&k->by_id);
 }
 
-void entity_known_drop(struct entity_known *k, struct tidings_str id)
+void entity_read_cache_drop(struct entity_read_cache *k, struct tidings_str id)
 {
-    struct known *one = map_find(&k->by_id, id);
+    struct cached *one = map_find(&k->by_id, id);
     if (one) {
-        known_free(k, one);
+        cached_free(k, one);
     }
 }
 
-const struct entity_version *entity_known_find(struct entity_known *k, struct tidings_str id)
+const struct entity_version *entity_read_cache_find(struct entity_read_cache *k,
+                                                    struct tidings_str id)
 {
-    struct known *one = map_find(&k->by_id, id);
+    struct cached *one = map_find(&k->by_id, id);
     if (!one) {
         return NULL;
     }
@@ -55,27 +56,27 @@ const struct entity_version *entity_known_find(struct entity_known *k, struct ti
     return &one->v;
 }
 
-void entity_known_put(struct entity_known *k, const struct entity_version *v)
+void entity_read_cache_put(struct entity_read_cache *k, const struct entity_version *v)
 {
     struct entity_version copy = *v;
     struct tidings_str *texts[] = {&copy.id,        &copy.type,     &copy.type_version,
                                    &copy.parent,    &copy.value,    &copy.changed_by,
                                    &copy.principal, &copy.previous, &copy.was};
-    size_t bytes = sizeof(struct known);
+    size_t bytes = sizeof(struct cached);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         bytes += texts[i]->len;
     }
-    entity_known_drop(k, v->id);
+    entity_read_cache_drop(k, v->id);
     while (k->bytes + bytes > k->max_bytes && !list_empty(&k->recent)) {
-        known_free(k, list_entry(k->recent.next, struct known, link));
+        cached_free(k, list_entry(k->recent.next, struct cached, link));
     }
-    struct known *one = bytes <= k->max_bytes ? mem_zalloc(bytes) : NULL;
+    struct cached *one = bytes <= k->max_bytes ? mem_zalloc(bytes) : NULL;
     if (!one) {
         return;
     }
     char *at = one->text;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        *texts[i] = str_place(&at, *texts[i]);
+        *texts[i] = str_pack(&at, *texts[i]);
     }
     one->v = copy;
     one->bytes = bytes;
