@@ -405,13 +405,17 @@ static void skip_others(struct session *session, unsigned no)
     }
 }
 
-/* The node that gave out an id knew nothing of subscriptions made here: each is told what changed
- * since it was made. */
+/* An id of another node. That knew nothing of subscriptions made here: each is told what changed
+ * since it was made. What it wrote after the event, and wrote down as told, need not have arrived:
+ * that is told again to those that came from there, if need be from before they began. */
 static void session_replay_later(struct session *session, uint64_t cursor)
 {
     list_each (it, next, &session->listen->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
         sub->since_pending = sub->since_pending || (!sub->is_resumed && sub->since < cursor);
+        if (sub->is_resumed && !sub->since_pending && sub->since > cursor) {
+            sub->since = cursor;
+        }
     }
 }
 

@@ -79,10 +79,15 @@ static bool parse_event_cursor(const struct session *session, struct tidings_str
     struct tidings_str number = str_cut(text, '~', &lost, &has_lost);
     *ret = (struct log_cursor){.epoch = session->worker->epoch};
     if (access_is_full(session->principal) && str_to_u64(number, &ret->seq)) {
-        return !has_lost || cursor_parse_lost(lost, &ret->lost);
+        return ret->seq <= session->worker->last_seq &&
+               (!has_lost || cursor_parse_lost(lost, &ret->lost));
     }
-    return cursor_seal_open(session->worker, session->principal, text, ret) &&
-           (ret->epoch == session->worker->epoch || session_moving_resume(session, ret));
+    if (!cursor_seal_open(session->worker, session->principal, text, ret)) {
+        return false;
+    }
+    /* What an event of another node stands for may have its number, and be on its way here. */
+    return ret->epoch == session->worker->epoch ? ret->seq <= session->worker->last_seq
+                                                : session_moving_resume(session, ret);
 }
 
 uint64_t session_event_position(struct worker *worker, const struct principal *principal,
@@ -98,6 +103,29 @@ uint64_t session_event_position(struct worker *worker, const struct principal *p
                : 0;
 }
 
+/* The number of a stream; 0: it is none. */
+static unsigned parse_stream(struct tidings_str text)
+{
+    unsigned no = 0;
+    for (size_t i = 0; i < text.len && text.len <= 7; i++) {
+        int digit = session_hex(text.ptr[i]);
+        if (digit < 0) {
+            return 0;
+        }
+        no = no * 16 + (unsigned)digit;
+    }
+    return no;
+}
+
+/* Each node that takes a session numbers its events far above those before. */
+bool session_is_later_event(const struct session *session, struct tidings_str id)
+{
+    struct tidings_str n;
+    uint64_t event = 0;
+    (void)str_cut(id, '.', &n, NULL);
+    return str_to_u64(str_cut(n, '.', &n, NULL), &event) && event > session->next_event;
+}
+
 /* Is it the id of an event of ours, and known what followed it? */
 bool session_parse_event_id(const struct session *session, struct tidings_str id,
                             struct event_cursor *ret)
@@ -107,19 +135,9 @@ bool session_parse_event_id(const struct session *session, struct tidings_str id
     n = str_cut(rest, '.', &rest, NULL);
     uint64_t event = 0;
     struct log_cursor at;
-    if (!str_to_u64(n, &event) || !parse_event_cursor(session, rest, &at) || stream.len == 0 ||
-        stream.len > 7 || event > session->next_event || at.seq > session->worker->last_seq) {
-        return false;
-    }
-    unsigned no = 0;
-    for (size_t i = 0; i < stream.len; i++) {
-        int digit = session_hex(stream.ptr[i]);
-        if (digit < 0) {
-            return false;
-        }
-        no = no * 16 + (unsigned)digit;
-    }
-    if (no == 0 || no > session->next_stream) {
+    unsigned no = parse_stream(stream);
+    if (!str_to_u64(n, &event) || !parse_event_cursor(session, rest, &at) || no == 0 ||
+        no > session->next_stream || event > session->next_event) {
         return false;
     }
     ret->stream = no; /* it goes on under its number even when its past is forgotten */

@@ -46,6 +46,7 @@ static void put_sub(struct jw *w, const struct session_moving *m, struct subscri
         .raw = kept ? kept->text : STR_EMPTY,
         .is_lost = sub->truncated || (sub->since_pending && sub->since == SINCE_UNKNOWN),
         .has_since = sub->since_pending || sub->since > told,
+        .is_owed = sub->since_pending,
         .is_initial = sub->initial_pending,
     };
     if (s.has_since && !s.is_lost) {
@@ -141,9 +142,10 @@ static void session_is_written(struct session_job *job, struct worker *worker)
     if (job->code >= 0 && m->changes > m->written) {
         session_write(m);
     }
+    int code = job->code < 0 ? TIDINGS_E_BUSY : 0;
     /* From here on clients go on, and the session may end. */
     if (confirmed) {
-        session_confirm(confirmed, 0);
+        session_confirm(confirmed, code);
     }
     session_release(&due);
 }

@@ -40,6 +40,7 @@ struct adoption {
     struct session_moving *asks;   /* of one that is here: is it ours still? */
     struct hub_arm *arm;           /* this node has yet to come as far as … */
     uint64_t position;             /* … its client was told; 0: nobody knows */
+    bool was_elsewhere;            /* of one that is here: its client had events of another since */
     bool is_made;
 };
 
@@ -218,6 +219,12 @@ static void subscriptions_made(struct subscribe_batch *s, const struct log_curso
         if (!w->sub) {
             jw_quote(&session->moving->refused, w->spelled);
             buf_putc(&session->moving->refused, '\n');
+            continue;
+        }
+        struct session_sub was;
+        session_state_at(&a->state, i, &was);
+        if (was.is_owed) {
+            w->sub->since_pending = true;
         } else if (w->sub->since < session->undelivered) {
             session->undelivered = w->sub->since;
         }
@@ -371,8 +378,8 @@ void session_confirm(struct adoption *a, int code)
 {
     a->asks->confirming = NULL;
     a->asks = NULL;
-    if (code == 0) {
-        adoption_reach(a);
+    if (code == 0 || (code == TIDINGS_E_BUSY && !a->was_elsewhere)) {
+        adoption_reach(a); /* when nobody can be asked it is good here, as far as is known */
     } else {
         adoption_end(a, code);
     }
@@ -462,6 +469,7 @@ enum session_await_result session_await(struct session_wait *wait, struct channe
         return SESSION_BUSY;
     }
     a->position = session_event_position(worker, channel->principal, asked->last_event_id);
+    a->was_elsewhere = here && session_is_later_event(here, asked->last_event_id);
     a->is_made = here != NULL;
     a->quota = quota;
     if (here ? !adoption_confirm(a, here) : !adoption_begin(a)) {

@@ -67,7 +67,7 @@ void session_let_go(struct session_moving *m);
 /* What a subscription was asked with, as text. false: out of memory. */
 bool session_keep_options(struct session_moving *m, struct tidings_str spelled,
                           struct tidings_str options);
-/* It is written: it is ours still (0), that cannot be found out, or it is not (CONFLICT). */
+/* It is written: it is ours still (0), that cannot be found out (BUSY), or it is not (CONFLICT). */
 void session_confirm(struct adoption *a, int code);
 /* How long until it may be taken back. */
 uint64_t session_hold_ms(const struct session_movers *movers, struct tidings_str key);

@@ -49,6 +49,8 @@ bool session_is_foreign_event(const struct session *session, struct tidings_str 
  * this one, or has none. */
 uint64_t session_event_position(struct worker *worker, const struct principal *principal,
                                 struct tidings_str id);
+/* Is it the id of an event that was given out after the session left this node? */
+bool session_is_later_event(const struct session *session, struct tidings_str id);
 /* Is it the id of an event of ours, and known what followed it? */
 bool session_parse_event_id(const struct session *session, struct tidings_str id,
                             struct event_cursor *ret);

@@ -92,6 +92,8 @@ static void announced(struct keeper_job *job, int code)
         log_warn("announced here alone", "uri=%.*s reason=\"%s\"", STR_ARG(a->change.uri),
                  job->err.text);
         (void)hub_announce(s->hub, &a->change, NULL);
+    } else {
+        s->announced_lost++;
     }
     announcing_free(a);
 }
@@ -118,7 +120,13 @@ void server_announce_again(struct tidings_server *s)
 void server_announce_close(struct tidings_server *s)
 {
     while (!list_empty(&s->announcing)) {
+        s->announced_lost++;
         announcing_free(list_entry(s->announcing.next, struct announcing, link));
+    }
+    if (s->announced_lost > 0) {
+        log_warn("announcements lost",
+                 "count=%zu reason=\"the server ended before the store could be reached again\"",
+                 s->announced_lost);
     }
 }
 

@@ -83,6 +83,7 @@ struct tidings_server {
     struct entity_rows *given_rows; /* of a test: taken instead of the store that is configured */
     struct list announcing;         /* the keeper's: struct announcing that wait for the store */
     size_t announced_bytes;         /* atomic: of them, and of those under way */
+    size_t announced_lost;          /* the keeper's, and after it: accepted, and never told */
     bool follow_tells;              /* the keeper's: what is followed is told, the log is there */
     uint64_t follow_moved;          /* server_follow.c: the position told as the end of a move */
     int follow_refused;             /* … why the last published resource was not served */

@@ -307,6 +307,9 @@ int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *re
     postgres_free(r);
     floor = s->now.floor > floor ? s->now.floor : floor;
     floor = s->now.announced > floor ? s->now.announced : floor;
+    /* Of before a break the announcements are gone: nobody could tell who comes from there. */
+    uint64_t broken = s->log ? runs_broken(s->log->runs) : 0;
+    floor = broken > floor ? broken : floor;
     *ret_floor = floor;
     uint64_t after = floor;
     int n = rc == 0 ? PAGE_ROWS : 0;

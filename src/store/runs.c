@@ -118,6 +118,14 @@ void runs_add_break(struct runs *r, const struct run_break *b)
     pthread_mutex_unlock(&r->lock);
 }
 
+uint64_t runs_broken(struct runs *r)
+{
+    pthread_mutex_lock(&r->lock);
+    uint64_t began = r->break_count > 0 ? r->breaks[r->break_count - 1].began : r->forgotten;
+    pthread_mutex_unlock(&r->lock);
+    return began;
+}
+
 void runs_follow(struct runs *r, uint64_t position, bool is_durable)
 {
     pthread_mutex_lock(&r->lock);

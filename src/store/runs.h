@@ -97,6 +97,9 @@ void runs_destroy(struct runs *r); /* NULL is fine */
 void runs_add(struct runs *r, uint64_t epoch, uint64_t last);
 /* A break was followed, or was there before this run began. Known already: nothing happens. */
 void runs_add_break(struct runs *r, const struct run_break *b);
+/* Where the newest break began that is known; 0: there was none. What was only announced before it
+ * is gone. */
+uint64_t runs_broken(struct runs *r);
 /* Everything up to here was followed, or written here. */
 void runs_follow(struct runs *r, uint64_t position, bool is_durable);
 uint64_t runs_followed(struct runs *r);

@@ -19,7 +19,7 @@ export class Ledger {
     tokens = new Map(); // of a write: { uri, base, outcome, version }
     won = new Map(); // `${uri} ${base}` -> token
     breaks = []; // when the database lost something, as ms
-    cursors = []; // { who, position, heard: Map(entity -> ms) }: claims to be held against the store
+    cursors = []; // { who, position, heard: Map(entity -> ms), story }: claims to be held against the store
     repeats = []; // { who, id, version, position }
     latencies = [];
 
@@ -106,12 +106,12 @@ export class Ledger {
      * than it was told, and what is told again must lie above the cursor that was given back.
      */
     judgeCursors(positions) {
-        for (const { who, position, heard } of this.cursors) {
+        for (const { who, position, heard, story } of this.cursors) {
             for (const [id, ms] of heard) {
                 const due = positions.get(id)?.findLast(([, at]) => at <= position);
                 if (due && due[0] > ms) {
                     this.wrong(`${who}: cursor at ${position} claims version ${due[0]} of ${id} (position ${due[1]}),`
-                        + ` it knows ${ms}`);
+                        + ` it knows ${ms}: ${story(id)}`);
                 }
             }
         }

@@ -21,6 +21,7 @@ const idOf = (uri) => uri.slice(TYPE.length);
 export class Reader {
     numbers = new Map(); // of a URI: `n` of what it believes is there
     heard = new Map(); // of a URI: the newest it was told of (an entity: ms of its version, else n)
+    last = new Map(); // of a URI of EVENTS: n of what it was told last
     known = new Map(); // of an entity's id: ms of the newest version it was told of or read
     doubts = new Set(); // URIs to be read
     blind = new Set(); // those of which it was told nothing but to look again, until it did
@@ -45,9 +46,16 @@ export class Reader {
             wish === uri || (/[/*]$/.test(wish) && uri.startsWith(wish.replace(/\*+$/, '')))));
     }
 
-    note(what) {
-        this.trace.push(what);
-        this.trace.splice(0, this.trace.length - 40);
+    /** For whoever looks for the reason of a failure; `uri`: what it is about, or nothing in particular. */
+    note(what, uri = undefined) {
+        this.trace.push({ uri, text: `${this.world.seconds()} ${what}` });
+        this.trace.splice(0, this.trace.length - 2000);
+    }
+
+    /** The last of what concerns a URI, or all. */
+    story(uri) {
+        return this.trace.filter((one) => one.uri === undefined || uri === undefined || one.uri === uri).slice(-40)
+            .map(({ text }) => text).join('; ');
     }
 
     /** Go from node to node until the world ends. */
@@ -59,6 +67,7 @@ export class Reader {
                 await (this.era === 'modern' ? this.#listen() : this.#session());
             } catch (error) {
                 this.why = error.message;
+                this.note(`leaves ${this.node.name}: ${error.message}`);
             }
             this.state = 'away';
             this.events?.close();
@@ -146,6 +155,7 @@ export class Reader {
         const headers = {
             Accept: 'text/event-stream', ...this.session, ...(this.lastEvent && { 'Last-Event-ID': this.lastEvent }),
         };
+        this.asked = this.lastEvent;
         const response = await exchange(this.node, { method: 'GET', headers }, PATIENCE);
         this.#mayBeLost(response.status);
         if (!response.events) {
@@ -165,13 +175,14 @@ export class Reader {
     #claim() {
         if (this.cursor && this.isWhole) {
             const heard = new Map([...this.known].filter(([id]) => !this.blind.has(`${TYPE}${id}`)));
-            this.ledger.cursors.push({ who: this.name, position: positionOf(this.cursor), heard });
+            this.note(`goes with ${this.cursor}`);
+            this.ledger.cursors.push({ who: this.name, position: positionOf(this.cursor), heard, story: (id) => this.story(`${TYPE}${id}`) });
         }
     }
 
     async #hear(cursor) {
         const stay = Date.now() + 1000 + this.world.random.below(this.world.stay);
-        this.note(`at ${this.node.name} since ${this.cursor}`);
+        this.note(`at ${this.node.name} since ${this.cursor}${this.asked ? `, after ${this.asked}` : ''}`);
         if (this.cursor) {
             this.ledger.counts.hops += 1;
         } else {
@@ -201,7 +212,7 @@ export class Reader {
         this.ledger.counts.told += 1;
         const cursor = _meta[CURSOR];
         if (_meta['dev.tidings/suspended']) {
-            this.ledger.wrong(`${this.name}: its subscription to ${uri} was ended at ${this.node.name}: ${this.trace.join('; ')}`);
+            this.ledger.wrong(`${this.name}: its subscription to ${uri} was ended at ${this.node.name}: ${this.story(uri)}`);
         } else if (_meta['dev.tidings/truncated']) {
             this.#truncated(uri);
         } else if (this.covered.includes(uri)) {
@@ -218,7 +229,7 @@ export class Reader {
         this.ledger.counts.truncated += 1;
         this.note(`truncated ${uri} at ${this.node.name}`);
         if (!this.ledger.brokeSince(this.wholeAt)) {
-            this.ledger.wrong(`${this.name} was told to look again, but the database lost nothing: ${this.trace.join('; ')}`);
+            this.ledger.wrong(`${this.name} was told to look again, but the database lost nothing: ${this.story(uri)}`);
         }
         this.lookedAgain = Date.now();
         this.covered.forEach((each) => {
@@ -234,13 +245,14 @@ export class Reader {
             return;
         }
         const before = this.heard.get(uri) ?? -1;
+        this.note(`told ${version} (${_meta[CURSOR]})`, uri);
         if (version <= before && uri.startsWith(EVENTS)) {
             // Accepted at one node, then another at a second one: nothing says which is committed first.
             this.ledger.counts.announcedLate += 1;
         } else if (version <= before) {
             this.ledger.counts.repeated += 1;
             if (!this.again.has(uri)) {
-                this.ledger.wrong(`${this.name}: ${uri} ${version} was told after ${before}: ${this.trace.join('; ')}`);
+                this.ledger.wrong(`${this.name}: ${uri} ${version} was told after ${before}: ${this.story(uri)}`);
             } else if (uri.startsWith(TYPE)) {
                 this.ledger.repeats.push({ who: this.name, id: idOf(uri), version, position: this.since });
             }
@@ -249,6 +261,7 @@ export class Reader {
         this.toldBy.set(uri, this.node);
         this.heard.set(uri, Math.max(version, before));
         if (uri.startsWith(EVENTS)) {
+            this.last.set(uri, version);
             return;
         }
         if (this.include === 'value' && _meta['dev.tidings/data']?.[0]?.text) {
@@ -288,6 +301,8 @@ export class Reader {
                 if (now === undefined || lookedAgain !== this.lookedAgain) {
                     this.doubts.add(uri);
                     await pause(100);
+                } else if (this.heard.get(uri) !== due) { // told of a newer one meanwhile, perhaps with its content
+                    this.doubts.add(uri);
                 } else if (now) {
                     this.ledger.counts.reads += 1;
                     const seen = uri.startsWith(TYPE) ? Date.parse(now.version) : now.value.n;
@@ -299,6 +314,7 @@ export class Reader {
                         this.doubts.add(uri);
                         await pause(20);
                     } else {
+                        this.note(`read ${now.value.n} at ${node.name}`, uri);
                         this.#believe(uri, now);
                     }
                 }
@@ -308,8 +324,25 @@ export class Reader {
         }
     }
 
+    /**
+     * Of what is only announced it must have been told the newest by position, which need not be the one that was
+     * accepted last: one that was accepted at a node just cut off is committed when that is back, after those that other
+     * nodes accepted meanwhile; and who comes back is told of each resource what changed it last.
+     */
+    #missed({ uri, acknowledged: { n, at, node } }, announced) {
+        const rows = announced.get(uri);
+        if (n === 0 || this.lookedAgain >= at || this.last.get(uri) === rows?.newest) {
+            return undefined;
+        }
+        const isThere = rows?.all.has(n) ?? false;
+        return isThere || !this.world.mayBeGone(node, at)
+            ? `was not told of ${uri} ${rows?.newest} (${n} was accepted at ${node?.name} and ${isThere ? 'is' : 'is not'} there),`
+                + ` but of ${this.last.get(uri)}, at most ${this.heard.get(uri)}: ${this.story(uri)}`
+            : undefined;
+    }
+
     /** What it believes wrongly without knowing; undefined: nothing. */
-    mistake(truth) {
+    mistake({ values, announced }) {
         if (this.state !== 'here') {
             return `is not there (${this.why})`;
         }
@@ -318,14 +351,12 @@ export class Reader {
                 return `still has to read ${uri}`;
             }
             const event = this.world.event(uri);
-            if (event) {
-                const { n, at, node } = event.acknowledged;
-                const isLost = node?.killedAt >= at && node.killedAt < at + 2000; // accepted, not committed yet
-                if ((this.heard.get(uri) ?? 0) < n && this.lookedAgain < at && !isLost) {
-                    return `was not told of ${uri} ${n} (only ${this.heard.get(uri)}): ${this.trace.join('; ')}`;
-                }
-            } else if (this.numbers.get(uri) !== truth.get(uri)) {
-                return `believes that ${uri} is ${this.numbers.get(uri)}, it is ${truth.get(uri)}: ${this.trace.join('; ')}`;
+            const missed = event && this.#missed(event, announced);
+            if (missed) {
+                return missed;
+            }
+            if (!event && this.numbers.get(uri) !== values.get(uri)) {
+                return `believes that ${uri} is ${this.numbers.get(uri)}, it is ${values.get(uri)}: ${this.story(uri)}`;
             }
         }
         return undefined;

@@ -21,10 +21,14 @@ import { Ledger } from './ledger.mjs';
 import { Reader } from './reader.mjs';
 import { addType, EVENTS, history, PUBLISHED, readValue, TYPE, Writer } from './writer.mjs';
 
+const SPARE = 3000; // ms that a node may need to write what it accepted when nothing fails
+const LOG_KEPT = 65536; // bytes of what a node said before it ended
+
 const SETTLED = 20_000 * slow; // ms until everybody knows everything when nothing fails any more
 
 export class World {
     isOver = false;
+    begun = Date.now();
 
     constructor(t, { seed, nodes = 3, readers = 50, writers = 6, events = 8, pace = 120, stay = 12_000, store = 'postgres', only, log = () => {} }) {
         Object.assign(this, { t, seed, writers, pace, stay, only, log });
@@ -42,6 +46,11 @@ export class World {
 
     event(uri) {
         return uri.startsWith(EVENTS) ? this.events.find((one) => one.uri === uri) : undefined;
+    }
+
+    /** Since it began. */
+    seconds() {
+        return ((Date.now() - this.begun) / 1000).toFixed(2);
     }
 
     node() {
@@ -95,6 +104,7 @@ export class World {
         if (!this.isPostgres) { // announcements are in its memory alone
             this.ledger.broke();
         }
+        node.said = `${node.said ?? ''}${node.program.stderr}`.slice(-LOG_KEPT);
         for (;;) { // while the database is away it may refuse to start
             try {
                 await node.start();
@@ -111,7 +121,7 @@ export class World {
 
     #nodeFaults = {
         kill: async (node) => {
-            node.killedAt = Date.now();
+            (node.killed ??= []).push(Date.now());
             await node.kill();
             await pause(this.random.below(2000));
             await this.#restartNode(node);
@@ -123,6 +133,7 @@ export class World {
         },
         drain: async (node) => {
             await node.drain();
+            (node.ended ??= []).push({ when: Date.now(), isLossy: node.program.stderr.includes('announcements lost') });
             await this.#restartNode(node);
         },
         cut: async (node, ms) => {
@@ -162,10 +173,37 @@ export class World {
         },
     };
 
-    async #befall(name, fault) {
+    /** Times in which a node could not write: { node, from, to }; without a node: nobody could. */
+    troubles = [];
+
+    /** Until when at the latest a node has written what it accepted at `at`, with a while to spare. */
+    #writtenBy(node, at) {
+        let until = at;
+        for (const { node: whose, from, to } of this.troubles) { // in the order in which they began
+            if ((!whose || whose === node) && from - SPARE <= until && to > until) {
+                until = to;
+            }
+        }
+        return until + SPARE;
+    }
+
+    /**
+     * May an announcement that this node accepted at `at` never be committed? When it was killed before it had, and when it ended in
+     * order without having been able to, which it says.
+     */
+    mayBeGone(node, at) {
+        const isKilled = (node.killed ?? []).some((when) => when >= at && when <= this.#writtenBy(node, at));
+        const isDrained = (node.ended ?? []).some(({ when, isLossy }) => when >= at && isLossy);
+        return isKilled || isDrained;
+    }
+
+    async #befall(name, fault, node) {
         this.ledger.fault(name);
-        this.log(`fault: ${name}`);
+        this.log(`fault: ${name}${node ? ` (${node.name})` : ''}`);
+        const trouble = { node, from: Date.now(), to: Infinity };
+        this.troubles.push(trouble);
         await fault();
+        trouble.to = Date.now();
         this.log(`mended: ${name}`);
     }
 
@@ -190,7 +228,7 @@ export class World {
             const whom = pick?.();
             const ms = 500 + this.random.below(5000);
             if (name) {
-                await this.#befall(whom ? `node ${name}` : `database ${name}`, () => faults[name](whom, ms));
+                await this.#befall(whom ? `node ${name}` : `database ${name}`, () => faults[name](whom, ms), whom);
             }
         }
     }
@@ -209,18 +247,34 @@ export class World {
 
     // ---- comparing ----------------------------------------------------------------------------------------------
 
+    /** What is only announced, as the database has it: of a URI, which numbers there are, and the one with the highest position. */
+    async #announced() {
+        const announced = new Map();
+        if (!this.isPostgres) { // one node tells in the order in which it accepts
+            this.events.forEach(({ uri, acknowledged: { n } }) => announced.set(uri, { all: new Set([n]), newest: n }));
+            return announced;
+        }
+        const rows = await this.primary.sql(`SELECT convert_from(uri, 'UTF8'), convert_from(metadata, 'UTF8') FROM tidings_announced
+            WHERE convert_from(uri, 'UTF8') LIKE '${EVENTS}%' ORDER BY position`);
+        for (const [uri, metadata] of rows) {
+            const { n } = JSON.parse(metadata);
+            announced.set(uri, { all: (announced.get(uri)?.all ?? new Set()).add(n), newest: n });
+        }
+        return announced;
+    }
+
     /** What all nodes say is there. */
     async #truth() {
-        const truth = new Map();
+        const values = new Map();
         for (const uri of [...this.entities, ...this.published]) {
             const said = await Promise.all(this.nodes.map((node) => readValue(node, uri).catch(() => undefined)));
             const texts = new Set(said.map((one) => JSON.stringify(one)));
             if (said.includes(undefined) || texts.size !== 1) {
                 return { why: `nodes differ on ${uri}: ${[...texts].join(', ')}` };
             }
-            truth.set(uri, said[0]?.value.n);
+            values.set(uri, said[0]?.value.n);
         }
-        return { truth };
+        return { truth: { values, announced: await this.#announced() } };
     }
 
     /** When nothing fails any more, all nodes say the same and everybody believes it. */
@@ -266,6 +320,9 @@ export class World {
         }
         for (const node of this.nodes) {
             await node.drain();
+        }
+        if (this.ledger.violations.length > 0) {
+            this.nodes.forEach((node) => this.log(`log of ${node.name}:\n${node.said ?? ''}${node.program.stderr}`));
         }
     }
 

@@ -207,6 +207,30 @@ static void a_store_that_lost_changes_makes_everybody_look_again(void **state)
     assert_false(ears_await(&ears, 2).truncated);
 }
 
+/* What was announced is gone with a crash of the database, and a node that begins after it has never
+ * known of it: who comes to it from before looks again. */
+static void a_crash_of_the_database_is_told_at_nodes_that_begin_later(void **state)
+{
+    (void)state;
+    char before[256], next[256];
+    const char *answer;
+    run(0);
+    publish(0, "published:///x", "one");
+    (void)served_subscribe("published:///x", "{\"initial\":true}", &ears);
+    assert_true(ears_await(&ears, 0).initial);
+    cursor_of(0, NULL, "published:///", before, &answer);
+    must_say(at(0, "notify", "\"changes\":[{\"uri\":\"published:///x\"}]"), "\"told\":1");
+    assert_false(ears_await(&ears, 1).truncated);
+    postgres_server_kill(cluster_postgres);
+    postgres_server_up(cluster_postgres);
+    assert_true(ears_await(&ears, 2).truncated);
+    run(1);
+    cursor_of(1, before, "published:///", next, &answer);
+    must_say(answer, "\"gap\"");
+    cursor_of(1, next, "published:///", before, &answer);
+    must_not_say(answer, "\"gap\"");
+}
+
 static void a_commit_that_was_not_answered_is_followed_if_it_happened(void **state)
 {
     (void)state;
@@ -282,6 +306,7 @@ int main(void)
         CASE(what_does_not_fit_is_not_served),
         CASE(a_cursor_of_one_is_good_at_the_others),
         CASE(an_entity_that_moves_is_told_as_a_move),
+        CASE(a_crash_of_the_database_is_told_at_nodes_that_begin_later),
         CASE(nodes_tell_of_one_another),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

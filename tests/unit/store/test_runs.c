@@ -216,6 +216,15 @@ static void each_break_since_counts(void **state)
     assert_int_equal(ask(r, 3200, true), RUNS_REFUSED);
 }
 
+static void the_newest_break_is_known_whatever_came_first(void **state)
+{
+    struct runs *r = *state;
+    assert_int_equal(runs_broken(r), 0);
+    runs_add_break(r, &(struct run_break){.kept = 300, .began = 3000});
+    runs_add_break(r, &(struct run_break){.kept = 200, .began = 2000, .is_lossy = true});
+    assert_int_equal(runs_broken(r), 3000);
+}
+
 static void cursors_from_before_the_oldest_break_are_refused(void **state)
 {
     struct runs *r = *state;
@@ -374,6 +383,7 @@ int main(void)
         TEST(after_a_crash_what_is_durable_goes_on_from_what_was_kept),
         TEST(after_a_loss_nothing_from_before_is_good),
         TEST(each_break_since_counts),
+        TEST(the_newest_break_is_known_whatever_came_first),
         TEST(cursors_from_before_the_oldest_break_are_refused),
         TEST(what_is_as_it_was_is_left_alone),
         TEST(a_crash_is_noticed_by_the_mark),

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sessions that go on at another node with the id of the last event that arrived: what had been
+ * written after it, and written down as told, is told there; a copy that another node has taken
+ * over from says nothing of what it cannot know.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mailbox.h"
+#include "base/str.h"
+#include "delivery/hub.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
+#include "support/nodes.h"
+
+#define A 0u
+#define B 1u
+
+static struct nodes all;
+static struct harness_session s;
+
+static int begin(void **state)
+{
+    (void)state;
+    nodes_init(&all);
+    nodes_start(&all);
+    nodes_session(&all, A, &s);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    nodes_stop(&all);
+    return 0;
+}
+
+static void subscribe_with(const char *uri, const char *options)
+{
+    struct client *c = session_request(
+        &s, "5", "resources/subscribe",
+        text_of("\"uri\":\"%s\",\"_meta\":{\"dev.tidings/options\":%s}", uri, options));
+    nodes_settle(&all);
+    assert_null(json_at(client_answer(c)->text, "error"));
+    client_free(c);
+}
+
+static void subscribe(const char *uri)
+{
+    subscribe_with(uri, "{}");
+}
+
+struct event_name {
+    char text[256];
+};
+
+/* The id of the last event. */
+static struct event_name last_id(const struct client *c)
+{
+    struct event_name id = {""};
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->said[i].id[0]) {
+            snprintf(id.text, sizeof(id.text), "%s", c->said[i].id);
+        }
+    }
+    assert_true(id.text[0]);
+    return id;
+}
+
+static struct client *stream(const char *id)
+{
+    struct client *c = session_stream(&s, id);
+    nodes_settle(&all);
+    assert_true(c->is_streaming);
+    return c;
+}
+
+/* ---- written, and never arrived -------------------------------------------------------------- */
+
+/* b was written to a stream that had ended for its client, and that it was told was written down.
+ */
+static void what_did_not_arrive_is_told_at_the_next_node(void **state)
+{
+    (void)state;
+    subscribe("kept://x/a");
+    subscribe("kept://x/b");
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    struct event_name arrived = last_id(first);
+    nodes_update(&all, "kept://x/b");
+    nodes_tick(&all, A);
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    struct client *second = stream(arrived.text);
+    assert_int_equal(update_count(second, "kept://x/a"), 0);
+    assert_int_equal(update_count(second, "kept://x/b"), 1);
+    client_free(second);
+    client_free(first);
+}
+
+/* The second node has it for a moment, and its stream does not arrive either. */
+static void nor_is_it_forgotten_on_the_way(void **state)
+{
+    (void)state;
+    subscribe("kept://x/a");
+    subscribe("kept://x/b");
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    struct event_name arrived = last_id(first);
+    nodes_update(&all, "kept://x/b");
+    nodes_tick(&all, A);
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    struct client *second = stream(arrived.text);
+    nodes_update(&all, "kept://x/a");
+    nodes_tick(&all, B);
+    nodes_forget_losses(&all);
+    assert_int_equal(nodes_bring(&all, A, &s), 0);
+    struct client *third = stream(arrived.text);
+    assert_int_equal(update_count(third, "kept://x/a"), 1);
+    assert_int_equal(update_count(third, "kept://x/b"), 1);
+    client_free(third);
+    client_free(second);
+    client_free(first);
+}
+
+/* c is subscribed since an earlier place, when there is no stream: ids of before say nothing of it.
+ */
+static void what_a_subscription_is_owed_it_is_owed_everywhere(void **state)
+{
+    (void)state;
+    subscribe("kept://x/a");
+    subscribe("kept://x/b");
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    char since[128];
+    snprintf(since, sizeof(since), "{\"since\":\"%s\"}",
+             json_at(client_nth(first, SAID_UPDATED, 0), "params|_meta|dev.tidings/cursor"));
+    nodes_update(&all, "kept://x/c");
+    nodes_update(&all, "kept://x/a");
+    struct event_name arrived = last_id(first);
+    client_vanish(first);
+    subscribe_with("kept://x/c", since);
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    nodes_forget_losses(&all);
+    assert_int_equal(nodes_bring(&all, A, &s), 0);
+    struct client *second = stream(arrived.text);
+    assert_int_equal(update_count(second, "kept://x/a"), 0);
+    assert_int_equal(update_count(second, "kept://x/c"), 1);
+    nodes_update(&all, "kept://x/c");
+    assert_int_equal(update_count(second, "kept://x/c"), 2);
+    client_free(second);
+    client_free(first);
+}
+
+/* ---- copies that were taken over from -------------------------------------------------------- */
+
+/* A has a copy that B has taken over from, and nobody can say so: it does not know what followed an
+ * event of B's, and its client need not look at everything again because of that. */
+static void an_old_copy_does_not_go_on_from_ids_of_its_successor(void **state)
+{
+    (void)state;
+    struct session_wait wait;
+    int code = 0;
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    struct event_name old = last_id(first);
+    client_vanish(first);
+    all.at[A].is_deaf = true;
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    struct client *second = stream(old.text);
+    nodes_update(&all, "kept://x/a");
+    struct event_name id = last_id(second);
+    all.is_away = true;
+    nodes_bring_stream(&all, A, &s, id.text, &wait, &code);
+    nodes_settle(&all);
+    assert_int_equal(code, TIDINGS_E_BUSY); /* 503: it keeps its session */
+    nodes_bring_stream(&all, A, &s, old.text, &wait, &code);
+    nodes_settle(&all);
+    assert_int_equal(code, 0); /* what it does know of it goes on from */
+    all.is_away = false;
+    nodes_bring_stream(&all, A, &s, id.text, &wait, &code);
+    nodes_settle(&all);
+    assert_int_equal(code, TIDINGS_E_CONFLICT); /* ask again */
+    client_free(second);
+    client_free(first);
+}
+
+/* ---- on its way ------------------------------------------------------------------------------ */
+
+/* The hub of B has numbered what its worker has yet to hear: not more than its client knows. */
+static void what_is_on_its_way_to_the_worker_is_no_reason_to_look_again(void **state)
+{
+    (void)state;
+    struct tidings_change change = {.uri = STR("kept://x/a"), .kind = TIDINGS_CHANGE_UPDATED};
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    all.at[B].is_behind = true;
+    nodes_update(&all, "kept://x/a");
+    struct event_name id = last_id(first);
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    assert_int_equal(hub_announce_kept(all.at[B].b.hub, &change, all.position, NULL), 0);
+    (void)mailbox_drain(hub_mailbox(all.at[B].b.hub));
+    struct client *second = stream(id.text);
+    assert_int_equal(client_count(second, SAID_UPDATED), 0);
+    all.at[B].is_behind = false;
+    memset(all.at[B].missed, 0, sizeof(all.at[B].missed));
+    nodes_update(&all, "kept://x/a");
+    assert_int_equal(client_count(second, SAID_UPDATED), 1);
+    assert_no_json(client_nth(second, SAID_UPDATED, 0), "params|_meta|dev.tidings/truncated");
+    client_free(second);
+    client_free(first);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(what_did_not_arrive_is_told_at_the_next_node),
+        TEST(nor_is_it_forgotten_on_the_way),
+        TEST(what_a_subscription_is_owed_it_is_owed_everywhere),
+        TEST(an_old_copy_does_not_go_on_from_ids_of_its_successor),
+        TEST(what_is_on_its_way_to_the_worker_is_no_reason_to_look_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
