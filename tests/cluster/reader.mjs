@@ -21,7 +21,7 @@ const idOf = (uri) => uri.slice(TYPE.length);
 export class Reader {
     numbers = new Map(); // of a URI: `n` of what it believes is there
     heard = new Map(); // of a URI: the newest it was told of (an entity: ms of its version, else n)
-    last = new Map(); // of a URI of EVENTS: n of what it was told last
+    announced = new Map(); // of a URI of EVENTS: every n it was told of, the last one last
     known = new Map(); // of an entity's id: ms of the newest version it was told of or read
     doubts = new Set(); // URIs to be read
     blind = new Set(); // those of which it was told nothing but to look again, until it did
@@ -261,7 +261,9 @@ export class Reader {
         this.toldBy.set(uri, this.node);
         this.heard.set(uri, Math.max(version, before));
         if (uri.startsWith(EVENTS)) {
-            this.last.set(uri, version);
+            const all = this.announced.get(uri) ?? new Set();
+            all.delete(version);
+            this.announced.set(uri, all.add(version));
             return;
         }
         if (this.include === 'value' && _meta['dev.tidings/data']?.[0]?.text) {
@@ -331,14 +333,14 @@ export class Reader {
      */
     #missed({ uri, acknowledged: { n, at, node } }, announced) {
         const rows = announced.get(uri);
-        if (n === 0 || this.lookedAgain >= at || this.last.get(uri) === rows?.newest) {
+        const told = this.announced.get(uri) ?? new Set();
+        const last = [...told].at(-1);
+        const isThere = rows?.all.has(n) ?? false; // a crash empties the table
+        if (n === 0 || this.lookedAgain >= at || (isThere ? last === rows.newest : told.has(n) || this.world.mayBeGone(node, at))) {
             return undefined;
         }
-        const isThere = rows?.all.has(n) ?? false;
-        return isThere || !this.world.mayBeGone(node, at)
-            ? `was not told of ${uri} ${rows?.newest} (${n} was accepted at ${node?.name} and ${isThere ? 'is' : 'is not'} there),`
-                + ` but of ${this.last.get(uri)}, at most ${this.heard.get(uri)}: ${this.story(uri)}`
-            : undefined;
+        return `was not told of ${uri} ${isThere ? rows.newest : n} (${n} was accepted at ${node.name} and is ${isThere ? '' : 'not '}there),`
+            + ` but of ${last}, at most ${this.heard.get(uri)}: ${this.story(uri)}`;
     }
 
     /** What it believes wrongly without knowing; undefined: nothing. */
