@@ -50,7 +50,7 @@ static void subscribe_with(const char *uri, const char *options)
     struct client *c = session_request(
         &s, "5", "resources/subscribe",
         text_of("\"uri\":\"%s\",\"_meta\":{\"dev.tidings/options\":%s}", uri, options));
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_null(json_at(client_answer(c)->text, "error"));
     client_free(c);
 }
@@ -80,7 +80,7 @@ static struct event_name last_id(const struct client *c)
 static struct client *stream(const char *id)
 {
     struct client *c = session_stream(&s, id);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_true(c->is_streaming);
     return c;
 }
@@ -181,14 +181,14 @@ static void an_old_copy_does_not_go_on_from_ids_of_its_successor(void **state)
     struct event_name id = last_id(second);
     all.is_away = true;
     nodes_bring_stream(&all, A, &s, id.text, &wait, &code);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(code, TIDINGS_E_BUSY); /* 503: it keeps its session */
     nodes_bring_stream(&all, A, &s, old.text, &wait, &code);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(code, 0); /* what it does know of it goes on from */
     all.is_away = false;
     nodes_bring_stream(&all, A, &s, id.text, &wait, &code);
-    nodes_settle(&all);
+    nodes_run_until_idle(&all);
     assert_int_equal(code, TIDINGS_E_CONFLICT); /* ask again */
     client_free(second);
     client_free(first);
