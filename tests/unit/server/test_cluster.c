@@ -207,8 +207,8 @@ static void a_store_that_lost_changes_makes_everybody_look_again(void **state)
     assert_false(ears_await(&ears, 2).truncated);
 }
 
-/* What was announced is gone with a crash of the database, and a node that begins after it has never
- * known of it: who comes to it from before looks again. */
+/* What was announced is gone with a crash of the database, and a node that begins after it has
+ * never known of it: who comes to it from before looks again. */
 static void a_crash_of_the_database_is_told_at_nodes_that_begin_later(void **state)
 {
     (void)state;
