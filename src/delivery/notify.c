@@ -129,7 +129,7 @@ static int notify_everything(const struct notify *n, struct json *entry, struct 
     if (!access_writes_everything(n->principal)) {
         return tidings_fail(err, TIDINGS_E_DENIED,
                             "you may not say that everything changed: that takes a rule without "
-                            "URI that allows to write");
+                            "URI that allows writing");
     }
     return hub_announce_everything(n->worker->hub, err);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// HAProxy and nginx in front of three nodes on one PostgreSQL, with and without stickiness, by the recipes of contrib/: clients of
+// HAProxy, nginx and Caddy in front of three nodes on one PostgreSQL, with and without stickiness, by the recipes of contrib/: clients of
 // both eras hear through them what is written at any node, and go on where they were when the node that had their stream
 // is killed.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Debian's HAProxy and nginx with the recipes of contrib/, in front of the nodes of a test: the addresses in the recipe
+// Debian's HAProxy, nginx and Caddy with the recipes of contrib/, in front of the nodes of a test: the addresses in the recipe
 // (10.0.0.N:7777, port 8080) are replaced, nothing else is.
 
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -12,10 +12,10 @@ import { freePort, isOpen } from './port.mjs';
 import { Program } from './server.mjs';
 import { eventually } from './wait.mjs';
 
-const PROGRAMS = { haproxy: '/usr/sbin/haproxy', nginx: '/usr/sbin/nginx' };
+const PROGRAMS = { haproxy: '/usr/sbin/haproxy', nginx: '/usr/sbin/nginx', caddy: '/usr/bin/caddy' };
 const contrib = new URL('../../../contrib/', import.meta.url);
 
-export const RECIPES = ['haproxy/tidings.cfg', 'haproxy/sticky.cfg', 'nginx/tidings.conf', 'nginx/sticky.conf'];
+export const RECIPES = ['haproxy/tidings.cfg', 'haproxy/sticky.cfg', 'nginx/tidings.conf', 'nginx/sticky.conf', 'caddy/Caddyfile'];
 
 /** Why a recipe cannot be run here; false: it can. */
 export function skipOf(recipe) {
@@ -33,7 +33,8 @@ export async function balance(t, recipe, nodes) {
     nodes.forEach((node, at) => {
         text = text.replaceAll(`10.0.0.${at + 1}:7777`, `127.0.0.1:${node.port}`);
     });
-    text = text.replace('bind :8080', `bind 127.0.0.1:${port}`).replace('listen 8080', `listen 127.0.0.1:${port}`);
+    text = text.replace('bind :8080', `bind 127.0.0.1:${port}`).replace('listen 8080', `listen 127.0.0.1:${port}`)
+        .replace(/^:8080 \{/m, `{\n\tadmin off\n\tauto_https off\n}\nhttp://127.0.0.1:${port} {`);
     const file = join(folder, 'recipe');
     writeFileSync(file, text);
     let args = ['-db', '-f', file];
@@ -44,7 +45,11 @@ export async function balance(t, recipe, nodes) {
             + `events { worker_connections 1024; }\nhttp { access_log off; ${places.join(' ')} include ${file}; }\n`);
         args = ['-e', 'stderr', '-p', folder, '-c', main];
     }
-    const program = new Program(t, PROGRAMS[kind], args, { mayFail: true });
+    if (kind === 'caddy') {
+        args = ['run', '--adapter', 'caddyfile', '--config', file];
+    }
+    const env = { HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder };
+    const program = new Program(t, PROGRAMS[kind], args, { mayFail: true, env });
     program.child.stdout.resume();
     await eventually(() => isOpen(port), `${kind} listens`);
     return { port, url: `http://127.0.0.1:${port}/mcp`, program };
