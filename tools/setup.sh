@@ -52,6 +52,9 @@ test_packages='g++ libcmocka-dev libjansson-dev clang clang-tidy clang-format li
     libhttp-parser-dev libuv1-dev openssl scdoc procps iproute2 curl zsh fish chromium
     postgresql-15 haproxy nginx caddy libnginx-mod-nchan redis-server'
 
+# What building and trying the Debian packages needs besides.
+packaging_packages='debhelper dpkg-dev fakeroot lintian mmdebstrap logrotate systemd'
+
 # build_preset PRESET [WORD…]: configures when that was never done, or when presets or packages
 # changed since; then builds, the words going to ninja.
 build_preset() {

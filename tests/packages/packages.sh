@@ -36,9 +36,9 @@ build() {
     rm -rf "$work/debs"
     "$root/tools/build-deb" "$work/debs" >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; return 1; }
 }
-judge() { # warnings and errors are failures
+judge() { # Warnings and errors are failures, but for one about uploads to Debian's own archive.
     local said
-    said=$(lintian --allow-root --fail-on error,warning --tag-display-limit 0 "$work"/debs/*.changes 2>&1) || { echo "$said"; return 1; }
+    said=$(lintian --allow-root --suppress-tags initial-upload-closes-no-bugs --fail-on error,warning --tag-display-limit 0 "$work"/debs/*.changes 2>&1) || { echo "$said"; return 1; }
 }
 exposure() {
     local level
@@ -113,10 +113,10 @@ serve() {
 }
 url=http://127.0.0.1:17941/mcp
 writes() {
-    inside tidings entity add-type User@1 '{"type": "object"}' --server $url &&
-        inside tidings entity put User@1/ann '{"age": 7}' --server $url
+    inside env TIDINGS_SERVER=$url tidings entity add-type User@1 '{"type": "object"}' &&
+        inside env TIDINGS_SERVER=$url tidings entity put User@1/ann '{"age": 7}'
 }
-reads() { inside tidings entity get User@1/ann --server $url | tee /dev/stderr | grep -q '"age": 7'; }
+reads() { inside env TIDINGS_SERVER=$url tidings entity get User@1/ann | tee /dev/stderr | grep -q '"age": 7'; }
 
 # The same packages with a higher version, as the next one will be.
 next_version() {
