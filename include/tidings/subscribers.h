@@ -41,6 +41,19 @@ struct tidings_subscriber {
     uint32_t period_ms;                 /* between two updates at least */
     bool suspended;                     /* its filter took too long: it is not evaluated any more */
     bool truncated; /* it has yet to be told that something, unknown what, changed */
+    /* Who it is: */
+    struct tidings_str principal; /* the name it has shown to be its own; empty: none */
+    struct tidings_str address;   /* "192.0.2.1:50044", "uid:1000"; empty: not known */
+    struct tidings_str client_name, client_version; /* what it calls itself; may be empty */
+    struct tidings_str listener; /* "http", "https", "tcp", "tls", "unix", "stdio", "program" */
+    bool is_modern;              /* it speaks the modern era */
+    int64_t since_ms;            /* it is there; Unix time */
+    /* How it fares: */
+    uint64_t waiting;   /* notifications that wait for it */
+    uint64_t lag_ms;    /* how long the oldest of them has, or its stream takes nothing */
+    uint64_t bytes_out; /* that its connection has taken */
+    struct tidings_str last_error; /* the sentence it was last refused with; empty: none */
+    int64_t last_error_ms;         /* when; Unix time */
 };
 
 /* Called on the thread that asked, once all answers are there; may call anything. false: no more.

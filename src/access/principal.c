@@ -18,19 +18,24 @@ bool principal_is_equal(const struct principal *a, const struct principal *b)
     return a == b || (a && b && str_eq(a->key, b->key));
 }
 
-void principal_write(struct jw *w, const struct principal *p)
+const char *principal_kind_name(enum principal_kind kind)
 {
-    static const char *const proofs[] = {
+    static const char *const names[] = {
         [PRINCIPAL_ANONYMOUS] = "anonymous",
         [PRINCIPAL_USER] = "user",
         [PRINCIPAL_CERTIFICATE] = "certificate",
         [PRINCIPAL_TOKEN] = "token",
     };
+    return names[kind];
+}
+
+void principal_write(struct jw *w, const struct principal *p)
+{
     jw_begin_object(w);
     if (p && p->name.len > 0) {
         jw_put_string(w, STR("name"), p->name);
     }
-    jw_put_string(w, STR("by"), tidings_str(p ? proofs[p->kind] : "program"));
+    jw_put_string(w, STR("by"), tidings_str(p ? principal_kind_name(p->kind) : "program"));
     jw_end_object(w);
 }
 

@@ -406,6 +406,7 @@ enum sendq_state sendq_answered(struct sendq *q, ssize_t result, size_t offered)
     if (result > 0) {
         sendq_consume(q, &q->pieces, (size_t)result);
         q->written += (size_t)result;
+        q->batch->bytes += (size_t)result;
     }
     /* A socket that takes less than offered is full: asking again would only say so. */
     q->is_waiting = result < 0 || ((size_t)result < offered && q->is_socket);

@@ -28,6 +28,7 @@
 /* One per loop. */
 struct sendq_batch {
     struct list dirty;
+    uint64_t bytes;         /* that the kernel took */
     uint64_t writes;        /* system calls that wrote: each plain write, each call of a ring */
     uint64_t sends;         /* how often a queue was written from */
     uint64_t uring_batches; /* calls of a ring, each with many sends */

@@ -15,6 +15,7 @@
 #include "delivery/hub.h"
 #include "handler/call.h"
 #include "protocol/access_enforce.h"
+#include "protocol/last_error.h"
 
 #define TICK_MIN_MS 100u /* between two looks at what has been there too long */
 #define WALL_MS 60000    /* the clock on the wall may be set: it is asked again */
@@ -91,6 +92,7 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     worker->sessions = &core->sessions;
     worker->drain = &core->drain;
     worker->handlers->log_level = session_log_level;
+    worker->requests->failed = last_error_note;
     delivery_use_hub(worker, hub);
     int rc = worker_init(worker, hub_seal(hub), err);
     principals_init(worker->principals);
@@ -134,4 +136,5 @@ void core_deinit(struct core *core)
     access_rules_unref(worker->principals->rules);
     catalog_unref(worker->catalog);
     handlers_deinit(worker);
+    requests_deinit(worker->requests);
 }

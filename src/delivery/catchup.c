@@ -39,8 +39,10 @@ static void offer_if_ours(void *user, struct match_node *node)
 
 static bool went_elsewhere(const struct subscriber *subscriber, uint64_t seq)
 {
-    for (unsigned i = 0; subscriber->skips && i < subscriber->skips->count; i++) {
-        if (seq > subscriber->skips->at[i].from && seq <= subscriber->skips->at[i].to) {
+    const struct subscriber_skips *skips =
+        subscriber->ops && subscriber->ops->skips ? subscriber->ops->skips(subscriber) : NULL;
+    for (unsigned i = 0; skips && i < skips->count; i++) {
+        if (seq > skips->at[i].from && seq <= skips->at[i].to) {
             return true;
         }
     }

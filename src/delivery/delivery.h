@@ -10,6 +10,8 @@
 #include "base/mailbox.h"
 #include "delivery/change_content.h"
 #include "delivery/filters.h"
+#include "delivery/lag.h"
+#include "delivery/peer_errors.h"
 #include "delivery/window.h"
 #include "dialect/cursor.h"
 #include "match/match.h"
@@ -24,6 +26,9 @@ struct delivery {
     struct match match;
     struct list subscribers;
     struct list dirty;               /* subscribers with something to flush */
+    struct list behind;              /* those whose streams took not all that was flushed */
+    struct lag lag;                  /* how long changes wait */
+    struct peer_errors errors;       /* last ones of subscribers */
     uint32_t subscribers_made;       /* so far */
     struct list list_watchers;       /* listens that want list_changed */
     struct list bookmarked;          /* listens that want bookmarks */

@@ -3,6 +3,7 @@
  * Delivery on one worker begins and ends; between them, the end of each turn flushes what waits.
  */
 #include "access/allowance.h"
+#include "base/clock.h"
 #include "base/loop.h"
 #include "delivery/at_least.h"
 #include "delivery/bookmark.h"
@@ -54,10 +55,14 @@ static void flush_dirty(void *user)
     unsigned together = sendq_batch_gathers(&worker->batch) ? FLUSH_GATHERED : FLUSH_PLAIN;
     list_init(&now);
     list_splice(&now, &worker->delivery->dirty);
+    if (!list_empty(&now)) {
+        lag_begin_flush(&worker->delivery->lag, clock_monotonic_ns() / 1000);
+    }
     for (unsigned n = 1; !list_empty(&now); n++) {
         struct subscriber *subscriber = list_entry(now.next, struct subscriber, dirty_link);
         list_remove(&subscriber->dirty_link);
         subscriber_flush(subscriber);
+        subscriber_note_behind(subscriber);
         if (n % together == 0) {
             sendq_batch_flush(&worker->batch);
         }
@@ -112,6 +117,7 @@ int delivery_init(struct worker *worker, struct tidings_error *err)
     d->match.give_back_unindexed = give_back_unindexed;
     list_init(&d->subscribers);
     list_init(&d->dirty);
+    list_init(&d->behind);
     list_init(&d->list_watchers);
     list_init(&d->covers_subs);
     list_init(&d->bookmarked);
@@ -159,5 +165,6 @@ void delivery_deinit(struct worker *worker)
     jv_unref(d->subject);
     filters_deinit(&d->filters);
     option_rules_unref(d->rules);
+    peer_errors_deinit(&d->errors);
     match_deinit(&d->match);
 }

@@ -118,6 +118,7 @@ static void merge(struct outbox *o, size_t index, const struct outbox_item *next
                                             (enum tidings_change_kind)next->kind);
     item->merged += next->merged;
     item->initial = item->initial && next->initial;
+    item->was_held = item->was_held || next->was_held;
     item->caught_up = item->caught_up || next->caught_up;
     if (moves) {
         struct outbox_item moved = *item;
@@ -192,6 +193,7 @@ bool outbox_take(struct outbox *o, struct outbox *from, size_t max)
     while (fits && from->count > 0) {
         struct outbox_item item = *at(from, 0);
         item.sub->queued--;
+        item.was_held = true;
         drop_first(from);
         if (add(o, &item, max) == OUTBOX_FULL) {
             change_unref(item.change);

@@ -23,6 +23,7 @@ struct outbox_item {
     uint32_t merged;
     uint8_t kind;   /* enum tidings_change_kind */
     bool initial;   /* nothing changed: the state when it was subscribed */
+    bool was_held;  /* its subscription wanted it later: how long it waits is no lag */
     bool caught_up; /* it was told from the log, or what was is merged into it: `merged` counts that
                      * as one, however many there were */
 };

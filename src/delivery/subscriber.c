@@ -5,6 +5,7 @@
 #include "delivery/subscriber.h"
 
 #include "access/principal.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "delivery/delivery.h"
@@ -22,6 +23,7 @@ struct subscriber *subscriber_create(struct worker *worker, const struct princip
     subscriber->worker = worker;
     subscriber->principal = principal_ref(principal);
     subscriber->cursor = worker->last_seq;
+    subscriber->since_s = (uint32_t)(clock_wall_coarse_ms() / 1000);
     subscriber->number = ++worker->delivery->subscribers_made;
     outbox_init(&subscriber->outbox);
     list_init(&subscriber->listens);
@@ -45,8 +47,20 @@ uint64_t subscriber_id(const struct subscriber *subscriber)
 
 void subscriber_mark_dirty(struct subscriber *subscriber)
 {
+    if (subscriber->is_behind) {
+        list_remove(&subscriber->dirty_link);
+        subscriber->is_behind = false;
+    }
     if (list_empty(&subscriber->dirty_link)) {
         list_append(&subscriber->worker->delivery->dirty, &subscriber->dirty_link);
+    }
+}
+
+void subscriber_note_behind(struct subscriber *subscriber)
+{
+    if (subscriber->outbox.count > 0 && list_empty(&subscriber->dirty_link)) {
+        list_append(&subscriber->worker->delivery->behind, &subscriber->dirty_link);
+        subscriber->is_behind = true;
     }
 }
 

@@ -26,8 +26,10 @@ struct buf;
 struct change;
 struct changelog_row;
 struct channel;
+struct channel_facts;
 struct dialect_updated;
 struct hub_catchup;
+struct json;
 struct principal;
 struct subscriber;
 struct subscription;
@@ -63,6 +65,10 @@ struct subscriber_ops {
     void (*disconnect)(struct subscriber *subscriber);
     /* NULL: it is not a session. */
     struct tidings_str (*session_id)(const struct subscriber *subscriber);
+    /* What its connection is when it has no stream; fills what it knows of *ret. */
+    void (*facts)(const struct subscriber *subscriber, struct channel_facts *ret);
+    /* Numbers that are not replayed to it; NULL: none. */
+    const struct subscriber_skips *(*skips)(const struct subscriber *subscriber);
     /* Its stream ended; decides whether it goes too. */
     void (*on_stream_end)(struct subscriber *subscriber);
 };
@@ -71,7 +77,7 @@ struct subscriber {
     union {
         struct {
             struct list link;       /* in worker->delivery->subscribers */
-            struct list dirty_link; /* in worker->delivery->dirty */
+            struct list dirty_link; /* in worker->delivery->dirty, or behind */
         };
         struct loop_discard discard; /* once it is destroyed */
     };
@@ -83,7 +89,8 @@ struct subscriber {
     struct list listens;
     uint64_t cursor;             /* without a stream: everything matched up to here was written */
     struct hub_catchup *catchup; /* the log is being asked; live changes are in its answer */
-    const struct subscriber_skips *skips; /* while catching up; NULL: none */
+    uint32_t since_s;            /* it is there; Unix time */
+    uint32_t error;              /* its last one, in worker->delivery->errors; 0: none */
     /* The lowest numbers of what is not written yet, 0: none: … */
     uint64_t resync_from;   /* … behind the mark of a subscription that must look again */
     uint64_t lists_from;    /* … of lists that changed */
@@ -97,6 +104,9 @@ struct subscriber {
     bool was_lost : 1;      /* some was, and told: on this stream, or before its client came back */
     bool has_list_pending : 1;
     bool waits_content : 1;           /* the first item needs content that is being read */
+    bool is_behind : 1;               /* in worker->delivery->behind, by its dirty_link */
+    bool is_modern : 1;               /* its client speaks the modern era */
+    uint16_t client;                  /* what it calls itself, in worker->requests->clients */
     uint32_t number;                  /* among all that this worker had */
     const struct subscriber_ops *ops; /* what its owner does; NULL: nothing */
     void *owner;
@@ -105,8 +115,22 @@ struct subscriber {
 struct subscriber *subscriber_create(struct worker *worker, const struct principal *principal);
 /* It goes on with what this one may do; a reference of its own. */
 void subscriber_set_principal(struct subscriber *subscriber, const struct principal *principal);
-/* The one subscriber of a message connection, made when first needed; NULL when out of memory. */
+/* The one subscriber of a message connection with its stream, made when first needed; NULL when out
+ * of memory. */
 struct subscriber *subscriber_of_channel(struct channel *channel);
+/* The same without its stream, which costs the connection memory in the kernel: for one that has
+ * said something, so that it is known to be there. */
+struct subscriber *subscriber_greet(struct channel *channel);
+/* The connection it is told through, or would be; NULL: none now, or it is the program. */
+struct channel *subscriber_channel(const struct subscriber *subscriber);
+/* What its client calls itself (`clientInfo`; NULL or without a name: nothing new). */
+void subscriber_set_client(struct subscriber *subscriber, const struct json *info);
+/* Its client was told this; kept for whoever looks after the server. */
+void subscriber_note_error(struct subscriber *subscriber, int code, struct tidings_str text);
+/* What is known of its connection; all zero: it has none. */
+void subscriber_get_facts(const struct subscriber *subscriber, struct channel_facts *ret);
+/* For how long the oldest of what waits for it has waited, and nobody wanted that. */
+uint64_t subscriber_lag_us(const struct subscriber *subscriber, uint64_t now_us);
 /* Removes every subscription, releases the watches; the memory goes at the end of the turn. */
 void subscriber_destroy(struct subscriber *subscriber);
 
@@ -126,6 +150,8 @@ void subscriber_set_sink(struct subscriber *subscriber, struct sink *sink);
 bool subscriber_is_blocked(struct subscriber *subscriber);
 /* Something to flush: at the end of the turn. */
 void subscriber_mark_dirty(struct subscriber *subscriber);
+/* It was flushed, and is in no list: does something still wait? */
+void subscriber_note_behind(struct subscriber *subscriber);
 void subscriber_flush(struct subscriber *subscriber);
 /* One whole message right now, before anything that waits. false: no stream, or it broke (also when
  * the message could not be built: the stream is cut rather than left with a gap). */

@@ -11,6 +11,7 @@
 #include "delivery/subscriber.h"
 #include "delivery/subscription.h"
 #include "dialect/dialect.h"
+#include "request/request.h"
 
 static void end_listen(struct listen *listen, struct worker *worker)
 {
@@ -79,5 +80,7 @@ void subscriber_destroy(struct subscriber *subscriber)
     }
     subscriber_set_principal(subscriber, NULL);
     allowance_release(subscriber->allowance);
+    client_info_release(&subscriber->worker->requests->clients, subscriber->client);
+    peer_errors_forget(&subscriber->worker->delivery->errors, &subscriber->error);
     loop_discard(subscriber->worker->loop, &subscriber->discard, mem_free, subscriber);
 }

@@ -103,16 +103,42 @@ static void end_channel_subscriber(struct channel *channel)
     channel->subscriber = NULL;
 }
 
-struct subscriber *subscriber_of_channel(struct channel *channel)
+static void channel_subscriber_facts(const struct subscriber *subscriber, struct channel_facts *ret)
 {
-    if (!channel->subscriber) {
-        struct subscriber *subscriber = subscriber_create(channel->worker, channel->principal);
-        if (subscriber) {
-            static const struct response_headers none;
-            subscriber_set_sink(subscriber, channel->ops->stream(channel, &none));
-            channel->subscriber = subscriber;
-            channel->end_subscriber = end_channel_subscriber;
-        }
+    channel_get_facts(subscriber->owner, ret);
+}
+
+static const struct subscriber_ops channel_subscriber_ops = {.facts = channel_subscriber_facts};
+
+struct channel *subscriber_channel(const struct subscriber *subscriber)
+{
+    const struct sink *sink = subscriber->sink;
+    if (sink) {
+        return sink->ops->channel ? sink->ops->channel(sink) : NULL;
+    }
+    return subscriber->ops == &channel_subscriber_ops ? subscriber->owner : NULL;
+}
+
+struct subscriber *subscriber_greet(struct channel *channel)
+{
+    struct subscriber *subscriber =
+        channel->subscriber ? NULL : subscriber_create(channel->worker, channel->principal);
+    if (subscriber) {
+        subscriber->ops = &channel_subscriber_ops;
+        subscriber->owner = channel;
+        channel->subscriber = subscriber;
+        channel->end_subscriber = end_channel_subscriber;
     }
     return channel->subscriber;
+}
+
+struct subscriber *subscriber_of_channel(struct channel *channel)
+{
+    struct subscriber *subscriber = subscriber_greet(channel);
+    if (subscriber && !subscriber->sink) {
+        static const struct response_headers none;
+        subscriber->cursor = channel->worker->last_seq;
+        subscriber_set_sink(subscriber, channel->ops->stream(channel, &none));
+    }
+    return subscriber;
 }

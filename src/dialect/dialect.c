@@ -7,6 +7,7 @@
 #include "dialect/dialect.h"
 
 #define META_VERSION "io.modelcontextprotocol/protocolVersion"
+#define META_CLIENT_INFO "io.modelcontextprotocol/clientInfo"
 #define META_CAPABILITIES "io.modelcontextprotocol/clientCapabilities"
 #define REQUESTED_MAX 256u /* of a stranger's version echoed back */
 #define META_LOG_LEVEL "io.modelcontextprotocol/logLevel"
@@ -211,6 +212,11 @@ int dialect_asked_log_level(const struct json *meta)
 bool dialect_has_capability(const struct json *meta, const char *name)
 {
     return jv_is(jv_get(jv_get(meta, META_CAPABILITIES), name), JV_OBJECT);
+}
+
+struct json *dialect_client_info(const struct json *meta)
+{
+    return jv_get(meta, META_CLIENT_INFO);
 }
 
 static void judge_modern(const struct dialect_context *ctx, const struct rpc_message *msg,

@@ -107,6 +107,8 @@ int dialect_log_level(struct tidings_str level);
 int dialect_asked_log_level(const struct json *meta);
 /* Did the client of a modern request declare that capability? */
 bool dialect_has_capability(const struct json *meta, const char *name);
+/* What the client of a modern request calls itself: an object, or NULL. */
+struct json *dialect_client_info(const struct json *meta);
 bool dialect_is_modern_version(struct tidings_str protocol_version);
 /* Does a header that repeats part of the body say `value`? It may be wrapped as =?base64?…?=. */
 bool dialect_header_equals(struct tidings_str header, struct tidings_str value);

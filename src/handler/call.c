@@ -424,11 +424,34 @@ static bool call_begin(struct request *request, const struct call_kind *kind, st
     return true;
 }
 
+/* Is it offered to who asks? To others it is as if it were not there. Where no rules say who may,
+ * what is not for everybody is for those who come from this machine. */
+static bool call_is_offered(const struct request *request, const struct feature *f)
+{
+    if (f->writes.len == 0) {
+        return true;
+    }
+    if (!access_writes(request->principal, f->writes)) {
+        return false;
+    }
+    struct channel_facts facts = {0};
+    if (!access_is_by_rule(request->principal) && request->channel) {
+        channel_get_facts(request->channel, &facts);
+    }
+    return access_is_by_rule(request->principal) || facts.is_local;
+}
+
 void call_refuse_unknown(struct request *request, enum feature_kind kind, const char *what,
                          struct tidings_str name)
 {
     struct tidings_str near[FEATURE_SUGGESTIONS];
-    size_t count = feature_suggest(request->worker->handlers->features[kind], name, near);
+    const struct feature_list *list = request->worker->handlers->features[kind];
+    size_t found = feature_suggest(list, name, near), count = 0;
+    for (size_t i = 0; i < found; i++) {
+        if (call_is_offered(request, feature_find(list, near[i]))) {
+            near[count++] = near[i];
+        }
+    }
     struct buf text, data;
     struct jw w;
     buf_init(&text, UNKNOWN_MAX);
@@ -461,7 +484,7 @@ void call_run(struct request *request, const struct call_kind *kind)
         return;
     }
     struct feature *f = feature_find(worker->handlers->features[kind->feature], jv_str(name));
-    if (!f) {
+    if (!f || !call_is_offered(request, f)) {
         call_refuse_unknown(request, kind->feature, kind->what, jv_str(name));
         return;
     }
@@ -491,7 +514,9 @@ void call_list(struct request *request, enum feature_kind kind, struct tidings_s
     jw_key(&request->w, key);
     jw_begin_array(&request->w);
     for (size_t i = at; list && i < end; i++) {
-        jw_raw(&request->w, list->at[i]->row);
+        if (call_is_offered(request, list->at[i])) {
+            jw_raw(&request->w, list->at[i]->row);
+        }
     }
     jw_end_array(&request->w);
     if (list && end < count) {

@@ -33,7 +33,8 @@ struct feature {
     tidings_call_fn handler;
     tidings_complete_fn complete; /* of a completion */
     void *user;
-    uint64_t timeout_ms; /* 0: the server's */
+    uint64_t timeout_ms;       /* 0: the server's */
+    struct tidings_str writes; /* only for who may write this; empty: for everybody */
     bool is_blocking;
     unsigned refs;
 };

@@ -230,6 +230,18 @@ static void refuse_in_batch(struct arrival *a, struct json *root, const struct r
     }
 }
 
+/* A message connection is there from its first request on. Without memory it is not seen. */
+static void greet(struct request *request)
+{
+    struct channel *channel = request->channel;
+    bool is_new = !channel->subscriber;
+    struct subscriber *subscriber = subscriber_greet(channel);
+    if (subscriber && request->meta && (is_new || subscriber->client == 0)) {
+        subscriber->is_modern = true;
+        subscriber_set_client(subscriber, dialect_client_info(request->meta));
+    }
+}
+
 static void inbound_run(struct arrival *a, struct json *root, const struct rpc_message *msg,
                         const struct dialect_verdict *v, struct session *session)
 {
@@ -256,6 +268,9 @@ static void inbound_run(struct arrival *a, struct json *root, const struct rpc_m
     }
     if (a->batch) {
         request_batch_add(a->batch, request);
+    }
+    if (!channel->ops->is_http) {
+        greet(request);
     }
     method_run(request);
 }

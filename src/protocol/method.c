@@ -44,6 +44,7 @@ static void method_initialize(struct request *request)
             request_fail_err(request, &err, STR_EMPTY);
             return;
         }
+        subscriber_set_client(session->subscriber, jv_get(request->msg.params, "clientInfo"));
         list_changed_want(session->listen, promised);
         request->headers.session_id =
             arena_dup(&request->arena, tidings_strn(session->id, SESSION_ID_LEN));
@@ -51,6 +52,10 @@ static void method_initialize(struct request *request)
         list_append(&session->requests, &request->session_link);
         session_changed(session, request);
     } else {
+        if (channel->subscriber) {
+            subscriber_set_client(channel->subscriber, jv_get(request->msg.params, "clientInfo"));
+            channel->subscriber->is_modern = false;
+        }
         channel->revision = rev;
         channel->promised = (unsigned char)promised;
     }

@@ -34,6 +34,8 @@ static struct subscriber *listen_subscriber(struct request *request)
         static const struct response_headers none;
         static const struct subscriber_ops ops = {.on_stream_end = http_listen_closed};
         subscriber->ops = &ops;
+        subscriber->is_modern = true;
+        subscriber_set_client(subscriber, dialect_client_info(request->meta));
         subscriber_set_sink(subscriber, channel->ops->stream(channel, &none));
     }
     return subscriber;

@@ -188,10 +188,26 @@ static struct tidings_str id_of(const struct subscriber *subscriber)
     return tidings_strn(session->id, SESSION_ID_LEN);
 }
 
+static const struct subscriber_skips *session_skips(const struct subscriber *subscriber)
+{
+    const struct session *session = subscriber->owner;
+    return &session->skips;
+}
+
+/* It has no stream now: where its client was last. */
+static void session_facts(const struct subscriber *subscriber, struct channel_facts *ret)
+{
+    const struct session *session = subscriber->owner;
+    snprintf(ret->address, sizeof(ret->address), "%s", session->address);
+    ret->listener = session->listener;
+}
+
 static const struct subscriber_ops session_subscriber_ops = {
     .end_streams = session_end_streams,
     .disconnect = session_disconnect,
     .session_id = id_of,
+    .facts = session_facts,
+    .skips = session_skips,
     .event_id = session_event_id,
     .on_rewind = rewound,
     .on_lists_written = lists_written,
@@ -256,12 +272,20 @@ int session_create(struct worker *worker, const struct revision *revision,
     session->undelivered = session->subscriber->cursor;
     session->listen->is_open = true;
     session->subscriber->owner = session;
-    session->subscriber->skips = &session->skips;
     session->subscriber->ops = &session_subscriber_ops;
     list_append(&worker->sessions->all, &session->link);
     worker->stats.sessions++;
     *ret = session;
     return 0;
+}
+
+static void session_note_address(struct session *session, const struct channel *channel)
+{
+    struct channel_facts facts;
+    channel_get_facts(channel, &facts);
+    session->listener = facts.listener;
+    snprintf(session->address, sizeof(session->address), "%.*s", (int)SESSION_ADDRESS_MAX - 1,
+             facts.address);
 }
 
 bool session_enter(struct channel *channel, struct quota **ret, struct refusal *why)
@@ -302,6 +326,7 @@ int session_open(struct channel *channel, const struct revision *revision, struc
         return rc;
     }
     (*ret)->quota = quota;
+    session_note_address(*ret, channel);
     return 0;
 }
 
@@ -454,6 +479,7 @@ int session_open_stream(struct session *session, struct channel *channel,
         session_replay_later(session, at.cursor);
     }
     stream->sink = channel->ops->stream(channel, &headers);
+    session_note_address(session, channel);
     stream->session = session;
     stream->no = at.stream > 0 ? at.stream : ++session->next_stream;
     list_prepend(&session->streams, &stream->link);

@@ -29,6 +29,7 @@ struct session_moving;
 #define SESSION_MAX_STREAMS LIMIT_MAX_STREAMS
 #define SESSION_PAST_STREAMS 8u
 #define SESSION_REWINDS 4u
+#define SESSION_ADDRESS_MAX 48u
 #define SESSION_TAG_LEN 9u /* 8 hex digits and a '-' */
 
 /* Those of one worker. */
@@ -76,6 +77,8 @@ struct session {
         uint64_t upto;   /* … of lists that changed up to here */
     } lists;
     struct subscriber_skips skips; /* of the newest stream */
+    const char *listener;          /* of the connection that opened it or its newest stream; … */
+    char address[SESSION_ADDRESS_MAX]; /* … and from where */
     char id[SESSION_ID_LEN + 1];
     char tag[SESSION_TAG_LEN + 1]; /* that event ids begin with; empty: nobody knows who it is */
 };

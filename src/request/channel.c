@@ -84,6 +84,14 @@ struct quota *channel_quota(const struct channel *channel)
                                                            : channel->quota;
 }
 
+void channel_get_facts(const struct channel *channel, struct channel_facts *ret)
+{
+    *ret = (struct channel_facts){0};
+    if (channel->ops->facts) {
+        channel->ops->facts(channel, ret);
+    }
+}
+
 void channel_failed(const struct channel *channel, const struct failure *failure)
 {
     struct worker *worker = channel->worker;

@@ -30,6 +30,16 @@ struct response_headers {
     struct tidings_str reason; /* of a refusal, for the log; no header */
 };
 
+/* What can be said of where it leads, for whoever looks after the server. */
+#define CHANNEL_ADDRESS_MAX 64u
+struct channel_facts {
+    char address[CHANNEL_ADDRESS_MAX]; /* "192.0.2.1:50044", "[2001:db8::1]:50044", "uid:1000" */
+    const char *listener;              /* "http", "https", "tcp", "tls", "unix", "stdio" */
+    uint64_t bytes_out;                /* that the kernel took, of this connection */
+    uint64_t stalled_ms;               /* it takes nothing for so long; 0: it does, or need not */
+    bool is_local;                     /* from this machine */
+};
+
 struct channel_ops {
     const char *name;
     /* Headers, statuses and one exchange at a time (HTTP), or not (message connections). */
@@ -49,6 +59,8 @@ struct channel_ops {
      * have so much of is shared by all channels that give the same. NULL: one for the whole
      * transport. */
     void (*address)(const struct channel *channel, char out[PRINCIPAL_MAX]);
+    /* Fills what it knows of *ret, which is all zero. */
+    void (*facts)(const struct channel *channel, struct channel_facts *ret);
 };
 
 struct channel {
@@ -79,6 +91,8 @@ struct quota *channel_quota(const struct channel *channel);
 void channel_set_principal(struct channel *channel, const struct principal *principal);
 /* A reference to what its client may have judged (access/allowance.h). NULL: out of memory. */
 struct allowance *channel_allowance(struct channel *channel);
+/* All that is known of where it leads. */
+void channel_get_facts(const struct channel *channel, struct channel_facts *ret);
 /* Something that came this way is refused, or failed: counted, and said in the log as far as there
  * is room. To be called once, where the answer is made. */
 void channel_failed(const struct channel *channel, const struct failure *failure);

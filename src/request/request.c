@@ -189,6 +189,9 @@ static void request_answer_error(struct request *request, const struct dialect_e
 {
     if (request->channel && !request->cancelled) {
         channel_failed_rpc(request->channel, request->principal, request->method, e);
+        if (request->worker->requests->failed) {
+            request->worker->requests->failed(request, e);
+        }
     }
     buf_deinit(&request->out);
     buf_init(&request->out, REQUEST_OUT_EXTRA);

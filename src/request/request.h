@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "request/channel.h"
+#include "request/client_info.h"
 #include "worker/worker.h"
 
 struct refusal;
@@ -24,10 +25,18 @@ struct requests {
     /* An answer with a `session_change` is complete: true: request_release comes later. Set where
      * sessions are kept for other nodes. */
     bool (*hold)(struct request *request, int status);
+    /* It is answered with that error. Set where last errors of clients are kept. */
+    void (*failed)(const struct request *request, const struct dialect_error *e);
+    struct client_infos clients; /* what they call themselves */
 };
 static inline void requests_init(struct requests *requests)
 {
     list_init(&requests->with_job);
+    client_infos_init(&requests->clients);
+}
+static inline void requests_deinit(struct requests *requests)
+{
+    client_infos_deinit(&requests->clients);
 }
 
 struct request {

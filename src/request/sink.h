@@ -12,6 +12,7 @@
 
 #include <tidings/types.h>
 
+struct channel;
 struct sink;
 
 struct sink_ops {
@@ -30,6 +31,8 @@ struct sink_ops {
     void (*end)(struct sink *sink);
     /* End at once, without ceremony, so that the client notices and comes back. */
     void (*cut)(struct sink *sink, const char *reason);
+    /* What it is written through. NULL: it leads to the program. */
+    struct channel *(*channel)(const struct sink *sink);
 };
 
 /* What the writer of a stream is told; each may be NULL. */

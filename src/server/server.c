@@ -24,6 +24,7 @@ struct tidings_server *tidings_server_create(struct tidings_error *err)
     inproc_subscriptions_init(&s->inproc);
     map_init(&s->runtime_rules);
     list_init(&s->timers);
+    s->process.statm = s->process.fds = -1;
     buf_init(&s->implementation, 1u << 20);
     buf_init(&s->instructions, 1u << 20);
     buf_init(&s->ceiling, 64);
@@ -85,6 +86,7 @@ void tidings_server_destroy(struct tidings_server *s)
     entity_authority_deinit(&s->authority);
     buf_deinit(&s->absolute);
     buf_deinit(&s->info_text);
+    process_probe_close(&s->process);
     mem_free(s);
 }
 

@@ -316,3 +316,8 @@ void server_nodes_close(struct tidings_server *s)
     mem_free(n);
     s->nodes = NULL;
 }
+
+struct tidings_str server_nodes_name(const struct server_nodes *n)
+{
+    return tidings_str(n->name);
+}

@@ -16,6 +16,8 @@ struct server_nodes;
 int server_nodes_open(struct tidings_server *s, struct tidings_error *err);
 /* Be none any more; the store is still open. */
 void server_nodes_close(struct tidings_server *s);
+/* What this one is called. */
+struct tidings_str server_nodes_name(const struct server_nodes *n);
 /* tidings://self/nodes, finished later. */
 void server_nodes_read(struct server_nodes *n, struct tidings_read *read);
 

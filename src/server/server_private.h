@@ -15,6 +15,7 @@
 #include "server/inproc_subscription.h"
 #include "server/oauth_setup.h"
 #include "server/option_rules.h"
+#include "server/process_figures.h"
 #include "server/sandbox.h"
 #include "server/worker_thread.h"
 #include "transport/listener.h"
@@ -63,6 +64,7 @@ struct tidings_server {
     struct map runtime_rules;    /* struct runtime_rule by prefix; whoever is or holds the hub */
     struct oauth_setup oauth;    /* behind http.auth */
     struct sandbox sandbox;
+    struct process_probe process;
     struct http_config http;
     struct socket_config sockets;
     struct server_identity identity;
@@ -87,7 +89,7 @@ struct tidings_server {
     bool follow_tells;              /* the keeper's: what is followed is told, the log is there */
     uint64_t follow_moved;          /* server_follow.c: the position told as the end of a move */
     int follow_refused;             /* … why the last published resource was not served */
-    bool has_publish_tools, has_change_tools;
+    bool has_publish_tools, has_change_tools, has_end_peer;
     struct list timers; /* struct server_timer */
     size_t timer_count;
     struct published *published;     /* everything pushed */

@@ -97,6 +97,7 @@ static int server_run_begin(struct tidings_server *s, bool is_stepped, struct ti
                                                      : "the server has been started already");
     }
     hub_hold(s->hub);
+    process_probe_open(&s->process);
     int rc = sandbox_enter(&s->sandbox, &s->config, server_has_listener(s, LISTENER_HTTP), err);
     rc = rc < 0 ? rc : server_setup(s, is_stepped, err);
     if (rc == 0) {
@@ -104,6 +105,7 @@ static int server_run_begin(struct tidings_server *s, bool is_stepped, struct ti
         hub_set_running(s->hub, true);
         server_timers_start(s);
     } else {
+        process_probe_close(&s->process);
         set_state(s, SERVER_NEW);
     }
     hub_release(s->hub);

@@ -16,6 +16,7 @@
 #include "server/access_loader.h"
 #include "server/builtin_providers.h"
 #include "server/change_tools.h"
+#include "server/server_end_peer.h"
 #include "server/server_private.h"
 #include "server/status_provider.h"
 #include "store/keeper.h"
@@ -232,6 +233,7 @@ static int mount_all(struct tidings_server *s, struct tidings_error *err)
     }
     if (rc == 0) {
         status_set_sandbox(s->status, &s->sandbox);
+        status_set_server(s->status, s);
         status_set_nodes(s->status, s->nodes);
     }
     if (rc == 0) {
@@ -324,6 +326,11 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
     if (rc == 0) {
         rc = offer_change_tools(s, err);
     }
+    if (rc == 0 && c->self) {
+        rc = server_end_peer_add(s, err);
+        s->has_end_peer = rc == 0;
+        rc = rc == TIDINGS_E_EXISTS ? 0 : rc; /* the program keeps its own */
+    }
     if (rc == 0) {
         rc = build_workers(s, err);
     }
@@ -364,6 +371,10 @@ int server_setup(struct tidings_server *s, bool is_stepped, struct tidings_error
         if (s->has_change_tools) {
             change_tools_remove(s);
             s->has_change_tools = false;
+        }
+        if (s->has_end_peer) {
+            server_end_peer_remove(s);
+            s->has_end_peer = false;
         }
         server_entities_unmount(s);
         s->status = NULL;

@@ -10,11 +10,13 @@
 #include <assert.h>
 #include <limits.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "delivery/listen.h"
 #include "delivery/subscriber.h"
 #include "delivery/subscription.h"
+#include "request/request.h"
 #include "server/server_private.h"
 #include "uri/uri.h"
 
@@ -49,38 +51,76 @@ struct question {
     char uri[];
 };
 
+enum row_text {
+    ROW_SESSION,
+    ROW_STREAM,
+    ROW_URI,
+    ROW_ID,
+    ROW_PRINCIPAL,
+    ROW_ADDRESS,
+    ROW_CLIENT,
+    ROW_VERSION,
+    ROW_LISTENER,
+    ROW_ERROR,
+    ROW_TEXTS,
+};
+
 struct row {
-    uint64_t subscriber;
-    size_t session, stream, uri, id; /* lengths of what follows */
-    uint32_t period_ms;
-    bool suspended, truncated;
+    struct tidings_subscriber about; /* without its texts, … */
+    size_t texts[ROW_TEXTS];         /* … whose lengths these are; they follow */
 };
 
 /* ---- on a worker ----------------------------------------------------------------------------- */
 
+/* The texts of a row; borrowed. */
+static void gather_texts(const struct subscription *sub, const struct channel_facts *facts,
+                         const struct peer_error *error, struct tidings_str ret[ROW_TEXTS])
+{
+    const struct subscriber *subscriber = sub->subscriber;
+    const struct client_info *client =
+        client_info_get(&subscriber->worker->requests->clients, subscriber->client);
+    ret[ROW_SESSION] = subscriber->ops && subscriber->ops->session_id
+                           ? subscriber->ops->session_id(subscriber)
+                           : STR_EMPTY;
+    ret[ROW_STREAM] = subscriber->sink ? tidings_str(subscriber->sink->ops->name) : STR_EMPTY;
+    ret[ROW_URI] = subscription_spelled(sub);
+    ret[ROW_ID] = listen_id(sub->listen);
+    ret[ROW_PRINCIPAL] = subscriber->principal ? subscriber->principal->name : STR_EMPTY;
+    ret[ROW_ADDRESS] = tidings_str(facts->address);
+    ret[ROW_CLIENT] = client ? client->name : STR_EMPTY;
+    ret[ROW_VERSION] = client ? client->version : STR_EMPTY;
+    ret[ROW_LISTENER] = facts->listener ? tidings_str(facts->listener) : STR("program");
+    ret[ROW_ERROR] = error ? tidings_str(error->text) : STR_EMPTY;
+}
+
 static void subscribers_collect(struct worker_answer *part, const struct subscription *sub)
 {
     const struct subscriber *subscriber = sub->subscriber;
-    struct tidings_str session = subscriber->ops && subscriber->ops->session_id
-                                     ? subscriber->ops->session_id(subscriber)
-                                     : STR_EMPTY;
-    struct tidings_str stream =
-        subscriber->sink ? tidings_str(subscriber->sink->ops->name) : STR_EMPTY;
-    struct tidings_str uri = subscription_spelled(sub), id = listen_id(sub->listen);
-    struct row row = {.subscriber = subscriber_id(subscriber),
-                      .session = session.len,
-                      .stream = stream.len,
-                      .uri = uri.len,
-                      .id = id.len,
-                      .period_ms = sub->window.period_ms,
-                      .suspended = sub->suspended,
-                      .truncated = sub->truncated};
+    const struct peer_error *error =
+        peer_errors_get(&subscriber->worker->delivery->errors, subscriber->error);
+    struct tidings_str texts[ROW_TEXTS];
+    struct channel_facts facts;
+    subscriber_get_facts(subscriber, &facts);
+    gather_texts(sub, &facts, error, texts);
+    uint64_t lag_ms = subscriber_lag_us(subscriber, clock_monotonic_ns() / 1000) / 1000;
+    struct row row = {.about = {.subscriber = subscriber_id(subscriber),
+                                .period_ms = sub->window.period_ms,
+                                .suspended = sub->suspended,
+                                .truncated = sub->truncated,
+                                .is_modern = subscriber->is_modern,
+                                .since_ms = (int64_t)subscriber->since_s * 1000,
+                                .waiting = subscriber->outbox.count,
+                                .lag_ms = lag_ms > facts.stalled_ms ? lag_ms : facts.stalled_ms,
+                                .bytes_out = facts.bytes_out,
+                                .last_error_ms = error ? error->at_ms : 0}};
+    for (size_t i = 0; i < ROW_TEXTS; i++) {
+        row.texts[i] = texts[i].len;
+    }
     part->count++;
     buf_put(&part->rows, &row, sizeof(row));
-    buf_puts(&part->rows, session);
-    buf_puts(&part->rows, stream);
-    buf_puts(&part->rows, uri);
-    buf_puts(&part->rows, id);
+    for (size_t i = 0; i < ROW_TEXTS; i++) {
+        buf_puts(&part->rows, texts[i]);
+    }
 }
 
 static void collect_match(void *user, struct match_node *node)
@@ -352,14 +392,17 @@ static bool read_rows(const struct worker_answer *part, tidings_subscriber_fn fn
         struct row row;
         memcpy(&row, at, sizeof(row));
         at += sizeof(row);
-        struct tidings_subscriber subscriber = {.subscriber = row.subscriber,
-                                                .period_ms = row.period_ms,
-                                                .suspended = row.suspended,
-                                                .truncated = row.truncated};
-        subscriber.session = subscribers_take(&at, row.session);
-        subscriber.stream = subscribers_take(&at, row.stream);
-        subscriber.subscribed_uri = subscribers_take(&at, row.uri);
-        subscriber.subscription_id = subscribers_take(&at, row.id);
+        struct tidings_subscriber subscriber = row.about;
+        struct tidings_str *const texts[ROW_TEXTS] = {
+            [ROW_SESSION] = &subscriber.session,     [ROW_STREAM] = &subscriber.stream,
+            [ROW_URI] = &subscriber.subscribed_uri,  [ROW_ID] = &subscriber.subscription_id,
+            [ROW_PRINCIPAL] = &subscriber.principal, [ROW_ADDRESS] = &subscriber.address,
+            [ROW_CLIENT] = &subscriber.client_name,  [ROW_VERSION] = &subscriber.client_version,
+            [ROW_LISTENER] = &subscriber.listener,   [ROW_ERROR] = &subscriber.last_error,
+        };
+        for (size_t k = 0; k < ROW_TEXTS; k++) {
+            *texts[k] = subscribers_take(&at, row.texts[k]);
+        }
         if (!fn(user, &subscriber)) {
             return false;
         }

@@ -3,7 +3,7 @@
  * Registering tools: everything about one is checked and encoded here, once; the hub puts the
  * registrations of all threads in order. The server's own tools take the same road.
  */
-#include <tidings/tool.h>
+#include "server/server_tools.h"
 
 #include "base/error.h"
 #include "base/str.h"
@@ -85,8 +85,9 @@ static int tools_put_row(struct buf *out, const struct tidings_tool *about, stru
     return rc;
 }
 
-static int tools_add(struct tidings_server *s, const struct tidings_tool *about,
-                     tidings_call_fn handler, void *user, struct tidings_error *err)
+int server_tools_add_for(struct tidings_server *s, const struct tidings_tool *about,
+                         tidings_call_fn handler, void *user, struct tidings_str uri,
+                         struct tidings_error *err)
 {
     int rc = server_check_open(s, err);
     if (rc == 0 && (!about || !handler)) {
@@ -117,6 +118,7 @@ static int tools_add(struct tidings_server *s, const struct tidings_tool *about,
     f->input = schemas.input;
     f->output = schemas.output;
     f->header_params = schemas.header_params;
+    f->writes = uri;
     feature_set_handler(f, handler, user, about->timeout_ms, about->is_blocking);
     return hub_add_feature(s->hub, f, err);
 }
@@ -125,7 +127,9 @@ int tidings_server_add_tool(struct tidings_server *s, const struct tidings_tool 
                             tidings_call_fn handler, void *user, struct tidings_error *err)
 {
     struct tidings_error own = {0, ""};
-    return server_note(s, __func__, tools_add(s, about, handler, user, err ? err : &own), &own);
+    return server_note(s, __func__,
+                       server_tools_add_for(s, about, handler, user, STR_EMPTY, err ? err : &own),
+                       &own);
 }
 
 int tidings_server_remove_tool(struct tidings_server *s, struct tidings_str name,

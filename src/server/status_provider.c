@@ -15,6 +15,7 @@
 #include "protocol/own_subscriptions.h"
 #include "server/sandbox.h"
 #include "server/server_nodes.h"
+#include "server/server_overview.h"
 #include "server/status_rows.h"
 #include "json/write.h"
 
@@ -24,9 +25,10 @@
 /* The live ones come first. */
 enum status_kind {
     STATUS_STATS,
-    STATUS_SUBSCRIBERS,
+    STATUS_PEERS,
     STATUS_SUBSCRIPTIONS,
     STATUS_FAILURES,
+    STATUS_OVERVIEW, /* … and these are not gathered as rows */
     STATUS_NODES,
     STATUS_LIMITS,
     STATUS_TOKENS,
@@ -50,9 +52,10 @@ static const struct {
     struct tidings_str uri, name, description;
 } kinds[STATUS_KINDS] = {
     [STATUS_STATS] = STATUS_ROW("stats", "Counters of each worker"),
-    [STATUS_SUBSCRIBERS] = STATUS_ROW("subscribers", "Clients that are told of changes"),
+    [STATUS_PEERS] = STATUS_ROW("peers", "Clients that are there"),
     [STATUS_SUBSCRIPTIONS] = STATUS_ROW("subscriptions", "Who hears of what"),
     [STATUS_FAILURES] = STATUS_ROW("failures", "Requests that failed, by method and code"),
+    [STATUS_OVERVIEW] = STATUS_ROW("status", "The server at a glance"),
     [STATUS_NODES] = STATUS_ROW("nodes", "Servers that share the store"),
     [STATUS_LIMITS] = STATUS_ROW("limits", "Limits, and how often they were reached"),
     [STATUS_TOKENS] = STATUS_ROW("tokens", "Tokens that were verified, and why others were not"),
@@ -71,6 +74,7 @@ struct status {
     unsigned needs[STATUS_LIVE];
     const struct auth *auth; /* NULL: tokens are not looked at */
     const struct sandbox *sandbox;
+    struct tidings_server *server;
     struct server_nodes *nodes; /* NULL: nobody else shares the store */
     bool all;                   /* false: STATUS_SEMANTICS and what follows */
 };
@@ -148,7 +152,7 @@ static void status_part_deliver(struct letter *letter, void *owner)
 {
     static const enum status_rows rows[] = {
         [STATUS_STATS] = STATUS_ROWS_STATS,
-        [STATUS_SUBSCRIBERS] = STATUS_ROWS_SUBSCRIBERS,
+        [STATUS_PEERS] = STATUS_ROWS_PEERS,
         [STATUS_SUBSCRIPTIONS] = STATUS_ROWS_SUBSCRIPTIONS,
         [STATUS_FAILURES] = STATUS_ROWS_FAILURES,
     };
@@ -326,6 +330,10 @@ static void status_read(struct tidings_provider *p, struct tidings_read *read,
         return;
     }
     int kind = find_kind(status, uri);
+    if (kind == (int)STATUS_OVERVIEW) {
+        server_overview_read(status->server, read);
+        return;
+    }
     if (kind == (int)STATUS_NODES && status->nodes) {
         server_nodes_read(status->nodes, read);
         return;
@@ -361,10 +369,10 @@ static void status_read(struct tidings_provider *p, struct tidings_read *read,
 static void status_list(struct tidings_provider *p, struct tidings_list *list)
 {
     (void)p;
-    static const enum status_kind order[] = {
-        STATUS_FAILURES,      STATUS_LIMITS,    STATUS_MOUNTS, STATUS_NODES,
-        STATUS_SANDBOX,       STATUS_SEMANTICS, STATUS_STATS,  STATUS_SUBSCRIBERS,
-        STATUS_SUBSCRIPTIONS, STATUS_MINE,      STATUS_TOKENS};
+    static const enum status_kind order[] = {STATUS_FAILURES,      STATUS_LIMITS, STATUS_MOUNTS,
+                                             STATUS_NODES,         STATUS_PEERS,  STATUS_SANDBOX,
+                                             STATUS_SEMANTICS,     STATUS_STATS,  STATUS_OVERVIEW,
+                                             STATUS_SUBSCRIPTIONS, STATUS_MINE,   STATUS_TOKENS};
     struct tidings_error err;
     int rc = 1;
     for (size_t i = 0; i < STATUS_KINDS && rc > 0; i++) {
@@ -468,6 +476,12 @@ void status_set_auth(struct tidings_provider *p, const struct auth *auth)
 {
     struct status *status = tidings_provider_state(p);
     status->auth = auth;
+}
+
+void status_set_server(struct tidings_provider *p, struct tidings_server *server)
+{
+    struct status *status = tidings_provider_state(p);
+    status->server = server;
 }
 
 void status_set_nodes(struct tidings_provider *p, struct server_nodes *nodes)

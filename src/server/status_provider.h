@@ -2,8 +2,10 @@
  *
  * The server's own state as resources below tidings://self/.
  *
- *     stats           what it counts; live, and announced once a second while somebody watches
- *     subscribers     who is subscribed; likewise
+ *     status          the server at a glance; live, and announced once a second while somebody
+ *                     watches
+ *     stats           what each worker counts; likewise
+ *     peers           who is there; likewise
  *     subscriptions   to what; likewise
  *     limits          which limits were ever reached, and how often
  *     tokens          how many bearer tokens were verified, and why others were not
@@ -12,7 +14,7 @@
  *     sandbox         what the process has given up
  *     semantics       what subscriptions cover
  *
- * What is live is gathered from all workers when it is read. Subscribers and subscriptions come in
+ * What is live is gathered from all workers when it is read. Peers and subscriptions come in
  * pages: `?after=` with the `row` of the last one gives the next, which is empty behind the end.
  * `semantics` can always be read, but is listed only with the others; it changes with what is
  * registered and is not announced.
@@ -26,6 +28,7 @@ struct auth;
 struct worker;
 struct sandbox;
 struct server_nodes;
+struct tidings_server;
 
 extern const struct tidings_provider_ops provider_status_ops;    /* all of it, listed */
 extern const struct tidings_provider_ops provider_semantics_ops; /* semantics alone, not listed */
@@ -36,6 +39,8 @@ extern const struct tidings_provider_ops provider_semantics_ops; /* semantics al
 void status_set_cores(struct tidings_provider *provider, struct worker *const *cores, size_t count);
 /* What verifies tokens; NULL: nothing does (any more). */
 void status_set_auth(struct tidings_provider *provider, const struct auth *auth);
+/* Whose state it is; before clients can connect. */
+void status_set_server(struct tidings_provider *provider, struct tidings_server *server);
 /* Those that share the store; before clients can connect. NULL: none do. */
 void status_set_nodes(struct tidings_provider *provider, struct server_nodes *nodes);
 /* What to say of it; before clients can connect. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writes the rows of tidings://self/stats, /subscribers and /subscriptions. Subscribers of a worker
+ * Writes the rows of tidings://self/stats, /peers and /subscriptions. Subscribers of a worker
  * are in the order of their numbers already.
  */
 #include "server/status_rows.h"
@@ -10,20 +10,25 @@
 #include "access/failures.h"
 #include "access/limit.h"
 #include "auth/auth.h"
+#include "base/clock.h"
+#include "base/sha256.h"
 #include "base/str.h"
 #include "delivery/listen.h"
 #include "delivery/subscriber.h"
 #include "delivery/subscription.h"
+#include "request/channel.h"
+#include "request/request.h"
 #include "json/write.h"
+
+#define SESSION_HASH_BYTES 4u
 
 bool status_after_parse(struct tidings_str text, struct status_after *ret)
 {
     struct tidings_str index;
     bool has_index = false;
-    struct tidings_str subscriber = str_cut(text, '.', &index, &has_index);
+    struct tidings_str peer = str_cut(text, '.', &index, &has_index);
     struct status_after after = {.index = UINT64_MAX};
-    if (!str_to_u64(subscriber, &after.subscriber) ||
-        (has_index && !str_to_u64(index, &after.index))) {
+    if (!str_to_u64(peer, &after.peer) || (has_index && !str_to_u64(index, &after.index))) {
         return false;
     }
     *ret = after;
@@ -35,6 +40,7 @@ struct page {
     struct buf *out;
     size_t rows, before;
     struct status_after after;
+    uint64_t now_us;
 };
 
 static bool is_full(const struct page *p)
@@ -71,6 +77,18 @@ static void write_stats(struct page *p, const struct worker *worker)
     jw_end_object(w);
 }
 
+static void put_principal(struct jw *w, const struct principal *principal)
+{
+    if (!principal) {
+        jw_put_string(w, STR("by"), STR("program"));
+        return;
+    }
+    if (principal->name.len > 0) {
+        jw_put_string(w, STR("principal"), principal->name);
+    }
+    jw_put_string(w, STR("by"), tidings_str(principal_kind_name(principal->kind)));
+}
+
 /* Every row begins with whose it is and how to go on after it. */
 static void status_rows_begin_row(struct page *p, const struct subscriber *subscriber,
                                   uint64_t index)
@@ -81,25 +99,85 @@ static void status_rows_begin_row(struct page *p, const struct subscriber *subsc
             ? snprintf(row, sizeof(row), "%llu", (unsigned long long)subscriber_id(subscriber))
             : snprintf(row, sizeof(row), "%llu.%llu", (unsigned long long)subscriber_id(subscriber),
                        (unsigned long long)index);
+    const char *dot = memchr(row, '.', n > 0 ? (size_t)n : 0);
+    size_t len = n > 0 ? (size_t)n : 0;
     jw_begin_object(&p->w);
-    jw_put_string(&p->w, STR("row"), tidings_strn(row, n > 0 ? (size_t)n : 0));
-    status_rows_put_count(&p->w, "subscriber", subscriber_id(subscriber));
+    jw_put_string(&p->w, STR("row"), tidings_strn(row, len));
+    jw_put_string(&p->w, STR("peer"), tidings_strn(row, dot ? (size_t)(dot - row) : len));
     status_rows_put_count(&p->w, "worker", subscriber->worker->index);
+    put_principal(&p->w, subscriber->principal);
     p->rows++;
 }
 
-static void write_subscriber(struct page *p, const struct subscriber *subscriber)
+/* The id of a session is a secret: whoever has it is let in. */
+static void put_session(struct jw *w, const struct subscriber *subscriber)
+{
+    struct tidings_str id = subscriber->ops && subscriber->ops->session_id
+                                ? subscriber->ops->session_id(subscriber)
+                                : STR_EMPTY;
+    unsigned char hash[SHA256_BYTES];
+    char text[2 * SESSION_HASH_BYTES + 1];
+    if (id.len == 0) {
+        return;
+    }
+    struct sha256 sha;
+    sha256_init(&sha);
+    sha256_put(&sha, id.ptr, id.len);
+    sha256_end(&sha, hash);
+    for (size_t i = 0; i < SESSION_HASH_BYTES; i++) {
+        snprintf(text + 2 * i, 3, "%02x", hash[i]);
+    }
+    jw_put_string(w, STR("session"), tidings_str(text));
+}
+
+/* Where it comes from and what it calls itself. */
+static void put_origin(struct jw *w, const struct subscriber *subscriber,
+                       const struct channel_facts *facts)
+{
+    const struct client_info *client =
+        client_info_get(&subscriber->worker->requests->clients, subscriber->client);
+    if (facts->address[0]) {
+        jw_put_string(w, STR("address"), tidings_str(facts->address));
+    }
+    if (client) {
+        jw_key(w, STR("client"));
+        jw_begin_object(w);
+        jw_put_string(w, STR("name"), client->name);
+        jw_put_string(w, STR("version"), client->version);
+        jw_end_object(w);
+    }
+    jw_put_string(w, STR("listener"),
+                  facts->listener ? tidings_str(facts->listener) : STR("program"));
+    jw_put_string(w, STR("transport"),
+                  subscriber->sink ? tidings_str(subscriber->sink->ops->name) : STR("none"));
+    jw_put_string(w, STR("era"), subscriber->is_modern ? STR("modern") : STR("legacy"));
+    put_session(w, subscriber);
+    jw_put_integer(w, STR("sinceMs"), (int64_t)subscriber->since_s * 1000);
+}
+
+static void write_peer(struct page *p, const struct subscriber *subscriber)
 {
     struct jw *w = &p->w;
+    struct channel_facts facts;
+    const struct peer_error *error =
+        peer_errors_get(&subscriber->worker->delivery->errors, subscriber->error);
+    subscriber_get_facts(subscriber, &facts);
+    uint64_t lag_ms = subscriber_lag_us(subscriber, p->now_us) / 1000;
     status_rows_begin_row(p, subscriber, UINT64_MAX);
-    jw_put_string(w, STR("stream"),
-                  subscriber->sink ? tidings_str(subscriber->sink->ops->name) : STR("none"));
+    put_origin(w, subscriber, &facts);
     status_rows_put_count(w, "listens", subscriber->listen_count);
     status_rows_put_count(w, "subscriptions", subscriber->subscription_count);
     status_rows_put_count(w, "waiting", subscriber->outbox.count);
     status_rows_put_count(w, "held", subscriber->held_count);
     status_rows_put_count(w, "unsentBytes",
                           subscriber->sink ? subscriber->sink->ops->pending(subscriber->sink) : 0);
+    status_rows_put_count(w, "lagMs", lag_ms > facts.stalled_ms ? lag_ms : facts.stalled_ms);
+    status_rows_put_count(w, "bytesOut", facts.bytes_out);
+    if (error) {
+        jw_put_string(w, STR("lastError"), tidings_str(error->text));
+        jw_put_integer(w, STR("lastErrorCode"), error->code);
+        jw_put_integer(w, STR("lastErrorMs"), error->at_ms);
+    }
     status_rows_put_count(w, "cursor", subscriber_low_water(subscriber));
     jw_end_object(w);
 }
@@ -121,7 +199,7 @@ static void write_subscription(struct page *p, const struct subscription *sub, u
 static bool write_subscriptions(struct page *p, const struct subscriber *subscriber)
 {
     uint64_t index = 0;
-    bool is_first = subscriber_id(subscriber) == p->after.subscriber;
+    bool is_first = subscriber_id(subscriber) == p->after.peer;
     list_each (lit, lnext, &subscriber->listens) {
         const struct listen *listen = list_entry(lit, struct listen, link);
         list_each (it, next, &listen->subs) {
@@ -142,15 +220,15 @@ static bool write_subscribers(struct page *p, const struct worker *worker, bool 
 {
     list_each (it, next, &worker->delivery->subscribers) {
         const struct subscriber *subscriber = list_entry(it, struct subscriber, link);
-        if (subscriber_id(subscriber) < p->after.subscriber ||
-            (!subscriptions && subscriber_id(subscriber) == p->after.subscriber)) {
+        if (subscriber_id(subscriber) < p->after.peer ||
+            (!subscriptions && subscriber_id(subscriber) == p->after.peer)) {
             continue;
         }
         if (subscriptions ? !write_subscriptions(p, subscriber) : is_full(p)) {
             return false;
         }
         if (!subscriptions) {
-            write_subscriber(p, subscriber);
+            write_peer(p, subscriber);
         }
     }
     return true;
@@ -177,7 +255,8 @@ void status_write_limits(struct jw *w, const struct limit_counters *counters)
 bool status_write_rows(struct buf *out, const struct worker *worker, enum status_rows what,
                        const struct status_after *after)
 {
-    struct page p = {.out = out, .before = out->len, .after = *after};
+    struct page p = {
+        .out = out, .before = out->len, .after = *after, .now_us = clock_monotonic_ns() / 1000};
     bool all = true;
     jw_init(&p.w, out);
     jw_begin_array(&p.w);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * One worker's rows of tidings://self/stats, /subscribers and /subscriptions, a page at a time.
+ * One worker's rows of tidings://self/stats, /peers and /subscriptions, a page at a time.
  *
- * Rows ascend by the number of their subscriber and, within a subscriber, by index. A page begins
- * after a row: "SUBSCRIBER" or "SUBSCRIBER.INDEX", as the member `row` of each says it. A page ends
+ * Rows ascend by the number of their peer and, within a peer, by index. A page begins
+ * after a row: "PEER" or "PEER.INDEX", as the member `row` of each says it. A page ends
  * where it is full; what comes and goes between two pages may be missed or told twice.
  */
 #ifndef SERVER_STATUS_ROWS_H
@@ -16,13 +16,13 @@
 
 enum status_rows {
     STATUS_ROWS_STATS,
-    STATUS_ROWS_SUBSCRIBERS,
+    STATUS_ROWS_PEERS,
     STATUS_ROWS_SUBSCRIPTIONS,
     STATUS_ROWS_FAILURES,
 };
 
 struct status_after {
-    uint64_t subscriber, index; /* 0, 0: the beginning */
+    uint64_t peer, index; /* 0, 0: the beginning */
 };
 
 /* false: not a row. */

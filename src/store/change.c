@@ -176,6 +176,7 @@ static struct change *change_make(const struct tidings_change *change, struct ti
         *c = lengths;
         c->epoch = epoch;
         c->seq = seq;
+        c->numbered_us = clock_monotonic_ns() / 1000;
         c->kind = change->kind;
         c->size = change->has_size ? change->size : -1;
         c->modified_ms = change->modified_ms;

@@ -26,6 +26,7 @@ struct change {
     bool everything; /* no resource: anything may have changed */
     int64_t size;    /* -1: not known */
     int64_t modified_ms;
+    uint64_t numbered_us;             /* when, by the monotonic clock */
     struct tidings_str uri;           /* canonical */
     struct tidings_str uri_json;      /* quoted */
     struct tidings_str meta_json;     /* `,"dev.tidings/version":"…",…` without braces */

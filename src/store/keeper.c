@@ -30,7 +30,7 @@ static void keeper_note(struct keeper *k, const struct tidings_error *err)
     } else if (!err && k->is_failing) {
         log_info("store can be written again", NULL);
     }
-    k->is_failing = err != NULL;
+    __atomic_store_n(&k->is_failing, err != NULL, __ATOMIC_RELAXED);
 }
 
 /* Everything in the batch is gone. */
@@ -274,4 +274,9 @@ void keeper_close(struct keeper *k)
     actor_deinit(&k->actor);
     entities_close(k->entities);
     mem_free(k);
+}
+
+bool keeper_is_failing(const struct keeper *k)
+{
+    return __atomic_load_n(&k->is_failing, __ATOMIC_RELAXED);
 }

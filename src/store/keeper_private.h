@@ -17,7 +17,7 @@ struct keeper {
     struct list batch;
     unsigned count;
     bool is_open;
-    bool is_failing; /* the last batch was lost, and it was logged */
+    bool is_failing; /* atomic: the last batch was lost, and it was logged */
     keeper_announce_fn announce;
     void *announce_user;
     /* Of a store that others write to as well: */

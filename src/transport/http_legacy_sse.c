@@ -48,6 +48,11 @@ static void legacy_sse_address(const struct channel *channel, char out[PRINCIPAL
     http_channel_ops.address(channel, out);
 }
 
+static void legacy_sse_facts(const struct channel *channel, struct channel_facts *ret)
+{
+    http_channel_ops.facts(channel, ret);
+}
+
 static const struct channel_ops legacy_sse_channel_ops = {
     .name = "sse",
     .is_http = false,
@@ -55,6 +60,7 @@ static const struct channel_ops legacy_sse_channel_ops = {
     .accepted = message_conn_accepted,
     .stream = legacy_sse_stream,
     .address = legacy_sse_address,
+    .facts = legacy_sse_facts,
 };
 
 static char *legacy_sse_room(struct sink *sink, struct tidings_str event_id, size_t len)
@@ -72,6 +78,11 @@ static void legacy_sse_cut(struct sink *sink, const char *reason)
     http_sink_ops.cut(sink, reason);
 }
 
+static struct channel *legacy_sse_channel(const struct sink *sink)
+{
+    return http_sink_ops.channel(sink);
+}
+
 /* Events as on any stream, with the life of a connection of messages. */
 static const struct sink_ops legacy_sse_sink_ops = {
     .name = "legacy sse",
@@ -80,6 +91,7 @@ static const struct sink_ops legacy_sse_sink_ops = {
     .pending = legacy_sse_pending,
     .end = message_conn_sink_end,
     .cut = legacy_sse_cut,
+    .channel = legacy_sse_channel,
 };
 
 static void legacy_sse_forget(struct subscriber *subscriber)

@@ -38,6 +38,11 @@ static void poll_cut(struct sink *sink, const char *reason)
     conn_close(conn_of_sink(sink), reason);
 }
 
+static struct channel *poll_channel(const struct sink *sink)
+{
+    return &conn_of_sink(sink)->channel;
+}
+
 static const struct sink_ops poll_sink_ops = {
     .name = "poll",
     .room = poll_room,
@@ -45,6 +50,7 @@ static const struct sink_ops poll_sink_ops = {
     .pending = poll_pending,
     .end = poll_end,
     .cut = poll_cut,
+    .channel = poll_channel,
 };
 
 struct sink *poll_begin(struct http_conn *conn)

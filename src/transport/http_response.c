@@ -244,6 +244,15 @@ static void http_channel_address(const struct channel *channel, char out[PRINCIP
     peer_identity_name(conn->out.fd, sendq_tls(&conn->out), out);
 }
 
+static void http_channel_facts(const struct channel *channel, struct channel_facts *ret)
+{
+    const struct http_conn *conn = conn_of_channel(channel);
+    peer_identity_facts(&conn->out, true, ret);
+    if (conn->state != CONN_GONE && deadline_is_listed(&conn->stall)) {
+        ret->stalled_ms = deadline_age_ms(&conn->hw->stalled, conn->stall.listed_ms);
+    }
+}
+
 const struct channel_ops http_channel_ops = {
     .name = "http",
     .is_http = true,
@@ -252,6 +261,7 @@ const struct channel_ops http_channel_ops = {
     .takes_stream = http_channel_takes_stream,
     .stream = http_channel_stream,
     .address = http_channel_address,
+    .facts = http_channel_facts,
 };
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -310,6 +320,11 @@ static void http_stream_cut(struct sink *sink, const char *reason)
     conn_close(conn_of_sink(sink), reason);
 }
 
+static struct channel *http_stream_channel(const struct sink *sink)
+{
+    return &conn_of_sink(sink)->channel;
+}
+
 const struct sink_ops http_sink_ops = {
     .name = "sse",
     .room = http_stream_room,
@@ -317,4 +332,5 @@ const struct sink_ops http_sink_ops = {
     .pending = http_stream_pending,
     .end = http_stream_end,
     .cut = http_stream_cut,
+    .channel = http_stream_channel,
 };

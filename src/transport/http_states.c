@@ -37,9 +37,17 @@ bool conn_may_move(enum conn_state from, enum conn_state to)
     return (moves[from] >> to & 1u) != 0;
 }
 
+static bool conn_is_stream(enum conn_state state)
+{
+    return state == CONN_STREAM || state == CONN_POLL || state == CONN_POLLED;
+}
+
 static void conn_enter(struct http_conn *conn, enum conn_state state)
 {
     struct deadline_list *list = &conn->hw->lists[state];
+    bool was_stream = conn_is_stream(conn->state);
+    size_t *streams = &conn->hw->worker->stats.streams;
+    *streams = *streams + conn_is_stream(state) - was_stream;
     conn->state = state;
     if (state == CONN_GONE) {
         deadline_leave(list, &conn->deadline); /* in no list */

@@ -49,5 +49,6 @@ ssize_t conn_receive(struct http_conn *conn)
         conn_close(conn, "closed by the client");
         return -1;
     }
+    hw->worker->stats.bytes_in += n > 0 ? (size_t)n : 0;
     return n < 0 ? -1 : n;
 }

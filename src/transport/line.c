@@ -81,6 +81,11 @@ static void sink_cut(struct sink *sink, const char *reason)
     break_off(of_sink(sink), reason);
 }
 
+static struct channel *sink_channel(const struct sink *sink)
+{
+    return &of_sink(sink)->channel;
+}
+
 static const struct sink_ops line_sink_ops = {
     .name = "line",
     .room = sink_room,
@@ -88,6 +93,7 @@ static const struct sink_ops line_sink_ops = {
     .pending = sink_pending,
     .end = message_conn_sink_end,
     .cut = sink_cut,
+    .channel = sink_channel,
 };
 
 void line_flushed(struct line *line, enum sendq_state state)

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
+#include "base/sendq.h"
+
 /* What is found into `out`, which is untouched otherwise; an address is nobody's name. */
 static enum principal_kind find_out(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX])
 {
@@ -96,6 +98,45 @@ bool peer_identity_quota_name(int fd, const struct sockaddr *from, char out[QUOT
         snprintf(out, QUOTA_NAME_MAX, "uid:%lu", (unsigned long)user.uid);
     }
     return true;
+}
+
+/* Where it comes from, with its port; whether that is this machine. */
+static bool peer_identity_address(int fd, char out[CHANNEL_ADDRESS_MAX], bool *ret_is_unix)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_storage storage;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } from = {0};
+    char host[INET6_ADDRSTRLEN] = "", quota[QUOTA_NAME_MAX];
+    socklen_t len = sizeof(from);
+    if (getpeername(fd, &from.any, &len) < 0) {
+        return false;
+    }
+    bool is_local = peer_identity_quota_name(fd, &from.any, quota);
+    *ret_is_unix = from.any.sa_family == AF_UNIX;
+    if (from.any.sa_family == AF_INET) {
+        inet_ntop(AF_INET, &from.v4.sin_addr, host, sizeof(host));
+        snprintf(out, CHANNEL_ADDRESS_MAX, "%s:%u", host, ntohs(from.v4.sin_port));
+    } else if (from.any.sa_family == AF_INET6) {
+        inet_ntop(AF_INET6, &from.v6.sin6_addr, host, sizeof(host));
+        snprintf(out, CHANNEL_ADDRESS_MAX, "[%s]:%u", host, ntohs(from.v6.sin6_port));
+    } else {
+        snprintf(out, CHANNEL_ADDRESS_MAX, "%.*s", (int)CHANNEL_ADDRESS_MAX - 1, quota);
+    }
+    return is_local;
+}
+
+void peer_identity_facts(const struct sendq *out, bool is_http, struct channel_facts *ret)
+{
+    bool is_unix = false, is_tls = sendq_tls(out) != NULL;
+    ret->is_local = peer_identity_address(out->fd, ret->address, &is_unix);
+    ret->listener = is_http   ? (is_tls ? "https" : "http")
+                    : is_unix ? "unix"
+                    : is_tls  ? "tls"
+                              : "tcp";
+    ret->bytes_out = out->written;
 }
 
 bool peer_identity_timed_out(int fd)

@@ -23,6 +23,10 @@ int peer_identity_apply(struct channel *channel, int fd, const struct tls_sessio
 /* What a connection counts as, before anything is known of it but where it comes from: "192.0.2.1",
  * "2001:db8:1:2::/64", "uid:1000". Returns whether that is this machine. */
 bool peer_identity_quota_name(int fd, const struct sockaddr *from, char out[QUOTA_NAME_MAX]);
+/* What is known of a socket and of what was written to it. `is_http`: HTTP is spoken there. */
+struct channel_facts;
+struct sendq;
+void peer_identity_facts(const struct sendq *out, bool is_http, struct channel_facts *ret);
 /* Has the socket failed because it took nothing for so long (TCP_USER_TIMEOUT)? Asks once. */
 bool peer_identity_timed_out(int fd);
 

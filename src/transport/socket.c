@@ -175,6 +175,7 @@ static void line_conn_read(struct line_conn *conn)
         }
         line_conn_note_expiry(conn);
         if (n > 0) {
+            sw->worker->stats.bytes_in += (size_t)n;
             on_input(conn, (size_t)n);
         }
         if (ended) {
@@ -309,6 +310,15 @@ static void socket_channel_address(const struct channel *channel, char out[PRINC
     peer_identity_name(conn->fd, sendq_tls(&conn->line.out), out);
 }
 
+static void socket_channel_facts(const struct channel *channel, struct channel_facts *ret)
+{
+    const struct line_conn *conn = of_line(line_of(channel));
+    peer_identity_facts(&conn->line.out, false, ret);
+    if (conn->state != LINE_GONE && deadline_is_listed(&conn->stall)) {
+        ret->stalled_ms = deadline_age_ms(&conn->sw->stalled, conn->stall.listed_ms);
+    }
+}
+
 static const struct channel_ops socket_channel_ops = {
     .name = "socket",
     .is_http = false,
@@ -316,6 +326,7 @@ static const struct channel_ops socket_channel_ops = {
     .accepted = line_accepted,
     .stream = socket_channel_stream,
     .address = socket_channel_address,
+    .facts = socket_channel_facts,
 };
 
 /* ---- workers --------------------------------------------------------------------------------- */

@@ -22,12 +22,20 @@ struct stdio {
     char scratch[65536];
 };
 
+static void stdio_facts(const struct channel *channel, struct channel_facts *ret)
+{
+    ret->listener = "stdio";
+    ret->bytes_out = line_of(channel)->out.written;
+    ret->is_local = true;
+}
+
 static const struct channel_ops stdio_channel_ops = {
     .name = "stdio",
     .is_http = false,
     .answer = line_answer,
     .accepted = line_accepted,
     .stream = line_stream,
+    .facts = stdio_facts,
 };
 
 static void stdio_want(struct stdio *s)
@@ -54,6 +62,7 @@ static void stdio_read(struct stdio *s)
         return;
     }
     if (n > 0) {
+        s->line.channel.worker->stats.bytes_in += (size_t)n;
         line_feed(&s->line, s->scratch, (size_t)n);
     } else {
         s->line.eof = true;

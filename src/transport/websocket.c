@@ -154,6 +154,7 @@ static ssize_t receive(struct websocket *ws)
     } else if (n < 0) {
         websocket_close(ws, "reset");
     }
+    owner->worker->stats.bytes_in += n > 0 ? (size_t)n : 0;
     return n < 0 ? -1 : n;
 }
 

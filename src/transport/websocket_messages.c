@@ -117,6 +117,15 @@ static void websocket_address(const struct channel *channel, char out[PRINCIPAL_
     peer_identity_name(ws->out.fd, sendq_tls(&ws->out), out);
 }
 
+static void websocket_facts(const struct channel *channel, struct channel_facts *ret)
+{
+    const struct websocket *ws = websocket_of_channel(channel);
+    peer_identity_facts(&ws->out, true, ret);
+    if (ws->state != WEBSOCKET_GONE && deadline_is_listed(&ws->stall)) {
+        ret->stalled_ms = deadline_age_ms(&ws->ww->stalled, ws->stall.listed_ms);
+    }
+}
+
 const struct channel_ops websocket_channel_ops = {
     .name = "websocket",
     .is_http = false,
@@ -124,6 +133,7 @@ const struct channel_ops websocket_channel_ops = {
     .accepted = message_conn_accepted,
     .stream = websocket_stream,
     .address = websocket_address,
+    .facts = websocket_facts,
 };
 
 static char *websocket_sink_room(struct sink *sink, struct tidings_str event_id, size_t len)
@@ -149,6 +159,11 @@ static void websocket_sink_cut(struct sink *sink, const char *reason)
     websocket_close(websocket_of_sink(sink), reason);
 }
 
+static struct channel *websocket_sink_channel(const struct sink *sink)
+{
+    return &websocket_of_sink(sink)->channel;
+}
+
 const struct sink_ops websocket_sink_ops = {
     .name = "websocket",
     .room = websocket_sink_room,
@@ -156,6 +171,7 @@ const struct sink_ops websocket_sink_ops = {
     .pending = websocket_sink_pending,
     .end = message_conn_sink_end,
     .cut = websocket_sink_cut,
+    .channel = websocket_sink_channel,
 };
 
 /* ---- messages in ----------------------------------------------------------------------------- */

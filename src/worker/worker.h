@@ -59,10 +59,13 @@ struct worker_limits {
 };
 
 struct worker_stats {
+    uint64_t bytes_in;
+    uint64_t changes; /* that the hub told of: all there were while it ran */
     uint64_t requests, deliveries, coalesced, truncated, cut;
     uint64_t pauses;        /* connections that had used up their turn */
     uint64_t most_per_turn; /* messages handled for one of them */
     size_t subscriptions, subscribers, sessions;
+    size_t streams; /* answers over HTTP that are open as streams */
 };
 
 struct principal;

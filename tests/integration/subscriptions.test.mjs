@@ -223,7 +223,7 @@ const self = async (server, name) => {
     return JSON.parse(contents[0].text);
 };
 
-test('--self: the server describes its subscribers, subscriptions and counters', async (t) => {
+test('--self: the server describes its peers, subscriptions and counters', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self', '--window', '0'] });
     const a = server.uri('a.txt');
     const session = await Session.open(server);
@@ -234,9 +234,9 @@ test('--self: the server describes its subscribers, subscriptions and counters',
     const mine = rows.map((row) => [row.subscribedUri, row.subscriptionId]);
     const expected = [[a, undefined], [a, id], [server.uri(''), id]];
     assert.deepEqual(new Set(mine.map(String)), new Set(expected.map(String)));
-    const subscribers = await self(server, 'subscribers');
-    assert.equal(subscribers.length, 2);
-    assert.deepEqual(subscribers.map((one) => one.subscriptions).sort(), [1, 2]);
+    const peers = await self(server, 'peers');
+    assert.equal(peers.length, 2);
+    assert.deepEqual(peers.map((one) => one.subscriptions).sort(), [1, 2]);
     server.tree.replace('a.txt', '2');
     await events.message(isUpdate, 'an update');
     await stream.message(isUpdate, 'an update');
@@ -254,14 +254,14 @@ test('--self: the counters can be listed and subscribed to like anything else', 
     const server = await serve(t, { files: {}, args: ['--self'] });
     const { resources } = await call(server, 'resources/list');
     const own = resources.map((r) => r.uri).filter((uri) => uri.startsWith('tidings:'));
-    const names = ['failures', 'limits', 'mounts', 'nodes', 'sandbox', 'semantics', 'stats', 'subscribers', 'subscriptions', 'subscriptions/mine', 'tokens'];
+    const names = ['failures', 'limits', 'mounts', 'nodes', 'peers', 'sandbox', 'semantics', 'stats', 'status', 'subscriptions', 'subscriptions/mine', 'tokens'];
     assert.deepEqual(own.sort(), names.map((name) => `tidings://self/${name}`));
     const { events, ack } = await listen(server, on('tidings://self/stats'));
     assert.deepEqual(ack.notifications, on('tidings://self/stats'));
     await events.message(updatesFor('tidings://self/stats'), 'an update of the counters');
 });
 
-test('--self: subscribers and subscriptions come in pages, and mounts are told', async (t) => {
+test('--self: peers and subscriptions come in pages, and mounts are told', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self', '--max-uris-per-listen', '2000'] });
     const uris = Array.from({ length: 1200 }, (_, i) => `${server.uri('')}d${i}/`);
     const { events } = await listen(server, on(...uris));
@@ -281,11 +281,11 @@ test('--self: subscribers and subscriptions come in pages, and mounts are told',
     const { sizes, rows } = await pages('subscriptions');
     assert.ok(sizes.every((size) => size <= 2000) && sizes.length > 2, `${sizes}`);
     assert.deepEqual(rows.map((row) => row.subscribedUri).sort(), [...uris, server.uri('a.txt')].sort());
-    const subscribers = await pages('subscribers');
-    assert.equal(subscribers.rows.length, 2);
-    assert.equal(new Set(subscribers.rows.map((row) => row.subscriber)).size, 2);
-    assert.deepEqual(new Set(rows.map((row) => row.subscriber)), new Set(subscribers.rows.map((row) => row.subscriber)));
-    await assert.rejects(self(server, 'subscribers?after=x'), /after=/);
+    const peers = await pages('peers');
+    assert.equal(peers.rows.length, 2);
+    assert.equal(new Set(peers.rows.map((row) => row.peer)).size, 2);
+    assert.deepEqual(new Set(rows.map((row) => row.peer)), new Set(peers.rows.map((row) => row.peer)));
+    await assert.rejects(self(server, 'peers?after=x'), /after=/);
     const mounts = await self(server, 'mounts');
     assert.ok(mounts.some((mount) => mount.uri === server.uri('') && mount.provider === 'file'));
     events.close();

@@ -136,10 +136,13 @@ static void its_own_state_is_a_resource(void **state)
     assert_non_null(strstr(answer, "\\\"subscriptions\\\":2"));
     answer = served_modern("resources/read", "tidings://self/subscriptions");
     assert_non_null(strstr(answer, "\\\"subscribedUri\\\":\\\"app:///a\\\""));
-    answer = served_modern("resources/read", "tidings://self/subscribers");
-    assert_non_null(strstr(answer, "\\\"stream\\\":\\\"local\\\""));
+    answer = served_modern("resources/read", "tidings://self/peers");
+    assert_non_null(strstr(answer, "\\\"transport\\\":\\\"local\\\""));
+    assert_non_null(strstr(answer, "\\\"listener\\\":\\\"program\\\""));
+    answer = served_modern("resources/read", "tidings://self/status");
+    assert_non_null(strstr(answer, "\\\"ready\\\":true"));
     assert_non_null(strstr(served_modern("resources/read", "tidings://self/none"), "\"error\""));
-    assert_non_null(strstr(served_modern("resources/list", ""), "tidings://self/subscribers"));
+    assert_non_null(strstr(served_modern("resources/list", ""), "tidings://self/peers"));
     /* It changes all the time, and says so now and then to those who watch. */
     struct told t = ears_await(&stats, 0);
     assert_string_equal(t.uri, "tidings://self/stats");

@@ -13,17 +13,17 @@
 #include "base/str.h"
 #include "server/status_rows.h"
 
-static void a_row_is_a_subscriber_and_perhaps_a_place(void **state)
+static void a_row_is_a_peer_and_perhaps_a_place(void **state)
 {
     (void)state;
     struct status_after after;
     assert_true(status_after_parse(STR("4294967297"), &after));
-    assert_int_equal(after.subscriber, 4294967297u);
+    assert_int_equal(after.peer, 4294967297u);
     assert_true(after.index == UINT64_MAX); /* everything of it was told */
     assert_true(status_after_parse(STR("4294967297.0"), &after));
     assert_int_equal(after.index, 0);
     assert_true(status_after_parse(STR("18446744073709551615.18446744073709551615"), &after));
-    assert_true(after.subscriber == UINT64_MAX && after.index == UINT64_MAX);
+    assert_true(after.peer == UINT64_MAX && after.index == UINT64_MAX);
 }
 
 static void anything_else_is_no_row(void **state)
@@ -34,14 +34,14 @@ static void anything_else_is_no_row(void **state)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct status_after after = {7, 7};
         assert_false(status_after_parse(tidings_str(wrong[i]), &after));
-        assert_true(after.subscriber == 7 && after.index == 7);
+        assert_true(after.peer == 7 && after.index == 7);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_is_a_subscriber_and_perhaps_a_place),
+        cmocka_unit_test(a_row_is_a_peer_and_perhaps_a_place),
         cmocka_unit_test(anything_else_is_no_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a server has counted, gathered from its workers: one letter to each, which copies its
+ * numbers on its own thread. Nothing is locked, and nobody waits.
+ */
+#ifndef SERVER_FIGURES_H
+#define SERVER_FIGURES_H
+
+#include "delivery/lag.h"
+#include "worker/worker.h"
+
+/* Of one worker. */
+struct worker_figures {
+    struct worker_stats stats;
+    uint64_t failures; /* requests that failed */
+    uint64_t bytes_out;
+    size_t index_bytes; /* of what finds subscriptions */
+    size_t behind;      /* clients whose streams did not take all that was flushed, … */
+    size_t waiting;     /* … notifications that wait for them, … */
+    uint64_t oldest_us; /* … and the age of the oldest of these */
+    struct lag_counts lag, recent; /* since the start; of the last ten to twenty seconds */
+};
+
+struct figures {
+    size_t count;
+    struct worker_figures all; /* sums; of oldest_us and changes, the most */
+    struct worker_figures workers[];
+};
+
+/* On whichever thread the last answer came; `figures` is freed afterwards. NULL: out of memory. */
+typedef void (*figures_fn)(void *user, const struct figures *figures);
+/* Ask all of them; any thread. `fn` is called once, also at once when there are none. */
+void figures_gather(struct worker *const *cores, size_t count, figures_fn fn, void *user);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What stands against serving now.
+ */
+#include "server/server_health.h"
+
+#include "server/server_private.h"
+#include "store/keeper.h"
+
+size_t server_health_reasons(const struct tidings_server *s, const char *ret[HEALTH_REASONS])
+{
+    size_t n = 0;
+    enum server_state state = server_state(s);
+    bool is_stopping = __atomic_load_n(&s->stopping, __ATOMIC_RELAXED);
+    if (is_stopping || state == SERVER_ENDED) {
+        ret[n++] = "draining: the server is ending";
+    } else if (state < SERVER_RUNNING) {
+        ret[n++] = "starting: it does not serve yet";
+    }
+    if (hub_is_away(s->hub)) {
+        ret[n++] = "store: the database cannot be reached";
+    }
+    if (s->keeper && keeper_is_failing(s->keeper)) {
+        ret[n++] = "store: the last commit failed";
+    }
+    return n;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Can the server do its work? It says no, and why, while it starts, while it ends, and while its
+ * store or database fails.
+ */
+#ifndef SERVER_SERVER_HEALTH_H
+#define SERVER_SERVER_HEALTH_H
+
+#include <stddef.h>
+
+struct tidings_server;
+
+#define HEALTH_REASONS 4u
+/* The reasons why not, which live for ever; 0: it can. Any thread. */
+size_t server_health_reasons(const struct tidings_server *s, const char *ret[HEALTH_REASONS]);
+
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Writes the overview of a server when all workers have given their numbers.
+ */
+#include "server/server_overview.h"
+
+#include <tidings/tidings.h>
+
+#include <stdio.h>
+
+#include "access/limit.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "catalog/job_read.h"
+#include "server/figures.h"
+#include "server/server_health.h"
+#include "server/server_nodes.h"
+#include "server/server_private.h"
+#include "store/keeper.h"
+#include "json/write.h"
+
+#define OVERVIEW_MAX 65536u
+
+struct overview {
+    struct tidings_server *server;
+    struct tidings_read *read;
+};
+
+static void overview_put(struct jw *w, const char *key, uint64_t n)
+{
+    jw_put_integer(w, tidings_str(key), (int64_t)n);
+}
+
+static void overview_put_health(struct jw *w, const struct tidings_server *s)
+{
+    const char *reasons[HEALTH_REASONS];
+    size_t count = server_health_reasons(s, reasons);
+    jw_put_bool(w, STR("ready"), count == 0);
+    jw_key(w, STR("reasons"));
+    jw_begin_array(w);
+    for (size_t i = 0; i < count; i++) {
+        jw_string(w, tidings_str(reasons[i]));
+    }
+    jw_end_array(w);
+    jw_put_bool(w, STR("draining"), __atomic_load_n(&s->stopping, __ATOMIC_RELAXED));
+}
+
+static void overview_put_totals(struct jw *w, const struct worker_figures *f,
+                                const struct limit_counters *limits)
+{
+    uint64_t refusals = 0;
+    for (size_t i = 0; i < LIMIT_COUNT; i++) {
+        refusals += __atomic_load_n(&limits->hits[i], __ATOMIC_RELAXED);
+    }
+    overview_put(w, "changes", f->stats.changes);
+    overview_put(w, "deliveries", f->stats.deliveries);
+    overview_put(w, "merged", f->stats.coalesced);
+    overview_put(w, "truncated", f->stats.truncated);
+    overview_put(w, "cut", f->stats.cut);
+    overview_put(w, "requests", f->stats.requests);
+    overview_put(w, "failures", f->failures);
+    overview_put(w, "refusals", refusals);
+    overview_put(w, "bytesIn", f->stats.bytes_in);
+    overview_put(w, "bytesOut", f->bytes_out);
+    overview_put(w, "connections", limit_in_use(limits, LIMIT_CONNECTIONS));
+    overview_put(w, "sessions", f->stats.sessions);
+    overview_put(w, "streams", f->stats.streams);
+    overview_put(w, "subscriptions", f->stats.subscriptions);
+    overview_put(w, "subscribers", f->stats.subscribers);
+    overview_put(w, "behind", f->behind);
+    overview_put(w, "waiting", f->waiting);
+}
+
+static void overview_put_ms(struct jw *w, const char *key, uint64_t us)
+{
+    char text[32];
+    int n = snprintf(text, sizeof(text), "%llu.%03llu", (unsigned long long)(us / 1000),
+                     (unsigned long long)(us % 1000));
+    jw_put_raw(w, tidings_str(key), tidings_strn(text, (size_t)n));
+}
+
+static void overview_put_lag(struct jw *w, const struct worker_figures *f)
+{
+    jw_key(w, STR("lagMs"));
+    jw_begin_object(w);
+    overview_put_ms(w, "now", f->oldest_us);
+    overview_put_ms(w, "p50", lag_counts_quantile(&f->recent, 500));
+    overview_put_ms(w, "p99", lag_counts_quantile(&f->recent, 990));
+    overview_put_ms(w, "max", f->recent.max_us);
+    jw_end_object(w);
+}
+
+static void overview_put_process(struct jw *w, struct tidings_server *s)
+{
+    struct process_figures p;
+    process_probe_read(&s->process, &p);
+    int64_t now = clock_wall_ms();
+    jw_put_integer(w, STR("startedMs"), p.start_ms);
+    jw_put_integer(w, STR("uptimeMs"), now > p.start_ms ? now - p.start_ms : 0);
+    jw_put_integer(w, STR("nowMs"), now);
+    overview_put(w, "memoryBytes", p.resident_bytes);
+    overview_put(w, "cpuMs", p.cpu_us / 1000);
+    overview_put(w, "descriptors", p.open_fds);
+}
+
+static void overview_put_store(struct jw *w, const struct tidings_server *s)
+{
+    jw_key(w, STR("store"));
+    jw_begin_object(w);
+    bool is_shared = s->keeper && keeper_is_shared(s->keeper);
+    jw_put_string(w, STR("kind"),
+                  !s->keeper    ? STR("none")
+                  : is_shared   ? STR("postgres")
+                  : s->has_file ? STR("sqlite")
+                                : STR("memory"));
+    jw_put_bool(w, STR("ok"),
+                !s->keeper || (!keeper_is_failing(s->keeper) && !hub_is_away(s->hub)));
+    jw_end_object(w);
+}
+
+static void overview_write(struct jw *w, struct tidings_server *s, const struct figures *f)
+{
+    jw_begin_object(w);
+    jw_put_string(w, STR("name"), tidings_str(s->config.name));
+    jw_put_string(w, STR("version"), tidings_str(tidings_version()));
+    if (s->nodes) {
+        jw_put_string(w, STR("node"), server_nodes_name(s->nodes));
+    }
+    overview_put_process(w, s);
+    overview_put_health(w, s);
+    overview_put_totals(w, &f->all, hub_limit_counters(s->hub));
+    overview_put_lag(w, &f->all);
+    overview_put_store(w, s);
+    overview_put(w, "workers", f->count);
+    jw_end_object(w);
+}
+
+static void overview_gathered(void *user, const struct figures *f)
+{
+    struct overview *o = user;
+    struct tidings_read *read = o->read;
+    struct tidings_error err = {0};
+    struct buf text;
+    struct jw w;
+    buf_init(&text, OVERVIEW_MAX);
+    int rc = f ? 0 : tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
+    if (rc == 0) {
+        jw_init(&w, &text);
+        overview_write(&w, o->server, f);
+        struct tidings_resource about = {0};
+        about.name = STR("status");
+        about.mime_type = STR("application/json");
+        rc = text.failed ? tidings_fail(&err, text.failed, "it does not fit")
+                         : tidings_read_text(read, &about, buf_str(&text), &err);
+    }
+    buf_deinit(&text);
+    mem_free(o);
+    tidings_read_done(read, rc, &err);
+}
+
+void server_overview_read(struct tidings_server *s, struct tidings_read *read)
+{
+    struct overview *o = mem_zalloc(sizeof(*o));
+    if (!o) {
+        tidings_read_done(read, TIDINGS_E_NOMEM, NULL);
+        return;
+    }
+    o->server = s;
+    o->read = read;
+    figures_gather(s->cores, s->worker_count, overview_gathered, o);
+}

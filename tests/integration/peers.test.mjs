@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+//
+// Who is there: tidings://self/peers and tidings://self/status as whoever runs the server sees them, ending a
+// peer with the tool end_peer, and that nobody else sees anything of it, however they call themselves.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { defer } from './lib/cleanup.mjs';
+import { call, initialize, key, listen, meta, modern, post, Session } from './lib/rpc.mjs';
+import { serve } from './lib/server.mjs';
+import { as, TokenFile } from './lib/tokens.mjs';
+import { eventually, within } from './lib/wait.mjs';
+import { WebSocketRaw } from './lib/websocket.mjs';
+
+const on = (...uris) => ({ resourceSubscriptions: uris });
+const read = async (who, name) => {
+    const { contents } = await call(who, 'resources/read', { uri: `tidings://self/${name}` });
+    return JSON.parse(contents[0].text);
+};
+const endPeer = async (who, args) => {
+    const result = await call(who, 'tools/call', { name: 'end_peer', arguments: args });
+    assert.ok(!result.isError, JSON.stringify(result));
+    return result.structuredContent.ended;
+};
+
+test('peers say who is there: transport, era, client, address, since when, how far', async (t) => {
+    const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self'] });
+    const a = server.uri('a.txt');
+    const session = await Session.open(server);
+    await session.subscribe(a);
+    const bare = (await read(server, 'peers')).find((row) => row.session);
+    assert.equal(bare.transport, 'none');
+    assert.match(bare.address, /^127\.0\.0\.1:\d+$/); // where its last connection came from
+    await session.stream();
+    await listen(server, on(a));
+    const ws = await WebSocketRaw.open(server);
+    await ws.modern('resources/list');
+    const rows = await read(server, 'peers');
+    assert.equal(rows.length, 3, JSON.stringify(rows));
+    const by = (transport, era) => rows.find((row) => row.transport === transport && row.era === era);
+    const legacy = by('sse', 'legacy');
+    const fresh = by('sse', 'modern');
+    const socket = rows.find((row) => row.listens === 0);
+    assert.deepEqual(legacy.client, { name: 'test', version: '1' });
+    assert.deepEqual(fresh.client, { name: 'integration-test', version: '1' });
+    assert.deepEqual(socket.client, { name: 'integration-test', version: '1' });
+    for (const row of rows) {
+        assert.equal(row.listener, 'http');
+        assert.equal(row.by, 'anonymous');
+        assert.match(row.address, /^127\.0\.0\.1:\d+$/);
+        assert.ok(Math.abs(row.sinceMs - Date.now()) < 60_000, `${row.sinceMs}`);
+        assert.deepEqual([row.waiting, row.held, row.lagMs], [0, 0, 0]);
+        assert.equal(typeof row.peer, 'string');
+    }
+    assert.ok(fresh.bytesOut > 0);
+    assert.equal(socket.bytesOut > 0, true);
+    assert.match(legacy.session, /^[0-9a-f]{8}$/);
+    assert.equal(fresh.session, undefined);
+    const told = await read(server, 'subscriptions');
+    assert.deepEqual(new Set(told.map((row) => row.peer)), new Set([legacy.peer, fresh.peer]));
+});
+
+test('the status is one object with totals, what there is now, and whether it is ready', async (t) => {
+    const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self', '--window', '0'] });
+    const a = server.uri('a.txt');
+    const { events } = await listen(server, on(a));
+    server.tree.replace('a.txt', '2');
+    await events.message((m) => m.method === 'notifications/resources/updated', 'an update');
+    const status = await read(server, 'status');
+    assert.deepEqual([status.ready, status.reasons, status.draining], [true, [], false]);
+    assert.ok(status.changes >= 1 && status.deliveries >= 1, JSON.stringify(status));
+    assert.deepEqual([status.streams, status.subscriptions, status.subscribers], [1, 1, 1]);
+    assert.deepEqual([status.sessions, status.waiting, status.behind], [0, 0, 0]);
+    assert.ok(status.bytesIn > 0 && status.bytesOut > 0 && status.memoryBytes > 1 << 20 && status.descriptors > 3);
+    assert.ok(status.startedMs <= status.nowMs && status.uptimeMs >= 0);
+    assert.deepEqual(Object.keys(status.lagMs), ['now', 'p50', 'p99', 'max']);
+    assert.ok(status.lagMs.max > 0 && status.lagMs.max < 60_000, JSON.stringify(status.lagMs));
+    assert.deepEqual(status.store, { kind: 'none', ok: true });
+});
+
+test('end_peer ends a session, a listen and a connection, one at a time or all of a principal', async (t) => {
+    const tokens = new TokenFile(t);
+    const [ada, bob] = [tokens.give('ada'), tokens.give('bob')];
+    const rules = [
+        { principal: 'ada', uri: 'file:///**', allow: ['list', 'read', 'subscribe'] },
+        { principal: 'bob', allow: ['list', 'read', 'subscribe', 'write'] },
+    ];
+    const args = [...tokens.args, '--self', ...rules.flatMap((rule) => ['--access', JSON.stringify(rule)])];
+    const server = await serve(t, { files: { 'a.txt': '1' }, args });
+    const [asAda, asBob] = [as(server, ada), as(server, bob)];
+    const a = server.uri('a.txt');
+    const { events } = await listen(asAda, on(a));
+    const session = await Session.open(asAda);
+    const stream = await session.stream();
+    const rows = await read(asBob, 'peers');
+    assert.deepEqual(rows.map((row) => row.principal), ['ada', 'ada']);
+    const fresh = rows.find((row) => row.era === 'modern');
+    assert.equal(await endPeer(asBob, { peer: fresh.peer, reason: 'a test' }), 1);
+    await within(events.message((m) => m.result, 'the result of the listen'), 'its end');
+    assert.equal(await endPeer(asBob, { peer: fresh.peer }), 0);
+    await listen(asAda, on(a)); // it may come back
+    assert.equal(await endPeer(asBob, { principal: 'ada' }), 2);
+    await within(stream.over, 'the end of the stream');
+    assert.equal((await session.send('ping')).status, 404);
+    assert.deepEqual(await read(asBob, 'peers'), []);
+    const said = await server.lines.next((line) => line.includes('ending peers'), 'a line of the log');
+    assert.match(said, /by="bob" reason="a test"/);
+    const wrong = await call(asBob, 'tools/call', { name: 'end_peer', arguments: { peer: '1', principal: 'ada' } });
+    assert.ok(wrong.isError);
+});
+
+test('whoever may not sees no peers, no status and no tool, not even in a suggestion', async (t) => {
+    const tokens = new TokenFile(t);
+    const [ada, bob] = [tokens.give('ada'), tokens.give('bob')];
+    const see = ['list', 'read', 'subscribe'];
+    const rules = [
+        { principal: 'ada', uri: 'file:///**', allow: [...see, 'write'] },
+        { principal: 'bob', uri: 'tidings://self/**', allow: see },
+    ];
+    const args = [...tokens.args, '--self', ...rules.flatMap((rule) => ['--access', JSON.stringify(rule)])];
+    const server = await serve(t, { files: { 'a.txt': '1' }, args });
+    for (const name of ['peers', 'status']) {
+        const [denied, absent] = await Promise.all(
+            [name, 'nothing'].map((each) => modern(as(server, ada), 'resources/read', { uri: `tidings://self/${each}` }, { id: 1 })),
+        );
+        assert.equal(denied.status, absent.status);
+        assert.equal(denied.text.replaceAll(name, 'nothing'), absent.text);
+        await read(as(server, bob), name);
+    }
+    // bob may read what is there, and end nobody.
+    for (const who of [as(server, ada), as(server, bob)]) {
+        assert.deepEqual((await call(who, 'tools/list')).tools, []);
+        for (const name of ['end_peer', 'end_peers']) {
+            const answer = await modern(who, 'tools/call', { name, arguments: { peer: '1' } });
+            assert.equal(answer.json.error.message, `unknown tool '${name}'`);
+        }
+    }
+});
+
+test('without rules end_peer is for those who come from this machine', async (t) => {
+    const server = await serve(t, { files: {}, args: ['--self'] });
+    assert.ok((await call(server, 'tools/list')).tools.some((tool) => tool.name === 'end_peer'));
+    const none = await serve(t, { files: {}, args: [] });
+    assert.equal((await modern(none, 'tools/call', { name: 'end_peer', arguments: { peer: '1' } })).json.error.code, -32601);
+});
+
+test('a client cannot call itself anything that moves a cursor, is long, or is a secret', async (t) => {
+    const tokens = new TokenFile(t);
+    const token = tokens.give('ada');
+    const server = await serve(t, { files: { 'a.txt': '1' }, args: [...tokens.args, '--self'] });
+    const who = as(server, token);
+    const name = `\u001b[2J\u202eevil\u0000\n<script>${'é'.repeat(1 << 19)}`;
+    const hello = initialize();
+    hello.params.clientInfo = { name, version: 'x'.repeat(100_000) };
+    const opened = await post(who, hello);
+    const id = opened.headers.get('mcp-session-id');
+    await listen(who, { resourceSubscriptions: [server.uri('a.txt')] }, { params: { _meta: meta({ [key.client]: { name: 7, version: [] } }) } });
+    const failed = await post(who, { jsonrpc: '2.0', id: 1, method: 'resources/read', params: { uri: 'file:///no\u001b' } }, { 'Mcp-Session-Id': id });
+    assert.ok(failed.json.error);
+    const { contents } = await call(who, 'resources/read', { uri: 'tidings://self/peers' });
+    const text = contents[0].text;
+    assert.ok(!text.includes(id) && !text.includes(token), text);
+    const rows = JSON.parse(text);
+    const evil = rows.find((row) => row.session);
+    assert.ok(Buffer.byteLength(evil.client.name) <= 128, evil.client.name);
+    assert.match(evil.client.name, /^\?\[2J\?evil\?\?<script>é+$/);
+    assert.equal(evil.client.version, 'x'.repeat(64));
+    assert.ok(evil.lastError.length > 0 && !/[\x00-\x1f]/.test(evil.lastError), evil.lastError);
+    assert.equal(evil.lastErrorCode, failed.json.error.code);
+    assert.ok(Math.abs(evil.lastErrorMs - Date.now()) < 60_000);
+    assert.equal(rows.find((row) => !row.session).client, undefined);
+});
+
+test('who is slow is told apart: what waits, how long, and ending it frees it at once', async (t) => {
+    const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self', '--window', '0', '--stall-timeout', '1h'] });
+    const uri = server.uri('a.txt');
+    const options = { params: { _meta: meta({ 'dev.tidings/options': { include: 'value' } }) } };
+    const { events: stalled } = await listen(server, { resourceSubscriptions: [uri] }, options);
+    const { events: reader } = await listen(server, { resourceSubscriptions: [uri] });
+    defer(t, () => stalled.connection.socket.destroy());
+    stalled.connection.socket.pause();
+    let rows = [];
+    const isBehind = async () => {
+        server.tree.replace('a.txt', `${Math.random()}${'x'.repeat(60_000)}`);
+        await reader.message((m) => m.method === 'notifications/resources/updated', 'an update');
+        rows = await read(server, 'peers');
+        return rows.some((row) => row.unsentBytes > 0 && row.waiting > 0 && row.lagMs > 0);
+    };
+    await eventually(isBehind, 'one is behind');
+    const slow = rows.find((row) => row.lagMs > 0);
+    assert.deepEqual(rows.filter((row) => row.peer !== slow.peer).map((row) => row.waiting), [0]);
+    const status = await read(server, 'status');
+    assert.equal(status.behind, 1);
+    assert.ok(status.waiting >= 1 && status.lagMs.now > 0, JSON.stringify(status));
+    assert.equal(await endPeer(server, { peer: slow.peer }), 1);
+    const after = await read(server, 'peers');
+    assert.equal(after.length, 1, JSON.stringify(after));
+    assert.deepEqual([(await read(server, 'status')).waiting, (await read(server, 'status')).behind], [0, 0]);
+});
