@@ -90,8 +90,8 @@ const char *refusal_sentence(const struct refusal *r, char out[REFUSAL_SENTENCE]
     int n = snprintf(out, REFUSAL_SENTENCE, "too many %s (--%s %llu)", rows[r->limit].text,
                      rows[r->limit].name, (unsigned long long)r->value);
     if (r->limit == LIMIT_BLOCKED) {
-        n = snprintf(out, REFUSAL_SENTENCE, "too much was refused (--%s %llu)", rows[r->limit].name,
-                     (unsigned long long)r->value);
+        n = snprintf(out, REFUSAL_SENTENCE, "blocked after too many refused requests (--%s %llu)",
+                     rows[r->limit].name, (unsigned long long)r->value);
     }
     if (n > 0 && (size_t)n < REFUSAL_SENTENCE && r->retry_ms > 0) {
         snprintf(out + n, REFUSAL_SENTENCE - (size_t)n, "; try again in %llu s",

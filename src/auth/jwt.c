@@ -75,7 +75,7 @@ const char *jwt_parse(struct jwt *ret, struct tidings_str token)
     *ret = (struct jwt){.bytes = tidings_strn(token.ptr, header.len + 1 + claims.len)};
     buf_init(&ret->signature, AUTH_TOKEN_MAX);
     if (!jwt_is_likely(token) || token.len > AUTH_TOKEN_MAX) {
-        why = "the token has not three parts";
+        why = "the token does not have the three parts of a JWT";
     } else if (!(ret->header = jwt_read_object(header)) ||
                !(ret->claims = jwt_read_object(claims)) ||
                base64url_decode(&ret->signature, signature) < 0) {

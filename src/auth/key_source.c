@@ -171,8 +171,9 @@ static void key_source_find_url(struct key_source *s)
 {
     struct buf url;
     if (s->step > 1) {
-        key_source_fail(
-            s, "neither metadata of the issuer names it and its keys (name them: a key set)");
+        key_source_fail(s,
+                        "neither metadata document of the issuer names it and the URL of its keys; "
+                        "configure that URL (--auth-jwks)");
         return;
     }
     buf_init(&url, 8192);
@@ -230,8 +231,8 @@ static bool take_budget(struct key_source *s)
 void key_source_ask(struct key_source *s, struct pending_token *p)
 {
     /* There were other keys when it was asked: look at those first. */
-    bool is_news = p->generation != verifier_generation(s->verifier);
-    if (is_news || (!s->is_busy && !take_budget(s))) {
+    bool is_changed = p->generation != verifier_generation(s->verifier);
+    if (is_changed || (!s->is_busy && !take_budget(s))) {
         pending_token_return(p);
         return;
     }

@@ -145,7 +145,7 @@ int auth_settings_init(struct auth_settings *s, const struct auth_options *o,
         rc = keep_issuer(s, &o->issuers[i], err);
     }
     if (rc == 0 && o->introspection) {
-        rc = check_url(tidings_str(o->introspection), "the place of introspection", err);
+        rc = check_url(tidings_str(o->introspection), "the introspection URL", err);
     }
     if (rc == 0) {
         rc = auth_settings_keep(&s->tokens, o->tokens, err);

@@ -140,7 +140,7 @@ void token_cache_review(struct token_cache *c, auth_revoked_fn fn, void *user)
     }
 }
 
-bool token_cache_has_news(const struct token_cache *c)
+bool token_cache_needs_review(const struct token_cache *c)
 {
     return c->reviewed != verifier_generation(c->verifier);
 }
@@ -272,8 +272,7 @@ static bool token_cache_verify(struct token_cache *c, struct tidings_str token,
     if (v.need != VERDICT_FINAL) {
         p = make_pending(c, token, digest, &v);
         if (!p) {
-            token_cache_refuse(c, AUTH_UNAVAILABLE,
-                               "too many wait for an answer about their tokens", answer);
+            token_cache_refuse(c, AUTH_UNAVAILABLE, "too many tokens wait to be verified", answer);
             return true;
         }
         *ret = p;

@@ -18,7 +18,7 @@
 #include "auth/counters.h"
 #include "auth/pending_token.h"
 
-/* Tokens but those of the file; then the one not used for the longest time is forgotten. */
+/* Tokens, but for those of the file; beyond, the one not used for the longest time is forgotten. */
 #define TOKEN_CACHE_MAX 4096u
 #define TOKEN_CACHE_MAX_PENDING 256u /* tokens that wait; then UNAVAILABLE */
 
@@ -63,9 +63,9 @@ void token_cache_cancel(struct pending_token *pending);
  * What those had begun should end. */
 typedef void (*auth_revoked_fn)(void *user, void *attached);
 void token_cache_review(struct token_cache *c, auth_revoked_fn fn, void *user);
-/* Has anything been loaded or fetched since the last review? Then also ask of every identity that
- * is still in use whether its proof stands. */
-bool token_cache_has_news(const struct token_cache *c);
+/* Have files been loaded or keys been fetched since the last review? Then also ask of every
+ * identity that is still in use whether its proof stands. */
+bool token_cache_needs_review(const struct token_cache *c);
 
 const struct auth_counts *token_cache_counts(const struct token_cache *c); /* its own */
 

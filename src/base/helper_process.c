@@ -126,7 +126,9 @@ static int helper_process_start(const struct helper_plan *plan, const char *name
         return rc < 0 ? rc : spawn_start(s, &o, err);
     }
     return tidings_fail(err, TIDINGS_E_DENIED,
-                        "'%.100s' was no command when the server confined itself", name);
+                        "the command '%.100s' was not configured when the server started; start "
+                        "it again",
+                        name);
 }
 
 static void answer_run(struct helper *h, int socket, const char *name)
@@ -135,7 +137,8 @@ static void answer_run(struct helper *h, int socket, const char *name)
     struct run *run = &h->runs[h->count];
     int rc = h->count < RUNS_MAX
                  ? helper_process_start(h->plan, name, &run->child, &a.err)
-                 : tidings_fail(&a.err, TIDINGS_E_LIMIT, "%u commands run already", RUNS_MAX);
+                 : tidings_fail(&a.err, TIDINGS_E_LIMIT,
+                                "%u commands run already; try again when one has ended", RUNS_MAX);
     a.err.code = rc;
     if (rc < 0) {
         (void)helper_send(socket, &a, sizeof a, NULL, 0);

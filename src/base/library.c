@@ -31,8 +31,9 @@ int library_check(const struct library *library, struct tidings_error *err)
                             library->package);
     }
     if (library->lacks) {
-        return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "%s has no %s", library->file,
-                            library->lacks);
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                            "%s lacks the function %s; install another version (Debian: %s)",
+                            library->file, library->lacks, library->package);
     }
     return 0;
 }

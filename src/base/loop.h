@@ -90,7 +90,7 @@ typedef void (*loop_change_fn)(void *user);
  * failure. */
 struct loop_change_poll *loop_change_poll_open(struct loop *loop, int fd, loop_change_fn fn,
                                                void *user);
-void loop_change_poll_close(struct loop_change_poll *news); /* then close `fd`; NULL is fine */
+void loop_change_poll_close(struct loop_change_poll *watch); /* then close `fd`; NULL is fine */
 
 /* ---- timers --------------------------------------------------------------------------------- */
 

@@ -35,7 +35,8 @@
 
 int seccomp_probe(struct tidings_error *err)
 {
-    return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "no list of calls for this architecture");
+    return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                        "no list of system calls for this architecture");
 }
 
 int seccomp_enforce(unsigned flags, struct tidings_error *err)

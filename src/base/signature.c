@@ -74,7 +74,8 @@ static int make_key(struct public_key **ret, enum key_kind kind, EVP_PKEY *evp,
                     struct tidings_error *err)
 {
     if (!evp) {
-        int rc = tidings_fail(err, TIDINGS_E_INVALID, "no such key: %s", tls_api_reason());
+        int rc =
+            tidings_fail(err, TIDINGS_E_INVALID, "not a valid public key: %s", tls_api_reason());
         tls_api.ERR_clear_error();
         return rc;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The public functions of a subscription, passed on to whichever kind it is.
+ * The public functions of a subscription, passed on to the server's or the client's kind of it, and
+ * the names of kinds of changes.
  */
 #include "base/subscription_handle.h"
 

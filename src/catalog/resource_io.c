@@ -304,7 +304,7 @@ void resource_io_start(struct resource_io *p, enum resource_io_op op)
         start_read(p, uri);
     } else if (!p->hit.provider) {
         resource_io_fail(p, TIDINGS_E_UNSUPPORTED,
-                         "this resource is the program's own: it is read-only here");
+                         "this resource was registered by the program: it is read-only here");
     } else if ((p->code = change_check_metadata(p->metadata, &p->err)) < 0) {
         resource_io_finish(p);
     } else if (p->has_unmodified_since) {

@@ -193,7 +193,7 @@ static uint64_t refuse_overdue(struct tidings_watch *w, uint64_t now, uint64_t n
 {
     struct tidings_error err;
     tidings_fail(&err, TIDINGS_E_TIMEOUT,
-                 "whoever provides this did not say within %llu ms that it will be watched; try "
+                 "the provider did not say within %llu ms that it watches this; try "
                  "again later",
                  (unsigned long long)w->hub->options.watch_timeout_ms);
     list_each (it, next, &w->waiters) {

@@ -18,14 +18,14 @@
 #define NAME_BYTES 128u
 #define POINTER_BYTES 1024u
 
-struct mirror_row {
+struct header_param {
     char header[sizeof(PREFIX) + NAME_BYTES]; /* lower case */
     char pointer[POINTER_BYTES];
 };
 
 struct header_params {
     size_t count;
-    struct mirror_row rows[];
+    struct header_param rows[];
 };
 
 /* ---- what a schema says ---------------------------------------------------------------------- */
@@ -57,7 +57,7 @@ static int add_row(struct scan *s, struct json *property, struct tidings_str nam
     }
     size_t count = s->found ? s->found->count : 0;
     if (count == MAX_ROWS || s->pointer.len >= POINTER_BYTES) {
-        return header_params_refuse(s, "is there too often or too deep");
+        return header_params_refuse(s, "stands too often, or too deep in the schema");
     }
     struct header_params *grown =
         mem_realloc(s->found, sizeof(*grown) + (count + 1) * sizeof(grown->rows[0]));
@@ -65,7 +65,7 @@ static int add_row(struct scan *s, struct json *property, struct tidings_str nam
         return tidings_fail(s->err, TIDINGS_E_NOMEM, "out of memory");
     }
     s->found = grown;
-    struct mirror_row *row = &grown->rows[count];
+    struct header_param *row = &grown->rows[count];
     memset(row, 0, sizeof(*row));
     memcpy(row->header, PREFIX, sizeof(PREFIX) - 1);
     for (size_t i = 0; i < name.len; i++) {
@@ -192,7 +192,7 @@ bool header_params_holds(const struct header_params *m, struct json *arguments,
                          const struct http_request *req, struct tidings_error *err)
 {
     for (size_t i = 0; m && i < m->count; i++) {
-        const struct mirror_row *row = &m->rows[i];
+        const struct header_param *row = &m->rows[i];
         const struct json *value = jv_point(arguments, tidings_str(row->pointer));
         bool is_given = value && !jv_is(value, JV_NULL);
         unsigned count = 0;

@@ -408,7 +408,7 @@ static void request_expire(struct request *request, uint64_t allowed_ms)
     request->channel = NULL;
     limit_hit(other->worker->limit_counters, LIMIT_CALL_TIME);
     request_fail(other, TIDINGS_E_TIMEOUT, STR_EMPTY,
-                 "whoever provides this did not answer within %llu ms (--call-timeout)",
+                 "the provider did not answer within %llu ms (--call-timeout)",
                  (unsigned long long)allowed_ms);
 }
 

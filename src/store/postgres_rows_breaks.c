@@ -151,7 +151,7 @@ static int judge_locked(struct postgres_rows *s, uint64_t server, struct tidings
                             postgres_shown_url(s->db));
     }
     log_warn(verdict == STORE_CRASHED ? "database crashed"
-                                      : "database is another one, or went back",
+                                      : "database was replaced, or restored to an older state",
              "database=\"%s\" kept=%llu position=%llu", postgres_shown_url(s->db),
              (unsigned long long)fresh.kept, (unsigned long long)fresh.began);
     return write_down(s, &l, &fresh, err);

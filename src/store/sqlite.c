@@ -188,7 +188,8 @@ static int remember_files(struct sqlite *db, const char *path, struct tidings_er
         memcpy(db->log.path + strlen(real), LOG_SUFFIX, sizeof LOG_SUFFIX);
     }
     if (!fits || stat(db->file.path, &file) < 0 || stat(db->log.path, &log) < 0) {
-        return tidings_fail(err, TIDINGS_E_IO, "it is not where it was made: %s", strerror(errno));
+        return tidings_fail(err, TIDINGS_E_IO, "it was moved or removed while it was opened: %s",
+                            strerror(errno));
     }
     db->file.device = file.st_dev;
     db->file.number = file.st_ino;

@@ -180,7 +180,8 @@ int file_history_read(struct entity_rows *rows, uint64_t epoch, struct file_hist
                                 history_add_scope, err)
                  : rc;
     if (rc == 0 && (h->epoch_count == 0 || h->epochs[h->epoch_count - 1].epoch != epoch)) {
-        rc = tidings_fail(err, TIDINGS_E_INVALID, "the newest epoch is another one");
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "the newest epoch in the store is not the one that begins");
     }
     if (rc < 0) {
         file_history_destroy(h);

@@ -245,7 +245,7 @@ static bool is_unproven(void *user, const struct principal *principal)
 
 void http_review_tokens(struct http_worker *hw)
 {
-    if (hw->token_cache && token_cache_has_news(hw->token_cache)) {
+    if (hw->token_cache && token_cache_needs_review(hw->token_cache)) {
         token_cache_review(hw->token_cache, on_revoked, hw);
         dismiss(hw, is_unproven, hw->config->auth->auth);
     }

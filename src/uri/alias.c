@@ -24,6 +24,13 @@ static int put_canonical_form(struct tidings_str in, bool is_pattern, struct buf
     return is_pattern ? uri_canonical_pattern(in, out, err) : uri_canonical(in, out, err);
 }
 
+static int alias_fail(int code, struct tidings_error *err)
+{
+    return tidings_fail(err, code,
+                        code == TIDINGS_E_NOMEM ? "out of memory"
+                                                : "the URI is too long once its alias is resolved");
+}
+
 int uri_alias_canonical(struct tidings_str in, bool is_pattern, uri_alias_fn find, const void *user,
                         struct buf *out, const struct uri_alias **ret_alias,
                         struct tidings_error *err)
@@ -44,10 +51,10 @@ int uri_alias_canonical(struct tidings_str in, bool is_pattern, uri_alias_fn fin
         buf_puts(&whole, alias->to);
         buf_puts(&whole, str_skip(in, alias->from.len));
         in = buf_str(&whole);
-        rc = whole.failed ? tidings_fail(err, whole.failed, "the URI does not fit") : 0;
+        rc = whole.failed ? alias_fail(whole.failed, err) : 0;
     }
     if (rc == 0 && canonical.len > 0 && !alias) { /* it stays as it is */
-        rc = buf_puts(out, in) < 0 ? tidings_fail(err, out->failed, "the URI does not fit") : 0;
+        rc = buf_puts(out, in) < 0 ? alias_fail(out->failed, err) : 0;
     } else if (rc == 0) {
         rc = put_canonical_form(in, is_pattern, out, err);
     }

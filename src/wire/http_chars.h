@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which byte may stand where in HTTP: private to http.c and http_chunked.c, so that the head and
- * the trailers of a body are judged by one table.
+ * Which byte may stand where in HTTP: one table, by which heads, trailers and whatever else is
+ * written into a header are judged.
  */
 #ifndef WIRE_HTTP_CHARS_H
 #define WIRE_HTTP_CHARS_H

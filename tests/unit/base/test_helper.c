@@ -199,7 +199,7 @@ static int runs(void)
     EXPECT(read(s.err, text, sizeof text) == 4 && memcmp(text, "err\n", 4) == 0);
     spawn_deinit(&s);
     EXPECT(helper_run("/bin/true", &s, &err) == TIDINGS_E_DENIED);
-    EXPECT(strstr(err.text, "was no command"));
+    EXPECT(strstr(err.text, "was not configured"));
     return 0;
 }
 

@@ -184,7 +184,8 @@ static void what_is_registered_is_not_written(void **state)
     served_run();
     check(served_http("PUT /resource?uri=app:///a HTTP/1.1", "x"), "405",
           "Allow: GET, HEAD, OPTIONS\r\n", NULL);
-    check(served_http("DELETE /resource?uri=app:///a HTTP/1.1", ""), "405", "program's own", NULL);
+    check(served_http("DELETE /resource?uri=app:///a HTTP/1.1", ""), "405",
+          "registered by the program", NULL);
     check(served_http("PUT /resource?uri=app:///new HTTP/1.1", "x"), "201", "ETag", "");
     check(get("app:///new", ""), "200", "text/plain", "x");
     check(served_http("PUT /resource?uri=other:///new HTTP/1.1", "x"), "404", "not found", NULL);

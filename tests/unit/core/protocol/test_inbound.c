@@ -434,7 +434,7 @@ static void a_provider_that_does_not_answer_in_time_is_told_of(void **state)
             harness_until(&b, client_has_answer, c);
             assert_json(client_answer(c)->text, "id", "7");
             assert_json(client_answer(c)->text, "error|message",
-                        "whoever provides this did not answer within 5 ms (--call-timeout)");
+                        "the provider did not answer within 5 ms (--call-timeout)");
             assert_int_equal(b.worker[0]->limit_counters->hits[LIMIT_CALL_TIME],
                              (uint64_t)(2 * on_thread + is_pipe + 1));
             fake_finish_reads(&fake); /* accepted, thrown away */
