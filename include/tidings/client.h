@@ -334,7 +334,7 @@ TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_prompt(struct tidings_client
                                                            struct tidings_error *err);
 /* Complete an argument of a prompt, or a variable of a template. `ref` is
  * `{"type":"ref/resource","uri":"…{…}"}` or `{"type":"ref/prompt","name":"…"}`; `known` a JSON
- * object with the arguments settled already (NULL: none). Returns `{"values":[…],…}`, to be
+ * object with the arguments given so far (NULL: none). Returns `{"values":[…],…}`, to be
  * released with tidings_free. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_complete(struct tidings_client *client,
                                                              const char *ref, const char *argument,

@@ -303,7 +303,7 @@ const struct command command_complete = {
     .args = "TEMPLATE|PROMPT NAME=VALUE [NAME=VALUE…]",
     .help = "complete an argument of a template or prompt",
     .about = "Print what the first NAME could become that begins with VALUE, as the server "
-             "suggests; the\nothers are settled already.\n\n"
+             "suggests; the\nothers are given.\n\n"
              "--json prints the completion object of the server.\n",
     .min_args = 2,
     .max_args = WORDS_MAX,

@@ -200,7 +200,7 @@ int64_t tidings_client_ask(struct tidings_client *c, const struct tidings_client
         return TIDINGS_E_INVALID;
     }
     if (!asking || !asking->method || !asking->on_answer) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "a question needs a method and a function");
+        return tidings_fail(err, TIDINGS_E_INVALID, "a request needs a method and a function");
     }
     int rc = RESERVED_CHECK(asking, err);
     struct pending *p = rc == 0 ? mem_zalloc(sizeof(*p)) : NULL;

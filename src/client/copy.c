@@ -377,7 +377,7 @@ static int copy_take_content(struct tidings_copy *y, struct tidings_str result,
     struct tidings_str text = jv_str(jv_get(jv_at(jv_get(root, "contents"), 0), "text"));
     int rc = jv_parse(text, JSON_MAX_DEPTH, &told, NULL);
     if (rc < 0 || (!copy_take(y, told) && is_whole)) {
-        rc = tidings_fail(err, TIDINGS_E_PARSE, "what '%.200s' reads as is no entity", y->uri);
+        rc = tidings_fail(err, TIDINGS_E_PARSE, "the content of '%.200s' is no entity", y->uri);
     }
     jv_unref(told);
     jv_unref(root);

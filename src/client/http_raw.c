@@ -85,9 +85,9 @@ static int http_raw_finish(const struct raw *r, int rc, struct tidings_client_ht
     snprintf(ret->content_type, sizeof(ret->content_type), "%s", s->content_type);
     snprintf(ret->session, sizeof(ret->session), "%s", s->session);
     ret->is_complete = s->finished && s->error.code == 0;
-    struct tidings_client_wire wire = {
-        .reason = s->error.code ? tidings_str(s->error.text) : STR("an exchange of its own ended"),
-        .status = s->status};
+    struct tidings_client_wire wire = {.reason = s->error.code ? tidings_str(s->error.text)
+                                                               : STR("the HTTP request ended"),
+                                       .status = s->status};
     http_raw_tell_wire(r->client, &wire);
     if (rc == 0 && !r->is_enough && s->error.code < 0) {
         return tidings_fail(err, s->error.code, "%s", s->error.text);

@@ -78,7 +78,8 @@ static void on_endpoint(struct exchange *x, struct tidings_str where)
         transport_opened(&x->http->base);
         return;
     }
-    tidings_fail(&why, TIDINGS_E_PARSE, "the server sends its messages to another place");
+    tidings_fail(&why, TIDINGS_E_PARSE,
+                 "the server names another host, or no address, to send messages to");
     x->is_over = true;
     transport_lost(&x->http->base, &why);
 }

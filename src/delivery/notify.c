@@ -115,8 +115,7 @@ static int notify_check_access(const struct notify *n, struct tidings_str uri,
     return access_is_by_rule(n->principal)
                ? 0
                : tidings_fail(err, TIDINGS_E_DENIED,
-                              "'%.*s' is nothing that clients write, and no rule of access says "
-                              "who may",
+                              "clients do not write '%.*s', and no access rule allows it",
                               shown(uri), uri.ptr);
 }
 

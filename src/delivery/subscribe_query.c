@@ -107,18 +107,20 @@ static void refuse_impossible(struct subscribe_item *w)
                 str_eq(c->value, tidings_str(tidings_change_name((enum tidings_change_kind)kind)));
         }
         if (!is_kind || (type.len > 0 && !str_eq(type, c->value))) {
-            subscribe_item_refuse(w, TIDINGS_E_INVALID,
-                                  "this can never be told: change_type is one of created, updated, "
-                                  "deleted, moved");
+            subscribe_item_refuse(
+                w, TIDINGS_E_INVALID,
+                "no change can match this: change_type is one of created, updated, "
+                "deleted, moved");
         }
         type = c->value;
     }
     if (is_named && !w->refused && !s->worker->self->allow_write &&
         is_bare(s->worker->catalog, w->uri)) {
-        subscribe_item_refuse(w, TIDINGS_E_INVALID,
-                              "this can never be told: changes of '%.*s' carry no metadata, which "
-                              "a query selects by",
-                              (int)(w->uri.len < 256 ? w->uri.len : 256), w->uri.ptr);
+        subscribe_item_refuse(
+            w, TIDINGS_E_INVALID,
+            "no change can match this: changes of '%.*s' carry no metadata, which "
+            "a query selects by",
+            (int)(w->uri.len < 256 ? w->uri.len : 256), w->uri.ptr);
     }
 }
 

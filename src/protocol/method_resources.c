@@ -146,7 +146,7 @@ void method_resources_list(struct request *request)
     if (cursor.source == FROM_MOUNT && !method_resources_find_mount(l, cursor.after)) {
         struct tidings_error err;
         tidings_fail(&err, TIDINGS_E_INVALID,
-                     "params.cursor points to a place that is not served any more; begin again "
+                     "params.cursor points to a mount that is not served any more; begin again "
                      "without it");
         listing_fail(l, &err);
         return;

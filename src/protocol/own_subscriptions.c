@@ -42,9 +42,10 @@ int own_listing_init(struct own_listing *l, uint64_t subscriber, const struct pr
     }
     bool is_named = principal && principal->kind != PRINCIPAL_ANONYMOUS;
     if (subscriber == OWN_BY_PRINCIPAL && !is_named) {
-        return tidings_fail(err, TIDINGS_E_DENIED,
-                            "without a session, a connection of messages, a token or a certificate "
-                            "nothing says which subscriptions are yours");
+        return tidings_fail(
+            err, TIDINGS_E_DENIED,
+            "nothing says which subscriptions are yours: the request has no session, "
+            "token or certificate, and is not on a message connection");
     }
     *l = (struct own_listing){.subscriber = subscriber,
                               .principal = principal,

@@ -128,9 +128,10 @@ static void command_run_judge(struct command_run *r, enum spawn_ending how, int 
         return;
     }
     line_of_tail(r, tail);
-    const char *verb = how == SPAWN_EXITED   ? "ended with status"
-                       : how == SPAWN_KILLED ? "was killed by signal"
-                                             : "ended, its status taken by another: status";
+    const char *verb = how == SPAWN_EXITED ? "ended with status"
+                       : how == SPAWN_KILLED
+                           ? "was killed by signal"
+                           : "ended, and other code of this process took its exit status; instead:";
     r->code = tidings_fail(&r->err, TIDINGS_E_IO, "'%.40s' %s %d%s%s", r->settings->argv[0], verb,
                            value, tail[0] ? ": " : "", tail);
 }

@@ -75,7 +75,7 @@ static void on_retry(struct loop_timer *timer, void *user)
     }
     if (!w->has_reported) {
         w->has_reported = true;
-        log_warn("files cannot be watched for now, looking again until they can",
+        log_warn("files cannot be watched for now, trying again until they can",
                  "reason=\"%s\" mount=%s",
                  code == TIDINGS_E_BUSY ? "out of descriptors" : tidings_code_text(code),
                  w->root->prefix);

@@ -378,10 +378,11 @@ int published_follow(struct published *store, const struct kept_change *change,
     }
     struct tidings_error why = {0};
     struct published_step s = {.store = store, .fresh = item, .uri = change->uri, .err = &why};
-    int rc = !may_be(user, change->uri)
-                 ? tidings_fail(&why, TIDINGS_E_DENIED, "it is below no prefix of publish here")
-                 : shared_map_update(store->shared, change->uri, item ? &item->value : NULL,
-                                     follow_there, &s);
+    int rc =
+        !may_be(user, change->uri)
+            ? tidings_fail(&why, TIDINGS_E_DENIED, "it is not below a prefix of --publish here")
+            : shared_map_update(store->shared, change->uri, item ? &item->value : NULL,
+                                follow_there, &s);
     shared_value_unref(item ? &item->value : NULL);
     if (rc == TIDINGS_E_NOMEM) {
         return tidings_fail(err, rc, "out of memory");

@@ -174,7 +174,8 @@ int system_sample(const char *proc, enum system_metric metric, struct buf *out,
         bool understood = sources[metric].write(buf_str(&text), &w);
         jw_end_object(&w);
         if (!understood) {
-            rc = tidings_fail(err, TIDINGS_E_PARSE, "'%s/%s' is not what it should be", proc,
+            rc = tidings_fail(err, TIDINGS_E_PARSE,
+                              "'%s/%s' does not have the format that is expected", proc,
                               sources[metric].file);
         } else if (out->failed) {
             rc = tidings_fail(err, out->failed, "the metric does not fit");

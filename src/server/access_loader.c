@@ -219,7 +219,9 @@ static int access_read_rule(struct access_rule *rule, const struct config *c, st
                             "allow: is missing (list, read, subscribe, write)");
     }
     if (rc == 0 && is_proved && rule->whom == ACCESS_ANONYMOUS) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "by: nobody anonymous has proved anything");
+        return tidings_fail(
+            err, TIDINGS_E_INVALID,
+            "by: leave it out where principal is anonymous, who has proved nothing");
     }
     if (rc == 0 && is_proved && rule->whom == ACCESS_ANYBODY) {
         rule->whom = ACCESS_AUTHENTICATED;
@@ -338,7 +340,7 @@ int access_load(const struct config *c, struct access_rules **ret, struct tiding
     }
     int rc = seal_load(err);
     if (rc < 0) {
-        return error_wrap(err, rc, "access rules need sealed cursors");
+        return error_wrap(err, rc, "access rules need OpenSSL, to seal cursors");
     }
     rc = has_file ? access_read_file(c->access_file, &root, &rules, err) : 0;
     struct rule_set *set = rc == 0 ? set_create(c->access.count + jv_count(rules)) : NULL;

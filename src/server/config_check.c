@@ -233,8 +233,9 @@ int config_check(const struct config *c, struct tidings_error *err)
     rc = rc == 0 ? check_cluster_name("cluster", c->cluster, err) : rc;
     rc = rc == 0 && c->node[0] ? check_cluster_name("node", c->node, err) : rc;
     if (rc == 0 && c->node[0] && !config_store_is_shared(c)) {
-        rc = tidings_fail(err, TIDINGS_E_INVALID,
-                          "--node: only a store that nodes share has any, postgres://…");
+        rc = tidings_fail(
+            err, TIDINGS_E_INVALID,
+            "--node: nodes have names only in a store that they share; add --store postgres://…");
     }
     return rc == 0 ? entity_authority_check(c, err) : rc;
 }

@@ -277,7 +277,9 @@ static int take_own_member(struct mount_reading *m, struct tidings_str key, stru
     if (m->spec.ops) {
         jw_key(&m->w, key);
         jw_value(&m->w, v);
-        return m->settings.failed ? tidings_fail(err, m->settings.failed, "too much of it") : 0;
+        return m->settings.failed
+                   ? tidings_fail(err, m->settings.failed, "the settings are too large")
+                   : 0;
     }
     if (str_eq(key, STR("path"))) {
         return clean_string(v, &m->spec.path, err);
@@ -361,7 +363,7 @@ static int take_mount(const struct reading *r, struct json *v, size_t index,
                                 "a mount is an object with uri, path and exclude, or type");
     jw_end_object(&m.w);
     if (rc == 0 && m.settings.failed) {
-        rc = tidings_fail(err, m.settings.failed, "too much of it");
+        rc = tidings_fail(err, m.settings.failed, "the settings are too large");
     }
     if (rc == 0) {
         m.spec.settings = buf_str(&m.settings);

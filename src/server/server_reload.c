@@ -133,7 +133,7 @@ static void reload(struct tidings_server *s)
     if (rc < 0) {
         log_error("reload failed, all stays as it was", "reason=\"%s\"", err.text);
     } else if (put == 0) {
-        log_info("reload: nothing is configured that could be", NULL);
+        log_info("reload: nothing is configured that can be reloaded", NULL);
     }
     if (s->reloaded) {
         s->reloaded(s->reloaded_user, rc, &err);

@@ -259,7 +259,7 @@ int tidings_server_turn(struct tidings_server *s, struct tidings_error *err)
                             "a server takes its turns on the thread that started it");
     }
     if (s->is_turning) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "a turn inside a turn");
+        return tidings_fail(err, TIDINGS_E_INVALID, "tidings_server_turn was called inside a turn");
     }
     s->is_turning = true;
     loop_turn(s->loop);

@@ -143,9 +143,10 @@ static int server_store_open_file(struct tidings_server *s, const struct changel
         return rc;
     }
     if (unseen > 0) {
-        log_warn("published resources not served",
-                 "count=%zu reason=\"below no prefix of publish, or registered by the program\"",
-                 unseen);
+        log_warn(
+            "published resources not served",
+            "count=%zu reason=\"not below a prefix of --publish, or registered by the program\"",
+            unseen);
     }
     struct rebuilding r = {
         .server = s, .limits = limits, .has_entities = s->config.entities[0] != '\0'};

@@ -53,7 +53,7 @@ static const struct {
 } kinds[STATUS_KINDS] = {
     [STATUS_STATS] = STATUS_ROW("stats", "Counters of each worker"),
     [STATUS_PEERS] = STATUS_ROW("peers", "Clients that are there"),
-    [STATUS_SUBSCRIPTIONS] = STATUS_ROW("subscriptions", "Who hears of what"),
+    [STATUS_SUBSCRIPTIONS] = STATUS_ROW("subscriptions", "What each client is subscribed to"),
     [STATUS_FAILURES] = STATUS_ROW("failures", "Requests that failed, by method and code"),
     [STATUS_OVERVIEW] = STATUS_ROW("status", "The server at a glance"),
     [STATUS_NODES] = STATUS_ROW("nodes", "Servers that share the store"),

@@ -66,7 +66,7 @@ void conn_start_state(struct http_conn *conn, enum conn_state first)
 void conn_set_state(struct http_conn *conn, enum conn_state state)
 {
     if (!conn_may_move(conn->state, state)) {
-        assert(!"a move that the drawing does not have");
+        assert(!"a transition that the table of states does not have");
         log_warn("connection closed", "reason=\"internal: from state %d to %d\"", (int)conn->state,
                  (int)state);
         conn_close(conn, "internal: impossible state");

@@ -47,7 +47,7 @@ void line_conn_start_state(struct line_conn *conn, enum line_state first)
 void line_conn_set_state(struct line_conn *conn, enum line_state state)
 {
     if (!line_conn_may_move(conn->state, state)) {
-        assert(!"a move that the drawing does not have");
+        assert(!"a transition that the table of states does not have");
         log_warn("connection closed", "reason=\"internal: from state %d to %d\"", (int)conn->state,
                  (int)state);
         line_conn_close(conn, "internal: impossible state");

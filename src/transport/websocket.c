@@ -52,7 +52,7 @@ static void websocket_enter(struct websocket *ws, enum websocket_state state)
 void websocket_set_state(struct websocket *ws, enum websocket_state state)
 {
     if (!websocket_may_move(ws->state, state)) {
-        assert(!"a move that the drawing does not have");
+        assert(!"a transition that the table of states does not have");
         log_warn("WebSocket closed", "reason=\"internal: from state %d to %d\"", (int)ws->state,
                  (int)state);
         websocket_close(ws, "internal: impossible state");
@@ -192,7 +192,7 @@ void websocket_read(struct websocket *ws)
             return;
         }
         if (ws->eof) {
-            websocket_close(ws, "closed by the client without a word");
+            websocket_close(ws, "closed by the client without a close frame");
             return;
         }
         if (n < (ssize_t)owner->scratch_size) {
@@ -320,7 +320,7 @@ void websocket_open(struct websocket *ws, const struct websocket_start *start)
         websocket_hear(ws, start->input.ptr, start->input.len);
     }
     if (ws->eof && websocket_is_open(ws)) {
-        websocket_close(ws, "closed by the client without a word");
+        websocket_close(ws, "closed by the client without a close frame");
     }
     if (ws->out.is_waiting && ws->state != WEBSOCKET_GONE) {
         begin_waiting(ws); /* for answers before it that were not written yet */

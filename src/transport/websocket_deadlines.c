@@ -139,8 +139,7 @@ void websocket_dismiss(struct websocket_worker *ww, principal_test_fn is_gone, v
         list_each (it, next, &ww->lists[open_lists[i]].all) {
             struct websocket *ws = list_entry(it, struct websocket, deadline.link);
             if (ws->channel.principal && is_gone(user, ws->channel.principal)) {
-                websocket_say_close(ws, WS_POLICY, STR("the token was taken back"),
-                                    WEBSOCKET_LEAVING);
+                websocket_say_close(ws, WS_POLICY, STR("the token was revoked"), WEBSOCKET_LEAVING);
                 websocket_want(ws);
             }
         }

@@ -110,14 +110,14 @@ describe('what ends with its credentials', { concurrency: 4 }, () => {
 
         await publish(second);
         assert.equal(await statusOf(alice, uri), 401);
-        await mine.ends('the token was taken back');
+        await mine.ends('the token was revoked');
         server.tree.replace('a.txt', '2');
         await watching.events.message(updates(uri), 'an update for the other');
         assert.equal(await statusOf(bob, uri), 200);
 
         await publish();
         assert.equal(await statusOf(bob, uri), 401);
-        await theirs.ends('the token was taken back');
+        await theirs.ends('the token was revoked');
         await within(watching.events.over, 'the end of the other listen');
 
         await publish(first);
@@ -131,7 +131,7 @@ describe('what ends with its credentials', { concurrency: 4 }, () => {
         const before = authority.asked('/jwks');
         authority.keys = [];
         await reloaded(server);
-        await mine.ends('the token was taken back');
+        await mine.ends('the token was revoked');
         assert.ok(authority.asked('/jwks') > before);
         assert.equal(await statusOf(alice, uri), 401);
     });
@@ -180,7 +180,7 @@ describe('what ends with its credentials', { concurrency: 4 }, () => {
             await reloaded(server);
             const before = ws.messages.length;
             await ws.write({ jsonrpc: '2.0', id: 'late', method: 'ping' });
-            assert.equal((await ws.goodbye()).reason, 'the token was taken back');
+            assert.equal((await ws.goodbye()).reason, 'the token was revoked');
             assert.equal(ws.messages.length, before, 'it was answered');
             ws.close();
         }

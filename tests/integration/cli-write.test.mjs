@@ -90,7 +90,7 @@ test('notify prints what was told and says what was refused', async (t) => {
     const answer = JSON.parse(json.stdout);
     assert.deepEqual([answer.told, answer.refused, answer.results[1].reason], [1, 1, 'not_found']);
     const tree = new Tree(t, { 'a.txt': '', 'm.json': '{"type":"x"}', 'bad.json': '[' });
-    await bad(t, 77, /nothing that clients write/, ['notify', server.url, tree.at('a.txt')]);
+    await bad(t, 77, /no access rule allows it/, ['notify', server.url, tree.at('a.txt')]);
     await bad(t, 77, /everything/, ['notify', server.url, '--all']);
     await bad(t, 64, /takes no URI: 'app:\/\/\/a'/, ['notify', server.url, '--all', 'app:///a']);
     await bad(t, 64, /neither --kind nor --metadata/, ['notify', server.url, '--all', '--kind', 'created']);

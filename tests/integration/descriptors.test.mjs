@@ -168,7 +168,7 @@ test('without an inotify instance files are polled, which is said, until there i
     server.tree.write('dir/b.txt', '2');
     await events.message(updates(server.uri('dir/b.txt')), 'what polling finds');
     execFileSync('/usr/bin/nsenter', ['--user', '-t', `${server.child.pid}`, '/bin/sh', '-c', `echo 9 >${ALLOWED}`]);
-    await server.lines.next((line) => line.includes('inotify is to be had again'), 'that there is one');
+    await server.lines.next((line) => line.includes('inotify is available again'), 'that there is one');
     server.tree.write('dir/sub/c.txt', '2');
     await events.message(updates(server.uri('dir/sub/c.txt')), 'what inotify tells');
 });

@@ -202,7 +202,7 @@ int part_parse(struct part *p, struct tidings_str content, struct tidings_error 
         p->bytes = tidings_json_bytes(content, "/blob", &p->len);
     }
     if (!p->bytes) {
-        return tidings_fail(err, TIDINGS_E_PARSE, "it has no content that can be kept");
+        return tidings_fail(err, TIDINGS_E_PARSE, "the server gave no content");
     }
     if (!p->is_part) {
         p->to = p->total = (int64_t)p->len;
@@ -212,7 +212,8 @@ int part_parse(struct part *p, struct tidings_str content, struct tidings_error 
                    number_at(content, PART_RANGE "/to", &p->to) &&
                    number_at(content, PART_RANGE "/total", &p->total) && p->from <= p->to &&
                    p->to <= p->total && (uint64_t)(p->to - p->from) == p->len;
-    return is_good ? 0 : tidings_fail(err, TIDINGS_E_PARSE, "a part of it is not what it says");
+    return is_good ? 0
+                   : tidings_fail(err, TIDINGS_E_PARSE, "a part is not as long as the server says");
 }
 
 void part_release(struct part *p)

@@ -208,7 +208,7 @@ char *read_input(const char *path, size_t max, size_t *ret_len, struct tidings_e
     }
     if (ferror(in) || len > max) {
         tidings_fail(err, len > max ? TIDINGS_E_LIMIT : TIDINGS_E_IO, "%.160s: %s", path,
-                     len > max ? "there is too much of it" : strerror(errno));
+                     len > max ? "it is too large" : strerror(errno));
         goto fail;
     }
     text[len] = '\0';

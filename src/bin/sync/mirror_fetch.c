@@ -36,7 +36,8 @@ static int take_part(struct fetch *f, const struct part *p, int64_t at, struct t
         return 1;
     }
     if (skip < 0 || skip > (int64_t)p->len || (is_more && p->to <= at)) {
-        return tidings_fail(err, TIDINGS_E_PARSE, "its parts do not meet");
+        return tidings_fail(err, TIDINGS_E_PARSE,
+                            "the parts that the server gave do not fit together");
     }
     f->errnum = folder_add(f->fd, tidings_strn(p->bytes + skip, p->len - (size_t)skip));
     return f->errnum ? tidings_fail(err, TIDINGS_E_IO, "%s", strerror(f->errnum)) : 0;

@@ -449,7 +449,8 @@ static int check_apart(struct sync *s, struct tidings_error *err)
     free(dir);
     return is_within
                ? tidings_fail(err, TIDINGS_E_INVALID,
-                              "%.160s is within what it is to be the mirror of", s->cli.args[1])
+                              "%.160s lies within the directory that it would be the mirror of",
+                              s->cli.args[1])
                : 0;
 }
 

@@ -127,7 +127,8 @@ static int growing_step(struct growing *g, struct tidings_error *err)
     } else if (rc == 0) {
         bool is_more = p.to < p.total;
         if (p.from > g->at || p.to < g->at || (is_more && p.to == g->at)) {
-            rc = tidings_fail(err, TIDINGS_E_PARSE, "its parts do not meet");
+            rc = tidings_fail(err, TIDINGS_E_PARSE,
+                              "the parts that the server gave do not fit together");
         } else {
             rc = growing_tell(g, &p, g->at);
             growing_mark(g, &p);

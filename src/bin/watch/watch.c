@@ -82,7 +82,7 @@ static int check_options(const struct watch *w)
         return command_misuse("watch", "goes with --exec:", "--batch");
     }
     if (w->batches && w->has_parallel) {
-        return command_misuse("watch", "one command runs at a time with --batch; it goes without",
+        return command_misuse("watch", "with --batch one command runs at a time; leave out",
                               "--jobs");
     }
     for (size_t i = 0; i < sizeof(of_batch) / sizeof(of_batch[0]); i++) {

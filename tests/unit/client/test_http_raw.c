@@ -71,7 +71,7 @@ static void a_request_goes_out_as_it_is_given(void **state)
     assert_string_equal(a.content_type, "text/plain");
     assert_string_equal(a.session, "s1");
     assert_true(a.is_complete);
-    assert_string_equal(wire, ">{broken 0\n<an exchange of its own ended 418\n");
+    assert_string_equal(wire, ">{broken 0\n<the HTTP request ended 418\n");
     tidings_client_destroy(c);
     scripted_stop(&server);
 }

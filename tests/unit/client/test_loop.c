@@ -186,7 +186,7 @@ static void a_question_needs_a_method_and_somebody_to_answer(void **state)
     struct tidings_client_asking asking = {.method = "slow"};
     begin(&s);
     assert_int_equal(tidings_client_ask(s.client, &asking, &err), TIDINGS_E_INVALID);
-    assert_string_equal(err.text, "a question needs a method and a function");
+    assert_string_equal(err.text, "a request needs a method and a function");
     tidings_client_destroy(s.client);
 }
 
