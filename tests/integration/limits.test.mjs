@@ -73,7 +73,7 @@ test('--max-connections: 503, and the request that was sent does not take it bac
 
 test('--max-client-connections: 429 for one client, and others come in', async (t) => {
     const server = await start(t, '--max-client-connections', '2', '--workers', '2');
-    const mine = [await connectAndAsk(t, server, '127.0.0.1'), await settled(t, server, '127.0.0.1')];
+    const mine = [await connectAndAsk(t, server, '127.0.0.1'), await connectAndAsk(t, server, '127.0.0.1')];
     const third = await from(t, server, '127.0.0.1');
     const answer = await third.request(modernRequest('server/discover'));
     refusedWith(answer, 429, 'max-client-connections', 2);
