@@ -135,8 +135,7 @@ TIDINGS_API int tidings_server_set_info(struct tidings_server *server,
 TIDINGS_API int tidings_server_declare(struct tidings_server *server, const char *feature,
                                        struct tidings_error *err);
 
-/* ---- resources --------------------------------------------------------------------------------
- */
+/* ---- resources ------------------------------------------------------------------------------- */
 
 /* Produce the content of `uri`: add elements, then tidings_read_done, now or later, from any
  * thread. Called on a worker thread; must not block. After `call-timeout` (60 s) the client gets an
@@ -217,8 +216,7 @@ TIDINGS_API int tidings_server_mount(struct tidings_server *server,
  * the JSON object that docs/providers.md describes, such as {"root": "/srv/data"} for files. */
 TIDINGS_API const struct tidings_provider_ops *tidings_provider_find(const char *name);
 
-/* ---- published resources ----------------------------------------------------------------------
- */
+/* ---- published resources --------------------------------------------------------------------- */
 
 /* Publish content: push it instead of being asked for it. The server keeps the newest, serves and
  * lists it, and announces what came of it (created, updated; nothing when content and description
@@ -243,8 +241,7 @@ TIDINGS_API int tidings_server_publish(struct tidings_server *server,
 TIDINGS_API int tidings_server_unpublish(struct tidings_server *server, struct tidings_str uri,
                                          struct tidings_error *err);
 
-/* ---- changes ----------------------------------------------------------------------------------
- */
+/* ---- changes --------------------------------------------------------------------------------- */
 
 /* Announce that a resource changed: its content, or whether it exists. `metadata_json` is the text
  * of a JSON object with free keys that subscribers get along (at most 64 KiB, nested at most 32

@@ -154,8 +154,7 @@ static void emit(struct emitter *e, struct regex_tree *t, bool backwards)
     }
 }
 
-/* ---- columns ----------------------------------------------------------------------------------
- */
+/* ---- columns --------------------------------------------------------------------------------- */
 
 struct interval {
     uint32_t start;
@@ -306,8 +305,7 @@ static void find_prefix(struct regex *r, const struct regex_sets *sets)
     }
 }
 
-/* ---- putting it together -----------------------------------------------------------------------
- */
+/* ---- putting it together --------------------------------------------------------------------- */
 
 static struct regex *assemble(const struct emitter *e, const struct regex_sets *sets,
                               const struct columns *c, enum regex_units units)

@@ -112,8 +112,7 @@ static struct regex_tree *make_character(struct regex_parser *p, uint32_t c)
     return make_set(p, &set);
 }
 
-/* ---- groups -----------------------------------------------------------------------------------
- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 /* `(?i-s)`: for the rest of the group; `(?i-s:`: for the group that begins. */
 static void read_flags(struct regex_parser *p)
@@ -233,8 +232,7 @@ static struct regex_tree *parse_group(struct regex_parser *p)
     return group;
 }
 
-/* ---- atoms and quantifiers ---------------------------------------------------------------------
- */
+/* ---- atoms and quantifiers ------------------------------------------------------------------- */
 
 static bool regex_parse_read_number(struct regex_parser *p, uint32_t *ret)
 {

@@ -209,8 +209,7 @@ enum regex_escape regex_read_escape(struct regex_parser *p, bool in_class, struc
     return REGEX_IS_NOTHING;
 }
 
-/* ---- classes -----------------------------------------------------------------------------------
- */
+/* ---- classes --------------------------------------------------------------------------------- */
 
 /* `[:alpha:]` at p->at; false: it is none. */
 static bool read_posix(struct regex_parser *p, struct regex_set *set)

@@ -168,8 +168,7 @@ void job_go_on(struct job *r)
     r->run(r);
 }
 
-/* ---- list and children -------------------------------------------------------------------------
- */
+/* ---- list and children ----------------------------------------------------------------------- */
 
 static void job_run_list(struct job *r)
 {
@@ -255,8 +254,7 @@ void tidings_list_done(struct tidings_list *list, int code, const struct tidings
     job_finish(&list->base, code, err);
 }
 
-/* ---- stat --------------------------------------------------------------------------------------
- */
+/* ---- stat ------------------------------------------------------------------------------------ */
 
 static void run_stat(struct job *r)
 {

@@ -18,8 +18,7 @@
 
 static const struct read_options everything;
 
-/* ---- the receiver that writes JSON --------------------------------------------------------------
- */
+/* ---- the receiver that writes JSON ----------------------------------------------------------- */
 
 static int json_element(struct tidings_read *read, const struct read_element *e,
                         struct tidings_error *err)

@@ -27,8 +27,7 @@ void connection_fall_back(struct tidings_client *c);
 /* End in order, and be as before the first attempt. */
 void connection_leave(struct tidings_client *c);
 
-/* ---- what the transport tells (struct transport_events) ---------------------------------------
- */
+/* ---- what the transport tells (struct transport_events) -------------------------------------- */
 
 void connection_opened(struct tidings_client *c);
 void connection_delivered(struct tidings_client *c, const struct tidings_error *why);

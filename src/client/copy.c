@@ -264,8 +264,7 @@ static void on_next(void *user)
     }
 }
 
-/* ---- where it is ------------------------------------------------------------------------------
- */
+/* ---- where it is ----------------------------------------------------------------------------- */
 
 /* It has another URI, with a new version of its type: whoever calls this goes on there. */
 static void copy_follow(struct tidings_copy *y, struct tidings_str uri)

@@ -25,8 +25,7 @@ void subscriptions_streaming(struct tidings_client *c, bool is_seamless);
 void subscriptions_acknowledged(struct tidings_client *c, struct json *params, int64_t exchange);
 void subscriptions_cancelled(struct tidings_client *c, int64_t id);
 
-/* ---- at delivery ------------------------------------------------------------------------------
- */
+/* ---- at delivery ----------------------------------------------------------------------------- */
 
 /* An update is routed to those it concerns. */
 void subscriptions_updated(struct tidings_client *c, struct json *message, int64_t received_ms,

@@ -15,16 +15,14 @@ void subscriptions_judge(struct tidings_client *c, struct watch *w, bool is_acce
 /* All were judged. */
 void subscriptions_judged(struct tidings_client *c);
 
-/* ---- modern: one listen for everything --------------------------------------------------------
- */
+/* ---- modern: one listen for everything ------------------------------------------------------- */
 
 void modern_init(struct tidings_client *c);
 /* The set changed while connected. */
 void modern_changed(struct tidings_client *c);
 void modern_lost(struct tidings_client *c);
 
-/* ---- legacy: resources/subscribe for each URI -------------------------------------------------
- */
+/* ---- legacy: resources/subscribe for each URI ------------------------------------------------ */
 
 void legacy_subscribe_all(struct tidings_client *c);
 /* What is to be asked about it is asked, if nothing is under way. */

@@ -99,8 +99,7 @@ struct transport {
 int transport_send(struct transport *t, const struct transport_message *m,
                    struct tidings_error *err);
 
-/* ---- telling, as struct transport_events says --------------------------------------------------
- */
+/* ---- telling, as struct transport_events says ------------------------------------------------ */
 
 void transport_opened(struct transport *t);
 void transport_received(struct transport *t, struct tidings_str text, int64_t exchange,

@@ -93,8 +93,7 @@ void baseline_unref(struct baseline *b)
     }
 }
 
-/* ---- holding: what chains are at is kept by whoever makes the patches -------------------------
- */
+/* ---- holding: what chains are at is kept by whoever makes the patches ------------------------ */
 
 /* A reference of a chain's; NULL is fine. */
 static struct baseline *hold(struct baseline *b)

@@ -396,8 +396,7 @@ void option_rules_unref(struct option_rules *rules)
     }
 }
 
-/* ---- applying rules and defaults --------------------------------------------------------------
- */
+/* ---- applying rules and defaults ------------------------------------------------------------- */
 
 static void take_defaults(struct options *o, const struct options *from, unsigned which)
 {

@@ -34,8 +34,7 @@ static size_t find_askable(const char *method)
     return i;
 }
 
-/* ---- sealing: kind, name, arguments and who calls are the purpose: a state fits one call only --
- */
+/* ---- sealing: kind, name, arguments and who calls are the purpose: a state fits one call only  */
 
 static int put_purpose(struct tidings_call *h, const struct principal *principal, struct buf *out)
 {

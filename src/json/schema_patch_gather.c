@@ -22,8 +22,7 @@ int patch_no_memory(struct maker *m)
     return m->failed;
 }
 
-/* ---- JSON pointers -----------------------------------------------------------------------------
- */
+/* ---- JSON pointers --------------------------------------------------------------------------- */
 
 /* `at`/keyword[/token] as a JSON pointer; NULL: said. mem_free it. */
 static char *pointer_below(struct maker *m, const char *at, const char *keyword,

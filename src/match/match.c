@@ -77,8 +77,7 @@ struct tidings_str match_kind_prefix(enum match_kind kind, struct tidings_str te
     return tidings_strn(text.ptr, len);
 }
 
-/* ---- literals and containers ------------------------------------------------------------------
- */
+/* ---- literals and containers ----------------------------------------------------------------- */
 
 static struct match_table *table_of(struct match *m, uint8_t kind)
 {
@@ -158,8 +157,7 @@ static uint8_t exact_kind(enum match_kind kind, struct tidings_str text)
     return str_ends(text, STR("/")) ? ITEM_CONTAINER : ITEM_BARE;
 }
 
-/* ---- adding and removing ----------------------------------------------------------------------
- */
+/* ---- adding and removing --------------------------------------------------------------------- */
 
 static int find_entry(struct match *m, enum match_kind kind, struct tidings_str text,
                       struct match_entry **ret, struct tidings_error *err)
@@ -271,8 +269,7 @@ void match_remove(struct match *m, struct match_node *node)
     }
 }
 
-/* ---- looking up -------------------------------------------------------------------------------
- */
+/* ---- looking up ------------------------------------------------------------------------------ */
 
 struct lookup {
     struct match_view view;

@@ -58,8 +58,7 @@ static struct tidings_str source_of(const struct match_regex *x)
     return tidings_strn((const char *)(x + 1), x->entry.item.len);
 }
 
-/* ---- grams ------------------------------------------------------------------------------------
- */
+/* ---- grams ----------------------------------------------------------------------------------- */
 
 static inline uint32_t gram_key(struct match_seed seed, uint64_t bytes, size_t len)
 {
@@ -217,8 +216,7 @@ static int file(struct match_regexes *r, struct match_seed seed, struct match_re
     return 0;
 }
 
-/* ---- adding and removing ----------------------------------------------------------------------
- */
+/* ---- adding and removing --------------------------------------------------------------------- */
 
 static struct match_regex *find_source(const struct match_regexes *r, uint32_t key,
                                        struct tidings_str source)
@@ -331,8 +329,7 @@ size_t match_regexes_bytes(const struct match_regexes *r)
            (r->popularity ? POPULARITY_SLOTS * sizeof(*r->popularity) : 0);
 }
 
-/* ---- looking up -------------------------------------------------------------------------------
- */
+/* ---- looking up ------------------------------------------------------------------------------ */
 
 /* A table, when it has been searched often enough. Without memory it goes on as it is. */
 static void open_table(struct match_regexes *r, struct match_regex *x)

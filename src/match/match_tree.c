@@ -42,8 +42,7 @@ size_t match_tree_bytes(const struct match_tree *tree)
     return tree->bytes + match_table_bytes(&tree->table);
 }
 
-/* ---- shapes -----------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static size_t room_for(size_t shapes)
 {
@@ -185,8 +184,7 @@ static struct match_shape shape_of(const struct plan_step *step)
     return shape;
 }
 
-/* ---- edges ------------------------------------------------------------------------------------
- */
+/* ---- edges ----------------------------------------------------------------------------------- */
 
 static uint64_t match_tree_hash_run(struct match_seed seed, struct tidings_str text,
                                     size_t segments)

@@ -95,8 +95,7 @@ static struct entity_call *entity_call_begin(struct tidings_provider *provider,
     return c;
 }
 
-/* ---- what the caller may ----------------------------------------------------------------------
- */
+/* ---- what the caller may --------------------------------------------------------------------- */
 
 static bool call_may(void *user, enum entity_right right, const struct entity_type_row *type,
                      struct tidings_str id)

@@ -97,8 +97,7 @@ int entity_http_query(struct jw *w, struct tidings_str query, struct tidings_err
 void entity_http_done(struct entity_call *c);
 void entity_http_refuse(struct entity_call *c, int code);
 
-/* ---- the calls (server/entity_call.c) ---------------------------------------------------------
- */
+/* ---- the calls (server/entity_call.c) -------------------------------------------------------- */
 
 /* NULL: out of memory. It frees itself when it is answered. */
 struct entity_call *entity_call_create(struct tidings_provider *provider);

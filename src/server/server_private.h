@@ -168,8 +168,7 @@ void server_store_bind(struct tidings_server *s, struct tidings_provider *p);
 /* Everything submitted is done first. `is_undone`: the server does not start after all. */
 void server_store_close(struct tidings_server *s, bool is_undone);
 
-/* ---- server_kept.c: rows of the store as changes ------------------------------------------------
- */
+/* ---- server_kept.c: rows of the store as changes --------------------------------------------- */
 
 struct kept_change;
 typedef void (*kept_described_fn)(void *user, const struct tidings_change *change);
@@ -179,14 +178,12 @@ struct tidings_change kept_row_change(const struct kept_change *k);
 bool kept_describe(const struct kept_change *k, bool has_entities, kept_described_fn fn,
                    void *user);
 
-/* ---- server_follow.c: a store that others write to as well -------------------------------------
- */
+/* ---- server_follow.c: a store that others write to as well ----------------------------------- */
 
 /* From now on what they write is applied and told. The store is open, the server does not run. */
 int server_follow_open(struct tidings_server *s, struct tidings_error *err);
 
-/* ---- server_sessions.c: sessions that may go on at another node ---------------------------------
- */
+/* ---- server_sessions.c: sessions that may go on at another node ------------------------------ */
 
 /* After the store was opened: nothing where nodes do not share it. */
 int server_sessions_open(struct tidings_server *s, struct tidings_error *err);
@@ -201,8 +198,7 @@ void server_sessions_broken(struct tidings_server *s);
 /* After the store was closed. */
 void server_sessions_close(struct tidings_server *s);
 
-/* ---- server_announce.c: announcements that all nodes tell ---------------------------------------
- */
+/* ---- server_announce.c: announcements that all nodes tell ------------------------------------ */
 
 /* hub_shared_fn, of a server whose store others share; `user` is the server. */
 int server_announce(void *user, const struct tidings_change *change, bool may_wait,
@@ -212,8 +208,7 @@ void server_announce_again(struct tidings_server *s);
 /* Forget those that wait; the keeper is gone. */
 void server_announce_close(struct tidings_server *s);
 
-/* ---- server_files.c: what is known of files goes to the store ----------------------------------
- */
+/* ---- server_files.c: what is known of files goes to the store -------------------------------- */
 
 /* After everything was mounted: mounts of files save what they know, and who comes back with a
  * cursor of an earlier run is told what changed. Nothing without a file. */
@@ -222,8 +217,7 @@ int server_files_open(struct tidings_server *s, size_t max_changes, struct tidin
  * more. */
 void server_files_close(struct tidings_server *s, bool is_undone);
 
-/* ---- server_entities.c -----------------------------------------------------------------------
- */
+/* ---- server_entities.c ----------------------------------------------------------------------- */
 
 /* Mount the entities that the configuration names and offer their tools; nothing when it names
  * none. */

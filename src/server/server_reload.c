@@ -20,8 +20,7 @@ struct reloadable {
     void (*drop)(void *fresh);                          /* NULL is fine */
 };
 
-/* ---- certificates, keys, CAs ------------------------------------------------------------------
- */
+/* ---- certificates, keys, CAs ----------------------------------------------------------------- */
 
 static int load_tls(struct tidings_server *s, void **ret, struct tidings_error *err)
 {
@@ -49,8 +48,7 @@ static void drop_tls(void *fresh)
     tls_context_unref(fresh);
 }
 
-/* ---- tokens, keys, credentials -----------------------------------------------------------------
- */
+/* ---- tokens, keys, credentials --------------------------------------------------------------- */
 
 static int load_auth(struct tidings_server *s, void **ret, struct tidings_error *err)
 {
@@ -70,8 +68,7 @@ static void drop_auth(void *fresh)
     auth_files_destroy(fresh);
 }
 
-/* ---- who may do what -------------------------------------------------------------------------
- */
+/* ---- who may do what ------------------------------------------------------------------------- */
 
 static int load_access(struct tidings_server *s, void **ret, struct tidings_error *err)
 {
@@ -108,8 +105,7 @@ static const struct reloadable rows[] = {
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-/* ---- all of them ------------------------------------------------------------------------------
- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static void reload(struct tidings_server *s)
 {

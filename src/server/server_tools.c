@@ -15,8 +15,7 @@
 
 #define VALIDATE_STEPS 500000u /* arguments come from strangers */
 
-/* ---- the row -----------------------------------------------------------------------------------
- */
+/* ---- the row --------------------------------------------------------------------------------- */
 
 /* Write the schema into the row and compile it; `ret_params` (may be NULL) gets what headers
  * repeat. */

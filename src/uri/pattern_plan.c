@@ -53,8 +53,7 @@ static size_t mark_glob(struct pattern_plan *plan, struct tidings_str p, enum gl
     return len;
 }
 
-/* ---- templates --------------------------------------------------------------------------------
- */
+/* ---- templates ------------------------------------------------------------------------------- */
 
 struct template_reader {
     struct tidings_str text;
@@ -162,8 +161,7 @@ static void mark_template(struct template_reader *r, char *out)
     }
 }
 
-/* ---- steps ------------------------------------------------------------------------------------
- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static void add_step(struct pattern_plan *plan, enum plan_kind kind, const char *text, size_t len,
                      size_t segments)

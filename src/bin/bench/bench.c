@@ -18,8 +18,7 @@
 #define BOUND 0.8 /* of one core: the client had no time left */
 #define BAR 40u
 
-/* ---- what is printed --------------------------------------------------------------------------
- */
+/* ---- what is printed ------------------------------------------------------------------------- */
 
 static double share_of(const struct measured *m)
 {
@@ -141,8 +140,7 @@ static int bench_report(const struct bench *b)
     return is_bad ? 1 : written;
 }
 
-/* ---- the command ------------------------------------------------------------------------------
- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static int bench_on_resource(void *user, struct tidings_str item)
 {

@@ -56,8 +56,7 @@ static void bench_load_end(struct measured *m, const char *why)
     }
 }
 
-/* ---- clients ----------------------------------------------------------------------------------
- */
+/* ---- clients --------------------------------------------------------------------------------- */
 
 /* Open `count` clients and let the loop hear them. */
 static int bench_open(struct bench *b, size_t count, struct tidings_error *err)
@@ -136,8 +135,7 @@ static void progress_end(const struct bench *b)
     }
 }
 
-/* ---- requests ---------------------------------------------------------------------------------
- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static void ask_next(struct bench_client *c);
 
@@ -218,8 +216,7 @@ int bench_requests(struct bench *b, struct tidings_error *err)
     return 0;
 }
 
-/* ---- changes ----------------------------------------------------------------------------------
- */
+/* ---- changes --------------------------------------------------------------------------------- */
 
 static void bench_load_on_update(void *user, const struct tidings_update *u)
 {

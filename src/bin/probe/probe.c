@@ -26,8 +26,7 @@ enum {
     ERA_2024_11 = 7
 };
 
-/* ---- who answers ------------------------------------------------------------------------------
- */
+/* ---- who answers ----------------------------------------------------------------------------- */
 
 /* "resources: subscribe, listChanged; tools" */
 struct summary {
@@ -113,8 +112,7 @@ static int probe_connect(struct run *r, struct tidings_error *err)
     return r->client ? 1 : 0;
 }
 
-/* ---- what is subscribed to --------------------------------------------------------------------
- */
+/* ---- what is subscribed to ------------------------------------------------------------------- */
 
 struct looking {
     const char *wanted; /* NULL: any */
@@ -158,8 +156,7 @@ static void choose(struct run *r)
     tidings_free(l.first);
 }
 
-/* ---- the command ------------------------------------------------------------------------------
- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 /* 1: spoken, 0: not, or a negative code. */
 static int probe_era(struct probe *p, unsigned era, struct tidings_error *err)

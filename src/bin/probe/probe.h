@@ -103,8 +103,7 @@ struct other {
     bool is_acknowledged;
 };
 
-/* ---- probe_report.c ---------------------------------------------------------------------------
- */
+/* ---- probe_report.c -------------------------------------------------------------------------- */
 
 /* Record and, for people, print it. `id` is one of the table's. */
 void probe_found(struct run *r, const char *id, enum verdict verdict, const char *format, ...)
@@ -114,8 +113,7 @@ void probe_heading(const struct probe *p, const struct negotiated *s);
 /* The end: the exit status. */
 int probe_finish(const struct probe *p);
 
-/* ---- probe_progress.c -------------------------------------------------------------------------
- */
+/* ---- probe_progress.c ------------------------------------------------------------------------ */
 
 /* Show on a terminal what is done now, until the next finding. */
 void probe_doing(const struct probe *p, const char *format, ...)
@@ -126,8 +124,7 @@ void probe_clear(void);
 /* It needs a change, and nothing is there to make one: say so on a terminal. */
 void probe_ask_person(const struct run *r, const char *why);
 
-/* ---- probe_change.c ---------------------------------------------------------------------------
- */
+/* ---- probe_change.c -------------------------------------------------------------------------- */
 
 /* Is there a way to change something? Else changes are waited for. */
 bool probe_can_change(const struct run *r);
@@ -145,8 +142,7 @@ void probe_restore_list(struct run *r, struct tidings_client *by);
 uint64_t probe_content(struct run *r);
 uint64_t probe_list(struct run *r);
 
-/* ---- probe_updates.c --------------------------------------------------------------------------
- */
+/* ---- probe_updates.c ------------------------------------------------------------------------- */
 
 /* Another client in the run's era. NULL with `err`. `hears`: it wants to be told when lists change,
  * and so opens a stream by itself. */
@@ -165,8 +161,7 @@ void probe_listen(struct run *r, uint64_t ms, bool until_update);
 uint64_t probe_silence(const struct run *r);
 void probe_updates(struct run *r);
 
-/* ---- probe_others.c ---------------------------------------------------------------------------
- */
+/* ---- probe_others.c -------------------------------------------------------------------------- */
 
 #define PROBE_LATE_MS 300u /* to wait for late messages about the change before */
 
@@ -174,8 +169,7 @@ void probe_other_open(struct run *r, struct other *o);
 void probe_other_report(struct run *r, const struct other *o);
 void probe_lists(struct run *r, struct other *o);
 
-/* ---- probe_errors.c, probe_stream.c -----------------------------------------------------------
- */
+/* ---- probe_errors.c, probe_stream.c ---------------------------------------------------------- */
 
 void probe_errors(struct run *r);
 void probe_streams(struct run *r);

@@ -35,8 +35,7 @@ static int probe_change_run_command(const char *option, const char *command,
                         status > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : status);
 }
 
-/* ---- tools ------------------------------------------------------------------------------------
- */
+/* ---- tools ----------------------------------------------------------------------------------- */
 
 struct tools {
     bool publishes, toggles;
@@ -192,8 +191,7 @@ int probe_change(struct run *r, struct tidings_client *by, struct tidings_error 
     return probe_change_touch(r, by, err);
 }
 
-/* ---- lists ------------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 /* By the tools of --touch, when those are of the kind that can add something. */
 static bool can_add_by_touch(const struct run *r)
@@ -222,8 +220,7 @@ void probe_restore_list(struct run *r, struct tidings_client *by)
     }
 }
 
-/* ---- was there one? ---------------------------------------------------------------------------
- */
+/* ---- was there one? -------------------------------------------------------------------------- */
 
 /* FNV-1a */
 static uint64_t probe_change_mix(uint64_t hash, const char *text)

@@ -17,8 +17,7 @@
     "\"io.modelcontextprotocol/clientInfo\":{\"name\":\"tidings\",\"version\":\"0\"},"             \
     "\"io.modelcontextprotocol/clientCapabilities\":{}}"
 
-/* ---- through the client -----------------------------------------------------------------------
- */
+/* ---- through the client ---------------------------------------------------------------------- */
 
 /* The code of the error it is answered with; 0: a result, or nothing. */
 static int probe_errors_code_of(struct run *r, const char *method, const char *params,
@@ -53,8 +52,7 @@ static void check_code(struct run *r, const struct wrong *w)
     tidings_free(result);
 }
 
-/* ---- as raw HTTP ------------------------------------------------------------------------------
- */
+/* ---- as raw HTTP ----------------------------------------------------------------------------- */
 
 #define TAKEN_MAX 4096u
 struct taken {

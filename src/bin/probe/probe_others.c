@@ -86,8 +86,7 @@ void probe_other_report(struct run *r, const struct other *o)
     }
 }
 
-/* ---- lists ------------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 /* Those who are to be told of it: whoever asked; legacy, where nobody can ask: everybody. */
 static unsigned probe_others_expected(const struct run *r, const struct other *o)

@@ -128,8 +128,7 @@ void probe_heading(const struct probe *p, const struct negotiated *s)
     fputc('\n', stdout);
 }
 
-/* ---- the end ----------------------------------------------------------------------------------
- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 static void probe_report_put_member(const char *before, const char *name, const char *value)
 {

@@ -157,8 +157,7 @@ static void pause_for(uint64_t ms)
     nanosleep(&ts, NULL);
 }
 
-/* ---- interruption -----------------------------------------------------------------------------
- */
+/* ---- interruption ---------------------------------------------------------------------------- */
 
 /* Cut the stream, change something, come back. */
 static void probe_stream_interrupt(struct run *r, struct tidings_client *by)
@@ -218,8 +217,7 @@ static void check_resume(struct run *r)
     }
 }
 
-/* ---- silence ----------------------------------------------------------------------------------
- */
+/* ---- silence --------------------------------------------------------------------------------- */
 
 /* Listen, and after so long change something. */
 static void probe_stream_through_silence(struct run *r)
@@ -286,8 +284,7 @@ static void check_idle(struct run *r)
     }
 }
 
-/* ---- the end of a session ---------------------------------------------------------------------
- */
+/* ---- the end of a session -------------------------------------------------------------------- */
 
 static void check_session_end(struct run *r)
 {

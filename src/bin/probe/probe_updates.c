@@ -28,8 +28,7 @@ struct tidings_client *probe_open(const struct run *r, bool hears, struct tiding
     return client;
 }
 
-/* ---- hearing ----------------------------------------------------------------------------------
- */
+/* ---- hearing --------------------------------------------------------------------------------- */
 
 /* Is an update of `uri` one of what was subscribed to? What is below a container is. */
 static bool probe_updates_is_ours(const struct run *r, const char *uri)
@@ -146,8 +145,7 @@ uint64_t probe_silence(const struct run *r)
     return ms < r->probe->wait_ms ? ms : r->probe->wait_ms;
 }
 
-/* ---- the checks -------------------------------------------------------------------------------
- */
+/* ---- the checks ------------------------------------------------------------------------------ */
 
 /* The acknowledgement of something else is not waited beyond. */
 static bool is_wrong_acknowledgement(const struct heard_messages *h, uint64_t *since)
