@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { good, objects } from './lib/cli.mjs';
+import { listen } from './lib/rpc.mjs';
 import { BIN, Program, run, serve, serveExample } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { DEADLINE } from './lib/wait.mjs';
@@ -16,7 +17,7 @@ const LASTING = ['serve', 'watch'];
 const described = async (t) => JSON.parse(await good(t, ['help', '--json']));
 
 /** For each command, in this order, arguments with which it succeeds, and the server it asks. */
-const SAMPLES = ({ files, prompts, file, mirror, store, template }) => ({
+const SAMPLES = ({ files, prompts, file, mirror, store, template, peer }) => ({
     config: [null, '--page-size', '5'],
     token: [null, 'ann', '--scope', 'files:read'],
     read: [files, file],
@@ -44,6 +45,11 @@ const SAMPLES = ({ files, prompts, file, mirror, store, template }) => ({
     'entity log': [files, 'User@1.0/ann'],
     'entity rm': [files, 'User@1.0/ann'],
     'entity undelete': [files, 'User@1.0/ann'],
+    status: [files],
+    top: [files, '--once'],
+    peers: [files],
+    kick: [files, peer],
+    limits: [files],
     probe: [files, '--touch', 'app:///x'],
     bench: [files, '-c', '1', '-n', '3', file],
     'store copy': [null, store, `${store}-copy`],
@@ -57,12 +63,14 @@ const SAMPLES = ({ files, prompts, file, mirror, store, template }) => ({
 const line = (name, server, ...rest) => [...name.split(' '), '--json', ...(server ? [server] : []), ...rest];
 
 test('every command takes --json and prints JSON with it', async (t) => {
-    const args = ['--publish', 'app:///', '--allow-write', '--entities', ':memory:'];
+    const args = ['--publish', 'app:///', '--allow-write', '--entities', ':memory:', '--self'];
     const server = await serve(t, { files: { 'a.json': '{}' }, args });
     const prompts = await serveExample(t, 'conformance');
     const [{ uriTemplate }] = objects(await good(t, ['templates', '--json', server.url]));
     const home = new Tree(t, { '.mcp.json': '{"mcpServers": {"x": {"url": "http://x/"}}}' });
     await (await serve(t, { args: ['--store', home.at('store')] })).stop();
+    await listen(server, { resourceSubscriptions: [server.uri('a.json')] });
+    const [{ peer }] = objects(await good(t, ['peers', '--json', server.url]));
     const samples = SAMPLES({
         files: server.url,
         prompts: prompts.url,
@@ -70,6 +78,7 @@ test('every command takes --json and prints JSON with it', async (t) => {
         mirror: home.at('mirror'),
         store: home.at('store'),
         template: uriTemplate,
+        peer,
     });
     const { commands } = await described(t);
     const able = commands.filter((command) => command.options?.some((option) => option.name === '--json'));

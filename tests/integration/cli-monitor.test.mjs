@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+//
+// status, top, peers, kick and limits: for people, for scripts, on a terminal, and when the server does not say.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { bad, good, lines, objects } from './lib/cli.mjs';
+import { initialize, listen, post } from './lib/rpc.mjs';
+import { BIN, run, serve } from './lib/server.mjs';
+import { noTerminal, Terminal } from './lib/terminal.mjs';
+import { within } from './lib/wait.mjs';
+
+const watched = async (t, args = []) => {
+    const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self', ...args] });
+    const { events } = await listen(server, { resourceSubscriptions: [server.uri('a.txt')] });
+    return { server, events };
+};
+
+test('status, peers and limits say what the server says, for people and for scripts', async (t) => {
+    const { server } = await watched(t);
+    const status = await good(t, ['status', server.url]);
+    assert.match(status, /^server +tidings \S+, up .*, ready$/m);
+    assert.match(status, /^there +\d+ connections, 1 streams, 0 sessions, 1 peers, 1 subscriptions$/m);
+    assert.equal(await good(t, ['status', '-q', server.url]), '');
+    const [object] = objects(await good(t, ['status', '--json', server.url]));
+    assert.equal(object.ready, true);
+    const table = lines(await good(t, ['peers', server.url]));
+    assert.equal(table.length, 2);
+    assert.match(table[0], /^PEER +LAG +WAITING +SUBS +SENT +AGE +PRINCIPAL +CLIENT +ADDRESS +VIA +LAST ERROR$/);
+    assert.match(table[1], /^\d+ +0 ms +0 +1 .* anonymous +integration-test\/1 +127\.0\.0\.1:\d+ +http\/sse$/);
+    const [row] = objects(await good(t, ['peers', '--json', server.url]));
+    assert.equal(table[1].split(' ')[0], row.peer);
+    const limits = await good(t, ['limits', server.url]);
+    assert.match(limits, /^max-connections +\d+ +\d+ +0 +connections at a time$/m);
+    assert.ok(objects(await good(t, ['limits', '--json', server.url])).every((limit) => 'reached' in limit));
+});
+
+test('kick ends a peer, and says when there is nobody', async (t) => {
+    const { server, events } = await watched(t);
+    const [row] = objects(await good(t, ['peers', '--json', server.url]));
+    assert.equal(await good(t, ['kick', server.url, row.peer, '--reason', 'a test']), 'ended 1\n');
+    await within(events.over, 'the end of the stream');
+    assert.equal((await run(t, ['kick', server.url, row.peer])).code, 1);
+    const nobody = await run(t, ['kick', '--json', server.url, 'nobody']);
+    assert.deepEqual([nobody.code, nobody.stdout], [1, '{"ended":0}\n']);
+});
+
+test('a server that does not say is told apart from one that is not there', async (t) => {
+    const server = await serve(t, { files: {} });
+    for (const command of ['status', 'peers', 'limits', 'top']) {
+        await bad(t, 66, /must run with --self, and you must be allowed to read tidings:\/\/self\//, [command, ...(command === 'top' ? ['--once'] : []), server.url]);
+    }
+    await bad(t, 69, /must run with --self, and you must be allowed to write/, ['kick', server.url, '1']);
+});
+
+test('top --once prints a look, --json an object for each', async (t) => {
+    const { server } = await watched(t);
+    const text = await good(t, ['top', '--once', server.url]);
+    assert.match(text, /^server +tidings/m);
+    assert.match(text, /^\d+ +0 ms .*integration-test\/1/m);
+    assert.ok(!text.includes('\x1b'));
+    const [look] = objects(await good(t, ['top', '--once', '--json', server.url]));
+    assert.deepEqual([look.status.ready, look.peers.length], [true, 1]);
+    await bad(t, 69, /no terminal to draw on: say --once or --json/, ['top', server.url]);
+});
+
+const LEFT = '\x1b[?7h\x1b[?25h\x1b[?1049l';
+
+test('top draws on a terminal, sorts by keys, and leaves it as it was', { skip: noTerminal }, async (t) => {
+    const { server } = await watched(t);
+    const terminal = new Terminal(t, [BIN, 'top', '-d', '100ms', server.url]);
+    await terminal.shows('\x1b[?1049h');
+    await terminal.shows('sorted by lag;');
+    terminal.type('b');
+    await terminal.shows('sorted by bytes;');
+    terminal.type('w');
+    await terminal.shows('sorted by waiting;');
+    await terminal.shows(/changes \(0\.0\/s\)/);
+    terminal.type('\x1b[A'); // a function key is none of ours
+    terminal.type('q');
+    assert.equal((await terminal.ended()).code, 0);
+    assert.ok(terminal.screen.endsWith(LEFT), JSON.stringify(terminal.screen.slice(-80)));
+});
+
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT']) {
+    test(`top leaves the terminal as it was on ${signal}`, { skip: noTerminal }, async (t) => {
+        const { server } = await watched(t);
+        // A shell that outlives it says what the terminal is like.
+        const line = `ulimit -c 0; ${BIN} top -d 100ms ${server.url} </dev/tty & echo pid=$!; wait $!; stty -a; echo over`;
+        const terminal = new Terminal(t, ['bash', '-c', line]);
+        await terminal.shows('sorted by lag;');
+        process.kill(Number(/pid=(\d+)/.exec(terminal.screen)[1]), signal);
+        await terminal.shows(LEFT);
+        await terminal.shows(/[^-]icanon/);
+        await terminal.shows(/[^-]echo /);
+        await terminal.shows('over');
+    });
+}
+
+test('top goes on while the server is away, and says so', { skip: noTerminal }, async (t) => {
+    const { server } = await watched(t);
+    const terminal = new Terminal(t, [BIN, 'top', '-d', '100ms', server.url]);
+    await terminal.shows('sorted by lag;');
+    await server.stop();
+    await terminal.shows(/connect|ended|closed|refused/i);
+    terminal.type('q');
+    assert.equal((await terminal.ended()).code, 0);
+    assert.ok(terminal.screen.endsWith(LEFT));
+});
+
+test('no client drives the terminal of whoever looks', { skip: noTerminal }, async (t) => {
+    const { server } = await watched(t);
+    const hello = initialize();
+    hello.params.clientInfo = { name: '\x1b[2J\x1b]0;evil\x07\u202e\u009b1m'.repeat(20), version: '\n\n\r' };
+    const id = (await post(server, hello)).headers.get('mcp-session-id');
+    await post(server, { jsonrpc: '2.0', id: 1, method: 'resources/read', params: { uri: 'file:///\u009b2J\x1b[2J' } }, { 'Mcp-Session-Id': id });
+    const terminal = new Terminal(t, [BIN, 'top', '-d', '100ms', server.url]);
+    await terminal.shows(/\?\[2J\?\]0;evil/);
+    terminal.type('q');
+    await terminal.ended();
+    const known = /\x1b\[(\?(1049|25|7)[hl]|[HJK]|\d*m)/g; // eslint-disable-line no-control-regex
+    assert.ok(!/[\x1b\x07\u009b\u202e]/.test(terminal.screen.replace(known, '')), JSON.stringify(terminal.screen)); // eslint-disable-line no-control-regex
+    const printed = await good(t, ['peers', server.url]);
+    assert.ok(!/[\x00-\x09\x0b-\x1f\x7f\u0080-\u009f\u202e]/.test(printed), JSON.stringify(printed)); // eslint-disable-line no-control-regex
+    assert.equal(lines(printed).length, 3);
+});
