@@ -27,7 +27,7 @@ struct overview {
     struct tidings_read *read;
 };
 
-static void overview_put(struct jw *w, const char *key, uint64_t n)
+static void server_overview_put(struct jw *w, const char *key, uint64_t n)
 {
     jw_put_integer(w, tidings_str(key), (int64_t)n);
 }
@@ -53,23 +53,23 @@ static void overview_put_totals(struct jw *w, const struct worker_figures *f,
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
         refusals += __atomic_load_n(&limits->hits[i], __ATOMIC_RELAXED);
     }
-    overview_put(w, "changes", f->stats.changes);
-    overview_put(w, "deliveries", f->stats.deliveries);
-    overview_put(w, "merged", f->stats.coalesced);
-    overview_put(w, "truncated", f->stats.truncated);
-    overview_put(w, "cut", f->stats.cut);
-    overview_put(w, "requests", f->stats.requests);
-    overview_put(w, "failures", f->failures);
-    overview_put(w, "refusals", refusals);
-    overview_put(w, "bytesIn", f->stats.bytes_in);
-    overview_put(w, "bytesOut", f->bytes_out);
-    overview_put(w, "connections", limit_in_use(limits, LIMIT_CONNECTIONS));
-    overview_put(w, "sessions", f->stats.sessions);
-    overview_put(w, "streams", f->stats.streams);
-    overview_put(w, "subscriptions", f->stats.subscriptions);
-    overview_put(w, "subscribers", f->stats.subscribers);
-    overview_put(w, "behind", f->behind);
-    overview_put(w, "waiting", f->waiting);
+    server_overview_put(w, "changes", f->stats.changes);
+    server_overview_put(w, "deliveries", f->stats.deliveries);
+    server_overview_put(w, "merged", f->stats.coalesced);
+    server_overview_put(w, "truncated", f->stats.truncated);
+    server_overview_put(w, "cut", f->stats.cut);
+    server_overview_put(w, "requests", f->stats.requests);
+    server_overview_put(w, "failures", f->failures);
+    server_overview_put(w, "refusals", refusals);
+    server_overview_put(w, "bytesIn", f->stats.bytes_in);
+    server_overview_put(w, "bytesOut", f->bytes_out);
+    server_overview_put(w, "connections", limit_in_use(limits, LIMIT_CONNECTIONS));
+    server_overview_put(w, "sessions", f->stats.sessions);
+    server_overview_put(w, "streams", f->stats.streams);
+    server_overview_put(w, "subscriptions", f->stats.subscriptions);
+    server_overview_put(w, "subscribers", f->stats.subscribers);
+    server_overview_put(w, "behind", f->behind);
+    server_overview_put(w, "waiting", f->waiting);
 }
 
 static void overview_put_ms(struct jw *w, const char *key, uint64_t us)
@@ -99,9 +99,9 @@ static void overview_put_process(struct jw *w, struct tidings_server *s)
     jw_put_integer(w, STR("startedMs"), p.start_ms);
     jw_put_integer(w, STR("uptimeMs"), now > p.start_ms ? now - p.start_ms : 0);
     jw_put_integer(w, STR("nowMs"), now);
-    overview_put(w, "memoryBytes", p.resident_bytes);
-    overview_put(w, "cpuMs", p.cpu_us / 1000);
-    overview_put(w, "descriptors", p.open_fds);
+    server_overview_put(w, "memoryBytes", p.resident_bytes);
+    server_overview_put(w, "cpuMs", p.cpu_us / 1000);
+    server_overview_put(w, "descriptors", p.open_fds);
 }
 
 static void overview_put_store(struct jw *w, const struct tidings_server *s)
@@ -132,7 +132,7 @@ static void overview_write(struct jw *w, struct tidings_server *s, const struct 
     overview_put_totals(w, &f->all, hub_limit_counters(s->hub));
     overview_put_lag(w, &f->all);
     overview_put_store(w, s);
-    overview_put(w, "workers", f->count);
+    server_overview_put(w, "workers", f->count);
     jw_end_object(w);
 }
 
