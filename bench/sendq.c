@@ -176,10 +176,9 @@ static void await_readers(unsigned long long total)
     poll(NULL, 0, (int)gap_ms);
 }
 
-static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
+static void on_flushed(struct sendq *q, enum sendq_state state)
 {
     (void)q;
-    (void)user;
     if (state != SENDQ_EMPTY) {
         bench_die("a stream did not take the event");
     }
@@ -217,7 +216,7 @@ static void measure(unsigned long count)
     bool has_uring = sendq_batch_use_uring(&batches[URING], NULL) == 0;
     open_streams(count);
     for (unsigned long i = 0; i < count; i++) {
-        sendq_init(&queues[i], &batches[PLAIN], streams[i], on_flushed, NULL);
+        sendq_init(&queues[i], &batches[PLAIN], streams[i], on_flushed);
     }
     for (unsigned long r = 0; r <= runs; r++) {
         for (int way = 0; way < WAYS; way++) {

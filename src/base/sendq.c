@@ -230,12 +230,11 @@ static struct sendq_piece *piece_create(struct sendq_piece **ring, enum piece_ki
 
 /* ---- putting in ----------------------------------------------------------------------------- */
 
-void sendq_init(struct sendq *q, struct sendq_batch *batch, int fd, sendq_flushed_fn flushed,
-                void *user)
+void sendq_init(struct sendq *q, struct sendq_batch *batch, int fd, sendq_flushed_fn flushed)
 {
     int type;
     socklen_t size = sizeof type;
-    *q = (struct sendq){.batch = batch, .fd = fd, .flushed = flushed, .user = user};
+    *q = (struct sendq){.batch = batch, .fd = fd, .flushed = flushed};
     q->is_socket = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
     list_init(&q->dirty_link);
     batch->queue_count++;
@@ -267,11 +266,10 @@ void sendq_deinit(struct sendq *q)
     }
 }
 
-void sendq_move(struct sendq *to, struct sendq *from, sendq_flushed_fn flushed, void *user)
+void sendq_move(struct sendq *to, struct sendq *from, sendq_flushed_fn flushed)
 {
     *to = *from;
     to->flushed = flushed;
-    to->user = user;
     list_init(&to->dirty_link);
     if (!list_empty(&from->dirty_link)) {
         list_append(&from->dirty_link, &to->dirty_link); /* its place, which it leaves now */

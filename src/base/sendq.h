@@ -64,8 +64,9 @@ enum sendq_state {
 };
 
 struct sendq;
-/* Told after each flush by the batch. May close the connection, may add to other queues. */
-typedef void (*sendq_flushed_fn)(struct sendq *q, enum sendq_state state, void *user);
+/* Told after each flush by the batch. May close the connection, may add to other queues. Whose `q`
+ * is says list_entry: it is part of a connection. */
+typedef void (*sendq_flushed_fn)(struct sendq *q, enum sendq_state state);
 
 struct sendq {
     struct list dirty_link;
@@ -77,22 +78,20 @@ struct sendq {
     int fd;
     uint16_t error; /* errno once broken */
     bool is_socket;
-    bool is_waiting; /* private: the kernel was full at the last flush */
-    sendq_flushed_fn flushed;
-    void *user;
+    bool is_waiting;          /* private: the kernel was full at the last flush */
+    sendq_flushed_fn flushed; /* NULL: nobody is told */
 };
 
 /* `fd` is a socket, or any descriptor (pipe, file): then it is written to only as far as poll(2)
  * says it will not block, PIPE_BUF bytes at a time. Its flags are neither relied on nor changed. */
-void sendq_init(struct sendq *q, struct sendq_batch *batch, int fd, sendq_flushed_fn flushed,
-                void *user);
+void sendq_init(struct sendq *q, struct sendq_batch *batch, int fd, sendq_flushed_fn flushed);
 /* Drops what is pending. A TLS session goes with it; when nothing was pending the other side is
  * told of the end first, as far as its socket takes it. */
 void sendq_deinit(struct sendq *q);
 /* Give everything to `to`, which is not initialised: the descriptor, the TLS session, what waits
  * and its place in the batch. `from` is empty then, has no descriptor, and is still to be
  * deinitialised. */
-void sendq_move(struct sendq *to, struct sendq *from, sendq_flushed_fn flushed, void *user);
+void sendq_move(struct sendq *to, struct sendq *from, sendq_flushed_fn flushed);
 
 /* From now on the kernel holds little for a reader that stops: a stream that stays open, unlike an
  * answer, may have thousands of them. */

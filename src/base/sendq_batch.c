@@ -183,7 +183,7 @@ static void sendq_batch_tell(struct list *done)
             enum sendq_state state = q->error        ? SENDQ_BROKEN
                                      : q->is_waiting ? SENDQ_WAITING
                                                      : SENDQ_EMPTY;
-            q->flushed(q, state, q->user);
+            q->flushed(q, state);
         }
     }
 }
@@ -224,7 +224,7 @@ void sendq_batch_flush(struct sendq_batch *batch)
         struct sendq *q = list_entry(batch->dirty.next, struct sendq, dirty_link);
         enum sendq_state state = sendq_flush(q);
         if (q->flushed) {
-            q->flushed(q, state, q->user);
+            q->flushed(q, state);
         }
     }
 }

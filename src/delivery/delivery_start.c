@@ -15,6 +15,7 @@
 #include "delivery/subscriber.h"
 #include "delivery/subscription.h"
 #include "handler/handlers.h"
+#include "request/request.h"
 #include "store/change.h"
 
 /* Streams that are written to before the next are encoded, so few that their buffers stay in the
@@ -132,6 +133,7 @@ int delivery_init(struct worker *worker, struct tidings_error *err)
     loop_wakeup_init(&d->flush_again, loop, on_flush_again, NULL);
     worker->at_least = at_least_await;
     worker->is_stale = delivery_is_stale;
+    worker->requests->end_subscriber = subscriber_end_of_channel;
     bool has_marks =
         !hub_is_durable(worker->hub) || cursor_marks_init(&d->marks, hub_first(worker->hub));
     if (!d->window_timer || !d->list_timer || !d->bookmark_timer || !has_marks ||

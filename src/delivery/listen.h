@@ -39,6 +39,11 @@ struct listen {
     bool is_open : 1;    /* its client knows that it has it: changes may be written to it */
     char id_text[];      /* subscriptionId */
 };
+/* Another of the blocks of an idle stream (delivery/subscriber.h), and so is each subscription. */
+_Static_assert(sizeof(void *) != 8 || offsetof(struct listen, id_text) <= 103,
+               "an idle stream grows");
+_Static_assert(sizeof(void *) != 8 || offsetof(struct subscription, text) <= 126,
+               "an idle stream grows");
 
 struct listen_scopes {
     size_t count;

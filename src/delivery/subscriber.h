@@ -111,6 +111,9 @@ struct subscriber {
     const struct subscriber_ops *ops; /* what its owner does; NULL: nothing */
     void *owner;
 };
+/* One of the four blocks of an idle listen (unit/server/test_idle.c): malloc has no size between
+ * this and 16 bytes more. */
+_Static_assert(sizeof(void *) != 8 || sizeof(struct subscriber) <= 216, "an idle stream grows");
 
 struct subscriber *subscriber_create(struct worker *worker, const struct principal *principal);
 /* It goes on with what this one may do; a reference of its own. */
@@ -118,6 +121,7 @@ void subscriber_set_principal(struct subscriber *subscriber, const struct princi
 /* The one subscriber of a message connection with its stream, made when first needed; NULL when out
  * of memory. */
 struct subscriber *subscriber_of_channel(struct channel *channel);
+void subscriber_end_of_channel(struct channel *channel); /* it has one */
 /* The same without its stream, which costs the connection memory in the kernel: for one that has
  * said something, so that it is known to be there. */
 struct subscriber *subscriber_greet(struct channel *channel);

@@ -97,7 +97,7 @@ void subscriber_set_sink(struct subscriber *subscriber, struct sink *sink)
     }
 }
 
-static void end_channel_subscriber(struct channel *channel)
+void subscriber_end_of_channel(struct channel *channel)
 {
     subscriber_destroy(channel->subscriber);
     channel->subscriber = NULL;
@@ -127,7 +127,6 @@ struct subscriber *subscriber_greet(struct channel *channel)
         subscriber->ops = &channel_subscriber_ops;
         subscriber->owner = channel;
         channel->subscriber = subscriber;
-        channel->end_subscriber = end_channel_subscriber;
     }
     return channel->subscriber;
 }

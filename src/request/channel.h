@@ -73,8 +73,7 @@ struct channel {
     struct batch *batches;           /* arrays of them */
     const struct revision *revision; /* message connections: negotiated by initialize, else NULL */
     struct subscriber *subscriber;   /* message connections: made when first needed */
-    void (*end_subscriber)(struct channel *channel); /* with it */
-    bool initialized;                                /* message connections: the client said so */
+    bool initialized;                /* message connections: the client said so */
     unsigned char promised; /* message connections: lists whose changes it will be told of */
     uint16_t handled;       /* messages, … */
     uint32_t turn;          /* … in this turn of the loop */

@@ -20,7 +20,7 @@ void channel_deinit(struct channel *channel)
     }
     request_batch_detach(channel);
     if (channel->subscriber) {
-        channel->end_subscriber(channel);
+        channel->worker->requests->end_subscriber(channel);
     }
     channel_set_principal(channel, NULL);
     allowance_release(channel->allowance);

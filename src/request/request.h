@@ -16,6 +16,7 @@
 struct refusal;
 struct batch;
 struct job;
+struct channel;
 struct request;
 struct session;
 
@@ -28,6 +29,9 @@ struct requests {
     /* It is answered with that error. Set where last errors of clients are kept. */
     void (*failed)(const struct request *request, const struct dialect_error *e);
     struct client_infos clients; /* what they call themselves */
+    /* The subscriber of a message connection goes with its channel. Set where subscribers are made.
+     */
+    void (*end_subscriber)(struct channel *channel);
 };
 static inline void requests_init(struct requests *requests)
 {

@@ -144,7 +144,7 @@ void conn_become_websocket(struct http_conn *conn, struct websocket *ws)
 {
     struct http_reading *r = conn->r;
     struct sendq out;
-    sendq_move(&out, &conn->out, NULL, NULL);
+    sendq_move(&out, &conn->out, NULL);
     conn_detach(conn);
     const struct websocket_start start = {
         .out = &out,
@@ -188,7 +188,7 @@ static void conn_discard_input(struct http_conn *conn)
     }
 }
 
-static void conn_on_flushed(struct sendq *q, enum sendq_state state, void *user);
+static void conn_on_flushed(struct sendq *q, enum sendq_state state);
 
 static void conn_on_event(struct loop_poll *poll, int events, void *user)
 {
@@ -199,7 +199,7 @@ static void conn_on_event(struct loop_poll *poll, int events, void *user)
         return;
     }
     if (events & LOOP_WRITE) {
-        conn_on_flushed(&conn->out, sendq_flush(&conn->out), conn);
+        conn_on_flushed(&conn->out, sendq_flush(&conn->out));
         if (conn->state == CONN_GONE) {
             return;
         }
@@ -230,10 +230,9 @@ static void conn_begin_waiting(struct http_conn *conn)
     conn_want(conn);
 }
 
-static void conn_on_flushed(struct sendq *q, enum sendq_state state, void *user)
+static void conn_on_flushed(struct sendq *q, enum sendq_state state)
 {
-    (void)q;
-    struct http_conn *conn = user;
+    struct http_conn *conn = list_entry(q, struct http_conn, out);
     if (state == SENDQ_EMPTY && conn->state == CONN_STREAM && !deadline_is_listed(&conn->stall) &&
         !conn->sink.blocked) {
         return; /* the ordinary case of a stream: nothing waited */
@@ -349,7 +348,7 @@ static void http_adopt(struct letter *letter, void *owner)
     deadline_init(&conn->deadline);
     deadline_init(&conn->stall);
     http_set_options(hw->config, h->fd);
-    sendq_init(&conn->out, &hw->worker->batch, h->fd, conn_on_flushed, conn);
+    sendq_init(&conn->out, &hw->worker->batch, h->fd, conn_on_flushed);
     conn_start_state(conn, h->tls && !tls_session_is_ready(h->tls) ? CONN_HANDSHAKE : CONN_IDLE);
     int rc = h->tls ? sendq_use_tls(&conn->out, h->tls) : 0;
     mem_free(h);

@@ -184,10 +184,9 @@ static void line_conn_read(struct line_conn *conn)
     }
 }
 
-static void line_conn_on_flushed(struct sendq *q, enum sendq_state state, void *user)
+static void line_conn_on_flushed(struct sendq *q, enum sendq_state state)
 {
-    (void)q;
-    struct line_conn *conn = user;
+    struct line_conn *conn = list_entry(q, struct line_conn, line.out);
     if (state == SENDQ_WAITING) {
         deadline_stall(&conn->sw->stalled, &conn->stall, conn->line.out.written);
     } else {
@@ -207,7 +206,7 @@ static void line_conn_on_event(struct loop_poll *poll, int events, void *user)
         return;
     }
     if (events & LOOP_WRITE) {
-        line_conn_on_flushed(&conn->line.out, sendq_flush(&conn->line.out), conn);
+        line_conn_on_flushed(&conn->line.out, sendq_flush(&conn->line.out));
     }
     if ((events & LOOP_READ) && (conn->state == LINE_LINGER || line_reads(&conn->line))) {
         line_conn_read(conn);
@@ -369,7 +368,7 @@ static void adopt(struct letter *letter, void *owner)
     line_init(&conn->line, &socket_channel_ops, sw->worker, sw->config->max_line);
     conn->line.schedule_review = line_conn_schedule_review;
     conn->line.channel.quota = h->quota;
-    sendq_init(&conn->line.out, &sw->worker->batch, conn->fd, line_conn_on_flushed, conn);
+    sendq_init(&conn->line.out, &sw->worker->batch, conn->fd, line_conn_on_flushed);
     socket_set_options(sw->config, conn->fd);
     line_conn_start_state(conn, h->tls ? LINE_HANDSHAKE : LINE_FRESH);
     int rc = h->tls ? sendq_use_tls(&conn->line.out, h->tls) : 0;

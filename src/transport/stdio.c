@@ -91,10 +91,9 @@ static void on_pump(struct loop_timer *timer, void *user)
     stdio_want(s);
 }
 
-static void stdio_on_flushed(struct sendq *q, enum sendq_state state, void *user)
+static void stdio_on_flushed(struct sendq *q, enum sendq_state state)
 {
-    (void)q;
-    struct stdio *s = user;
+    struct stdio *s = list_entry(q, struct stdio, line.out);
     line_flushed(&s->line, state);
     stdio_want(s);
 }
@@ -104,7 +103,7 @@ static void on_writable(struct loop_poll *poll, int events, void *user)
     (void)poll;
     (void)events;
     struct stdio *s = user;
-    stdio_on_flushed(&s->line.out, sendq_flush(&s->line.out), s);
+    stdio_on_flushed(&s->line.out, sendq_flush(&s->line.out));
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -145,7 +144,7 @@ struct stdio *stdio_open(struct worker *worker, const struct stdio_options *opti
     }
     s->options = *options;
     line_init(&s->line, &stdio_channel_ops, worker, options->max_line);
-    sendq_init(&s->line.out, &worker->batch, options->out, stdio_on_flushed, s);
+    sendq_init(&s->line.out, &worker->batch, options->out, stdio_on_flushed);
     loop_hook_add(worker->loop, &s->end_hook, stdio_end_turn, s);
     s->pump = loop_timer_open(worker->loop, on_pump, s);
     s->poll_in = loop_poll_open_shared(worker->loop, options->in, on_readable, s, NULL);

@@ -201,7 +201,7 @@ void websocket_read(struct websocket *ws)
     }
 }
 
-static void websocket_on_flushed(struct sendq *q, enum sendq_state state, void *user);
+static void websocket_on_flushed(struct sendq *q, enum sendq_state state);
 
 static void websocket_on_event(struct loop_poll *poll, int events, void *user)
 {
@@ -214,7 +214,7 @@ static void websocket_on_event(struct loop_poll *poll, int events, void *user)
         return;
     }
     if (events & LOOP_WRITE) {
-        websocket_on_flushed(&ws->out, sendq_flush(&ws->out), ws);
+        websocket_on_flushed(&ws->out, sendq_flush(&ws->out));
         if (ws->state == WEBSOCKET_GONE) {
             return;
         }
@@ -257,10 +257,9 @@ static void begin_waiting(struct websocket *ws)
     websocket_want(ws);
 }
 
-static void websocket_on_flushed(struct sendq *q, enum sendq_state state, void *user)
+static void websocket_on_flushed(struct sendq *q, enum sendq_state state)
 {
-    (void)q;
-    struct websocket *ws = user;
+    struct websocket *ws = list_entry(q, struct websocket, out);
     bool is_open = websocket_is_open(ws);
     if (state == SENDQ_EMPTY && is_open && (ws->poll.wanted & LOOP_READ) != 0 &&
         !deadline_is_listed(&ws->stall) && !ws->sink.blocked) {
@@ -306,7 +305,7 @@ void websocket_open(struct websocket *ws, const struct websocket_start *start)
     ws->channel.quota = start->quota;
     ws->sink.ops = &websocket_sink_ops;
     ws->eof = start->eof;
-    sendq_move(&ws->out, start->out, websocket_on_flushed, ws);
+    sendq_move(&ws->out, start->out, websocket_on_flushed);
     websocket_enter(ws, WEBSOCKET_OPEN);
     if (loop_poll_init(&ws->poll, ww->worker->loop, ws->out.fd, websocket_on_event, ws, NULL) < 0) {
         websocket_close(ws, "out of memory");

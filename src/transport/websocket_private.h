@@ -79,6 +79,9 @@ struct websocket {
         struct loop_discard discard; /* once it is gone */
     };
 };
+/* One of the four blocks of an idle listen (unit/server/test_idle.c): malloc has no size between
+ * this and 16 bytes more. */
+_Static_assert(sizeof(void *) != 8 || sizeof(struct websocket) <= 296, "an idle stream grows");
 
 struct websocket_worker {
     struct worker *worker; /* owner.worker */

@@ -15,17 +15,16 @@
 
 enum { TURNS_MAX = 100000 };
 
-static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
+static void on_flushed(struct sendq *q, enum sendq_state state)
 {
-    (void)q;
-    struct tls_wire *w = user;
+    struct tls_wire *w = list_entry(q, struct tls_wire, q);
     w->last = state;
 }
 
 static void begin(struct tls_wire *w, struct tls_context *c, const char *protocol)
 {
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, w->fds), 0);
-    sendq_init(&w->q, &w->batch, w->fds[0], on_flushed, w);
+    sendq_init(&w->q, &w->batch, w->fds[0], on_flushed);
     struct tls_session *session = tls_session_create(c, protocol);
     assert_non_null(session);
     assert_int_equal(sendq_use_tls(&w->q, session), 0);

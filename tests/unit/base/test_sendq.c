@@ -51,10 +51,9 @@ static enum path path_of(void **state)
     return path;
 }
 
-static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
+static void on_flushed(struct sendq *q, enum sendq_state state)
 {
-    struct wire *w = user;
-    assert_ptr_equal(q, &w->q);
+    struct wire *w = list_entry(q, struct wire, q);
     assert_true(state != SENDQ_EMPTY || q->pending == 0);
     w->calls++;
     w->last = state;
@@ -64,10 +63,10 @@ static void wire_adopt(struct wire *w, enum path path, int fd, int reader)
 {
     *w = (struct wire){.path = path, .fds = {fd, reader}};
     sendq_batch_init(&w->batch);
-    sendq_init(&w->q, &w->batch, fd, on_flushed, w);
+    sendq_init(&w->q, &w->batch, fd, on_flushed);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, w->company), 0);
     for (int i = 0; i < COMPANIONS; i++) {
-        sendq_init(&w->companions[i], &w->batch, w->company[0], NULL, NULL);
+        sendq_init(&w->companions[i], &w->batch, w->company[0], NULL);
     }
     if (path == URING) {
         assert_int_equal(sendq_batch_use_uring(&w->batch, NULL), 0);
@@ -182,12 +181,12 @@ static void a_queue_that_moved_writes_what_it_held_and_what_came_since(void **st
     char got[4096];
     wire_open(&w, path, SOCK_SEQPACKET);
     assert_int_equal(sendq_puts(&w.q, STR("before ")), 0);
-    sendq_move(&other, &w.q, NULL, NULL);
+    sendq_move(&other, &w.q, NULL);
     assert_int_equal(w.q.pending, 0);
     assert_int_equal(w.q.fd, -1);
     sendq_deinit(&w.q); /* takes nothing with it */
     assert_int_equal(sendq_puts(&other, STR("and after")), 0);
-    sendq_move(&w.q, &other, on_flushed, &w);
+    sendq_move(&w.q, &other, on_flushed);
     sendq_deinit(&other);
     turn(&w);
     assert_int_equal(w.calls, 1); /* the callback of where it is now */

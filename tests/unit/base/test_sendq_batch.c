@@ -42,16 +42,15 @@ static struct line lines[MANY];
 static int line_count;
 static sendq_flushed_fn also; /* what a case's callback does besides */
 
-static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
+static void on_flushed(struct sendq *q, enum sendq_state state)
 {
-    struct line *line = user;
-    assert_ptr_equal(q, &line->q);
+    struct line *line = list_entry(q, struct line, q);
     assert_true(state != SENDQ_EMPTY || q->pending == 0);
     assert_true(state != SENDQ_WAITING || q->pending > 0);
     line->calls++;
     line->last = state;
     if (also) {
-        also(q, state, user);
+        also(q, state);
     }
 }
 
@@ -78,7 +77,7 @@ static void lines_open(enum path path, int count)
         struct line *line = &lines[i];
         *line = (struct line){0};
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, line->fds), 0);
-        sendq_init(&line->q, &batch, line->fds[0], on_flushed, line);
+        sendq_init(&line->q, &batch, line->fds[0], on_flushed);
     }
 }
 
@@ -274,7 +273,7 @@ static void what_is_kept_for_reuse_is_bounded(void **state)
     fail_alloc_start(0);
     lines_open(PLAIN, 1);
     for (int i = 0; i < PIECES; i++) {
-        sendq_init(&idle[i], &batch, lines[0].fds[0], NULL, NULL);
+        sendq_init(&idle[i], &batch, lines[0].fds[0], NULL);
         assert_int_equal(sendq_puts(&idle[i], STR("x")), 0);
     }
     assert_int_equal(fail_alloc_live(), PIECES);
@@ -294,9 +293,9 @@ static void what_is_kept_for_reuse_is_bounded(void **state)
 
 static char order[64];
 
-static void close_and_fill(struct sendq *q, enum sendq_state state, void *user)
+static void close_and_fill(struct sendq *q, enum sendq_state state)
 {
-    int index = (int)((struct line *)user - lines);
+    int index = (int)(list_entry(q, struct line, q) - lines);
     size_t at = strlen(order);
     assert_int_equal(state, SENDQ_EMPTY);
     order[at] = (char)('0' + index);
@@ -335,10 +334,9 @@ static void callbacks_may_close_and_fill_any_queue(void **state)
     lines_close();
 }
 
-static void close_three(struct sendq *q, enum sendq_state state, void *user)
+static void close_three(struct sendq *q, enum sendq_state state)
 {
-    struct line *line = user;
-    (void)q;
+    struct line *line = list_entry(q, struct line, q);
     (void)state;
     for (int i = 0; i < 3 && line + i < lines + line_count; i++) {
         line_close(line + i);
@@ -363,11 +361,10 @@ static void closing_one_another_in_callbacks_is_safe(void **state)
     lines_close();
 }
 
-static void break_next(struct sendq *q, enum sendq_state state, void *user)
+static void break_next(struct sendq *q, enum sendq_state state)
 {
     static char large[100000];
-    struct line *line = user;
-    (void)q;
+    struct line *line = list_entry(q, struct line, q);
     if (line == lines) {
         fail_alloc_start(1);
         assert_int_equal(sendq_put(&lines[1].q, large, sizeof large), TIDINGS_E_NOMEM);

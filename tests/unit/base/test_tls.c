@@ -268,7 +268,7 @@ static void our_end_is_said_when_all_was_written_and_only_then(void **state)
         int n = SSL_read(w.client, &got, 1);
         assert_int_equal(SSL_get_error(w.client, n),
                          pending ? SSL_ERROR_SSL : SSL_ERROR_ZERO_RETURN);
-        sendq_init(&w.q, &w.batch, w.fds[0], NULL, NULL);
+        sendq_init(&w.q, &w.batch, w.fds[0], NULL);
         tls_wire_close(&w);
     }
 }
@@ -426,7 +426,7 @@ static void a_session_goes_on_with_another_queue(void **state)
     struct tls_session *session = sendq_detach_tls(&w.q);
     sendq_deinit(&w.q);
     sendq_batch_init(&other);
-    sendq_init(&w.q, &other, w.fds[0], NULL, NULL);
+    sendq_init(&w.q, &other, w.fds[0], NULL);
     assert_int_equal(sendq_use_tls(&w.q, session), 0);
     tls_wire_say(&w, "again", 5);
     sendq_put(&w.q, "there", 5);
@@ -450,7 +450,7 @@ static void many_sessions_are_written_to_in_one_call(void **state)
         shaken(&w[i], TLS1_3_VERSION);
         struct tls_session *session = sendq_detach_tls(&w[i].q);
         sendq_deinit(&w[i].q);
-        sendq_init(&w[i].q, &batch, w[i].fds[0], NULL, NULL);
+        sendq_init(&w[i].q, &batch, w[i].fds[0], NULL);
         assert_int_equal(sendq_use_tls(&w[i].q, session), 0);
         assert_int_equal(sendq_put(&w[i].q, "to each", 7), 0);
     }
