@@ -142,7 +142,7 @@ struct config {
     char *cluster, *node; /* of a store that several nodes share; `node` empty: any name */
     uint64_t system_interval_ms;
     bool stdio, self, system, list_changed, subscribe;
-    bool allow_write, allow_remote, legacy_sse;
+    bool allow_write, allow_remote, legacy_sse, console;
     bool sandbox;     /* of a program that asks for one */
     unsigned profile; /* 0: none; see config_get for the text */
     struct config_list allow_origin;
@@ -195,6 +195,8 @@ int config_args(struct config *c, int argc, char *const *argv, char *const *envi
  * loopback needs allow-remote unless it is asked who comes, and excludes allow-write likewise. */
 int config_check(const struct config *c, struct tidings_error *err);
 
+/* Is the server's own state served (`self`, `console`)? */
+bool config_shows_self(const struct config *c);
 /* The file that keeps things, ":memory:", or NULL: none. */
 const char *config_store(const struct config *c);
 /* Is it a database that several nodes share (postgres://…)? */

@@ -31,6 +31,13 @@ static int check_remote(const struct config *c, const char *option, const struct
                             "certificates (--tls-client-auth require), or use 127.0.0.1",
                             a->host);
     }
+    if (c->console && !knows) {
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "--console: '%s' can be reached by other machines, and nothing asks "
+                            "who they are; ask for tokens (--auth-issuer, --auth-tokens) or "
+                            "certificates (--tls-client-auth require), or use 127.0.0.1",
+                            a->host);
+    }
     if (wants && !config_is_encrypted(c)) {
         return tidings_fail(
             err, TIDINGS_E_DENIED,
@@ -189,6 +196,11 @@ static int check_tokens(const struct config *c, struct tidings_error *err)
 bool config_knows_clients(const struct config *c)
 {
     return c->tls_cert.count > 0 && c->tls_client_auth == TLS_CLIENT_REQUIRE;
+}
+
+bool config_shows_self(const struct config *c)
+{
+    return c->self || c->console;
 }
 
 /* Others are told it: nothing that could be taken for something else. */

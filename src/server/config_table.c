@@ -55,6 +55,8 @@ const struct config_row config_rows[] = {
          "permissions of these sockets")},
     BOOL("legacy-sse", legacy_sse, "false",
          "also serve the HTTP+SSE transport of 2024-11-05 at /sse"),
+    BOOL("console", console, "false",
+         "a page at /console that shows what the server does; brings --self along"),
     LIST("allow-origin", CONFIG_ORIGINS, allow_origin, "", "ORIGIN",
          "accept this Origin besides loopback ones; may be repeated"),
     LIST("allow-host", CONFIG_HOSTS, allow_host, "", "HOST",

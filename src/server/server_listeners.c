@@ -152,6 +152,13 @@ static int check_reach(struct tidings_server *s, const struct server_listener *d
     if (knows) {
         return 0;
     }
+    if (is_http && s->config.console) { /* a passed one, likewise */
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "%s can be reached by other machines and nothing asks who they are: "
+                            "there can be no --console; ask for tokens (--auth-issuer, "
+                            "--auth-tokens) or certificates (--tls-client-auth require)",
+                            listener_url(d->listener));
+    }
     log_warn("open to the network",
              "address=%s port=%u reason=\"no authentication is configured%s\"", e->host, e->port,
              d->protocol.tls ? "" : ", and everything can be read on the way");

@@ -8,6 +8,7 @@
 
 #include <tidings/server.h>
 
+#include "console/console.h"
 #include "delivery/hub.h"
 #include "provider/published.h"
 #include "server/config.h"
@@ -65,6 +66,7 @@ struct tidings_server {
     struct oauth_setup oauth;    /* behind http.auth */
     struct sandbox sandbox;
     struct process_probe process;
+    struct console console; /* behind http.console_page */
     struct http_config http;
     struct socket_config sockets;
     struct server_identity identity;

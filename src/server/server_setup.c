@@ -153,6 +153,14 @@ static void freeze_limits(struct tidings_server *s)
     };
 }
 
+static int open_console(struct tidings_server *s, struct tidings_error *err)
+{
+    int rc = console_init(&s->console, err);
+    s->http.console_page = rc == 0 ? buf_str(&s->console.page) : STR_EMPTY;
+    s->http.console_policy = rc == 0 ? buf_str(&s->console.policy) : STR_EMPTY;
+    return rc;
+}
+
 static struct http_worker *find_worker(void *user, unsigned index)
 {
     struct tidings_server *s = user;
@@ -224,11 +232,11 @@ static int mount_all(struct tidings_server *s, struct tidings_error *err)
     if (rc == 0) {
         rc = server_entities_mount(s, err);
     }
-    if (rc == 0 && s->is_program && !c->self) {
+    if (rc == 0 && s->is_program && !config_shows_self(c)) {
         rc = check_has_something(s, err);
     }
     if (rc == 0) {
-        rc = hub_mount(s->hub, c->self ? &provider_status_ops : &provider_semantics_ops,
+        rc = hub_mount(s->hub, config_shows_self(c) ? &provider_status_ops : &provider_semantics_ops,
                        STR(STATUS_PREFIX), STR_EMPTY, &s->status, err);
     }
     if (rc == 0) {
@@ -258,7 +266,7 @@ static int offer_change_tools(struct tidings_server *s, struct tidings_error *er
 {
     const struct config *c = &s->config;
     bool is_wanted = c->change_tools == OFFER_ON;
-    bool is_fit = c->stdio && c->subscribe && (c->self || has_resources(s));
+    bool is_fit = c->stdio && c->subscribe && (config_shows_self(c) || has_resources(s));
     if (c->change_tools == OFFER_OFF || (!is_wanted && !is_fit)) {
         return 0;
     }
@@ -326,10 +334,13 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
     if (rc == 0) {
         rc = offer_change_tools(s, err);
     }
-    if (rc == 0 && c->self) {
+    if (rc == 0 && config_shows_self(c)) {
         rc = server_end_peer_add(s, err);
         s->has_end_peer = rc == 0;
         rc = rc == TIDINGS_E_EXISTS ? 0 : rc; /* the program keeps its own */
+    }
+    if (rc == 0 && c->console) {
+        rc = open_console(s, err);
     }
     if (rc == 0) {
         rc = build_workers(s, err);
@@ -401,6 +412,7 @@ void server_teardown(struct tidings_server *s)
     }
     mem_free(s->workers);
     oauth_setup_close(&s->oauth);
+    console_deinit(&s->console);
     server_listeners_destroy(s);
     mem_free(s->inboxes);
     mem_free(s->cores);

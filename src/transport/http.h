@@ -36,6 +36,8 @@ struct http_config {
     bool allow_write; /* PUT, PATCH and DELETE on resources */
     bool legacy_sse;  /* /sse and /messages */
     bool events;      /* /events */
+    /* The console's page and its Content-Security-Policy; empty: there is none. */
+    struct tidings_str console_page, console_policy;
     uint64_t keepalive_ms, header_timeout_ms, body_timeout_ms, idle_timeout_ms, stall_timeout_ms;
 };
 

@@ -177,8 +177,9 @@ static struct token_cache *find_token_cache(struct http_worker *hw)
 
 bool conn_authenticate(struct http_conn *conn, const struct http_request *req)
 {
-    if (req->method == HTTP_OPTIONS || conn->r->path == PATH_METADATA) {
-        return true; /* a browser sends no token with a preflight */
+    if (req->method == HTTP_OPTIONS || conn->r->path == PATH_METADATA ||
+        conn->r->path == PATH_CONSOLE) {
+        return true; /* a browser sends no token with a preflight, nor when it opens a page */
     }
     struct tidings_str token;
     const char *why = NULL;

@@ -103,7 +103,9 @@ static bool check_guard(struct http_conn *conn, const struct http_request *req)
     if (count == 0) {
         return check_site(conn, req);
     }
-    if (count > 1 || !origin_check_allows(allowed, &at, origin)) {
+    bool is_own = conn->hw->config->console_page.len > 0 &&
+                  origin_check_is_own(origin, req->host, sendq_tls(&conn->out) != NULL);
+    if (count > 1 || (!is_own && !origin_check_allows(allowed, &at, origin))) {
         conn_refuse(conn, 403, "this Origin is not allowed; see --allow-origin");
         return false;
     }
@@ -190,7 +192,8 @@ bool conn_check_body(struct http_conn *conn, const struct http_request *req)
                          "the body is larger than this server accepts; see --max-body");
         return false;
     }
-    if (path == PATH_ROUTE || path == PATH_RESOURCE || path == PATH_METADATA) {
+    if (path == PATH_ROUTE || path == PATH_RESOURCE || path == PATH_METADATA ||
+        path == PATH_CONSOLE) {
         return true;
     }
     if (path == PATH_ENDPOINT && ws_is_upgrade(req)) {

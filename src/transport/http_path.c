@@ -31,6 +31,9 @@ enum http_path path_find(const struct http_conn *conn, struct tidings_str path,
     if (config->events && str_eq(path, STR("/events"))) {
         return PATH_EVENTS;
     }
+    if (config->console_page.len > 0 && str_eq(path, STR(CONSOLE_PATH))) {
+        return PATH_CONSOLE;
+    }
     if (metadata_is_at(config->auth, path)) {
         return PATH_METADATA;
     }
@@ -48,6 +51,7 @@ const char *path_name(enum http_path path)
         [PATH_MESSAGES] = "/messages",
         [PATH_EVENTS] = "/events",
         [PATH_METADATA] = "/.well-known",
+        [PATH_CONSOLE] = CONSOLE_PATH,
     };
     return names[path];
 }
@@ -61,6 +65,7 @@ struct tidings_str path_allows(enum http_path path)
     case PATH_SSE:
     case PATH_EVENTS:
     case PATH_METADATA:
+    case PATH_CONSOLE:
         return STR("GET, OPTIONS");
     case PATH_NOWHERE:
     case PATH_ENDPOINT:

@@ -96,6 +96,7 @@ enum http_path {
     PATH_MESSAGES,
     PATH_EVENTS,   /* http_poll.c */
     PATH_METADATA, /* http_auth.c */
+    PATH_CONSOLE,  /* http_console.c */
 };
 
 /* What becomes of the connection after the answer. */
@@ -311,6 +312,10 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req);
 void resource_refuse(struct http_conn *conn, int status, const char *text);
 /* The connection goes while its exchange is under way. */
 void resource_abandon(struct http_conn *conn);
+
+/* http_console.c: GET /console, a page without anything of the server in it. */
+#define CONSOLE_PATH "/console"
+void conn_run_console(struct http_conn *conn);
 
 /* http_notify.c: POST /notify, where clients may write. */
 #define NOTIFY_PATH "/notify"

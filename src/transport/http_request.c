@@ -192,6 +192,8 @@ static void request_run_get(struct http_conn *conn, const struct http_request *r
 {
     if (conn->r->path == PATH_METADATA) {
         conn_run_metadata(conn, req);
+    } else if (conn->r->path == PATH_CONSOLE) {
+        conn_run_console(conn);
     } else if (conn->r->path == PATH_SSE) {
         legacy_sse_open(conn);
     } else {

@@ -129,3 +129,15 @@ bool origin_check_allows(const struct origin_check *g, const struct arrival *at,
     }
     return false;
 }
+
+bool origin_check_is_own(struct tidings_str origin, struct tidings_str host, bool is_tls)
+{
+    /* Without TLS here there may be a proxy in front that has it: what a page was fetched by. */
+    static const struct tidings_str schemes[] = {{"https://", 8}, {"http://", 7}};
+    for (size_t i = 0; i < (is_tls ? 1u : 2u); i++) {
+        if (str_starts(origin, schemes[i])) {
+            return str_eq_nocase(str_skip(origin, schemes[i].len), host);
+        }
+    }
+    return false;
+}

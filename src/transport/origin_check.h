@@ -40,5 +40,7 @@ bool origin_check_own_host(const struct arrival *at, const struct tls_session *t
  * leave it. */
 bool origin_check_allows(const struct origin_check *g, const struct arrival *at,
                          struct tidings_str origin);
+/* Is it a page of this server itself, `host` being a name of it? */
+bool origin_check_is_own(struct tidings_str origin, struct tidings_str host, bool is_tls);
 
 #endif
