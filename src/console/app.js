@@ -29,7 +29,7 @@ function setTheme(theme) {
 
 function askToken(wasWrong) {
   if ($("dialog").open) return;
-  const input = h("input", {type: "password", autocomplete: "off", required: true, "aria-label": "Token"});
+  const input = h("input", {type: "password", autocomplete: "off", required: true});
   const form = h("form", {method: "dialog"}, h("p", {}, wasWrong ? "That token is not accepted here." : "This server asks who you are."),
     h("label", {}, h("span", {}, "Access token"), input),
     h("p", {class: "dim"}, "It is kept until this tab is closed, and sent to this server alone."), h("button", {class: "primary"}, "Use it"));

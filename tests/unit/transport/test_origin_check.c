@@ -280,6 +280,25 @@ static void where_a_connection_arrived_is_asked_of_the_kernel(void **state)
     assert_false(got.is_local);
 }
 
+static void a_page_of_the_server_itself_is_known_by_its_host(void **state)
+{
+    (void)state;
+    struct tidings_str host = tidings_str("files.example:8443");
+    assert_true(origin_check_is_own(tidings_str("https://files.example:8443"), host, true));
+    assert_true(origin_check_is_own(tidings_str("https://FILES.example:8443"), host, true));
+    assert_true(origin_check_is_own(tidings_str("http://files.example:8443"), host, false));
+    assert_true(origin_check_is_own(tidings_str("https://files.example:8443"), host, false));
+    static const char *const others[] = {
+        "https://files.example",       "https://files.example:8444",  "https://files.example:84430",
+        "https://evil.example:8443",   "files.example:8443",          "null",
+        "https://files.example:8443/", "ftp://files.example:8443",    "",
+        "https://",                    "https://x.files.example:8443"};
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        assert_false(origin_check_is_own(tidings_str(others[i]), host, false));
+    }
+    assert_false(origin_check_is_own(tidings_str("http://files.example:8443"), host, true));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +325,7 @@ int main(void)
         cmocka_unit_test(listed_hosts_are_let_in_at_any_port),
         cmocka_unit_test(the_address_that_was_reached_is_a_name_and_no_other_address_is),
         cmocka_unit_test(where_a_connection_arrived_is_asked_of_the_kernel),
+        cmocka_unit_test(a_page_of_the_server_itself_is_known_by_its_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT
+//
+// The console in a real browser (Chromium): every view against a real server that is busy, is
+// restarted, hides things from the person, and serves names that somebody hostile chose.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+
+import axe from 'axe-core';
+import { chromium } from 'playwright-core';
+
+import { Client as ModernClient, StreamableHTTPClientTransport as ModernHttp } from '@modelcontextprotocol/client';
+
+import { defer } from './lib/cleanup.mjs';
+import { request } from './lib/http.mjs';
+import { call, key, listen, meta } from './lib/rpc.mjs';
+import { run, serve } from './lib/server.mjs';
+import { as, TokenFile } from './lib/tokens.mjs';
+import { Tree } from './lib/tree.mjs';
+import { DEADLINE } from './lib/wait.mjs';
+
+const PROGRAM = '/usr/bin/chromium';
+const FLAGS = [
+    ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-sync'],
+    ...['--disable-background-networking', '--disable-component-update', '--disable-dev-shm-usage'],
+];
+
+let browser;
+before(async () => {
+    assert.ok(existsSync(PROGRAM), `no ${PROGRAM}: apt-get install chromium`);
+    browser = await chromium.launch({ executablePath: PROGRAM, args: FLAGS });
+});
+after(() => browser?.close());
+
+/** The console of a server, at a view. What the browser complains of (errors, its policy) fails the test. */
+async function open(t, server, view = 'overview', options = {}) {
+    const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+    defer(t, () => context.close());
+    const page = await context.newPage();
+    page.setDefaultTimeout(DEADLINE);
+    page.complaints = [];
+    page.on('pageerror', (error) => page.complaints.push(error.message));
+    page.on('console', (message) => {
+        // A server that is away, or asks who is there, is noted by the browser itself.
+        if (message.type() === 'error' && !/Failed to load resource|ERR_/.test(message.text())) {
+            page.complaints.push(message.text());
+        }
+    });
+    await page.goto(`${server.url.replace(/mcp$/, 'console')}#/${view}`);
+    return page;
+}
+
+/** Options of a listen by a client of that name. */
+const named = (name, version) => ({ params: { _meta: meta({ [key.client]: { name, version } }) } });
+const isFine = (page) => assert.deepEqual(page.complaints, []);
+const shows = (page, text) => page.getByText(text).first().waitFor();
+const branch = async (page, uri) => {
+    await page.getByRole('button', { name: uri, exact: false }).first().click();
+};
+
+test('each view opens, by its link and by its key, and the browser has nothing to complain of', async (t) => {
+    const server = await serve(t, { files: { 'a.md': '# one\n' }, args: ['--console', '--entities', ':memory:'] });
+    const page = await open(t, server);
+    await page.locator('#link.on').waitFor();
+    for (const name of ['Overview', 'Resources', 'Changes', 'Peers', 'Try it']) {
+        await page.getByRole('link', { name, exact: true }).click();
+        await page.getByRole('link', { name, exact: true }).and(page.locator('[aria-current=page]')).waitFor();
+    }
+    await page.locator('body').click();
+    for (const [key, id] of [['1', 'overview'], ['2', 'resources'], ['3', 'changes'], ['4', 'peers'], ['5', 'try']]) {
+        await page.locator('main').focus();
+        await page.keyboard.press(key);
+        await page.waitForURL(new RegExp(`#/${id}$`));
+    }
+    await page.locator('main').focus();
+    await page.keyboard.press('?');
+    await page.getByRole('dialog').waitFor();
+    await page.keyboard.press('Escape');
+    isFine(page);
+});
+
+test('the page is one file that lets nothing else in', async (t) => {
+    const server = await serve(t, { files: {}, args: ['--console'] });
+    const answer = await request(server, { method: 'GET', path: '/console' });
+    assert.equal(answer.status, 200);
+    const policy = answer.headers.get('content-security-policy');
+    assert.match(policy, /^default-src 'none'; script-src 'sha256-[^']+'; style-src 'sha256-[^']+'; connect-src 'self'/);
+    assert.match(policy, /frame-ancestors 'none'/);
+    assert.doesNotMatch(policy, /unsafe|\*|https?:/);
+    assert.doesNotMatch(answer.text, /(src|href)="(?!#|data:,)/);
+    assert.equal((await request(server, { method: 'POST', path: '/console', body: '' })).status, 405);
+    const without = await serve(t, { files: {} });
+    assert.equal((await request(without, { method: 'GET', path: '/console' })).status, 404);
+
+    // What is not the script that was hashed does not run.
+    const page = await open(t, server);
+    const ran = await page.evaluate(() => {
+        const script = document.createElement('script');
+        try { script.textContent = 'window.ran = true'; } catch { return 'refused'; }
+        document.head.append(script);
+        return window.ran ?? 'refused';
+    });
+    assert.equal(ran, 'refused');
+});
+
+test('the overview moves while the server is busy', async (t) => {
+    const server = await serve(t, { files: {}, args: ['--console', '--publish', 'app:///', '--allow-write'] });
+    await listen(server, { resourceSubscriptions: ['app:///'] });
+    let busy = true;
+    const load = (async () => {
+        for (let i = 0; busy; i++) {
+            await request(server, { method: 'PUT', path: '/resource?uri=app:///n', headers: { 'Content-Type': 'text/plain' }, body: `${i}` });
+        }
+    })();
+    const page = await open(t, server);
+    const figure = (name) => page.getByRole('figure').filter({ hasText: name });
+    await page.waitForFunction(() => {
+        const text = [...document.querySelectorAll('figure')].find((f) => f.textContent.includes('Changes per second'))?.querySelector('b')?.textContent;
+        return text && Number.parseFloat(text) > 0;
+    });
+    await figure('Memory').getByText('MiB').first().waitFor();
+    assert.match(await figure('Changes per second').locator('path.curve').getAttribute('d'), /^M[\d.,]+ L/);
+    await shows(page, 'subscriptions');
+    busy = false;
+    await load;
+    isFine(page);
+});
+
+test('resources: branches open, what changes lights up, and the difference is shown', async (t) => {
+    const server = await serve(t, { files: { 'a.json': '{"n": 1}', 'sub/b.txt': 'b' }, args: ['--console'] });
+    const page = await open(t, server, 'resources');
+    await branch(page, server.uri(''));
+    await page.getByRole('button', { name: 'a.json' }).click();
+    await page.locator('pre .n', { hasText: '1' }).waitFor();
+    await shows(page, 'live');
+    server.tree.write('a.json', '{"n": 2}');
+    await page.locator('.tree .lit').first().waitFor();
+    await shows(page, 'What changed since');
+    await page.locator('pre .add', { hasText: '"n": 2' }).waitFor();
+    await page.locator('pre .del', { hasText: '"n": 1' }).waitFor();
+    // By keys alone.
+    await page.getByRole('button', { name: 'sub' }).focus();
+    await page.keyboard.press('ArrowRight');
+    await page.getByRole('button', { name: 'b.txt' }).waitFor();
+    server.tree.write('sub/c.txt', 'new');
+    await page.getByRole('button', { name: 'c.txt' }).waitFor();
+    isFine(page);
+});
+
+test('an entity has its history with a slider through time', async (t) => {
+    const server = await serve(t, { files: {}, args: ['--console', '--entities', ':memory:', '--allow-write'] });
+    const tool = (name, args) => call(server, 'tools/call', { name, arguments: args });
+    await tool('add-entity-type', { name: 'User', version: '1', jsonSchema: { type: 'object' } });
+    for (const age of [7, 8, 9]) {
+        await tool('upsert-entity', { uri: 'entity:///User@1/ann', value: { age } });
+    }
+    const page = await open(t, server, 'resources');
+    await branch(page, 'entity:///');
+    await branch(page, 'User@1');
+    await page.getByRole('button', { name: 'ann' }).click();
+    await shows(page, 'version 3 of 3');
+    await page.locator('#history').focus();
+    await page.keyboard.press('ArrowLeft');
+    await shows(page, 'version 2 of 3');
+    await page.locator('section[aria-label=History] .add', { hasText: '"age": 8' }).waitFor();
+    isFine(page);
+});
+
+test('changes: by pattern and filter, paused and gone on with; each says who hears of it', async (t) => {
+    const server = await serve(t, { files: { 'a.txt': '1', 'b.txt': '1' }, args: ['--console'] });
+    const client = new ModernClient({ name: 'listener of a', version: '7' });
+    await client.connect(new ModernHttp(new URL(server.url)));
+    defer(t, () => client.close());
+    const page = await open(t, server, 'changes');
+    await page.getByLabel('URI or pattern').fill(server.uri('a*'));
+    await page.getByRole('button', { name: 'Subscribe' }).click();
+    await shows(page, `subscribed to ${server.uri('a*')}`);
+    server.tree.write('b.txt', '2');
+    server.tree.write('a.txt', '2');
+    const row = page.locator('tbody tr', { hasText: server.uri('a.txt') });
+    await row.first().waitFor();
+    assert.equal(await page.locator('tbody tr', { hasText: 'b.txt' }).count(), 0);
+    await row.first().getByRole('button', { name: 'Who hears' }).click();
+    await row.first().getByText('told').waitFor();
+
+    await page.getByLabel('filter').fill('not json');
+    await page.getByRole('button', { name: 'Subscribe' }).click();
+    await shows(page, 'the filter is not JSON');
+    await page.getByLabel('filter').fill('{"type": "no such type"}');
+    await page.getByRole('button', { name: 'Subscribe' }).click();
+    await shows(page, 'refused');
+    isFine(page);
+});
+
+test('peers: who is there, and one is ended', async (t) => {
+    const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--console'] });
+    const stream = await listen(server, { resourceSubscriptions: [server.uri('a.txt')] }, named('a slow one', '3'));
+    const page = await open(t, server, 'peers');
+    const row = page.locator('tbody tr', { hasText: 'a slow one 3' });
+    await row.waitFor();
+    await row.getByRole('button', { name: 'Subscriptions of' }).click();
+    await shows(page, server.uri('a.txt'));
+    await page.getByLabel('Search peers').fill('nobody is called so');
+    await shows(page, '0 of');
+    await page.getByLabel('Search peers').fill('slow one');
+    await page.getByRole('button', { name: 'lag', exact: true }).click();
+    await row.getByRole('button', { name: 'End' }).click();
+    await page.getByRole('button', { name: 'End it' }).click();
+    await stream.events.over;
+    await shows(page, '0 of');
+    isFine(page);
+});
+
+test('try it: a tool by its form, the messages, and the curl that does the same', async (t) => {
+    const server = await serve(t, { files: { "it's.txt": 'content' }, args: ['--console', '--publish', 'app:///', '--allow-write'] });
+    const page = await open(t, server, 'try');
+    await page.getByLabel('URI').fill(server.uri("it's.txt"));
+    await page.getByRole('button', { name: 'Send' }).click();
+    await page.locator('pre', { hasText: '"text": "content"' }).waitFor();
+    const curl = await page.locator('pre', { hasText: /^curl/ }).textContent();
+    const answer = JSON.parse(execFileSync('/bin/sh', ['-c', curl], { encoding: 'utf8' }));
+    assert.equal(answer.result.contents[0].text, 'content');
+
+    const choice = page.getByLabel('What to do');
+    const publish = page.locator('option', { hasText: /^publish/ });
+    await publish.waitFor({ state: 'attached' });
+    await choice.selectOption(await publish.getAttribute('value'));
+    await page.getByLabel(/^uri/).fill('app:///tried');
+    await page.getByLabel(/^text/).fill('from the form');
+    await page.getByRole('button', { name: 'Send' }).click();
+    await page.locator('pre', { hasText: 'app:///tried' }).first().waitFor();
+    const read = await call(server, 'resources/read', { uri: 'app:///tried' });
+    assert.equal(read.contents[0].text, 'from the form');
+    isFine(page);
+});
+
+test('it goes on by itself after the server was restarted', async (t) => {
+    const tree = new Tree(t, { 'a.txt': '1' });
+    const first = await serve(t, { tree, args: ['--console'] });
+    const page = await open(t, first, 'changes');
+    await page.getByLabel('URI or pattern').fill(first.uri('a.txt'));
+    await page.getByRole('button', { name: 'Subscribe' }).click();
+    await shows(page, 'subscribed to');
+    await first.stop();
+    await page.locator('#link.off').waitFor();
+    const second = await serve(t, { tree, http: `127.0.0.1:${first.port}`, args: ['--console'] });
+    await page.locator('#link.on').waitFor();
+    tree.write('a.txt', '2');
+    await page.locator('tbody tr', { hasText: second.uri('a.txt') }).first().waitFor();
+    isFine(page);
+});
+
+test('who has few rights sees little, and who has no token is asked for one', async (t) => {
+    const tokens = new TokenFile(t);
+    const ada = tokens.give('ada'), root = tokens.give('root');
+    const server = await serve(t, {
+        files: {},
+        args: [...tokens.args, '--console', '--publish', 'app:///', '--allow-write',
+            '--access', JSON.stringify({ principal: 'ada', uri: 'app:///open/**', allow: ['list', 'read', 'subscribe'] }),
+            '--access', JSON.stringify({ principal: 'root', allow: ['list', 'read', 'subscribe', 'write'] })],
+    });
+    const put = (uri, body) => request(as(server, root), { method: 'PUT', path: `/resource?uri=${uri}`, headers: { 'Content-Type': 'text/plain' }, body });
+    await put('app:///open/x', 'for all');
+    await put('app:///hidden/y', 'not for ada');
+    const page = await open(t, server);
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Access token').fill('wrong');
+    await dialog.getByRole('button', { name: 'Use it' }).click();
+    await shows(page, 'That token is not accepted here');
+    await dialog.getByLabel('Access token').fill(ada);
+    await dialog.getByRole('button', { name: 'Use it' }).click();
+    await shows(page, "The server's own state is not shown to you");
+    await page.getByRole('link', { name: 'Peers' }).click();
+    await shows(page, 'Who is connected is not shown to you');
+    assert.equal(await page.getByRole('button', { name: /^End/ }).count(), 0);
+    await page.getByRole('link', { name: 'Changes' }).click();
+    await shows(page, 'subscribed to');
+    await put('app:///hidden/y', 'changed');
+    await put('app:///open/x', 'changed');
+    const row = page.locator('tbody tr', { hasText: 'app:///open/x' });
+    await row.first().waitFor();
+    assert.equal(await page.locator('tbody tr', { hasText: 'hidden' }).count(), 0);
+    await row.first().getByRole('button', { name: 'Who hears' }).click();
+    await row.first().getByText('not shown to you').waitFor();
+    const everything = await page.evaluate(() => JSON.stringify({ ...localStorage }) + document.body.innerText);
+    assert.ok(!everything.includes('hidden'));
+    assert.ok(!(await page.evaluate(() => JSON.stringify({ ...localStorage }))).includes(ada), 'the token is not kept beyond the tab');
+    isFine(page);
+});
+
+test('names that somebody hostile chose are shown and do nothing', async (t) => {
+    const evil = '<img src=x onerror="window.pwned=1">';
+    const tree = new Tree(t, { [`${evil}.json`]: `{"<script>window.pwned=1</script>": "${'</script>'}"}`, 'turned\u202etxt.exe': 'x' });
+    const server = await serve(t, { tree, args: ['--console', '--publish', 'app:///', '--allow-write'] });
+    await call(server, 'tools/call', { name: 'publish', arguments: { uri: "app:///x'%22%3E%3Cscript%3E", text: '<b>', title: evil, description: evil } });
+    await listen(server, { resourceSubscriptions: ['app:///'] }, named(`${evil}\u202e`, '</td><script>window.pwned=1</script>'));
+    const page = await open(t, server, 'resources');
+    await branch(page, server.uri(''));
+    await shows(page, evil);
+    await page.getByRole('button', { name: evil }).first().click();
+    await page.locator('pre', { hasText: '</script>' }).waitFor();
+    await shows(page, 'turned\\u202etxt.exe');
+    await page.getByRole('link', { name: 'Peers' }).click();
+    await shows(page, `${evil}\\u202e`);
+    await page.getByRole('link', { name: 'Changes' }).click();
+    await shows(page, 'subscribed to');
+    await call(server, 'tools/call', { name: 'publish', arguments: { uri: "app:///x'%22%3E%3Cscript%3E", text: '<i>', title: evil } });
+    await page.locator('tbody tr', { hasText: 'app:///x' }).first().waitFor();
+    assert.equal(await page.evaluate(() => window.pwned), undefined);
+    assert.equal(await page.locator('main img, main script').count(), 0);
+    isFine(page);
+});
+
+test('it fits narrow screens, dark and light, and those who do not see it', async (t) => {
+    const server = await serve(t, { files: { 'a.md': '# one\n' }, args: ['--console'] });
+    const page = await open(t, server, 'overview', { viewport: { width: 390, height: 800 }, colorScheme: 'dark', bypassCSP: true });
+    await page.locator('#link.on').waitFor();
+    assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
+    for (const id of ['overview', 'resources', 'changes', 'peers', 'try']) {
+        await page.evaluate((to) => { location.hash = `#/${to}`; }, id);
+        await page.locator(`#nav [data-view=${id}][aria-current=page]`).waitFor();
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${id} is wider than the screen`);
+        for (const theme of ['dark', 'light']) {
+            await page.evaluate((to) => { document.documentElement.dataset.theme = to; }, theme);
+            await page.addScriptTag({ content: axe.source });
+            const found = await page.evaluate(() => axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] }));
+            assert.deepEqual(found.violations.map((v) => `${id} ${theme}: ${v.id} ${v.nodes.map((n) => n.html).join(' ')}`), []);
+        }
+    }
+});
+
+test('other machines reach it only where it is asked who they are', async (t) => {
+    const open = await run(t, ['serve', '--console', '--http', '0.0.0.0:0', '--allow-remote', new Tree(t).path]);
+    assert.notEqual(open.code, 0);
+    assert.match(open.stderr, /--console: '0\.0\.0\.0' can be reached by other machines.*ask for tokens/);
+});
