@@ -65,8 +65,9 @@ struct tidings_str path_allows(enum http_path path)
     case PATH_SSE:
     case PATH_EVENTS:
     case PATH_METADATA:
-    case PATH_CONSOLE:
         return STR("GET, OPTIONS");
+    case PATH_CONSOLE:
+        return STR("GET, HEAD, OPTIONS");
     case PATH_NOWHERE:
     case PATH_ENDPOINT:
     case PATH_ROUTE:
@@ -79,6 +80,7 @@ struct tidings_str path_allows(enum http_path path)
 bool path_takes(enum http_path path, const struct http_request *req)
 {
     return path == PATH_ENDPOINT || req->method == HTTP_OPTIONS ||
+           (path == PATH_CONSOLE && req->method == HTTP_HEAD) ||
            req->method == (path == PATH_MESSAGES || path == PATH_NOTIFY ? HTTP_POST : HTTP_GET);
 }
 

@@ -217,6 +217,7 @@ static void request_run_message(struct http_conn *conn, const struct http_reques
             inbound_text(&conn->channel, body, &headers);
         }
         break;
+    case HTTP_HEAD: /* of the console; others were refused before the body was read */
     case HTTP_GET:
         request_run_get(conn, req, &headers);
         break;
@@ -227,7 +228,6 @@ static void request_run_message(struct http_conn *conn, const struct http_reques
         conn_answer_preflight(conn, req);
         break;
     case HTTP_OTHER:
-    case HTTP_HEAD:
     case HTTP_PUT:
     case HTTP_PATCH:
         break; /* refused before the body was read */

@@ -90,6 +90,8 @@ test('the page is one file that lets nothing else in', async (t) => {
     assert.match(policy, /frame-ancestors 'none'/);
     assert.doesNotMatch(policy, /unsafe|\*|https?:/);
     assert.doesNotMatch(answer.text, /(src|href)="(?!#|data:,)/);
+    const head = await request(server, { method: 'HEAD', path: '/console' });
+    assert.deepEqual([head.status, head.text], [200, '']);
     assert.equal((await request(server, { method: 'POST', path: '/console', body: '' })).status, 405);
     const without = await serve(t, { files: {} });
     assert.equal((await request(without, { method: 'GET', path: '/console' })).status, 404);
