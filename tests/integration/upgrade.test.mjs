@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+//
+// A server is replaced under load, three times, by a service manager that keeps its listening socket (as systemd does with
+// tidings.socket): no connection is refused, no acknowledged write is lost, and every subscriber of both eras hears of every change.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { test } from 'node:test';
+
+import { defer } from './lib/cleanup.mjs';
+import { request } from './lib/http.mjs';
+import { LineSplitter } from './lib/lines.mjs';
+import { listen, meta, Session } from './lib/rpc.mjs';
+import { BIN, cleanEnv } from './lib/server.mjs';
+import { CURSOR, isUpdate, OPTIONS } from './lib/subscriber.mjs';
+import { Tree } from './lib/tree.mjs';
+import { eventually, Inbox } from './lib/wait.mjs';
+
+const RESTARTS = 3;
+const STREAMS = 8; // of each era
+const PREFIX = 'app:///n/';
+
+// Keeps the socket; on SIGUSR1 it ends the server in order and starts the next one with the same socket.
+const MANAGER = String.raw`
+use Socket; use POSIX ":sys_wait_h"; $^F = 255; $| = 1;
+my $s;
+socket($s, AF_INET, SOCK_STREAM, 0) && bind($s, pack_sockaddr_in(0, inet_aton("127.0.0.1"))) && listen($s, 1024) or die "$!";
+fileno($s) == 3 or die "descriptor " . fileno($s);
+my ($child, $again, $end) = (0, 0, 0);
+$SIG{USR1} = sub { $again = 1; kill TERM => $child };
+$SIG{TERM} = sub { $end = 1; kill TERM => $child };
+do {
+    $again = 0;
+    $child = fork() // die "$!";
+    if ($child == 0) {
+        @ENV{qw(LISTEN_FDS LISTEN_PID LISTEN_FDNAMES)} = (1, $$, "http");
+        exec @ARGV;
+    }
+    my $got;
+    do { $got = waitpid($child, 0) } while ($got < 0 && $!{EINTR});
+    print "ended $?\n";
+} while ($again && !$end);
+`;
+
+/** The manager: { port, lines, replace() }. */
+async function manage(t, args) {
+    const child = spawn('/usr/bin/perl', ['-MErrno', '-e', MANAGER, BIN, 'serve', ...args], { env: cleanEnv(), stdio: ['ignore', 'pipe', 'pipe'] });
+    defer(t, async () => {
+        child.kill('SIGTERM');
+        await new Promise((done) => child.on('exit', done));
+    });
+    const lines = new Inbox('the manager');
+    for (const stream of [child.stdout, child.stderr]) {
+        const splitter = new LineSplitter();
+        stream.setEncoding('utf8').on('data', (text) => splitter.take(text).forEach((line) => lines.push(line)));
+    }
+    const ready = async () => (await lines.next((line) => line.includes('serving on '), 'the server serves')).match(/:(\d+)\/mcp/)[1];
+    const port = Number(await ready());
+    const replace = async () => {
+        child.kill('SIGUSR1');
+        assert.equal(await lines.next((line) => line.startsWith('ended '), 'the old server ends'), 'ended 0');
+        await ready();
+    };
+    return { port, url: `http://127.0.0.1:${port}/mcp`, lines, replace };
+}
+
+/** Follows PREFIX in one era until it is told to stop: what it heard. Comes back with its cursor, or its session. */
+class Follower {
+    heard = new Set();
+    truncated = 0;
+    stopped = false;
+
+    note(message) {
+        if (message.params._meta['dev.tidings/truncated']) {
+            this.truncated += 1;
+        } else {
+            this.heard.add(message.params.uri);
+        }
+    }
+
+    async modern(server, begun) {
+        let cursor;
+        while (!this.stopped) {
+            const options = { windowMs: 0, ...(cursor && { since: cursor }) };
+            const got = await listen(server, { resourceSubscriptions: [PREFIX] }, { params: { _meta: meta({ [OPTIONS]: options }) } }).catch(() => undefined);
+            if (!got) {
+                continue; // it drains: the next one takes it
+            }
+            cursor ??= got.ack._meta[CURSOR];
+            begun();
+            this.events = got.events;
+            for (;;) {
+                const message = await got.events.message(isUpdate, 'an update', 2 ** 31 - 1).catch(() => undefined);
+                if (!message) {
+                    break;
+                }
+                this.note(message);
+                cursor = message.params._meta[CURSOR];
+            }
+        }
+    }
+
+    async legacy(server, begun) {
+        while (!this.stopped) { // its session ends with the server: another one, from the cursor it had
+            const session = await Session.open(server).catch(() => undefined);
+            const options = { windowMs: 0, ...(this.cursor && { since: this.cursor }) };
+            const answer = session && await session.call('resources/subscribe', { uri: PREFIX, _meta: { [OPTIONS]: options } }).catch(() => undefined);
+            this.events = answer && await session.stream().catch(() => undefined);
+            if (!this.events) {
+                continue;
+            }
+            this.cursor ??= answer._meta[CURSOR];
+            begun();
+            for (;;) {
+                const message = await this.events.message(isUpdate, 'an update', 2 ** 31 - 1).catch(() => undefined);
+                if (!message) {
+                    break;
+                }
+                this.note(message);
+                this.cursor = message.params._meta[CURSOR];
+            }
+        }
+    }
+
+    stop() {
+        this.stopped = true;
+        this.events?.close();
+    }
+}
+
+test('a server is replaced under load, and nobody is refused or misses anything', async (t) => {
+    const tree = new Tree(t);
+    const server = await manage(t, ['--store', tree.at('store.db'), '--publish', 'app:///', '--allow-write', '--drain', '500ms', tree.path]);
+    const followers = [];
+    const running = [];
+    await Promise.all(Array.from({ length: 2 * STREAMS }, (_, i) => new Promise((begun) => {
+        const follower = new Follower();
+        followers.push(follower);
+        running.push(i % 2 ? follower.legacy(server, begun) : follower.modern(server, begun));
+    })));
+
+    const counts = { connections: 0, refused: 0, ended: 0 };
+    let busy = true;
+    /** A connection for each request, as a crowd of clients makes them; undefined: it ended without an answer. */
+    const once = async (options) => {
+        counts.connections += 1;
+        try {
+            return await request(server, options);
+        } catch (error) {
+            counts[error.code === 'ECONNREFUSED' ? 'refused' : 'ended'] += 1;
+            return undefined;
+        }
+    };
+    const written = new Set();
+    const writer = (async () => {
+        for (let i = 0; busy; i++) {
+            const uri = `${PREFIX}${i}`;
+            const put = () => once({ method: 'PUT', path: `/resource?uri=${uri}`, headers: { 'Content-Type': 'text/plain' }, body: `${i}` });
+            const answer = await put();
+            if (answer && [201, 204].includes(answer.status)) {
+                written.add(uri);
+            }
+        }
+    })();
+    const reader = (async () => {
+        while (busy) {
+            await once({ method: 'GET', path: '/resource?uri=app:///n/0' });
+        }
+    })();
+    for (let i = 0; i < RESTARTS; i++) {
+        const enough = written.size + 50;
+        await eventually(() => written.size >= enough, '50 writes were acknowledged');
+        await server.replace();
+    }
+    const enough = written.size + 50;
+    await eventually(() => written.size >= enough, '50 writes were acknowledged by the last one');
+    busy = false;
+    await Promise.all([writer, reader]);
+    for (const follower of followers) {
+        const missing = () => [...written].filter((uri) => !follower.heard.has(uri));
+        await eventually(() => missing().length === 0, 'everybody heard of every acknowledged write')
+            .catch((error) => assert.fail(`${error.message}; missing: ${missing().slice(0, 5)} … of ${written.size}`));
+        assert.equal(follower.truncated, 0, 'nobody was told to read again');
+    }
+    followers.forEach((follower) => follower.stop());
+    await Promise.all(running);
+    t.diagnostic(`${written.size} writes, ${counts.connections} connections, ${counts.ended} ended without an answer`);
+    assert.equal(counts.refused, 0);
+});
