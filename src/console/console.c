@@ -42,9 +42,10 @@ int console_init(struct console *console, struct tidings_error *err)
     buf_puts(&console->policy, STR("default-src 'none'; "));
     console_put_hash(&console->policy, "script-src", &console_script);
     console_put_hash(&console->policy, "style-src", &console_style);
-    buf_puts(&console->policy,
-             STR("connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-                 "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"));
+    buf_puts(
+        &console->policy,
+        STR("connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+            "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"));
     return console->page.failed || console->policy.failed
                ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory")
                : 0;

@@ -16,6 +16,7 @@
 #include "server/sandbox.h"
 #include "server/server_nodes.h"
 #include "server/server_overview.h"
+#include "server/status_covers.h"
 #include "server/status_rows.h"
 #include "json/write.h"
 
@@ -94,6 +95,7 @@ struct gather {
     struct tidings_read *read;
     enum status_kind kind;
     struct status_after after;
+    char *covers; /* of subscriptions: the URI they have to cover; NULL: any */
     size_t count;
     size_t left; /* atomic */
     struct part parts[];
@@ -137,6 +139,7 @@ static void status_finish(struct gather *g)
                          : tidings_read_text(g->read, &about, buf_str(&text), &err);
     tidings_read_done(g->read, rc, &err);
     buf_deinit(&text);
+    mem_free(g->covers);
     mem_free(g);
 }
 
@@ -158,6 +161,12 @@ static void status_part_deliver(struct letter *letter, void *owner)
     };
     struct part *part = list_entry(letter, struct part, letter);
     const struct gather *g = part->gather;
+    if (g->covers) {
+        status_write_covers(&part->text, owner, tidings_str(g->covers));
+        part->is_complete = true;
+        status_part_done(part);
+        return;
+    }
     part->is_complete = status_write_rows(&part->text, owner, rows[g->kind], &g->after);
     status_part_done(part);
 }
@@ -165,6 +174,30 @@ static void status_part_deliver(struct letter *letter, void *owner)
 static void status_part_drop(struct letter *letter)
 {
     status_part_done(list_entry(letter, struct part, letter));
+}
+
+/* Ask every worker; `what` says for which rows, and gives away `covers`. */
+static void gather_start(const struct status *status, struct tidings_read *read,
+                         const struct gather *what)
+{
+    struct gather *g = mem_zalloc(sizeof(*g) + status->worker_count * sizeof(g->parts[0]));
+    if (!g) {
+        mem_free(what->covers);
+        tidings_read_done(read, TIDINGS_E_NOMEM, NULL);
+        return;
+    }
+    *g = *what;
+    g->read = read;
+    g->count = g->left = status->worker_count;
+    for (size_t i = 0; i < g->count; i++) {
+        g->parts[i].gather = g;
+        g->parts[i].letter.deliver = status_part_deliver;
+        g->parts[i].letter.drop = status_part_drop;
+        buf_init(&g->parts[i].text, PART_MAX);
+    }
+    for (size_t i = 0, n = g->count; i < n; i++) {
+        mailbox_send(status->cores[i]->mailbox, &g->parts[i].letter);
+    }
 }
 
 /* ---- the provider ---------------------------------------------------------------------------- */
@@ -232,6 +265,32 @@ static void read_catalog(const struct status *status, struct tidings_read *read,
                          : tidings_read_text(read, &about, buf_str(&text), &err);
     tidings_read_done(read, rc, &err);
     buf_deinit(&text);
+}
+
+/* Cut off `?covers=URI` of the subscriptions; *ret: that URI, canonical, NULL: none. */
+static int take_covers(struct tidings_str *uri, char **ret, struct tidings_error *err)
+{
+    struct tidings_str query;
+    bool has_query = false;
+    struct tidings_str path = str_cut(*uri, '?', &query, &has_query);
+    *ret = NULL;
+    if (!has_query || !str_starts(query, STR("covers=")) ||
+        !str_eq(path, kinds[STATUS_SUBSCRIPTIONS].uri)) {
+        return 0;
+    }
+    struct buf text, canonical;
+    buf_init(&text, URI_MAX + 1);
+    buf_init(&canonical, URI_MAX + 1);
+    int rc = uri_decode(&text, str_skip(query, sizeof("covers=") - 1), err);
+    rc = rc == 0 ? uri_canonical(buf_str(&text), &canonical, err) : rc;
+    if (rc == 0) {
+        *ret = str_dup(buf_str(&canonical));
+        rc = *ret ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        *uri = path;
+    }
+    buf_deinit(&text);
+    buf_deinit(&canonical);
+    return rc;
 }
 
 /* Cut off `?after=ROW`. */
@@ -324,8 +383,11 @@ static void status_read(struct tidings_provider *p, struct tidings_read *read,
         read_mine(read, mine_after);
         return;
     }
-    int rc = take_after(&uri, &after, &err);
+    char *covers = NULL;
+    int rc = take_covers(&uri, &covers, &err);
+    rc = rc == 0 ? take_after(&uri, &after, &err) : rc;
     if (rc < 0) {
+        mem_free(covers);
         tidings_read_done(read, rc, &err);
         return;
     }
@@ -343,27 +405,13 @@ static void status_read(struct tidings_provider *p, struct tidings_read *read,
         return;
     }
     if (kind < 0 || status->worker_count == 0) {
+        mem_free(covers);
         tidings_read_done(read, TIDINGS_E_NOTFOUND, NULL);
         return;
     }
-    struct gather *g = mem_zalloc(sizeof(*g) + status->worker_count * sizeof(g->parts[0]));
-    if (!g) {
-        tidings_read_done(read, TIDINGS_E_NOMEM, NULL);
-        return;
-    }
-    g->read = read;
-    g->kind = (enum status_kind)kind;
-    g->after = after;
-    g->count = g->left = status->worker_count;
-    for (size_t i = 0; i < g->count; i++) {
-        g->parts[i].gather = g;
-        g->parts[i].letter.deliver = status_part_deliver;
-        g->parts[i].letter.drop = status_part_drop;
-        buf_init(&g->parts[i].text, PART_MAX);
-    }
-    for (size_t i = 0, n = g->count; i < n; i++) {
-        mailbox_send(status->cores[i]->mailbox, &g->parts[i].letter);
-    }
+    gather_start(
+        status, read,
+        &(struct gather){.kind = (enum status_kind)kind, .after = after, .covers = covers});
 }
 
 static void status_list(struct tidings_provider *p, struct tidings_list *list)

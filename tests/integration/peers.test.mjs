@@ -198,3 +198,29 @@ test('who is slow is told apart: what waits, how long, and ending it frees it at
     assert.equal(after.length, 1, JSON.stringify(after));
     assert.deepEqual([(await read(server, 'status')).waiting, (await read(server, 'status')).behind], [0, 0]);
 });
+
+test('whom a change would be told to is asked by its URI', async (t) => {
+    const tokens = new TokenFile(t);
+    const given = { ada: tokens.give('ada'), root: tokens.give('root') };
+    const everything = { principal: 'root', allow: ['list', 'read', 'subscribe', 'write'] };
+    const some = { principal: 'ada', uri: 'app:///open/**', allow: ['list', 'read', 'subscribe'] };
+    const server = await serve(t, {
+        files: {},
+        args: [...tokens.args, '--self', '--publish', 'app:///', '--allow-write', '--access', JSON.stringify(everything), '--access', JSON.stringify(some)],
+    });
+    const root = as(server, given.root), ada = as(server, given.ada);
+    for (const uri of ['app:///open/a', 'app:///hidden/a']) {
+        await call(root, 'tools/call', { name: 'publish', arguments: { uri, text: '1' } });
+    }
+    const regex = { params: { _meta: meta({ 'dev.tidings/options': { match: 'regex' } }) } };
+    const open = [await listen(root, on('app:///open/a', 'app:///*/a')), await listen(root, on('open/[a-z]$'), regex), await listen(ada, on('app:///**'))];
+    defer(t, () => open.forEach((one) => one.events.close()));
+    const covering = async (uri) => (await read(root, `subscriptions?covers=${encodeURIComponent(uri)}`))
+        .map((row) => [row.principal, row.subscribedUri, row.regex ?? false]).sort();
+    assert.deepEqual(await covering('app:///open/a'), [
+        ['ada', 'app:///**', false], ['root', 'app:///*/a', false], ['root', 'app:///open/a', false], ['root', 'open/[a-z]$', true]]);
+    assert.deepEqual(await covering('app:///hidden/a'), [['root', 'app:///*/a', false]], 'ada may not hear of it');
+    const refused = await modern(root, 'resources/read', { uri: 'tidings://self/subscriptions?covers=%00' });
+    assert.ok(refused.json.error, refused.text);
+    assert.ok((await modern(ada, 'resources/read', { uri: 'tidings://self/subscriptions?covers=app:///open/a' })).json.error, 'she sees nothing of it');
+});
