@@ -9,27 +9,29 @@ const PLOTS = [
   {name: "Requests per second", get: (s) => s.rates.requests, show: count},
 ];
 
-// A line over the last 15 minutes. The same is said in words for those who do not see it.
+// A line over the last 15 minutes, or as long as the page is open. The same is said in words for those who do not see it.
 function plot(spec) {
   const value = h("b", {});
   const area = svg("path", {class: "area"}), curve = svg("path", {class: "curve"});
   const picture = svg("svg", {viewBox: "0 0 900 100", preserveAspectRatio: "none", role: "img"},
     svg("line", {class: "zero", x1: 0, x2: 900, y1: 99.5, y2: 99.5}), area, curve);
-  const top = h("span", {});
+  const top = h("span", {}), since = h("span", {});
   const figure = h("figure", {class: "panel plot"},
     h("figcaption", {}, h("span", {}, spec.name), value), picture,
-    h("figcaption", {}, h("span", {}, "15 min"), top));
+    h("figcaption", {}, since, top));
   const draw = (samples) => {
     const points = samples.map((s) => [s.at, Math.max(0, Number(spec.get(s)) || 0)]);
     const end = points.length ? points[points.length - 1][0] : 0;
     const most = Math.max(...points.map((p) => p[1]), 1e-9);
-    const at = ([time, n]) => ((900 - (end - time) / 1000).toFixed(1)) + "," + (99 - 95 * n / most).toFixed(1);
-    const inside = points.filter((p) => end - p[0] <= 900e3);
+    const span = Math.min(900e3, Math.max(60e3, points.length ? end - points[0][0] : 0));
+    const at = ([time, n]) => ((900 - 900 * (end - time) / span).toFixed(1)) + "," + (99 - 95 * n / most).toFixed(1);
+    const inside = points.filter((p) => end - p[0] <= span);
     const line = inside.map(at).join(" L");
     curve.setAttribute("d", line ? "M" + line : "");
     area.setAttribute("d", line ? "M" + line + " L900,100 L" + at(inside[0]).split(",")[0] + ",100 Z" : "");
     const now = points.length ? points[points.length - 1][1] : NaN;
     fill(value, spec.show(now));
+    fill(since, duration(span).replace(/ 0 s$/, ""));
     fill(top, "most " + spec.show(most <= 1e-9 ? 0 : most));
     picture.setAttribute("aria-label", spec.name + ": now " + spec.show(now) + ", most " + spec.show(most));
   };

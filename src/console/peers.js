@@ -33,7 +33,7 @@ function openPeers(main) {
   const table = h("table", {});
   const detail = h("section", {class: "panel", hidden: true});
   const state = {by: "lag", down: true};
-  const view = {rows: [], mayEnd: false, chosen: null,
+  const view = {rows: [], subscriptions: [], mayEnd: false, chosen: null,
     end: (peer) => confirmEnd(peer, refresh)};
   let isOpen = true, timer = 0;
   fill(main, h("h2", {class: "skip"}, "Subscriptions and peers"), h("div", {class: "tools"}, h("label", {class: "grow"}, h("span", {}, "Search"), search)),
@@ -41,7 +41,9 @@ function openPeers(main) {
 
   const draw = () => {
     const words = search.value.toLowerCase();
-    const rows = view.rows.filter((peer) => !words || JSON.stringify(peer).toLowerCase().includes(words));
+    const has = (row) => JSON.stringify(row).toLowerCase().includes(words);
+    const byUri = new Set(words ? view.subscriptions.filter((row) => row.subscribedUri.toLowerCase().includes(words)).map((row) => row.peer) : []);
+    const rows = view.rows.filter((peer) => !words || byUri.has(peer.peer) || has(peer));
     const body = h("tbody", {}, sorted(rows, PEER_COLUMNS, state).slice(0, 1000).map((peer) => {
       const row = h("tr", {}, PEER_COLUMNS.map((column) => column.cell(peer, view)));
       const name = row.cells[0];
@@ -74,6 +76,7 @@ function openPeers(main) {
     clearTimeout(timer);
     try {
       view.rows = await mcp.readRows("tidings://self/peers");
+      view.subscriptions = search.value ? await mcp.readRows("tidings://self/subscriptions") : [];
       if (!isOpen) return;
       draw();
     } catch (error) {
@@ -82,7 +85,7 @@ function openPeers(main) {
     if (isOpen) timer = setTimeout(refresh, 2000);
   };
   mcp.listAll("tools/list", "tools", {}).then(({rows}) => { view.mayEnd = rows.some((tool) => tool.name === "end_peer"); draw(); }, () => {});
-  search.addEventListener("input", draw);
+  search.addEventListener("input", () => { draw(); refresh(); });
   refresh();
   return () => { isOpen = false; clearTimeout(timer); };
 }

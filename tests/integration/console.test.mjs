@@ -206,6 +206,8 @@ test('peers: who is there, and one is ended', async (t) => {
     await shows(page, server.uri('a.txt'));
     await page.getByLabel('Search peers').fill('nobody is called so');
     await shows(page, '0 of');
+    await page.getByLabel('Search peers').fill('a.txt');
+    await shows(page, '1 of');
     await page.getByLabel('Search peers').fill('slow one');
     await page.getByRole('button', { name: /^lag/ }).click();
     await row.getByRole('button', { name: 'End' }).click();

@@ -42,8 +42,8 @@ try {
     await page.goto(`${url.replace(/mcp$/, 'console')}#/resources`);
     await page.getByRole('button', { name: 'file:///notes/' }).click();
     await page.getByRole('button', { name: 'plan.md' }).click();
-    await page.getByText('Content').waitFor();
-    await page.getByText('live').waitFor();
+    await page.getByRole('heading', { name: 'Content' }).waitFor();
+    await page.getByText('live', { exact: true }).waitFor();
     note(100);
     await page.getByText('What changed since').waitFor();
     await page.screenshot({ path: path.join(folder, 'console-resources.png') });
