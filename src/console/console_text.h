@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The files of the console's page as bytes. console_text.c is made by cmake/console.cmake: the HTML
+ * The files of the console's page as bytes, in a file that cmake/console.cmake makes: the HTML
  * up to, between and after its style and script.
  */
 #ifndef CONSOLE_CONSOLE_TEXT_H

@@ -236,8 +236,9 @@ static int mount_all(struct tidings_server *s, struct tidings_error *err)
         rc = check_has_something(s, err);
     }
     if (rc == 0) {
-        rc = hub_mount(s->hub, config_shows_self(c) ? &provider_status_ops : &provider_semantics_ops,
-                       STR(STATUS_PREFIX), STR_EMPTY, &s->status, err);
+        rc =
+            hub_mount(s->hub, config_shows_self(c) ? &provider_status_ops : &provider_semantics_ops,
+                      STR(STATUS_PREFIX), STR_EMPTY, &s->status, err);
     }
     if (rc == 0) {
         status_set_sandbox(s->status, &s->sandbox);

@@ -288,11 +288,17 @@ static void a_page_of_the_server_itself_is_known_by_its_host(void **state)
     assert_true(origin_check_is_own(tidings_str("https://FILES.example:8443"), host, true));
     assert_true(origin_check_is_own(tidings_str("http://files.example:8443"), host, false));
     assert_true(origin_check_is_own(tidings_str("https://files.example:8443"), host, false));
-    static const char *const others[] = {
-        "https://files.example",       "https://files.example:8444",  "https://files.example:84430",
-        "https://evil.example:8443",   "files.example:8443",          "null",
-        "https://files.example:8443/", "ftp://files.example:8443",    "",
-        "https://",                    "https://x.files.example:8443"};
+    static const char *const others[] = {"https://files.example",
+                                         "https://files.example:8444",
+                                         "https://files.example:84430",
+                                         "https://evil.example:8443",
+                                         "files.example:8443",
+                                         "null",
+                                         "https://files.example:8443/",
+                                         "ftp://files.example:8443",
+                                         "",
+                                         "https://",
+                                         "https://x.files.example:8443"};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         assert_false(origin_check_is_own(tidings_str(others[i]), host, false));
     }
