@@ -89,7 +89,7 @@ static void on_exit_ready(void *user, uint32_t events)
     }
 }
 
-static void demand(struct child *d)
+static void child_demand_end(struct child *d)
 {
     if (d->demands == 0) {
         poller_remove(&d->base.client->poller, &d->base.out);
@@ -107,7 +107,7 @@ static void process_on_timer(void *user)
 {
     struct child *d = user;
     if (d->demands > 0) {
-        demand(d);
+        child_demand_end(d);
     } else {
         child_report_end(d);
     }
@@ -120,7 +120,7 @@ static bool child_leave(struct byte_stream *k)
         return true;
     }
     if (d->demands == 0) {
-        demand(d);
+        child_demand_end(d);
     }
     return false;
 }

@@ -55,8 +55,8 @@ static char *web_url(bool is_secure, struct tidings_str authority)
     return buf_detach(&url, NULL);
 }
 
-static struct transport *lines(struct tidings_client *c, const char *address,
-                               struct tidings_error *err)
+static struct transport *create_lines(struct tidings_client *c, const char *address,
+                                      struct tidings_error *err)
 {
     struct tidings_str authority = tidings_str(address + 6); /* tcp:// and tls:// */
     if (!is_authority(authority, true)) {
@@ -72,8 +72,8 @@ static struct transport *lines(struct tidings_client *c, const char *address,
     return l;
 }
 
-static struct transport *websocket(struct tidings_client *c, const char *address, bool is_secure,
-                                   struct tidings_error *err)
+static struct transport *create_websocket(struct tidings_client *c, const char *address,
+                                          bool is_secure, struct tidings_error *err)
 {
     struct tidings_str rest = tidings_str(address + (is_secure ? 6 : 5));
     size_t end = 0;
@@ -114,10 +114,10 @@ struct transport *transport_create(struct tidings_client *c, const char *address
         return transport_http_create(c, address, NULL, err);
     }
     if (str_starts(s, STR("ws://")) || str_starts(s, STR("wss://"))) {
-        return websocket(c, address, s.ptr[2] == 's', err);
+        return create_websocket(c, address, s.ptr[2] == 's', err);
     }
     if (str_starts(s, STR("tcp://")) || str_starts(s, STR("tls://"))) {
-        return lines(c, address, err);
+        return create_lines(c, address, err);
     }
     transport_address_refuse(address, err);
     return NULL;

@@ -173,12 +173,12 @@ static enum rows_taken take_rows(struct change_query *query, const struct hub_ca
     return TAKEN_ALL;
 }
 
-static void arrived(struct hub_catchup *c, struct worker *worker);
+static void change_query_on_log(struct hub_catchup *c, struct worker *worker);
 
 static void change_query_ask_log(struct change_query *query)
 {
     query->again = false;
-    query->catchup = hub_catchup(worker_of(query), query->upto, arrived, query);
+    query->catchup = hub_catchup(worker_of(query), query->upto, change_query_on_log, query);
 }
 
 /* Where it has looked at everything it was told of: done, or wait for more. */
@@ -197,7 +197,7 @@ static void decide(struct change_query *query)
     }
 }
 
-static void arrived(struct hub_catchup *c, struct worker *worker)
+static void change_query_on_log(struct hub_catchup *c, struct worker *worker)
 {
     (void)worker;
     struct change_query *query = c->user;
@@ -226,8 +226,8 @@ static void arrived(struct hub_catchup *c, struct worker *worker)
 
 /* ---- the bell -------------------------------------------------------------------------------- */
 
-static void told(struct subscriber *subscriber, const struct dialect_updated *u,
-                 const struct subscription *sub)
+static void change_query_on_update(struct subscriber *subscriber, const struct dialect_updated *u,
+                                   const struct subscription *sub)
 {
     (void)sub;
     struct change_query *query = subscriber->owner;
@@ -251,16 +251,16 @@ static void disconnect(struct subscriber *subscriber)
     }
 }
 
-static void destroyed(struct subscriber *subscriber)
+static void change_query_on_destroy(struct subscriber *subscriber)
 {
     struct change_query *query = subscriber->owner;
     query->subscriber = NULL;
 }
 
 static const struct subscriber_ops change_query_subscriber_ops = {
-    .on_update = told,
+    .on_update = change_query_on_update,
     .disconnect = disconnect,
-    .on_destroy = destroyed,
+    .on_destroy = change_query_on_destroy,
 };
 
 /* ---- begin and end --------------------------------------------------------------------------- */

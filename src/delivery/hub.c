@@ -131,7 +131,7 @@ static bool count_one(void *user, const struct changelog_row *row)
     return true;
 }
 
-static void catchup_home(struct letter *letter, void *owner)
+static void catchup_returned(struct letter *letter, void *owner)
 {
     struct hub_catchup *c = list_entry(letter, struct hub_catchup, letter);
     c->done(c, owner);
@@ -161,8 +161,8 @@ static void catchup_deliver(struct letter *letter, void *owner)
             c->truncated = true;
         }
     }
-    c->letter.deliver = catchup_home;
-    mailbox_send(c->home, &c->letter);
+    c->letter.deliver = catchup_returned;
+    mailbox_send(c->worker_mailbox, &c->letter);
 }
 
 struct hub_catchup *hub_catchup(struct worker *worker, uint64_t since,
@@ -175,7 +175,7 @@ struct hub_catchup *hub_catchup(struct worker *worker, uint64_t since,
     c->letter.deliver = catchup_deliver;
     c->letter.drop = catchup_drop;
     c->hub = worker->hub;
-    c->home = mailbox_ref(worker->mailbox);
+    c->worker_mailbox = mailbox_ref(worker->mailbox);
     c->done = done;
     c->user = user;
     c->since = since;
@@ -189,7 +189,7 @@ void hub_catchup_free(struct hub_catchup *c)
         change_unref(c->changes[i].change);
     }
     mem_free(c->changes);
-    mailbox_unref(c->home);
+    mailbox_unref(c->worker_mailbox);
     mem_free(c);
 }
 

@@ -187,7 +187,7 @@ struct hub_arm_item {
 struct hub_arm {
     struct letter letter;
     struct hub *hub;
-    struct mailbox *home;
+    struct mailbox *worker_mailbox;
     void (*done)(struct hub_arm *arm, struct worker *worker);
     void (*dropped)(struct hub_arm *arm); /* the hub or the worker went; freed afterwards */
     void *user;
@@ -211,7 +211,7 @@ void hub_disarm(struct hub *hub, struct tidings_str scope);
 struct hub_catchup {
     struct letter letter;
     struct hub *hub;
-    struct mailbox *home;
+    struct mailbox *worker_mailbox;
     void (*done)(struct hub_catchup *catchup, struct worker *worker);
     void *user;
     uint64_t since;

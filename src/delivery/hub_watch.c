@@ -39,7 +39,7 @@ struct tidings_watch {
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static void arm_home(struct letter *letter, void *owner)
+static void arm_returned(struct letter *letter, void *owner)
 {
     struct hub_arm *arm = list_entry(letter, struct hub_arm, letter);
     arm->done(arm, owner);
@@ -63,8 +63,8 @@ static void arm_return(struct hub_arm *arm)
     struct changelog *log = arm->hub->log;
     list_remove(&arm->await_link);
     arm->seq = log->ops->last(log);
-    arm->letter.deliver = arm_home;
-    mailbox_send(arm->home, &arm->letter);
+    arm->letter.deliver = arm_returned;
+    mailbox_send(arm->worker_mailbox, &arm->letter);
 }
 
 /* One of its scopes is answered; after the last it goes back to its worker. */
@@ -370,7 +370,7 @@ struct hub_arm *hub_arm_create(struct worker *worker, const struct tidings_str *
     arm->count = count;
     list_init(&arm->await_link);
     arm->hub = worker->hub;
-    arm->home = mailbox_ref(worker->mailbox); /* an answer may come after it ended */
+    arm->worker_mailbox = mailbox_ref(worker->mailbox); /* an answer may come after it ended */
     arm->letter.deliver = arm_deliver;
     arm->letter.drop = arm_drop;
     return arm;
@@ -383,7 +383,7 @@ void hub_arm_send(struct hub_arm *arm)
 
 void hub_arm_free(struct hub_arm *arm)
 {
-    mailbox_unref(arm->home);
+    mailbox_unref(arm->worker_mailbox);
     mem_free(arm);
 }
 

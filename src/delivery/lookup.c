@@ -44,14 +44,14 @@ static bool may_pay(void *user, struct match_node *node, uint64_t *ret_steps)
     return true;
 }
 
-static void paid(void *user, struct match_node *node, uint64_t steps)
+static void lookup_on_paid(void *user, struct match_node *node, uint64_t steps)
 {
     struct paid_lookup *l = user;
     const struct subscription *sub = list_entry(node, struct subscription, node);
     allowance_spend(sub->subscriber->allowance, steps, loop_now_ms(l->worker->loop));
 }
 
-static void unsure(void *user, struct match_node *node)
+static void lookup_on_unpaid(void *user, struct match_node *node)
 {
     struct paid_lookup *l = user;
     struct subscription *sub = list_entry(node, struct subscription, node);
@@ -64,7 +64,7 @@ static void unsure(void *user, struct match_node *node)
 void lookup_find(struct worker *worker, const struct change *change,
                  const struct lookup_calls *calls, void *user)
 {
-    static const struct match_calls with_price = {found, may_pay, paid, unsure};
+    static const struct match_calls with_price = {found, may_pay, lookup_on_paid, lookup_on_unpaid};
     struct paid_lookup l = {worker, change, calls, user};
     match_find_paid(&worker->delivery->match, change->uri, &with_price, &l);
 }

@@ -20,7 +20,7 @@
 static const enum tidings_change_kind kinds[] = {TIDINGS_CHANGE_UPDATED, TIDINGS_CHANGE_CREATED,
                                                  TIDINGS_CHANGE_DELETED};
 
-static int shown(struct tidings_str s)
+static int shown_len(struct tidings_str s)
 {
     return (int)(s.len < SHOWN ? s.len : SHOWN);
 }
@@ -99,7 +99,8 @@ static int notify_check_access(const struct notify *n, struct tidings_str uri,
     struct catalog_hit hit = {0};
     struct arena arena;
     if (!access_writes(n->principal, uri)) {
-        return tidings_fail(err, TIDINGS_E_DENIED, "you may not write '%.*s'", shown(uri), uri.ptr);
+        return tidings_fail(err, TIDINGS_E_DENIED, "you may not write '%.*s'", shown_len(uri),
+                            uri.ptr);
     }
     arena_init(&arena, URI_MAX * 16);
     bool is_found = catalog_find(catalog, uri, &arena, &hit);
@@ -110,13 +111,13 @@ static int notify_check_access(const struct notify *n, struct tidings_str uri,
     struct tidings_str scheme = str_cut(uri, ':', &(struct tidings_str){0}, NULL);
     if (!is_found && !catalog_has_scheme(catalog, scheme)) {
         return tidings_fail(err, TIDINGS_E_NOTFOUND, "nothing is served under '%.*s:'",
-                            shown(scheme), scheme.ptr);
+                            shown_len(scheme), scheme.ptr);
     }
     return access_is_by_rule(n->principal)
                ? 0
                : tidings_fail(err, TIDINGS_E_DENIED,
                               "clients do not write '%.*s', and no access rule allows it",
-                              shown(uri), uri.ptr);
+                              shown_len(uri), uri.ptr);
 }
 
 static int notify_everything(const struct notify *n, struct json *entry, struct tidings_error *err)

@@ -37,7 +37,7 @@ void options_init(struct options *o)
 
 /* ---- the fields ------------------------------------------------------------------------------ */
 
-static int wrong(const char *name, const char *accepted, struct tidings_error *err)
+static int options_refuse_value(const char *name, const char *accepted, struct tidings_error *err)
 {
     return tidings_fail(err, TIDINGS_E_INVALID, "option '%s' must be %s", name, accepted);
 }
@@ -62,19 +62,19 @@ static int read_choice(struct json *v, const char *name, const char *const *choi
             len += n;
         }
     }
-    return wrong(name, accepted, err);
+    return options_refuse_value(name, accepted, err);
 }
 
 static int read_bool(struct json *v, const char *name, bool *ret, struct tidings_error *err)
 {
     if (!jv_is(v, JV_TRUE) && !jv_is(v, JV_FALSE)) {
-        return wrong(name, "true or false", err);
+        return options_refuse_value(name, "true or false", err);
     }
     *ret = jv_is_true(v);
     return 0;
 }
 
-static int wrong_ms(const char *name, uint64_t max, struct tidings_error *err)
+static int options_refuse_ms(const char *name, uint64_t max, struct tidings_error *err)
 {
     return tidings_fail(err, TIDINGS_E_INVALID,
                         "option '%s' must be an integer from 0 to %llu (milliseconds)", name,
@@ -84,7 +84,7 @@ static int wrong_ms(const char *name, uint64_t max, struct tidings_error *err)
 static int read_ms(struct json *v, const char *name, uint64_t *ret, struct tidings_error *err)
 {
     if (!jv_is(v, JV_INT) || jv_int(v) < 0 || jv_int(v) > MS_MAX) {
-        return wrong(name, "an integer of milliseconds, 0 to 86400000", err);
+        return options_refuse_value(name, "an integer of milliseconds, 0 to 86400000", err);
     }
     *ret = (uint64_t)jv_int(v);
     return 0;
@@ -125,7 +125,7 @@ static int read_since(struct options *o, struct json *v, struct tidings_error *e
 {
     o->sealed = cursor_is_sealed(jv_str(v)) ? jv_str(v) : STR_EMPTY;
     if (!jv_is(v, JV_STRING) || (o->sealed.len == 0 && !cursor_parse(jv_str(v), &o->since))) {
-        return wrong("since", "a cursor this server gave out", err);
+        return options_refuse_value("since", "a cursor this server gave out", err);
     }
     return 0;
 }
@@ -133,7 +133,7 @@ static int read_since(struct options *o, struct json *v, struct tidings_error *e
 static int read_origin(struct options *o, struct json *v, struct tidings_error *err)
 {
     if (!jv_is(v, JV_STRING) || jv_str(v).len == 0 || jv_str(v).len > ORIGIN_MAX) {
-        return wrong("origin", "a string of 1 to 256 bytes", err);
+        return options_refuse_value("origin", "a string of 1 to 256 bytes", err);
     }
     o->origin = jv_str(v);
     return 0;
@@ -147,7 +147,7 @@ static int read_echo(struct options *o, struct json *v, struct tidings_error *er
 static int read_filter(struct options *o, struct json *v, struct tidings_error *err)
 {
     if (!jv_is(v, JV_OBJECT)) {
-        return wrong("filter", "an object: a JSON Schema for {uri, metadata}", err);
+        return options_refuse_value("filter", "an object: a JSON Schema for {uri, metadata}", err);
     }
     o->filter = v;
     return 0;
@@ -156,8 +156,8 @@ static int read_filter(struct options *o, struct json *v, struct tidings_error *
 static int read_baseline(struct options *o, struct json *v, struct tidings_error *err)
 {
     if (!jv_is(v, JV_STRING) || jv_str(v).len == 0 || jv_str(v).len > BASELINE_MAX) {
-        return wrong("baseline",
-                     "the etag of what you have (of an entity: its validFrom), a string", err);
+        return options_refuse_value(
+            "baseline", "the etag of what you have (of an entity: its validFrom), a string", err);
     }
     o->baseline = jv_str(v);
     return 0;
@@ -206,7 +206,9 @@ static int limit_match(struct option_ceiling *c, struct json *v, struct tidings_
         }
         c->matches |= 1u << (choice + 1);
     }
-    return c->matches ? 0 : wrong("match", "an array of the kinds that may be asked for", err);
+    return c->matches
+               ? 0
+               : options_refuse_value("match", "an array of the kinds that may be asked for", err);
 }
 
 static int limit_window(struct option_ceiling *c, struct json *v, struct tidings_error *err)
@@ -253,7 +255,7 @@ static const struct field {
 };
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
-static int unknown(struct tidings_str key, struct tidings_error *err)
+static int options_refuse_unknown(struct tidings_str key, struct tidings_error *err)
 {
     char known[160] = "";
     size_t len = 0;
@@ -309,7 +311,8 @@ int options_read(struct options *o, struct json *value, bool uris, struct tiding
             continue;
         }
         size_t i = find_field(key);
-        int rc = i == FIELDS ? unknown(key, err) : fields[i].read(&next, member, err);
+        int rc =
+            i == FIELDS ? options_refuse_unknown(key, err) : fields[i].read(&next, member, err);
         if (rc < 0) {
             return rc;
         }
@@ -347,7 +350,7 @@ static int read_ceiling(struct option_ceiling *c, struct json *value, struct tid
          at = jv_next(value, at, &key, &member)) {
         size_t i = find_field(key);
         bool allowed = false;
-        int rc = i == FIELDS       ? unknown(key, err)
+        int rc = i == FIELDS       ? options_refuse_unknown(key, err)
                  : fields[i].limit ? fields[i].limit(c, member, err)
                                    : read_bool(member, fields[i].name, &allowed, err);
         if (i < FIELDS && fields[i].has_no_limit) {
@@ -452,10 +455,10 @@ static int check_ceiling(const struct options *o, const struct option_ceiling *c
                          struct tidings_error *err)
 {
     if (o->given & OPTION_WINDOW && o->window_ms > c->window_ms) {
-        return wrong_ms("windowMs", c->window_ms, err);
+        return options_refuse_ms("windowMs", c->window_ms, err);
     }
     if (o->given & OPTION_RATE && o->rate_ms > c->rate_ms) {
-        return wrong_ms("rateMs", c->rate_ms, err);
+        return options_refuse_ms("rateMs", c->rate_ms, err);
     }
     if (o->given & OPTION_INCLUDE && o->include > c->include && c->include < OPTION_INCLUDE_VALUE) {
         return tidings_fail(err, TIDINGS_E_INVALID, "option 'include' may be at most '%s' here",

@@ -22,7 +22,7 @@ void outbox_deinit(struct outbox *o)
     outbox_remove(o, NULL);
 }
 
-static struct outbox_item *at(struct outbox *o, size_t i)
+static struct outbox_item *outbox_at(struct outbox *o, size_t i)
 {
     return o->has_ring ? &o->ring.items[(o->ring.head + i) & (o->ring.cap - 1)] : &o->one;
 }
@@ -47,7 +47,7 @@ enum tidings_change_kind outbox_merge_kind(enum tidings_change_kind old,
     return TIDINGS_CHANGE_UPDATED;
 }
 
-static size_t room(const struct outbox *o)
+static size_t outbox_room(const struct outbox *o)
 {
     return o->has_ring ? o->ring.cap : 1;
 }
@@ -60,7 +60,7 @@ static int grow(struct outbox *o)
         return TIDINGS_E_NOMEM;
     }
     for (size_t i = 0; i < o->count; i++) {
-        items[i] = *at(o, i);
+        items[i] = *outbox_at(o, i);
     }
     if (o->has_ring) {
         mem_free(o->ring.items);
@@ -77,7 +77,7 @@ static size_t find(struct outbox *o, const struct subscription *sub, struct tidi
 {
     unsigned left = sub->queued;
     for (size_t i = o->count; i-- > 0 && left > 0;) {
-        struct outbox_item *item = at(o, i);
+        struct outbox_item *item = outbox_at(o, i);
         if (item->sub != sub) {
             continue;
         }
@@ -93,11 +93,12 @@ static size_t find(struct outbox *o, const struct subscription *sub, struct tidi
  * yet. Items of one subscription ascend already: it stays first in, first out. There is room. */
 static void outbox_insert(struct outbox *o, const struct outbox_item *next)
 {
-    *at(o, o->count++) = *next;
-    for (size_t i = o->count - 1; i > 0 && at(o, i - 1)->first_seq > at(o, i)->first_seq; i--) {
-        struct outbox_item swap = *at(o, i);
-        *at(o, i) = *at(o, i - 1);
-        *at(o, i - 1) = swap;
+    *outbox_at(o, o->count++) = *next;
+    for (size_t i = o->count - 1;
+         i > 0 && outbox_at(o, i - 1)->first_seq > outbox_at(o, i)->first_seq; i--) {
+        struct outbox_item swap = *outbox_at(o, i);
+        *outbox_at(o, i) = *outbox_at(o, i - 1);
+        *outbox_at(o, i - 1) = swap;
     }
 }
 
@@ -105,7 +106,7 @@ static void outbox_insert(struct outbox *o, const struct outbox_item *next)
  * the end; whoever comes back from before it finds the newer one in the log, and only that. */
 static void merge(struct outbox *o, size_t index, const struct outbox_item *next)
 {
-    struct outbox_item *item = at(o, index);
+    struct outbox_item *item = outbox_at(o, index);
     bool moves = next->sub->is_strict;
     change_unref(item->change);
     if (moves) {
@@ -123,7 +124,7 @@ static void merge(struct outbox *o, size_t index, const struct outbox_item *next
     if (moves) {
         struct outbox_item moved = *item;
         for (size_t i = index; i + 1 < o->count; i++) {
-            *at(o, i) = *at(o, i + 1);
+            *outbox_at(o, i) = *outbox_at(o, i + 1);
         }
         o->count--;
         outbox_insert(o, &moved);
@@ -143,7 +144,7 @@ static enum outbox_result add(struct outbox *o, const struct outbox_item *next, 
         merge(o, index, next);
         return OUTBOX_MERGED;
     }
-    if (o->count >= max || (o->count == room(o) && grow(o) < 0)) {
+    if (o->count >= max || (o->count == outbox_room(o) && grow(o) < 0)) {
         return OUTBOX_FULL;
     }
     outbox_insert(o, next);
@@ -191,7 +192,7 @@ bool outbox_take(struct outbox *o, struct outbox *from, size_t max)
 {
     bool fits = true;
     while (fits && from->count > 0) {
-        struct outbox_item item = *at(from, 0);
+        struct outbox_item item = *outbox_at(from, 0);
         item.sub->queued--;
         item.was_held = true;
         drop_first(from);
@@ -206,7 +207,7 @@ bool outbox_take(struct outbox *o, struct outbox *from, size_t max)
 
 struct outbox_item *outbox_first(struct outbox *o)
 {
-    return o->count > 0 ? at(o, 0) : NULL;
+    return o->count > 0 ? outbox_at(o, 0) : NULL;
 }
 
 static void release_if_empty(struct outbox *o)
@@ -219,7 +220,7 @@ static void release_if_empty(struct outbox *o)
 
 void outbox_pop(struct outbox *o)
 {
-    struct outbox_item *item = at(o, 0);
+    struct outbox_item *item = outbox_at(o, 0);
     item->sub->queued--;
     change_unref(item->change);
     drop_first(o);
@@ -241,9 +242,9 @@ void outbox_filter(struct outbox *o, bool (*keep)(void *user, const struct outbo
 {
     size_t kept = 0;
     for (size_t i = 0; i < o->count; i++) {
-        struct outbox_item *item = at(o, i);
+        struct outbox_item *item = outbox_at(o, i);
         if (keep(user, item)) {
-            *at(o, kept++) = *item;
+            *outbox_at(o, kept++) = *item;
             continue;
         }
         item->sub->queued--;

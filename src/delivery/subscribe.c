@@ -261,7 +261,7 @@ static void establish(struct subscribe_batch *s, struct subscribe_item *w,
 /* Where the client stands once it is told that it has its subscriptions: not above what has yet to
  * be told to it. A cursor that is not known is given back, so that coming back with it is noticed
  * again. */
-static struct log_cursor standing(const struct subscribe_batch *s, uint64_t seq)
+static struct log_cursor subscribe_cursor_at(const struct subscribe_batch *s, uint64_t seq)
 {
     const struct subscriber *subscriber = s->pending.listen ? s->pending.listen->subscriber : NULL;
     uint64_t at =
@@ -291,7 +291,7 @@ static void subscribe_finish(struct subscribe_batch *s, const struct hub_arm *ar
     if (listen && s->wants_list) {
         listen->is_arming_lists = false;
     }
-    struct log_cursor at = standing(s, arm ? arm->seq : s->worker->last_seq);
+    struct log_cursor at = subscribe_cursor_at(s, arm ? arm->seq : s->worker->last_seq);
     if (s->done) {
         s->done(s, &at);
     }
@@ -366,7 +366,7 @@ static void check_armed(struct subscribe_batch *s, struct subscribe_item *w,
     }
 }
 
-static void armed(struct hub_arm *arm, struct worker *worker)
+static void subscribe_on_armed(struct hub_arm *arm, struct worker *worker)
 {
     (void)worker;
     struct subscribe_batch *s = arm->user;
@@ -392,7 +392,7 @@ static void armed(struct hub_arm *arm, struct worker *worker)
 }
 
 /* The hub went before it could answer. */
-static void never_armed(struct hub_arm *arm)
+static void subscribe_on_dropped(struct hub_arm *arm)
 {
     struct subscribe_batch *s = arm->user;
     if (s->dropped) {
@@ -446,8 +446,8 @@ void subscribe_batch_arm(struct subscribe_batch *s)
         subscribe_finish(s, NULL);
         return;
     }
-    arm->done = armed;
-    arm->dropped = never_armed;
+    arm->done = subscribe_on_armed;
+    arm->dropped = subscribe_on_dropped;
     arm->user = s;
     arm->await = subscribe_batch_await(s);
     hub_arm_send(arm);

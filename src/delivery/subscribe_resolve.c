@@ -169,7 +169,7 @@ static void refuse_unserved(struct subscribe_item *w, struct tidings_str prefix)
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-static void mean_exact(struct subscribe_item *w, enum match_kind kind)
+static void resolve_exact(struct subscribe_item *w, enum match_kind kind)
 {
     struct subscribe_batch *s = w->owner;
     w->kind = kind;
@@ -180,7 +180,7 @@ static void mean_exact(struct subscribe_item *w, enum match_kind kind)
     }
 }
 
-static void mean_container(struct subscribe_item *w)
+static void resolve_container(struct subscribe_item *w)
 {
     if (!is_served(w)) {
         return;
@@ -190,7 +190,7 @@ static void mean_container(struct subscribe_item *w)
     refuse_unserved(w, w->uri);
 }
 
-static void mean_pattern(struct subscribe_item *w, enum match_kind kind, const char *wild)
+static void resolve_pattern(struct subscribe_item *w, enum match_kind kind, const char *wild)
 {
     if (!spell(w, w->spelled, AS_PATTERN) || !is_served(w)) {
         return;
@@ -201,7 +201,7 @@ static void mean_pattern(struct subscribe_item *w, enum match_kind kind, const c
 }
 
 /* A regular expression written as a URI is one for the whole of it. */
-static void mean_regex_uri(struct subscribe_item *w)
+static void resolve_regex_uri(struct subscribe_item *w)
 {
     struct buf text;
     buf_init(&text, URI_MAX + 16);
@@ -216,14 +216,14 @@ static void mean_regex_uri(struct subscribe_item *w)
     }
 }
 
-static void mean_regex(struct subscribe_item *w)
+static void resolve_regex(struct subscribe_item *w)
 {
     w->kind = MATCH_REGEX;
     w->uri = w->spelled;
     scope_below(w, STR_EMPTY);
 }
 
-static void mean_everything(struct subscribe_item *w)
+static void resolve_everything(struct subscribe_item *w)
 {
     w->kind = MATCH_GLOB;
     w->uri = w->spelled;
@@ -264,7 +264,7 @@ static void ask_provider(struct subscribe_item *w, struct tidings_provider *p)
     }
 }
 
-static void mean_query(struct subscribe_item *w)
+static void resolve_query(struct subscribe_item *w)
 {
     struct tidings_provider *p = query_provider(w);
     if (p) {
@@ -296,28 +296,28 @@ static bool has_any(struct tidings_str s, const char *set)
 }
 
 /* It names nothing that exists. */
-static void mean_absent(struct subscribe_item *w)
+static void resolve_absent(struct subscribe_item *w)
 {
     struct tidings_provider *p = w->stat.base.provider;
     if (str_find(w->uri, '?') >= 0) {
-        mean_query(w);
+        resolve_query(w);
     } else if (has_any(w->uri, "*")) {
-        mean_pattern(w, MATCH_GLOB, "*[");
+        resolve_pattern(w, MATCH_GLOB, "*[");
     } else if (w->uri.ptr[w->uri.len - 1] == '/') {
-        mean_container(w);
+        resolve_container(w);
     } else if (p && p->ops->covers) {
         w->covers_provider = p;
-        mean_exact(w, MATCH_LITERAL);
+        resolve_exact(w, MATCH_LITERAL);
     } else if (w->stat.base.details) {
         w->refused = true; /* the provider knows more about it */
     } else if (p && w->owner->awaits) {
-        mean_pattern(w, MATCH_GLOB, "*["); /* a glob without wildcards is met by one URI */
+        resolve_pattern(w, MATCH_GLOB, "*["); /* a glob without wildcards is met by one URI */
     } else {
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     }
 }
 
-static void mean_existing(struct subscribe_item *w)
+static void resolve_existing(struct subscribe_item *w)
 {
     const struct tidings_resource *about = &w->stat.about;
     if (about->not_subscribable) {
@@ -344,7 +344,7 @@ static void mean_existing(struct subscribe_item *w)
         w->kind = MATCH_CONTAINER;
         scope_below(w, w->uri);
     } else {
-        mean_exact(w, below ? MATCH_CONTAINER : MATCH_LITERAL);
+        resolve_exact(w, below ? MATCH_CONTAINER : MATCH_LITERAL);
     }
 }
 
@@ -361,17 +361,17 @@ static void stat_done(struct job *job)
     bool is_absent = job->code == TIDINGS_E_NOTFOUND ||
                      (job->code == TIDINGS_E_INVALID && !is_literal && has_any(w->uri, "*"));
     if (job->code >= 0 && w->stat.about.listable && str_find(w->uri, '?') >= 0 && !is_literal) {
-        mean_query(w); /* what has children, narrowed */
+        resolve_query(w); /* what has children, narrowed */
     } else if (job->code >= 0) {
-        mean_existing(w);
+        resolve_existing(w);
     } else if (job->code == TIDINGS_E_GONE && (w->options.given & OPTION_SINCE) != 0) {
-        mean_exact(w, MATCH_LITERAL); /* it was there: what became of it is among what is told */
+        resolve_exact(w, MATCH_LITERAL); /* it was there: what became of it is among what is told */
     } else if (!is_absent) {
         w->refused = true;
     } else if (is_literal) {
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     } else {
-        mean_absent(w);
+        resolve_absent(w);
     }
     if (!subscribe_item_ask_baseline(w, subscribe_item_resolved)) {
         subscribe_item_resolved(w);
@@ -399,21 +399,21 @@ static bool is_regex_uri(const struct subscribe_item *w, struct tidings_str path
 }
 
 /* A pattern by its looks alone, or by option; false: its existence has to be asked. */
-static bool mean_by_text(struct subscribe_item *w)
+static bool resolve_by_text(struct subscribe_item *w)
 {
     switch (w->options.match) {
     case OPTION_MATCH_REGEX:
-        mean_regex(w);
+        resolve_regex(w);
         return true;
     case OPTION_MATCH_TEMPLATE:
-        mean_pattern(w, MATCH_TEMPLATE, "{");
+        resolve_pattern(w, MATCH_TEMPLATE, "{");
         return true;
     case OPTION_MATCH_GLOB:
-        mean_pattern(w, MATCH_GLOB_Q, "*[?");
+        resolve_pattern(w, MATCH_GLOB_Q, "*[?");
         return true;
     case OPTION_MATCH_CONTAINER:
         if (spell(w, w->spelled, AS_CONTAINER)) {
-            mean_container(w);
+            resolve_container(w);
         }
         return true;
     case OPTION_MATCH_AUTO:
@@ -421,27 +421,27 @@ static bool mean_by_text(struct subscribe_item *w)
         break;
     }
     if (w->options.match == OPTION_MATCH_AUTO && str_eq(w->spelled, STR("**"))) {
-        mean_everything(w);
+        resolve_everything(w);
         return true;
     }
     /* A raw '?' begins a query, whatever follows; "{?q}" is a template all the same. */
     struct tidings_str path = str_cut(w->spelled, '?', &(struct tidings_str){0}, NULL);
     if (w->options.match == OPTION_MATCH_AUTO && has_class(path) && is_regex_uri(w, path)) {
-        mean_regex_uri(w);
+        resolve_regex_uri(w);
         return true;
     }
     if (w->options.match == OPTION_MATCH_AUTO && has_any(path, "{}")) {
-        mean_pattern(w, MATCH_TEMPLATE, "{");
+        resolve_pattern(w, MATCH_TEMPLATE, "{");
         return true;
     }
     if (w->options.match == OPTION_MATCH_AUTO && has_class(path)) {
-        mean_pattern(w, MATCH_GLOB, "*[");
+        resolve_pattern(w, MATCH_GLOB, "*[");
         return true;
     }
     if (w->options.match == OPTION_MATCH_AUTO && path.len < w->spelled.len &&
         has_any(w->spelled, "{}[]")) {
         if (spell(w, w->spelled, AS_PATTERN)) {
-            mean_query(w); /* no resource is called that */
+            resolve_query(w); /* no resource is called that */
         }
         return true;
     }
@@ -497,7 +497,7 @@ static void resolve_item(struct subscribe_item *w)
         return;
     }
     subscribe_item_open_since(w, principal);
-    if (!apply_rules(w) || mean_by_text(w)) {
+    if (!apply_rules(w) || resolve_by_text(w)) {
         item_resolved(s);
         return;
     }
@@ -514,7 +514,7 @@ static void resolve_item(struct subscribe_item *w)
     if ((!may && !is_pattern) || w->options.match == OPTION_MATCH_LITERAL) {
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     } else {
-        mean_absent(w);
+        resolve_absent(w);
     }
     item_resolved(s);
 }

@@ -337,7 +337,7 @@ static struct session *find_session(const struct arrival *a, const struct rpc_me
     return open_unasked(a->channel, a->headers, id);
 }
 
-static void one(struct arrival *a, struct json *root)
+static void inbound_one(struct arrival *a, struct json *root)
 {
     struct channel *channel = a->channel;
     struct rpc_message msg;
@@ -409,7 +409,7 @@ static void one(struct arrival *a, struct json *root)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-static void many(struct arrival *a, struct json *root)
+static void inbound_batch(struct arrival *a, struct json *root)
 {
     struct channel *channel = a->channel;
     const struct revision *rev = channel->revision;
@@ -446,7 +446,7 @@ static void many(struct arrival *a, struct json *root)
     }
     channel->handled += (uint16_t)(n - 1); /* one was counted when it came */
     for (size_t i = 0; i < n; i++) {
-        one(a, jv_at(root, i));
+        inbound_one(a, jv_at(root, i));
     }
     request_batch_close(a->batch);
 }
@@ -477,9 +477,9 @@ void inbound_text(struct channel *channel, struct tidings_str text,
     }
     struct arrival a = {.channel = channel, .headers = headers};
     if (jv_is(root, JV_ARRAY)) {
-        many(&a, root);
+        inbound_batch(&a, root);
     } else {
-        one(&a, root);
+        inbound_one(&a, root);
     }
     jv_unref(root);
 }

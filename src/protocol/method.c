@@ -117,8 +117,8 @@ void method_confirm(struct request *request, bool subscribed, struct tidings_str
     request_end(request, CACHE_NONE);
 }
 
-static void with_uri(struct request *request,
-                     void (*run)(struct request *, struct listen *, struct tidings_str))
+static void run_with_uri(struct request *request,
+                         void (*run)(struct request *, struct listen *, struct tidings_str))
 {
     struct json *uri = jv_get(request->msg.params, "uri");
     if (!jv_is(uri, JV_STRING)) {
@@ -142,12 +142,12 @@ static void method_subscribe(struct request *request)
     if (method_subscribes_too_often(request)) {
         return;
     }
-    with_uri(request, method_subscribe_one);
+    run_with_uri(request, method_subscribe_one);
 }
 
 static void method_unsubscribe(struct request *request)
 {
-    with_uri(request, method_unsubscribe_one);
+    run_with_uri(request, method_unsubscribe_one);
 }
 
 enum { IN_LEGACY = 1 << ERA_LEGACY, IN_MODERN = 1 << ERA_MODERN, IN_BOTH = IN_LEGACY | IN_MODERN };

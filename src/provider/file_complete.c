@@ -51,7 +51,7 @@ static bool is_faithful(struct tidings_str name)
     return str_is_utf8(name);
 }
 
-static void show(struct buf *value, struct tidings_str name, struct tidings_str segment)
+static void put_suggestion(struct buf *value, struct tidings_str name, struct tidings_str segment)
 {
     bool as_is = is_faithful(name);
     buf_puts(value, as_is ? name : segment);
@@ -67,7 +67,7 @@ static bool file_complete_suggest(void *user, struct tidings_str name, struct ti
         return true;
     }
     job->value.len = job->shown;
-    show(&job->value, name, segment);
+    put_suggestion(&job->value, name, segment);
     job->rc = job->value.failed ? job->value.failed
                                 : tidings_complete_add(job->complete, buf_str(&job->value));
     return job->rc > 0;
@@ -101,7 +101,7 @@ static void show_directory(struct complete_job *job)
         buf_clear(&segment);
         uri_encode_segment(&segment, name);
         buf_putc(&segment, '/');
-        show(&job->value, name, buf_str(&segment));
+        put_suggestion(&job->value, name, buf_str(&segment));
         if (segment.failed && !job->value.failed) {
             job->value.failed = segment.failed;
         }

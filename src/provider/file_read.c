@@ -51,7 +51,8 @@ static bool is_part(const struct read_job *job)
 }
 
 /* Which bytes are to be read. */
-static int plan(const struct read_job *job, struct file_part *part, struct tidings_error *err)
+static int file_read_plan(const struct read_job *job, struct file_part *part,
+                          struct tidings_error *err)
 {
     if (is_part(job)) {
         return file_find_range(part, &job->range, job->cap, job->read, err);
@@ -96,7 +97,7 @@ static int file_read_give(struct read_job *job, const struct file_part *part,
 static int file_read_whole(struct read_job *job, struct tidings_error *err)
 {
     struct file_part asked = {.fd = job->fd, .size = job->info.st.st_size};
-    int rc = plan(job, &asked, err);
+    int rc = file_read_plan(job, &asked, err);
     if (rc < 0) {
         return error_wrap(err, rc, "'%.*s'", STR_ARG(job->uri));
     }

@@ -111,7 +111,7 @@ void file_ancestors_rest(struct file_watch *w)
 }
 
 /* A look that fails for want of something says nothing: it is made again later. */
-static void look_at_root(struct file_watch *w, bool must_compare)
+static void compare_root(struct file_watch *w, bool must_compare)
 {
     struct stat st;
     file_root_follow(w->root);
@@ -127,7 +127,7 @@ static void look_at_root(struct file_watch *w, bool must_compare)
 void file_ancestors_check(struct file_watch *w, bool must_compare)
 {
     arm(w);
-    look_at_root(w, must_compare);
+    compare_root(w, must_compare);
 }
 
 void file_ancestors_ask(struct file_watch *w)
@@ -136,7 +136,7 @@ void file_ancestors_ask(struct file_watch *w)
         file_ancestors_check(w, false);
         return;
     }
-    look_at_root(w, false);
+    compare_root(w, false);
 }
 
 /* ---- mounts ---------------------------------------------------------------------------------- */
@@ -181,7 +181,7 @@ static uint64_t hash_mounts(struct tidings_str lines, struct tidings_str top)
 }
 
 /* -1: not to be known. */
-static int look_at_mounts(struct file_watch *w, uint64_t *ret)
+static int read_mounts_hash(struct file_watch *w, uint64_t *ret)
 {
     struct buf lines, top;
     char room[FILE_WHERE_SIZE];
@@ -202,7 +202,7 @@ static void on_mounts(void *user)
 {
     struct file_watch *w = user;
     uint64_t now = 0;
-    bool is_known = look_at_mounts(w, &now) == 0;
+    bool is_known = read_mounts_hash(w, &now) == 0;
     bool must_compare = !is_known || now != w->mounts_hash;
     w->mounts_hash = is_known ? now : 0;
     file_ancestors_check(w, must_compare);
@@ -214,7 +214,7 @@ void file_ancestors_init(struct file_watch *w)
     if (w->mounts < 0) {
         return; /* mounts are then found with the next look */
     }
-    (void)look_at_mounts(w, &w->mounts_hash);
+    (void)read_mounts_hash(w, &w->mounts_hash);
     w->mounts_poll = loop_change_poll_open(w->actor.loop, w->mounts, on_mounts, w);
 }
 

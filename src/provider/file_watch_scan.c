@@ -145,7 +145,7 @@ static void set_absent(struct file_watch *w, struct file_node *node)
     }
 }
 
-static void vanish(struct file_watch *w, struct file_node *node)
+static void file_scan_vanished(struct file_watch *w, struct file_node *node)
 {
     announce_gone(w, node);
     set_absent(w, node);
@@ -254,7 +254,7 @@ static enum file_verdict file_scan_compare(struct file_watch *w, struct file_nod
         verdict = FILE_REPLACED; /* who may see the one may not be who may see the other */
     }
     if (node && !state.is_present) {
-        vanish(w, node);
+        file_scan_vanished(w, node);
         return verdict;
     }
     if (verdict == FILE_REPLACED && w->is_comparing && file_node_is_directory(node) &&
@@ -262,7 +262,7 @@ static enum file_verdict file_scan_compare(struct file_watch *w, struct file_nod
         verdict = FILE_SAME; /* another directory under its name: what is in it is compared */
     }
     if (verdict == FILE_REPLACED) {
-        vanish(w, node);
+        file_scan_vanished(w, node);
     }
     node = state.is_present ? file_scan_remember(w, dir, name, &state) : NULL;
     if (!node) {
@@ -505,7 +505,7 @@ void file_scan_root(struct file_watch *w, const struct stat *st, bool must_compa
         if (is_first) {
             file_node_set(node, &state);
         }
-        vanish(w, node); /* also for what was armed since */
+        file_scan_vanished(w, node); /* also for what was armed since */
         return;
     }
     file_node_set(node, &state);

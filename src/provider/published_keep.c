@@ -52,7 +52,7 @@ static int put_there(void *user, const struct shared_value *value)
 }
 
 /* The place of a URI that nothing is published as. */
-static int claim(struct publishing *p)
+static int claim_uri(struct publishing *p)
 {
     struct published_item *place = published_item_empty(p->step.uri);
     int rc = TIDINGS_E_NOMEM;
@@ -126,7 +126,7 @@ static int published_keep_run(struct keeper_job *job, struct entities *e)
         return tidings_fail(&job->err, TIDINGS_E_LIMIT, "at most %u bytes can be kept",
                             KEPT_MAX_CONTENT);
     }
-    rc = p->old ? 0 : claim(p);
+    rc = p->old ? 0 : claim_uri(p);
     if (rc < 0) {
         return rc;
     }
@@ -155,7 +155,7 @@ static void committed(struct publishing *p)
     (void)keeper_announce(store->keeper, &change, p->position);
 }
 
-static void undo(struct publishing *p)
+static void publishing_undo(struct publishing *p)
 {
     if (p->is_change) {
         list_remove(&p->link);
@@ -171,7 +171,7 @@ static void job_done(struct keeper_job *job, int code)
     if (code >= 0 && p->is_change) {
         committed(p);
     } else if (job->is_lost) {
-        undo(p);
+        publishing_undo(p);
     }
     shared_value_unref(p->old ? &p->old->value : NULL);
     if (!p->done) {

@@ -107,7 +107,7 @@ static int system_sample_one(struct system *s, unsigned metric, struct buf *out,
 }
 
 /* A metric that cannot be had is null: the others are still worth something. */
-static int look_at_all(struct system *s, struct buf *out, struct tidings_error *err)
+static int system_sample_all(struct system *s, struct buf *out, struct tidings_error *err)
 {
     struct jw w;
     jw_init(&w, out);
@@ -144,7 +144,7 @@ static void system_do_read(struct system *s, const struct actor_job *e)
     struct tidings_resource about;
     char etag[ETAG_SIZE];
     buf_init(&json, SYSTEM_METRICS * SYSTEM_JSON_MAX + 1024);
-    int rc = e->which == ALL ? look_at_all(s, &json, &err)
+    int rc = e->which == ALL ? system_sample_all(s, &json, &err)
                              : system_sample_one(s, (unsigned)e->which, &json, &err);
     if (rc == 0) {
         system_describe(s, (unsigned)e->which, &about);

@@ -33,7 +33,7 @@ struct announcing {
 };
 
 /* A move is told as two: what left, and what came. */
-static struct tidings_change leaving(const struct tidings_change *move)
+static struct tidings_change change_at_old_uri(const struct tidings_change *move)
 {
     return (struct tidings_change){
         .uri = move->from,
@@ -43,7 +43,7 @@ static struct tidings_change leaving(const struct tidings_change *move)
     };
 }
 
-static struct tidings_change coming(const struct tidings_change *change)
+static struct tidings_change change_at_new_uri(const struct tidings_change *change)
 {
     struct tidings_change copy = *change;
     copy.kind = change->kind == TIDINGS_CHANGE_MOVED ? TIDINGS_CHANGE_CREATED : change->kind;
@@ -54,7 +54,8 @@ static int run_announce(struct keeper_job *job, struct entities *e)
 {
     struct announcing *a = list_entry(job, struct announcing, job);
     struct entity_rows *rows = entities_rows(e);
-    struct tidings_change left = leaving(&a->change), came = coming(&a->change);
+    struct tidings_change left = change_at_old_uri(&a->change),
+                          came = change_at_new_uri(&a->change);
     int rc = a->change.kind == TIDINGS_CHANGE_MOVED
                  ? rows->shared->announce(rows, &left, &a->left_at, &job->err)
                  : 0;
@@ -77,7 +78,8 @@ static void announced(struct keeper_job *job, int code)
     struct announcing *a = list_entry(job, struct announcing, job);
     struct tidings_server *s = a->server;
     if (code >= 0) {
-        struct tidings_change left = leaving(&a->change), came = coming(&a->change);
+        struct tidings_change left = change_at_old_uri(&a->change),
+                              came = change_at_new_uri(&a->change);
         if (a->change.kind == TIDINGS_CHANGE_MOVED) {
             (void)hub_announce_kept(s->hub, &left, a->left_at, NULL);
         }

@@ -6,7 +6,8 @@
  *                     watches
  *     stats           what each worker counts; likewise
  *     peers           who is there; likewise
- *     subscriptions   to what; likewise
+ *     subscriptions   what each client is subscribed to; likewise
+ *     failures        requests that failed, by method and code
  *     limits          which limits were ever reached, and how often
  *     tokens          how many bearer tokens were verified, and why others were not
  *     nodes           those that share the store; none of a server by itself

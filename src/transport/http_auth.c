@@ -112,7 +112,7 @@ static bool has_scopes(const struct http_auth *auth, const struct principal *pri
     return true;
 }
 
-static bool let_in(struct http_conn *conn, struct auth_identity *identity)
+static bool conn_set_identity(struct http_conn *conn, struct auth_identity *identity)
 {
     const struct principal *principal = NULL;
     int rc = find_principal(conn, identity, &principal, NULL);
@@ -139,7 +139,7 @@ static bool http_auth_take_verdict(struct http_conn *conn, const struct auth_ans
 {
     switch (answer->outcome) {
     case AUTH_OK:
-        return let_in(conn, answer->identity);
+        return conn_set_identity(conn, answer->identity);
     case AUTH_MALFORMED:
         refuse_token(conn, 400, STR("invalid_request"), answer->description);
         break;

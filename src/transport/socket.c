@@ -220,7 +220,7 @@ static void line_conn_on_event(struct loop_poll *poll, int events, void *user)
 /* ---- the end of a turn ----------------------------------------------------------------------- */
 
 /* While draining: everything is told and answered. Half a message is as good as none. */
-static bool has_come_to_its_end(const struct line_conn *conn)
+static bool line_conn_is_drained(const struct line_conn *conn)
 {
     return conn->sw->draining && conn->state < LINE_ENDING && line_reads(&conn->line) &&
            drain_is_done_with(conn->sw->worker, &conn->line.channel);
@@ -251,13 +251,13 @@ static void line_conn_review(struct line_conn *conn)
         return;
     }
     line_pump(line);
-    if (has_come_to_its_end(conn)) {
+    if (line_conn_is_drained(conn)) {
         line_conn_read(conn); /* whatever has come is still answered */
     }
     if (conn->state >= LINE_LINGER) {
         return;
     }
-    if (has_come_to_its_end(conn)) {
+    if (line_conn_is_drained(conn)) {
         line->finished = true;
         end_input(conn);
     }

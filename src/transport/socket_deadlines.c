@@ -52,7 +52,7 @@ static void socket_refuse_slow(struct deadline *deadline)
     }
 }
 
-static void look_at_ending(struct deadline *deadline)
+static void socket_check_ending(struct deadline *deadline)
 {
     line_conn_schedule_review(&line_conn_of_deadline(deadline)->line);
 }
@@ -182,7 +182,7 @@ int socket_deadlines_init(struct socket_worker *sw)
         [LINE_FRESH] = {config->idle_timeout_ms, socket_close_idle},
         [LINE_MIDLINE] = {config->body_timeout_ms, socket_refuse_slow},
         [LINE_OPEN] = {config->session_timeout_ms, socket_close_idle},
-        [LINE_ENDING] = {ENDING_MS, look_at_ending},
+        [LINE_ENDING] = {ENDING_MS, socket_check_ending},
         [LINE_LINGER] = {LINGER_MS, close_lingering},
     };
     const struct deadlines_also also = {socket_next_check, socket_check_due, sw};

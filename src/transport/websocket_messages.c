@@ -321,7 +321,7 @@ static bool may_go_on(struct websocket *ws)
 
 /* The time for a message begins with its first byte, and anew with every INPUT_STEP bytes of it;
  * pings and empty fragments are no part of it. While we do not read it is not the client's time. */
-static void keep_time(struct websocket *ws, bool was_heard)
+static void websocket_time_message(struct websocket *ws, bool was_heard)
 {
     bool is_midway = ws->reader && !ws->has_rest;
     if (ws->state == WEBSOCKET_YIELDED) {
@@ -361,7 +361,7 @@ static void websocket_handle_frames(struct websocket *ws)
         return;
     }
     if (websocket_is_open(ws)) {
-        keep_time(ws, was_heard);
+        websocket_time_message(ws, was_heard);
     }
     websocket_book_input(ws);
 }
