@@ -10,6 +10,7 @@
 #include "bin/cli/command.h"
 #include "bin/cli/exit_status.h"
 #include "bin/cli/options.h"
+#include "bin/cli/process.h"
 #include "bin/help.h"
 #include "bin/remote/remote.h"
 #include "bin/remote/target.h"
@@ -94,6 +95,7 @@ static void fill_descriptors(void)
 int main(int argc, char **argv)
 {
     fill_descriptors();
+    process_hide_passwords(argc, argv);
     if (argc < 2) {
         help_usage(stderr);
         return tidings_code_exit(TIDINGS_E_INVALID);

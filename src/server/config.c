@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/units.h"
+#include "base/url_shown.h"
 #include "server/config_private.h"
 #include "store/postgres_rows.h"
 #include "json/write.h"
@@ -317,7 +318,7 @@ static int config_put_value(struct buf *out, const struct config *c, const struc
         return buf_puts(out, tidings_str(row->choices[*(const unsigned *)at]));
     case CONFIG_TEXT:
     case CONFIG_PATH:
-        return buf_puts(out, tidings_str(*(char *const *)at));
+        return url_put_shown(out, tidings_str(*(char *const *)at));
     case CONFIG_MODE:
         return buf_putf(out, "%04o", *(const unsigned *)at);
     case CONFIG_ADDRESS:

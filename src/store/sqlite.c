@@ -23,6 +23,7 @@
 #include "base/library.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/url_shown.h"
 
 #define LOG_SUFFIX "-wal"
 
@@ -223,9 +224,10 @@ int sqlite_check_file(struct sqlite *db, struct tidings_error *err)
 int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err)
 {
     if (strstr(path, "://")) {
+        char shown[URL_SHOWN_MAX];
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'%.80s' is no file: the URL of a database begins with postgres://",
-                            path);
+                            url_shown(path, shown));
     }
     struct sqlite *db = mem_zalloc(sizeof(*db));
     if (!db) {
