@@ -71,10 +71,11 @@ void published_remove_then(struct published *store, struct tidings_provider *mou
                            const struct publication *p, published_done_fn done, void *user);
 
 /* From now on what is published is kept by `keeper`, whose rows are in a file. What the file has is
- * published; what was published before takes its place there. `may_be` says for each URI of the
- * file whether it may be (then nothing else has it): others stay in the file, unseen, and are
- * counted in *ret_unseen. Before anybody else uses the store. */
-typedef bool (*published_may_fn)(void *user, struct tidings_str uri);
+ * published; what was published before takes its place there. `may_be` says for each resource of
+ * the file whether it may be (then nothing else has its URI, and it is one as we write them; of
+ * what was removed only the URI is known): others stay in the file, unseen, and are counted in
+ * *ret_unseen. Before anybody else uses the store. */
+typedef bool (*published_may_fn)(void *user, const struct tidings_resource *about);
 int published_keep(struct published *store, struct keeper *keeper, published_may_fn may_be,
                    void *user, size_t *ret_unseen, struct tidings_error *err);
 /* Another node published or removed something in the same store: so it is here. On the keeper's

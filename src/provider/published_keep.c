@@ -283,7 +283,7 @@ static struct published_item *item_of_row(const struct published *store,
 static int load_row(void *user, const struct published_row *row, struct tidings_error *err)
 {
     struct loading *l = user;
-    if (!l->may_be(l->user, row->about.uri)) {
+    if (!l->may_be(l->user, &row->about)) {
         l->unseen++;
         return 0;
     }
@@ -378,11 +378,12 @@ int published_follow(struct published *store, const struct kept_change *change,
     }
     struct tidings_error why = {0};
     struct published_step s = {.store = store, .fresh = item, .uri = change->uri, .err = &why};
-    int rc =
-        !may_be(user, change->uri)
-            ? tidings_fail(&why, TIDINGS_E_DENIED, "it is not below a prefix of --publish here")
-            : shared_map_update(store->shared, change->uri, item ? &item->value : NULL,
-                                follow_there, &s);
+    const struct tidings_resource removed = {.uri = change->uri};
+    int rc = !may_be(user, row ? &row->about : &removed)
+                 ? tidings_fail(&why, TIDINGS_E_DENIED,
+                                "it is not below a prefix of --publish here, or damaged")
+                 : shared_map_update(store->shared, change->uri, item ? &item->value : NULL,
+                                     follow_there, &s);
     shared_value_unref(item ? &item->value : NULL);
     if (rc == TIDINGS_E_NOMEM) {
         return tidings_fail(err, rc, "out of memory");

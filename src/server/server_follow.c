@@ -5,10 +5,13 @@
  */
 #include "server/server_private.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "store/keeper.h"
 #include "store/shared.h"
+
+#define SAY_AGAIN_MS 1000
 
 /* The change at hand. */
 struct following {
@@ -39,6 +42,22 @@ static bool follow_published(struct tidings_server *s, const struct kept_change 
     return rc == 0;
 }
 
+/* Somebody who is no node of ours wrote it: it is passed over, and that is said now and then. */
+static bool follow_is_whole(struct tidings_server *s, const struct kept_change *k)
+{
+    struct tidings_error why = {0};
+    if (kept_check(k, &why) == 0) {
+        return true;
+    }
+    uint64_t now = clock_monotonic_ms();
+    if (now >= s->follow_say_ms) {
+        s->follow_say_ms = now + SAY_AGAIN_MS;
+        log_warn("a row of the store is damaged, and was passed over",
+                 "position=%llu reason=\"%s\"", (unsigned long long)k->position, why.text);
+    }
+    return false;
+}
+
 static void server_follow_change(void *user, const struct kept_change *k)
 {
     struct tidings_server *s = user;
@@ -47,6 +66,9 @@ static void server_follow_change(void *user, const struct kept_change *k)
         log_warn("store lost changes", "position=%llu", (unsigned long long)k->position);
         hub_announce_broken(s->hub, k->position);
         server_sessions_broken(s);
+        return;
+    }
+    if (!follow_is_whole(s, k)) {
         return;
     }
     if (k->kind == KEPT_SESSION) {

@@ -139,6 +139,18 @@ static int64_t lag_of(const struct node_row *row)
     return row->behind_ms < 0 || is_silent ? row->behind_now_ms : row->behind_ms;
 }
 
+/* What is known of a node is not for it to say. */
+static bool is_ours_to_say(struct tidings_str member)
+{
+    static const char *const known[] = {"name",  "version", "since", "followed", "lag",
+                                        "lagMs", "seenMs",  "lives", "self"};
+    bool is = false;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        is = is || str_eq(member, tidings_str(known[i]));
+    }
+    return is;
+}
+
 static bool put_row(void *user, const struct node_row *row)
 {
     struct nodes_reading *r = user;
@@ -152,8 +164,10 @@ static bool put_row(void *user, const struct node_row *row)
         struct json *member = NULL;
         for (void *at = jv_next(state, NULL, &key, &member); at;
              at = jv_next(state, at, &key, &member)) {
-            jw_key(&r->w, key);
-            jw_value(&r->w, member);
+            if (!is_ours_to_say(key)) {
+                jw_key(&r->w, key);
+                jw_value(&r->w, member);
+            }
         }
     }
     jv_unref(state);

@@ -91,6 +91,7 @@ struct tidings_server {
     bool follow_tells;              /* the keeper's: what is followed is told, the log is there */
     uint64_t follow_moved;          /* server_follow.c: the position told as the end of a move */
     int follow_refused;             /* … why the last published resource was not served */
+    uint64_t follow_say_ms;         /* … not before then, that a row is damaged */
     bool has_publish_tools, has_change_tools, has_end_peer;
     struct list timers; /* struct server_timer */
     size_t timer_count;
@@ -175,6 +176,10 @@ void server_store_close(struct tidings_server *s, bool is_undone);
 struct kept_change;
 typedef void (*kept_described_fn)(void *user, const struct tidings_change *change);
 /* What every kind of row says; what only some do is empty in the others. */
+/* Is it a row as we write them? TIDINGS_E_INVALID, TIDINGS_E_LIMIT: it can be neither told nor
+ * served. */
+int kept_check(const struct kept_change *k, struct tidings_error *err);
+bool kept_is_resource(const struct tidings_resource *about);
 struct tidings_change kept_row_change(const struct kept_change *k);
 /* What is told of a row that is not a file's: one change, or nothing. false: out of memory. */
 bool kept_describe(const struct kept_change *k, bool has_entities, kept_described_fn fn,
@@ -259,9 +264,9 @@ void server_publish_put_then(struct tidings_server *s, const struct publication 
 void server_publish_remove_then(struct tidings_server *s, const struct publication *p,
                                 published_done_fn done, void *user);
 /* published_may_fn, before anything is mounted; `user` is the server. */
-bool server_publish_may_keep(void *user, struct tidings_str uri);
+bool server_publish_may_keep(void *user, const struct tidings_resource *about);
 /* The same at any time, on any thread; what the program registered is reserved in the store. */
-bool server_publish_may_follow(void *user, struct tidings_str uri);
+bool server_publish_may_follow(void *user, const struct tidings_resource *about);
 
 /* A fixed URI is about to be registered: it may not be published from now on. Any thread. */
 int server_publish_reserve(struct tidings_server *s, struct tidings_str uri,

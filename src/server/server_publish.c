@@ -53,20 +53,21 @@ static bool may_publish(struct tidings_server *s, struct tidings_str uri,
     return false;
 }
 
-bool server_publish_may_keep(void *user, struct tidings_str uri)
+bool server_publish_may_keep(void *user, const struct tidings_resource *about)
 {
+    struct tidings_str uri = about->uri;
     struct tidings_server *s = user;
     struct tidings_provider *mount = NULL;
     struct catalog *c = hub_catalog(s->hub);
     bool is_registered = entries_find(&c->resources, uri) != NULL;
     catalog_unref(c);
-    return !is_registered && may_publish(s, uri, &mount);
+    return !is_registered && kept_is_resource(about) && may_publish(s, uri, &mount);
 }
 
-bool server_publish_may_follow(void *user, struct tidings_str uri)
+bool server_publish_may_follow(void *user, const struct tidings_resource *about)
 {
     struct tidings_provider *mount = NULL;
-    return may_publish(user, uri, &mount);
+    return kept_is_resource(about) && may_publish(user, about->uri, &mount);
 }
 
 static int server_publish_refuse(struct tidings_server *s, struct tidings_str uri,

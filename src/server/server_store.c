@@ -87,6 +87,9 @@ static bool add_kept(void *user, const struct kept_change *k)
     struct rebuilding *r = user;
     r->position = k->position;
     r->is_leaving = k->kind == KEPT_MOVED;
+    if (kept_check(k, NULL) < 0) {
+        return true; /* it was said when it came, or is when it is read */
+    }
     if (server_store_is_too_old(r, k)) {
         r->log->ops->lost(r->log, k->position);
     } else if (k->kind == KEPT_FILE) {

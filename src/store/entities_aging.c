@@ -35,9 +35,12 @@ static bool entities_aging_take(void *user, const struct entity_version *v)
 {
     struct aging_pass *a = user;
     const struct entity_type *t = entity_types_find(a->e, v->type, v->type_version);
+    a->seen++;
+    if (v->id.len > ENTITY_ID_MAX) {
+        return true; /* none of ours */
+    }
     a->last = arena_dup(&a->arena, v->id);
     a->failed = !a->last.ptr;
-    a->seen++;
     if (!a->failed && t && t->keeping.max_age_ms > 0) {
         a->found[a->count].id = a->last;
         a->found[a->count++].max_age_ms = t->keeping.max_age_ms;

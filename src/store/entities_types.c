@@ -207,20 +207,66 @@ struct loading {
     int rc;
 };
 
+/* Of one that is stored: what it says of its versions may be unknown to this program. */
+static int type_create_stored(const struct entity_type_row *row, struct json *options,
+                              struct entity_type **ret, struct tidings_error *err)
+{
+    struct tidings_error why = {0};
+    int rc = type_create(row, options, ret, &why);
+    if (rc == 0 || rc == TIDINGS_E_NOMEM) {
+        return rc < 0 ? tidings_fail(err, rc, "out of memory") : 0;
+    }
+    rc = type_create(row, NULL, ret, err);
+    if (rc == 0) {
+        (*ret)->unusable = str_dup(tidings_str(why.text));
+        rc = (*ret)->unusable ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (rc < 0) {
+        type_free(*ret);
+        *ret = NULL;
+    }
+    return rc;
+}
+
+/* Not as we write them: somebody else did. */
+static int type_check_stored(const struct entity_type_row *row, struct json **ret_schema,
+                             struct json **ret_options, struct tidings_error *err)
+{
+    if (!entity_type_name_is_valid(row->name) || !entity_type_version_is_valid(row->version)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "no type has such a name or version");
+    }
+    if (!str_is_utf8(row->description)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "its description is no UTF-8");
+    }
+    int rc = jv_parse(row->schema, JSON_MAX_DEPTH, ret_schema, err);
+    return rc == 0 && row->options.len > 0
+               ? jv_parse(row->options, JSON_MAX_DEPTH, ret_options, err)
+               : rc;
+}
+
+/* One that is damaged is passed over, and the others are not lost with it. */
 static bool load_one(void *user, const struct entity_type_row *row)
 {
     struct loading *l = user;
     struct json *schema = NULL, *options = NULL;
     struct entity_type *t = NULL;
-    l->rc = jv_parse(row->schema, JSON_MAX_DEPTH, &schema, l->err);
-    if (l->rc == 0 && row->options.len > 0) {
-        l->rc = jv_parse(row->options, JSON_MAX_DEPTH, &options, l->err);
+    struct tidings_error why = {0};
+    int rc = type_check_stored(row, &schema, &options, &why);
+    if (rc < 0 && rc != TIDINGS_E_NOMEM) {
+        log_warn("an entity type is damaged, and was passed over", "type=%.*s@%.*s reason=\"%s\"",
+                 (int)(row->name.len > ENTITY_NAME_MAX ? ENTITY_NAME_MAX : row->name.len),
+                 row->name.ptr,
+                 (int)(row->version.len > ENTITY_NAME_MAX ? ENTITY_NAME_MAX : row->version.len),
+                 row->version.ptr, why.text);
     }
-    if (l->rc == 0) {
-        l->rc = type_create(row, options, &t, l->err);
+    if (rc == TIDINGS_E_NOMEM) {
+        l->rc = tidings_fail(l->err, rc, "out of memory");
     }
-    if (l->rc == 0) {
-        l->rc = type_compile_stored(t, schema, l->err);
+    if (rc == 0) {
+        l->rc = type_create_stored(row, options, &t, l->err);
+    }
+    if (rc == 0 && l->rc == 0) {
+        l->rc = t->unusable ? 0 : type_compile_stored(t, schema, l->err);
         if (l->rc == 0) {
             l->rc = type_enter(l->e, t, l->err);
         } else {

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sha256.h"
+#include "store/entities.h"
 #include "store/entity_sum.h"
 #include "store/postgres_rows_private.h"
 
@@ -106,15 +107,36 @@ int postgres_rows_ask_int(struct postgres_rows *s, enum postgres_statement which
     return postgres_rows_ask(s, which, &v, ret, err);
 }
 
-void postgres_rows_read_counters(struct pg_result *r, struct postgres_counters *ret)
+static uint64_t postgres_read_floor(struct pg_result *r, int column, uint64_t position)
 {
+    int64_t floor = postgres_int(r, 0, column);
+    return floor < 0 ? 0 : (uint64_t)floor > position ? position : (uint64_t)floor;
+}
+
+int postgres_rows_read_counters(struct postgres_rows *s, struct pg_result *r,
+                                struct postgres_counters *ret, struct tidings_error *err)
+{
+    int64_t position = postgres_int(r, 0, 0);
+    if (postgres_rows(r) != 1) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "database '%s': its table 'tidings_state' is empty: put a copy of it "
+                            "in its place",
+                            postgres_shown_url(s->db));
+    }
+    if (position < 0 || (uint64_t)position > RUNS_POSITION_MAX) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "database '%s': its counter of positions is damaged (%lld): put a copy "
+                            "of it in its place",
+                            postgres_shown_url(s->db), (long long)position);
+    }
     *ret = (struct postgres_counters){
-        .position = (uint64_t)postgres_int(r, 0, 0),
-        .floor = (uint64_t)postgres_int(r, 0, 1),
-        .announced = (uint64_t)postgres_int(r, 0, 2),
+        .position = (uint64_t)position,
+        .floor = postgres_read_floor(r, 1, (uint64_t)position),
+        .announced = postgres_read_floor(r, 2, (uint64_t)position),
         .keys = postgres_int(r, 0, 3),
         .max_keys = postgres_int(r, 0, 4),
     };
+    return 0;
 }
 
 int64_t postgres_rows_hear_clock(struct postgres_rows *s, struct pg_result *r, uint64_t asked_ms)
@@ -159,10 +181,18 @@ static void postgres_read_version(struct pg_result *r, int row, bool has_end,
     };
 }
 
+/* Nodes write no others, but somebody else may have. */
+static bool postgres_has_names(const struct entity_version *v)
+{
+    return entity_id_is_valid(v->id) && entity_type_name_is_valid(v->type) &&
+           entity_type_version_is_valid(v->type_version) &&
+           (v->parent.len == 0 || entity_id_is_valid(v->parent));
+}
+
 static int postgres_check_version(struct pg_result *r, int row, const struct entity_version *v,
                                   struct tidings_error *err)
 {
-    return entity_version_is_whole(v, postgres_int(r, row, 12))
+    return postgres_has_names(v) && entity_version_is_whole(v, postgres_int(r, row, 12))
                ? 1
                : tidings_fail(err, TIDINGS_E_INTERNAL,
                               "what is stored of '%.*s' is damaged: put a copy of the store in its "
@@ -284,7 +314,7 @@ static int postgres_list(struct entity_rows *rows, const struct entity_scope *sc
             struct entity_version version;
             postgres_read_version(page, i, false, &version);
             after = version.id;
-            more = fn(user, &version);
+            more = !postgres_has_names(&version) || fn(user, &version);
         }
     }
     postgres_free(page);
@@ -459,14 +489,8 @@ static int postgres_read_start(struct postgres_rows *s, struct tidings_error *er
     struct pg_result *r = NULL;
     uint64_t asked_ms = clock_monotonic_ms();
     int rc = postgres_rows_ask(s, PG_STATE, NULL, &r, err);
-    if (rc == 0 && postgres_rows(r) != 1) {
-        rc = tidings_fail(err, TIDINGS_E_INVALID,
-                          "database '%s': its table 'tidings_state' is "
-                          "empty: put a copy in its place",
-                          postgres_shown_url(s->db));
-    }
+    rc = rc == 0 ? postgres_rows_read_counters(s, r, &s->now, err) : rc;
     if (rc == 0) {
-        postgres_rows_read_counters(r, &s->now);
         postgres_rows_hear_clock(s, r, asked_ms);
         s->followed = s->now.position;
     }

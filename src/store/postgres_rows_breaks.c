@@ -57,16 +57,11 @@ static int observe_store(struct postgres_rows *s, struct observed *l, struct tid
     if (rc < 0) {
         return rc;
     }
-    if (postgres_rows(results[0]) == 1) {
-        postgres_rows_read_counters(results[0], &l->counters);
+    rc = postgres_rows_read_counters(s, results[0], &l->counters, err);
+    if (rc == 0) {
         l->state.position = l->counters.position;
         l->state.recorded = (uint64_t)postgres_int(results[0], 0, 6);
         l->state.has_mark = postgres_int(results[0], 0, 7) > 0;
-    } else {
-        rc = tidings_fail(err, TIDINGS_E_INVALID,
-                          "database '%s': its table 'tidings_state' is empty: put a copy of it in "
-                          "its place",
-                          postgres_shown_url(s->db));
     }
     int count = postgres_rows(results[1]);
     for (int i = 0; i < count && i < (int)RUNS_BREAKS_MAX; i++) {

@@ -53,12 +53,8 @@ int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err)
     s->before = s->now;
     s->is_in_batch = true;
     s->is_durable = s->has_keys = false;
-    if (rc == 0 && postgres_rows(r) != 1) {
-        rc = tidings_fail(err, TIDINGS_E_IO, "database '%s': the row of 'tidings_state' is gone",
-                          postgres_shown_url(s->db));
-    }
+    rc = rc == 0 ? postgres_rows_read_counters(s, r, &s->now, err) : rc;
     if (rc == 0) {
-        postgres_rows_read_counters(r, &s->now);
         s->now_ms = postgres_rows_hear_clock(s, r, asked_ms);
     }
     postgres_free(r);

@@ -249,8 +249,8 @@ static int read_page(struct postgres_rows *s, uint64_t after, struct pg_result *
     if (rc == TIDINGS_E_BUSY && was_connected && !postgres_is_connected(s->db)) {
         rc = read_state_and_page(s, &v, results, err);
     }
-    if (rc == 0 && postgres_rows(results[0]) == 1) {
-        postgres_rows_read_counters(results[0], &s->now);
+    rc = rc == 0 ? postgres_rows_read_counters(s, results[0], &s->now, err) : rc;
+    if (rc == 0) {
         postgres_rows_hear_clock(s, results[0], asked_ms);
     }
     postgres_free(results[0]);

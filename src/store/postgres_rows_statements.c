@@ -51,21 +51,30 @@
  * epoch, size or last, at, removed, created; id, type, version, parent, changed by, was, principal;
  * URI, etag, came from, target, metadata, checksum, origin; kind of change; since, sum (0: the next
  * two are too long), previous, value. */
-#define AFTER(columns, from, position)                                                             \
-    "(SELECT " columns " FROM " from " WHERE " position ">$1::int8 ORDER BY " position             \
-    " LIMIT 1000)"
+#define TAKEN                                                                                      \
+    "(SELECT position FROM tidings_state WHERE one=1)" /* nobody has taken a later one             \
+                                                        */
+#define AFTER_IF(columns, from, position, also)                                                    \
+    "(SELECT " columns " FROM " from " WHERE " position ">$1::int8 AND " position "<=" TAKEN also  \
+    " ORDER BY " position " LIMIT 1000)"
+#define AFTER(columns, from, position) AFTER_IF(columns, from, position, "")
+/* Nodes write nothing so long; who does would have them read it. */
+#define SHORT(column, most) "substr(" column ", 1, " most ")"
+#define IS_SHORT                                                                                   \
+    " AND octet_length(v.type)+octet_length(v.tversion)+octet_length(v.parent)"                    \
+    "+octet_length(v.changed_by)+octet_length(v.principal)<=1048576"
 #define NO_ENTITY "'', '', '', '', '', '', ''"
 #define NO_RESOURCE "''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea"
 #define NO_VALUE ", 0::int8, 0::int8, '', ''"
 #define FITS "octet_length(v.value)+octet_length(v.previous)<=2048" /* HEADS_BYTES */
 #define CHANGED_ENTITIES                                                                           \
-    AFTER("0::int8, v.position, v.vfrom, 0::int8, v.at, v.deleted, v.created, v.id, v.type,"       \
-          " v.tversion, v.parent, v.changed_by, coalesce(m.tversion, ''), v.principal,"            \
-          " " NO_RESOURCE ", 0::int8, v.since, CASE WHEN " FITS " THEN v.sum ELSE 0 END, CASE"     \
-          " WHEN " FITS " THEN v.previous ELSE '' END, CASE WHEN " FITS                            \
-          " THEN v.value ELSE '' END",                                                             \
-          "tidings_versions v LEFT JOIN tidings_moved m ON m.position=v.position-1 AND m.id=v.id", \
-          "v.position")
+    AFTER_IF(                                                                                      \
+        "0::int8, v.position, v.vfrom, 0::int8, v.at, v.deleted, v.created, v.id, v.type,"         \
+        " v.tversion, v.parent, v.changed_by, coalesce(m.tversion, ''), v.principal,"              \
+        " " NO_RESOURCE ", 0::int8, v.since, CASE WHEN " FITS " THEN v.sum ELSE 0 END, CASE"       \
+        " WHEN " FITS " THEN v.previous ELSE '' END, CASE WHEN " FITS " THEN v.value ELSE '' END", \
+        "tidings_versions v LEFT JOIN tidings_moved m ON m.position=v.position-1 AND m.id=v.id",   \
+        "v.position", IS_SHORT)
 #define CHANGED_MOVED                                                                              \
     AFTER("1::int8, m.position, m.vfrom, 0::int8, coalesce(v.at, 0), 0::int8, 0::int8, m.id,"      \
           " m.type, m.became, coalesce(v.parent, ''), coalesce(v.changed_by, '[]'), m.tversion,"   \
@@ -78,13 +87,25 @@
           "tidings_types", "position")
 #define CHANGED_PUBLISHED                                                                          \
     AFTER("3::int8, position, modified, size, at, CASE WHEN content IS NULL THEN 1::int8 ELSE"     \
-          " 0::int8 END, created, " NO_ENTITY ", uri, etag, ''::bytea, ''::bytea, metadata,"       \
-          " ''::bytea, ''::bytea, 0::int8" NO_VALUE,                                               \
+          " 0::int8 END, created, " NO_ENTITY                                                      \
+          ", " SHORT("uri", "8192") ", " SHORT("etag", "1024") ", ''::bytea, ''::bytea, " SHORT(   \
+              "metadata", "1048576") ","                                                           \
+                                     " ''::bytea, ''::bytea, 0::int8" NO_VALUE,                    \
           "tidings_published", "position")
-#define CHANGED_ANNOUNCED                                                                          \
-    AFTER("kind, position, modified, size, at, 0::int8, 0::int8, " NO_ENTITY ", uri, etag,"        \
-          " came_from, target, metadata, checksum, origin, change" NO_VALUE,                       \
-          "tidings_announced", "position")
+#define CHANGED_ANNOUNCED                                                                                            \
+    AFTER(                                                                                                           \
+        "CASE kind WHEN 6 THEN 6::int8 ELSE 5::int8 END, position, modified, size, at, 0::int8,"                     \
+        " 0::int8, " NO_ENTITY ", " SHORT("uri", "8192") ", " SHORT("etag", "1024") ", " SHORT(                      \
+            "came_from",                                                                                             \
+            "8192") ", " SHORT("target",                                                                             \
+                               "8192") ", " SHORT("metadata",                                                        \
+                                                  "1048576") ", " SHORT("checksum",                                  \
+                                                                        "1024") ", " SHORT("ori"                     \
+                                                                                           "gi"                      \
+                                                                                           "n",                      \
+                                                                                           "102"                     \
+                                                                                           "4") ", change" NO_VALUE, \
+        "tidings_announced", "position")
 #define CHANGED_RUNS                                                                               \
     AFTER("7::int8, position, epoch, coalesce(last, -1), 0::int8, 0::int8, 0::int8, " NO_ENTITY    \
           ", " NO_RESOURCE ", 0::int8" NO_VALUE,                                                   \
@@ -246,7 +267,8 @@ const char *const postgres_statements[PG_STATEMENTS] = {
                         " RETURNING begun",
     [PG_DROP_NODE] = "DELETE FROM tidings_nodes WHERE name=$1::text AND instance=$2::int8",
     [PG_NODES] =
-        "SELECT name, version, state, epoch, followed, begun, until-" NOW_MS
+        "SELECT left(name, 128), left(version, 128), left(state, 4096), epoch,"
+        " least(greatest(followed, 0), " TAKEN "), begun, until-" NOW_MS
         ", coalesce(behind, -1), " BEHIND("n.followed") " FROM tidings_nodes n"
                                                         " WHERE until>" NOW_MS
                                                         "-86400000 ORDER BY name LIMIT 1000",
@@ -263,7 +285,8 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_PUT_SESSION] = "UPDATE tidings_sessions SET state=$2::text, used=" NOW_MS
                        " WHERE id=$1::text AND turn=$3::int8 AND node=$4::text RETURNING turn",
     [PG_TAKE_SESSION] = "UPDATE tidings_sessions SET node=$2::text, turn=turn+1, used=" NOW_MS
-                        " WHERE id=$1::text RETURNING id, node, state, turn, used",
+                        " WHERE id=$1::text RETURNING id, node,"
+                        " CASE WHEN octet_length(state)<=262144 THEN state ELSE '' END, turn, used",
     [PG_DROP_SESSION] = "DELETE FROM tidings_sessions WHERE id=$1::text",
     [PG_AGE_SESSIONS] = "DELETE FROM tidings_sessions WHERE used<=" NOW_MS "-$1::int8",
     [PG_SECRET] = "SELECT secret FROM tidings_cluster WHERE one=1",

@@ -150,9 +150,7 @@ static int postgres_transfer_state(struct entity_rows *rows, struct transfer_sta
     struct postgres_counters counters = {0};
     postgres_rows_release(s);
     int rc = postgres_rows_ask(s, PG_STATE, NULL, &r, err);
-    if (rc == 0) {
-        postgres_rows_read_counters(r, &counters);
-    }
+    rc = rc == 0 ? postgres_rows_read_counters(s, r, &counters, err) : rc;
     postgres_free(r);
     *ret = (struct transfer_state){.position = counters.position, .floor = counters.floor};
     return rc;

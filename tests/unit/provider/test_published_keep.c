@@ -51,10 +51,10 @@ static int tell(void *user, const struct tidings_change *change, uint64_t positi
     return 0;
 }
 
-static bool may_be(void *user, struct tidings_str uri)
+static bool may_be(void *user, const struct tidings_resource *about)
 {
     (void)user;
-    return !str_eq(uri, STR(AT "secret"));
+    return !str_eq(about->uri, STR(AT "secret"));
 }
 
 static void open_store(void)
