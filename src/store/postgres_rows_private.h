@@ -164,7 +164,8 @@ int postgres_rows_ask(struct postgres_rows *s, enum postgres_statement which,
 /* The same without parameters or with one number. */
 int postgres_rows_ask_int(struct postgres_rows *s, enum postgres_statement which, int64_t n,
                           struct pg_result **ret, struct tidings_error *err);
-/* What PG_LOCK and PG_STATE give (TIDINGS_E_INVALID: it cannot be); and its clock, when it was asked at that time (monotonic). */
+/* What PG_LOCK and PG_STATE give (TIDINGS_E_INVALID: it cannot be); and its clock, when it was
+ * asked at that time (monotonic). */
 int postgres_rows_read_counters(struct postgres_rows *s, struct pg_result *r,
                                 struct postgres_counters *ret, struct tidings_error *err);
 int64_t postgres_rows_hear_clock(struct postgres_rows *s, struct pg_result *r, uint64_t asked_ms);

@@ -15,16 +15,14 @@
  * when they were made do not count. */
 #define FIRST_AT(table, position)                                                                  \
     "(SELECT at FROM " table " c WHERE c.position>" position " ORDER BY c.position LIMIT 1)"
+#define FIRST_OF_ALL(position)                                                                     \
+    FIRST_AT("tidings_versions", position)                                                         \
+    " UNION ALL " FIRST_AT("tidings_published", position) " UNION ALL " FIRST_AT(                  \
+        "tidings_announced", position) " UNION ALL " FIRST_AT("tidings_types", position)
 #define BEHIND(position)                                                                           \
     "coalesce((SELECT greatest(" CLOCK_MS                                                          \
-    "-min(at), 1) FROM (" FIRST_AT("tidings_versions", position) " UNION ALL " FIRST_AT(           \
-        "tidings_published",                                                                       \
-        position) " UNION ALL " FIRST_AT("tidings_announced",                                      \
-                                         position) " UNION ALL " FIRST_AT("tidings_types",         \
-                                                                          position) ") o WHERE "   \
-                                                                                    "at>0 HAVING " \
-                                                                                    "count(*)>0)," \
-                                                                                    " 0)"
+    "-min(at), 1) FROM (" FIRST_OF_ALL(position) ") o"                                             \
+                                                 " WHERE at>0 HAVING count(*)>0), 0)"
 
 #define COLUMNS                                                                                    \
     "v.id, v.vfrom, v.type, v.tversion, v.parent, v.deleted, v.changed_by, v.previous, v.value,"   \
@@ -59,7 +57,6 @@
     " ORDER BY " position " LIMIT 1000)"
 #define AFTER(columns, from, position) AFTER_IF(columns, from, position, "")
 /* Nodes write nothing so long; who does would have them read it. */
-#define SHORT(column, most) "substr(" column ", 1, " most ")"
 #define IS_SHORT                                                                                   \
     " AND octet_length(v.type)+octet_length(v.tversion)+octet_length(v.parent)"                    \
     "+octet_length(v.changed_by)+octet_length(v.principal)<=1048576"
@@ -85,27 +82,19 @@
     AFTER("2::int8, position, 0::int8, 0::int8, 0::int8, 0::int8, 0::int8, " NO_ENTITY             \
           ", " NO_RESOURCE ", 0::int8" NO_VALUE,                                                   \
           "tidings_types", "position")
+#define SHORT_URI "substr(uri, 1, 8192), substr(etag, 1, 1024)"
+#define SHORT_METADATA "substr(metadata, 1, 1048576)"
 #define CHANGED_PUBLISHED                                                                          \
     AFTER("3::int8, position, modified, size, at, CASE WHEN content IS NULL THEN 1::int8 ELSE"     \
-          " 0::int8 END, created, " NO_ENTITY                                                      \
-          ", " SHORT("uri", "8192") ", " SHORT("etag", "1024") ", ''::bytea, ''::bytea, " SHORT(   \
-              "metadata", "1048576") ","                                                           \
-                                     " ''::bytea, ''::bytea, 0::int8" NO_VALUE,                    \
+          " 0::int8 END, created, " NO_ENTITY ", " SHORT_URI ", ''::bytea, ''::bytea,"             \
+          " " SHORT_METADATA ", ''::bytea, ''::bytea, 0::int8" NO_VALUE,                           \
           "tidings_published", "position")
-#define CHANGED_ANNOUNCED                                                                                            \
-    AFTER(                                                                                                           \
-        "CASE kind WHEN 6 THEN 6::int8 ELSE 5::int8 END, position, modified, size, at, 0::int8,"                     \
-        " 0::int8, " NO_ENTITY ", " SHORT("uri", "8192") ", " SHORT("etag", "1024") ", " SHORT(                      \
-            "came_from",                                                                                             \
-            "8192") ", " SHORT("target",                                                                             \
-                               "8192") ", " SHORT("metadata",                                                        \
-                                                  "1048576") ", " SHORT("checksum",                                  \
-                                                                        "1024") ", " SHORT("ori"                     \
-                                                                                           "gi"                      \
-                                                                                           "n",                      \
-                                                                                           "102"                     \
-                                                                                           "4") ", change" NO_VALUE, \
-        "tidings_announced", "position")
+#define CHANGED_ANNOUNCED                                                                          \
+    AFTER("CASE kind WHEN 6 THEN 6::int8 ELSE 5::int8 END, position, modified, size, at, 0::int8," \
+          " 0::int8, " NO_ENTITY ", " SHORT_URI ", substr(came_from, 1, 8192),"                    \
+          " substr(target, 1, 8192), " SHORT_METADATA ", substr(checksum, 1, 1024),"               \
+          " substr(origin, 1, 1024), change" NO_VALUE,                                             \
+          "tidings_announced", "position")
 #define CHANGED_RUNS                                                                               \
     AFTER("7::int8, position, epoch, coalesce(last, -1), 0::int8, 0::int8, 0::int8, " NO_ENTITY    \
           ", " NO_RESOURCE ", 0::int8" NO_VALUE,                                                   \
