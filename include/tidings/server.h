@@ -206,7 +206,12 @@ TIDINGS_API int tidings_server_on_watch(struct tidings_server *server, struct ti
                                         struct tidings_error *err);
 
 /* Mount a provider at a URI prefix, which ends in '/'. `ops` must live as long as the server.
- * Opened at once. Before the server runs (TIDINGS_E_BUSY). */
+ * Opened at once. Before the server runs (TIDINGS_E_BUSY).
+ *
+ * Where several nodes share a database (docs/cluster.md) and have the same there, say so before the
+ * server starts: tidings_server_set with "shared" or "owned" and the prefix. Of an owned one only
+ * what the instance at the owner announces is told, at every node; its `watch` is called with the
+ * prefix, at the owner alone. */
 TIDINGS_API int tidings_server_mount(struct tidings_server *server,
                                      const struct tidings_provider_ops *ops,
                                      struct tidings_str prefix, struct tidings_str config,

@@ -16,6 +16,16 @@ uint64_t clock_monotonic_ms(void)
     return clock_monotonic_ns() / 1000000u;
 }
 
+uint64_t clock_boot_ms(void)
+{
+    if (fake_clock && !fake_clock->only_wall) {
+        return fake_clock->monotonic_ns / 1000000u;
+    }
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
+}
+
 uint64_t clock_monotonic_ns(void)
 {
     if (fake_clock && !fake_clock->only_wall) {

@@ -10,6 +10,7 @@
 
 uint64_t clock_monotonic_ms(void);
 uint64_t clock_monotonic_ns(void);
+uint64_t clock_boot_ms(void); /* the same, and it counts while the machine is suspended */
 int64_t clock_wall_ms(void);
 int64_t clock_wall_coarse_ms(void); /* up to 10 ms ago; a fifth of the time it takes to ask */
 

@@ -11,6 +11,12 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+const char *mount_nodes_name(enum mount_nodes nodes)
+{
+    static const char *const names[] = {"local", "shared", "owned"};
+    return names[nodes];
+}
+
 void *tidings_provider_state(struct tidings_provider *p)
 {
     return p->state;
@@ -28,12 +34,12 @@ int tidings_provider_changed(struct tidings_provider *p, const struct tidings_ch
         return tidings_fail(err, TIDINGS_E_INVALID, "a change needs the URI of what changed");
     }
     int rc = RESERVED_CHECK(change, err);
-    return rc < 0 ? rc : p->host->changed(p->host, change, err);
+    return rc < 0 ? rc : p->host->changed(p->host, p, change, err);
 }
 
 void tidings_provider_missed(struct tidings_provider *p)
 {
-    p->host->missed(p->host, p->prefix);
+    p->host->missed(p->host, p);
 }
 
 /* The bytes of a table by its `abi`: each version of TIDINGS_PROVIDER_ABI adds a row, and the row

@@ -15,12 +15,23 @@ struct loop;
 struct loop_timer;
 struct pool;
 
+/* Of nodes that share a store (docs/cluster.md): who has what is mounted, and who watches it. */
+enum mount_nodes {
+    MOUNT_LOCAL,  /* this node alone, or each has something else there */
+    MOUNT_SHARED, /* all have the same there, and each watches it itself */
+    MOUNT_OWNED,  /* all have the same there; one of them watches and announces for all */
+};
+#define MOUNT_NODES_NAMES "local, shared, owned"
+const char *mount_nodes_name(enum mount_nodes nodes);
+
+struct tidings_provider;
+
 /* Who opened it: gets what providers announce, from any thread. */
 struct provider_host {
-    int (*changed)(const struct provider_host *host, const struct tidings_change *change,
-                   struct tidings_error *err);
-    /* Something below `prefix` may have changed, and nobody knows what. */
-    void (*missed)(const struct provider_host *host, struct tidings_str prefix);
+    int (*changed)(const struct provider_host *host, const struct tidings_provider *provider,
+                   const struct tidings_change *change, struct tidings_error *err);
+    /* Something below its prefix may have changed, and nobody knows what. */
+    void (*missed)(const struct provider_host *host, const struct tidings_provider *provider);
     struct loop *loop; /* for tidings_provider_every */
     struct pool *pool; /* for TIDINGS_PROVIDER_BLOCKING */
 };
@@ -37,8 +48,9 @@ struct tidings_provider {
     /* Does `uri` name something whose own URI says more, which the provider knows and asks access
      * for? NULL: none does. */
     bool (*is_short)(struct tidings_str uri);
-    bool is_durable;  /* the server's store keeps what it serves, and when it changed */
-    bool has_history; /* it keeps what is known of its files, so that what changed is found */
+    bool is_durable;        /* the server's store keeps what it serves, and when it changed */
+    bool has_history;       /* it keeps what is known of its files, so that what changed is found */
+    enum mount_nodes nodes; /* set before threads start */
     struct loop_timer *timer; /* tidings_provider_every; NULL until it is first asked for */
     void (*every)(struct tidings_provider *provider);
     /* the prefix text and then `ops->size` bytes of state follow */

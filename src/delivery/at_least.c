@@ -31,7 +31,7 @@ static int at_least_check(const struct worker *worker, const struct log_cursor *
 {
     uint64_t number;
     bool is_ours = c->epoch == worker->epoch && c->seq <= worker->last_seq;
-    return is_ours || (c->has_position && hub_resume(worker->hub, c, &number))
+    return is_ours || (c->has_position && hub_resume(worker->hub, c, true, &number))
                ? 0
                : tidings_fail(err, TIDINGS_E_INVALID,
                               "nothing is known here of the cursor in 'dev.tidings/atLeast': read "

@@ -200,15 +200,22 @@ static struct hub *host_hub(const struct provider_host *host)
     return (struct hub *)((uintptr_t)host - offsetof(struct hub, host));
 }
 
-static int host_changed(const struct provider_host *host, const struct tidings_change *change,
-                        struct tidings_error *err)
+static int host_changed(const struct provider_host *host, const struct tidings_provider *p,
+                        const struct tidings_change *change, struct tidings_error *err)
 {
-    return hub_announce(host_hub(host), change, err);
+    struct hub *hub = host_hub(host);
+    return p->nodes == MOUNT_OWNED ? hub_announce_owned(hub, p, change, err)
+                                   : hub_announce(hub, change, err);
 }
 
-static void host_missed(const struct provider_host *host, struct tidings_str prefix)
+static void host_missed(const struct provider_host *host, const struct tidings_provider *p)
 {
-    hub_announce_missed(host_hub(host), prefix);
+    struct hub *hub = host_hub(host);
+    if (p->nodes == MOUNT_OWNED) {
+        (void)hub_announce_owned(hub, p, NULL, NULL);
+    } else {
+        hub_announce_missed(hub, p->prefix);
+    }
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -335,9 +342,9 @@ bool hub_is_away(const struct hub *hub)
     return __atomic_load_n(&hub->is_away, __ATOMIC_ACQUIRE);
 }
 
-bool hub_resume(const struct hub *hub, const struct log_cursor *c, uint64_t *ret)
+bool hub_resume(const struct hub *hub, const struct log_cursor *c, bool is_durable, uint64_t *ret)
 {
-    return hub->log->ops->resume(hub->log, c->epoch, c->position, ret);
+    return hub->log->ops->resume(hub->log, c->epoch, c->position, is_durable, ret);
 }
 
 void hub_set_file_history(struct hub *hub, const struct file_history *history)

@@ -62,7 +62,8 @@ uint64_t hub_reached(const struct hub *hub);
 void hub_set_away(struct hub *hub, bool is_away);
 bool hub_is_away(const struct hub *hub);
 /* Any thread: `resume` of the log (store/changelog.h). */
-bool hub_resume(const struct hub *hub, const struct log_cursor *cursor, uint64_t *ret);
+bool hub_resume(const struct hub *hub, const struct log_cursor *cursor, bool is_durable,
+                uint64_t *ret);
 /* What the store knew of files (borrowed; NULL: nothing); before threads start. */
 void hub_set_file_history(struct hub *hub, const struct file_history *history);
 /* Any thread: the same for what lies below `scope`, a scope of a provider with a history. */
@@ -114,7 +115,15 @@ typedef int (*hub_shared_fn)(void *user, const struct tidings_change *change, bo
                              struct tidings_error *err);
 /* Who takes them, from any thread; before threads start. NULL: nobody any more. */
 void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user);
-/* The same for what a store keeps: `position` is where it stands there. */
+/* What the provider of a mount that one node owns for all says: a change, on the hub's thread; or
+ * (NULL) that some may have been missed, on any. */
+typedef int (*hub_owned_fn)(void *user, const struct tidings_provider *p,
+                            const struct tidings_change *change, struct tidings_error *err);
+/* Who takes that; before threads start. NULL: nobody any more. */
+void hub_on_owned(struct hub *hub, hub_owned_fn fn, void *user);
+/* The same for what a store keeps: `position` is where it stands there. A URI of which
+ * change_is_missed_uri is true (store/change.h): what lies below the rest of it may have changed.
+ */
 int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
                       struct tidings_error *err);
 /* Of a store that others write to as well: everything up to this position was announced. */
@@ -194,6 +203,7 @@ struct hub_arm {
     uint64_t seq;   /* the newest number when the answer was given */
     uint64_t await; /* set before it is sent: the answer waits until everything up to this position
                      * of the store has its number, at most HUB_AWAIT_MS */
+    bool is_owners; /* set before it is sent: it is for all nodes, whoever subscribes (below) */
     struct list await_link; /* the hub's … */
     uint64_t await_due_ms;  /* … until when */
     size_t pending;
@@ -203,9 +213,13 @@ struct hub_arm {
 /* `scopes` are copied. NULL when out of memory. */
 struct hub_arm *hub_arm_create(struct worker *worker, const struct tidings_str *scopes,
                                size_t count);
+/* For everything that is mounted there, while this node owns the mount: whoever subscribes to that
+ * arms nothing. `done` runs on the hub's thread, with no worker. */
+struct hub_arm *hub_arm_create_owners(struct hub *hub, struct tidings_str prefix);
 void hub_arm_send(struct hub_arm *arm);
 void hub_arm_free(struct hub_arm *arm);
 void hub_disarm(struct hub *hub, struct tidings_str scope);
+void hub_disarm_owners(struct hub *hub, struct tidings_str prefix); /* any thread */
 
 /* Everything that changed after `since`, up to now. */
 struct hub_catchup {

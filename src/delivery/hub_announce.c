@@ -104,7 +104,8 @@ struct announce_letter {
     struct hub *hub;
     size_t bytes;
     uint64_t position;
-    bool is_kept;                 /* by the store */
+    const struct tidings_provider *owned; /* it is of a mount that one node owns; else NULL */
+    bool is_kept;                         /* by the store */
     bool is_reached;              /* no change: everything up to `position` came before it … */
     bool is_broken;               /* … and what was told of it may not be so any more */
     struct tidings_change change; /* slices into the memory that follows */
@@ -159,13 +160,18 @@ static void announce_number(struct hub *hub, struct announce_letter *l)
     if (!l->is_kept) {
         hub_merge_end(&l->mark);
     }
+    bool is_missed = l->is_kept && change_is_missed_uri(l->change.uri);
     if (l->change.kind == TIDINGS_CHANGE_MOVED) {
         publish_move(hub, l);
+    } else if (is_missed) {
+        uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+        struct tidings_str prefix = str_skip(l->change.uri, 1);
+        publish_made(hub, change_create_missed(prefix, epoch, seq), seq, l->position, prefix);
     } else {
         uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
         publish_made(hub, change_create(&l->change, epoch, seq), seq, l->position, l->change.uri);
     }
-    if (l->change.kind != TIDINGS_CHANGE_UPDATED) {
+    if (l->change.kind != TIDINGS_CHANGE_UPDATED || is_missed) {
         hub_list_changed(hub, CHANGE_LIST);
     }
     announce_drop(&l->letter);
@@ -213,11 +219,26 @@ void hub_announce_drop_parked(struct hub *hub)
     }
 }
 
+/* It has no number before the others know of it: somebody else has to say so. */
+static void announce_hand_on(struct hub *hub, struct announce_letter *l)
+{
+    hub_merge_end(&l->mark);
+    if (hub->owned) {
+        (void)hub->owned(hub->owned_user, l->owned, &l->change, NULL);
+    }
+    announce_drop(&l->letter);
+}
+
 static void announce_deliver(struct letter *letter, void *owner)
 {
     struct hub *hub = owner;
+    struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
+    if (l->owned) {
+        announce_hand_on(hub, l);
+        return;
+    }
     if (list_empty(&hub->parked) && !is_ahead(hub)) {
-        announce_number(hub, list_entry(letter, struct announce_letter, letter));
+        announce_number(hub, l);
         return;
     }
     if (list_empty(&hub->parked)) {
@@ -260,7 +281,8 @@ static int announce_check_kind(const struct tidings_change *change, struct tidin
 }
 
 static int announce(struct hub *hub, const struct tidings_change *change, bool is_kept,
-                    uint64_t position, struct tidings_error *err)
+                    uint64_t position, const struct tidings_provider *owned,
+                    struct tidings_error *err)
 {
     int rc = announce_check_kind(change, err);
     if (rc < 0) {
@@ -299,6 +321,7 @@ static int announce(struct hub *hub, const struct tidings_change *change, bool i
         .bytes = bytes,
         .position = position,
         .is_kept = is_kept,
+        .owned = owned,
         .change = *change,
         .mark = mark,
     };
@@ -320,13 +343,29 @@ static int announce(struct hub *hub, const struct tidings_change *change, bool i
 
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err)
 {
-    return announce(hub, change, false, 0, err);
+    return announce(hub, change, false, 0, NULL, err);
 }
 
 void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user)
 {
     hub->shared_user = user;
     hub->shared = fn;
+}
+
+void hub_on_owned(struct hub *hub, hub_owned_fn fn, void *user)
+{
+    hub->owned_user = user;
+    hub->owned = fn;
+}
+
+int hub_announce_owned(struct hub *hub, const struct tidings_provider *p,
+                       const struct tidings_change *change, struct tidings_error *err)
+{
+    int rc = change ? announce(hub, change, false, 0, p, err) : TIDINGS_E_BUSY;
+    if (rc < 0 && rc != TIDINGS_E_INVALID && hub->owned) {
+        (void)hub->owned(hub->owned_user, p, NULL, NULL);
+    }
+    return rc;
 }
 
 int hub_announce_shared(struct hub *hub, const struct tidings_change *change, bool may_wait,
@@ -341,7 +380,7 @@ int hub_announce_shared(struct hub *hub, const struct tidings_change *change, bo
 int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
                       struct tidings_error *err)
 {
-    return announce(hub, change, true, position, err);
+    return announce(hub, change, true, position, NULL, err);
 }
 
 static void announce_position(struct hub *hub, uint64_t position, bool is_broken)

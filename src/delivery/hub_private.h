@@ -42,6 +42,8 @@ struct hub {
     uint64_t reached;     /* atomic: everything up to this position has its number */
     hub_shared_fn shared; /* NULL: there are no other nodes */
     void *shared_user;
+    hub_owned_fn owned; /* NULL: likewise */
+    void *owned_user;
     bool is_away;                                 /* atomic: its store cannot be reached */
     struct hub_list lists[LIST_COUNT];            /* by notice */
     struct feature_list *features[FEATURE_KINDS]; /* NULL: none yet */
@@ -71,6 +73,10 @@ void hub_hold_deinit(struct hub *hub);
 /* Number a change of no resource in particular, keep it, tell the workers. */
 void hub_publish(struct hub *hub, enum change_notice notice);
 
+/* hub_announce.c: what the provider of a mount that one node owns for all says, from any thread: a
+ * change, or (NULL) that some may have been missed. */
+int hub_announce_owned(struct hub *hub, const struct tidings_provider *p,
+                       const struct tidings_change *change, struct tidings_error *err);
 /* hub_announce.c: what is parked goes on; `all`: whoever is behind. */
 void hub_announce_timer(struct loop_timer *timer, void *user);
 void hub_announce_unpark(struct hub *hub, bool all);

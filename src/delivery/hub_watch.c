@@ -28,8 +28,9 @@ struct tidings_watch {
     struct hub *hub;
     struct tidings_provider *provider; /* its watch and unwatch are called, … */
     struct watch_hook *hook;           /* … unless there is a hook (a reference): then its are */
-    struct tidings_str scope;
-    struct list arming_link; /* in hub->arming while somebody waits */
+    struct tidings_str scope;          /* in `watches` … */
+    struct tidings_str uri;            /* … and as who watches is told */
+    struct list arming_link;           /* in hub->arming while somebody waits */
     size_t needs;
     bool armed;
     int code;
@@ -42,7 +43,7 @@ struct tidings_watch {
 static void arm_returned(struct letter *letter, void *owner)
 {
     struct hub_arm *arm = list_entry(letter, struct hub_arm, letter);
-    arm->done(arm, owner);
+    arm->done(arm, arm->is_owners ? NULL : owner);
 }
 
 static void arm_dropped(struct hub_arm *arm)
@@ -136,10 +137,10 @@ static void hub_watch_release(struct tidings_watch *w)
 {
     if (w->hook) {
         if (w->hook->unwatch) {
-            w->hook->unwatch(w->hook->user, w->scope);
+            w->hook->unwatch(w->hook->user, w->uri);
         }
     } else {
-        w->provider->ops->unwatch(w->provider, w->scope);
+        w->provider->ops->unwatch(w->provider, w->uri);
     }
     watch_free(w);
 }
@@ -235,7 +236,7 @@ static int add_waiter(struct tidings_watch *w, struct hub_arm *arm, size_t index
     waiter->index = index;
     list_append(&w->waiters, &waiter->link);
     struct hub *hub = w->hub;
-    if (hub->options.watch_timeout_ms > 0) {
+    if (hub->options.watch_timeout_ms > 0 && !arm->is_owners) {
         waiter->due_ms = loop_now_ms(hub->loop) + hub->options.watch_timeout_ms;
         if (list_empty(&w->arming_link)) {
             list_append(&hub->arming, &w->arming_link);
@@ -257,7 +258,7 @@ static struct tidings_watch *watch_create(struct hub *hub, struct tidings_provid
     char *at = (char *)(w + 1);
     w->hub = hub;
     w->provider = p;
-    w->scope = str_pack(&at, scope);
+    w->scope = w->uri = str_pack(&at, scope);
     list_init(&w->waiters);
     list_init(&w->arming_link);
     if (map_put(&hub->watches, w->scope, w, NULL) < 0) {
@@ -279,11 +280,14 @@ static int watch_begin(struct hub *hub, struct tidings_provider *p, struct watch
         return TIDINGS_E_NOMEM;
     }
     w->needs = 1;
+    if (arm->is_owners) {
+        w->uri = str_skip(w->scope, 1);
+    }
     if (hook) {
         w->hook = watch_hook_ref(hook);
-        hook->watch(hook->user, w, w->scope);
+        hook->watch(hook->user, w, w->uri);
     } else {
-        p->ops->watch(p, w, w->scope);
+        p->ops->watch(p, w, w->uri);
     }
     return 0;
 }
@@ -307,7 +311,16 @@ static bool find_watcher(struct hub *hub, struct tidings_str scope, struct tidin
         *hook = watch_hooks_find(&c->hooks, hit.entry->about->uri);
     }
     *p = found ? hit.provider : NULL;
-    return *hook || (*p && (*p)->ops->watch);
+    bool is_owned = *p && (*p)->nodes == MOUNT_OWNED; /* one node watches all of it */
+    return *hook || (*p && (*p)->ops->watch && !is_owned);
+}
+
+/* All of a mount, for this node owns it. Its scope begins with a '*', as no URI does: subscriptions
+ * have no part in it. */
+static bool find_owned(struct hub *hub, struct tidings_str scope, struct tidings_provider **p)
+{
+    *p = catalog_mount(hub->catalog, str_skip(scope, 1));
+    return *p && (*p)->ops->watch;
 }
 
 static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
@@ -321,7 +334,9 @@ static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
     }
     struct tidings_provider *p = NULL;
     struct watch_hook *hook = NULL;
-    if (!w && !find_watcher(hub, scope, &p, &hook)) {
+    bool is_found =
+        w || (arm->is_owners ? find_owned(hub, scope, &p) : find_watcher(hub, scope, &p, &hook));
+    if (!is_found) {
         arm_answer(arm, index, false, NULL); /* announced without being asked */
         return;
     }
@@ -350,8 +365,8 @@ static void arm_deliver(struct letter *letter, void *owner)
     arm_countdown(arm);
 }
 
-struct hub_arm *hub_arm_create(struct worker *worker, const struct tidings_str *scopes,
-                               size_t count)
+static struct hub_arm *hub_arm_make(struct hub *hub, struct mailbox *home,
+                                    const struct tidings_str *scopes, size_t count)
 {
     size_t text = 0;
     for (size_t i = 0; i < count; i++) {
@@ -369,10 +384,38 @@ struct hub_arm *hub_arm_create(struct worker *worker, const struct tidings_str *
     }
     arm->count = count;
     list_init(&arm->await_link);
-    arm->hub = worker->hub;
-    arm->worker_mailbox = mailbox_ref(worker->mailbox); /* an answer may come after it ended */
+    arm->hub = hub;
+    arm->worker_mailbox = mailbox_ref(home); /* an answer may come after it ended */
     arm->letter.deliver = arm_deliver;
     arm->letter.drop = arm_drop;
+    return arm;
+}
+
+/* To be freed; without memory its text is NULL. */
+static struct tidings_str owners_scope(struct tidings_str prefix)
+{
+    char *text = mem_alloc(prefix.len + 1);
+    if (text) {
+        text[0] = '*';
+        memcpy(text + 1, prefix.ptr, prefix.len);
+    }
+    return tidings_strn(text, text ? prefix.len + 1 : 0);
+}
+
+struct hub_arm *hub_arm_create(struct worker *worker, const struct tidings_str *scopes,
+                               size_t count)
+{
+    return hub_arm_make(worker->hub, worker->mailbox, scopes, count);
+}
+
+struct hub_arm *hub_arm_create_owners(struct hub *hub, struct tidings_str prefix)
+{
+    struct tidings_str scope = owners_scope(prefix);
+    struct hub_arm *arm = scope.ptr ? hub_arm_make(hub, hub->mailbox, &scope, 1) : NULL;
+    if (arm) {
+        arm->is_owners = true;
+    }
+    mem_free((char *)(uintptr_t)scope.ptr);
     return arm;
 }
 
@@ -422,6 +465,15 @@ void hub_disarm(struct hub *hub, struct tidings_str scope)
     l->letter.deliver = disarm_deliver;
     l->letter.drop = disarm_drop;
     mailbox_send(hub->mailbox, &l->letter);
+}
+
+void hub_disarm_owners(struct hub *hub, struct tidings_str prefix)
+{
+    struct tidings_str scope = owners_scope(prefix);
+    if (scope.ptr) {
+        hub_disarm(hub, scope);
+    }
+    mem_free((char *)(uintptr_t)scope.ptr);
 }
 
 void hub_watches_clear(struct hub *hub)

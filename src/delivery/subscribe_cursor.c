@@ -14,6 +14,7 @@ struct resuming {
     const struct subscribe_item *item;
     const struct log_cursor *cursor;
     uint64_t kept;  /* for what the store keeps */
+    bool is_ours;   /* it is of this epoch after all: a number */
     uint64_t since; /* the lowest of all */
 };
 
@@ -35,12 +36,21 @@ static bool resume_files(struct resuming *r, const struct tidings_provider *p)
     return found > 0;
 }
 
+/* What its owner announces has positions like what is kept; but more is lost of it when the store
+ * crashes. */
+static bool resume_owned(struct resuming *r)
+{
+    uint64_t since; /* as `kept`: both are by position */
+    return r->is_ours || hub_resume(r->item->owner->worker->hub, r->cursor, false, &since);
+}
+
 static bool resume_mount(struct resuming *r, const struct tidings_provider *p)
 {
-    if (p->is_durable) {
+    bool is_kept = p->is_durable || (p->nodes == MOUNT_OWNED && resume_owned(r));
+    if (is_kept) {
         r->since = r->kept < r->since ? r->kept : r->since;
     }
-    return p->is_durable || (p->has_history && resume_files(r, p));
+    return is_kept || (p->has_history && resume_files(r, p));
 }
 
 /* Is of everything that could match known what changed since? Not of what the program registered,
@@ -107,9 +117,11 @@ uint64_t subscribe_item_since(const struct subscribe_item *w, uint64_t seq)
     const struct worker *worker = w->owner->worker;
     uint64_t since = c->seq;
     bool is_ours = c->epoch == worker->epoch;
-    bool is_known = is_ours ? since <= seq : c->has_position && hub_resume(worker->hub, c, &since);
+    bool is_known =
+        is_ours ? since <= seq : c->has_position && hub_resume(worker->hub, c, true, &since);
     if (is_known && (!is_ours || (since < worker->delivery->marks.first && c->lost == 0))) {
-        struct resuming r = {.item = w, .cursor = c, .kept = since, .since = UINT64_MAX};
+        struct resuming r = {
+            .item = w, .cursor = c, .kept = since, .is_ours = is_ours, .since = UINT64_MAX};
         is_known = subscribe_cursor_resume(&r);
         since = r.since;
     }

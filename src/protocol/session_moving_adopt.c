@@ -510,7 +510,7 @@ bool session_moving_resume(const struct session *session, struct log_cursor *cur
 {
     uint64_t seq = 0;
     if (!session->moving || !cursor->has_position ||
-        !hub_resume(session->worker->hub, cursor, &seq)) {
+        !hub_resume(session->worker->hub, cursor, true, &seq)) {
         return false;
     }
     cursor->epoch = session->worker->epoch;

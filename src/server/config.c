@@ -213,6 +213,8 @@ void config_deinit(struct config *c)
     config_list_deinit(&c->subscriptions);
     config_list_deinit(&c->access);
     config_list_deinit(&c->publish);
+    config_list_deinit(&c->shared);
+    config_list_deinit(&c->owned);
     config_list_deinit(&c->tcp);
     config_list_deinit(&c->tls_cert);
     config_list_deinit(&c->tls_key);
@@ -428,6 +430,9 @@ static void print_mounts(struct jw *w, const struct config *c)
             print_list(w, &m->exclude, "");
         } else {
             print_settings(w, m);
+        }
+        if (m->nodes != MOUNT_LOCAL) {
+            jw_put_string(w, STR("nodes"), tidings_str(mount_nodes_name(m->nodes)));
         }
         print_object(w, "options", m->options);
         print_object(w, "limits", m->limits);

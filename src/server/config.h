@@ -24,7 +24,9 @@
 #include <tidings/provider.h>
 
 #include "base/str.h"
+#include "catalog/provider.h"
 
+#define CONFIG_OWNED_MAX 64u     /* mounts that are owned: each asks the database once a second */
 #define CONFIG_ROWS_MAX 128u     /* rows in the table, asserted */
 #define CONFIG_ITEMS_MAX 1000u   /* items of one list, mounts */
 #define CONFIG_VALUE_MAX 4096u   /* bytes of one value */
@@ -62,6 +64,7 @@ struct config_mount {
     struct config_list exclude;             /* files: beyond config.exclude */
     char *settings;                         /* others: the provider's own JSON object */
     char *options, *limits; /* JSON objects for subscriptions below it; NULL: none */
+    enum mount_nodes nodes;
 };
 
 /* Counts are plain, sizes are bytes, durations are milliseconds. */
@@ -85,7 +88,8 @@ struct config {
     struct config_mount *mounts;
     size_t mount_count;
     struct config_list exclude;
-    struct config_list publish; /* canonical prefixes */
+    struct config_list shared, owned; /* prefixes of mounts, also of the program's own */
+    struct config_list publish;       /* canonical prefixes */
     uint64_t published_max, published_bytes;
     unsigned change_tools; /* 0: auto, 1: on, 2: off */
     uint64_t page_size;
@@ -201,6 +205,8 @@ bool config_shows_self(const struct config *c);
 const char *config_store(const struct config *c);
 /* Is it a database that several nodes share (postgres://…)? */
 bool config_store_is_shared(const struct config *c);
+/* Who watches what is mounted at `uri`, or around it, as far as the configuration names it. */
+enum mount_nodes config_nodes_of(const struct config *c, struct tidings_str uri);
 enum tidings_log_level config_log_level(const struct config *c);
 /* Did anybody set that row? */
 bool config_is_given(const struct config *c, const char *name);

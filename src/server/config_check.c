@@ -215,6 +215,57 @@ static int check_cluster_name(const char *option, const char *name, struct tidin
                               SHARED_NAME_MAX);
 }
 
+/* Of mounts that several nodes have. */
+static int check_nodes(const struct config *c, struct tidings_error *err)
+{
+    const char *first = c->owned.count > 0    ? c->owned.items[0]
+                        : c->shared.count > 0 ? c->shared.items[0]
+                                              : NULL;
+    size_t owned = c->owned.count;
+    for (size_t i = 0; i < c->mount_count; i++) {
+        const struct config_mount *m = &c->mounts[i];
+        first = !first && m->nodes != MOUNT_LOCAL ? m->uri : first;
+        owned += m->nodes == MOUNT_OWNED;
+    }
+    if (first && !config_store_is_shared(c)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'%s' is shared or owned: that is between nodes that share a database; "
+                            "name it with --store postgres://…, or leave the mount local",
+                            first);
+    }
+    for (size_t i = 0; i < c->owned.count; i++) {
+        for (size_t k = 0; k < c->shared.count; k++) {
+            if (strcmp(c->owned.items[i], c->shared.items[k]) == 0) {
+                return tidings_fail(err, TIDINGS_E_INVALID,
+                                    "'%s' is named by --shared and by --owned; leave one out",
+                                    c->owned.items[i]);
+            }
+        }
+    }
+    return owned <= CONFIG_OWNED_MAX
+               ? 0
+               : tidings_fail(err, TIDINGS_E_LIMIT, "more than %u mounts are owned",
+                              CONFIG_OWNED_MAX);
+}
+
+static int check_cluster(const struct config *c, struct tidings_error *err)
+{
+    bool is_shared = config_store_is_shared(c);
+    int rc = check_cluster_name("cluster", c->cluster, err);
+    rc = rc == 0 && c->node[0] ? check_cluster_name("node", c->node, err) : rc;
+    if (rc == 0 && c->node[0] && !is_shared) {
+        rc = tidings_fail(
+            err, TIDINGS_E_INVALID,
+            "--node: nodes have names only in a store that they share; add --store postgres://…");
+    }
+    if (rc == 0 && config_is_given(c, "cluster") && !is_shared) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "--cluster: only a store that nodes share has one; name it with --store "
+                          "postgres://…, or leave --cluster out");
+    }
+    return rc == 0 ? check_nodes(c, err) : rc;
+}
+
 int config_check(const struct config *c, struct tidings_error *err)
 {
     int rc = check_tls(c, err);
@@ -244,12 +295,6 @@ int config_check(const struct config *c, struct tidings_error *err)
                           "file, or leave one out",
                           url_shown(c->entities, one), url_shown(c->store, other));
     }
-    rc = rc == 0 ? check_cluster_name("cluster", c->cluster, err) : rc;
-    rc = rc == 0 && c->node[0] ? check_cluster_name("node", c->node, err) : rc;
-    if (rc == 0 && c->node[0] && !config_store_is_shared(c)) {
-        rc = tidings_fail(
-            err, TIDINGS_E_INVALID,
-            "--node: nodes have names only in a store that they share; add --store postgres://…");
-    }
+    rc = rc == 0 ? check_cluster(c, err) : rc;
     return rc == 0 ? entity_authority_check(c, err) : rc;
 }

@@ -288,7 +288,23 @@ static int take_own_member(struct mount_reading *m, struct tidings_str key, stru
         return config_file_take_excludes(v, &m->exclude, err);
     }
     return tidings_fail(err, TIDINGS_E_INVALID,
-                        "unknown key (accepted: type, uri, path, exclude, options, limits)");
+                        "unknown key (accepted: type, uri, path, exclude, nodes, options, limits)");
+}
+
+static int take_nodes(struct json *v, enum mount_nodes *ret, struct tidings_error *err)
+{
+    char shown[CONFIG_SHOWN_MAX];
+    struct tidings_str name = STR_EMPTY;
+    int rc = clean_string(v, &name, err);
+    for (int i = MOUNT_LOCAL; rc == 0 && i <= MOUNT_OWNED; i++) {
+        if (str_eq(name, tidings_str(mount_nodes_name((enum mount_nodes)i)))) {
+            *ret = (enum mount_nodes)i;
+            return 0;
+        }
+    }
+    return rc < 0 ? rc
+                  : tidings_fail(err, TIDINGS_E_INVALID, "'%s' (accepted: " MOUNT_NODES_NAMES ")",
+                                 config_shown(name, shown));
 }
 
 static int take_mount_member(struct mount_reading *m, struct tidings_str key, struct json *v,
@@ -300,6 +316,9 @@ static int take_mount_member(struct mount_reading *m, struct tidings_str key, st
     }
     if (str_eq(key, STR("uri"))) {
         return clean_string(v, &spec->uri, err);
+    }
+    if (str_eq(key, STR("nodes"))) {
+        return take_nodes(v, &spec->nodes, err);
     }
     if (str_eq(key, STR("options"))) {
         spec->options = v;

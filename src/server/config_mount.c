@@ -227,6 +227,7 @@ int config_mount_add(struct config *c, const struct config_mount_spec *spec,
     if (rc == 0) {
         rc = copy_rule(&m, spec, err);
     }
+    m.nodes = spec->nodes;
     m.ops = spec->ops ? spec->ops : &provider_file_ops;
     m.path = buf_detach(&path, NULL);
     m.uri = buf_detach(&uri, NULL);
@@ -248,6 +249,34 @@ done:
     buf_deinit(&path);
     buf_deinit(&uri);
     return rc;
+}
+
+/* The longest prefix counts; of the same one, what was said apart from the mount. */
+enum mount_nodes config_nodes_of(const struct config *c, struct tidings_str uri)
+{
+    const struct {
+        const struct config_list *list;
+        enum mount_nodes nodes;
+    } lists[] = {{&c->shared, MOUNT_SHARED}, {&c->owned, MOUNT_OWNED}};
+    enum mount_nodes found = MOUNT_LOCAL;
+    size_t longest = 0;
+    for (size_t i = 0; i < c->mount_count; i++) {
+        struct tidings_str prefix = tidings_str(c->mounts[i].uri);
+        if (prefix.len > longest && str_starts(uri, prefix)) {
+            longest = prefix.len;
+            found = c->mounts[i].nodes;
+        }
+    }
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
+        for (size_t i = 0; i < lists[k].list->count; i++) {
+            struct tidings_str prefix = tidings_str(lists[k].list->items[i]);
+            if (prefix.len >= longest && str_starts(uri, prefix)) {
+                longest = prefix.len;
+                found = lists[k].nodes;
+            }
+        }
+    }
+    return found;
 }
 
 int config_add_dir(struct config *c, const char *dir, enum config_source source,

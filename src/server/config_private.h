@@ -102,6 +102,7 @@ struct config_mount_spec {
     struct tidings_str base;           /* empty: from the working directory */
     const struct config_list *exclude; /* copied; NULL: none */
     struct json *options, *limits;     /* NULL: none */
+    enum mount_nodes nodes;
 };
 int config_mount_add(struct config *c, const struct config_mount_spec *spec,
                      struct config_origin origin, struct tidings_error *err);

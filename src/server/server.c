@@ -66,6 +66,7 @@ void tidings_server_destroy(struct tidings_server *s)
     server_store_close(s, false); /* it announces what it did last */
     server_sessions_close(s);
     hub_destroy(s->hub);
+    server_owned_destroy(s);
     catalog_unref(s->mounted);
     published_destroy(s->published);
     inproc_subscriptions_deinit(&s->inproc);

@@ -5,6 +5,8 @@
  * commit, like what is written.
  *
  * What lies in a mount that this node has for itself (files, commands, metrics) is told here alone.
+ * What the provider of a mount sees that this node owns goes the same way; if the node does not own
+ * it any more when that has its turn, it is dropped (store/owner.h).
  * What cannot be committed because the store is away waits, in order, until it is back. All of it
  * together is bounded by `max-announced`.
  */
@@ -26,6 +28,9 @@ struct announcing {
     struct keeper_job job;
     struct list link; /* in `announcing`, while the store is away */
     struct tidings_server *server;
+    struct owned_mount *mount; /* whose provider saw it; NULL: somebody said it */
+    enum kept_kind kind;
+    bool is_dropped;
     size_t bytes;
     unsigned tries;
     uint64_t left_at, position; /* a move has two: that it left, and that it is there */
@@ -56,10 +61,14 @@ static int run_announce(struct keeper_job *job, struct entities *e)
     struct entity_rows *rows = entities_rows(e);
     struct tidings_change left = change_at_old_uri(&a->change),
                           came = change_at_new_uri(&a->change);
+    a->is_dropped = a->mount && !server_owned_may_announce(a->mount);
+    if (a->is_dropped) {
+        return 0;
+    }
     int rc = a->change.kind == TIDINGS_CHANGE_MOVED
-                 ? rows->shared->announce(rows, &left, &a->left_at, &job->err)
+                 ? rows->shared->announce(rows, a->kind, &left, &a->left_at, &job->err)
                  : 0;
-    rc = rc == 0 ? rows->shared->announce(rows, &came, &a->position, &job->err) : rc;
+    rc = rc == 0 ? rows->shared->announce(rows, a->kind, &came, &a->position, &job->err) : rc;
     job->is_lost = rc < 0;
     return rc;
 }
@@ -77,6 +86,10 @@ static void announced(struct keeper_job *job, int code)
 {
     struct announcing *a = list_entry(job, struct announcing, job);
     struct tidings_server *s = a->server;
+    if (code >= 0 && a->is_dropped) {
+        announcing_free(a);
+        return;
+    }
     if (code >= 0) {
         struct tidings_change left = change_at_old_uri(&a->change),
                               came = change_at_new_uri(&a->change);
@@ -90,6 +103,8 @@ static void announced(struct keeper_job *job, int code)
     } else if (code != TIDINGS_E_CLOSED && ++a->tries < TRIES_MAX) {
         announcing_submit(a); /* perhaps it is told twice: better than never */
         return;
+    } else if (code != TIDINGS_E_CLOSED && a->mount) {
+        server_owned_lose(a->mount);
     } else if (code != TIDINGS_E_CLOSED) {
         log_warn("announced here alone", "uri=%.*s reason=\"%s\"", STR_ARG(a->change.uri),
                  job->err.text);
@@ -132,12 +147,14 @@ void server_announce_close(struct tidings_server *s)
     }
 }
 
-/* Is it in a mount of which each node has its own? */
-static bool is_local(struct tidings_server *s, struct tidings_str uri)
+/* In which mount is it? `is_local`: each node has its own there. */
+static enum kept_kind announce_kind(struct tidings_server *s, struct tidings_str uri,
+                                    bool *ret_local)
 {
     const struct catalog *mounts = __atomic_load_n(&s->mounted, __ATOMIC_ACQUIRE);
     const struct tidings_provider *p = mounts ? catalog_mount(mounts, uri) : NULL;
-    return !mounts || (p && !p->is_durable);
+    *ret_local = !mounts || (p && !p->is_durable && p->nodes == MOUNT_LOCAL);
+    return p && p->nodes != MOUNT_LOCAL ? KEPT_MOUNTED : KEPT_ANNOUNCED;
 }
 
 static struct announcing *announcing_create(struct tidings_server *s,
@@ -161,18 +178,11 @@ static struct announcing *announcing_create(struct tidings_server *s,
     return a;
 }
 
-int server_announce(void *user, const struct tidings_change *change, bool may_wait,
-                    struct tidings_error *err)
+/* NULL: no room for it, which `err` says. */
+static struct announcing *announcing_begin(struct tidings_server *s,
+                                           const struct tidings_change *change,
+                                           struct tidings_error *err)
 {
-    struct tidings_server *s = user;
-    if (is_local(s, change->uri)) {
-        return hub_announce(s->hub, change, err);
-    }
-    if (!may_wait && hub_is_away(s->hub)) {
-        return tidings_fail(err, TIDINGS_E_BUSY,
-                            "the store cannot be reached, so nobody at other nodes would hear of "
-                            "it; try again later");
-    }
     size_t bytes = sizeof(struct announcing) + change->uri.len + change->etag.len +
                    change->from.len + change->metadata.len + change->checksum.len +
                    change->origin.len + change->target.len;
@@ -181,11 +191,50 @@ int server_announce(void *user, const struct tidings_change *change, bool may_wa
     struct announcing *a = fits ? announcing_create(s, change, bytes) : NULL;
     if (!a) {
         __atomic_sub_fetch(&s->announced_bytes, bytes, __ATOMIC_RELAXED);
-        hub_lose(s->hub);
-        return fits ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory")
-                    : tidings_fail(err, TIDINGS_E_BUSY,
-                                   "more changes than can be told: %zu bytes wait already", before);
+        tidings_fail(err, fits ? TIDINGS_E_NOMEM : TIDINGS_E_BUSY,
+                     fits ? "out of memory"
+                          : "more changes than can be told: %zu bytes wait already",
+                     before);
     }
+    return a;
+}
+
+int server_announce(void *user, const struct tidings_change *change, bool may_wait,
+                    struct tidings_error *err)
+{
+    struct tidings_server *s = user;
+    struct tidings_error why = {0};
+    bool is_local = false;
+    enum kept_kind kind = announce_kind(s, change->uri, &is_local);
+    if (is_local) {
+        return hub_announce(s->hub, change, err);
+    }
+    if (!may_wait && hub_is_away(s->hub)) {
+        return tidings_fail(err, TIDINGS_E_BUSY,
+                            "the store cannot be reached, so nobody at other nodes would hear of "
+                            "it; try again later");
+    }
+    struct announcing *a = announcing_begin(s, change, &why);
+    if (!a) {
+        hub_lose(s->hub);
+        return tidings_fail(err, why.code, "%s", why.text);
+    }
+    a->kind = kind;
+    announcing_submit(a);
+    return 0;
+}
+
+int server_announce_owned(struct tidings_server *s, struct owned_mount *mount,
+                          const struct tidings_change *change, struct tidings_error *err)
+{
+    struct tidings_error why = {0};
+    struct announcing *a = announcing_begin(s, change, &why);
+    if (!a) {
+        server_owned_lose(mount);
+        return tidings_fail(err, why.code, "%s", why.text);
+    }
+    a->mount = mount;
+    a->kind = KEPT_MOUNTED;
     announcing_submit(a);
     return 0;
 }

@@ -58,6 +58,17 @@ static bool follow_is_whole(struct tidings_server *s, const struct kept_change *
     return false;
 }
 
+/* Said once in a while, like the above. */
+static bool follow_mounted(struct tidings_server *s, const struct kept_change *k)
+{
+    bool is_here = server_owned_has(s, k->uri);
+    if (!is_here && !s->follow_unmounted) {
+        log_warn("changed in a mount that this node does not share", "uri=%.*s", STR_ARG(k->uri));
+    }
+    s->follow_unmounted = !is_here;
+    return is_here;
+}
+
 static void server_follow_change(void *user, const struct kept_change *k)
 {
     struct tidings_server *s = user;
@@ -75,7 +86,8 @@ static void server_follow_change(void *user, const struct kept_change *k)
         server_sessions_moved(s, k->uri);
         return;
     }
-    if (k->kind == KEPT_PUBLISHED && !follow_published(s, k)) {
+    if ((k->kind == KEPT_PUBLISHED && !follow_published(s, k)) ||
+        (k->kind == KEPT_MOUNTED && !follow_mounted(s, k))) {
         return;
     }
     if (!s->follow_tells) {

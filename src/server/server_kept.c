@@ -81,6 +81,11 @@ int kept_check(const struct kept_change *k, struct tidings_error *err)
     }
     case KEPT_ANNOUNCED:
         return kept_check_announced(k->announced, err);
+    case KEPT_MOUNTED: {
+        struct tidings_change change = *k->announced;
+        change.uri = change_is_missed_uri(change.uri) ? str_skip(change.uri, 1) : change.uri;
+        return kept_check_announced(&change, err);
+    }
     case KEPT_ENTITY:
     case KEPT_MOVED:
         return kept_check_entity(k, err);
@@ -134,6 +139,7 @@ bool kept_describe(const struct kept_change *k, bool has_entities, kept_describe
         fn(user, &change);
         return true;
     case KEPT_ANNOUNCED:
+    case KEPT_MOUNTED:
         fn(user, k->announced);
         return true;
     case KEPT_TYPES:

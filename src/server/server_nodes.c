@@ -26,7 +26,7 @@
 #define NODE_LEASE_MS 6000
 #define NODE_RENEW_MS 2000u
 #define NODE_SILENT_MS 4500 /* since it wrote its row: it should have written another */
-#define NODE_STATE_MAX 1024u
+#define NODE_STATE_MAX 4096u
 #define NODES_TEXT_MAX (8u << 20)
 
 struct server_nodes {
@@ -57,6 +57,7 @@ static void gather_state(struct server_nodes *n)
     jw_put_integer(&w, STR("sessions"), (int64_t)limit_in_use(counters, LIMIT_SESSIONS));
     jw_put_integer(&w, STR("subscriptions"),
                    (int64_t)limit_in_use(counters, LIMIT_ALL_SUBSCRIPTIONS));
+    server_owned_write(s, &w);
     jw_end_object(&w);
 }
 
@@ -151,6 +152,19 @@ static bool is_ours_to_say(struct tidings_str member)
     return is;
 }
 
+/* Those of them that whoever reads may know of. */
+static void put_owned(struct nodes_reading *r, const struct json *owns)
+{
+    jw_begin_array(&r->w);
+    for (size_t i = 0; i < jv_count(owns); i++) {
+        struct tidings_str uri = jv_str(jv_at(owns, i));
+        if (uri.len > 0 && tidings_read_shows(r->read, uri)) {
+            jw_string(&r->w, uri);
+        }
+    }
+    jw_end_array(&r->w);
+}
+
 static bool put_row(void *user, const struct node_row *row)
 {
     struct nodes_reading *r = user;
@@ -164,8 +178,13 @@ static bool put_row(void *user, const struct node_row *row)
         struct json *member = NULL;
         for (void *at = jv_next(state, NULL, &key, &member); at;
              at = jv_next(state, at, &key, &member)) {
-            if (!is_ours_to_say(key)) {
-                jw_key(&r->w, key);
+            if (is_ours_to_say(key)) {
+                continue;
+            }
+            jw_key(&r->w, key);
+            if (str_eq(key, STR("owns"))) {
+                put_owned(r, member);
+            } else {
                 jw_value(&r->w, member);
             }
         }

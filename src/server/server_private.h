@@ -84,6 +84,7 @@ struct tidings_server {
     struct server_sessions *sessions;   /* atomic: … and of sessions; NULL: nothing */
     bool has_file;                      /* it is one that outlives the server */
     struct server_nodes *nodes;         /* those that share the store; NULL: none do */
+    struct server_owned *owned;         /* mounts that one of them watches; NULL: there are none */
     struct entity_rows *given_rows; /* of a test: taken instead of the store that is configured */
     struct list announcing;         /* the keeper's: struct announcing that wait for the store */
     size_t announced_bytes;         /* atomic: of them, and of those under way */
@@ -92,6 +93,7 @@ struct tidings_server {
     uint64_t follow_moved;          /* server_follow.c: the position told as the end of a move */
     int follow_refused;             /* … why the last published resource was not served */
     uint64_t follow_say_ms;         /* … not before then, that a row is damaged */
+    bool follow_unmounted;          /* … the last change in a mount was in one that is not here */
     bool has_publish_tools, has_change_tools, has_end_peer;
     struct list timers; /* struct server_timer */
     size_t timer_count;
@@ -210,10 +212,40 @@ void server_sessions_close(struct tidings_server *s);
 /* hub_shared_fn, of a server whose store others share; `user` is the server. */
 int server_announce(void *user, const struct tidings_change *change, bool may_wait,
                     struct tidings_error *err);
+/* The same of what the provider of a mount saw that this node owns (server_owned.c): told if it
+ * still does then. */
+struct owned_mount;
+int server_announce_owned(struct tidings_server *s, struct owned_mount *mount,
+                          const struct tidings_change *change, struct tidings_error *err);
 /* On the keeper's thread: the store is back, those that wait are tried again. */
 void server_announce_again(struct tidings_server *s);
 /* Forget those that wait; the keeper is gone. */
 void server_announce_close(struct tidings_server *s);
+
+/* ---- server_owned.c: mounts that one node at a time watches for all ---------------------------
+ * (store/owner.h)
+ *
+ * Its changes go through the database, so that every node tells them at the same position; where
+ * another node has the lease, nothing is watched. */
+
+/* Everything is mounted: say of each mount who watches it, and begin with those that are owned. A
+ * prefix that is named and not mounted, or kept in the store: TIDINGS_E_INVALID. */
+int server_owned_open(struct tidings_server *s, struct tidings_error *err);
+/* Give them back; the store is still open, the hub does not run. */
+void server_owned_close(struct tidings_server *s);
+/* Providers are closed. */
+void server_owned_destroy(struct tidings_server *s);
+/* On the keeper's thread, in a batch: may what its provider saw be announced? Else it is dropped:
+ * whoever owns the mount next says that everybody has to look again. */
+bool server_owned_may_announce(const struct owned_mount *m);
+/* Any thread: something that was seen cannot be announced, so everybody has to look again. */
+void server_owned_lose(struct owned_mount *m);
+/* Is what lies there in a mount that several nodes have, also before everything is mounted? Any
+ * thread; `uri` may say that changes were missed. */
+bool server_owned_has(struct tidings_server *s, struct tidings_str uri);
+/* "owns": those that this node owns now, in at most some bytes; "ownsMore": how many others. */
+struct jw;
+void server_owned_write(struct tidings_server *s, struct jw *w);
 
 /* ---- server_files.c: what is known of files goes to the store -------------------------------- */
 

@@ -330,6 +330,9 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
         rc = mount_all(s, err);
     }
     if (rc == 0) {
+        rc = server_owned_open(s, err);
+    }
+    if (rc == 0) {
         rc = server_files_open(s, c->log_entries, err);
     }
     if (rc == 0) {
@@ -390,6 +393,7 @@ int server_setup(struct tidings_server *s, bool is_stepped, struct tidings_error
         }
         server_entities_unmount(s);
         s->status = NULL;
+        server_owned_close(s);
         hub_unmount_new(s->hub, before);
         server_store_close(s, true);
         server_sessions_close(s);

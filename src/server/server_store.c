@@ -56,24 +56,26 @@ static void server_store_append(void *user, const struct tidings_change *told)
     change_unref(c);
 }
 
+static void append_missed(struct rebuilding *r, const struct kept_change *k)
+{
+    const struct changelog_ops *ops = r->log->ops;
+    struct change *c = change_create_missed(str_skip(k->uri, 1), ops->epoch(r->log), r->position);
+    if (c) {
+        c->position = k->kind == KEPT_MOUNTED ? r->position : 0;
+        (void)ops->append(r->log, c);
+    } else {
+        ops->lost(r->log, r->position);
+    }
+    change_unref(c);
+}
+
 static void append_file(struct rebuilding *r, const struct kept_change *k)
 {
     struct tidings_change change = kept_row_change(k);
     change.has_size = k->size >= 0;
     change.from = k->came_from;
     change.target = k->target;
-    if (!change_is_missed_uri(k->uri)) {
-        server_store_append(r, &change);
-        return;
-    }
-    const struct changelog_ops *ops = r->log->ops;
-    struct change *c = change_create_missed(str_skip(k->uri, 1), ops->epoch(r->log), r->position);
-    if (c) {
-        (void)ops->append(r->log, c);
-    } else {
-        ops->lost(r->log, r->position);
-    }
-    change_unref(c);
+    server_store_append(r, &change);
 }
 
 static bool server_store_is_too_old(const struct rebuilding *r, const struct kept_change *k)
@@ -92,6 +94,10 @@ static bool add_kept(void *user, const struct kept_change *k)
     }
     if (server_store_is_too_old(r, k)) {
         r->log->ops->lost(r->log, k->position);
+    } else if (k->kind == KEPT_MOUNTED && !server_owned_has(r->server, k->uri)) {
+        return true; /* not here */
+    } else if ((k->kind == KEPT_FILE || k->kind == KEPT_MOUNTED) && change_is_missed_uri(k->uri)) {
+        append_missed(r, k);
     } else if (k->kind == KEPT_FILE) {
         append_file(r, k);
     } else if (!kept_describe(k, r->has_entities, server_store_append, r)) {
@@ -219,8 +225,10 @@ void server_store_bind(struct tidings_server *s, struct tidings_provider *p)
 void server_store_close(struct tidings_server *s, bool is_undone)
 {
     server_files_close(s, is_undone);
+    server_owned_close(s);
     server_nodes_close(s);
     hub_on_shared(s->hub, NULL, NULL);
+    hub_on_owned(s->hub, NULL, NULL);
     keeper_close(s->keeper);
     if (s->announcing.next) {
         server_announce_close(s);

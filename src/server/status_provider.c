@@ -231,6 +231,9 @@ static void write_mounts(struct jw *w, const struct catalog *catalog)
         jw_put_string(w, STR("uri"), p->prefix);
         jw_put_string(w, STR("provider"), tidings_str(p->ops->name));
         jw_put_bool(w, STR("writable"), p->ops->write != NULL);
+        if (!p->is_durable) {
+            jw_put_string(w, STR("nodes"), tidings_str(mount_nodes_name(p->nodes)));
+        }
         jw_end_object(w);
     }
     jw_end_array(w);

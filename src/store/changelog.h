@@ -47,8 +47,10 @@ struct changelog_ops {
     uint64_t (*first)(const struct changelog *log);
     /* The number that a cursor of an earlier epoch stands for, as far as durable resources go: all
      * that changed since have higher ones. false: nothing is known of it, or the store has not
-     * come that far (it is another one, or an older copy was put in its place). Any thread. */
-    bool (*resume)(const struct changelog *log, uint64_t epoch, uint64_t position, uint64_t *ret);
+     * come that far (it is another one, or an older copy was put in its place). Not `is_durable`:
+     * of what nodes that share a store announce through it (store/shared.h). Any thread. */
+    bool (*resume)(const struct changelog *log, uint64_t epoch, uint64_t position, bool is_durable,
+                   uint64_t *ret);
     /* The highest sequence number given out; `first` in a new log. */
     uint64_t (*last)(const struct changelog *log);
     /* Every change with seq > floor is still represented. */

@@ -51,10 +51,10 @@ static uint64_t durable_first(const struct changelog *log)
 }
 
 static bool durable_resume(const struct changelog *log, uint64_t epoch, uint64_t position,
-                           uint64_t *ret)
+                           bool is_durable, uint64_t *ret)
 {
     const struct durable *d = durable_of(log);
-    return d->of->resume(d->user, epoch, position, ret);
+    return d->of->resume(d->user, epoch, position, is_durable, ret);
 }
 
 static uint64_t durable_last(const struct changelog *log)

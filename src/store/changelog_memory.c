@@ -124,9 +124,10 @@ static uint64_t memory_first(const struct changelog *log)
 
 /* Nothing outlives the program. */
 static bool memory_resume(const struct changelog *log, uint64_t epoch, uint64_t position,
-                          uint64_t *ret)
+                          bool is_durable, uint64_t *ret)
 {
     (void)log;
+    (void)is_durable;
     (void)epoch;
     (void)position;
     (void)ret;

@@ -61,7 +61,17 @@ enum kept_kind {
     KEPT_SESSION, /* the session with the id `uri` is another node's, whose name is `target` */
     KEPT_RUN,     /* a node began a run: cursors may come from it */
     KEPT_BROKEN,  /* the store has lost what it had committed: everybody has to look again */
+    /* As KEPT_ANNOUNCED, of what lies in a mount that several nodes have: those that do not have it
+     * tell nothing. Or it says that changes there may have been missed, by its URI like a file's.
+     * Numbers are kept in databases: new kinds come last. */
+    KEPT_MOUNTED,
 };
+
+/* Is nothing kept of it but that it changed? */
+static inline bool kept_is_announced(enum kept_kind kind)
+{
+    return kind == KEPT_ANNOUNCED || kind == KEPT_MOUNTED;
+}
 
 /* One change that a store knows. */
 struct kept_change {
@@ -76,7 +86,7 @@ struct kept_change {
     bool created, removed;
     const struct published_row *published;  /* KEPT_PUBLISHED that another node wrote, not removed:
                                              * all of it; else NULL */
-    const struct tidings_change *announced; /* KEPT_ANNOUNCED */
+    const struct tidings_change *announced; /* KEPT_ANNOUNCED, KEPT_MOUNTED */
 };
 /* Return false to stop. */
 typedef bool (*kept_change_fn)(void *user, const struct kept_change *change);

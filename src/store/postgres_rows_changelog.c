@@ -19,10 +19,11 @@ void postgres_log_unref(struct postgres_log *log)
 
 /* Who has not come so far goes on at the newest: some changes are heard twice then, none is missed.
  */
-static bool postgres_log_resume(void *user, uint64_t epoch, uint64_t position, uint64_t *ret)
+static bool postgres_log_resume(void *user, uint64_t epoch, uint64_t position, bool is_durable,
+                                uint64_t *ret)
 {
     const struct postgres_log *log = user;
-    return runs_resume(log->runs, epoch, position, true, ret) != RUNS_REFUSED;
+    return runs_resume(log->runs, epoch, position, is_durable, ret) != RUNS_REFUSED;
 }
 
 /* Up to the first number, numbers are positions already. */

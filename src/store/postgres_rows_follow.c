@@ -92,7 +92,7 @@ static void postgres_read_change(struct pg_result *r, int i, struct followed_row
     ret->sum = postgres_int(r, i, C_SUM);
     ret->previous = postgres_str(r, i, C_PREVIOUS);
     ret->value = postgres_str(r, i, C_VALUE);
-    if (c->kind == KEPT_ANNOUNCED) {
+    if (kept_is_announced(c->kind)) {
         ret->announced = (struct tidings_change){
             .uri = c->uri,
             .kind = (enum tidings_change_kind)postgres_int(r, i, C_CHANGE),
@@ -195,7 +195,7 @@ static int hand_on(struct postgres_rows *s, struct followed_row *row, kept_chang
         return rc;
     }
     rc = fn(user, c) ? 1 : 0;
-    bool is_durable = c->kind != KEPT_ANNOUNCED && c->kind != KEPT_SESSION;
+    bool is_durable = !kept_is_announced(c->kind) && c->kind != KEPT_SESSION;
     postgres_rows_note_followed(s, c->position, is_durable);
     postgres_free(content);
     return rc;
@@ -321,7 +321,7 @@ int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *re
             postgres_read_change(r, i, &row);
             after = row.change.position;
             /* Of the others, what cursors of before are good for says enough. */
-            bool is_resource = row.change.kind <= KEPT_ANNOUNCED;
+            bool is_resource = row.change.kind <= KEPT_FILE || kept_is_announced(row.change.kind);
             more = after <= s->followed && (!is_resource || fn(user, &row.change));
         }
         postgres_free(r);

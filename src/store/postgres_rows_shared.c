@@ -115,12 +115,13 @@ static int announce_as(struct postgres_rows *s, enum kept_kind kind, const struc
     return rc == 0 && ++s->n_announced % FORGET_EVERY == 0 ? forget_announced(s, err) : rc;
 }
 
-static int shared_announce(struct entity_rows *rows, const struct tidings_change *change,
-                           uint64_t *ret_position, struct tidings_error *err)
+static int shared_announce(struct entity_rows *rows, enum kept_kind kind,
+                           const struct tidings_change *change, uint64_t *ret_position,
+                           struct tidings_error *err)
 {
     struct postgres_rows *s = postgres_rows_of(rows);
     postgres_rows_release(s);
-    int rc = announce_as(s, KEPT_ANNOUNCED, change, err);
+    int rc = announce_as(s, kind, change, err);
     *ret_position = s->now.position;
     return rc;
 }

@@ -65,9 +65,10 @@ struct shared_ops {
     int (*wake)(struct entity_rows *rows);
 
     /* Inside a batch: something changed of which the store keeps nothing but that, and not for
-     * ever. A batch of nothing else does not wait for the disk. */
-    int (*announce)(struct entity_rows *rows, const struct tidings_change *change,
-                    uint64_t *ret_position, struct tidings_error *err);
+     * ever (KEPT_ANNOUNCED, KEPT_MOUNTED). A batch of nothing else does not wait for the disk. */
+    int (*announce)(struct entity_rows *rows, enum kept_kind kind,
+                    const struct tidings_change *change, uint64_t *ret_position,
+                    struct tidings_error *err);
 
     /* What time it is by the clock that all nodes have in common, Unix time; and how far this
      * machine's is ahead of it (below 0: behind; 0: not so far that it matters). NULL: by this

@@ -19,8 +19,11 @@ struct past {
     struct past_epoch epochs[];
 };
 
-static bool past_resume(void *user, uint64_t epoch, uint64_t position, uint64_t *ret)
+/* Nothing is announced through it. */
+static bool past_resume(void *user, uint64_t epoch, uint64_t position, bool is_durable,
+                        uint64_t *ret)
 {
+    (void)is_durable;
     const struct past *past = user;
     for (size_t i = 0; i < past->count; i++) {
         if (past->epochs[i].epoch == epoch) {

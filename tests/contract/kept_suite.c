@@ -266,7 +266,7 @@ static void stop(struct run *r)
 static void check_resumes(const struct run *r, uint64_t epoch, uint64_t position, bool expected)
 {
     uint64_t at = 77;
-    assert_int_equal(r->log->ops->resume(r->log, epoch, position, &at), expected);
+    assert_int_equal(r->log->ops->resume(r->log, epoch, position, true, &at), expected);
     assert_true(!expected || at == position);
 }
 

@@ -377,14 +377,15 @@ static void a_cursor_of_one_node_goes_on_at_another(void **state)
     assert_string_equal(store_followed(a, false), "run\n");
     store_followed(b, false);
     uint64_t position = store_put_alone(a, "x", 1, "1");
-    assert_true(of_a->ops->resume(of_a, epoch_b, position, &number));
-    assert_true(of_b->ops->resume(of_b, epoch_a, position, &number)); /* it will come so far */
+    assert_true(of_a->ops->resume(of_a, epoch_b, position, true, &number));
+    assert_true(
+        of_b->ops->resume(of_b, epoch_a, position, true, &number)); /* it will come so far */
     assert_string_equal(store_followed(b, false), "entity x\n");
-    assert_true(of_b->ops->resume(of_b, epoch_a, position, &number));
-    assert_false(of_b->ops->resume(of_b, epoch_a + 1, position, &number));
+    assert_true(of_b->ops->resume(of_b, epoch_a, position, true, &number));
+    assert_false(of_b->ops->resume(of_b, epoch_a + 1, position, true, &number));
     of_a->ops->destroy(of_a);
     store_close(a); /* it ends there */
-    assert_true(of_b->ops->resume(of_b, epoch_a, position, &number));
+    assert_true(of_b->ops->resume(of_b, epoch_a, position, true, &number));
     of_b->ops->destroy(of_b);
     store_close(b);
 }

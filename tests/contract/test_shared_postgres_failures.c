@@ -408,7 +408,7 @@ static void a_crash_of_the_database_is_told_to_everybody(void **state)
     uint64_t kept = store_put_alone(a, "x", 1, "1");
     uint64_t announced = store_announce_alone(a, "n:///1");
     store_followed(b, false);
-    assert_true(log->ops->resume(log, epoch, announced, &number));
+    assert_true(log->ops->resume(log, epoch, announced, true, &number));
     postgres_server_kill(server);
     postgres_server_up(server);
     recover(a);
@@ -417,7 +417,7 @@ static void a_crash_of_the_database_is_told_to_everybody(void **state)
     assert_string_equal(store_followed(a, false), "broken\n");
     assert_string_equal(store_followed(b, false), "broken\n");
     assert_true(a->shared->followed(a) > UINT64_C(1) << 40);
-    assert_true(log->ops->resume(log, epoch, kept, &number)); /* what is durable is there */
+    assert_true(log->ops->resume(log, epoch, kept, true, &number)); /* what is durable is there */
     uint64_t next = store_put_alone(a, "y", 1, "1");
     assert_true(next > announced + (UINT64_C(1) << 40));
     assert_string_equal(store_followed(b, false), "entity y\n");
@@ -505,7 +505,7 @@ static void a_database_that_went_back_is_noticed(void **state)
     recover(a);
     assert_string_equal(store_followed(a, false), "broken\n");
     assert_int_equal(store_value(a, "x"), 1);
-    assert_false(log->ops->resume(log, log->ops->epoch(log), first, &number));
+    assert_false(log->ops->resume(log, log->ops->epoch(log), first, true, &number));
     assert_int_equal(a->shared->lease(a, STR("m"), STR("A"), 1000, NULL, &err), 0); /* not yet */
     log->ops->destroy(log);
     store_close(a);

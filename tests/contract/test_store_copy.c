@@ -144,9 +144,9 @@ static void describe(const char *name, uint64_t epoch, struct buf *out)
     entity_rows_dump(rows, out);
     assert_int_equal(rows->kept->each_change(rows, 10000, &floor, put_change, out, NULL), 0);
     assert_int_equal(rows->kept->create_changelog(rows, &limits, &log, NULL), 0);
-    bool goes_on = log->ops->resume(log, epoch, 3, &number);
+    bool goes_on = log->ops->resume(log, epoch, 3, true, &number);
     buf_putf(out, "floor %llu resumes %d at %llu unknown %d\n", (unsigned long long)floor, goes_on,
-             (unsigned long long)number, log->ops->resume(log, epoch + 1, 3, &number));
+             (unsigned long long)number, log->ops->resume(log, epoch + 1, 3, true, &number));
     log->ops->destroy(log);
     rows->ops->destroy(rows);
 }

@@ -192,8 +192,10 @@ static bool client_open(struct client *c, struct node *n)
 
 static void client_keep_cursor(struct client *c, struct node *n)
 {
-    uint64_t a = c->beliefs[DURABLE].told_to, b = c->beliefs[UNLOGGED].told_to;
-    uint64_t seq = a < b ? a : b;
+    uint64_t seq = UINT64_MAX;
+    for (unsigned k = 0; k < KINDS; k++) {
+        seq = c->beliefs[k].told_to < seq ? c->beliefs[k].told_to : seq;
+    }
     c->cursor = (struct cursor){.epoch = n->epoch,
                                 .seq = seq,
                                 .position = cursor_marks_find(&n->marks, seq),
@@ -226,7 +228,8 @@ static void client_hear(struct client *c, const struct node *n, unsigned kind,
         world_fail(w, "unique: client %u came with position %llu and hears of %llu", c->index,
                    (unsigned long long)c->came_with.position, (unsigned long long)p);
     }
-    b->known[index] = p > b->known[index] ? p : b->known[index];
+    uint64_t known = kind == OWNED ? w->outside : p; /* of the mount it reads what is there */
+    b->known[index] = known > b->known[index] ? known : b->known[index];
 }
 
 struct hearing {
@@ -242,10 +245,12 @@ static bool hear_row(void *user, const struct changelog_row *row)
     if (h->left == 0) {
         return false;
     }
-    if (row->change->everything) {
+    bool is_all = row->change->everything && change_scope(row->change).len == 0;
+    bool is_mount = row->change->everything && !is_all;
+    if (is_all || (is_mount && h->kind == OWNED)) {
         b->must_look = true;
         h->client->world->counts->truncated++;
-    } else if (row->change->uri.ptr[0] == (h->kind == DURABLE ? 'e' : 'a')) {
+    } else if (!is_mount && row->change->uri.ptr[0] == "eao"[h->kind]) {
         client_hear(h->client, h->node, h->kind, row->change);
         h->left--;
     }
@@ -275,6 +280,15 @@ static void client_deliver(struct client *c, struct node *n, unsigned kind, bool
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
+static bool client_must_look(const struct client *c)
+{
+    bool must = false;
+    for (unsigned k = 0; k < KINDS; k++) {
+        must = must || c->beliefs[k].must_look;
+    }
+    return must;
+}
+
 static bool client_look(struct client *c)
 {
     struct world *w = c->world;
@@ -289,7 +303,12 @@ static bool client_look(struct client *c)
     for (unsigned i = 0; c->beliefs[UNLOGGED].must_look && i < ANNOUNCED; i++) {
         c->beliefs[UNLOGGED].known[i] = w->oracle.announced_ever[i];
     }
-    c->beliefs[DURABLE].must_look = c->beliefs[UNLOGGED].must_look = false;
+    if (c->beliefs[OWNED].must_look) {
+        c->beliefs[OWNED].known[0] = w->outside;
+    }
+    for (unsigned k = 0; k < KINDS; k++) {
+        c->beliefs[k].must_look = false;
+    }
     w->counts->looks++;
     world_say(w, "client %u looks", c->index);
     return true;
@@ -316,7 +335,7 @@ void client_step(struct client *c)
     if (n->is_stopped) {
         return;
     }
-    if ((c->beliefs[0].must_look || c->beliefs[1].must_look) && world_random(w, 4) == 0) {
+    if (client_must_look(c) && world_random(w, 4) == 0) {
         (void)client_look(c);
     } else if (world_chance(w, 12)) {
         c->node = -1; /* goes elsewhere, perhaps later */
@@ -340,6 +359,5 @@ bool client_come_to_rest(struct client *c)
     for (unsigned k = 0; k < KINDS; k++) {
         client_deliver(c, n, k, true);
     }
-    bool must_look = c->beliefs[DURABLE].must_look || c->beliefs[UNLOGGED].must_look;
-    return !must_look || client_look(c);
+    return !client_must_look(c) || client_look(c);
 }

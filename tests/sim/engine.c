@@ -27,6 +27,12 @@ static bool has_position(enum record_kind kind)
     return kind < RECORD_KEY;
 }
 
+/* Nothing is kept of it but that it happened. */
+static bool is_announced(enum record_kind kind)
+{
+    return kind == RECORD_ANNOUNCED || kind == RECORD_OWNED;
+}
+
 /* ---- what the log says ----------------------------------------------------------------------- */
 
 int engine_apply(struct entity_rows *rows, const struct record *r)
@@ -82,6 +88,7 @@ static void engine_learn(struct engine *e, const struct record *r)
         e->sessions[r->index] = r->session;
         break;
     case RECORD_ANNOUNCED:
+    case RECORD_OWNED:
     case RECORD_RUN:
     case RECORD_KEY:
         break;
@@ -204,7 +211,7 @@ static void engine_trim(struct engine *e)
     uint64_t count = 0;
     for (size_t i = e->count; i-- > 0;) {
         struct record *r = &e->log[i];
-        if (r->kind == RECORD_ANNOUNCED && !r->is_gone && ++count > e->announced_max) {
+        if (is_announced(r->kind) && !r->is_gone && ++count > e->announced_max) {
             r->is_gone = true;
             e->announced_floor =
                 r->position > e->announced_floor ? r->position : e->announced_floor;
@@ -230,7 +237,7 @@ void engine_commit(struct engine *e, bool is_synced)
     e->commits++;
     for (size_t i = 0; i < t->count; i++) {
         engine_append(e, &t->records[i]);
-        has_announced = has_announced || t->records[i].kind == RECORD_ANNOUNCED;
+        has_announced = has_announced || is_announced(t->records[i].kind);
         if (engine_apply(e->committed, &t->records[i]) < 0) {
             abort();
         }
@@ -303,7 +310,7 @@ static void engine_cut(struct engine *e, size_t kept, enum loss_kind kind)
     e->up_at_ms = e->world->now_ms + world_random(e->world, 3000);
     if (kind != LOSS_COLD_COPY) {
         for (size_t i = 0; i < e->count; i++) {
-            e->log[i].is_gone = e->log[i].kind == RECORD_ANNOUNCED;
+            e->log[i].is_gone = is_announced(e->log[i].kind);
         }
         e->announced_floor = 0;
         e->has_mark = false;
@@ -362,7 +369,9 @@ void engine_put_back(struct engine *e)
     for (unsigned i = 0; i < CLIENTS; i++) {
         struct client *c = &w->clients[i];
         if (is_beyond(c, counter)) {
-            c->beliefs[DURABLE].must_look = c->beliefs[UNLOGGED].must_look = true;
+            for (unsigned k = 0; k < KINDS; k++) {
+                c->beliefs[k].must_look = true;
+            }
         }
     }
     for (unsigned i = 0; i < NODES; i++) {

@@ -87,13 +87,17 @@ void node_tell(struct node *n, const struct record *r)
     char uri[8];
     record_uri(r, uri);
     uint64_t seq = n->log->ops->next(n->log);
-    world_say(n->world, "node %u numbers %s@%llu: %llu", n->index, uri,
+    world_say(n->world, "node %u numbers %s%s@%llu: %llu", n->index, r->is_missed ? "*" : "", uri,
               (unsigned long long)r->position, (unsigned long long)seq);
-    node_number(n, change_create(&(struct tidings_change){.uri = tidings_str(uri)}, n->epoch, seq),
-                seq, r->position);
+    node_number(n, record_change(r, n->epoch, seq), seq, r->position);
 }
 
 /* ---- following ------------------------------------------------------------------------------- */
+
+static bool record_is_durable(const struct record *r)
+{
+    return r->kind != RECORD_ANNOUNCED && r->kind != RECORD_OWNED;
+}
 
 static void node_take(struct node *n, const struct record *r)
 {
@@ -102,6 +106,11 @@ static void node_take(struct node *n, const struct record *r)
     case RECORD_ENTITY:
     case RECORD_ANNOUNCED:
         node_tell(n, r);
+        break;
+    case RECORD_OWNED:
+        if (fault != FAULT_OWNER_UNHEARD) {
+            node_tell(n, r);
+        }
         break;
     case RECORD_RUN:
         runs_add(n->runs, r->epoch, r->last);
@@ -130,7 +139,7 @@ static void node_take(struct node *n, const struct record *r)
     case RECORD_SESSION_STATE:
         return;
     }
-    runs_follow(n->runs, r->position, r->kind != RECORD_ANNOUNCED);
+    runs_follow(n->runs, r->position, record_is_durable(r));
 }
 
 /* In its place among what is followed. */
@@ -165,7 +174,7 @@ bool node_follow(struct node *n)
             node_miss(n);
             misses = false;
         }
-        if (!r->is_gone && (i < end || r->kind == RECORD_ANNOUNCED)) {
+        if (!r->is_gone && (i < end || !record_is_durable(r))) {
             node_take(n, r);
         }
         if (!node_has_lock(n) && world_chance(w, 50)) {
@@ -211,6 +220,7 @@ static void node_answer(struct node *n, size_t at, int code)
 static void node_lose_batch(struct node *n, int code)
 {
     n->has_batch = false;
+    node_owned_done(n, false);
     while (n->in_batch > 0) {
         n->in_batch--;
         node_answer(n, 0, code);
@@ -293,11 +303,11 @@ static void node_tell_own(struct node *n)
 {
     for (size_t i = 0; i < n->own_count; i++) {
         const struct record *r = &n->own[i];
-        if (r->kind <= RECORD_ANNOUNCED) {
+        if (r->kind <= RECORD_OWNED) {
             if (n->world->fault != FAULT_EARLY) {
                 node_tell(n, r);
             }
-            runs_follow(n->runs, r->position, r->kind != RECORD_ANNOUNCED);
+            runs_follow(n->runs, r->position, record_is_durable(r));
         } else if (r->kind == RECORD_RUN) {
             runs_add(n->runs, r->epoch, r->last);
             runs_follow(n->runs, r->position, true);
@@ -313,7 +323,7 @@ static void node_commit(struct node *n)
     }
     if (n->world->fault == FAULT_EARLY) {
         for (size_t i = 0; i < e->open.count; i++) {
-            if (e->open.records[i].kind <= RECORD_ANNOUNCED) {
+            if (e->open.records[i].kind <= RECORD_OWNED) {
                 node_tell(n, &e->open.records[i]);
             }
         }
@@ -329,6 +339,7 @@ static void node_commit(struct node *n)
     }
     node_tell_own(n);
     n->has_batch = false;
+    node_owned_done(n, true);
     while (n->in_batch > 0) {
         n->in_batch--;
         node_answer(n, 0, 0);
@@ -351,52 +362,12 @@ static void node_batch(struct node *n)
             n->has_batch = true;
             n->in_batch = n->own_count = 0;
         }
+    } else if (node_wants_batch(n) && world_random(w, 2) > 0) {
+        node_run_owned(n);
     } else if (n->in_batch < n->job_count && world_random(w, 4) > 0) {
         node_run_job(n);
     } else {
         node_commit(n);
-    }
-}
-
-/* ---- the lease ------------------------------------------------------------------------------- */
-
-static void node_lease(struct node *n)
-{
-    struct world *w = n->world;
-    struct engine *e = node_store(n);
-    uint64_t clock = node_lease_clock(n);
-    if (w->now_ms < n->stage_at_ms) {
-        return;
-    }
-    switch (n->stage) {
-    case LEASE_IDLE:
-        if (node_is_well(n) && clock >= n->lease.renew_ms) {
-            n->asked_ms = clock;
-            n->stage = LEASE_ASKED;
-            n->stage_at_ms = w->now_ms + world_random(w, world_chance(w, 4) ? 4000 : 20);
-        }
-        return;
-    case LEASE_ASKED:
-        n->stage = LEASE_IDLE;
-        if (node_is_well(n)) {
-            n->is_given = lease_may_be_given(e->lease_holder == n->index, e->lease_until,
-                                             e->lossy_ms, LEASE_MS, engine_now(e));
-            if (n->is_given) {
-                engine_write(e, &(struct record){.kind = RECORD_LEASE,
-                                                 .index = n->index,
-                                                 .at_ms = engine_now(e) + LEASE_MS});
-            }
-            n->stage = LEASE_ANSWERED;
-        }
-        n->stage_at_ms = w->now_ms + world_random(w, world_chance(w, 4) ? 4000 : 20);
-        return;
-    case LEASE_ANSWERED:
-        lease_answered(&n->lease, n->is_given, w->fault == FAULT_LEASE_ANSWER ? clock : n->asked_ms,
-                       LEASE_MS);
-        world_say(w, "node %u: lease %s", n->index, n->is_given ? "given" : "not given");
-        n->stage = LEASE_IDLE;
-        n->stage_at_ms = w->now_ms + 200 + world_random(w, 500);
-        return;
     }
 }
 
@@ -413,7 +384,7 @@ void node_step(struct node *n)
         node_lose_connection(n);
     }
     if (n->runs) {
-        node_lease(n);
+        node_own(n);
     }
     if (n->has_batch && !n->is_connected) {
         node_batch(n);
@@ -433,7 +404,8 @@ void node_step(struct node *n)
     }
     bool is_due = (n->wake_at_ms > 0 && w->now_ms >= n->wake_at_ms) ||
                   (w->now_ms >= n->poll_at_ms && w->fault != FAULT_NO_POLL);
-    if (n->has_batch || ((n->job_count > 0 || n->must_reopen) && world_random(w, 2) == 0)) {
+    bool is_wanted = n->job_count > 0 || n->must_reopen || node_wants_batch(n);
+    if (n->has_batch || (is_wanted && world_random(w, 2) == 0)) {
         node_batch(n);
     } else if (is_due) {
         (void)node_follow(n);

@@ -18,7 +18,21 @@ struct engine *node_store(const struct node *n)
 
 void record_uri(const struct record *r, char out[8])
 {
-    (void)snprintf(out, 8, "%c:%u", r->kind == RECORD_ENTITY ? 'e' : 'a', r->index % 10);
+    char kind = r->kind == RECORD_ENTITY ? 'e' : r->kind == RECORD_OWNED ? 'o' : 'a';
+    (void)snprintf(out, 8, "%c:%u", kind, r->kind == RECORD_OWNED ? 0 : r->index % 10);
+}
+
+struct change *record_change(const struct record *r, uint64_t epoch, uint64_t seq)
+{
+    char uri[8];
+    record_uri(r, uri);
+    struct change *c =
+        r->is_missed ? change_create_missed(tidings_str(uri), epoch, seq)
+                     : change_create(&(struct tidings_change){.uri = tidings_str(uri)}, epoch, seq);
+    if (!c) {
+        abort();
+    }
+    return c;
 }
 
 /* All rows of runs and breaks. */
@@ -103,11 +117,8 @@ static void node_rebuild(struct node *n)
     const struct engine *e = node_store(n);
     for (size_t i = 0; i < e->count; i++) {
         const struct record *r = &e->log[i];
-        if (r->kind <= RECORD_ANNOUNCED && !r->is_gone) {
-            char uri[8];
-            record_uri(r, uri);
-            struct change *c = change_create(&(struct tidings_change){.uri = tidings_str(uri)},
-                                             n->epoch, r->position);
+        if (r->kind <= RECORD_OWNED && !r->is_gone) {
+            struct change *c = record_change(r, n->epoch, r->position);
             c->position = r->position;
             (void)n->log->ops->append(n->log, c);
             change_unref(c);

@@ -63,6 +63,22 @@ static void oracle_check_version(struct world *w, const struct record *r)
     }
 }
 
+/* What one owner announces comes after it has said that everybody has to look again, and before the
+ * next one says so. */
+static void oracle_owned(struct world *w, const struct record *r)
+{
+    struct oracle *o = &w->oracle;
+    w->counts->owned++;
+    if (r->is_missed) {
+        o->owner = r->index;
+        o->owner_run = r->epoch;
+        o->owner_term = r->tag;
+    } else if (o->owner != r->index || o->owner_run != r->epoch || o->owner_term != r->tag) {
+        world_fail(w, "owners: node %u announces at %llu, and node %u owns the mount", r->index,
+                   (unsigned long long)r->position, o->owner);
+    }
+}
+
 void oracle_commit(struct world *w, const struct record *r)
 {
     struct oracle *o = &w->oracle;
@@ -76,11 +92,13 @@ void oracle_commit(struct world *w, const struct record *r)
     if (g->position > 0) {
         world_fail(w, "positions: %llu is given a second time", (unsigned long long)r->position);
     }
-    *g = (struct given){r->position, r->tag, r->kind, r->index};
+    *g = (struct given){r->position, r->tag, r->kind, r->kind == RECORD_OWNED ? 0 : r->index};
     o->given_count++;
     o->highest = r->position > o->highest ? r->position : o->highest;
     if (r->kind == RECORD_ENTITY) {
         oracle_check_version(w, r);
+    } else if (r->kind == RECORD_OWNED) {
+        oracle_owned(w, r);
     } else if (r->kind == RECORD_ANNOUNCED) {
         /* After a failover one that is announced later may have a lower position. */
         uint64_t *ever = &o->announced_ever[r->index];
@@ -92,7 +110,9 @@ void oracle_told(struct world *w, unsigned kind, unsigned index, uint64_t positi
 {
     const struct oracle *o = &w->oracle;
     const struct given *g = o->given_room > 0 ? given_slot(o, position) : NULL;
-    enum record_kind wanted = kind == DURABLE ? RECORD_ENTITY : RECORD_ANNOUNCED;
+    enum record_kind wanted = kind == DURABLE    ? RECORD_ENTITY
+                              : kind == UNLOGGED ? RECORD_ANNOUNCED
+                                                 : RECORD_OWNED;
     if (!g || g->position == 0 || g->kind != wanted || g->index != index) {
         world_fail(w, "atomic: %llu is told and was never committed", (unsigned long long)position);
     }
@@ -140,7 +160,7 @@ void oracle_lose(struct world *w, uint64_t kept, enum loss_kind kind)
 static bool loss_explains(const struct loss *l, const struct cursor *c, unsigned kind)
 {
     if (l->kind == LOSS_FAILOVER || l->kind == LOSS_BRANCH ||
-        (kind == UNLOGGED && l->kind != LOSS_COLD_COPY)) {
+        (kind != DURABLE && l->kind != LOSS_COLD_COPY)) {
         return true;
     }
     return c->position > l->kept;
@@ -191,7 +211,7 @@ void oracle_leases(struct world *w)
     int holder = -1;
     for (unsigned i = 0; i < NODES; i++) {
         const struct node *n = &w->nodes[i];
-        if (!n->is_up || !lease_is_held(&n->lease, node_lease_clock(n))) {
+        if (!n->is_up || !lease_is_held(&n->owner.lease, node_lease_clock(n))) {
             continue;
         }
         w->counts->acts++;
@@ -323,6 +343,11 @@ static void end_clients(struct world *w)
                 world_fail(w, "reliable: client %u knows a%u@%llu, announced was %llu", i, k,
                            (unsigned long long)known, (unsigned long long)is);
             }
+        }
+        if (c->beliefs[OWNED].known[0] != w->outside) {
+            world_fail(w, "reliable: client %u knows version %llu of the mount, there is %llu", i,
+                       (unsigned long long)c->beliefs[OWNED].known[0],
+                       (unsigned long long)w->outside);
         }
     }
 }

@@ -25,25 +25,30 @@ static const struct {
     [FAULT_NONE] = {"none", 1},
     [FAULT_NO_LOCK] = {"no-lock", 1},
     [FAULT_NO_FOLLOW] = {"no-follow", 1},
-    [FAULT_EARLY] = {"early", 1},
+    [FAULT_EARLY] = {"early", 2},
     [FAULT_UNKNOWN] = {"unknown", 2},
-    [FAULT_TWO_READS] = {"two-reads", 1},
-    [FAULT_NO_POLL] = {"no-poll", 10},
-    [FAULT_NO_JUDGE] = {"no-judge", 1},
+    [FAULT_TWO_READS] = {"two-reads", 2},
+    [FAULT_NO_POLL] = {"no-poll", 183},
+    [FAULT_NO_JUDGE] = {"no-judge", 3},
     [FAULT_NO_JUMP] = {"no-jump", 1},
-    [FAULT_NO_TRUNCATED] = {"no-truncated", 12},
-    [FAULT_BREAK_NO_PLACE] = {"break-no-place", 3},
-    [FAULT_MISS_NO_PLACE] = {"miss-no-place", 1534},
-    [FAULT_NO_READ_AGAIN] = {"no-read-again", 264},
+    [FAULT_NO_TRUNCATED] = {"no-truncated", 18},
+    [FAULT_BREAK_NO_PLACE] = {"break-no-place", 8},
+    [FAULT_MISS_NO_PLACE] = {"miss-no-place", 1929},
+    [FAULT_NO_READ_AGAIN] = {"no-read-again", 587},
     [FAULT_ONE_EPOCH] = {"one-epoch", 1},
-    [FAULT_ASYNC] = {"async", 4},
-    [FAULT_LEASE_WALL] = {"lease-wall", 10},
-    [FAULT_LEASE_ANSWER] = {"lease-answer", 10},
-    [FAULT_NO_TURN] = {"no-turn", 1383},
-    [FAULT_TURN_ALONE] = {"turn-alone", 7195},
-    [FAULT_SESSION_BELIEVED] = {"session-believed", 169},
-    [FAULT_NO_REOPEN] = {"no-reopen", 3},
-    [FAULT_NO_KEY] = {"no-key", 15},
+    [FAULT_ASYNC] = {"async", 6},
+    [FAULT_LEASE_WALL] = {"lease-wall", 17},
+    [FAULT_LEASE_ANSWER] = {"lease-answer", 16},
+    [FAULT_NO_TURN] = {"no-turn", 1514},
+    [FAULT_TURN_ALONE] = {"turn-alone", 22232},
+    [FAULT_SESSION_BELIEVED] = {"session-believed", 407},
+    [FAULT_NO_REOPEN] = {"no-reopen", 4},
+    [FAULT_NO_KEY] = {"no-key", 27},
+    [FAULT_OWNER_SILENT] = {"owner-silent", 10},
+    [FAULT_OWNER_EARLY] = {"owner-early", 343},
+    [FAULT_OWNER_LATE] = {"owner-late", 546},
+    [FAULT_OWNER_GOES_ON] = {"owner-goes-on", 2782},
+    [FAULT_OWNER_UNHEARD] = {"owner-unheard", 2},
 };
 
 /* ---- chance ---------------------------------------------------------------------------------- */
@@ -172,6 +177,13 @@ static void world_step(struct world *w)
     if (world_random(w, 300) == 0) {
         w->now_ms += world_random(w, 5000);
     }
+    if (world_chance(w, w->restless)) {
+        w->outside++;
+        world_say(w, "outside: version %llu", (unsigned long long)w->outside);
+        for (unsigned i = 0; i < NODES; i++) {
+            node_outside(&w->nodes[i]);
+        }
+    }
     if (world_chance(w, w->trouble)) {
         trouble_of_node(w, &w->nodes[world_random(w, NODES)]);
     }
@@ -213,14 +225,17 @@ static void world_come_to_rest(struct world *w)
     for (unsigned round = 0; round < 3000 && !is_at_rest; round++) {
         world_step(w);
         is_at_rest = round > 500 && !w->engine.open.is_open;
+        unsigned owners = 0;
         for (unsigned i = 0; i < WRITERS; i++) {
             is_at_rest = is_at_rest && !w->writers[i].is_waiting && !w->writers[i].repeats;
         }
         for (unsigned i = 0; i < NODES; i++) {
             const struct node *n = &w->nodes[i];
             is_at_rest = is_at_rest && node_is_well(n) && !n->has_batch && n->job_count == 0 &&
-                         runs_followed(n->runs) >= w->engine.counter;
+                         runs_followed(n->runs) >= w->engine.counter && !node_wants_batch(n);
+            owners += n->owner.stage == OWNER_OWNING;
         }
+        is_at_rest = is_at_rest && owners == 1;
     }
     bool is_quiet = w->fault == FAULT_NO_POLL || w->fault == FAULT_NO_REOPEN;
     if (!is_at_rest && !is_quiet) {
@@ -248,6 +263,7 @@ static void world_init(struct world *w)
     w->now_ms = 100000;
     w->trouble = 20 + (unsigned)world_random(w, 200);
     w->disaster = 60 + (unsigned)world_random(w, world_random(w, 3) == 0 ? 100 : 1500);
+    w->restless = 5 + (unsigned)world_random(w, 200);
     w->announcing = 1 + (unsigned)world_random(w, 8);
     arena_init(&w->arena, 1u << 20);
     for (unsigned i = 0; i < NODES; i++) {
@@ -324,7 +340,8 @@ static void print_counts(const struct counts *c)
                 {"unknown", c->unknown},     {"conflicts", c->conflicts}, {"repeated", c->repeated},
                 {"resumed", c->resumed},     {"ahead", c->ahead},         {"refused", c->refused},
                 {"truncated", c->truncated}, {"told", c->told},           {"looks", c->looks},
-                {"acts", c->acts},           {"taken", c->taken}};
+                {"acts", c->acts},           {"taken", c->taken},         {"owned", c->owned},
+                {"entered", c->entered},     {"dropped", c->dropped}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         printf("%s=%llu ", rows[i].name, (unsigned long long)rows[i].count);
     }

@@ -15,7 +15,7 @@
 #include "store/changelog.h"
 #include "store/entities.h"
 #include "store/kept.h"
-#include "store/lease.h"
+#include "store/owner.h"
 #include "store/runs.h"
 
 #define NODES 4u
@@ -28,7 +28,6 @@
 #define CLUSTER_ID 77u /* of the store */
 #define POLL_MS 1000u
 #define LIVES_MS 3000
-#define LEASE_MS 6000
 
 /* Planted mistakes, to see that they are caught. */
 enum fault {
@@ -54,6 +53,11 @@ enum fault {
     FAULT_SESSION_BELIEVED, /* a node does not ask whether a session is still its own */
     FAULT_NO_REOPEN,        /* a node that was taken for dead does not say that it lives */
     FAULT_NO_KEY,           /* what was asked for under a key is not looked up */
+    FAULT_OWNER_SILENT,     /* who begins to watch does not say that everybody has to look again */
+    FAULT_OWNER_EARLY,      /* … says so before it watches */
+    FAULT_OWNER_LATE,       /* … announces what it saw as an owner though it is none any more */
+    FAULT_OWNER_GOES_ON,    /* … goes on where it was after its time was over */
+    FAULT_OWNER_UNHEARD,    /* … is told of at its own node alone */
     FAULT_COUNT
 };
 
@@ -64,6 +68,7 @@ struct world;
 enum record_kind {
     RECORD_ENTITY,
     RECORD_ANNOUNCED,
+    RECORD_OWNED, /* by the owner of the mount: it changed, or (`is_missed`) look again */
     RECORD_RUN,
     RECORD_BREAK,
     RECORD_SESSION, /* taken by another node */
@@ -90,6 +95,7 @@ struct record {
     uint64_t position, commit;
     unsigned index; /* of the entity, the announced resource, the session; a node */
     bool is_gone;   /* an announcement, after a crash */
+    bool is_missed;
     /* an entity */
     int64_t from, since, baseline;
     uint64_t read_position; /* of the version the writer had read; 0: it did not say */
@@ -175,7 +181,7 @@ struct job {
     uint64_t tag, key; /* key 0: none */
 };
 
-enum lease_stage { LEASE_IDLE, LEASE_ASKED, LEASE_ANSWERED };
+enum ask_stage { ASK_IDLE, ASK_ASKED, ASK_ANSWERED };
 
 struct node {
     struct world *world;
@@ -202,11 +208,16 @@ struct node {
     struct record *own; /* of the batch that was committed */
     size_t own_count, own_room;
     bool must_reopen;
-    /* the lease */
-    struct lease lease;
-    enum lease_stage stage;
-    uint64_t asked_ms, stage_at_ms;
+    /* the mount that one of them owns */
+    struct owner owner;
+    enum ask_stage ask;
+    uint64_t asked_ms, ask_at_ms, own_at_ms;
     bool is_given;
+    int64_t left_ms;
+    bool is_watching, has_seen; /* the outside world; it changed */
+    uint64_t watch_term, watch_at_ms;
+    bool in_batch_enters, in_batch_seen;
+    uint64_t batch_term;
     /* sessions it has */
     struct session_state sessions[CLIENTS];
     bool has_session[CLIENTS];
@@ -221,6 +232,14 @@ bool node_is_well(const struct node *n); /* up, running and connected */
 bool node_follow(struct node *n);
 uint64_t node_clock(const struct node *n); /* monotonic */
 uint64_t node_lease_clock(const struct node *n);
+/* node_owner.c: the lease, and what follows from it. */
+void node_own(struct node *n);
+/* Does it want a batch for that? In it, and what came of it. */
+bool node_wants_batch(const struct node *n);
+void node_run_owned(struct node *n);
+void node_owned_done(struct node *n, bool is_committed);
+/* What the outside world looks like has changed. */
+void node_outside(struct node *n);
 struct entity_rows *sim_rows_create(struct node *n);
 bool node_has_lock(const struct node *n);
 struct engine *node_store(const struct node *n);
@@ -232,6 +251,7 @@ void node_reopen(struct node *n);
 /* All rows of runs and breaks. */
 void node_read_runs(struct node *n);
 void record_uri(const struct record *r, char out[8]);
+struct change *record_change(const struct record *r, uint64_t epoch, uint64_t seq);
 void node_tell(struct node *n, const struct record *r);
 /* false: not now. */
 bool node_session_open(struct node *n, unsigned session);
@@ -240,7 +260,7 @@ int node_session_write(struct node *n, unsigned session, uint64_t options);
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
-enum { DURABLE, UNLOGGED, KINDS };
+enum { DURABLE, UNLOGGED, OWNED, KINDS };
 
 /* Of one kind of resource. */
 struct belief {
@@ -315,6 +335,8 @@ struct oracle {
     uint64_t highest;                   /* position that was ever committed */
     uint64_t announced[ANNOUNCED];      /* the newest that was acknowledged */
     uint64_t announced_ever[ANNOUNCED]; /* … or committed */
+    unsigned owner;                     /* who said last that everybody has to look again … */
+    uint64_t owner_run, owner_term;     /* … in which run and term */
 };
 
 void oracle_deinit(struct oracle *o);
@@ -332,7 +354,8 @@ void oracle_end(struct world *w);
 
 struct counts {
     uint64_t steps, commits, crashes, failovers, copies, breaks, kills, stops, cuts, unknown,
-        conflicts, resumed, ahead, refused, truncated, told, looks, acts, taken, repeated;
+        conflicts, resumed, ahead, refused, truncated, told, looks, acts, taken, repeated, owned,
+        entered, dropped;
 };
 
 struct world {
@@ -343,7 +366,9 @@ struct world {
     bool is_verbose;
     unsigned trouble, disaster; /* of a node, of the store: one in so many steps */
     unsigned announcing;        /* of ten writes so many */
+    unsigned restless;          /* of the outside world: one change in so many steps */
     uint64_t tags;
+    uint64_t outside; /* the version of what the mount shows */
     struct engine engine;
     struct node nodes[NODES];
     struct client clients[CLIENTS];

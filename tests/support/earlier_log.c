@@ -30,8 +30,9 @@ static uint64_t log_first(const struct changelog *log)
 }
 
 static bool log_resume(const struct changelog *log, uint64_t epoch, uint64_t position,
-                       uint64_t *ret)
+                       bool is_durable, uint64_t *ret)
 {
+    (void)is_durable;
     (void)log;
     *ret = position;
     return epoch == 0xea && position <= began;

@@ -188,8 +188,9 @@ static int log_append(struct changelog *log, const struct change *change)
 }
 
 static bool log_resume(const struct changelog *log, uint64_t epoch, uint64_t position,
-                       uint64_t *ret)
+                       bool is_durable, uint64_t *ret)
 {
+    (void)is_durable;
     struct node *n = node_of(log);
     bool is_known = false;
     for (size_t i = 0; i < NODES; i++) {

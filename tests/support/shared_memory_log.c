@@ -146,7 +146,7 @@ static int node_each_published(struct entity_rows *rows, published_row_fn fn, vo
 
 static bool is_row(const struct entry *e)
 {
-    return e->change.kind <= KEPT_ANNOUNCED;
+    return e->change.kind <= KEPT_FILE || kept_is_announced(e->change.kind);
 }
 
 static int node_each_change(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
@@ -249,8 +249,9 @@ static int log_append(struct changelog *log, const struct change *change)
 
 /* The number of the last one told up to that position. */
 static bool log_resume(const struct changelog *log, uint64_t epoch, uint64_t position,
-                       uint64_t *ret)
+                       bool is_durable, uint64_t *ret)
 {
+    (void)is_durable;
     struct shared_log *l = log_of(log);
     bool is_known = false;
     pthread_mutex_lock(&l->db->lock);
@@ -357,15 +358,15 @@ uint64_t shared_memory_followed(struct entity_rows *rows)
     return followed;
 }
 
-int shared_memory_announce(struct entity_rows *rows, const struct tidings_change *change,
-                           uint64_t *ret_position, struct tidings_error *err)
+int shared_memory_announce(struct entity_rows *rows, enum kept_kind kind,
+                           const struct tidings_change *change, uint64_t *ret_position,
+                           struct tidings_error *err)
 {
     struct node *n = shared_memory_node(rows);
     int rc = shared_memory_enter(n, err);
     if (rc == 0) {
         *ret_position = shared_memory_add(
-            n,
-            (struct kept_change){.kind = KEPT_ANNOUNCED, .uri = change->uri, .announced = change});
+            n, (struct kept_change){.kind = kind, .uri = change->uri, .announced = change});
     }
     return rc;
 }

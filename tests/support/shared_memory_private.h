@@ -85,8 +85,9 @@ extern const struct kept_ops shared_memory_kept_ops;
 int shared_memory_follow(struct entity_rows *rows, kept_change_fn fn, void *user,
                          struct tidings_error *err);
 uint64_t shared_memory_followed(struct entity_rows *rows);
-int shared_memory_announce(struct entity_rows *rows, const struct tidings_change *change,
-                           uint64_t *ret_position, struct tidings_error *err);
+int shared_memory_announce(struct entity_rows *rows, enum kept_kind kind,
+                           const struct tidings_change *change, uint64_t *ret_position,
+                           struct tidings_error *err);
 
 /* shared_memory_rows.c */
 extern const struct shared_ops shared_memory_ops;

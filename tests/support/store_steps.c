@@ -66,7 +66,7 @@ uint64_t store_announce(struct entity_rows *rows, const char *uri)
     const struct tidings_change change = {
         .uri = tidings_str(uri), .etag = STR("e"), .origin = STR("o"), .size = 7, .has_size = true};
     uint64_t position = 0;
-    must(rows->shared->announce(rows, &change, &position, &err), &err);
+    must(rows->shared->announce(rows, KEPT_ANNOUNCED, &change, &position, &err), &err);
     return position;
 }
 

@@ -291,7 +291,8 @@ static void errors_in_a_file_name_the_line(void **state)
         {"{\"name\": \"a\\u0000b\"}", "tidings.json:1: name: holds a NUL"},
         {"{\"mounts\": 1}", "tidings.json:1: mounts: wrong type"},
         {"{\"mounts\": [{\"path\": \"/a\"},\n {\"path\": \"/b\",\n  \"pth\": 1}]}",
-         "tidings.json:3: mounts: pth: unknown key (accepted: type, uri, path, exclude, options, "
+         "tidings.json:3: mounts: pth: unknown key (accepted: type, uri, path, exclude, nodes, "
+         "options, "
          "limits)"},
         {"{\"mounts\": [\n{\"path\": \"/a\"},\n 7]}", "tidings.json:3: mounts: a mount is"},
         {"{\"mounts\": [\n{\"uri\": \"x://y/\"}]}", "tidings.json:2: mounts: path: "},
