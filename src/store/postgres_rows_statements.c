@@ -90,8 +90,8 @@
           " " SHORT_METADATA ", ''::bytea, ''::bytea, 0::int8" NO_VALUE,                           \
           "tidings_published", "position")
 #define CHANGED_ANNOUNCED                                                                          \
-    AFTER("CASE kind WHEN 6 THEN 6::int8 ELSE 5::int8 END, position, modified, size, at, 0::int8," \
-          " 0::int8, " NO_ENTITY ", " SHORT_URI ", substr(came_from, 1, 8192),"                    \
+    AFTER("CASE WHEN kind IN (6, 9) THEN kind ELSE 5::int8 END, position, modified, size, at,"     \
+          " 0::int8, 0::int8, " NO_ENTITY ", " SHORT_URI ", substr(came_from, 1, 8192),"           \
           " substr(target, 1, 8192), " SHORT_METADATA ", substr(checksum, 1, 1024),"               \
           " substr(origin, 1, 1024), change" NO_VALUE,                                             \
           "tidings_announced", "position")

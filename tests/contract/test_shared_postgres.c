@@ -51,6 +51,29 @@ static void what_one_commits_others_follow_in_order(void **state)
     store_close(b);
 }
 
+/* A node that begins later finds it in the log, too. */
+static void what_an_owner_announces_is_told_from_what_a_program_does(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    store_begin(a);
+    store_announce_mounted(a, "m:///1");
+    store_announce_mounted(a, "*m:///");
+    store_announce(a, "n:///1");
+    store_commit(a);
+    const char *all = "1 mounted m:///1 e o 7\n2 mounted *m:/// e o 7\n3 announced n:///1 e o 7\n";
+    assert_string_equal(store_followed(b, true), all);
+    struct buf lines;
+    uint64_t floor = 0;
+    buf_init(&lines, 4096);
+    assert_int_equal(b->kept->each_change(b, 100, &floor, store_print, &lines, NULL), 0);
+    assert_string_equal(lines.ptr, all);
+    buf_deinit(&lines);
+    store_close(a);
+    store_close(b);
+}
+
 /* Also what fills several pages, and what nobody stays for to the end. */
 static bool take_three(void *user, const struct kept_change *change)
 {
@@ -516,6 +539,7 @@ int main(void)
     postgres_server_be_quick(server);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_one_commits_others_follow_in_order),
+        cmocka_unit_test(what_an_owner_announces_is_told_from_what_a_program_does),
         cmocka_unit_test(what_was_handed_out_counts_as_followed),
         cmocka_unit_test(who_listens_is_woken_by_others_and_not_by_itself),
         cmocka_unit_test(announcements_that_nobody_can_follow_any_more_are_told_in_their_place),

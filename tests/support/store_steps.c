@@ -60,14 +60,24 @@ void store_put(struct entity_rows *rows, const char *id, int64_t from, const cha
     must(rows->ops->put(rows, &v, false, &err), &err);
 }
 
-uint64_t store_announce(struct entity_rows *rows, const char *uri)
+static uint64_t announce_as(struct entity_rows *rows, enum kept_kind kind, const char *uri)
 {
     struct tidings_error err = {0};
     const struct tidings_change change = {
         .uri = tidings_str(uri), .etag = STR("e"), .origin = STR("o"), .size = 7, .has_size = true};
     uint64_t position = 0;
-    must(rows->shared->announce(rows, KEPT_ANNOUNCED, &change, &position, &err), &err);
+    must(rows->shared->announce(rows, kind, &change, &position, &err), &err);
     return position;
+}
+
+uint64_t store_announce(struct entity_rows *rows, const char *uri)
+{
+    return announce_as(rows, KEPT_ANNOUNCED, uri);
+}
+
+uint64_t store_announce_mounted(struct entity_rows *rows, const char *uri)
+{
+    return announce_as(rows, KEPT_MOUNTED, uri);
 }
 
 uint64_t store_put_alone(struct entity_rows *rows, const char *id, int64_t from, const char *value)
@@ -119,7 +129,7 @@ static bool has_positions;
 bool store_print(void *user, const struct kept_change *c)
 {
     static const char *const kinds[] = {"entity",    "moved",   "types", "published", "file",
-                                        "announced", "session", "run",   "broken"};
+                                        "announced", "session", "run",   "broken",    "mounted"};
     struct buf *out = user;
     if (has_positions) {
         buf_putf(out, "%llu ", (unsigned long long)c->position);

@@ -16,6 +16,7 @@ void store_commit(struct entity_rows *rows);
 /* Inside a batch. */
 void store_put(struct entity_rows *rows, const char *id, int64_t from, const char *value);
 uint64_t store_announce(struct entity_rows *rows, const char *uri);
+uint64_t store_announce_mounted(struct entity_rows *rows, const char *uri); /* KEPT_MOUNTED */
 /* A batch of its own; the position. */
 uint64_t store_put_alone(struct entity_rows *rows, const char *id, int64_t from, const char *value);
 uint64_t store_publish_alone(struct entity_rows *rows, const char *uri, const char *content);
