@@ -69,6 +69,10 @@ TIDINGS_API void tidings_server_destroy(struct tidings_server *server);
  * row, or a value that is not accepted; the sentence says what is. */
 TIDINGS_API int tidings_server_set(struct tidings_server *server, const char *name,
                                    const char *value, struct tidings_error *err);
+/* Return the value of a setting, as its option spells it. "16m", "15s", "json"; of a list the items
+ * with commas between them. Release it with tidings_free. NULL: there is no such setting, or no
+ * memory. */
+TIDINGS_API char *tidings_server_get(struct tidings_server *server, const char *name);
 /* Take a whole command line as configuration. It has `--name value`, `--name=value`, `--flag`,
  * `--no-flag`, directories to mount. Reads the file (`--config FILE`, else ./tidings.json when
  * present) and TIDINGS_* variables first. argv[0] is the first argument proper, not the program.
@@ -360,6 +364,11 @@ TIDINGS_API void tidings_server_reload(struct tidings_server *server);
 typedef void (*tidings_reloaded_fn)(void *user, int code, const struct tidings_error *err);
 TIDINGS_API void tidings_server_on_reloaded(struct tidings_server *server, tidings_reloaded_fn fn,
                                             void *user);
+/* Reopen the log file of a server, because it was renamed. It is that of the setting "log-file".
+ * Where it cannot be opened the old one is written on, and that is logged. Happens soon, on the
+ * thread of the server. Any thread, also from a signal handler; the programs of ours do it on
+ * SIGUSR1, as logrotate(8) has them do. */
+TIDINGS_API void tidings_server_reopen_log(struct tidings_server *server);
 /* ---- giving up what is not needed ------------------------------------------------------------ */
 
 /* Confine this whole process when the server starts. Unless the setting "sandbox" is false it can
@@ -408,12 +417,12 @@ TIDINGS_API int tidings_server_run(struct tidings_server *server, struct tidings
 /* Run a server for the whole life of a small program. For its main to return: takes the command
  * line as tidings_server_args does, and `--help` (the options) and `--version` (of the program, as
  * tidings_server_set_info has it, and of the library); runs, ends on SIGINT and SIGTERM (at once on
- * a second one), reads certificates again on SIGHUP (the handlers of all three are put back
- * afterwards), and writes to standard error where it serves or why it could not; before that, the
- * first failure that nobody heard of, because tidings_server_set, _mount or _add_resource,
- * _template, _tool or _prompt was given no `err`. Returns the exit status. Nothing else of the
- * library prints or handles signals. One at a time in a process; `server` NULL, for one that could
- * not be created, is fine. */
+ * a second one), reads certificates again on SIGHUP, opens its log again on SIGUSR1 (the handlers
+ * are put back afterwards), and writes to standard error where it serves or why it could not;
+ * before that, the first failure that nobody heard of, because tidings_server_set, _mount or
+ * _add_resource, _template, _tool or _prompt was given no `err`. Returns the exit status. Nothing
+ * else of the library prints or handles signals. One at a time in a process; `server` NULL, for one
+ * that could not be created, is fine. */
 TIDINGS_API int tidings_server_main(struct tidings_server *server, int argc, char **argv);
 
 /* Start a server that is run in turns, on this thread. The row `workers` counts as 1. Errors as for
@@ -451,7 +460,8 @@ TIDINGS_API void tidings_server_stop_now(struct tidings_server *server);
 /* Set where log lines of at least a level go. TIDINGS_LOG_OFF, the default: none are written (a
  * command line sets its own). The library uses ERROR, WARNING, INFO and DEBUG. Process-wide. `fn`
  * NULL: standard error. `fn` is called on any thread, one call at a time; what it logs itself is
- * dropped. */
+ * dropped. `line` has no line break. It is of the format that a command line sets: by "log-format"
+ * json it is a JSON object with all fields of the record, typed. */
 typedef void (*tidings_log_fn)(void *user, enum tidings_log_level level, struct tidings_str line);
 TIDINGS_API void tidings_set_log(enum tidings_log_level least, tidings_log_fn fn, void *user);
 

@@ -29,34 +29,48 @@ static struct failure_row *failures_find(struct failures *f, const struct failur
     const char *method = x->method ? x->method : UNKNOWN;
     for (size_t i = 0; i < f->row_count; i++) {
         struct failure_row *row = &f->rows[i];
-        if (row->kind == x->kind && row->code == x->code && strcmp(row->method, method) == 0) {
+        if (row->kind == x->kind && row->code == x->code && row->cause == x->cause &&
+            strcmp(row->method, method) == 0) {
             return row;
         }
     }
     struct failure_row *row = &f->rows[f->row_count];
     if (f->row_count < FAILURES_ROWS) {
         f->row_count++;
-        *row = (struct failure_row){.kind = x->kind, .code = x->code, .method = method};
+        *row = (struct failure_row){
+            .kind = x->kind, .cause = x->cause, .code = x->code, .method = method};
     } else {
         row->method = OTHERS;
     }
     return row;
 }
 
-static enum tidings_log_level failures_level(const struct failure *x)
+/* What is refused is somebody's affair, and so is what is our fault. */
+static enum tidings_log_level failures_level(enum failure_cause cause, bool is_ours)
 {
-    return x->is_ours ? TIDINGS_LOG_WARNING : TIDINGS_LOG_INFO;
+    return cause != FAILURE_ORDINARY || is_ours ? TIDINGS_LOG_WARNING : TIDINGS_LOG_INFO;
+}
+
+static enum log_area failures_area(enum failure_cause cause)
+{
+    return cause == FAILURE_ORDINARY ? LOG_REQUEST : LOG_ACCESS;
+}
+
+/* Refusals have lines of their own: whoever asks for what is not there does not hide them. */
+static struct token_bucket *failures_lines(struct failures *f, const struct failure_row *row)
+{
+    return row->cause != FAILURE_ORDINARY ? &f->refusal_lines : &f->lines;
 }
 
 struct failure_row *failures_count(struct failures *f, const struct failure *x, uint64_t now_ms)
 {
     struct failure_row *row = failures_find(f, x);
     row->count++;
-    if (failures_level(x) < log_get_level()) {
+    if (!log_wants(failures_level(x->cause, x->is_ours), failures_area(x->cause))) {
         return NULL; /* not left out: not wanted */
     }
     bool is_soon = row->logged_ms > 0 && now_ms - row->logged_ms < EACH_MS;
-    if (is_soon || token_bucket_take(&f->lines, &lines_rule, now_ms) > 0) {
+    if (is_soon || token_bucket_take(failures_lines(f, row), &lines_rule, now_ms) > 0) {
         row->left_out++;
         f->due_ms = f->due_ms > 0 ? f->due_ms : now_ms + EACH_MS;
         return NULL;
@@ -67,52 +81,33 @@ struct failure_row *failures_count(struct failures *f, const struct failure *x, 
 
 /* ---- the line -------------------------------------------------------------------------------- */
 
-/* ` name="…"`, cut at the end of a character; what is no UTF-8 is escaped when the line is written.
- */
-static void failures_put(struct buf *out, const char *name, struct tidings_str text)
+/* What it is called in the log, and what programs call it. */
+static const char *failures_cause(enum failure_cause cause)
 {
-    size_t len = text.len < FAILURES_SHOWN ? text.len : FAILURES_SHOWN;
-    while (len < text.len && len > 0 && ((unsigned char)text.ptr[len] & 0xC0) == 0x80) {
-        len--;
-    }
-    buf_putf(out, " %s=\"", name);
-    for (size_t i = 0; i < len; i++) {
-        if (text.ptr[i] == '"' || text.ptr[i] == '\\') {
-            buf_putc(out, '\\');
-        }
-        buf_putc(out, text.ptr[i]);
-    }
-    buf_puts(out, len < text.len ? STR("…\"") : STR("\""));
+    static const char *const names[] = {
+        [FAILURE_ORDINARY] = NULL,        [FAILURE_AUTHENTICATION] = "authentication",
+        [FAILURE_ACCESS] = "access",      [FAILURE_LIMIT] = "limit",
+        [FAILURE_HOST] = "host",          [FAILURE_ORIGIN] = "origin",
+        [FAILURE_MALFORMED] = "malformed"};
+    return names[cause];
 }
 
-static void failures_put_what(struct buf *out, enum failure_kind kind, const char *method, int code)
+static struct log_field failures_code(enum failure_kind kind, int code)
 {
-    buf_putf(out, "method=%s", method);
-    if (kind == FAILURE_RESULT) {
-        buf_puts(out, STR(" isError=true"));
-    } else {
-        buf_putf(out, " %s=%d", code_names[kind], code);
-    }
+    return kind == FAILURE_RESULT ? KV("isError", (bool)true) : KV(code_names[kind], code);
 }
 
-void failures_log(struct failure_row *row, const struct failure *x, struct tidings_str client)
+void failures_log(struct failure_row *row, const struct failure *x, struct tidings_str address)
 {
-    static const char *const by[] = {"anonymous", "user", "certificate", "token"};
-    struct buf text;
-    buf_init(&text, LOG_MAX_LINE);
-    failures_put_what(&text, x->kind, x->method ? x->method : UNKNOWN, x->code);
-    failures_put(&text, "reason", x->reason);
-    if (x->principal && x->principal->kind != PRINCIPAL_ANONYMOUS) {
-        failures_put(&text, "principal", x->principal->name);
-    }
-    buf_putf(&text, " by=%s", x->principal ? by[x->principal->kind] : "program");
-    failures_put(&text, "client", client);
-    buf_putf(&text, " others=%llu", (unsigned long long)row->left_out);
+    bool is_known = x->principal && x->principal->kind != PRINCIPAL_ANONYMOUS;
+    log_at(failures_level(x->cause, x->is_ours), failures_area(x->cause),
+           x->cause == FAILURE_ORDINARY ? "request failed" : "request refused",
+           KV("cause", failures_cause(x->cause)), KV("method", x->method ? x->method : UNKNOWN),
+           failures_code(x->kind, x->code), KV("reason", x->reason),
+           KV("principal", is_known ? x->principal->name : tidings_strn(NULL, 0)),
+           KV("by", principal_by(x->principal)), KV("address", address),
+           KV("others", row->left_out));
     row->left_out = 0;
-    if (!text.failed) {
-        log_write(failures_level(x), "request failed", "%.*s", (int)text.len, text.ptr);
-    }
-    buf_deinit(&text);
 }
 
 void failures_say_left_out(struct failures *f, uint64_t now_ms)
@@ -124,17 +119,14 @@ void failures_say_left_out(struct failures *f, uint64_t now_ms)
             continue;
         }
         if (now_ms - row->logged_ms < EACH_MS ||
-            token_bucket_take(&f->lines, &lines_rule, now_ms) > 0) {
+            token_bucket_take(failures_lines(f, row), &lines_rule, now_ms) > 0) {
             f->due_ms = now_ms + EACH_MS;
             continue;
         }
-        struct buf text;
-        buf_init(&text, LOG_MAX_LINE);
-        failures_put_what(&text, row->kind, row->method, row->code);
-        buf_putf(&text, " others=%llu", (unsigned long long)row->left_out);
-        log_info("requests failed", "%.*s", text.failed ? 0 : (int)text.len,
-                 text.ptr ? text.ptr : "");
-        buf_deinit(&text);
+        log_at(failures_level(row->cause, false), failures_area(row->cause),
+               row->cause == FAILURE_ORDINARY ? "requests failed" : "requests refused",
+               KV("cause", failures_cause(row->cause)), KV("method", row->method),
+               failures_code(row->kind, row->code), KV("others", row->left_out));
         row->logged_ms = now_ms;
         row->left_out = 0;
     }
@@ -156,6 +148,9 @@ void failures_write(const struct failures *f, unsigned worker, struct jw *w)
             jw_put_bool(w, STR("isError"), true);
         } else if (i < FAILURES_ROWS) {
             jw_put_integer(w, tidings_str(code_names[row->kind]), row->code);
+        }
+        if (row->cause != FAILURE_ORDINARY) {
+            jw_put_string(w, STR("cause"), tidings_str(failures_cause(row->cause)));
         }
         jw_put_integer(w, STR("count"), (int64_t)row->count);
         jw_end_object(w);

@@ -2,11 +2,11 @@
  *
  * Requests that failed, on one worker: counted by method and code, and said in the log.
  *
- * Both are bounded whatever clients do. There is a row for each pair that occurred, of a method
- * there is (all others are one) and a code; when FAILURES_ROWS are taken, what is new is counted in
- * one row for all. The log has a line a second for each row and FAILURES_LINES a second for all,
- * with a burst; what is left out is counted, and said in the next line of its row or, when none
- * comes, in one of its own a moment later.
+ * Both are bounded whatever clients do. There is a row for each that occurred of a method there is
+ * (all others are one), a code and a cause; when FAILURES_ROWS are taken, what is new is counted in
+ * one row for all. The log has a line a second for each row and FAILURES_LINES a second for all
+ * refusals and for all others, with a burst; what is left out is counted, and said in the next line
+ * of its row or, when none comes, in one of its own a moment later.
  *
  * This is the one place that says how such a line looks. What clients wrote is quoted and escaped
  * in it, and cut; tokens and contents are never given to it.
@@ -21,7 +21,6 @@
 #define FAILURES_ROWS 128u
 #define FAILURES_LINES 1u /* of the log in a second, … */
 #define FAILURES_BURST 20u
-#define FAILURES_SHOWN 256u /* bytes of each text in it */
 
 struct jw;
 struct principal;
@@ -33,17 +32,30 @@ enum failure_kind {
     FAILURE_RESULT, /* a result with isError; 0 */
 };
 
+/* Why somebody was refused; an ordinary failure (not found, wrong parameters) is no refusal. */
+enum failure_cause {
+    FAILURE_ORDINARY,
+    FAILURE_AUTHENTICATION, /* who it is: no token, a bad one, an expired one */
+    FAILURE_ACCESS,         /* the rules do not allow it */
+    FAILURE_LIMIT,
+    FAILURE_HOST,
+    FAILURE_ORIGIN,
+    FAILURE_MALFORMED, /* neither JSON-RPC nor HTTP as it has to be */
+};
+
 struct failure {
     enum failure_kind kind;
+    enum failure_cause cause;
     const char *method; /* of JSON-RPC, or the path; lives for ever. NULL: none there is */
     int code;
-    bool is_ours;              /* the server's fault: a warning */
+    bool is_ours;              /* the server's fault: a warning, as refusals are */
     struct tidings_str reason; /* the sentence that the client gets */
     const struct principal *principal;
 };
 
 struct failure_row {
     enum failure_kind kind;
+    enum failure_cause cause;
     int code;
     const char *method;
     uint64_t count;
@@ -55,20 +67,20 @@ struct failure_row {
 struct failures {
     size_t row_count;
     struct failure_row rows[FAILURES_ROWS + 1]; /* the last: those that there is no row for */
-    struct token_bucket lines;
+    struct token_bucket lines, refusal_lines;
     uint64_t due_ms; /* when failures_say_left_out is to be called; 0: nothing was left out */
 };
 
 /* Count it. The row, when a line of the log is due; else NULL. */
 struct failure_row *failures_count(struct failures *f, const struct failure *failure,
                                    uint64_t now_ms);
-/* Write the line. `client` is where it comes from. */
+/* Write the line. `address` is where it comes from. */
 void failures_log(struct failure_row *row, const struct failure *failure,
-                  struct tidings_str client);
+                  struct tidings_str address);
 /* Say how many were left out, as far as there is room, and when to be called again. */
 void failures_say_left_out(struct failures *f, uint64_t now_ms);
-/* A row of tidings://self/failures for each: {"worker", "method", "count"} and "code",
- * "status", "close" or "isError". */
+/* A row of tidings://self/failures for each: {"worker", "method", "count"} "code",
+ * "status", "close" or "isError", and "cause" of refusals. */
 void failures_write(const struct failures *f, unsigned worker, struct jw *w);
 
 #endif

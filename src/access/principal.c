@@ -29,13 +29,18 @@ const char *principal_kind_name(enum principal_kind kind)
     return names[kind];
 }
 
+const char *principal_by(const struct principal *p)
+{
+    return p ? principal_kind_name(p->kind) : "program";
+}
+
 void principal_write(struct jw *w, const struct principal *p)
 {
     jw_begin_object(w);
     if (p && p->name.len > 0) {
         jw_put_string(w, STR("name"), p->name);
     }
-    jw_put_string(w, STR("by"), tidings_str(p ? principal_kind_name(p->kind) : "program"));
+    jw_put_string(w, STR("by"), tidings_str(principal_by(p)));
     jw_end_object(w);
 }
 

@@ -96,6 +96,8 @@ bool principal_is_equal(const struct principal *a, const struct principal *b);
 int principal_renew(struct worker *worker, const struct principal **p);
 /* "anonymous", "user", "certificate" or "token". */
 const char *principal_kind_name(enum principal_kind kind);
+/* How it is known who it is: "anonymous", "user", "certificate", "token"; of NULL "program". */
+const char *principal_by(const struct principal *p);
 /* Who it is, as a value: {"name":"alice","by":"token"}; a name is missing where there is none. Of
  * NULL: {"by":"program"}. No two that are not the same have the same text. */
 void principal_write(struct jw *w, const struct principal *p);

@@ -92,10 +92,10 @@ static void introspect_note(struct introspector *i, bool failed, long status, co
         fetch_queue_count(&fetch_queue_counts(i->queue)->failures);
     }
     if (failed && !before) {
-        log_warn("tokens cannot be introspected", "url=%s status=%ld reason=\"%s\"", url, status,
-                 why);
+        log_warn(LOG_AUTH, "tokens cannot be introspected", KV("url", url), KV("status", status),
+                 KV("reason", why));
     } else if (!failed && before) {
-        log_info("tokens can be introspected again", "url=%s", url);
+        log_info(LOG_AUTH, "tokens can be introspected again", KV("url", url));
     }
 }
 

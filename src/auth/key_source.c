@@ -48,8 +48,8 @@ static void key_source_fail(struct key_source *s, const char *why)
 {
     const struct auth_settings *settings = &s->verifier->settings;
     fetch_queue_count(&fetch_queue_counts(s->queue)->failures);
-    log_warn("keys cannot be fetched", "issuer=%s url=%s reason=\"%s\"", s->issuer->name,
-             s->url ? s->url : "unknown", why);
+    log_warn(LOG_AUTH, "keys cannot be fetched", KV("issuer", s->issuer->name),
+             KV("url", s->url ? s->url : "unknown"), KV("reason", why));
     if (!s->issuer->jwks) { /* perhaps they are somewhere else now */
         mem_free(s->url);
         s->url = NULL;
@@ -57,7 +57,7 @@ static void key_source_fail(struct key_source *s, const char *why)
     if (s->good_ms && clock_monotonic_ms() - s->good_ms >= settings->stale_ms) {
         s->good_ms = 0;
         verifier_remove_keys(s->verifier, s->issuer);
-        log_warn("keys are too old", "issuer=%s", s->issuer->name);
+        log_warn(LOG_AUTH, "keys are too old", KV("issuer", s->issuer->name));
     }
     key_source_end(s, settings->interval_ms);
 }
@@ -71,7 +71,8 @@ static int key_source_put_keys(struct key_source *s, struct jwks *fresh)
     int rc = 0;
     if (!old || !jwks_is_same(old, fresh)) {
         rc = verifier_put_keys(s->verifier, fresh);
-        log_info("keys fetched", "issuer=%s count=%zu", s->issuer->name, jwks_count(fresh));
+        log_info(LOG_AUTH, "keys fetched", KV("issuer", s->issuer->name),
+                 KV("count", jwks_count(fresh)));
     }
     if (old) {
         shared_value_unref(jwks_value(old));

@@ -146,6 +146,12 @@ int helper_open(const char *path)
     return helper_put_name(q.name, path) ? ask_to_open(&q) : -ENAMETOOLONG;
 }
 
+int helper_open_log(const char *path)
+{
+    struct helper_request q = {.kind = HELPER_OPEN_LOG};
+    return helper_put_name(q.name, path) ? ask_to_open(&q) : -ENAMETOOLONG;
+}
+
 int helper_open_below(const char *root, int root_fd, const char *path, int flags, uint64_t resolve)
 {
     struct stat st;

@@ -4,6 +4,7 @@
  * gives up and uses them for what was decided at that time, and for nothing else:
  *
  * - opening a file of the configuration, which may have been replaced since;
+ * - opening the file of the log at its end, which may have been renamed since;
  * - opening what lies below a served root, which may have been removed and made again;
  * - running a command of the configuration.
  *
@@ -38,6 +39,7 @@ struct helper_root {
 struct helper_plan {
     const char *const *files; /* to be opened for reading */
     size_t file_count;
+    const char *log_file;            /* to be made, or opened at its end; NULL: none */
     const struct helper_root *roots; /* below which anything may be opened for reading */
     size_t root_count;
     const struct helper_command *commands;
@@ -49,6 +51,10 @@ int helper_start(const struct helper_plan *plan, struct tidings_error *err);
 bool helper_is_there(void);
 /* A descriptor, or a negative errno; -EPERM: not in the plan. */
 int helper_open(const char *path);
+/* The same of the file of the log, and how it is opened. Only its end can be written. */
+#define HELPER_LOG_FLAGS (O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+#define HELPER_LOG_MODE 0640 /* less what the umask takes */
+int helper_open_log(const char *path);
 /* The same of `path`, which leads nowhere else (and, with `resolve`, as openat2 has it), below the
  * directory `root`; -ESTALE: it is not the one that is open as `root_fd` any more. O_RDONLY, with
  * O_DIRECTORY or O_NOFOLLOW. */

@@ -12,7 +12,7 @@
 #define HELPER_NAME_MAX 4096u /* of a path or a name, with its NUL */
 #define HELPER_FDS_MAX 2u
 
-enum helper_kind { HELPER_OPEN, HELPER_OPEN_BELOW, HELPER_RUN };
+enum helper_kind { HELPER_OPEN, HELPER_OPEN_LOG, HELPER_OPEN_BELOW, HELPER_RUN };
 
 struct helper_request {
     enum helper_kind kind;

@@ -2,7 +2,7 @@
  *
  * The helper process itself. Whoever asks is not trusted: a name that is not in the plan is
  * refused, what lies below a root is found by the kernel (openat2, RESOLVE_BENEATH), and nothing is
- * opened for writing.
+ * opened for writing but the end of the log.
  *
  * It has two kinds of descriptors besides the one it is asked on: for each command that runs, the
  * socket its answer went to, and the pidfd. A signal number on the socket goes to the process
@@ -57,6 +57,13 @@ static int helper_process_open_file(const struct helper_plan *plan, const struct
         }
     }
     return helper_process_refuse(EPERM);
+}
+
+static int helper_process_open_log(const struct helper_plan *plan, const struct helper_request *q)
+{
+    return plan->log_file && strcmp(plan->log_file, q->name) == 0
+               ? open(q->name, HELPER_LOG_FLAGS, HELPER_LOG_MODE)
+               : helper_process_refuse(EPERM);
 }
 
 /* The root that is meant, if its path still leads there, and to somebody's who had it before. */
@@ -211,6 +218,8 @@ static bool helper_process_answer(struct helper *h)
         close(socket);
     } else if (q.kind == HELPER_OPEN) {
         answer_open(socket, helper_process_open_file(h->plan, &q));
+    } else if (q.kind == HELPER_OPEN_LOG) {
+        answer_open(socket, helper_process_open_log(h->plan, &q));
     } else if (q.kind == HELPER_OPEN_BELOW) {
         answer_open(socket, open_below(h->plan, &q));
     } else if (q.kind == HELPER_RUN) {

@@ -1,154 +1,335 @@
 /* SPDX-License-Identifier: MIT
  *
- * Log lines. One lock keeps lines whole and the sink and its argument together; the level is read
- * without it, so a line that is not wanted costs one load. Deliberately no allocation (the log must
- * work when memory is gone), no rotation and no files: standard error or the host's sink.
+ * Where records go. One lock keeps lines whole, and the settings of the output together; levels are
+ * read without it, so a record that is not wanted costs one load. Deliberately no allocation and no
+ * rotation: whoever renames the file says so (log_reopen_file).
  */
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/helper.h"
 #include "base/str.h"
 
-static atomic_int current_level = TIDINGS_LOG_OFF;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static log_sink_fn current_sink;
-static void *current_user;
-static _Thread_local bool is_logging;
+#define JOURNAL_PATH "/run/systemd/journal/socket"
 
-static const char *const level_names[] = {"debug", "info",     "notice", "warn",
-                                          "error", "critical", "alert",  "emergency"};
-
-/* The line being built: bytes that fit, plus room for the newline. */
-struct line {
-    char bytes[LOG_MAX_LINE + 1];
-    size_t len;
+static atomic_int least[LOG_AREAS] = {
+    TIDINGS_LOG_OFF, TIDINGS_LOG_OFF, TIDINGS_LOG_OFF, TIDINGS_LOG_OFF, TIDINGS_LOG_OFF,
+    TIDINGS_LOG_OFF, TIDINGS_LOG_OFF, TIDINGS_LOG_OFF, TIDINGS_LOG_OFF, TIDINGS_LOG_OFF,
 };
+_Static_assert(LOG_AREAS == 10, "each area is off at first");
 
-void log_set_level(enum tidings_log_level least)
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    enum log_format format;
+    log_sink_fn sink;
+    void *user;
+    char path[PATH_MAX]; /* of `file` */
+    int file, journal;
+    struct sockaddr_un journal_address;
+} output = {.file = -1, .journal = -1};
+
+static _Thread_local bool is_logging;
+static _Thread_local const struct log_context *current_context;
+
+/* ---- levels ---------------------------------------------------------------------------------- */
+
+bool log_wants(enum tidings_log_level level, enum log_area area)
 {
-    atomic_store_explicit(&current_level, (int)least, memory_order_relaxed);
+    return level < TIDINGS_LOG_OFF &&
+           (int)level >= atomic_load_explicit(&least[area], memory_order_relaxed);
 }
 
-enum tidings_log_level log_get_level(void)
+static atomic_bool has_access_log;
+
+bool log_wants_access(void)
 {
-    return (enum tidings_log_level)atomic_load_explicit(&current_level, memory_order_relaxed);
+    return atomic_load_explicit(&has_access_log, memory_order_relaxed) &&
+           log_wants(TIDINGS_LOG_INFO, LOG_REQUEST);
 }
+
+void log_set_access(bool is_wanted)
+{
+    atomic_store_explicit(&has_access_log, is_wanted, memory_order_relaxed);
+}
+
+void log_set_levels(const struct log_levels *levels)
+{
+    for (size_t i = 0; i < LOG_AREAS; i++) {
+        atomic_store_explicit(&least[i], (int)levels->of[i], memory_order_relaxed);
+    }
+}
+
+void log_set_level(enum tidings_log_level level)
+{
+    struct log_levels levels;
+    for (size_t i = 0; i < LOG_AREAS; i++) {
+        levels.of[i] = level;
+    }
+    log_set_levels(&levels);
+}
+
+static bool read_level(struct tidings_str word, enum tidings_log_level *ret)
+{
+    static const struct {
+        const char *word;
+        enum tidings_log_level level;
+    } rows[] = {
+        {"off", TIDINGS_LOG_OFF},      {"error", TIDINGS_LOG_ERROR},
+        {"warn", TIDINGS_LOG_WARNING}, {"warning", TIDINGS_LOG_WARNING},
+        {"info", TIDINGS_LOG_INFO},    {"debug", TIDINGS_LOG_DEBUG},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (str_eq(word, tidings_str(rows[i].word))) {
+            *ret = rows[i].level;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int read_area(struct tidings_str word, enum log_area *ret, struct tidings_error *err)
+{
+    char known[160];
+    size_t len = 0;
+    for (unsigned i = 0; i < LOG_AREAS; i++) {
+        if (str_eq(word, tidings_str(log_area_names[i]))) {
+            *ret = (enum log_area)i;
+            return 0;
+        }
+        len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", i > 0 ? ", " : "",
+                                log_area_names[i]);
+    }
+    return tidings_fail(err, TIDINGS_E_INVALID, "'%.*s' is no area of the log (accepted: %s)",
+                        (int)(word.len < 40 ? word.len : 40), word.ptr, known);
+}
+
+int log_levels_parse(struct tidings_str text, struct log_levels *ret, struct tidings_error *err)
+{
+    struct log_levels levels;
+    bool is_first = true;
+    do {
+        struct tidings_str item = str_cut(text, ',', &text, NULL), word;
+        enum tidings_log_level level;
+        enum log_area area = LOG_AREAS;
+        bool has_area;
+        struct tidings_str name = str_cut(item, '=', &word, &has_area);
+        if (!read_level(has_area ? word : item, &level)) {
+            return tidings_fail(err, TIDINGS_E_INVALID,
+                                "'%.*s' is no level of the log (accepted: off, error, warn, info, "
+                                "debug; behind it areas, as in info,store=debug)",
+                                (int)(item.len < 40 ? item.len : 40), item.ptr);
+        }
+        if (has_area != !is_first) {
+            return tidings_fail(err, TIDINGS_E_INVALID,
+                                is_first ? "a level for all areas comes first, as in info,%.*s"
+                                         : "one level is for all areas; '%.*s' needs an area, as "
+                                           "in store=debug",
+                                (int)(item.len < 40 ? item.len : 40), item.ptr);
+        }
+        if (has_area && read_area(name, &area, err) < 0) {
+            return TIDINGS_E_INVALID;
+        }
+        for (unsigned i = 0; i < LOG_AREAS; i++) {
+            levels.of[i] = !has_area || i == area ? level : levels.of[i];
+        }
+        is_first = false;
+    } while (text.len > 0);
+    *ret = levels;
+    return 0;
+}
+
+/* ---- where lines go -------------------------------------------------------------------------- */
 
 void log_set_sink(log_sink_fn sink, void *user)
 {
     pthread_mutex_lock(&lock);
-    current_sink = sink;
-    current_user = user;
+    output.sink = sink;
+    output.user = user;
     pthread_mutex_unlock(&lock);
 }
 
-/* Does a character begin it that ends a line, or turns the direction of writing: U+200E, U+200F,
- * U+2028 to U+202E, U+2066 to U+2069? */
-static bool is_direction(struct tidings_str s)
+bool log_is_on_stderr(void)
 {
-    if (s.len < 3 || (unsigned char)s.ptr[0] != 0xE2) {
-        return false;
-    }
-    unsigned char second = (unsigned char)s.ptr[1], third = (unsigned char)s.ptr[2];
-    return (second == 0x80 &&
-            (third == 0x8E || third == 0x8F || (third >= 0xA8 && third <= 0xAE))) ||
-           (second == 0x81 && third >= 0xA6 && third <= 0xA9);
+    pthread_mutex_lock(&lock);
+    bool is_so = !output.sink && output.file < 0 && output.format != LOG_FORMAT_JOURNAL;
+    pthread_mutex_unlock(&lock);
+    return is_so;
 }
 
-/* The length of the printable character at the front; 0: the first byte must be escaped. */
-static size_t printable(struct tidings_str s)
+/* A socket that is not connected: the journal may be started again meanwhile. */
+static int journal_open(const char *path, struct sockaddr_un *address, struct tidings_error *err)
 {
-    unsigned char c = (unsigned char)s.ptr[0];
-    if (c < 0x80) {
-        return c >= 0x20 && c != 0x7F;
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address->sun_path) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "the path of the journal is too long");
     }
-    if (c == 0xC2 && s.len > 1 && (unsigned char)s.ptr[1] < 0xA0) {
-        return 0; /* U+0080 to U+009F: some terminals obey them */
+    memcpy(address->sun_path, path, strlen(path) + 1);
+    int probe = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool is_there = probe >= 0 && fd >= 0 &&
+                    connect(probe, (const struct sockaddr *)address, sizeof *address) == 0;
+    int errnum = errno;
+    if (probe >= 0) {
+        close(probe);
     }
-    if (is_direction(s)) {
-        return 0;
+    if (is_there) {
+        return fd;
     }
-    for (size_t n = 2; n <= 4 && n <= s.len; n++) {
-        if (str_is_utf8(tidings_strn(s.ptr, n))) {
-            return n;
+    if (fd >= 0) {
+        close(fd);
+    }
+    int rc = error_errno(err, errnum, "reach the journal at '%s'", path);
+    return error_wrap(err, rc, "log format journal (use text, json or logfmt without systemd)");
+}
+
+int log_set_format(enum log_format format, const char *journal_path, struct tidings_error *err)
+{
+    struct sockaddr_un address;
+    int fd = -1;
+    if (format == LOG_FORMAT_JOURNAL) {
+        fd = journal_open(journal_path ? journal_path : JOURNAL_PATH, &address, err);
+        if (fd < 0) {
+            return fd;
         }
+    }
+    pthread_mutex_lock(&lock);
+    int old = output.journal;
+    output.format = format;
+    output.journal = fd;
+    if (fd >= 0) {
+        output.journal_address = address;
+    }
+    pthread_mutex_unlock(&lock);
+    if (old >= 0) {
+        close(old);
     }
     return 0;
 }
 
-static void log_put_escaped(struct line *line, struct tidings_str s)
+static int file_open(const char *path, struct tidings_error *err)
 {
-    static const char hex[] = "0123456789abcdef";
-    while (s.len > 0) {
-        size_t n = printable(s);
-        unsigned char c = (unsigned char)s.ptr[0];
-        char escaped[4] = {'\\', 'x', hex[c >> 4], hex[c & 15]};
-        size_t put = n ? n : sizeof escaped;
-        if (put > LOG_MAX_LINE - line->len) {
-            return;
-        }
-        memcpy(line->bytes + line->len, n ? s.ptr : escaped, put);
-        line->len += put;
-        s = str_skip(s, n ? n : 1);
+    struct stat st;
+    int fd =
+        helper_is_there() ? helper_open_log(path) : open(path, HELPER_LOG_FLAGS, HELPER_LOG_MODE);
+    if (fd < 0) {
+        return error_errno(err, helper_is_there() ? -fd : errno, "open the log file '%s'", path);
     }
+    if (fstat(fd, &st) < 0 || !(S_ISREG(st.st_mode) || S_ISCHR(st.st_mode))) {
+        close(fd);
+        return tidings_fail(err, TIDINGS_E_INVALID, "the log file '%s' is no ordinary file", path);
+    }
+    return fd;
 }
 
-static void write_stderr(struct line *line)
+int log_open_file(const char *path, struct tidings_error *err)
 {
-    line->bytes[line->len] = '\n';
+    size_t len = path ? strlen(path) : 0;
+    if (len >= sizeof output.path) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "the path of the log file is too long");
+    }
+    int fd = path ? file_open(path, err) : -1;
+    if (path && fd < 0) {
+        return fd;
+    }
+    pthread_mutex_lock(&lock);
+    int old = output.file;
+    output.file = fd;
+    memmove(output.path, path ? path : "", len + 1);
+    pthread_mutex_unlock(&lock);
+    if (old >= 0) {
+        close(old);
+    }
+    return 0;
+}
+
+int log_reopen_file(struct tidings_error *err)
+{
+    char path[PATH_MAX];
+    pthread_mutex_lock(&lock);
+    memcpy(path, output.path, sizeof path);
+    pthread_mutex_unlock(&lock);
+    return path[0] ? log_open_file(path, err) : 0;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+const struct log_context *log_enter(const struct log_context *context)
+{
+    const struct log_context *before = current_context;
+    current_context = context;
+    return before;
+}
+
+static bool log_write_bytes(int fd, const char *bytes, size_t len)
+{
     ssize_t n;
     do {
-        n = write(STDERR_FILENO, line->bytes, line->len + 1);
+        n = write(fd, bytes, len);
     } while (n < 0 && errno == EINTR);
+    return n >= 0;
 }
 
-static void log_deliver(enum tidings_log_level level, struct line *line)
+static bool write_journal(const struct log_record *record)
 {
-    if (is_logging) {
-        return; /* a sink that logs would wait for its own lock */
-    }
-    is_logging = true;
-    pthread_mutex_lock(&lock);
-    if (current_sink) {
-        current_sink(current_user, level, tidings_strn(line->bytes, line->len));
-    } else {
-        write_stderr(line);
-    }
-    pthread_mutex_unlock(&lock);
-    is_logging = false;
+    char bytes[LOG_JOURNAL_MAX];
+    size_t len = log_record_journal(record, bytes);
+    ssize_t n;
+    do {
+        n = sendto(output.journal, bytes, len, MSG_NOSIGNAL,
+                   (const struct sockaddr *)&output.journal_address, sizeof output.journal_address);
+    } while (n < 0 && errno == EINTR);
+    return n >= 0;
 }
 
-void log_write(enum tidings_log_level level, const char *event, const char *fmt, ...)
+/* What a file or the journal does not take is not lost where standard error is read. */
+static void log_deliver(const struct log_record *record)
 {
-    if (level >= TIDINGS_LOG_OFF || level < log_get_level()) {
+    struct log_line line;
+    enum log_format format = output.format;
+    bool is_journal = format == LOG_FORMAT_JOURNAL && !output.sink;
+    if (is_journal && write_journal(record)) {
         return;
     }
-    int saved = errno;
-    struct line line;
-    char raw[LOG_MAX_LINE + 1];
-    line.len = 0;
-    clock_format_iso(clock_wall_ms(), raw);
-    log_put_escaped(&line, tidings_str(raw));
-    log_put_escaped(&line, STR(" "));
-    log_put_escaped(&line, tidings_str(level_names[level]));
-    log_put_escaped(&line, STR(" "));
-    log_put_escaped(&line, tidings_str(event));
-    if (fmt) {
-        va_list args;
-        va_start(args, fmt);
-        int n = vsnprintf(raw, sizeof raw, fmt, args);
-        va_end(args);
-        size_t len = n < 0 ? 0 : (size_t)n < sizeof raw ? (size_t)n : sizeof raw - 1;
-        log_put_escaped(&line, len ? STR(" ") : STR_EMPTY);
-        log_put_escaped(&line, tidings_strn(raw, len));
+    log_record_line(record, format == LOG_FORMAT_JOURNAL ? LOG_FORMAT_TEXT : format, &line);
+    if (output.sink) {
+        output.sink(output.user, record->level, tidings_strn(line.bytes, line.len));
+        return;
     }
-    log_deliver(level, &line);
+    line.bytes[line.len] = '\n';
+    if (output.file < 0 || is_journal || !log_write_bytes(output.file, line.bytes, line.len + 1)) {
+        (void)log_write_bytes(STDERR_FILENO, line.bytes, line.len + 1);
+    }
+}
+
+void log_write(enum tidings_log_level level, enum log_area area, const char *event,
+               const struct log_field *fields)
+{
+    if (is_logging || !log_wants(level, area)) {
+        return; /* a sink that logs would wait for its own lock */
+    }
+    int saved = errno;
+    const struct log_record record = {.time_ms = clock_wall_ms(),
+                                      .level = level,
+                                      .area = area,
+                                      .event = event,
+                                      .context = current_context,
+                                      .fields = fields};
+    is_logging = true;
+    pthread_mutex_lock(&lock);
+    log_deliver(&record);
+    pthread_mutex_unlock(&lock);
+    is_logging = false;
     errno = saved;
 }

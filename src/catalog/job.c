@@ -75,11 +75,11 @@ void job_log_unfinished(const struct worker *worker)
 {
     unsigned count = 0;
     for (const struct job *r = worker->first_job; r && count < UNFINISHED_MAX; r = r->next) {
-        log_error(r->provider ? "a provider does not finish" : "a handler does not finish",
-                  "provider=%s at=%.*s uri=%.*s requests=%zu",
-                  r->provider ? r->provider->ops->name : "none",
-                  STR_ARG(r->provider ? r->provider->prefix : STR_EMPTY), STR_ARG(r->uri),
-                  worker->jobs);
+        log_error(LOG_PROVIDER,
+                  r->provider ? "a provider does not finish" : "a handler does not finish",
+                  KV("provider", r->provider ? r->provider->ops->name : "none"),
+                  KV("at", r->provider ? r->provider->prefix : STR_EMPTY), KV("uri", r->uri),
+                  KV("requests", worker->jobs));
         count++;
     }
 }

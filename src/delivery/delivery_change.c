@@ -61,7 +61,8 @@ static void offer_everything(struct worker *worker, struct tidings_str scope)
 /* A letter was lost for want of room or memory. Nobody knows what it said. */
 static void resync_all(struct worker *worker)
 {
-    log_warn("changes lost", "reason=\"no room or no memory\" worker=%u", worker->index);
+    log_warn(LOG_DELIVERY, "changes lost", KV("reason", "no room or no memory"),
+             KV("worker", worker->index));
     list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         if (subscriber->sink) {

@@ -76,9 +76,9 @@ static void publish_made(struct hub *hub, struct change *c, uint64_t seq, uint64
     }
     if (!c) {
         log->ops->lost(log, seq);
-        log_error("change lost", "reason=\"out of memory\" uri=%.*s", STR_ARG(uri));
+        log_error(LOG_DELIVERY, "change lost", KV("reason", "out of memory"), KV("uri", uri));
     } else if (log->ops->append(log, c) < 0) {
-        log_warn("history cut", "reason=\"out of memory\" seq=%llu", (unsigned long long)c->seq);
+        log_warn(LOG_DELIVERY, "history cut", KV("reason", "out of memory"), KV("seq", c->seq));
     }
     for (size_t i = 0; i < hub->worker_count; i++) {
         if (c) {
@@ -253,7 +253,7 @@ static void hub_announce_lost_deliver(struct letter *letter, void *owner)
     struct hub *hub = owner;
     (void)letter;
     __atomic_store_n(&hub->is_lost, false, __ATOMIC_SEQ_CST);
-    log_warn("changes refused", "reason=\"more than could be told\"");
+    log_warn(LOG_DELIVERY, "changes refused", KV("reason", "more than could be told"));
     hub_publish(hub, CHANGE_EVERYTHING);
 }
 

@@ -66,6 +66,11 @@ const struct revision *dialect_assume(struct tidings_str protocol_version)
     return rev && rev->era == ERA_LEGACY ? rev : dialect_find_revision(STR("2025-03-26"));
 }
 
+const char *dialect_era_name(enum era era)
+{
+    return era == ERA_MODERN ? "modern" : "legacy";
+}
+
 bool dialect_is_modern_version(struct tidings_str protocol_version)
 {
     const struct revision *rev = dialect_find_revision(protocol_version);

@@ -25,6 +25,8 @@ enum era {
     ERA_MODERN,
 };
 
+const char *dialect_era_name(enum era era); /* "legacy", "modern" */
+
 struct http_request;
 struct profile; /* see below; NULL: none */
 

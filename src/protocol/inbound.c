@@ -19,7 +19,10 @@
 #include "handler/header_params.h"
 #include "protocol/method.h"
 #include "protocol/session_moving.h"
+#include "request/access_log.h"
 #include "request/request.h"
+#include "wire/http.h"
+#include "wire/trace.h"
 
 #define REFUSAL_MAX (64u * 1024u)
 #define BATCH_MAX 100u
@@ -44,7 +47,12 @@ static void refuse_with(struct channel *channel, int status, const struct respon
     }
     jw_init(&w, &text);
     dialect_write_error(&w, buf_str(&id_json), e);
-    channel_failed_rpc(channel, channel->principal, NULL, e);
+    channel_failed_rpc(channel, channel->principal, NULL, e, false);
+    const struct access_log_line line = {.code = e->code,
+                                         .reason = e->message,
+                                         .bytes_in = channel->worker->message_bytes,
+                                         .bytes_out = text.len};
+    access_log_other(channel, &line);
     if (text.failed || id_json.failed) { /* half a message is worse than none */
         buf_deinit(&text);
         buf_init(&text, 0);
@@ -242,6 +250,29 @@ static void greet(struct request *request)
     }
 }
 
+/* The trace it belongs to: `_meta` says so (SEP-414), or the headers it came with. */
+static void inbound_read_trace(struct request *request, const struct dialect_headers *headers)
+{
+    const struct json *meta = jv_get(request->msg.params, "_meta");
+    struct tidings_str parent = jv_str(jv_get(meta, "traceparent"));
+    struct tidings_str state = jv_str(jv_get(meta, "tracestate"));
+    struct trace trace;
+    bool is_there = parent.len > 0 && trace_read(parent, state, &trace);
+    if (!is_there && headers && headers->all) {
+        unsigned count = 0;
+        parent = http_header(headers->all, "traceparent", &count);
+        is_there =
+            count == 1 && trace_read(parent, http_header(headers->all, "tracestate", NULL), &trace);
+    }
+    struct trace *kept = is_there ? arena_alloc(&request->arena, sizeof(trace)) : NULL;
+    if (kept) {
+        *kept = trace;
+        request->trace = kept;
+        memcpy(request->context.trace_id, trace_id(kept).ptr, TRACE_ID_LEN);
+        memcpy(request->context.span_id, trace_span_id(kept).ptr, TRACE_SPAN_LEN);
+    }
+}
+
 static void inbound_run(struct arrival *a, struct json *root, const struct rpc_message *msg,
                         const struct dialect_verdict *v, struct session *session)
 {
@@ -272,7 +303,12 @@ static void inbound_run(struct arrival *a, struct json *root, const struct rpc_m
     if (!channel->ops->is_http) {
         greet(request);
     }
+    inbound_read_trace(request, a->headers);
+    const struct log_context context =
+        request->context; /* which may go before the method is done */
+    const struct log_context *before = log_enter(&context);
     method_run(request);
+    (void)log_enter(before);
 }
 
 /* Headers that repeat arguments of a tool. */
@@ -457,6 +493,7 @@ void inbound_text(struct channel *channel, struct tidings_str text,
     struct json *root = NULL;
     struct tidings_error err;
     worker_trim_later(channel->worker, text.len);
+    channel->worker->message_bytes = text.len;
     if (principal_renew(channel->worker, &channel->principal) < 0) {
         inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
         return;

@@ -4,6 +4,7 @@
  * becomes a stream (a message connection is one already) and its URIs are resolved one by one, each
  * refused or not by itself.
  */
+#include "access/access.h"
 #include "access/allowance.h"
 #include "access/failures.h"
 #include "base/mem.h"
@@ -221,6 +222,18 @@ static struct dialect_acknowledged_uri acknowledged_uri(void *user, size_t index
     };
 }
 
+static enum failure_cause refused_cause(const struct subscribe_batch *s,
+                                        const struct subscribe_item *item)
+{
+    int code = item->stat.base.err.code;
+    if (code == TIDINGS_E_LIMIT || code == TIDINGS_E_BUSY) {
+        return FAILURE_LIMIT;
+    }
+    bool is_denied = code == TIDINGS_E_DENIED || (code == TIDINGS_E_NOTFOUND && item->uri.len > 0 &&
+                                                  !access_subscribes(s->principal, item->uri));
+    return is_denied ? FAILURE_ACCESS : FAILURE_ORDINARY;
+}
+
 /* What is left out of a listen is a failure like a resources/subscribe that is refused. */
 static void note_refused(const struct subscribe_batch *s)
 {
@@ -229,6 +242,7 @@ static void note_refused(const struct subscribe_batch *s)
         const struct tidings_error *err = &s->items[i].stat.base.err;
         const struct failure failure = {
             .kind = FAILURE_RPC,
+            .cause = s->items[i].refused ? refused_cause(s, &s->items[i]) : FAILURE_ORDINARY,
             .method = "subscriptions/listen",
             .code = dialect_code(s->era, err->code),
             .reason = tidings_str(err->text),

@@ -25,7 +25,7 @@ static void method_tools_put_text(struct jw *w, struct tidings_str text)
     jw_end_array(w);
 }
 
-static void method_tools_note(const struct request *request, struct tidings_str reason)
+static void method_tools_note(struct request *request, struct tidings_str reason)
 {
     const struct failure failure = {
         .kind = FAILURE_RESULT,
@@ -33,8 +33,11 @@ static void method_tools_note(const struct request *request, struct tidings_str 
         .reason = reason,
         .principal = request->principal,
     };
+    request->has_error = true;
     if (request->channel && !request->cancelled) {
+        const struct log_context *before = log_enter(&request->context);
         channel_failed(request->channel, &failure);
+        (void)log_enter(before);
     }
 }
 

@@ -108,9 +108,9 @@ static void note_outcome(struct session_movers *movers, const struct session_job
 {
     bool fails = job->code < 0 && job->code != TIDINGS_E_CONFLICT;
     if (fails && !movers->is_failing) {
-        log_warn("sessions cannot be kept for other nodes", "reason=\"%s\"", job->err.text);
+        log_warn(LOG_NODES, "sessions cannot be kept for other nodes", KV("reason", job->err.text));
     } else if (!fails && movers->is_failing) {
-        log_info("sessions are kept for other nodes again", NULL);
+        log_info(LOG_NODES, "sessions are kept for other nodes again", NO_FIELDS);
     }
     movers->is_failing = fails;
 }
@@ -169,10 +169,10 @@ static bool session_is_unfit(struct session_moving *m, const struct buf *state)
 {
     bool is_unfit = m->is_incomplete || state->failed == TIDINGS_E_LIMIT;
     if (is_unfit && !m->is_unfit) {
-        log_warn("session does not move to other nodes",
-                 "reason=\"%s\" subscriptions=%u most_bytes=%zu",
-                 m->is_incomplete ? "out of memory" : "it is too large",
-                 m->session->subscriber->subscription_count, m->movers->store->max_bytes);
+        log_warn(LOG_NODES, "session does not move to other nodes",
+                 KV("reason", m->is_incomplete ? "out of memory" : "it is too large"),
+                 KV("subscriptions", m->session->subscriber->subscription_count),
+                 KV("most_bytes", m->movers->store->max_bytes));
         subscriber_warn(m->session->subscriber,
                         "this session has too many subscriptions to go on at another node");
         m->turn = 0; /* of a new row, when it fits again */

@@ -120,7 +120,7 @@ static struct session *adoption_make(struct adoption *a, const struct session_jo
     struct buf by;
     *ret = session_state_read(s, buf_str(&job->state), &err);
     if (*ret < 0) {
-        log_warn("session of another node cannot go on here", "reason=\"%s\"", err.text);
+        log_warn(LOG_NODES, "session of another node cannot go on here", KV("reason", err.text));
         return NULL;
     }
     struct jw w;
@@ -131,8 +131,9 @@ static struct session *adoption_make(struct adoption *a, const struct session_jo
     buf_deinit(&by);
     const struct revision *revision = dialect_assume(s->revision); /* another, if it is not known */
     if (!is_theirs || !str_eq(revision->name, s->revision)) {
-        log_warn("session of another node cannot go on here", "reason=\"%s\"",
-                 is_theirs ? "its revision is not known here" : "it is somebody else's");
+        log_warn(
+            LOG_NODES, "session of another node cannot go on here",
+            KV("reason", is_theirs ? "its revision is not known here" : "it is somebody else's"));
         *ret = TIDINGS_E_INVALID;
         return NULL;
     }

@@ -180,10 +180,9 @@ bool file_root_stat(const struct file_root *root, struct stat *ret)
 static void warn_once(const struct file_root *root)
 {
     if (!__atomic_exchange_n(root->has_warned, true, __ATOMIC_RELAXED)) {
-        log_warn("another directory is at the path of a mount and not served",
-                 "reason=\"it, or a link on the way, is not of the user %u who owned the first\" "
-                 "path=\"%s\"",
-                 (unsigned)root->owner, root->where);
+        log_warn(LOG_FILES, "another directory is at the path of a mount and not served",
+                 KV("reason", "it, or a link on the way, is not of the user who owned the first"),
+                 KV("owner", root->owner), KV("path", root->where));
     }
 }
 

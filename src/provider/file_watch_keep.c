@@ -363,9 +363,10 @@ int file_keep_load(struct file_watch *w, struct tidings_error *err)
         return tidings_fail(err, rc, "what was known of the files: %s", tidings_code_text(rc));
     }
     if (rc < 0) {
-        log_warn("what was known of files cannot be read, so that changes since are not known",
-                 "reason=\"%s\" mount=%s", l.job.err.text[0] ? l.job.err.text : "it is damaged",
-                 w->root->prefix);
+        log_warn(LOG_FILES,
+                 "what was known of files cannot be read, so that changes since are not known",
+                 KV("reason", l.job.err.text[0] ? l.job.err.text : "it is damaged"),
+                 KV("mount", w->root->prefix));
         tidings_provider_missed(w->provider);
         w->keep.is_reset = true;
     }

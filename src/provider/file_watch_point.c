@@ -209,8 +209,8 @@ static void warn_polling(struct file_watch *w, const char *reason)
 {
     if (!w->has_warned) {
         w->has_warned = true;
-        log_warn("some directories are polled, not watched", "reason=\"%s\" every_ms=%lld mount=%s",
-                 reason, (long long)w->settings->poll_ms, w->root->prefix);
+        log_warn(LOG_FILES, "some directories are polled, not watched", KV("reason", reason),
+                 KV("every_ms", w->settings->poll_ms), KV("mount", w->root->prefix));
     }
 }
 

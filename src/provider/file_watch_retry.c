@@ -69,16 +69,16 @@ static void on_retry(struct loop_timer *timer, void *user)
         w->retry_ms = 0;
         if (w->has_reported) {
             w->has_reported = false;
-            log_info("files are watched again", "mount=%s", w->root->prefix);
+            log_info(LOG_FILES, "files are watched again", KV("mount", w->root->prefix));
         }
         return;
     }
     if (!w->has_reported) {
         w->has_reported = true;
-        log_warn("files cannot be watched for now, trying again until they can",
-                 "reason=\"%s\" mount=%s",
-                 code == TIDINGS_E_BUSY ? "out of descriptors" : tidings_code_text(code),
-                 w->root->prefix);
+        log_warn(
+            LOG_FILES, "files cannot be watched for now, trying again until they can",
+            KV("reason", code == TIDINGS_E_BUSY ? "out of descriptors" : tidings_code_text(code)),
+            KV("mount", w->root->prefix));
         tidings_provider_missed(w->provider);
     }
 }

@@ -83,8 +83,8 @@ static void file_scan_announce(struct file_watch *w, const struct file_node *nod
         rc = tidings_provider_changed(w->provider, &change, &err);
     }
     if (rc < 0) {
-        log_error("file change not announced", "reason=\"%s\"",
-                  err.text[0] ? err.text : tidings_code_text(rc));
+        log_error(LOG_FILES, "file change not announced",
+                  KV("reason", err.text[0] ? err.text : tidings_code_text(rc)));
         tidings_provider_missed(w->provider);
     }
     buf_deinit(&path);

@@ -186,7 +186,7 @@ static void poll_one(struct file_watch *w, struct file_node *node)
 void file_scope_poll(struct file_watch *w)
 {
     if (w->inotify < 0 && file_event_open(w, NULL) == 0 && w->inotify >= 0) {
-        log_info("inotify is available again", "mount=%s", w->root->prefix);
+        log_info(LOG_FILES, "inotify is available again", KV("mount", w->root->prefix));
     }
     file_ancestors_ask(w);
     /* Each look may free any point, which then leaves whichever of the two lists it is in. */

@@ -106,11 +106,23 @@ void channel_failed(const struct channel *channel, const struct failure *failure
     }
 }
 
+static enum failure_cause channel_cause_of(int rpc_code, struct tidings_str reason)
+{
+    if (str_eq(reason, STR("limit"))) {
+        return FAILURE_LIMIT;
+    }
+    return rpc_code == RPC_PARSE_ERROR || rpc_code == RPC_INVALID_REQUEST ||
+                   rpc_code == RPC_HEADER_MISMATCH
+               ? FAILURE_MALFORMED
+               : FAILURE_ORDINARY;
+}
+
 void channel_failed_rpc(const struct channel *channel, const struct principal *principal,
-                        const char *method, const struct dialect_error *e)
+                        const char *method, const struct dialect_error *e, bool is_denied)
 {
     const struct failure failure = {
         .kind = FAILURE_RPC,
+        .cause = is_denied ? FAILURE_ACCESS : channel_cause_of(e->code, e->reason),
         .method = method,
         .code = e->code,
         .is_ours = e->code == RPC_INTERNAL && !str_eq(e->reason, STR("limit")),

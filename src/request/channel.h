@@ -7,6 +7,7 @@
 #ifndef REQUEST_CHANNEL_H
 #define REQUEST_CHANNEL_H
 
+#include "access/failures.h"
 #include "access/principal.h"
 #include "base/list.h"
 #include "dialect/dialect.h"
@@ -14,7 +15,6 @@
 
 struct allowance;
 struct batch;
-struct failure;
 struct request;
 struct channel;
 struct worker;
@@ -27,7 +27,9 @@ struct response_headers {
     struct tidings_str allow;
     struct tidings_str scope;  /* it was denied for want of these, separated by blanks */
     struct tidings_str extra;  /* whole lines, each with its line break */
-    struct tidings_str reason; /* of a refusal, for the log; no header */
+    struct tidings_str reason; /* of a refusal, for the log; no header … */
+    enum failure_cause cause;  /* … and why; ORDINARY: as its status says */
+    struct tidings_str uri;    /* what it is about, for the log */
 };
 
 /* What can be said of where it leads, for whoever looks after the server. */
@@ -95,9 +97,10 @@ void channel_get_facts(const struct channel *channel, struct channel_facts *ret)
 /* Something that came this way is refused, or failed: counted, and said in the log as far as there
  * is room. To be called once, where the answer is made. */
 void channel_failed(const struct channel *channel, const struct failure *failure);
-/* The same with an error of JSON-RPC, to `principal`; `method` as there. */
+/* The same with an error of JSON-RPC, to `principal`; `method` as there. `is_denied`: it may be
+ * there, but not for this one. */
 void channel_failed_rpc(const struct channel *channel, const struct principal *principal,
-                        const char *method, const struct dialect_error *e);
+                        const char *method, const struct dialect_error *e, bool is_denied);
 /* The transport is going away: cancels what is under way, drops the subscriber of a message
  * connection. */
 void channel_deinit(struct channel *channel);

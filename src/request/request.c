@@ -8,9 +8,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/job.h"
+#include "request/access_log.h"
 #include "request/request_private.h"
 
 #define REQUEST_ARENA_MAX (1u << 20)
@@ -31,6 +33,9 @@ struct request *request_create(struct channel *channel, struct json *root,
     request->principal = principal_ref(channel->principal);
     request->msg = *msg;
     request->root = jv_ref(root);
+    access_log_number(request->worker, request->context.request_id);
+    request->begun_ns = log_wants_access() ? clock_monotonic_ns() : 0;
+    request->bytes_in = channel->worker->message_bytes;
     arena_init(&request->arena, REQUEST_ARENA_MAX);
     buf_init(&request->out, limits->max_read_bytes * REQUEST_OUT_FACTOR + REQUEST_OUT_EXTRA);
     struct buf id;
@@ -83,6 +88,7 @@ static void request_deliver(struct request *request, int status)
     if (request->session_change > 0 && request->worker->requests->hold(request, status)) {
         return;
     }
+    request_log(request, request->out.len);
     if (request->cancelled || !channel) {
         if (batch) {
             request_batch_done(batch);
@@ -187,8 +193,15 @@ void request_empty(struct request *request)
 
 static void request_answer_error(struct request *request, const struct dialect_error *e, int status)
 {
+    if (request->begun_ns > 0) {
+        request->failed_code = e->code;
+        request->failed_reason = arena_dup(&request->arena, e->message);
+    }
     if (request->channel && !request->cancelled) {
-        channel_failed_rpc(request->channel, request->principal, request->method, e);
+        const struct log_context *before = log_enter(&request->context);
+        channel_failed_rpc(request->channel, request->principal, request->method, e,
+                           request->is_denied);
+        (void)log_enter(before);
         if (request->worker->requests->failed) {
             request->worker->requests->failed(request, e);
         }
@@ -225,7 +238,7 @@ static void name_failure(const struct request *request, int code, struct dialect
 static void request_fail_named(struct request *request, int code, struct dialect_error *e)
 {
     name_failure(request, code, e);
-    request_name_scopes(request, code, e->uri);
+    request_note_denial(request, code, e->uri);
     request_fail_with(request, e);
 }
 
@@ -402,6 +415,9 @@ static void request_expire(struct request *request, uint64_t allowed_ms)
     other->headers = request->headers;
     other->batch = request->batch;
     other->sink = request->sink;
+    other->context = request->context;
+    other->begun_ns = request->begun_ns;
+    request->begun_ns = 0;
     request->batch = NULL;
     request->sink = NULL;
     request_abandon(request);

@@ -9,6 +9,7 @@
 #define REQUEST_REQUEST_H
 
 #include "base/arena.h"
+#include "base/log.h"
 #include "request/channel.h"
 #include "request/client_info.h"
 #include "worker/worker.h"
@@ -19,6 +20,7 @@ struct job;
 struct channel;
 struct request;
 struct session;
+struct trace;
 
 /* Those of one worker. */
 struct requests {
@@ -63,12 +65,21 @@ struct request {
     struct jw w;
     struct response_headers headers;
     bool cancelled;
+    bool is_denied;       /* its error hides what it may not see */
     struct sink *sink;    /* HTTP: the exchange became a stream, which its answer ends */
     struct job *job;      /* asked of a provider, told when nobody waits any more */
     struct list job_link; /* in worker->requests->with_job while a provider has it */
     uint64_t job_begun_ms;
     uint64_t session_change; /* the answer waits until this change of its session is kept; 0: no */
     unsigned moves;          /* its session has gone to another node meanwhile, so often */
+    /* What the log says of it (request/access_log.h): */
+    struct log_context context;
+    struct trace *trace; /* in the arena; NULL: it belongs to none */
+    uint64_t begun_ns;   /* 0: nobody wants to know, or another request tells of it */
+    size_t bytes_in;
+    int failed_code; /* 0: it has not */
+    struct tidings_str failed_reason;
+    bool has_error; /* a result that is one */
 };
 
 struct request *request_create(struct channel *channel, struct json *root,
@@ -103,9 +114,9 @@ void request_fail_with(struct request *request, const struct dialect_error *e);
 /* A limit was reached: error data name it and say when to try again; over HTTP the status is 429 or
  * 503 with Retry-After, unless trying again does not help. Counting is the caller's. */
 void request_fail_limit(struct request *request, const struct refusal *why, struct tidings_str uri);
-/* It fails with that code about `spelled`. Where the token lacks a scope for it, the
- * answer will say which (headers.scope). */
-void request_name_scopes(struct request *request, int code, struct tidings_str spelled);
+/* It fails with that code about `spelled`. If that is because it may not have it, the log will say
+ * so; where its token lacks a scope for it, the answer will say which (headers.scope). */
+void request_note_denial(struct request *request, int code, struct tidings_str spelled);
 /* The client lacks what this needs; `required_json` is an object of capabilities. */
 void request_fail_capability(struct request *request, const char *text,
                              struct tidings_str required_json);

@@ -43,7 +43,7 @@ void request_batch_refuse(struct batch *batch, int rpc_code, const char *text)
     const struct channel *channel = batch->channel;
     const struct dialect_error e = {.code = rpc_code, .message = tidings_str(text)};
     if (channel) {
-        channel_failed_rpc(channel, channel->principal, NULL, &e);
+        channel_failed_rpc(channel, channel->principal, NULL, &e, false);
     }
     buf_putc(&batch->out, batch->count++ == 0 ? '[' : ',');
     batch_put_refusal(&batch->out, rpc_code, text);

@@ -17,4 +17,7 @@ void request_batch_put(struct batch *batch, const struct buf *response);
 /* One of its requests is gone, answered or not: with the last the array is sent. */
 void request_batch_done(struct batch *batch);
 
+/* It is answered with `bytes` of JSON, or is not answered any more: a line of the access log. */
+void request_log(const struct request *request, size_t bytes);
+
 #endif

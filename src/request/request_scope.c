@@ -33,8 +33,19 @@ static unsigned ops_of(struct tidings_str method)
     return 0;
 }
 
-void request_name_scopes(struct request *request, int code, struct tidings_str spelled)
+static bool request_may(const struct request *request, unsigned ops, struct tidings_str uri)
 {
+    for (unsigned op = 0; op < ACCESS_OPS; op++) {
+        if ((ops & 1u << op) != 0 && !access_allows(request->principal, (enum access_op)op, uri)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void request_note_denial(struct request *request, int code, struct tidings_str spelled)
+{
+    request->is_denied = code == TIDINGS_E_DENIED;
     bool is_missing = code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_DENIED;
     unsigned ops = is_missing && spelled.len > 0 ? ops_of(request->msg.method) : 0;
     if (ops == 0 || !request->principal || !request->principal->class) {
@@ -43,8 +54,11 @@ void request_name_scopes(struct request *request, int code, struct tidings_str s
     struct buf uri, scopes;
     buf_init(&uri, URI_MAX * 3);
     buf_init(&scopes, SCOPES_MAX);
-    if (catalog_canonical(request->worker->catalog, spelled, false, &uri, NULL) == 0 &&
-        access_put_missing(request->principal, ops, buf_str(&uri), &scopes) == 0 &&
+    bool is_known = catalog_canonical(request->worker->catalog, spelled, false, &uri, NULL) == 0;
+    if (is_known && !request_may(request, ops, buf_str(&uri))) {
+        request->is_denied = true;
+    }
+    if (is_known && access_put_missing(request->principal, ops, buf_str(&uri), &scopes) == 0 &&
         scopes.len > 0) {
         struct tidings_str copy = arena_dup(&request->arena, buf_str(&scopes));
         request->headers.scope = copy.ptr ? copy : STR_EMPTY;

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/units.h"
 #include "base/url_shown.h"
@@ -174,7 +175,11 @@ int config_assign(struct config *c, const struct config_row *row, struct tidings
     if (row->type == CONFIG_MOUNTS) {
         return assign_mount(c, value, origin, err); /* keeps the origin itself */
     }
-    if (row->type == CONFIG_TEXT || row->type == CONFIG_PATH) {
+    struct log_levels levels;
+    if (row->type == CONFIG_LEVELS && log_levels_parse(value, &levels, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
+    if (row->type == CONFIG_TEXT || row->type == CONFIG_PATH || row->type == CONFIG_LEVELS) {
         rc = assign_text(config_field(c, row), value, wins, err);
     } else if (config_is_list(row->type)) {
         rc = assign_item(c, row, value, origin.source, err);
@@ -233,6 +238,8 @@ void config_deinit(struct config *c)
     config_list_deinit(&c->http_unix);
     mem_free(c->name);
     mem_free(c->title);
+    mem_free(c->log_level);
+    mem_free(c->log_file);
     mem_free(c->entities);
     mem_free(c->entity_authority);
     mem_free(c->store);
@@ -268,6 +275,12 @@ bool config_is_given(const struct config *c, const char *name)
 {
     const struct config_row *row = config_find(tidings_str(name), CONFIG_AS_NAME);
     return row && c->origins[row_index(row)].source != CONFIG_DEFAULT;
+}
+
+bool config_is_beyond_file(const struct config *c, const char *name)
+{
+    const struct config_row *row = config_find(tidings_str(name), CONFIG_AS_NAME);
+    return row && c->origins[row_index(row)].source > CONFIG_FILE;
 }
 
 const char *config_store(const struct config *c)
@@ -319,6 +332,7 @@ static int config_put_value(struct buf *out, const struct config *c, const struc
     case CONFIG_CHOICE:
         return buf_puts(out, tidings_str(row->choices[*(const unsigned *)at]));
     case CONFIG_TEXT:
+    case CONFIG_LEVELS:
     case CONFIG_PATH:
         return url_put_shown(out, tidings_str(*(char *const *)at));
     case CONFIG_MODE:
@@ -349,14 +363,6 @@ int config_get(const struct config *c, const char *name, struct buf *out)
 {
     const struct config_row *row = config_find(tidings_str(name), CONFIG_AS_NAME);
     return row ? config_put_value(out, c, row) : TIDINGS_E_NOTFOUND;
-}
-
-enum tidings_log_level config_log_level(const struct config *c)
-{
-    static const enum tidings_log_level levels[] = {TIDINGS_LOG_OFF, TIDINGS_LOG_ERROR,
-                                                    TIDINGS_LOG_WARNING, TIDINGS_LOG_INFO,
-                                                    TIDINGS_LOG_DEBUG};
-    return levels[c->log_level]; /* in the order of the choices of "log-level" */
 }
 
 int config_get_number(const struct config *c, const char *name, uint64_t *ret)

@@ -152,11 +152,15 @@ struct config {
     struct config_list allow_origin;
     struct config_list allow_host;
     unsigned protocol_max; /* 0: 2024-11-05 … 4: 2026-07-28, see config_get for the text */
-    unsigned log_level;    /* see config_log_level */
+    char *log_level;       /* see log_levels_parse */
+    unsigned log_format;   /* enum log_format */
+    char *log_file;        /* empty: standard error */
+    bool access_log;
     char *name;
     char *title;
 
     char *file;                                    /* the file that was loaded; NULL: none */
+    enum tidings_file_from file_from;              /* whether it was named, or found */
     struct config_origin origins[CONFIG_ROWS_MAX]; /* by row */
 };
 
@@ -207,9 +211,10 @@ const char *config_store(const struct config *c);
 bool config_store_is_shared(const struct config *c);
 /* Who watches what is mounted at `uri`, or around it, as far as the configuration names it. */
 enum mount_nodes config_nodes_of(const struct config *c, struct tidings_str uri);
-enum tidings_log_level config_log_level(const struct config *c);
 /* Did anybody set that row? */
 bool config_is_given(const struct config *c, const char *name);
+/* Does what the file says of it not count, because somebody said something else before? */
+bool config_is_beyond_file(const struct config *c, const char *name);
 /* HTTP is served when an address for it was given, or no other listener was named. */
 bool config_wants_http(const struct config *c);
 /* Must clients show a certificate? Then it is known who they are. */

@@ -548,6 +548,7 @@ int config_load_file(struct config *c, const char *path, enum tidings_file_from 
     if (rc == 0) {
         rc = config_load_text(c, path, buf_str(&text), err);
     }
+    c->file_from = from;
     buf_deinit(&text);
     return rc;
 }

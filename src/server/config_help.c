@@ -61,6 +61,10 @@ static void help_page_option(struct help_page *p, const struct config_row *row)
     struct buf help;
     buf_init(&help, 4096);
     buf_putf(&help, "%s%s", is_on ? "do not " : "", row->help);
+    if (row->type == CONFIG_LEVELS) {
+        buf_puts(&help, STR("; levels are "));
+        config_put_accepted(&help, row);
+    }
     if (row->type == CONFIG_CHOICE) {
         buf_puts(&help, STR("; one of "));
         config_put_accepted(&help, row);

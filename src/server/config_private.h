@@ -14,6 +14,7 @@ enum config_type {
     CONFIG_DURATION, /* uint64_t ms */
     CONFIG_CHOICE,   /* unsigned, index into choices */
     CONFIG_TEXT,     /* char * */
+    CONFIG_LEVELS,   /* char *, of the log */
     CONFIG_PATH,     /* char *, of a file */
     CONFIG_MODE,     /* unsigned, permissions in octal */
     CONFIG_ADDRESS,  /* struct config_address */

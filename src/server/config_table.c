@@ -26,6 +26,8 @@ static const char *const tls_versions[] = {"1.2", "1.3", NULL};         /* enum 
 static const char *const offers[] = {"auto", "on", "off", NULL};
 static const char *const stales[] = {"serve", "refuse", NULL};
 static const char *const details[] = {"full", "slim", NULL};
+static const char *const formats[] = {"text", "json", "logfmt", "journal",
+                                      NULL}; /* enum log_format */
 static const char *const levels[] = {"off", "error", "warn", "info", "debug", NULL};
 
 /* clang-format off */
@@ -171,7 +173,12 @@ const struct config_row config_rows[] = {
          "give up what is not needed after the start: other files, programs, connections"),
     DURATION("drain", drain_ms, "2s", 0, 1 * HOUR,
              "time to end streams and finish answers after a signal to stop"),
-    CHOICE("log-level", log_level, "info", levels, "LEVEL", "what is written to standard error"),
+    {ROW("log-level", CONFIG_LEVELS, log_level, "info", "LEVEL[,AREA=LEVEL…]",
+         "what is logged, and of some areas of the server more or less"), .choices = levels},
+    CHOICE("log-format", log_format, "text", formats, "FORMAT", "how the log is written"),
+    {ROW("log-file", CONFIG_PATH, log_file, "", "FILE",
+         "log to the end of this file instead of standard error; SIGUSR1 opens it again")},
+    BOOL("access-log", access_log, "false", "a line of the log for each request and stream"),
     TEXT("name", name, "tidings", "name the server gives itself"),
     TEXT("title", title, "", "title for people"),
     CHOICE("profile", profile, "none", profiles, "NAME",

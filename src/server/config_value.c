@@ -43,6 +43,8 @@ int config_put_accepted(struct buf *out, const struct config_row *row)
             buf_putf(out, "%s%s", i > 0 ? ", " : "", row->choices[i]);
         }
         return out->failed;
+    case CONFIG_LEVELS:
+        return buf_puts(out, STR("off, error, warn, info, debug; also info,store=debug"));
     case CONFIG_TEXT:
         return buf_puts(out, STR("text"));
     case CONFIG_PATH:

@@ -57,8 +57,8 @@ static void add_file(struct plan *p, const char *path)
 static void add_files(struct plan *p, const struct config *c)
 {
     const struct config_list *lists[] = {&c->tls_cert, &c->tls_key, &c->auth_jwks};
-    const char *single[] = {c->tls_client_ca, c->auth_credentials, c->auth_ca, c->auth_tokens,
-                            c->access_file};
+    const char *single[] = {c->tls_client_ca, c->auth_credentials, c->auth_ca,
+                            c->auth_tokens,   c->access_file,      c->file};
     for (size_t k = 0; k < sizeof(lists) / sizeof(lists[0]); k++) {
         for (size_t i = 0; i < lists[k]->count; i++) {
             add_file(p, lists[k]->items[i]);
@@ -110,7 +110,7 @@ static int start_helper(struct sandbox *b, const struct config *c, struct tiding
 {
     struct plan p = {.files = NULL};
     size_t mounts = c->mount_count + 1;
-    size_t files = c->tls_cert.count + c->tls_key.count + c->auth_jwks.count + 5;
+    size_t files = c->tls_cert.count + c->tls_key.count + c->auth_jwks.count + 6;
     p.files = mem_zalloc(files * sizeof(*p.files));
     p.roots = mem_zalloc(mounts * sizeof(*p.roots));
     p.commands = mem_zalloc(mounts * sizeof(*p.commands));
@@ -125,7 +125,9 @@ static int start_helper(struct sandbox *b, const struct config *c, struct tiding
     p.helper.files = p.files;
     p.helper.roots = p.roots;
     p.helper.commands = p.commands;
-    if (rc == 0 && p.helper.file_count + p.helper.root_count + p.helper.command_count > 0) {
+    p.helper.log_file = c->log_file[0] ? c->log_file : NULL;
+    if (rc == 0 && (p.helper.log_file ||
+                    p.helper.file_count + p.helper.root_count + p.helper.command_count > 0)) {
         rc = helper_start(&p.helper, err);
         b->has_helper = rc == 0;
     }
@@ -350,12 +352,13 @@ static size_t count_threads(void)
 }
 
 #define LOST                                                                                       \
-    "lost=\"who takes the server over may read and write all files of its user, run programs "     \
-    "and connect anywhere\""
+    "who takes the server over may read and write all files of its user, run programs and "        \
+    "connect anywhere"
 
 static void sandbox_warn(const char *what, const struct tidings_error *why, const char *lost)
 {
-    log_warn("sandbox incomplete", "without=%s reason=\"%s\" lost=\"%s\"", what, why->text, lost);
+    log_warn(LOG_SERVER, "sandbox incomplete", KV("without", what), KV("reason", why->text),
+             KV("lost", lost));
 }
 
 int sandbox_enter(struct sandbox *b, const struct config *c, bool serves_http,
@@ -365,7 +368,7 @@ int sandbox_enter(struct sandbox *b, const struct config *c, bool serves_http,
         return 0;
     }
     if (!c->sandbox) {
-        log_warn("no sandbox", LOST);
+        log_warn(LOG_SERVER, "no sandbox", KV("lost", LOST));
         return 0;
     }
     size_t threads = count_threads();
@@ -403,8 +406,9 @@ void sandbox_seal(struct sandbox *b, const struct config *c)
     if (rc < 0) {
         sandbox_warn("seccomp", &b->seccomp_why, "it may make every system call");
     }
-    log_debug("sandbox", "landlock=%d seccomp=%s helper=%s", b->landlock,
-              b->has_seccomp ? "yes" : "no", b->has_helper ? "yes" : "no");
+    log_debug(LOG_SERVER, "sandbox", KV("landlock", b->landlock),
+              KV("seccomp", b->has_seccomp ? "yes" : "no"),
+              KV("helper", b->has_helper ? "yes" : "no"));
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */

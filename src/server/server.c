@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "server/log_setup.h"
 #include "server/server_private.h"
 
 extern char **environ;
@@ -111,6 +112,17 @@ int tidings_server_set(struct tidings_server *s, const char *name, const char *v
     return server_note(s, __func__, rc, &own);
 }
 
+char *tidings_server_get(struct tidings_server *s, const char *name)
+{
+    struct buf out;
+    buf_init(&out, 1u << 20);
+    if (!s || !name || config_get(&s->config, name, &out) < 0 || buf_put(&out, "", 0) < 0) {
+        buf_deinit(&out);
+        return NULL;
+    }
+    return buf_detach(&out, NULL);
+}
+
 int tidings_server_args(struct tidings_server *s, int argc, char **argv, struct tidings_error *err)
 {
     if (server_check_new(s, err) < 0) {
@@ -118,7 +130,7 @@ int tidings_server_args(struct tidings_server *s, int argc, char **argv, struct 
     }
     int rc = config_args(&s->config, argc, argv, environ, err);
     if (rc == 0) {
-        log_set_level(config_log_level(&s->config));
+        log_setup_levels(&s->config);
         s->is_program = true;
     }
     return rc;

@@ -106,8 +106,8 @@ static void announced(struct keeper_job *job, int code)
     } else if (code != TIDINGS_E_CLOSED && a->mount) {
         server_owned_lose(a->mount);
     } else if (code != TIDINGS_E_CLOSED) {
-        log_warn("announced here alone", "uri=%.*s reason=\"%s\"", STR_ARG(a->change.uri),
-                 job->err.text);
+        log_warn(LOG_NODES, "announced here alone", KV("uri", a->change.uri),
+                 KV("reason", job->err.text));
         (void)hub_announce(s->hub, &a->change, NULL);
     } else {
         s->announced_lost++;
@@ -141,9 +141,8 @@ void server_announce_close(struct tidings_server *s)
         announcing_free(list_entry(s->announcing.next, struct announcing, link));
     }
     if (s->announced_lost > 0) {
-        log_warn("announcements lost",
-                 "count=%zu reason=\"the server ended before the store could be reached again\"",
-                 s->announced_lost);
+        log_warn(LOG_NODES, "announcements lost", KV("count", s->announced_lost),
+                 KV("reason", "the server ended before the store could be reached again"));
     }
 }
 

@@ -116,17 +116,10 @@ static void end_peer_log(const struct tidings_call *call, const struct ending *e
 {
     struct tidings_str reason = tidings_call_string(call, "reason");
     const struct principal *by = call->principal;
-    char whom[PRINCIPAL_MAX + 16];
-    if (e->peer > 0) {
-        snprintf(whom, sizeof(whom), "peer=%llu", (unsigned long long)e->peer);
-    } else {
-        snprintf(whom, sizeof(whom), "principal=\"%s\"", e->principal);
-    }
-    log_info("ending peers", "%s by=\"%s\" reason=\"%.*s\"", whom,
-             !by                ? "program"
-             : by->name.len > 0 ? by->name.ptr
-                                : "anonymous",
-             STR_ARG(reason));
+    const char *asked = !by ? "program" : by->name.len > 0 ? by->name.ptr : "anonymous";
+    log_info(LOG_DELIVERY, "ending peers",
+             e->peer > 0 ? KV("peer", e->peer) : KV("principal", tidings_str(e->principal)),
+             KV("by", asked), KV("reason", reason));
 }
 
 /* Whom? The schema has let exactly one of both through. */

@@ -221,8 +221,7 @@ static void part_done(struct keeper_job *job, int code)
         __atomic_store_n(&f->saved_to, part->number, __ATOMIC_RELEASE);
     }
     if (code == 0 && part->is_whole) {
-        log_debug("files saved", "mount=%.*s number=%llu", STR_ARG(part->prefix),
-                  (unsigned long long)part->number);
+        log_debug(LOG_STORE, "files saved", KV("mount", part->prefix), KV("number", part->number));
     }
     part->done(part, code);
 }
@@ -387,8 +386,9 @@ static void save_rest(struct server_files *f, struct tidings_provider *p)
         part->job = (struct keeper_job){.is_write = true, .run = part_run, .done = part_done};
         rc = rc == 0 ? keeper_run(f->keeping.keeper, &part->job) : rc;
         if (rc < 0) {
-            log_warn("what is known of files is not saved: who comes back must look again",
-                     "mount=%.*s", STR_ARG(p->prefix));
+            log_warn(LOG_STORE,
+                     "what is known of files is not saved: who comes back must look again",
+                     KV("mount", p->prefix));
             return;
         }
     }

@@ -35,8 +35,8 @@ static bool follow_published(struct tidings_server *s, const struct kept_change 
         hub_lose(s->hub);
     }
     if (rc < 0 && rc != s->follow_refused) {
-        log_warn("published by another node and not served here", "uri=%.*s reason=\"%s\"",
-                 STR_ARG(k->uri), why.text);
+        log_warn(LOG_NODES, "published by another node and not served here", KV("uri", k->uri),
+                 KV("reason", why.text));
     }
     s->follow_refused = rc;
     return rc == 0;
@@ -52,8 +52,8 @@ static bool follow_is_whole(struct tidings_server *s, const struct kept_change *
     uint64_t now = clock_monotonic_ms();
     if (now >= s->follow_say_ms) {
         s->follow_say_ms = now + SAY_AGAIN_MS;
-        log_warn("a row of the store is damaged, and was passed over",
-                 "position=%llu reason=\"%s\"", (unsigned long long)k->position, why.text);
+        log_warn(LOG_NODES, "a row of the store is damaged, and was passed over",
+                 KV("position", k->position), KV("reason", why.text));
     }
     return false;
 }
@@ -63,7 +63,7 @@ static bool follow_mounted(struct tidings_server *s, const struct kept_change *k
 {
     bool is_here = server_owned_has(s, k->uri);
     if (!is_here && !s->follow_unmounted) {
-        log_warn("changed in a mount that this node does not share", "uri=%.*s", STR_ARG(k->uri));
+        log_warn(LOG_NODES, "changed in a mount that this node does not share", KV("uri", k->uri));
     }
     s->follow_unmounted = !is_here;
     return is_here;
@@ -74,7 +74,7 @@ static void server_follow_change(void *user, const struct kept_change *k)
     struct tidings_server *s = user;
     struct following f = {.hub = s->hub, .position = k->position};
     if (k->kind == KEPT_BROKEN && s->follow_tells) {
-        log_warn("store lost changes", "position=%llu", (unsigned long long)k->position);
+        log_warn(LOG_NODES, "store lost changes", KV("position", k->position));
         hub_announce_broken(s->hub, k->position);
         server_sessions_broken(s);
         return;

@@ -58,7 +58,8 @@ static size_t connection_limit(const struct tidings_server *s)
     size_t most = left > 2 * spare ? left - spare : (left + 1) / 2;
     size_t wanted = s->config.max_connections;
     size_t limit = wanted > 0 && wanted < most ? wanted : most;
-    log_debug("limits", "descriptors=%zu used=%zu connections=%zu", descriptors, used, limit);
+    log_debug(LOG_SERVER, "limits", KV("descriptors", descriptors), KV("used", used),
+              KV("connections", limit));
     return limit;
 }
 
@@ -159,9 +160,10 @@ static int check_reach(struct tidings_server *s, const struct server_listener *d
                             "--auth-tokens) or certificates (--tls-client-auth require)",
                             listener_url(d->listener));
     }
-    log_warn("open to the network",
-             "address=%s port=%u reason=\"no authentication is configured%s\"", e->host, e->port,
-             d->protocol.tls ? "" : ", and everything can be read on the way");
+    log_warn(LOG_SERVER, "open to the network", KV("address", e->host), KV("port", e->port),
+             KV("reason", d->protocol.tls ? "no authentication is configured"
+                                          : "no authentication is configured, and everything can "
+                                            "be read on the way"));
     return 0;
 }
 

@@ -23,6 +23,8 @@ static void on_signal(int number)
     struct tidings_server *server = __atomic_load_n(&serving, __ATOMIC_ACQUIRE);
     if (server && number == SIGHUP && !(has_terminal && tcgetpgrp(STDERR_FILENO) < 0)) {
         tidings_server_reload(server);
+    } else if (server && number == SIGUSR1) {
+        tidings_server_reopen_log(server);
     } else if (server && has_been_asked) {
         tidings_server_stop_now(server);
     } else if (server) { /* also when the terminal hung up */
@@ -51,7 +53,7 @@ static void on_ready(void *user, const char *url)
 
 static int serve(struct tidings_server *server, struct tidings_error *err)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     enum { COUNT = sizeof(numbers) / sizeof(numbers[0]) };
     struct tidings_server *nobody = NULL;
     struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before[COUNT];

@@ -66,12 +66,12 @@ static void judge_clock(struct server_nodes *n, struct entity_rows *rows)
 {
     int64_t off = rows->shared->clock_off ? rows->shared->clock_off(rows) : 0;
     if (off != 0 && !n->is_off) {
-        log_warn("the clock of this machine is wrong, or the database's is",
-                 "aheadMs=%lld affects=\"when tokens end, times in the log and of published "
-                 "resources; not entities, sessions and leases\"",
-                 (long long)off);
+        log_warn(LOG_NODES, "the clock of this machine is wrong, or the database's is",
+                 KV("aheadMs", off),
+                 KV("affects", "when tokens end, times in the log and of published resources; not "
+                               "entities, sessions and leases"));
     } else if (off == 0 && n->is_off) {
-        log_info("the clock of this machine is that of the database again", NULL);
+        log_info(LOG_NODES, "the clock of this machine is that of the database again", NO_FIELDS);
     }
     n->is_off = off != 0;
 }
@@ -97,7 +97,7 @@ static void renewed(struct keeper_job *job, int code)
 {
     struct server_nodes *n = list_entry(job, struct server_nodes, job);
     if (code == TIDINGS_E_EXISTS && !n->is_refused) {
-        log_error("another node has this one's name", "node=%s", n->name);
+        log_error(LOG_NODES, "another node has this one's name", KV("node", n->name));
     }
     n->is_refused = code == TIDINGS_E_EXISTS;
     __atomic_store_n(&n->is_busy, false, __ATOMIC_RELEASE);
@@ -293,8 +293,8 @@ static int enter_nodes(struct server_nodes *n, struct tidings_error *err)
         r.job.run = run_find_left;
         (void)keeper_run(n->server->keeper, &r.job);
         uint64_t left = r.newest < NODE_LEASE_MS ? r.newest : NODE_LEASE_MS;
-        log_info("waiting for the name of this node", "node=%s ms=%llu", n->name,
-                 (unsigned long long)left);
+        log_info(LOG_NODES, "waiting for the name of this node", KV("node", n->name),
+                 KV("ms", left));
         struct timespec pause = {(time_t)(left / 1000), (long)(left % 1000) * 1000000};
         (void)nanosleep(&pause, NULL);
         n->job = (struct keeper_job){.run = run_renew};
@@ -323,7 +323,7 @@ int server_nodes_open(struct tidings_server *s, struct tidings_error *err)
     }
     s->nodes = n;
     loop_timer_start(n->timer, NODE_RENEW_MS, NODE_RENEW_MS);
-    log_info("node", "name=%s", n->name);
+    log_info(LOG_NODES, "node", KV("name", n->name));
     return 0;
 }
 

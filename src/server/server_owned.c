@@ -88,8 +88,8 @@ static int run_armed(struct keeper_job *job, struct entities *e)
     struct owned_mount *m = a->mount;
     m->watch = a->code < 0 ? WATCH_NONE : WATCH_ARMED;
     if (a->code < 0 && !m->has_failed) {
-        log_warn("mount cannot be watched: left to other nodes", "mount=%.*s reason=\"%s\"",
-                 STR_ARG(owned_prefix(m)), a->err.text);
+        log_warn(LOG_SERVER, "mount cannot be watched: left to other nodes",
+                 KV("mount", owned_prefix(m)), KV("reason", a->err.text));
     }
     m->has_failed = a->code < 0;
     if (a->code < 0 && m->owner.stage != OWNER_WAITING) {
@@ -177,7 +177,7 @@ static void entered(struct keeper_job *job, int code)
     (void)hub_announce_kept(m->all->server->hub, &change, m->position, NULL);
     owner_entered(&m->owner, m->enter_term, clock_boot_ms());
     if (!was_owned && m->owner.stage == OWNER_OWNING) {
-        log_info("this node owns a mount", "mount=%.*s", STR_ARG(owned_prefix(m)));
+        log_info(LOG_SERVER, "this node owns a mount", KV("mount", owned_prefix(m)));
     }
     __atomic_store_n(&m->is_owned, m->owner.stage == OWNER_OWNING, __ATOMIC_RELEASE);
 }
@@ -201,7 +201,8 @@ static void owned_rest(struct owned_mount *m)
 {
     __atomic_store_n(&m->is_watched, false, __ATOMIC_RELEASE);
     if (__atomic_exchange_n(&m->is_owned, false, __ATOMIC_ACQ_REL)) {
-        log_info("this node does not own a mount any more", "mount=%.*s", STR_ARG(owned_prefix(m)));
+        log_info(LOG_SERVER, "this node does not own a mount any more",
+                 KV("mount", owned_prefix(m)));
     }
     if (m->watch == WATCH_ARMED) {
         hub_disarm_owners(m->all->server->hub, owned_prefix(m));

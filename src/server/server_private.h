@@ -109,6 +109,7 @@ struct tidings_server {
     enum server_state state; /* atomic */
     bool stopping, hurries;  /* atomic */
     bool reloading;          /* atomic: is to be done */
+    bool reopening;          /* likewise: the log's file is to be opened again */
     bool has_hurried;
     bool is_program; /* configured by a command line: must have something to serve */
     bool is_turning, is_winding_down, is_awaiting_jobs;

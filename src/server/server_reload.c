@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reload (SIGHUP, tidings_server_reload): certificates, tokens and access rules are read again
- * while the server runs. Each row loads its new value without touching the one in use; only when
- * all could be loaded are they put in place. So a mistake in one file changes nothing at all.
+ * Reload (SIGHUP, tidings_server_reload): certificates, tokens, access rules and settings of the
+ * log are read again while the server runs. Each row loads its new value without touching the one
+ * in use; only when all could be loaded are they put in place. So a mistake in one file changes
+ * nothing at all.
  *
  * Runs on the thread of the server's own loop, between two turns.
  */
 #include "base/log.h"
 #include "protocol/access_enforce.h"
 #include "server/access_loader.h"
+#include "server/log_setup.h"
 #include "server/server_private.h"
 #include "server/tls_setup.h"
 
@@ -88,7 +90,7 @@ static void put_access(struct tidings_server *s, void *fresh)
 {
     struct tidings_error err;
     if (hub_run_on(s->hub, tell_workers, fresh, &err) < 0) {
-        log_error("access rules stay as they were", "reason=\"%s\"", err.text);
+        log_error(LOG_SERVER, "access rules stay as they were", KV("reason", err.text));
     }
     access_rules_unref(fresh);
 }
@@ -98,10 +100,32 @@ static void drop_access(void *fresh)
     access_rules_unref(fresh);
 }
 
+/* ---- the log --------------------------------------------------------------------------------- */
+
+static int load_log(struct tidings_server *s, void **ret, struct tidings_error *err)
+{
+    struct log_settings *fresh = NULL;
+    int rc = s->is_program ? log_setup_load(&s->config, &fresh, err) : 0;
+    *ret = fresh;
+    return rc;
+}
+
+static void put_log(struct tidings_server *s, void *fresh)
+{
+    (void)s;
+    log_setup_put(fresh);
+}
+
+static void drop_log(void *fresh)
+{
+    log_setup_drop(fresh);
+}
+
 static const struct reloadable rows[] = {
     {"tls", load_tls, put_tls, drop_tls},
     {"tokens", load_auth, put_auth, drop_auth},
     {"access", load_access, put_access, drop_access},
+    {"log", load_log, put_log, drop_log},
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
@@ -123,21 +147,34 @@ static void reload(struct tidings_server *s)
         } else if (fresh[i]) {
             rows[i].put(s, fresh[i]);
             put++;
-            log_info("reloaded", "what=%s", rows[i].name);
+            log_info(LOG_SERVER, "reloaded", KV("what", rows[i].name));
         }
     }
     if (rc < 0) {
-        log_error("reload failed, all stays as it was", "reason=\"%s\"", err.text);
+        log_error(LOG_SERVER, "reload failed, all stays as it was", KV("reason", err.text));
     } else if (put == 0) {
-        log_info("reload: nothing is configured that can be reloaded", NULL);
+        log_info(LOG_SERVER, "reload: nothing is configured that can be reloaded", NO_FIELDS);
     }
     if (s->reloaded) {
         s->reloaded(s->reloaded_user, rc, &err);
     }
 }
 
+static void reopen_log(void)
+{
+    struct tidings_error err = {0, ""};
+    if (log_reopen_file(&err) < 0) {
+        log_error(LOG_SERVER, "log file stays as it was", KV("reason", err.text));
+    } else {
+        log_info(LOG_SERVER, "log file opened again", NO_FIELDS);
+    }
+}
+
 void server_reload_when_asked(struct tidings_server *s)
 {
+    if (__atomic_exchange_n(&s->reopening, false, __ATOMIC_ACQ_REL)) {
+        reopen_log();
+    }
     if (__atomic_exchange_n(&s->reloading, false, __ATOMIC_ACQ_REL)) {
         reload(s);
     }
@@ -155,6 +192,14 @@ void tidings_server_reload(struct tidings_server *s)
 {
     if (s) {
         __atomic_store_n(&s->reloading, true, __ATOMIC_RELEASE);
+        loop_stop(s->loop);
+    }
+}
+
+void tidings_server_reopen_log(struct tidings_server *s)
+{
+    if (s) {
+        __atomic_store_n(&s->reopening, true, __ATOMIC_RELEASE);
         loop_stop(s->loop);
     }
 }

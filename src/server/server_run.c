@@ -13,8 +13,10 @@
  */
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "server/server_private.h"
 
@@ -112,8 +114,23 @@ static int server_run_begin(struct tidings_server *s, bool is_stepped, struct ti
     return rc;
 }
 
+/* Standard error has the greeting of the program; elsewhere the log says it. */
+static void log_serving(struct tidings_server *s)
+{
+    char all[512];
+    size_t len = 0;
+    const char *url;
+    for (size_t i = 0; len < sizeof(all) && (url = tidings_server_address(s, i)) != NULL; i++) {
+        len += (size_t)snprintf(all + len, sizeof(all) - len, "%s%s", i > 0 ? " " : "", url);
+    }
+    log_info(LOG_SERVER, "serving", KV("addresses", len > 0 ? all : NULL));
+}
+
 static void tell_ready(struct tidings_server *s)
 {
+    if (s->is_program && !log_is_on_stderr()) {
+        log_serving(s);
+    }
     if (!s->ready) {
         return;
     }

@@ -16,6 +16,7 @@
 #include "server/access_loader.h"
 #include "server/builtin_providers.h"
 #include "server/change_tools.h"
+#include "server/log_setup.h"
 #include "server/server_end_peer.h"
 #include "server/server_private.h"
 #include "server/status_provider.h"
@@ -366,7 +367,7 @@ static void log_settings(const struct config *c)
 {
     char path[PATH_MAX];
     if (c->file) {
-        log_info("settings", "file=\"%s\"", realpath(c->file, path) ? path : c->file);
+        log_info(LOG_SERVER, "settings", KV("file", realpath(c->file, path) ? path : c->file));
     }
 }
 
@@ -374,8 +375,11 @@ int server_setup(struct tidings_server *s, bool is_stepped, struct tidings_error
 {
     struct tidings_error why = {0, ""};
     struct catalog *before = hub_catalog(s->hub);
-    log_settings(&s->config);
-    int rc = server_setup_steps(s, is_stepped, &why);
+    int rc = s->is_program ? log_setup_open(&s->config, &why) : 0;
+    if (rc == 0) {
+        log_settings(&s->config);
+        rc = server_setup_steps(s, is_stepped, &why);
+    }
     if (rc < 0) {
         if (err) {
             *err = why;

@@ -127,8 +127,8 @@ static int rebuild(struct keeper_job *job, struct entities *e)
     }
     r->log->ops->lost(r->log, floor);
     r->server->follow_tells = true;
-    log_info("store", "changes=%zu position=%llu", r->log->ops->count(r->log),
-             (unsigned long long)r->log->ops->last(r->log));
+    log_info(LOG_STORE, "store", KV("changes", r->log->ops->count(r->log)),
+             KV("position", r->log->ops->last(r->log)));
     return 0;
 }
 
@@ -152,10 +152,8 @@ static int server_store_open_file(struct tidings_server *s, const struct changel
         return rc;
     }
     if (unseen > 0) {
-        log_warn(
-            "published resources not served",
-            "count=%zu reason=\"not below a prefix of --publish, or registered by the program\"",
-            unseen);
+        log_warn(LOG_STORE, "published resources not served", KV("count", unseen),
+                 KV("reason", "not below a prefix of --publish, or registered by the program"));
     }
     struct rebuilding r = {
         .server = s, .limits = limits, .has_entities = s->config.entities[0] != '\0'};

@@ -15,7 +15,7 @@
 static void on_warning(void *user, const char *file, const char *what)
 {
     (void)user;
-    log_warn("TLS", "file=\"%s\" reason=\"%s\"", file, what);
+    log_warn(LOG_SERVER, "TLS", KV("file", file), KV("reason", what));
 }
 
 const char *tidings_tls_library(void)

@@ -253,11 +253,8 @@ static bool load_one(void *user, const struct entity_type_row *row)
     struct tidings_error why = {0};
     int rc = type_check_stored(row, &schema, &options, &why);
     if (rc < 0 && rc != TIDINGS_E_NOMEM) {
-        log_warn("an entity type is damaged, and was passed over", "type=%.*s@%.*s reason=\"%s\"",
-                 (int)(row->name.len > ENTITY_NAME_MAX ? ENTITY_NAME_MAX : row->name.len),
-                 row->name.ptr,
-                 (int)(row->version.len > ENTITY_NAME_MAX ? ENTITY_NAME_MAX : row->version.len),
-                 row->version.ptr, why.text);
+        log_warn(LOG_STORE, "an entity type is damaged, and was passed over", KV("type", row->name),
+                 KV("version", row->version), KV("reason", why.text));
     }
     if (rc == TIDINGS_E_NOMEM) {
         l->rc = tidings_fail(l->err, rc, "out of memory");
@@ -290,8 +287,8 @@ void entity_types_warn(struct entities *e)
     list_each (it, next, &e->types) {
         const struct entity_type *t = list_entry(it, struct entity_type, link);
         if (t->unusable) {
-            log_warn("entities of a type are read, not written", "type=%.*s reason=\"%s\"",
-                     STR_ARG(t->label), t->unusable);
+            log_warn(LOG_STORE, "entities of a type are read, not written", KV("type", t->label),
+                     KV("reason", t->unusable));
         }
     }
 }

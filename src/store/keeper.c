@@ -26,9 +26,9 @@ static void keeper_answer(struct keeper_job *job, int code)
 static void keeper_note(struct keeper *k, const struct tidings_error *err)
 {
     if (err && !k->is_failing) {
-        log_error("store cannot be written", "reason=\"%s\"", err->text);
+        log_error(LOG_STORE, "store cannot be written", KV("reason", err->text));
     } else if (!err && k->is_failing) {
-        log_info("store can be written again", NULL);
+        log_info(LOG_STORE, "store can be written again", NO_FIELDS);
     }
     __atomic_store_n(&k->is_failing, err != NULL, __ATOMIC_RELAXED);
 }

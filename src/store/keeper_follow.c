@@ -19,9 +19,9 @@ void keeper_follow_note(struct keeper *k, int rc, const struct tidings_error *er
         return;
     }
     if (is_away) {
-        log_warn("store cannot be reached", "reason=\"%s\"", err->text);
+        log_warn(LOG_STORE, "store cannot be reached", KV("reason", err->text));
     } else {
-        log_info("store can be reached again", NULL);
+        log_info(LOG_STORE, "store can be reached again", NO_FIELDS);
     }
     __atomic_store_n(&k->is_away, is_away, __ATOMIC_RELEASE);
     entities_set_away(k->entities, is_away);

@@ -145,10 +145,11 @@ static int judge_locked(struct postgres_rows *s, uint64_t server, struct tidings
                             "database '%s': it belongs to another cluster: name the right one",
                             postgres_shown_url(s->db));
     }
-    log_warn(verdict == STORE_CRASHED ? "database crashed"
+    log_warn(LOG_STORE,
+             verdict == STORE_CRASHED ? "database crashed"
                                       : "database was replaced, or restored to an older state",
-             "database=\"%s\" kept=%llu position=%llu", postgres_shown_url(s->db),
-             (unsigned long long)fresh.kept, (unsigned long long)fresh.began);
+             KV("database", postgres_shown_url(s->db)), KV("kept", fresh.kept),
+             KV("position", fresh.began));
     return write_down(s, &l, &fresh, err);
 }
 

@@ -306,8 +306,9 @@ int postgres_rows_lay_out(struct postgres_rows *s, const struct postgres_layout 
             return rc;
         }
         if (rc == 0 && from > 0) {
-            log_info("tables brought up to date", "database=\"%s\" from=%lld to=%lld",
-                     postgres_shown_url(s->db), (long long)from, (long long)l->made);
+            log_info(LOG_STORE, "tables brought up to date",
+                     KV("database", postgres_shown_url(s->db)), KV("from", from),
+                     KV("to", l->made));
         }
     }
     return rc < 0 ? rc : tidings_fail(err, TIDINGS_E_BUSY, "its tables cannot be made");

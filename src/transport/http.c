@@ -88,7 +88,8 @@ void conn_close(struct http_conn *conn, const char *reason)
         return;
     }
     struct http_worker *hw = conn->hw;
-    log_debug("connection closed", "reason=\"%s\" worker=%u", reason, hw->worker->index);
+    log_debug(LOG_TRANSPORT, "connection closed", KV("reason", reason),
+              KV("worker", hw->worker->index));
     conn_detach(conn);
     close(conn->out.fd);
     worker_inbox_left(&hw->inbox);

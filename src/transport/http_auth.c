@@ -24,7 +24,12 @@ static void http_auth_refuse(struct http_conn *conn, int status, const struct be
     } else {
         buf_puts(&fields, STR("Retry-After: " RETRY_SECONDS "\r\n"));
     }
-    conn_refuse_with(conn, status, buf_str(&fields), text);
+    const struct response_headers headers = {
+        .extra = buf_str(&fields),
+        .reason = tidings_str(text),
+        .cause = status == 503 ? FAILURE_ORDINARY : FAILURE_AUTHENTICATION,
+    };
+    conn_refuse_with(conn, status, &headers);
     buf_deinit(&fields);
 }
 

@@ -7,8 +7,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "protocol/inbound.h"
+#include "request/access_log.h"
 #include "transport/http_private.h"
 #include "transport/peer_identity.h"
+#include "wire/trace.h"
 #include "wire/ws.h"
 
 /* ---- path and method ------------------------------------------------------------------------- */
@@ -76,8 +78,8 @@ static bool check_site(struct http_conn *conn, const struct http_request *req)
         (count == 1 && (str_eq(site, STR("same-origin")) || str_eq(site, STR("none"))))) {
         return true;
     }
-    conn_refuse(
-        conn, 403,
+    conn_refuse_for(
+        conn, FAILURE_ORIGIN, 403,
         "pages of other sites cannot embed or link to what is here (Sec-Fetch-Site); a page "
         "named by --allow-origin can fetch it with CORS");
     return false;
@@ -95,9 +97,10 @@ static bool check_guard(struct http_conn *conn, const struct http_request *req)
     struct arrival at;
     origin_check_arrival(conn->out.fd, &at);
     if (!is_known && !origin_check_own_host(&at, sendq_tls(&conn->out), req->host)) {
-        conn_refuse(conn, 403,
-                    "this Host is not served here: it is neither the address that was reached nor "
-                    "a name in the certificate; see --allow-host");
+        conn_refuse_for(
+            conn, FAILURE_HOST, 403,
+            "this Host is not served here: it is neither the address that was reached nor "
+            "a name in the certificate; see --allow-host");
         return false;
     }
     if (count == 0) {
@@ -106,7 +109,8 @@ static bool check_guard(struct http_conn *conn, const struct http_request *req)
     bool is_own = conn->hw->config->console_page.len > 0 &&
                   origin_check_is_own(origin, req->host, sendq_tls(&conn->out) != NULL);
     if (count > 1 || (!is_own && !origin_check_allows(allowed, &at, origin))) {
-        conn_refuse(conn, 403, "this Origin is not allowed; see --allow-origin");
+        conn_refuse_for(conn, FAILURE_ORIGIN, 403,
+                        "this Origin is not allowed; see --allow-origin");
         return false;
     }
     mem_free(conn->r->origin);
@@ -127,15 +131,39 @@ static bool check_principal(struct http_conn *conn, const struct http_request *r
         return false;
     }
     if (principal_is_expired(conn->channel.principal, clock_wall_ms())) {
-        conn_refuse(conn, 403, "the certificate of this connection has expired");
+        conn_refuse_for(conn, FAILURE_AUTHENTICATION, 403,
+                        "the certificate of this connection has expired");
         return false;
     }
     return true;
 }
 
+/* What lines of the log will say of it. */
+static void note_request(struct http_conn *conn, const struct http_request *req)
+{
+    static const char *const names[] = {
+        [HTTP_OTHER] = "OTHER",   [HTTP_GET] = "GET",         [HTTP_HEAD] = "HEAD",
+        [HTTP_POST] = "POST",     [HTTP_PUT] = "PUT",         [HTTP_PATCH] = "PATCH",
+        [HTTP_DELETE] = "DELETE", [HTTP_OPTIONS] = "OPTIONS",
+    };
+    struct http_reading *r = conn->r;
+    unsigned count = 0;
+    struct tidings_str parent = http_header(req, "traceparent", &count);
+    struct trace trace;
+    r->method = names[req->method];
+    r->begun_ns = log_wants_access() ? clock_monotonic_ns() : 0;
+    r->context = (struct log_context){.request_id = ""};
+    access_log_number(conn->hw->worker, r->context.request_id);
+    if (count == 1 && trace_read(parent, STR_EMPTY, &trace)) {
+        memcpy(r->context.trace_id, trace_id(&trace).ptr, TRACE_ID_LEN);
+        memcpy(r->context.span_id, trace_span_id(&trace).ptr, TRACE_SPAN_LEN);
+    }
+}
+
 bool conn_check_head(struct http_conn *conn, const struct http_request *req)
 {
     struct http_reading *r = conn->r;
+    note_request(conn, req);
     r->after = req->keep_alive ? AFTER_KEEP : AFTER_CLOSE;
     r->is_http10 = req->minor == 0;
     r->is_head = req->method == HTTP_HEAD;

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "base/log.h"
 #include "request/channel.h"
 #include "transport/deadlines.h"
 #include "transport/http.h"
@@ -127,6 +128,9 @@ struct http_reading {
     struct pending_token *pending_token; /* of CONN_AUTHENTICATING */
     struct session_wait *awaiting;       /* of CONN_ADOPTING */
     char *origin;                        /* to be echoed; NULL: none */
+    struct log_context context;          /* what the log says of the request … */
+    uint64_t begun_ns;  /* … and since when it is here; 0: nobody wants to know */
+    const char *method; /* "GET"; lives for ever */
     enum http_path path : 8;
     enum http_after after : 8;
     bool is_http10, is_head;
@@ -267,9 +271,11 @@ void conn_answer(struct http_conn *conn, int status, const struct response_heade
                  struct tidings_str type, struct buf *text);
 /* A refusal below JSON-RPC; closes the connection. */
 void conn_refuse(struct http_conn *conn, int status, const char *text);
-/* … with further header lines. */
-void conn_refuse_with(struct http_conn *conn, int status, struct tidings_str fields,
-                      const char *text);
+/* … for a reason that its status does not say. */
+void conn_refuse_for(struct http_conn *conn, enum failure_cause cause, int status,
+                     const char *text);
+/* … with further header lines; headers->reason is a string with its NUL. */
+void conn_refuse_with(struct http_conn *conn, int status, const struct response_headers *headers);
 /* The same because of a limit of its own size or time, which is counted. */
 void conn_refuse_over(struct http_conn *conn, enum limit limit, int status, const char *text);
 void conn_answer_preflight(struct http_conn *conn, const struct http_request *req);

@@ -32,6 +32,9 @@ static int request_parse_head(struct http_conn *conn, struct http_request *req)
         const struct http_route *route;
         conn->r->path =
             path_find(conn, req->path, &route); /* which says what an error looks like */
+        conn->r->context = (struct log_context){.request_id = ""}; /* not that of the one before */
+        conn->r->method = NULL;
+        conn->r->begun_ns = 0;
         conn_refuse(conn, fault.status, fault.text);
         return -1;
     }

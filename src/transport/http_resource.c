@@ -51,7 +51,7 @@ struct tidings_str resource_allows(const struct http_conn *conn)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-struct failure {
+struct resource_failure {
     int status;
     struct tidings_str text, reason, uri;
     struct tidings_str details; /* an object: further members */
@@ -61,7 +61,7 @@ struct failure {
     uint64_t retry_s;           /* 429: when to try again */
 };
 
-static void answer_failure(struct http_conn *conn, const struct failure *f)
+static void answer_failure(struct http_conn *conn, const struct resource_failure *f)
 {
     struct response_headers headers = {0};
     struct buf text, fields;
@@ -90,6 +90,7 @@ static void answer_failure(struct http_conn *conn, const struct failure *f)
     headers.extra = buf_str(&fields);
     headers.scope = f->scope;
     headers.reason = f->text;
+    headers.uri = f->uri;
     if (f->status == 405) {
         headers.allow = f->allow;
     }
@@ -100,7 +101,7 @@ static void answer_failure(struct http_conn *conn, const struct failure *f)
 
 void resource_refuse(struct http_conn *conn, int status, const char *text)
 {
-    struct failure f = {
+    struct resource_failure f = {
         .status = status, .text = tidings_str(text), .size = -1, .allow = resource_allows(conn)};
     answer_failure(conn, &f);
 }
@@ -295,7 +296,7 @@ static void answer_read(struct http_exchange *ex)
     if (status != 304) {
         resource_put_type(&type, p);
     }
-    struct response_headers headers = {.extra = buf_str(&fields)};
+    struct response_headers headers = {.extra = buf_str(&fields), .uri = buf_str(&ex->uri)};
     conn_answer(ex->conn, status, &headers, buf_str(&type), &text);
     buf_deinit(&type);
     buf_deinit(&fields);
@@ -315,7 +316,7 @@ static void answer_write(struct http_exchange *ex)
     }
     buf_init(&fields, FIELDS_MAX);
     http_put_etag(&fields, "ETag", p->etag);
-    struct response_headers headers = {.extra = buf_str(&fields)};
+    struct response_headers headers = {.extra = buf_str(&fields), .uri = buf_str(&ex->uri)};
     conn_answer(ex->conn,
                 p->code == 1 ? 201
                 : is_said    ? 200
@@ -430,17 +431,17 @@ static void http_exchange_done(struct resource_io *p)
         p->reason = READ_OUT_OF_RANGE;
     }
     if (p->code < 0) {
-        struct failure f = {.status = p->scope.len > 0 ? 403 : status_of(p),
-                            .scope = p->scope,
-                            .text = tidings_str(p->err.text),
-                            .reason = p->limit.retry_ms > 0 ? STR("limit") : p->reason,
-                            .retry_s = p->code == TIDINGS_E_BUSY && p->limit.retry_ms == 0
-                                           ? BUSY_RETRY_S
-                                           : refusal_seconds(&p->limit),
-                            .details = p->details,
-                            .uri = buf_str(&ex->uri),
-                            .size = p->size,
-                            .allow = allow_here(p)};
+        struct resource_failure f = {.status = p->scope.len > 0 ? 403 : status_of(p),
+                                     .scope = p->scope,
+                                     .text = tidings_str(p->err.text),
+                                     .reason = p->limit.retry_ms > 0 ? STR("limit") : p->reason,
+                                     .retry_s = p->code == TIDINGS_E_BUSY && p->limit.retry_ms == 0
+                                                    ? BUSY_RETRY_S
+                                                    : refusal_seconds(&p->limit),
+                                     .details = p->details,
+                                     .uri = buf_str(&ex->uri),
+                                     .size = p->size,
+                                     .allow = allow_here(p)};
         answer_failure(conn, &f);
     } else if (p->about || p->unchanged) {
         answer_read(ex);

@@ -9,6 +9,7 @@
 #include "access/failures.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "request/access_log.h"
 #include "request/request.h"
 #include "transport/http_private.h"
 #include "transport/peer_identity.h"
@@ -100,38 +101,82 @@ static void put_answer(struct http_conn *conn, int status, const struct response
     conn_finish_request(conn);
 }
 
+/* Why somebody is refused with it, where nothing else says so. */
+static enum failure_cause cause_of_status(int status)
+{
+    switch (status) {
+    case 401:
+        return FAILURE_AUTHENTICATION;
+    case 403:
+        return FAILURE_ACCESS;
+    case 408:
+    case 413:
+    case 429:
+    case 431:
+        return FAILURE_LIMIT;
+    case 400:
+    case 411:
+    case 414:
+    case 501:
+    case 505:
+        return FAILURE_MALFORMED;
+    default:
+        return FAILURE_ORDINARY;
+    }
+}
+
 void conn_answer(struct http_conn *conn, int status, const struct response_headers *headers,
                  struct tidings_str type, struct buf *text)
 {
     const struct failure failure = {
         .kind = FAILURE_HTTP,
+        .cause = headers->cause != FAILURE_ORDINARY ? headers->cause : cause_of_status(status),
         .method = path_name(conn->r->path),
         .code = status,
         .is_ours = status >= 500 && status != 503,
         .reason = headers->reason,
         .principal = conn->channel.principal,
     };
+    const struct access_log_line line = {
+        .method = conn->r->method,
+        .path = path_name(conn->r->path),
+        .uri = headers->uri.len > 0 ? headers->uri : tidings_strn(NULL, 0),
+        .status = status,
+        .reason = headers->reason,
+        .begun_ns = conn->r->begun_ns,
+        .bytes_in = conn->r->body_len,
+        .bytes_out = text->len,
+    };
+    const struct log_context *before = log_enter(&conn->r->context);
     if (status >= 400) {
         channel_failed(&conn->channel, &failure);
     }
+    access_log_other(&conn->channel, &line);
+    (void)log_enter(before);
     put_answer(conn, status, headers, type, text);
 }
 
 void conn_refuse(struct http_conn *conn, int status, const char *text)
 {
-    conn_refuse_with(conn, status, STR_EMPTY, text);
+    const struct response_headers headers = {.reason = tidings_str(text)};
+    conn_refuse_with(conn, status, &headers);
 }
 
-void conn_refuse_with(struct http_conn *conn, int status, struct tidings_str fields,
-                      const char *text)
+void conn_refuse_for(struct http_conn *conn, enum failure_cause cause, int status, const char *text)
 {
-    const struct response_headers headers = {.extra = fields, .reason = tidings_str(text)};
+    const struct response_headers headers = {.reason = tidings_str(text), .cause = cause};
+    conn_refuse_with(conn, status, &headers);
+}
+
+void conn_refuse_with(struct http_conn *conn, int status, const struct response_headers *headers)
+{
+    const char *text = headers->reason.ptr;
     struct buf body;
     buf_init(&body, BODY_MAX);
     bool as_json = conn->r->path == PATH_RESOURCE; /* our own sentences hold nothing to escape */
     buf_putf(&body, as_json ? "{\"error\":\"%s\"}\n" : "%s\n", text);
     conn->r->after = AFTER_REFUSE;
-    conn_answer(conn, status, &headers,
+    conn_answer(conn, status, headers,
                 as_json ? STR("application/json") : STR("text/plain; charset=utf-8"), &body);
     buf_deinit(&body);
 }
@@ -139,7 +184,7 @@ void conn_refuse_with(struct http_conn *conn, int status, struct tidings_str fie
 void conn_refuse_over(struct http_conn *conn, enum limit limit, int status, const char *text)
 {
     limit_hit(conn->hw->worker->limit_counters, limit);
-    conn_refuse(conn, status, text);
+    conn_refuse_for(conn, FAILURE_LIMIT, status, text);
 }
 
 /* What a page may send. Mcp-Param-* are named by tools: those it wants to send are allowed. */

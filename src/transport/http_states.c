@@ -67,8 +67,8 @@ void conn_set_state(struct http_conn *conn, enum conn_state state)
 {
     if (!conn_may_move(conn->state, state)) {
         assert(!"a transition that the table of states does not have");
-        log_warn("connection closed", "reason=\"internal: from state %d to %d\"", (int)conn->state,
-                 (int)state);
+        log_warn(LOG_TRANSPORT, "connection closed", KV("reason", "internal: impossible state"),
+                 KV("from", (int)conn->state), KV("to", (int)state));
         conn_close(conn, "internal: impossible state");
         return;
     }

@@ -18,8 +18,8 @@ static void conn_refuse_plain(struct http_conn *conn)
 /* There may be an alert for it, which is read only when we do not close in its face. */
 static void conn_refuse_tls(struct http_conn *conn)
 {
-    log_debug("TLS failed", "reason=\"%s\" worker=%u", tls_session_reason(sendq_tls(&conn->out)),
-              conn->hw->worker->index);
+    log_debug(LOG_TRANSPORT, "TLS failed", KV("reason", tls_session_reason(sendq_tls(&conn->out))),
+              KV("worker", conn->hw->worker->index));
     if (conn->out.pending == 0) {
         conn_close(conn, "TLS failed");
         return;

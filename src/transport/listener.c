@@ -86,7 +86,8 @@ static void hand_over(struct listener *l, int fd, const struct sockaddr *from)
     struct tls_session *tls = NULL;
     if (rc < 0 ||
         (protocol->tls && !(tls = tls_session_create(protocol->tls, protocols[protocol->kind])))) {
-        log_warn("connection refused", "reason=\"out of memory\" listener=%s", l->url.ptr);
+        log_warn(LOG_TRANSPORT, "connection refused", KV("reason", "out of memory"),
+                 KV("listener", l->url.ptr));
         quota_leave(quota);
         close(fd);
         return;

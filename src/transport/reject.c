@@ -145,7 +145,8 @@ void reject_log(struct reject_list *r, const char *reason, const char *url)
         r->unlogged++;
         return;
     }
-    log_warn("connection refused", "reason=\"%s\" listener=%s others=%u", reason, url, r->unlogged);
+    log_warn(LOG_TRANSPORT, "connection refused", KV("reason", reason), KV("listener", url),
+             KV("others", r->unlogged));
     r->logged_ms = now > 0 ? now : 1;
     r->unlogged = 0;
 }

@@ -78,7 +78,8 @@ void line_conn_close(struct line_conn *conn, const char *reason)
     if (conn->state == LINE_GONE) {
         return;
     }
-    log_debug("connection closed", "reason=\"%s\" worker=%u", reason, sw->worker->index);
+    log_debug(LOG_TRANSPORT, "connection closed", KV("reason", reason),
+              KV("worker", sw->worker->index));
     line_conn_set_state(conn, LINE_GONE);
     deadline_leave(&sw->stalled, &conn->stall);
     list_remove(&conn->review_link);
@@ -133,8 +134,8 @@ void line_conn_refuse(struct line_conn *conn, int status, const char *text)
 static void on_tls_failed(struct line_conn *conn, ssize_t why)
 {
     struct sendq *out = &conn->line.out;
-    log_debug("TLS failed", "reason=\"%s\" worker=%u", tls_session_reason(sendq_tls(out)),
-              conn->sw->worker->index);
+    log_debug(LOG_TRANSPORT, "TLS failed", KV("reason", tls_session_reason(sendq_tls(out))),
+              KV("worker", conn->sw->worker->index));
     if (conn->state == LINE_LINGER) {
         return; /* all is said; what still comes is thrown away as it is */
     }

@@ -48,8 +48,8 @@ void line_conn_set_state(struct line_conn *conn, enum line_state state)
 {
     if (!line_conn_may_move(conn->state, state)) {
         assert(!"a transition that the table of states does not have");
-        log_warn("connection closed", "reason=\"internal: from state %d to %d\"", (int)conn->state,
-                 (int)state);
+        log_warn(LOG_TRANSPORT, "connection closed", KV("reason", "internal: impossible state"),
+                 KV("from", (int)conn->state), KV("to", (int)state));
         line_conn_close(conn, "internal: impossible state");
         return;
     }

@@ -122,7 +122,7 @@ static void stdio_end_turn(void *user)
         return;
     }
     if (s->line.broken) {
-        log_warn("stdio cut", "reason=\"%s\"", s->line.reason);
+        log_warn(LOG_TRANSPORT, "stdio cut", KV("reason", s->line.reason));
     }
     if (s->line.broken || line_is_done(&s->line)) {
         s->ended = true;

@@ -53,8 +53,8 @@ void websocket_set_state(struct websocket *ws, enum websocket_state state)
 {
     if (!websocket_may_move(ws->state, state)) {
         assert(!"a transition that the table of states does not have");
-        log_warn("WebSocket closed", "reason=\"internal: from state %d to %d\"", (int)ws->state,
-                 (int)state);
+        log_warn(LOG_TRANSPORT, "WebSocket closed", KV("reason", "internal: impossible state"),
+                 KV("from", (int)ws->state), KV("to", (int)state));
         websocket_close(ws, "internal: impossible state");
         return;
     }
@@ -106,7 +106,8 @@ void websocket_close(struct websocket *ws, const char *reason)
     if (ws->state == WEBSOCKET_GONE) {
         return;
     }
-    log_debug("connection closed", "reason=\"%s\" worker=%u", reason, ww->worker->index);
+    log_debug(LOG_TRANSPORT, "connection closed", KV("reason", reason),
+              KV("worker", ww->worker->index));
     int fd = ws->out.fd;
     deadline_leave(&ww->lists[ws->state], &ws->deadline);
     deadline_leave(&ww->stalled, &ws->stall);
@@ -128,8 +129,8 @@ void websocket_close(struct websocket *ws, const char *reason)
 /* There may be an alert for it, which is read only when we do not close in its face. */
 static void refuse_tls(struct websocket *ws)
 {
-    log_debug("TLS failed", "reason=\"%s\" worker=%u", tls_session_reason(sendq_tls(&ws->out)),
-              ws->ww->worker->index);
+    log_debug(LOG_TRANSPORT, "TLS failed", KV("reason", tls_session_reason(sendq_tls(&ws->out))),
+              KV("worker", ws->ww->worker->index));
     if (ws->out.pending == 0) {
         websocket_close(ws, "TLS failed");
     } else {

@@ -51,6 +51,23 @@ void websocket_put_control(struct websocket *ws, enum ws_opcode opcode, struct t
     }
 }
 
+static enum failure_cause websocket_cause(unsigned code)
+{
+    switch (code) {
+    case 1002:
+    case 1003:
+    case 1007:
+        return FAILURE_MALFORMED;
+    case 1008:
+        return FAILURE_AUTHENTICATION;
+    case 1009:
+    case 1013:
+        return FAILURE_LIMIT;
+    default:
+        return FAILURE_ORDINARY;
+    }
+}
+
 void websocket_say_close(struct websocket *ws, unsigned code, struct tidings_str reason,
                          enum websocket_state next)
 {
@@ -58,6 +75,7 @@ void websocket_say_close(struct websocket *ws, unsigned code, struct tidings_str
     size_t len = ws_write_close(frame, code, reason);
     const struct failure failure = {
         .kind = FAILURE_CLOSE,
+        .cause = websocket_cause(code),
         .method = "websocket",
         .code = (int)code,
         .reason = reason,

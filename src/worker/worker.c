@@ -31,7 +31,7 @@ int worker_init(struct worker *worker, const struct seal_key *key, struct tiding
     sealer_init(&worker->sealer, key);
     sendq_batch_init(&worker->batch);
     if (worker->limits->io_uring && sendq_batch_use_uring(&worker->batch, &why) < 0) {
-        log_debug("plain writes", "reason=\"%s\"", why.text);
+        log_debug(LOG_SERVER, "plain writes", KV("reason", why.text));
     }
     worker->mailbox = mailbox_create(worker->loop, worker, err);
     worker->trim = loop_timer_open(worker->loop, worker_on_trim, worker);

@@ -156,7 +156,7 @@ test('an address beyond loopback needs --allow-remote, and then warns', async (t
     assert.notEqual(refused.code, 0);
     assert.match(refused.stderr, /--tcp: '0\.0\.0\.0' .*--allow-remote/);
     const open = await serveDoors(t, ['--tcp', '0.0.0.0:0', '--allow-remote'], { tree });
-    assert.match(open.stderr, /warn open to the network .*everything can be read on the way/);
+    assert.match(open.stderr, /warn server: open to the network .*everything can be read on the way/);
 });
 
 test('the end of standard input leaves the other doors open', async (t) => {

@@ -115,7 +115,7 @@ test('whether it was kept is not known while the disk does not sync, and nothing
     const unknown = await request(store.server, { ...text, body: 'two' });
     assert.deepEqual([unknown.status, unknown.json.reason], [500, 'outcomeUnknown']);
     store.faults.off();
-    await store.server.lines.next((line) => /error store cannot be written/.test(line), 'the line in the log');
+    await store.server.lines.next((line) => /error store: store cannot be written/.test(line), 'the line in the log');
     assert.equal((await store.put('a', 3)).success, true);
     await store.server.kill();
     await store.start();
@@ -136,7 +136,7 @@ for (const [what, disturb] of [
         assert.equal(refused.reason, 'storage');
         assert.match(refused.error, /removed, replaced or moved/);
         assert.deepEqual(await store.read('a'), { status: 200, n: 1 });
-        const isSaid = (line) => /error store cannot be written reason=".*removed, replaced/.test(line);
+        const isSaid = (line) => /error store: store cannot be written reason=".*removed, replaced/.test(line);
         await store.server.lines.next(isSaid, 'the line in the log');
     });
 }
@@ -147,7 +147,7 @@ test('a store that is put back is written to again', { skip }, async (t) => {
     assert.equal((await store.put('a', 1)).reason, 'storage');
     renameSync(`${store.file}.away`, store.file);
     assert.equal((await store.put('a', 2)).success, true);
-    await store.server.lines.next((line) => /info store can be written again/.test(line), 'the line in the log');
+    await store.server.lines.next((line) => /info store: store can be written again/.test(line), 'the line in the log');
 });
 
 /** Change every place of `from` in a file to `to`, which is as long. */

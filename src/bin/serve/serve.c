@@ -2,8 +2,8 @@
  *
  * `tidings serve`: a server from the command line. One line on standard error when it is ready;
  * standard output belongs to the protocol. SIGTERM and SIGINT end it in order, a second one at
- * once; SIGHUP has it read certificates, tokens and access rules again, unless it is the terminal
- * that hung up.
+ * once; SIGHUP has it read certificates, tokens, access rules and settings of the log again, unless
+ * it is the terminal that hung up; SIGUSR1 has it open the file of its log again.
  */
 #include <errno.h>
 #include <signal.h>
@@ -34,6 +34,8 @@ static void serve_on_signal(int number)
     if (server && number == SIGHUP && !(has_terminal && tcgetpgrp(STDERR_FILENO) < 0)) {
         systemd_reloading();
         tidings_server_reload(server);
+    } else if (server && number == SIGUSR1) {
+        tidings_server_reopen_log(server);
     } else if (server) {
         if (has_been_asked) {
             tidings_server_stop_now(server);
@@ -56,27 +58,6 @@ static void serve_put_line(struct json_text *t)
     free(text);
 }
 
-/* A line of the log: "TIME LEVEL MESSAGE". */
-static void put_log(void *user, enum tidings_log_level level, struct tidings_str line)
-{
-    static const char *const names[] = {"time", "level", "message"};
-    struct json_text t;
-    (void)user;
-    (void)level;
-    if (!json_text_begin(&t)) {
-        return;
-    }
-    for (size_t i = 0; i < 3; i++) {
-        const char *blank = i < 2 ? memchr(line.ptr, ' ', line.len) : NULL;
-        size_t n = blank ? (size_t)(blank - line.ptr) : line.len;
-        fprintf(t.out, "%s\"%s\":", i > 0 ? "," : "{", names[i]);
-        put_quoted(t.out, tidings_strn(line.ptr, n));
-        line = blank ? tidings_strn(blank + 1, line.len - n - 1) : tidings_strn("", 0);
-    }
-    fputs("}\n", t.out);
-    serve_put_line(&t);
-}
-
 static void put_ready(struct tidings_server *server, const char *url)
 {
     struct timespec now;
@@ -87,7 +68,8 @@ static void put_ready(struct tidings_server *server, const char *url)
     clock_gettime(CLOCK_REALTIME, &now);
     fputs("{\"time\":\"", t.out);
     put_time(t.out, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
-    fputs("\",\"level\":\"info\",\"message\":\"serving\",\"addresses\":[", t.out);
+    fputs("\",\"level\":\"info\",\"area\":\"server\",\"message\":\"serving\",\"addresses\":[",
+          t.out);
     for (size_t i = 0; url; url = tidings_server_address(server, ++i)) {
         fputs(i > 0 ? "," : "", t.out);
         put_quoted(t.out, tidings_str(url));
@@ -143,6 +125,7 @@ static void catch_signals(void)
     sigaction(SIGINT, &act, NULL);
     has_terminal = tcgetpgrp(STDERR_FILENO) >= 0;
     sigaction(SIGHUP, &act, NULL);
+    sigaction(SIGUSR1, &act, NULL);
 }
 
 /* What to do next, where the sentence alone does not say. */
@@ -159,20 +142,29 @@ static const char *hint_for(int code)
     }
 }
 
+/* What is on standard error is one thing, the log and the rest. */
+static void serve_read_format(struct tidings_server *server)
+{
+    char *format = tidings_server_get(server, "log-format");
+    is_json = format && strcmp(format, "json") == 0;
+    tidings_free(format);
+}
+
 static int serve_run(int argc, char **argv)
 {
     struct tidings_error err = {0};
-    is_json = options_take(&argc, argv, "--json");
-    if (is_json) {
-        tidings_set_log(TIDINGS_LOG_OFF, put_log, NULL); /* its level comes with the arguments */
-    }
+    bool is_asked = options_take(&argc, argv, "--json");
     process_has_secrets(); /* the key that seals cursors, if nothing else */
     struct tidings_server *server = tidings_server_create(&err);
     if (!server) {
         return command_fail("serve", &err, NULL);
     }
-    int rc = tidings_server_args(server, argc, argv, &err);
+    int rc = is_asked ? tidings_server_set(server, "log-format", "json", &err) : 0;
     if (rc == 0) {
+        rc = tidings_server_args(server, argc, argv, &err);
+    }
+    if (rc == 0) {
+        serve_read_format(server);
         rc = tidings_server_sandbox(server, &err);
     }
     if (rc == 0) {
@@ -204,8 +196,8 @@ const struct command command_serve = {
         "Sizes take k, m, g; times take ms, s, m, h, without a unit seconds. Every option is also "
         "a\nvariable (--page-size: TIDINGS_PAGE_SIZE) and a key of tidings.json (pageSize); "
         "options win\nover variables, variables over the file.\n\n"
-        "With --json each line of the log on standard error is an object: time, level, message; "
-        "once it\nserves, one of them has addresses too.\n",
+        "With --json (the same as --log-format json) each line on standard error is an object: "
+        "time, level,\narea, message and fields; once it serves, one of them has addresses.\n",
     .options = json_options,
     .arg_kind = ARG_FILE,
     .run_raw = serve_run,

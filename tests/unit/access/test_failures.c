@@ -68,21 +68,23 @@ static void a_line_says_what_failed_for_whom_and_why(void **state)
                                 .reason = STR("resource not found"),
                                 .principal = &ann};
     assert_true(note(&rpc, 1000));
-    assert_non_null(strstr(said, " info request failed method=resources/read code=-32002 "
-                                 "reason=\"resource not found\" principal=\"ann\" by=token "
-                                 "client=\"192.0.2.1\" others=0"));
+    assert_non_null(strstr(said, " info request: request failed method=resources/read code=-32002 "
+                                 "reason=\"resource not found\" principal=ann by=token "
+                                 "address=192.0.2.1 others=0"));
     const struct principal nobody = {.kind = PRINCIPAL_ANONYMOUS, .name = STR("")};
     const struct failure http = {.kind = FAILURE_HTTP,
+                                 .cause = FAILURE_ORIGIN,
                                  .method = "/mcp",
                                  .code = 403,
                                  .reason = STR("this Origin is not allowed"),
                                  .principal = &nobody};
     assert_true(note(&http, 1000));
-    assert_non_null(strstr(said, "method=/mcp status=403 reason=\"this Origin is not allowed\" "
-                                 "by=anonymous client="));
+    assert_non_null(strstr(said, " warn access: request refused cause=origin "
+                                 "method=/mcp status=403 reason=\"this Origin is not allowed\" "
+                                 "by=anonymous address="));
     const struct failure result = {.kind = FAILURE_RESULT, .method = "tools/call"};
     assert_true(note(&result, 1000));
-    assert_non_null(strstr(said, "method=tools/call isError=true reason=\"\" by=program"));
+    assert_non_null(strstr(said, "method=tools/call isError=true by=program"));
 }
 
 static void what_is_our_fault_is_a_warning(void **state)
@@ -128,7 +130,8 @@ static void what_was_left_out_is_said_when_no_more_comes(void **state)
     assert_int_equal(f.due_ms, 6000);
     failures_say_left_out(&f, 6000);
     assert_int_equal(lines, 3);
-    assert_non_null(strstr(said, " info requests failed method=/resource status=404 others=9"));
+    assert_non_null(
+        strstr(said, " info request: requests failed method=/resource status=404 others=9"));
     assert_int_equal(f.due_ms, 7000); /* the other came later */
     failures_say_left_out(&f, 7000);
     assert_int_equal(lines, 4);
@@ -204,22 +207,49 @@ static void a_stranger_cannot_write_lines_or_fields(void **state)
     assert_non_null(strstr(said, "'a\\\" principal=\\\"root\\x0a2026 error \\x1b[2J\\\\\\xff'\""));
     char longer[4096];
     memset(longer, 'x', sizeof(longer));
-    memcpy(longer + FAILURES_SHOWN - 1, "\xc3\xa4", 2); /* is not cut in two */
+    memcpy(longer + LOG_SHOWN - 1, "\xc3\xa4", 2); /* is not cut in two */
     const struct failure y = {
         .kind = FAILURE_RPC, .code = 1, .reason = tidings_strn(longer, sizeof(longer))};
     assert_true(note(&y, 1000));
     assert_non_null(strstr(said, "xxx…\""));
     assert_null(strstr(said, "\\xc3"));
-    assert_true(strlen(said) < 2 * FAILURES_SHOWN);
+    assert_true(strlen(said) < 2 * LOG_SHOWN);
 }
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, begin, end)
+
+static void refusals_are_warnings_with_lines_of_their_own(void **state)
+{
+    (void)state;
+    struct failure x = {.kind = FAILURE_HTTP, .method = "/mcp", .code = 404};
+    for (int i = 0; i < 100; i++) { /* what is not there uses up all lines for such */
+        x.code = 404 + i;
+        (void)note(&x, 5000);
+    }
+    int before = lines;
+    static const enum failure_cause causes[] = {FAILURE_AUTHENTICATION, FAILURE_ACCESS,
+                                                FAILURE_LIMIT,          FAILURE_HOST,
+                                                FAILURE_ORIGIN,         FAILURE_MALFORMED};
+    for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++) {
+        const struct failure y = {
+            .kind = FAILURE_HTTP, .cause = causes[i], .method = "/mcp", .code = 403};
+        for (int k = 0; k < 3; k++) {
+            assert_int_equal(note(&y, 5000), k == 0);
+            assert_int_equal(said_level, TIDINGS_LOG_WARNING);
+        }
+    }
+    assert_int_equal(lines, before + 6);
+    failures_say_left_out(&f, 6000);
+    assert_non_null(strstr(said, " warn access: requests refused cause=malformed method=/mcp "
+                                 "status=403 others=2"));
+}
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_line_says_what_failed_for_whom_and_why),
         TEST(what_is_our_fault_is_a_warning),
+        TEST(refusals_are_warnings_with_lines_of_their_own),
         TEST(one_cause_has_a_line_a_second_which_counts_those_left_out),
         TEST(what_was_left_out_is_said_when_no_more_comes),
         TEST(many_causes_together_have_a_burst_and_a_line_a_second),

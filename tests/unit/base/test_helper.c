@@ -77,7 +77,15 @@ static bool start(void)
         {.name = "hello", .argv = first, .env = env, .path = "/usr/bin:/bin"},
         {.name = "sleep", .argv = second, .env = env, .path = "/usr/bin:/bin"},
     };
-    const struct helper_plan plan = {files, 1, roots, 1, commands, 2};
+    static char log_file[96];
+    snprintf(log_file, sizeof log_file, "%s/log", f.dir);
+    const struct helper_plan plan = {.files = files,
+                                     .file_count = 1,
+                                     .log_file = log_file,
+                                     .roots = roots,
+                                     .root_count = 1,
+                                     .commands = commands,
+                                     .command_count = 2};
     return helper_start(&plan, NULL) == 0;
 }
 
@@ -132,6 +140,29 @@ static void files_of_the_plan_are_opened_and_no_others(void **state)
 {
     (void)state;
     in_child(opens_files);
+}
+
+static int opens_log(void)
+{
+    char path[96];
+    EXPECT(start());
+    snprintf(path, sizeof path, "%s/log", f.dir);
+    for (int round = 0; round < 2; round++) { /* the first makes it */
+        int fd = helper_open_log(path);
+        EXPECT(fd >= 0 && (fcntl(fd, F_GETFL) & (O_APPEND | O_ACCMODE)) == (O_APPEND | O_WRONLY));
+        EXPECT(write(fd, "line", 4) == 4);
+        close(fd);
+    }
+    EXPECT(holds(open(path, O_RDONLY | O_CLOEXEC), "lineline"));
+    EXPECT(helper_open(path) == -EPERM);       /* not to be read */
+    EXPECT(helper_open_log(f.file) == -EPERM); /* nor another to be written */
+    return 0;
+}
+
+static void the_log_of_the_plan_is_opened_at_its_end_and_no_other_file(void **state)
+{
+    (void)state;
+    in_child(opens_log);
 }
 
 /* With the directory that has the name now. */
@@ -362,6 +393,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_of_the_plan_are_opened_and_no_others, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(the_log_of_the_plan_is_opened_at_its_end_and_no_other_file,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(below_a_root_everything_is_opened_and_nothing_beside_it,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(commands_of_the_plan_are_run_and_no_others, set_up,

@@ -51,7 +51,7 @@ static void every_default_is_what_its_row_says(void **state)
     assert_int_equal(c.session_timeout_ms, 1800000);
     assert_int_equal(c.watch_quiet_ms, 10);
     assert_int_equal(c.protocol_max, 4);
-    assert_int_equal(c.log_level, 3);
+    assert_string_equal(c.log_level, "info");
     assert_int_equal(c.http.port, 7777);
     assert_true(c.list_changed);
     config_deinit(&c);
@@ -128,7 +128,9 @@ static void bad_values_are_refused_with_what_is_accepted(void **state)
         {"keepalive", "1d", "(accepted: 1s to 1h, in seconds or with ms, s, m, h)"},
         {"keepalive", "500ms", "out of range"},
         {"watch-quiet", "10", "out of range (accepted: 1ms to 1s"},
-        {"log-level", "loud", "(accepted: off, error, warn, info, debug)"},
+        {"log-level", "loud", "(accepted: off, error, warn, info, debug; behind it areas"},
+        {"log-level", "info,shop=debug", "'shop' is no area of the log (accepted: server, "},
+        {"log-format", "xml", "(accepted: text, json, logfmt, journal)"},
         {"protocol-max", "2025", "2026-07-28)"},
         {"profile", "strict", "(accepted: none, gateway, erlmcp, lumenize)"},
         {"stdio", "maybe", "(accepted: true or false)"},

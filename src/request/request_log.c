@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The line of the access log about a request.
+ */
+#include "base/str.h"
+#include "request/access_log.h"
+#include "request/request_private.h"
+
+/* What a client calls itself; of the legacy era it said so when it began. */
+static struct tidings_str request_log_client(const struct request *request, const char *key)
+{
+    const struct json *info = jv_get(request->meta, "io.modelcontextprotocol/clientInfo");
+    const struct json *value = jv_get(info, key);
+    return jv_is(value, JV_STRING) ? jv_str(value) : ACCESS_LOG_NOTHING;
+}
+
+/* The tool or prompt, or the URI, that a request names. */
+static struct tidings_str request_log_param(const struct request *request, const char *key)
+{
+    const struct json *value = jv_get(request->msg.params, key);
+    return jv_is(value, JV_STRING) ? jv_str(value) : ACCESS_LOG_NOTHING;
+}
+
+void request_log(const struct request *request, size_t bytes)
+{
+    if (request->begun_ns == 0 || !log_wants_access()) {
+        return;
+    }
+    char address[PRINCIPAL_MAX];
+    int code = request->failed_code;
+    bool is_answered = !request->cancelled && request->channel;
+    const struct log_context *before = log_enter(&request->context);
+    const struct log_field fields[] = {
+        KV("method", request->method ? request->method : "unknown"),
+        KV("name", request_log_param(request, "name")),
+        KV("uri", request_log_param(request, "uri")),
+        code != 0            ? KV("code", code)
+        : !is_answered       ? KV("status", "cancelled")
+        : request->has_error ? KV("status", "error")
+                             : KV("status", "ok"),
+        KV("reason", code != 0 ? request->failed_reason : ACCESS_LOG_NOTHING),
+        KV("duration_us", access_log_us(request->begun_ns)),
+        KV("bytes_in", request->bytes_in),
+        KV("bytes_out", is_answered ? bytes : 0),
+        KV("principal", access_log_name(request->principal)),
+        KV("by", principal_by(request->principal)),
+        KV("address", access_log_address(request->channel, address)),
+        KV("transport", request->channel ? request->channel->ops->name : NULL),
+        KV("client", request_log_client(request, "name")),
+        KV("client_version", request_log_client(request, "version")),
+        KV("era", dialect_era_name(request->era)),
+        NO_FIELDS,
+    };
+    log_write(TIDINGS_LOG_INFO, LOG_REQUEST, "request", fields);
+    (void)log_enter(before);
+}
