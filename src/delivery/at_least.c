@@ -103,5 +103,6 @@ void at_least_await(struct worker *worker, const struct principal *principal,
     arm->dropped = at_least_dropped;
     arm->user = a;
     arm->await = c.position;
+    arm->await_epoch = c.epoch;
     hub_arm_send(arm);
 }

@@ -347,6 +347,11 @@ bool hub_resume(const struct hub *hub, const struct log_cursor *c, bool is_durab
     return hub->log->ops->resume(hub->log, c->epoch, c->position, is_durable, ret);
 }
 
+bool hub_knows_epoch(const struct hub *hub, uint64_t epoch)
+{
+    return epoch == 0 || !hub->log->ops->knows || hub->log->ops->knows(hub->log, epoch);
+}
+
 void hub_set_file_history(struct hub *hub, const struct file_history *history)
 {
     hub->file_history = history;

@@ -68,6 +68,13 @@ static void arm_return(struct hub_arm *arm)
     mailbox_send(arm->worker_mailbox, &arm->letter);
 }
 
+/* Has this node come as far as whoever asks was at another? */
+static bool arm_is_reached(const struct hub *hub, const struct hub_arm *arm)
+{
+    return !hub->options.is_shared ||
+           (arm->await <= hub->reached && hub_knows_epoch(hub, arm->await_epoch));
+}
+
 /* One of its scopes is answered; after the last it goes back to its worker. */
 static void arm_countdown(struct hub_arm *arm)
 {
@@ -75,7 +82,7 @@ static void arm_countdown(struct hub_arm *arm)
     if (--arm->pending > 0) {
         return;
     }
-    if (!hub->options.is_shared || arm->await <= hub->reached) {
+    if (arm_is_reached(hub, arm)) {
         arm_return(arm);
         return;
     }
@@ -90,7 +97,7 @@ void hub_watch_reached(struct hub *hub)
 {
     list_each (it, next, &hub->awaiting) {
         struct hub_arm *arm = list_entry(it, struct hub_arm, await_link);
-        if (arm->await <= hub->reached) {
+        if (arm_is_reached(hub, arm)) {
             arm_return(arm);
         }
     }

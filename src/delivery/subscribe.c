@@ -449,6 +449,6 @@ void subscribe_batch_arm(struct subscribe_batch *s)
     arm->done = subscribe_on_armed;
     arm->dropped = subscribe_on_dropped;
     arm->user = s;
-    arm->await = subscribe_batch_await(s);
+    subscribe_batch_await(s, arm);
     hub_arm_send(arm);
 }

@@ -93,17 +93,21 @@ void subscribe_item_open_since(struct subscribe_item *w, const struct principal 
     }
 }
 
-/* Of a run of another node, which may have come further than this one. */
-uint64_t subscribe_batch_await(const struct subscribe_batch *s)
+/* Of a run of another node, which may have come further than this one, or begun since. */
+void subscribe_batch_await(const struct subscribe_batch *s, struct hub_arm *arm)
 {
-    uint64_t position = s->await;
-    for (size_t i = 0; hub_is_shared(s->worker->hub) && i < s->count; i++) {
+    const struct hub *hub = s->worker->hub;
+    arm->await = s->await;
+    for (size_t i = 0; hub_is_shared(hub) && i < s->count; i++) {
         const struct options *o = &s->items[i].options;
-        bool is_another = (s->is_resumed || o->given & OPTION_SINCE) && o->since.has_position &&
-                          o->since.epoch != s->worker->epoch;
-        position = is_another && o->since.position > position ? o->since.position : position;
+        if (!(s->is_resumed || o->given & OPTION_SINCE) || !o->since.has_position ||
+            o->since.epoch == s->worker->epoch) {
+            continue;
+        }
+        arm->await = o->since.position > arm->await ? o->since.position : arm->await;
+        arm->await_epoch =
+            hub_knows_epoch(hub, o->since.epoch) ? arm->await_epoch : o->since.epoch;
     }
-    return position;
 }
 
 /* One from before this epoch began says what was told of what is kept, and of files whose history

@@ -11,6 +11,8 @@
 #include "access/limit.h"
 #include "delivery/subscribe.h"
 
+struct hub_arm;
+
 /* All items are resolved: arm their watches, and go on. */
 void subscribe_batch_arm(struct subscribe_batch *s);
 
@@ -45,8 +47,8 @@ void subscribe_item_judge_baseline(struct subscribe_item *w);
 bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct subscribe_item *w));
 /* Where its patches begin. NULL: out of memory. */
 struct chain *subscribe_item_begin_chain(const struct subscribe_item *w);
-/* The highest position that must have its number before their cursors are looked at; 0: none. */
-uint64_t subscribe_batch_await(const struct subscribe_batch *s);
+/* What has to be known here before their cursors are looked at. */
+void subscribe_batch_await(const struct subscribe_batch *s, struct hub_arm *arm);
 /* What the cursor of its options is to whoever gave it: perhaps unknown. */
 void subscribe_item_open_since(struct subscribe_item *w, const struct principal *principal);
 /* The number here that the cursor of its options stands for, `seq` being the newest; SINCE_UNKNOWN:

@@ -90,17 +90,14 @@ static bool parse_event_cursor(const struct session *session, struct tidings_str
                                                 : session_moving_resume(session, ret);
 }
 
-uint64_t session_event_position(struct worker *worker, const struct principal *principal,
-                                struct tidings_str id)
+bool session_read_event(struct worker *worker, const struct principal *principal,
+                        struct tidings_str id, struct session_event *ret)
 {
     struct tidings_str text;
-    struct log_cursor at;
+    *ret = (struct session_event){.number = 0};
     (void)str_cut(id, '.', &text, NULL);
-    (void)str_cut(text, '.', &text, NULL);
-    return cursor_seal_open(worker, principal, text, &at) && at.has_position &&
-                   at.epoch != worker->epoch
-               ? at.position
-               : 0;
+    return str_to_u64(str_cut(text, '.', &text, NULL), &ret->number) &&
+           cursor_seal_open(worker, principal, text, &ret->at) && ret->at.has_position;
 }
 
 /* The number of a stream; 0: it is none. */
@@ -115,15 +112,6 @@ static unsigned parse_stream(struct tidings_str text)
         no = no * 16 + (unsigned)digit;
     }
     return no;
-}
-
-/* Each node that takes a session numbers its events far above those before. */
-bool session_is_later_event(const struct session *session, struct tidings_str id)
-{
-    struct tidings_str n;
-    uint64_t event = 0;
-    (void)str_cut(id, '.', &n, NULL);
-    return str_to_u64(str_cut(n, '.', &n, NULL), &event) && event > session->next_event;
 }
 
 /* Is it the id of an event of ours, and known what followed it? */

@@ -39,8 +39,9 @@ struct adoption {
     struct subscribe_batch *batch; /* its subscriptions are being made */
     struct session_moving *asks;   /* of one that is here: is it ours still? */
     struct hub_arm *arm;           /* this node has yet to come as far as … */
-    uint64_t position;             /* … its client was told; 0: nobody knows */
-    bool was_elsewhere;            /* of one that is here: its client had events of another since */
+    struct session_event last;     /* … what its client was told last, where `has_last` */
+    bool has_last;
+    bool was_elsewhere; /* of one that is here: its client had events of another node since */
     bool is_made;
 };
 
@@ -155,6 +156,20 @@ static struct session *adoption_make(struct adoption *a, const struct session_jo
     return session;
 }
 
+/* Everything up to here was told to subscriptions that say nothing else. Its client may know better
+ * than what was written last. (Of those that had to go back since, session_replay_later knows.) */
+static const struct log_cursor *adoption_cursor(const struct adoption *a)
+{
+    const struct session_state *s = &a->state;
+    return a->has_last && a->last.at.position > s->cursor.position ? &a->last.at : &s->cursor;
+}
+
+/* Of an event at another node. */
+static bool adoption_has_foreign(const struct adoption *a)
+{
+    return a->has_last && a->last.at.epoch != a->movers->worker->epoch;
+}
+
 /* ---- its subscriptions ----------------------------------------------------------------------- */
 
 static bool adoption_fill(const struct adoption *a, struct subscribe_batch *s, size_t i)
@@ -169,7 +184,7 @@ static bool adoption_fill(const struct adoption *a, struct subscribe_batch *s, s
     options_init(&w->options);
     w->options.initial = sub.is_initial;
     w->options.given = OPTION_INITIAL;
-    w->options.since = sub.has_since ? sub.since : a->state.cursor;
+    w->options.since = sub.has_since ? sub.since : *adoption_cursor(a);
     if (sub.is_lost) {
         w->options.since = (struct log_cursor){.seq = UINT64_MAX};
     }
@@ -269,7 +284,7 @@ static void adoption_subscribe(struct adoption *a, struct session *session)
     s->done = subscriptions_made;
     s->dropped = subscriptions_dropped;
     s->user = a;
-    s->await = a->position;
+    s->await = adoption_has_foreign(a) ? a->last.at.position : 0;
     a->batch = s;
     subscribe_batch_resolve(s);
 }
@@ -362,13 +377,17 @@ static void adoption_never_reached(struct hub_arm *arm)
 static void adoption_reach(struct adoption *a)
 {
     const struct worker *worker = a->movers->worker;
-    bool is_there = a->position <= cursor_marks_find(&worker->delivery->marks, worker->last_seq);
+    const struct log_cursor *at = &a->last.at;
+    bool is_there = !adoption_has_foreign(a) ||
+                    (hub_knows_epoch(worker->hub, at->epoch) &&
+                     at->position <= cursor_marks_find(&worker->delivery->marks, worker->last_seq));
     a->arm = is_there ? NULL : hub_arm_create(a->movers->worker, NULL, 0);
     if (!a->arm) {
         adoption_end(a, 0);
         return;
     }
-    a->arm->await = a->position;
+    a->arm->await = at->position;
+    a->arm->await_epoch = at->epoch;
     a->arm->user = a;
     a->arm->done = adoption_reached;
     a->arm->dropped = adoption_never_reached;
@@ -469,8 +488,9 @@ enum session_await_result session_await(struct session_wait *wait, struct channe
         }
         return SESSION_BUSY;
     }
-    a->position = session_event_position(worker, channel->principal, asked->last_event_id);
-    a->was_elsewhere = here && session_is_later_event(here, asked->last_event_id);
+    a->has_last =
+        session_read_event(worker, channel->principal, asked->last_event_id, &a->last);
+    a->was_elsewhere = here && a->has_last && a->last.number > here->next_event;
     a->is_made = here != NULL;
     a->quota = quota;
     if (here ? !adoption_confirm(a, here) : !adoption_begin(a)) {

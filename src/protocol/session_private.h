@@ -45,12 +45,14 @@ size_t session_event_id(struct subscriber *subscriber, const struct log_cursor *
                         char out[EVENT_ID_MAX]);
 /* Is it the id of an event of another than whose session this is? */
 bool session_is_foreign_event(const struct session *session, struct tidings_str id);
-/* The position in the store of an event at another node, of somebody like `principal`; 0: it is of
- * this one, or has none. */
-uint64_t session_event_position(struct worker *worker, const struct principal *principal,
-                                struct tidings_str id);
-/* Is it the id of an event that was given out after the session left this node? */
-bool session_is_later_event(const struct session *session, struct tidings_str id);
+/* What the id of an event of somebody like `principal` says, whoever gave it out. false: nothing
+ * that another node understands. */
+struct session_event {
+    uint64_t number;
+    struct log_cursor at; /* has a position */
+};
+bool session_read_event(struct worker *worker, const struct principal *principal,
+                        struct tidings_str id, struct session_event *ret);
 /* Is it the id of an event of ours, and known what followed it? */
 bool session_parse_event_id(const struct session *session, struct tidings_str id,
                             struct event_cursor *ret);

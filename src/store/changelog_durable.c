@@ -57,6 +57,12 @@ static bool durable_resume(const struct changelog *log, uint64_t epoch, uint64_t
     return d->of->resume(d->user, epoch, position, is_durable, ret);
 }
 
+static bool durable_knows(const struct changelog *log, uint64_t epoch)
+{
+    const struct durable *d = durable_of(log);
+    return !d->of->knows || d->of->knows(d->user, epoch);
+}
+
 static uint64_t durable_last(const struct changelog *log)
 {
     return inner(log)->ops->last(inner(log));
@@ -108,6 +114,7 @@ static const struct changelog_ops durable_ops = {
     .epoch = durable_epoch,
     .first = durable_first,
     .resume = durable_resume,
+    .knows = durable_knows,
     .last = durable_last,
     .floor = durable_floor,
     .next = durable_next,

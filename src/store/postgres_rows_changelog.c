@@ -26,6 +26,12 @@ static bool postgres_log_resume(void *user, uint64_t epoch, uint64_t position, b
     return runs_resume(log->runs, epoch, position, is_durable, ret) != RUNS_REFUSED;
 }
 
+static bool postgres_log_knows(void *user, uint64_t epoch)
+{
+    const struct postgres_log *log = user;
+    return runs_knows(log->runs, epoch);
+}
+
 /* Up to the first number, numbers are positions already. */
 static void postgres_log_appended(void *user, const struct change *change)
 {
@@ -42,6 +48,7 @@ static void postgres_log_destroy(void *user)
 
 static const struct changelog_durable_ops log_ops = {
     .resume = postgres_log_resume,
+    .knows = postgres_log_knows,
     .appended = postgres_log_appended,
     .destroy = postgres_log_destroy,
 };

@@ -90,6 +90,14 @@ void runs_add(struct runs *r, uint64_t epoch, uint64_t last)
     pthread_mutex_unlock(&r->lock);
 }
 
+bool runs_knows(struct runs *r, uint64_t epoch)
+{
+    pthread_mutex_lock(&r->lock);
+    bool is_known = run_find(r, epoch) != NULL;
+    pthread_mutex_unlock(&r->lock);
+    return is_known;
+}
+
 static bool runs_knows_break(const struct runs *r, uint64_t began)
 {
     for (size_t i = 0; i < r->break_count; i++) {

@@ -95,6 +95,7 @@ void runs_destroy(struct runs *r); /* NULL is fine */
 
 /* A run is known, and came to `last` or lives. Known already: its `last` is another now. */
 void runs_add(struct runs *r, uint64_t epoch, uint64_t last);
+bool runs_knows(struct runs *r, uint64_t epoch);
 /* A break was followed, or was there before this run began. Known already: nothing happens. */
 void runs_add_break(struct runs *r, const struct run_break *b);
 /* Where the newest break began that is known; 0: there was none. What was only announced before it

@@ -21,10 +21,10 @@ import { Ledger } from './ledger.mjs';
 import { Reader } from './reader.mjs';
 import { addType, EVENTS, history, PUBLISHED, readValue, TYPE, Writer } from './writer.mjs';
 
-const SPARE = 3000; // ms that a node may need to write what it accepted when nothing fails
+const SPARE = 10_000 * slow; // ms that a node may need to write what it accepted when nothing fails any more
 const LOG_KEPT = 65536; // bytes of what a node said before it ended
 
-const SETTLED = 20_000 * slow; // ms until everybody knows everything when nothing fails any more
+const SETTLED = 40_000 * slow; // ms until everybody knows everything when nothing fails any more
 
 export class World {
     isOver = false;
@@ -269,8 +269,8 @@ export class World {
         for (const uri of [...this.entities, ...this.published]) {
             const said = await Promise.all(this.nodes.map((node) => readValue(node, uri).catch(() => undefined)));
             const texts = new Set(said.map((one) => JSON.stringify(one)));
-            if (said.includes(undefined) || texts.size !== 1) {
-                return { why: `nodes differ on ${uri}: ${[...texts].join(', ')}` };
+            if (said.includes(undefined) || texts.size !== 1 || said[0]?.isStale) { // who cannot reach the database has yet to hear
+                return { why: `nodes differ on ${uri}, or know it only from before: ${[...texts].join(', ')}` };
             }
             values.set(uri, said[0]?.value.n);
         }

@@ -17,7 +17,7 @@ const freshToken = () => `t${(lastToken += 1)}`;
 const path = (uri) => `/resource?uri=${encodeURIComponent(uri)}`;
 
 /**
- * What is there, as a node says: { value, version } or undefined when it cannot say, null when nothing is. Who has a
+ * What is there, as a node says: { value, version, isStale } or undefined when it cannot say, null when nothing is. Who has a
  * cursor says so: the node may be behind the one that gave it.
  */
 export async function readValue(node, uri, ms = PATIENCE, cursor = undefined) {
@@ -30,9 +30,10 @@ export async function readValue(node, uri, ms = PATIENCE, cursor = undefined) {
         return undefined;
     }
     const whole = JSON.parse(text);
+    const isStale = headers.get('tidings-stale') !== null && headers.get('tidings-stale') !== undefined;
     return uri.startsWith(TYPE)
-        ? { value: whole.value, version: whole.validFrom }
-        : { value: whole, version: headers.get('etag') };
+        ? { value: whole.value, version: whole.validFrom, isStale }
+        : { value: whole, version: headers.get('etag'), isStale };
 }
 
 async function toolCall(node, name, args, ms = PATIENCE) {

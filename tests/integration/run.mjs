@@ -29,7 +29,7 @@ const DELIVERY = ['sessions', 'listen', 'watch', 'options', 'subscriptions'];
 
 // They take longest, mostly waiting, and so begin first: else the last of them would run alone in the end.
 const LONGEST = [
-    'faults', 'cli-probe', 'auth-rotation', 'change-tools', 'documentation', 'limits-input', 'sync-large', 'sync-safety', 'tls',
+    'faults', 'cluster-chaos', 'cli-probe', 'auth-rotation', 'change-tools', 'documentation', 'limits-input', 'sync-large', 'sync-safety', 'tls',
     'client-strangers', 'auth-clients', 'auth-expiry', 'idle', 'watch', 'websocket', 'reads', 'document-erlmcp', 'auth-keys',
 ].map((name) => `${name}.test.mjs`);
 

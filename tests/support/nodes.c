@@ -187,6 +187,11 @@ static int log_append(struct changelog *log, const struct change *change)
     return n->rows->ops->append(n->rows, change);
 }
 
+static bool log_knows(const struct changelog *log, uint64_t epoch)
+{
+    return epoch == log_epoch(log) || !node_of(log)->is_lonely;
+}
+
 static bool log_resume(const struct changelog *log, uint64_t epoch, uint64_t position,
                        bool is_durable, uint64_t *ret)
 {
@@ -200,7 +205,7 @@ static bool log_resume(const struct changelog *log, uint64_t epoch, uint64_t pos
     for (size_t i = 0; i < n->mark_count && n->marks[i].position <= position; i++) {
         *ret = n->marks[i].seq;
     }
-    return is_known;
+    return is_known && log_knows(log, epoch) && position >= n->all->lost_below;
 }
 
 static const struct changelog_ops log_ops = {
@@ -209,6 +214,7 @@ static const struct changelog_ops log_ops = {
     .epoch = log_epoch,
     .first = log_first,
     .resume = log_resume,
+    .knows = log_knows,
     .last = log_last,
     .floor = log_floor,
     .next = log_next,
@@ -313,6 +319,8 @@ void nodes_update(struct nodes *all, const char *uri)
 void nodes_catch_up(struct nodes *all, size_t node)
 {
     struct node *n = &all->at[node];
+    n->is_lonely = false;
+    hub_announce_reached(n->b.hub, 0);
     for (size_t i = 0; n->missed[i]; i++) {
         struct tidings_change change = {.uri = tidings_str(text_of("kept://x/%c", n->missed[i])),
                                         .kind = TIDINGS_CHANGE_UPDATED};

@@ -49,7 +49,8 @@ struct node {
     bool is_deaf;    /* nobody tells it */
     char missed[64]; /* what it has not followed: the last letters of what is kept */
     uint64_t missed_from;
-    bool is_behind; /* it follows nothing */
+    bool is_behind; /* it follows nothing, … */
+    bool is_lonely; /* … not even that others have begun */
     bool is_running;
 };
 
@@ -57,6 +58,7 @@ struct nodes {
     struct node at[NODES];
     struct session_memory_row rows[NODES_ROWS];
     uint64_t position;
+    uint64_t lost_below; /* cursors from before are worth nothing at another node */
     bool is_away;                  /* the store */
     bool is_stuck;                 /* it answers nothing … */
     struct session_job *stuck[64]; /* … that was asked */

@@ -220,6 +220,61 @@ static void what_is_on_its_way_to_the_worker_is_no_reason_to_look_again(void **s
     client_free(first);
 }
 
+/* A has begun since B last heard of anybody: what its cursors stand for B is about to know. */
+static void a_node_that_has_begun_since_is_waited_for(void **state)
+{
+    (void)state;
+    struct session_wait wait;
+    int code = 0;
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    struct event_name id = last_id(first);
+    all.at[B].is_lonely = true;
+    nodes_bring_stream(&all, B, &s, id.text, &wait, &code);
+    nodes_run_until_idle(&all);
+    assert_int_equal(code, SESSION_AWAITED);
+    nodes_catch_up(&all, B);
+    assert_int_equal(code, 0);
+    struct client *second = stream(id.text);
+    assert_int_equal(client_count(second, SAID_UPDATED), 0);
+    client_vanish(second);
+    /* The same when the session is there already. */
+    nodes_forget_losses(&all);
+    all.at[B].is_lonely = true;
+    nodes_bring_stream(&all, B, &s, id.text, &wait, &code);
+    nodes_run_until_idle(&all);
+    assert_int_equal(code, SESSION_AWAITED);
+    nodes_catch_up(&all, B);
+    assert_int_equal(code, 0);
+    client_free(second);
+    client_free(first);
+}
+
+/* ---- better known ---------------------------------------------------------------------------- */
+
+/* What was written of the session is from before the store lost something, its client was told of
+ * that and has gone on since. */
+static void who_has_looked_again_need_not_do_so_twice(void **state)
+{
+    (void)state;
+    struct session_wait wait;
+    int code = 0;
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    struct event_name id = last_id(first);
+    all.lost_below = all.position;
+    nodes_bring_stream(&all, B, &s, id.text, &wait, &code);
+    nodes_run_until_idle(&all);
+    assert_int_equal(code, 0);
+    struct client *second = stream(id.text);
+    assert_int_equal(client_count(second, SAID_UPDATED), 0);
+    nodes_update(&all, "kept://x/a");
+    assert_int_equal(client_count(second, SAID_UPDATED), 1);
+    client_free(second);
+    client_free(first);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -230,6 +285,8 @@ int main(void)
         TEST(what_a_subscription_is_owed_it_is_owed_everywhere),
         TEST(an_old_copy_does_not_go_on_from_ids_of_its_successor),
         TEST(what_is_on_its_way_to_the_worker_is_no_reason_to_look_again),
+        TEST(a_node_that_has_begun_since_is_waited_for),
+        TEST(who_has_looked_again_need_not_do_so_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+//
+// A short run of the chaos test (tests/cluster/chaos.mjs) with a seed that is always the same: three nodes on a PostgreSQL with a
+// synchronous standby, writers and clients of both eras everywhere, and everything fails in turn. TIDINGS_CHAOS_SEED=N
+// draws others; by hand it runs for as long as one likes. How much gets done in that time is not judged.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { chaos } from '../cluster/chaos.mjs';
+import { skip } from './lib/postgres.mjs';
+
+const SECONDS = process.env.TIDINGS_LONG ? 60 : 25;
+const SEED = Number(process.env.TIDINGS_CHAOS_SEED ?? 18);
+
+test(`seed ${SEED}: whatever fails, nothing acknowledged is lost, nobody misses a change, nobody wins twice`, { skip }, async (t) => {
+    const last = [];
+    const log = (text) => {
+        last.push(text);
+        last.splice(0, last.length - 60);
+    };
+    const figures = await chaos(t, { seed: SEED, seconds: SECONDS, phase: 12, readers: 30, log });
+    t.diagnostic(JSON.stringify(figures));
+    assert.deepEqual(figures.violations, [], last.join('\n'));
+    const { acknowledged, notified, told, hops, sessionsMoved, faults } = figures;
+    assert.ok(acknowledged > 0 && notified > 0 && told > 0 && hops > 0 && sessionsMoved > 0 && Object.keys(faults).length > 0, JSON.stringify(figures));
+});
