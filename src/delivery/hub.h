@@ -205,7 +205,7 @@ struct hub_arm {
     uint64_t seq;   /* the newest number when the answer was given */
     uint64_t await; /* set before it is sent: the answer waits until everything up to this position
                      * of the store has its number … */
-    uint64_t await_epoch;   /* … and this one is known, if it is another's; at most HUB_AWAIT_MS */
+    uint64_t await_epoch; /* … and this one is known, if it is another's; at most HUB_AWAIT_MS */
     bool is_owners; /* set before it is sent: it is for all nodes, whoever subscribes (below) */
     struct list await_link; /* the hub's … */
     uint64_t await_due_ms;  /* … until when */

@@ -105,8 +105,7 @@ void subscribe_batch_await(const struct subscribe_batch *s, struct hub_arm *arm)
             continue;
         }
         arm->await = o->since.position > arm->await ? o->since.position : arm->await;
-        arm->await_epoch =
-            hub_knows_epoch(hub, o->since.epoch) ? arm->await_epoch : o->since.epoch;
+        arm->await_epoch = hub_knows_epoch(hub, o->since.epoch) ? arm->await_epoch : o->since.epoch;
     }
 }
 

@@ -75,6 +75,7 @@ static void session_put_state(const struct session_moving *m, struct buf *out)
         .initialized = session->initialized,
         .has_listed = session->listen->has_listed,
         .level = session->subscriber->log_level,
+        .turn = m->turn,
         .stream = session->next_stream + 1, /* it is written before one is opened */
         .event = session->next_event,
         .cursor = delivery_cursor(session->worker, told),

@@ -21,9 +21,11 @@
 #include "request/channel.h"
 #include "store/change.h"
 
-/* The other node may have given out more numbers than it has written: ours begin above. */
-#define EVENTS_UNWRITTEN (1u << 20)
+/* The other node may have given out more numbers than it has written, and so may those that had it
+ * after that and died before they wrote anything: ours begin above. */
+#define EVENTS_UNWRITTEN (UINT64_C(1) << 20)
 #define STREAMS_UNWRITTEN 16u
+#define TURNS_UNWRITTEN 1024u
 
 /* One on its way here. */
 struct adoption {
@@ -145,8 +147,10 @@ static struct session *adoption_make(struct adoption *a, const struct session_jo
     }
     a->is_made = true;
     session->quota = a->quota;
-    session->next_stream = s->stream + STREAMS_UNWRITTEN;
-    session->next_event = s->event + EVENTS_UNWRITTEN;
+    uint64_t turns = job->turn > s->turn ? job->turn - s->turn : 1;
+    turns = turns < TURNS_UNWRITTEN ? turns : TURNS_UNWRITTEN;
+    session->next_stream = s->stream + (unsigned)turns * STREAMS_UNWRITTEN;
+    session->next_event = s->event + turns * EVENTS_UNWRITTEN;
     session->subscriber->log_level = (int8_t)s->level;
     session->moving->turn = job->turn;
     session->moving->is_adopted = session->moving->is_arriving = true;
@@ -488,8 +492,7 @@ enum session_await_result session_await(struct session_wait *wait, struct channe
         }
         return SESSION_BUSY;
     }
-    a->has_last =
-        session_read_event(worker, channel->principal, asked->last_event_id, &a->last);
+    a->has_last = session_read_event(worker, channel->principal, asked->last_event_id, &a->last);
     a->was_elsewhere = here && a->has_last && a->last.number > here->next_event;
     a->is_made = here != NULL;
     a->quota = quota;

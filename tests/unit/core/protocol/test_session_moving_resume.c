@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/mailbox.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "delivery/hub.h"
 #include "support/harness_client.h"
@@ -194,6 +195,40 @@ static void an_old_copy_does_not_go_on_from_ids_of_its_successor(void **state)
     client_free(first);
 }
 
+/* B dies before it has written that it has the session, and A takes it from what A wrote itself:
+ * whatever B gave out has numbers below those of now. */
+static void ids_of_a_node_that_wrote_nothing_are_understood(void **state)
+{
+    (void)state;
+    struct session_wait wait;
+    int code = 0;
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    struct event_name id = last_id(first);
+    client_vanish(first);
+    char *written = str_dup(tidings_str(nodes_row(&all, &s)->state));
+    assert_non_null(written);
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    struct client *second = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    nodes_update(&all, "kept://x/a");
+    id = last_id(second);
+    nodes_kill(&all, B);
+    struct session_memory_row *row = nodes_row(&all, &s);
+    mem_free(row->state);
+    row->state = str_dup(tidings_str(written));
+    mem_free(written);
+    nodes_forget_losses(&all);
+    nodes_bring_stream(&all, A, &s, id.text, &wait, &code);
+    nodes_run_until_idle(&all);
+    assert_int_equal(code, 0);
+    struct client *third = stream(id.text);
+    assert_int_equal(client_count(third, SAID_UPDATED), 0); /* nor told to look again */
+    client_free(third);
+    client_free(second);
+    client_free(first);
+}
+
 /* ---- on its way ------------------------------------------------------------------------------ */
 
 /* The hub of B has numbered what its worker has yet to hear: not more than its client knows. */
@@ -284,6 +319,7 @@ int main(void)
         TEST(nor_is_it_forgotten_on_the_way),
         TEST(what_a_subscription_is_owed_it_is_owed_everywhere),
         TEST(an_old_copy_does_not_go_on_from_ids_of_its_successor),
+        TEST(ids_of_a_node_that_wrote_nothing_are_understood),
         TEST(what_is_on_its_way_to_the_worker_is_no_reason_to_look_again),
         TEST(a_node_that_has_begun_since_is_waited_for),
         TEST(who_has_looked_again_need_not_do_so_twice),
