@@ -70,6 +70,9 @@ struct session_asked {
 };
 /* Perhaps; false: surely not, and nobody need wait. */
 bool session_may_be_elsewhere(const struct worker *worker, const struct session_asked *asked);
+/* Does its client come with an event that was given out after the session left this node, whose
+ * copy knows nothing of what followed? */
+bool session_was_elsewhere(struct channel *channel, const struct session_asked *asked);
 /* May the session, of the principal of `channel`, be at another node? Then it is brought here. And
  * before a stream is opened the store is asked whether it is ours still, and this node comes as far
  * as the one where the last event was told. */

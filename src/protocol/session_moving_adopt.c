@@ -436,6 +436,17 @@ bool session_may_be_elsewhere(const struct worker *worker, const struct session_
     return movers->adoptions.count > 0 || !here || asked->is_stream;
 }
 
+/* Each node that takes a session numbers its events far above those before. */
+bool session_was_elsewhere(struct channel *channel, const struct session_asked *asked)
+{
+    struct worker *worker = channel->worker;
+    const struct session *here = map_find(&worker->sessions->by_id, asked->id);
+    struct session_event last;
+    return here && principal_is_same(here->principal, channel->principal) &&
+           session_read_event(worker, channel->principal, asked->last_event_id, &last) &&
+           last.number > here->next_event;
+}
+
 static struct adoption *adoption_create(struct channel *channel, const char *key)
 {
     struct adoption *a = mem_zalloc(sizeof(*a));
@@ -493,7 +504,7 @@ enum session_await_result session_await(struct session_wait *wait, struct channe
         return SESSION_BUSY;
     }
     a->has_last = session_read_event(worker, channel->principal, asked->last_event_id, &a->last);
-    a->was_elsewhere = here && a->has_last && a->last.number > here->next_event;
+    a->was_elsewhere = session_was_elsewhere(channel, asked);
     a->is_made = here != NULL;
     a->quota = quota;
     if (here ? !adoption_confirm(a, here) : !adoption_begin(a)) {

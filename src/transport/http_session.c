@@ -110,11 +110,12 @@ bool conn_awaits_session(struct http_conn *conn, const struct http_request *req)
         return false;
     }
     if (conn->r->session == HTTP_SESSION_UNKNOWN) {
-        bool is_here = map_find(&worker->sessions->by_id, asked.id) != NULL;
-        if (!is_here) {
+        bool is_good = map_find(&worker->sessions->by_id, asked.id) != NULL &&
+                       !session_was_elsewhere(&conn->channel, &asked);
+        if (!is_good) {
             refuse_unknown_session(conn);
         }
-        return !is_here;
+        return !is_good;
     }
     return conn->r->session == HTTP_SESSION_UNASKED && ask_for_session(conn, &asked);
 }

@@ -12,9 +12,10 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 
 import { defer } from './lib/cleanup.mjs';
+import { exchange } from './lib/fault-watcher.mjs';
 import { startNodes } from './lib/nodes.mjs';
 import { Postgres, skip } from './lib/postgres.mjs';
-import { eventually, within } from './lib/wait.mjs';
+import { DEADLINE, eventually, within } from './lib/wait.mjs';
 
 const INITIALIZE = {
     jsonrpc: '2.0', id: 1, method: 'initialize',
@@ -213,5 +214,32 @@ test('sessions of several nodes', { skip }, async (t) => {
         assert.equal((await ask(a, session, { message: ping })).status, 200);
         b.mend();
         await eventually(async () => (await ask(b, session, { message: ping })).status === 200, 'it goes on there');
+    });
+    await t.test('a node that was cut off while another took a session does not go on from what that told', async (t) => {
+        const [a, b] = await twoNodes(t);
+        const session = await initialize(b);
+        await publish(b, 'pub:///a', 'first');
+        const subscribe = { jsonrpc: '2.0', id: 2, method: 'resources/subscribe', params: { uri: 'pub:///a' } };
+        assert.equal((await ask(b, session, { message: subscribe })).status, 200);
+        const idAfter = async (node, before, write) => { // of the last event, when something was told
+            const headers = { accept: 'text/event-stream', 'mcp-session-id': session, ...(before && { 'last-event-id': before }) };
+            const stream = await eventually(async () => {
+                const answer = await exchange(node, { method: 'GET', headers }, DEADLINE);
+                return answer.status === 200 && answer;
+            }, 'it goes on there');
+            await write();
+            const { id, json } = await stream.events.next((item) => item.json?.method === 'notifications/resources/updated', 'an update');
+            assert.equal(json.params._meta['dev.tidings/truncated'], undefined);
+            stream.events.close();
+            return id;
+        };
+        const first = await idAfter(b, undefined, () => publish(a, 'pub:///a', 'second'));
+        b.cut();
+        const second = await idAfter(a, first, () => publish(a, 'pub:///a', 'third'));
+        const answer = await ask(b, session, { method: 'GET', headers: { 'last-event-id': second } });
+        assert.equal(answer.status, 503, 'its copy is from before');
+        assert.equal(answer.headers.get('retry-after'), '1');
+        b.mend();
+        await idAfter(b, second, () => publish(a, 'pub:///a', 'fourth'));
     });
 });
