@@ -50,7 +50,7 @@ build_packages='cmake ninja-build gcc libc6-dev pkg-config|pkgconf
 # among them tests start their own, in directories of their own; they leave out what is not there.
 test_packages='g++ libcmocka-dev libjansson-dev clang clang-tidy clang-format libclang-rt-14-dev
     libhttp-parser-dev libuv1-dev openssl scdoc procps iproute2 curl zsh fish chromium
-    postgresql-15 haproxy nginx caddy libnginx-mod-nchan redis-server'
+    postgresql-15 haproxy nginx caddy libnginx-mod-nchan redis-server prometheus'
 
 # What building and trying the Debian packages needs besides.
 packaging_packages='debhelper dpkg-dev fakeroot lintian mmdebstrap logrotate systemd'

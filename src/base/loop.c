@@ -180,6 +180,11 @@ int loop_timeout_ms(struct loop *loop)
     return loop->has_wakeups ? 0 : loop_timers_wait_ms(loop);
 }
 
+const struct durations *loop_turns(const struct loop *loop)
+{
+    return &loop->turns;
+}
+
 uint32_t loop_turn_number(const struct loop *loop)
 {
     return loop->turn;

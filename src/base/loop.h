@@ -32,6 +32,8 @@ void loop_stop(struct loop *loop); /* any thread, also from a signal handler */
 int loop_fd(struct loop *loop);
 int loop_timeout_ms(struct loop *loop);
 void loop_turn(struct loop *loop);
+/* How long its turns took, from the end of a wait to the next. Its own thread. */
+const struct durations *loop_turns(const struct loop *loop);
 uint32_t loop_turn_number(const struct loop *loop); /* another in each turn */
 uint64_t loop_now_ms(struct loop *loop);            /* monotonic, cached at the start of the turn */
 

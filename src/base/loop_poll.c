@@ -69,9 +69,13 @@ static void poll_dispatch(struct loop_poll *poll, uint32_t happened)
 void loop_wait(struct loop *loop, int timeout_ms)
 {
     struct epoll_event batch[EVENTS_PER_TURN];
+    if (loop->woken_ns > 0) {
+        durations_count(&loop->turns, (clock_monotonic_ns() - loop->woken_ns) / 1000);
+    }
     int count = epoll_wait(loop->epoll, batch, EVENTS_PER_TURN, timeout_ms);
     assert(count >= 0 || errno == EINTR); /* then the turn goes on: timers, and another wait */
-    loop->now_ms = clock_monotonic_ms();
+    loop->woken_ns = clock_monotonic_ns();
+    loop->now_ms = loop->woken_ns / 1000000;
     loop->batch = batch;
     loop->batch_count = count;
     while (loop->batch_count > 0) {

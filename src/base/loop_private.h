@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
+#include "base/durations.h"
 #include "base/loop.h"
 
 /* The timers that run, as a binary heap: the first is the next one due. */
@@ -34,6 +35,8 @@ struct loop {
     struct list discards;
     struct loop_timers timers;
     uint64_t now_ms;
+    uint64_t woken_ns; /* when the last wait was over; 0: never yet */
+    struct durations turns;
     uint32_t turn;
     size_t poll_count;
     struct epoll_event *batch; /* what was reported and is not dispatched yet */

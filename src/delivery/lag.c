@@ -4,27 +4,19 @@
  */
 #include "delivery/lag.h"
 
-const uint64_t lag_bounds_us[LAG_BUCKETS - 1] = LAG_BOUNDS;
-
 void lag_counts_add(struct lag_counts *to, const struct lag_counts *from)
 {
-    for (size_t i = 0; i < LAG_BUCKETS; i++) {
-        to->buckets[i] += from->buckets[i];
-    }
-    to->sum_us += from->sum_us;
+    durations_add(&to->waited, &from->waited);
     to->max_us = from->max_us > to->max_us ? from->max_us : to->max_us;
 }
 
 uint64_t lag_counts_quantile(const struct lag_counts *c, unsigned per_mille)
 {
-    uint64_t all = 0, below = 0;
-    for (size_t i = 0; i < LAG_BUCKETS; i++) {
-        all += c->buckets[i];
-    }
+    uint64_t all = durations_total(&c->waited), below = 0;
     uint64_t wanted = (all * per_mille + 999) / 1000;
-    for (size_t i = 0; i < LAG_BUCKETS; i++) {
-        uint64_t n = c->buckets[i], low = i > 0 ? lag_bounds_us[i - 1] : 0;
-        uint64_t high = i < LAG_BUCKETS - 1 ? lag_bounds_us[i] : c->max_us;
+    for (size_t i = 0; i < DURATIONS_BUCKETS; i++) {
+        uint64_t n = c->waited.buckets[i], low = i > 0 ? durations_bounds_us[i - 1] : 0;
+        uint64_t high = i < DURATIONS_BUCKETS - 1 ? durations_bounds_us[i] : c->max_us;
         high = high > c->max_us ? c->max_us : high;
         if (n > 0 && below + n >= wanted) {
             return high > low ? low + (high - low) * (wanted - below) / n : high;
@@ -89,8 +81,8 @@ void lag_begin_flush(struct lag *lag, uint64_t now_us)
         if (is_old) {
             lag_counts_add(&lag->before, &lag->recent[0]);
         }
-        lag->recent[1] = is_old ? (struct lag_counts){{0}, 0, 0} : lag->recent[0];
-        lag->recent[0] = (struct lag_counts){{0}, 0, 0};
+        lag->recent[1] = is_old ? (struct lag_counts){0} : lag->recent[0];
+        lag->recent[0] = (struct lag_counts){0};
         lag->period_us = now_us;
     }
 }
@@ -99,12 +91,7 @@ void lag_count(struct lag *lag, uint64_t us)
 {
     uint64_t waited = lag->now_us > us ? lag->now_us - us : 0;
     struct lag_counts *c = &lag->recent[0];
-    unsigned i = 0;
-    while (i < LAG_BUCKETS - 1 && waited > lag_bounds_us[i]) {
-        i++;
-    }
-    c->buckets[i]++;
-    c->sum_us += waited;
+    durations_count(&c->waited, waited);
     c->max_us = waited > c->max_us ? waited : c->max_us;
 }
 
@@ -118,7 +105,7 @@ void lag_total(const struct lag *lag, struct lag_counts *ret)
 void lag_recent(const struct lag *lag, uint64_t now_us, struct lag_counts *ret)
 {
     uint64_t age = now_us - lag->period_us;
-    *ret = (struct lag_counts){{0}, 0, 0};
+    *ret = (struct lag_counts){0};
     if (age < 2ull * LAG_RECENT_US) {
         lag_counts_add(ret, &lag->recent[0]);
     }

@@ -12,22 +12,14 @@
 
 #include <tidings/types.h>
 
+#include "base/durations.h"
+
 #define LAG_FINE_US 10000u
 #define LAG_COARSE_US 1000000u
 #define LAG_MARKS 512u /* of each kind */
 
-/* Upper bounds of the buckets in microseconds; one more is for what is above the last. */
-#define LAG_BOUNDS                                                                                 \
-    {                                                                                              \
-        100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000,     \
-            2500000, 5000000, 10000000, 30000000, 60000000                                         \
-    }
-#define LAG_BUCKETS 19u
-extern const uint64_t lag_bounds_us[LAG_BUCKETS - 1];
-
 struct lag_counts {
-    uint64_t buckets[LAG_BUCKETS];
-    uint64_t sum_us;
+    struct durations waited;
     uint64_t max_us;
 };
 void lag_counts_add(struct lag_counts *to, const struct lag_counts *from);

@@ -80,6 +80,7 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
     list_append(&listen->subs, &sub->link);
     listen->subscriber->subscription_count++;
     worker->stats.subscriptions++;
+    worker->stats.by_kind[sub->kind]++;
     return sub;
 }
 

@@ -34,6 +34,7 @@ void subscription_destroy(struct subscription *sub)
     list_remove(&sub->link);
     subscriber->subscription_count--;
     subscriber->worker->stats.subscriptions--;
+    subscriber->worker->stats.by_kind[sub->kind]--;
     limit_leave(subscriber->worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS);
     if (sub->watched) {
         hub_disarm(subscriber->worker->hub, subscription_uri(sub));

@@ -188,6 +188,7 @@ void method_run(struct request *request)
             continue;
         }
         request->method = m->name.ptr;
+        request->method_number = (uint8_t)(i + 1);
         if (m->offer == 0 || (m->offer & handlers_offers(request->worker))) {
             m->run(request);
             return;
@@ -198,4 +199,12 @@ void method_run(struct request *request)
     }
     request_fail_rpc(request, code, STR_EMPTY, "unknown method '%.*s'",
                      STR_ARG(request->msg.method));
+}
+
+const char *method_name(unsigned number)
+{
+    _Static_assert(sizeof(methods) / sizeof(methods[0]) < OPERATIONS_METHODS, "each has a number");
+    return number == 0                                      ? "other"
+           : number <= sizeof(methods) / sizeof(methods[0]) ? methods[number - 1].name.ptr
+                                                            : NULL;
 }

@@ -12,6 +12,10 @@ struct listen;
 /* Answers the request, now or later. Unknown methods are answered too. */
 void method_run(struct request *request);
 
+/* The name of a method by its number in the table of operations (request/operations.h), which lives
+ * for ever: 0 is "other". NULL: there is none. */
+const char *method_name(unsigned number);
+
 /* Handlers in files of their own. */
 void method_resources_list(struct request *request);
 void method_resources_templates_list(struct request *request);

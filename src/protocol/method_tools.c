@@ -59,6 +59,7 @@ static void method_tools_note_result(const struct tidings_call *h)
 
 static void answer_error(struct request *request, struct tidings_str text)
 {
+    request->has_failed = true;
     method_tools_note(request, text);
     request_begin(request);
     method_tools_put_text(&request->w, text);
@@ -138,6 +139,7 @@ static void method_tools_write_result(struct tidings_call *h, struct jw *w)
         jw_put_raw(w, STR("structuredContent"), buf_str(&h->structured));
     }
     if (h->is_error) {
+        h->request->has_failed = true;
         method_tools_note_result(h);
         jw_put_bool(w, STR("isError"), true);
     }

@@ -50,6 +50,7 @@ struct request *request_create(struct channel *channel, struct json *root,
     list_init(&request->job_link);
     list_append(&channel->requests, &request->link);
     channel->worker->stats.requests++;
+    request->begun_us = clock_monotonic_ns() / 1000;
     if (failed) {
         request_drop(request);
         return NULL;
@@ -59,6 +60,9 @@ struct request *request_create(struct channel *channel, struct json *root,
 
 static void request_free(struct request *request)
 {
+    struct operations *all = &request->worker->requests->operations;
+    durations_count(&all->at[request->method_number][request->era][request->has_failed],
+                    clock_monotonic_ns() / 1000 - request->begun_us);
     list_remove(&request->link);
     list_remove(&request->session_link);
     list_remove(&request->job_link);
@@ -198,6 +202,7 @@ static void request_answer_error(struct request *request, const struct dialect_e
         request->failed_reason = arena_dup(&request->arena, e->message);
     }
     if (request->channel && !request->cancelled) {
+        request->has_failed = true;
         const struct log_context *before = log_enter(&request->context);
         channel_failed_rpc(request->channel, request->principal, request->method, e,
                            request->is_denied);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "request/channel.h"
 #include "request/client_info.h"
+#include "request/operations.h"
 #include "worker/worker.h"
 
 struct refusal;
@@ -34,6 +35,7 @@ struct requests {
     /* The subscriber of a message connection goes with its channel. Set where subscribers are made.
      */
     void (*end_subscriber)(struct channel *channel);
+    struct operations operations;
 };
 static inline void requests_init(struct requests *requests)
 {
@@ -58,7 +60,10 @@ struct request {
     struct json *meta; /* in `root`: what its client says of itself; NULL: it did when it began */
     struct json *root; /* a reference: the message */
     struct rpc_message msg;
-    const char *method;         /* lives for ever; NULL: none there is */
+    const char *method;    /* lives for ever; NULL: none there is */
+    uint8_t method_number; /* in the table of operations; 0: none there is */
+    bool has_failed;       /* it is answered with an error */
+    uint64_t begun_us;
     struct tidings_str id_json; /* in the arena */
     struct arena arena;
     struct buf out;

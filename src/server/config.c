@@ -236,6 +236,7 @@ void config_deinit(struct config *c)
     mem_free(c->access_file);
     config_list_deinit(&c->unix_sockets);
     config_list_deinit(&c->http_unix);
+    mem_free(c->metrics);
     mem_free(c->name);
     mem_free(c->title);
     mem_free(c->log_level);

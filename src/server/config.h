@@ -157,6 +157,7 @@ struct config {
     char *log_file;        /* empty: standard error */
     bool access_log;
     char *name;
+    char *metrics; /* empty: none; "path"; or an address */
     char *title;
 
     char *file;                                    /* the file that was loaded; NULL: none */

@@ -131,6 +131,9 @@ const struct config_row config_rows[] = {
     BOOL("system", system, "false", "serve load, memory, disk and network at system://metrics"),
     DURATION("system-interval", system_interval_ms, "2s", 100, 1 * HOUR,
              "how often metrics are looked at while somebody watches them"),
+    {ROW("metrics", CONFIG_TEXT, metrics, "", "ADDR:PORT",
+         "serve /metrics, /livez and /readyz here; \"path\": /metrics beside the endpoint, for "
+         "who may read it below tidings://self/")},
     BOOL("self", self, "false", "serve the server's own state below tidings://self/"),
     CHOICE("change-tools", change_tools, "auto", offers, "WHEN",
            "tools for hosts that cannot subscribe: changes_since, wait_for_change; auto: on stdio"),

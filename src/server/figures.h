@@ -6,7 +6,9 @@
 #ifndef SERVER_FIGURES_H
 #define SERVER_FIGURES_H
 
+#include "access/failures.h"
 #include "delivery/lag.h"
+#include "request/operations.h"
 #include "worker/worker.h"
 
 /* Of one worker. */
@@ -18,10 +20,23 @@ struct worker_figures {
     size_t behind;      /* clients whose streams did not take all that was flushed, … */
     size_t waiting;     /* … notifications that wait for them, … */
     uint64_t oldest_us; /* … and the age of the oldest of these */
+    struct durations turns;
     struct lag_counts lag, recent; /* since the start; of the last ten to twenty seconds */
 };
 
+/* Failures of one kind, method and code. */
+struct figures_failure {
+    enum failure_kind kind;
+    int code;
+    const char *method; /* NULL: none there is */
+    uint64_t count;
+};
+#define FIGURES_FAILURES 256u /* different ones; the rest is in one row without method and code */
+
 struct figures {
+    struct operations *operations; /* of all workers; NULL: not asked for */
+    struct figures_failure *failures;
+    size_t failure_count;
     size_t count;
     struct worker_figures all; /* sums; of oldest_us and changes, the most */
     struct worker_figures workers[];
@@ -31,5 +46,7 @@ struct figures {
 typedef void (*figures_fn)(void *user, const struct figures *figures);
 /* Ask all of them; any thread. `fn` is called once, also at once when there are none. */
 void figures_gather(struct worker *const *cores, size_t count, figures_fn fn, void *user);
+/* The same with operations and failures. */
+void figures_gather_all(struct worker *const *cores, size_t count, figures_fn fn, void *user);
 
 #endif

@@ -298,6 +298,9 @@ static void allow_listeners(struct landlock *l, const struct config *c, bool ser
             (void)landlock_allow_bind(l, a.port);
         }
     }
+    if (c->metrics && config_parse_address(tidings_str(c->metrics), &a, NULL) == 0) {
+        (void)landlock_allow_bind(l, a.port);
+    }
 }
 
 static int enter_landlock(struct sandbox *b, const struct config *c, bool serves_http,

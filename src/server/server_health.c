@@ -4,6 +4,8 @@
  */
 #include "server/server_health.h"
 
+#include <stdio.h>
+
 #include "server/server_private.h"
 #include "store/keeper.h"
 
@@ -24,4 +26,20 @@ size_t server_health_reasons(const struct tidings_server *s, const char *ret[HEA
         ret[n++] = "store: the last commit failed";
     }
     return n;
+}
+
+int server_health_text(const struct tidings_server *s, bool is_live, bool is_detailed,
+                       char out[HEALTH_TEXT])
+{
+    const char *reasons[HEALTH_REASONS];
+    size_t count = is_live ? 0 : server_health_reasons(s, reasons), at = 0;
+    for (size_t i = 0; i < count; i++) {
+        int whole = (int)strlen(reasons[i]), word = (int)strcspn(reasons[i], ":");
+        at += (size_t)snprintf(out + at, HEALTH_TEXT - at, "%.*s\n", is_detailed ? whole : word,
+                               reasons[i]);
+    }
+    if (count == 0) {
+        snprintf(out, HEALTH_TEXT, "ok\n");
+    }
+    return count == 0 ? 200 : 503;
 }

@@ -6,6 +6,7 @@
 #ifndef SERVER_SERVER_HEALTH_H
 #define SERVER_SERVER_HEALTH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct tidings_server;
@@ -13,5 +14,10 @@ struct tidings_server;
 #define HEALTH_REASONS 4u
 /* The reasons why not, which live for ever; 0: it can. Any thread. */
 size_t server_health_reasons(const struct tidings_server *s, const char *ret[HEALTH_REASONS]);
+/* The answer to /livez or /readyz: 200 and "ok", or 503 and a line for each reason, of which only
+ * the first word is said unless `is_detailed`. Who answers lives. Any thread. */
+#define HEALTH_TEXT 512u
+int server_health_text(const struct tidings_server *s, bool is_live, bool is_detailed,
+                       char out[HEALTH_TEXT]);
 
 #endif

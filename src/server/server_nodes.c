@@ -32,10 +32,12 @@
 struct server_nodes {
     struct tidings_server *server;
     struct loop_timer *timer;
-    struct keeper_job job; /* writes the row; under way while `is_busy` */
-    bool is_busy;          /* atomic */
-    bool is_refused;       /* the keeper's: another one has its name, and it was said */
-    bool is_off;           /* the keeper's: this machine's clock is wrong, and it was said */
+    struct keeper_job job;  /* writes the row; under way while `is_busy` */
+    bool is_busy;           /* atomic */
+    bool is_refused;        /* the keeper's: another one has its name, and it was said */
+    bool is_off;            /* the keeper's: this machine's clock is wrong, and it was said */
+    uint64_t seen;          /* the keeper's: while they are counted, … */
+    uint64_t count, lag_ms; /* … atomic: those that live, and how far this one is behind */
     struct buf state;
     char name[SHARED_NAME_MAX + 1];
 };
@@ -76,6 +78,17 @@ static void judge_clock(struct server_nodes *n, struct entity_rows *rows)
     n->is_off = off != 0;
 }
 
+static bool note_node(void *user, const struct node_row *row)
+{
+    struct server_nodes *n = user;
+    n->seen += row->left_ms > 0;
+    if (str_eq(row->name, tidings_str(n->name))) {
+        int64_t behind = row->behind_ms < 0 ? row->behind_now_ms : row->behind_ms;
+        __atomic_store_n(&n->lag_ms, behind > 0 ? (uint64_t)behind : 0, __ATOMIC_RELAXED);
+    }
+    return true;
+}
+
 static int run_renew(struct keeper_job *job, struct entities *e)
 {
     struct server_nodes *n = list_entry(job, struct server_nodes, job);
@@ -89,6 +102,9 @@ static int run_renew(struct keeper_job *job, struct entities *e)
     int rc = rows->shared->put_node(rows, &row, NODE_LEASE_MS, &job->err);
     if (rc == 0) {
         judge_clock(n, rows);
+        n->seen = 0;
+        (void)rows->shared->each_node(rows, note_node, n, NULL);
+        __atomic_store_n(&n->count, n->seen, __ATOMIC_RELAXED);
     }
     return rc;
 }
@@ -353,4 +369,10 @@ void server_nodes_close(struct tidings_server *s)
 struct tidings_str server_nodes_name(const struct server_nodes *n)
 {
     return tidings_str(n->name);
+}
+
+void server_nodes_get(const struct server_nodes *n, uint64_t *ret_count, uint64_t *ret_lag_us)
+{
+    *ret_count = __atomic_load_n(&n->count, __ATOMIC_RELAXED);
+    *ret_lag_us = __atomic_load_n(&n->lag_ms, __ATOMIC_RELAXED) * 1000;
 }

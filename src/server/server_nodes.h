@@ -18,6 +18,8 @@ int server_nodes_open(struct tidings_server *s, struct tidings_error *err);
 void server_nodes_close(struct tidings_server *s);
 /* What this one is called. */
 struct tidings_str server_nodes_name(const struct server_nodes *n);
+/* How many live, and how far this one is behind, as of its last look. Any thread. */
+void server_nodes_get(const struct server_nodes *n, uint64_t *ret_count, uint64_t *ret_lag_us);
 /* tidings://self/nodes, finished later. */
 void server_nodes_read(struct server_nodes *n, struct tidings_read *read);
 

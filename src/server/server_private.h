@@ -43,6 +43,8 @@ struct server_socket {
     int fd;
 };
 
+struct metrics_listener;
+
 struct tidings_server {
     struct config config;
     struct loop *loop;
@@ -67,6 +69,7 @@ struct tidings_server {
     struct sandbox sandbox;
     struct process_probe process;
     struct console console; /* behind http.console_page */
+    struct metrics_listener *metrics; /* NULL: none */
     struct http_config http;
     struct socket_config sockets;
     struct server_identity identity;

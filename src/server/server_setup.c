@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@
 #include "server/change_tools.h"
 #include "server/log_setup.h"
 #include "server/server_end_peer.h"
+#include "server/server_health.h"
+#include "server/server_metrics_listener.h"
 #include "server/server_private.h"
 #include "server/status_provider.h"
 #include "store/keeper.h"
@@ -87,6 +90,14 @@ static void build_identity(struct tidings_server *s)
     buf_deinit(&profile);
 }
 
+static int setup_health(void *user, bool is_live, bool is_detailed, char *out, size_t size)
+{
+    char text[HEALTH_TEXT];
+    int status = server_health_text(user, is_live, is_detailed, text);
+    snprintf(out, size, "%s", text);
+    return status;
+}
+
 static void freeze_limits(struct tidings_server *s)
 {
     const struct config *c = &s->config;
@@ -136,6 +147,9 @@ static void freeze_limits(struct tidings_server *s)
         .max_body = c->max_body,
         .allow_write = c->allow_write,
         .legacy_sse = c->legacy_sse,
+        .metrics = c->metrics && strcmp(c->metrics, "path") == 0,
+        .health = setup_health,
+        .health_user = s,
         .events = dialect_rules(&s->identity)->has_events,
         .keepalive_ms = c->keepalive_ms,
         .header_timeout_ms = c->header_timeout_ms,
@@ -354,6 +368,9 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
         rc = server_listeners_open(s, err);
     }
     if (rc == 0) {
+        rc = server_metrics_listen(s, err);
+    }
+    if (rc == 0) {
         rc = oauth_setup_open(&s->oauth, c, server_listeners_url(s), s->access, err);
     }
     if (rc == 0) {
@@ -420,6 +437,7 @@ void server_teardown(struct tidings_server *s)
         status_set_auth(s->status, NULL);
     }
     mem_free(s->workers);
+    server_metrics_close(s);
     oauth_setup_close(&s->oauth);
     console_deinit(&s->console);
     server_listeners_destroy(s);

@@ -13,7 +13,9 @@
 #include "delivery/hub.h"
 #include "dialect/dialect.h"
 #include "protocol/own_subscriptions.h"
+#include "server/metrics_text.h"
 #include "server/sandbox.h"
+#include "server/server_metrics.h"
 #include "server/server_nodes.h"
 #include "server/server_overview.h"
 #include "server/status_covers.h"
@@ -33,12 +35,13 @@ enum status_kind {
     STATUS_NODES,
     STATUS_LIMITS,
     STATUS_TOKENS,
+    STATUS_METRICS, /* this and what follows cannot be subscribed to */
     STATUS_MOUNTS,
     STATUS_SANDBOX,
     STATUS_SEMANTICS, /* this and what follows are there without --self */
     STATUS_MINE,
 };
-#define STATUS_LIVE ((unsigned)STATUS_MOUNTS)
+#define STATUS_LIVE ((unsigned)STATUS_METRICS)
 #define STATUS_KINDS ((unsigned)STATUS_MINE + 1)
 
 #define STATUS_TEXT(text)                                                                          \
@@ -60,6 +63,7 @@ static const struct {
     [STATUS_NODES] = STATUS_ROW("nodes", "Servers that share the store"),
     [STATUS_LIMITS] = STATUS_ROW("limits", "Limits, and how often they were reached"),
     [STATUS_TOKENS] = STATUS_ROW("tokens", "Tokens that were verified, and why others were not"),
+    [STATUS_METRICS] = STATUS_ROW("metrics", "Metrics for Prometheus"),
     [STATUS_MOUNTS] = STATUS_ROW("mounts", "Which provider serves what is below a URI"),
     [STATUS_SANDBOX] = STATUS_ROW("sandbox", "What the process has given up"),
     [STATUS_SEMANTICS] = STATUS_ROW("semantics", "What subscriptions cover, per scheme"),
@@ -218,7 +222,7 @@ static void status_describe(enum status_kind kind, struct tidings_resource *abou
     about->uri = kinds[kind].uri;
     about->name = kinds[kind].name;
     about->description = kinds[kind].description;
-    about->mime_type = STR("application/json");
+    about->mime_type = kind == STATUS_METRICS ? STR(METRICS_TYPE_PLAIN) : STR("application/json");
     about->not_subscribable = (unsigned)kind >= STATUS_LIVE;
 }
 
@@ -395,6 +399,10 @@ static void status_read(struct tidings_provider *p, struct tidings_read *read,
         return;
     }
     int kind = find_kind(status, uri);
+    if (kind == (int)STATUS_METRICS) {
+        server_metrics_read(status->server, read);
+        return;
+    }
     if (kind == (int)STATUS_OVERVIEW) {
         server_overview_read(status->server, read);
         return;
@@ -420,10 +428,10 @@ static void status_read(struct tidings_provider *p, struct tidings_read *read,
 static void status_list(struct tidings_provider *p, struct tidings_list *list)
 {
     (void)p;
-    static const enum status_kind order[] = {STATUS_FAILURES,      STATUS_LIMITS, STATUS_MOUNTS,
-                                             STATUS_NODES,         STATUS_PEERS,  STATUS_SANDBOX,
-                                             STATUS_SEMANTICS,     STATUS_STATS,  STATUS_OVERVIEW,
-                                             STATUS_SUBSCRIPTIONS, STATUS_MINE,   STATUS_TOKENS};
+    static const enum status_kind order[] = {
+        STATUS_FAILURES,      STATUS_LIMITS,  STATUS_METRICS,   STATUS_MOUNTS, STATUS_NODES,
+        STATUS_PEERS,         STATUS_SANDBOX, STATUS_SEMANTICS, STATUS_STATS,  STATUS_OVERVIEW,
+        STATUS_SUBSCRIPTIONS, STATUS_MINE,    STATUS_TOKENS};
     struct tidings_error err;
     int rc = 1;
     for (size_t i = 0; i < STATUS_KINDS && rc > 0; i++) {

@@ -11,6 +11,7 @@
  *     limits          which limits were ever reached, and how often
  *     tokens          how many bearer tokens were verified, and why others were not
  *     nodes           those that share the store; none of a server by itself
+ *     metrics         the same as text for Prometheus
  *     mounts          which provider serves which prefix
  *     sandbox         what the process has given up
  *     semantics       what subscriptions cover

@@ -9,6 +9,7 @@
  */
 #include "store/keeper.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "store/keeper_private.h"
@@ -38,6 +39,7 @@ static void keeper_lose(struct keeper *k, int code, const struct tidings_error *
 {
     struct list lost;
     keeper_note(k, err);
+    __atomic_fetch_add(&k->lost, 1, __ATOMIC_RELAXED);
     list_init(&lost);
     list_splice(&lost, &k->batch);
     k->count = 0;
@@ -57,7 +59,11 @@ static void commit(struct keeper *k)
         return;
     }
     struct tidings_error err = {0};
+    uint64_t begun = clock_monotonic_ns();
     int rc = entities_commit(k->entities, &err);
+    if (rc == 0) {
+        durations_count_shared(&k->commits, (clock_monotonic_ns() - begun) / 1000);
+    }
     keeper_follow_note(k, rc, &err);
     if (rc < 0) {
         keeper_lose(k, rc, &err);
@@ -279,4 +285,10 @@ void keeper_close(struct keeper *k)
 bool keeper_is_failing(const struct keeper *k)
 {
     return __atomic_load_n(&k->is_failing, __ATOMIC_RELAXED);
+}
+
+void keeper_get_commits(const struct keeper *k, struct durations *ret, uint64_t *ret_lost)
+{
+    durations_copy_shared(ret, &k->commits);
+    *ret_lost = __atomic_load_n(&k->lost, __ATOMIC_RELAXED);
 }

@@ -86,6 +86,9 @@ int keeper_on_follow(struct keeper *k, const struct keeper_follower *follower,
                      struct tidings_error *err);
 /* Any thread: is it a store that others write to? */
 bool keeper_is_shared(const struct keeper *k);
+/* Any thread: how long commits took, and how many batches were lost. */
+struct durations;
+void keeper_get_commits(const struct keeper *k, struct durations *ret, uint64_t *ret_lost);
 /* Any thread: was the last batch lost? */
 bool keeper_is_failing(const struct keeper *k);
 /* On the keeper's thread, outside of batches (a job that is no write): follow now. */

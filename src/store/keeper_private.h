@@ -7,6 +7,7 @@
 #define STORE_KEEPER_PRIVATE_H
 
 #include "base/actor.h"
+#include "base/durations.h"
 #include "store/keeper.h"
 
 struct keeper {
@@ -17,7 +18,9 @@ struct keeper {
     struct list batch;
     unsigned count;
     bool is_open;
-    bool is_failing; /* atomic: the last batch was lost, and it was logged */
+    struct durations commits; /* atomic: how long those took that went well */
+    uint64_t lost;            /* atomic: batches */
+    bool is_failing;          /* atomic: the last batch was lost, and it was logged */
     keeper_announce_fn announce;
     void *announce_user;
     /* Of a store that others write to as well: */

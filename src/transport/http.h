@@ -38,6 +38,11 @@ struct http_config {
     bool events;      /* /events */
     /* The console's page and its Content-Security-Policy; empty: there is none. */
     struct tidings_str console_page, console_policy;
+    bool metrics; /* /metrics, as the resource tidings://self/metrics */
+    /* The answer to /livez (`is_live`) or /readyz: a status and a text. NULL: they are not there.
+     */
+    int (*health)(void *user, bool is_live, bool is_detailed, char *out, size_t size);
+    void *health_user;
     uint64_t keepalive_ms, header_timeout_ms, body_timeout_ms, idle_timeout_ms, stall_timeout_ms;
 };
 

@@ -52,8 +52,8 @@ static bool check_method(struct http_conn *conn, const struct http_request *req)
         (path == PATH_ENDPOINT && ws_is_upgrade(req))) {
         return true; /* whoever is there says which; a WebSocket is asked for by another way */
     }
-    if ((req->method == HTTP_HEAD && path != PATH_CONSOLE) || req->method == HTTP_PUT ||
-        req->method == HTTP_PATCH || req->method == HTTP_OTHER) {
+    if ((req->method == HTTP_HEAD && path != PATH_CONSOLE && path != PATH_HEALTH) ||
+        req->method == HTTP_PUT || req->method == HTTP_PATCH || req->method == HTTP_OTHER) {
         refuse_method(conn, path_allows(PATH_ENDPOINT),
                       "use POST (messages), GET (stream of a session) or DELETE (its end)");
         return false;
@@ -221,7 +221,7 @@ bool conn_check_body(struct http_conn *conn, const struct http_request *req)
         return false;
     }
     if (path == PATH_ROUTE || path == PATH_RESOURCE || path == PATH_METADATA ||
-        path == PATH_CONSOLE) {
+        path == PATH_CONSOLE || path == PATH_HEALTH) {
         return true;
     }
     if (path == PATH_ENDPOINT && ws_is_upgrade(req)) {

@@ -37,6 +37,9 @@ enum http_path path_find(const struct http_conn *conn, struct tidings_str path,
     if (metadata_is_at(config->auth, path)) {
         return PATH_METADATA;
     }
+    if (health_is_at(config, path)) {
+        return PATH_HEALTH;
+    }
     return str_eq(path, STR(ENDPOINT)) ? PATH_ENDPOINT : PATH_NOWHERE;
 }
 
@@ -52,6 +55,7 @@ const char *path_name(enum http_path path)
         [PATH_EVENTS] = "/events",
         [PATH_METADATA] = "/.well-known",
         [PATH_CONSOLE] = CONSOLE_PATH,
+        [PATH_HEALTH] = "health",
     };
     return names[path];
 }
@@ -66,6 +70,7 @@ struct tidings_str path_allows(enum http_path path)
     case PATH_EVENTS:
     case PATH_METADATA:
         return STR("GET, OPTIONS");
+    case PATH_HEALTH:
     case PATH_CONSOLE:
         return STR("GET, HEAD, OPTIONS");
     case PATH_NOWHERE:
@@ -80,7 +85,7 @@ struct tidings_str path_allows(enum http_path path)
 bool path_takes(enum http_path path, const struct http_request *req)
 {
     return path == PATH_ENDPOINT || req->method == HTTP_OPTIONS ||
-           (path == PATH_CONSOLE && req->method == HTTP_HEAD) ||
+           ((path == PATH_CONSOLE || path == PATH_HEALTH) && req->method == HTTP_HEAD) ||
            req->method == (path == PATH_MESSAGES || path == PATH_NOTIFY ? HTTP_POST : HTTP_GET);
 }
 

@@ -98,6 +98,7 @@ enum http_path {
     PATH_EVENTS,   /* http_poll.c */
     PATH_METADATA, /* http_auth.c */
     PATH_CONSOLE,  /* http_console.c */
+    PATH_HEALTH,   /* http_health.c */
 };
 
 /* What becomes of the connection after the answer. */
@@ -354,6 +355,10 @@ void legacy_sse_dismiss(struct http_worker *hw, principal_test_fn is_gone, void 
 struct sink *poll_begin(struct http_conn *conn);
 void poll_finish(struct http_conn *conn);
 void poll_flush(struct http_worker *hw);
+
+/* http_health.c: /livez and /readyz, for everybody. */
+bool health_is_at(const struct http_config *config, struct tidings_str path);
+void conn_run_health(struct http_conn *conn, const struct http_request *req);
 
 /* http_route.c: the program's own pages. */
 const struct http_route *route_find(const struct http_config *config, struct tidings_str path);

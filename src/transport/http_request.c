@@ -197,6 +197,8 @@ static void request_run_get(struct http_conn *conn, const struct http_request *r
         conn_run_metadata(conn, req);
     } else if (conn->r->path == PATH_CONSOLE) {
         conn_run_console(conn);
+    } else if (conn->r->path == PATH_HEALTH) {
+        conn_run_health(conn, req);
     } else if (conn->r->path == PATH_SSE) {
         legacy_sse_open(conn);
     } else {
@@ -220,7 +222,7 @@ static void request_run_message(struct http_conn *conn, const struct http_reques
             inbound_text(&conn->channel, body, &headers);
         }
         break;
-    case HTTP_HEAD: /* of the console; others were refused before the body was read */
+    case HTTP_HEAD: /* of the console and health; others were refused before the body was read */
     case HTTP_GET:
         request_run_get(conn, req, &headers);
         break;

@@ -39,9 +39,14 @@ struct http_exchange {
     bool measured; /* asked again for nothing but the size */
 };
 
+#define METRICS_PATH "/metrics"
+#define METRICS_URI "tidings://self/metrics"
+
 bool resource_is_at(const struct http_conn *conn, struct tidings_str path)
 {
-    return str_eq(path, STR(RESOURCE_PATH)) || catalog_is_alias(conn->hw->worker->catalog, path);
+    return str_eq(path, STR(RESOURCE_PATH)) ||
+           (conn->hw->config->metrics && str_eq(path, STR(METRICS_PATH))) ||
+           catalog_is_alias(conn->hw->worker->catalog, path);
 }
 
 struct tidings_str resource_allows(const struct http_conn *conn)
@@ -484,7 +489,9 @@ static bool find_uri(struct http_exchange *ex, const struct http_request *req)
 {
     bool is_alias = !str_eq(req->path, STR(RESOURCE_PATH));
     int rc = is_alias ? 1 : http_query_get(req->query, "uri", &ex->uri);
-    if (is_alias) {
+    if (is_alias && ex->conn->hw->config->metrics && str_eq(req->path, STR(METRICS_PATH))) {
+        buf_puts(&ex->uri, STR(METRICS_URI));
+    } else if (is_alias) {
         put_alias(&ex->uri, req);
     }
     int after = http_query_get(req->query, AFTER, &ex->after);

@@ -58,6 +58,7 @@ struct worker_limits {
     uint64_t list_linger_ms; /* a session's lists are watched for after its last stream ended */
 };
 
+#define WORKER_KINDS 8u
 struct worker_stats {
     uint64_t bytes_in;
     uint64_t changes; /* that the hub told of: all there were while it ran */
@@ -65,7 +66,8 @@ struct worker_stats {
     uint64_t pauses;        /* connections that had used up their turn */
     uint64_t most_per_turn; /* messages handled for one of them */
     size_t subscriptions, subscribers, sessions;
-    size_t streams; /* answers over HTTP that are open as streams */
+    size_t by_kind[WORKER_KINDS]; /* of the subscriptions, by how they match: enum match_kind */
+    size_t streams;               /* answers over HTTP that are open as streams */
 };
 
 struct principal;

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+//
+// Metrics and health: what Prometheus is told, by whom it can be asked, what strangers can do to it, and that the
+// dashboard and the alerts of contrib/ name nothing that is not there.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import net from 'node:net';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { defer } from './lib/cleanup.mjs';
+import { errno, Faults, skip as noFaults } from './lib/faults.mjs';
+import { encodeRequest, request } from './lib/http.mjs';
+import { freePort } from './lib/port.mjs';
+import { call, initialize, key, listen, meta, modern, post, Session } from './lib/rpc.mjs';
+import { serve } from './lib/server.mjs';
+import { as, TokenFile } from './lib/tokens.mjs';
+import { Tree } from './lib/tree.mjs';
+import { eventually, within } from './lib/wait.mjs';
+
+const contrib = (name) => fileURLToPath(new URL(`../../contrib/${name}`, import.meta.url));
+const PROMTOOL = '/usr/bin/promtool';
+const noPromtool = !fs.existsSync(PROMTOOL) && 'promtool is not installed';
+
+/** A server with a listener for metrics: `metrics` is that one, for requests. */
+async function monitored(t, { args = [], ...options } = {}) {
+    const port = await freePort();
+    const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--metrics', `127.0.0.1:${port}`, ...args], ...options });
+    return { server, metrics: { port } };
+}
+const get = (who, path, headers = {}) => request(who, { method: 'GET', path, headers });
+const scrape = async (metrics, headers) => {
+    const response = await get(metrics, '/metrics', headers);
+    assert.equal(response.status, 200, response.text);
+    return response.text;
+};
+/** The samples of a scrape: { 'name{labels}': value }. */
+const samples = (text) =>
+    Object.fromEntries(text.split('\n').filter((line) => line && !line.startsWith('#')).map((line) => {
+        const at = line.lastIndexOf(' ');
+        return [line.slice(0, at), Number(line.slice(at + 1))];
+    }));
+const promtool = (args, input) => {
+    const { status, stdout, stderr } = spawnSync(PROMTOOL, args, { input, encoding: 'utf8' });
+    assert.equal(status, 0, `promtool ${args.join(' ')}: ${stdout}${stderr}`);
+    assert.equal(stderr.trim(), '', 'promtool has nothing to say');
+    return stdout;
+};
+const busy = async (server) => {
+    const { events } = await listen(server, { resourceSubscriptions: [server.uri('a.txt'), server.uri('')] });
+    server.tree.replace('a.txt', '2');
+    await events.message((m) => m.method === 'notifications/resources/updated', 'an update');
+    await modern(server, 'resources/read', { uri: 'file:///nowhere' });
+    await modern(server, 'no/such', {});
+    return events;
+};
+
+test('a scrape is what promtool accepts, and counts what happened', { skip: noPromtool }, async (t) => {
+    const { server, metrics } = await monitored(t, { args: ['--store', new Tree(t).at('store')] });
+    await busy(server);
+    const session = await Session.open(server);
+    await session.stream();
+    const text = await scrape(metrics);
+    promtool(['check', 'metrics'], text);
+    const at = samples(text);
+    assert.ok(at.tidings_changes_total >= 1 && at.tidings_deliveries_total >= 1, text);
+    assert.ok(at.tidings_delivery_lag_seconds_count >= 1);
+    assert.ok(at.tidings_delivery_lag_seconds_sum > 0 && at.tidings_delivery_lag_seconds_sum < 60);
+    assert.equal(at['tidings_delivery_lag_seconds_bucket{le="+Inf"}'], at.tidings_delivery_lag_seconds_count);
+    assert.deepEqual([at.tidings_streams, at.tidings_sessions, at.tidings_peers, at.tidings_ready], [2, 1, 2, 1]);
+    assert.equal(at['tidings_subscriptions{kind="literal"}'], 1);
+    assert.equal(at['tidings_subscriptions{kind="container"}'], 1);
+    const operations = (labels) => at[`mcp_server_operation_duration_seconds_count{${labels}}`];
+    assert.equal(operations('method="resources/read",era="modern",outcome="error"'), 1);
+    assert.equal(operations('method="other",era="modern",outcome="error"'), 1);
+    assert.equal(operations('method="initialize",era="legacy",outcome="ok"'), 1);
+    assert.equal(at['tidings_failures_total{method="other",kind="rpc",code="-32601"}'], 1);
+    assert.ok(at['tidings_turn_duration_seconds_count{worker="0"}'] > 0);
+    assert.ok(at.tidings_store_size_bytes > 0 && at.tidings_store_up === 1);
+    assert.ok(at.process_resident_memory_bytes > 1 << 20 && at.process_open_fds > 3 && at.process_start_time_seconds > 1e9);
+    assert.ok(at.tidings_sent_bytes_total > 0 && at.tidings_received_bytes_total > 0);
+});
+
+test('the format is negotiated: OpenMetrics ends with # EOF and names counters without their suffix', async (t) => {
+    const { server, metrics } = await monitored(t);
+    await busy(server);
+    const accept = 'application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1';
+    const open = await get(metrics, '/metrics', { Accept: accept });
+    assert.equal(open.headers.get('content-type'), 'application/openmetrics-text; version=1.0.0; charset=utf-8');
+    assert.ok(open.text.endsWith('\n# EOF\n'));
+    assert.match(open.text, /^# TYPE tidings_changes counter\n(# .*\n)*tidings_changes_total 1$/m);
+    const plain = await get(metrics, '/metrics');
+    assert.equal(plain.headers.get('content-type'), 'text/plain; version=0.0.4; charset=utf-8');
+    assert.ok(!plain.text.includes('# EOF'));
+    assert.match(plain.text, /^# TYPE tidings_changes_total counter$/m);
+    const names = (text) => Object.keys(samples(text)).filter((name) => !/operation|failures/.test(name)).sort();
+    assert.deepEqual(names(open.text), names(plain.text));
+});
+
+test('nothing a client chooses is a label, and no secret is told', async (t) => {
+    const tokens = new TokenFile(t);
+    const token = tokens.give('ada');
+    const { server, metrics } = await monitored(t, { args: tokens.args });
+    const who = as(server, token);
+    const evil = 'evil"}\n# EOF\x1b<script>';
+    const hello = initialize();
+    hello.params.clientInfo = { name: evil, version: evil };
+    const id = (await post(who, hello)).headers.get('mcp-session-id');
+    const before = (await scrape(metrics)).split('\n').length;
+    for (let i = 0; i < 50; i += 1) {
+        await modern(who, `evil/method${i}`, { _meta: meta({ [key.client]: { name: evil + i, version: '1' } }) });
+    }
+    const text = await scrape(metrics);
+    assert.ok(!text.includes('evil') && !text.includes(id) && !text.includes(token) && !text.includes('ada'), text);
+    assert.ok(text.split('\n').length - before < 50, 'fifty methods are one row');
+});
+
+test('the listener of metrics serves nothing else, to no page of a browser, and waits for nobody', async (t) => {
+    const { server, metrics } = await monitored(t, { args: ['--header-timeout', '1s'] });
+    for (const path of ['/', '/mcp', '/metrics/', '/resource?uri=file%3A%2F%2F%2F', '/console']) {
+        assert.equal((await get(metrics, path)).status, 404, path);
+    }
+    for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH']) {
+        const refused = await request(metrics, { method, path: '/metrics' });
+        assert.deepEqual([refused.status, refused.headers.get('allow')], [405, 'GET, HEAD'], method);
+    }
+    assert.equal((await get(metrics, '/metrics', { Host: 'rebound.example' })).status, 403);
+    const raw = async (bytes) => {
+        const socket = net.connect(metrics.port, '127.0.0.1');
+        defer(t, () => socket.destroy());
+        let text = '';
+        socket.on('data', (data) => (text += data)).on('error', () => {});
+        socket.write(bytes);
+        await within(new Promise((resolve) => socket.on('close', resolve)), 'its end');
+        return text;
+    };
+    assert.match(await raw('nonsense\r\n\r\n'), /^HTTP\/1\.1 400 /);
+    assert.match(await raw(`GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ${'x'.repeat(10_000)}\r\n\r\n`), /^(HTTP\/1\.1 431 |$)/);
+    assert.equal(await raw('GET /metrics HT'), ''); // closed when its time was over
+    // Many that say nothing do not keep others away for longer than that.
+    const idle = await Promise.all(Array.from({ length: 40 }, () => new Promise((resolve) => {
+        const socket = net.connect(metrics.port, '127.0.0.1', () => resolve(socket));
+        socket.on('error', () => {});
+    })));
+    defer(t, () => idle.forEach((socket) => socket.destroy()));
+    await eventually(async () => (await get(metrics, '/metrics').catch(() => ({}))).status === 200, 'an answer');
+    assert.equal((await get(server, '/metrics')).status, 404); // not beside the endpoint
+});
+
+test('--metrics path: beside the endpoint, for who may read tidings://self/metrics', async (t) => {
+    const tokens = new TokenFile(t);
+    const [ada, bob] = [tokens.give('ada'), tokens.give('bob')];
+    const rules = [
+        { principal: 'ada', uri: 'file:///**', allow: ['list', 'read', 'subscribe'] },
+        { principal: 'bob', uri: 'tidings://self/metrics', allow: ['list', 'read'] },
+    ];
+    const access = rules.flatMap((rule) => ['--access', JSON.stringify(rule)]);
+    const server = await serve(t, { files: {}, args: [...tokens.args, '--self', '--metrics', 'path', ...access] });
+    const allowed = await get(as(server, bob), '/metrics');
+    assert.equal(allowed.status, 200, allowed.text);
+    assert.match(allowed.headers.get('content-type'), /^text\/plain; version=0\.0\.4/);
+    assert.ok(samples(allowed.text).tidings_ready === 1);
+    assert.equal((await get(as(server, ada), '/metrics')).status, 404);
+    assert.equal((await get(server, '/metrics')).status, 401);
+    const { contents } = await call(as(server, bob), 'resources/read', { uri: 'tidings://self/metrics' });
+    assert.match(contents[0].text, /^tidings_ready 1$/m);
+    const refused = await serve(t, { files: {}, args: ['--metrics', 'path'], mayFail: true }).catch((error) => error);
+    assert.match(`${refused.message}`, /add --self/);
+});
+
+test('/livez and /readyz are there for everybody; while it drains it lives and is not ready', async (t) => {
+    const tokens = new TokenFile(t);
+    const token = tokens.give('ada');
+    const { server, metrics } = await monitored(t, { args: [...tokens.args, '--drain', '5s'] });
+    for (const path of ['/livez', '/readyz']) {
+        for (const who of [server, metrics]) {
+            const health = await get(who, path);
+            assert.deepEqual([health.status, health.text], [200, 'ok\n'], path);
+        }
+    }
+    assert.equal((await request(server, { method: 'POST', path: '/readyz' })).status, 405);
+    const head = await request(server, { method: 'HEAD', path: '/readyz' });
+    assert.deepEqual([head.status, head.text], [200, '']);
+    server.tree.write('big', Buffer.alloc(15 << 20)); // one that does not take its answer is waited for
+    const slow = net.connect(server.port, '127.0.0.1');
+    defer(t, () => slow.destroy());
+    const path = `/resource?uri=${encodeURIComponent(server.uri('big'))}`;
+    slow.write(encodeRequest(server.port, { method: 'GET', path, headers: { Authorization: `Bearer ${token}` } }));
+    await within(new Promise((resolve) => slow.once('data', resolve)), 'the beginning of an answer');
+    slow.pause();
+    server.child.kill('SIGTERM');
+    const drains = async () => {
+        const health = await get(metrics, '/readyz').catch(() => undefined);
+        return health?.status === 503 && health.text.startsWith('draining: ');
+    };
+    await eventually(drains, 'it says that it drains');
+    assert.equal((await get(metrics, '/livez')).status, 200);
+    slow.destroy();
+    await server.exited;
+});
+
+test('a store that cannot be written makes it not ready, and ready again', { skip: noFaults }, async (t) => {
+    const faults = new Faults(t);
+    const store = new Tree(t).at('store.db');
+    const args = ['--store', store, '--publish', 'app:///', '--allow-write', '--self'];
+    const { server, metrics } = await monitored(t, { args, env: faults.env });
+    const publish = (text) => call(server, 'tools/call', { name: 'publish', arguments: { uri: 'app:///x', text } });
+    assert.ok(!(await publish('1')).isError);
+    faults.on({ write: { rate: 1, error: errno.ENOSPC } });
+    assert.ok((await publish('2')).isError);
+    const health = await get(metrics, '/readyz');
+    assert.deepEqual([health.status, health.text], [503, 'store: the last commit failed\n']);
+    assert.equal(samples(await scrape(metrics)).tidings_store_up, 0);
+    assert.ok(samples(await scrape(metrics)).tidings_store_commits_lost_total >= 1);
+    faults.off();
+    assert.ok(!(await publish('3')).isError);
+    assert.equal((await get(metrics, '/readyz')).status, 200);
+});
+
+test('the dashboard and the alerts name metrics that there are', { skip: noPromtool }, async (t) => {
+    promtool(['check', 'rules', contrib('prometheus/tidings.rules.yml')]);
+    promtool(['check', 'config', contrib('prometheus/prometheus.yml')]);
+    const { server, metrics } = await monitored(t, { args: ['--store', new Tree(t).at('store')] });
+    await busy(server);
+    const text = await scrape(metrics);
+    const there = new Set(Object.keys(samples(text)).map((name) => name.replace(/\{.*/, '')));
+    // Only of several nodes, which tests/integration/cluster tests have.
+    ['tidings_nodes', 'tidings_node_lag_seconds'].forEach((name) => there.add(name));
+    const dashboard = JSON.parse(fs.readFileSync(contrib('grafana/tidings.json'), 'utf8'));
+    const asked = dashboard.panels.flatMap((panel) => (panel.targets ?? []).map((target) => target.expr));
+    const rules = fs.readFileSync(contrib('prometheus/tidings.rules.yml'), 'utf8');
+    const named = new Set(`${asked.join('\n')}\n${rules.match(/expr: .*/g).join('\n')}`.match(/\b(tidings|process|mcp)_[a-z_]+/g));
+    assert.ok(named.size > 20);
+    assert.deepEqual([...named].filter((name) => !there.has(name)), []);
+});
