@@ -68,7 +68,7 @@ struct tidings_server {
     struct oauth_setup oauth;    /* behind http.auth */
     struct sandbox sandbox;
     struct process_probe process;
-    struct console console; /* behind http.console_page */
+    struct console console;           /* behind http.console_page */
     struct metrics_listener *metrics; /* NULL: none */
     struct http_config http;
     struct socket_config sockets;
