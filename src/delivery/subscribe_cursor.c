@@ -36,9 +36,9 @@ static bool resume_files(struct resuming *r, const struct tidings_provider *p)
     return found > 0;
 }
 
-/* What its owner announces has positions like what is kept; but more is lost of it when the store
- * crashes. */
-static bool resume_owned(struct resuming *r)
+/* What is announced through the store has positions like what is kept; but more is lost of it when
+ * the store crashes. */
+static bool resume_announced(struct resuming *r)
 {
     uint64_t since; /* as `kept`: both are by position */
     return r->is_ours || hub_resume(r->item->owner->worker->hub, r->cursor, false, &since);
@@ -46,27 +46,39 @@ static bool resume_owned(struct resuming *r)
 
 static bool resume_mount(struct resuming *r, const struct tidings_provider *p)
 {
-    bool is_kept = p->is_durable || (p->nodes == MOUNT_OWNED && resume_owned(r));
+    bool is_kept = p->is_durable || (p->nodes == MOUNT_OWNED && resume_announced(r));
     if (is_kept) {
         r->since = r->kept < r->since ? r->kept : r->since;
     }
     return is_kept || (p->has_history && resume_files(r, p));
 }
 
-/* Is of everything that could match known what changed since? Not of what the program registered,
- * nor of what lies in mounts that nothing is kept of. */
+/* What the program registered: it says what changed, and to every node where several share a store.
+ * Of numbers from before this one began nothing is known. */
+static bool resume_registered(struct resuming *r)
+{
+    if (r->is_ours || !resume_announced(r)) {
+        return false;
+    }
+    r->since = r->kept < r->since ? r->kept : r->since;
+    return true;
+}
+
+/* Is of everything that could match known what changed since? Not of what lies in mounts that
+ * nothing is kept of. */
 static bool subscribe_cursor_resume(struct resuming *r)
 {
     const struct catalog *c = r->item->owner->worker->catalog;
     struct tidings_str fixed = match_kind_prefix(r->item->kind, r->item->uri);
     const struct tidings_provider *p = catalog_mount(c, fixed);
-    if (entries_find(&c->resources, fixed) || (p && !resume_mount(r, p))) {
+    bool is_registered = entries_find(&c->resources, fixed) || (!p && c->templates.count > 0);
+    if ((is_registered && !resume_registered(r)) || (p && !resume_mount(r, p))) {
         return false;
     }
     if (r->item->kind == MATCH_LITERAL) {
-        return p != NULL;
+        return p || is_registered;
     }
-    size_t found = p != NULL;
+    size_t found = p || is_registered;
     for (size_t i = 0; i < c->mount_count; i++) {
         if (c->mounts[i] != p && str_starts(c->mounts[i]->prefix, fixed)) {
             if (!resume_mount(r, c->mounts[i])) {
@@ -77,8 +89,8 @@ static bool subscribe_cursor_resume(struct resuming *r)
     }
     struct entries_position at = entries_after(&c->resources, fixed);
     const struct catalog_entry *next = entries_next(&c->resources, &at);
-    return found > 0 && (p || c->templates.count == 0) &&
-           (!next || !str_starts(next->about->uri, fixed));
+    bool has_more = next && str_starts(next->about->uri, fixed);
+    return has_more ? resume_registered(r) : found > 0;
 }
 
 void subscribe_item_open_since(struct subscribe_item *w, const struct principal *principal)

@@ -153,6 +153,36 @@ static void what_one_announces_is_told_at_the_others(void **state)
     must_say(t.metadata, "\"type\":\"x\"");
 }
 
+static void a_cursor_to_what_programs_registered_is_good_at_the_others(void **state)
+{
+    (void)state;
+    char cursor[256], next[256];
+    const char *answer;
+    run_all();
+    served_select(1);
+    (void)served_subscribe("app:///a", "{\"initial\":true}", &ears);
+    assert_true(ears_await(&ears, 0).initial);
+    cursor_of(0, NULL, "app:///a", cursor, &answer);
+    served_select(0);
+    served_announce("app:///a", "{\"n\":1}", TIDINGS_CHANGE_UPDATED);
+    assert_false(ears_await(&ears, 1).truncated);
+    cursor_of(1, cursor, "app:///a", next, &answer);
+    must_not_say(answer, "\"gap\"");
+    must_say(answer, "\"n\":1");
+    cursor_of(0, next, "app:///a", cursor, &answer); /* and nothing twice */
+    must_not_say(answer, "\"gap\"");
+    must_not_say(answer, "\"n\":1");
+    if (!cluster_postgres) {
+        return;
+    }
+    /* With a crash of the database announcements are gone: nobody can say what there was. */
+    postgres_server_kill(cluster_postgres);
+    postgres_server_up(cluster_postgres);
+    assert_true(ears_await(&ears, 2).truncated);
+    cursor_of(1, cursor, "app:///a", next, &answer);
+    must_say(answer, "\"gap\"");
+}
+
 static void what_clients_notify_is_told_at_the_others(void **state)
 {
     (void)state;
@@ -199,12 +229,14 @@ int main(void)
         CASE(what_is_known_is_read_while_the_store_is_away),
         CASE(what_may_be_old_is_refused_where_that_is_wanted),
         CASE(what_one_announces_is_told_at_the_others),
+        CASE(a_cursor_to_what_programs_registered_is_good_at_the_others),
         CASE(what_clients_notify_is_told_at_the_others),
         CASE(announcements_wait_for_a_store_that_is_away),
     };
     const struct CMUnitTest on_postgres[] = {
         CASE(what_one_announces_is_told_at_the_others),
         CASE(what_clients_notify_is_told_at_the_others),
+        CASE(a_cursor_to_what_programs_registered_is_good_at_the_others),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cluster_postgres = postgres_server_start();
