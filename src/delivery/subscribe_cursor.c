@@ -57,7 +57,7 @@ static bool resume_mount(struct resuming *r, const struct tidings_provider *p)
  * Of numbers from before this one began nothing is known. */
 static bool resume_registered(struct resuming *r)
 {
-    if (r->is_ours || !resume_announced(r)) {
+    if (r->is_ours || !hub_is_shared(r->item->owner->worker->hub) || !resume_announced(r)) {
         return false;
     }
     r->since = r->kept < r->since ? r->kept : r->since;
