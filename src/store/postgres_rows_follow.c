@@ -5,6 +5,10 @@
  *
  * One statement reads all tables, so from one snapshot. Whoever is in it took a position under the
  * lock and held that to the commit: everything with a lower position is in it too.
+ *
+ * Most of the time others wrote entities or announced something, and nothing else. So those two are
+ * read alone first: if there is a row at each position, one after the other up to where the store
+ * is, there is nothing in the other tables. Else the rest is read with all of them.
  */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -223,31 +227,32 @@ static uint64_t floor_of(const struct postgres_rows *s)
 
 /* The counter first: what it covers is in the snapshot of the statement after it. */
 static int read_state_and_page(struct postgres_rows *s, const struct postgres_values *v,
-                               struct pg_result *results[2], struct tidings_error *err)
+                               enum postgres_statement which, struct pg_result *results[2],
+                               struct tidings_error *err)
 {
     int rc = postgres_rows_ready(s, READY_MS, err);
     rc = rc == 0 ? postgres_rows_send(s, PG_STATE, NULL, err) : rc;
-    rc = rc == 0 ? postgres_rows_send(s, PG_CHANGES, v, err) : rc;
+    rc = rc == 0 ? postgres_rows_send(s, which, v, err) : rc;
     rc = rc == 0 ? postgres_end(s->db, err) : rc;
     return rc == 0 ? postgres_finish(s->db, 0, results, 2, err) : rc;
 }
 
 /* A page of what comes after `after`; outside of batches `now` is what it is of. */
-static int read_page(struct postgres_rows *s, uint64_t after, struct pg_result **ret,
-                     struct tidings_error *err)
+static int read_page(struct postgres_rows *s, enum postgres_statement which, uint64_t after,
+                     struct pg_result **ret, struct tidings_error *err)
 {
     struct pg_result *results[2] = {NULL, NULL};
     struct postgres_values v = {0};
     postgres_put_int(&v, (int64_t)after);
     if (s->is_in_batch) {
-        return postgres_rows_ask(s, PG_CHANGES, &v, ret, err);
+        return postgres_rows_ask(s, which, &v, ret, err);
     }
     bool was_connected = postgres_is_connected(s->db);
     uint64_t asked_ms = clock_monotonic_ms();
-    int rc = read_state_and_page(s, &v, results, err);
+    int rc = read_state_and_page(s, &v, which, results, err);
     /* It was lost while nobody used it: another may do. */
     if (rc == TIDINGS_E_BUSY && was_connected && !postgres_is_connected(s->db)) {
-        rc = read_state_and_page(s, &v, results, err);
+        rc = read_state_and_page(s, &v, which, results, err);
     }
     rc = rc == 0 ? postgres_rows_read_counters(s, results[0], &s->now, err) : rc;
     if (rc == 0) {
@@ -256,6 +261,59 @@ static int read_page(struct postgres_rows *s, uint64_t after, struct pg_result *
     postgres_free(results[0]);
     *ret = results[1];
     return rc;
+}
+
+/* How many of the rows are in a row from there on. */
+static int count_in_a_row(struct pg_result *page, uint64_t after)
+{
+    int n = 0;
+    while (n < postgres_rows(page) &&
+           (uint64_t)postgres_int(page, n, C_POSITION) == after + 1 + (uint64_t)n) {
+        n++;
+    }
+    return n;
+}
+
+/* A page of what others wrote. 1: go on; 0: that was all, or `fn` has enough. */
+static int follow_page(struct postgres_rows *s, kept_change_fn fn, void *user,
+                       struct tidings_error *err)
+{
+    struct pg_result *page = NULL;
+    bool is_all = s->has_others;
+    int rc = read_page(s, is_all ? PG_CHANGES : PG_RECENT, s->followed, &page, err);
+    if (rc < 0) {
+        return rc;
+    }
+    uint64_t missed = s->followed < floor_of(s) ? floor_of(s) : 0;
+    int count = postgres_rows(page);
+    int n = is_all ? count : missed > 0 ? 0 : count_in_a_row(page, s->followed);
+    bool is_last = count < PAGE_ROWS, has_others = false, goes_on = true;
+    if (!is_all && (n < count || (is_last && s->followed + (uint64_t)n < s->now.position))) {
+        is_last = false;
+        s->has_others = true; /* something else lies between */
+    }
+    rc = 1;
+    for (int i = 0; rc == 1 && goes_on && i < n; i++) {
+        struct followed_row row = {.published = {.created = false}};
+        postgres_read_change(page, i, &row);
+        enum kept_kind kind = row.change.kind;
+        has_others =
+            has_others || (kind != KEPT_ENTITY && kind != KEPT_ANNOUNCED && kind != KEPT_SESSION);
+        goes_on = tell_missed(s, row.change.position, &missed, fn, user);
+        rc = goes_on ? hand_on(s, &row, fn, user, err) : rc;
+        goes_on = goes_on && rc != 0;
+    }
+    postgres_free(page);
+    goes_on = goes_on && (rc < 0 || !is_last || tell_missed(s, UINT64_MAX, &missed, fn, user));
+    if (rc < 0 || !goes_on) {
+        return rc < 0 ? rc : 0;
+    }
+    if (is_last) {
+        s->has_others = is_all && has_others;
+        postgres_rows_note_followed(s, s->now.position, false); /* rows said what was durable */
+        s->is_behind = false;
+    }
+    return is_last ? 0 : 1;
 }
 
 int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user,
@@ -269,30 +327,11 @@ int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user
     if (!s->is_in_batch) {
         postgres_rows_listen(s);
     }
-    for (int n = PAGE_ROWS; n == PAGE_ROWS;) {
-        struct pg_result *page = NULL;
-        int rc = read_page(s, s->followed, &page, err);
-        uint64_t missed = s->followed < floor_of(s) ? floor_of(s) : 0;
-        bool goes_on = true;
-        n = postgres_rows(page);
-        rc = rc == 0 ? 1 : rc;
-        for (int i = 0; rc == 1 && goes_on && i < n; i++) {
-            struct followed_row row = {.published = {.created = false}};
-            postgres_read_change(page, i, &row);
-            goes_on = tell_missed(s, row.change.position, &missed, fn, user);
-            rc = goes_on ? hand_on(s, &row, fn, user, err) : rc;
-            goes_on = goes_on && rc != 0;
-        }
-        postgres_free(page);
-        goes_on =
-            goes_on && (rc < 0 || n == PAGE_ROWS || tell_missed(s, UINT64_MAX, &missed, fn, user));
-        if (rc < 0 || !goes_on) {
-            return rc < 0 ? rc : 0;
-        }
+    int rc = 1;
+    while (rc == 1) {
+        rc = follow_page(s, fn, user, err);
     }
-    postgres_rows_note_followed(s, s->now.position, false); /* rows said what was durable */
-    s->is_behind = false;
-    return 0;
+    return rc;
 }
 
 int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
@@ -314,7 +353,7 @@ int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *re
     uint64_t after = floor;
     int n = rc == 0 ? PAGE_ROWS : 0;
     for (bool more = true; n == PAGE_ROWS && more && rc == 0;) {
-        rc = read_page(s, after, &r, err);
+        rc = read_page(s, PG_CHANGES, after, &r, err);
         n = rc == 0 ? postgres_rows(r) : 0;
         for (int i = 0; more && i < n; i++) {
             struct followed_row row = {.published = {.created = false}};

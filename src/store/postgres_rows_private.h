@@ -54,6 +54,7 @@ enum postgres_statement {
     PG_PUBLISHED,
     PG_PUBLISHED_ONE,
     PG_CHANGES,
+    PG_RECENT,
     PG_FLOOR,
     PG_ANNOUNCE,
     PG_OLD_ANNOUNCED,
@@ -146,6 +147,7 @@ struct postgres_rows {
     bool is_behind;  /* the batch began with others' changes that were not followed: no heads */
     bool is_listener_new; /* another descriptor than before, which may have the same number */
     bool has_notify;      /* the engine knows it */
+    bool has_others;      /* what was followed last was not entities and announcements alone */
 };
 
 struct postgres_rows *postgres_rows_of(struct entity_rows *rows);
