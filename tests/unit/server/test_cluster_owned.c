@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Two servers that have the same mount, which one of them owns: it alone is asked to watch, what its
+ * provider says is told by both, with everything that was said of it, and the other one takes over.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "support/cluster.h"
+#include "support/postgres.h"
+#include "support/served.h"
+#include "support/shared_memory.h"
+
+#define MOUNT "out:///"
+
+/* ---- a provider that does what the test says ------------------------------------------------- */
+
+struct outside {
+    struct tidings_provider *provider;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    unsigned watches, unwatches;
+    char scope[32];
+    bool refuses;
+};
+static struct outside outside[NODES] = {
+    {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER},
+    {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER},
+};
+
+static struct outside *outside_of(struct tidings_provider *p)
+{
+    return *(struct outside **)tidings_provider_state(p);
+}
+
+static int outside_open(struct tidings_provider *p, struct tidings_str config,
+                        struct tidings_error *err)
+{
+    (void)err;
+    struct outside *o = &outside[config.ptr[0] - '0'];
+    *(struct outside **)tidings_provider_state(p) = o;
+    o->provider = p;
+    o->watches = o->unwatches = 0;
+    o->refuses = false;
+    return 0;
+}
+
+static void outside_read(struct tidings_provider *p, struct tidings_read *read,
+                         struct tidings_str uri)
+{
+    (void)p;
+    (void)uri;
+    tidings_read_answer(read, tidings_str("there"));
+}
+
+static void outside_stat(struct tidings_provider *p, struct tidings_stat *stat,
+                         struct tidings_str uri)
+{
+    struct tidings_resource about = {.uri = uri, .name = TIDINGS_STR("it")};
+    (void)p;
+    tidings_stat_done(stat, 0, &about, NULL);
+}
+
+static void outside_watch(struct tidings_provider *p, struct tidings_watch *watch,
+                          struct tidings_str uri)
+{
+    struct outside *o = outside_of(p);
+    struct tidings_error err;
+    pthread_mutex_lock(&o->lock);
+    o->watches++;
+    snprintf(o->scope, sizeof o->scope, "%.*s", (int)uri.len, uri.ptr);
+    bool refuses = o->refuses;
+    pthread_cond_broadcast(&o->moved);
+    pthread_mutex_unlock(&o->lock);
+    tidings_watch_done(watch, refuses ? tidings_fail(&err, TIDINGS_E_LIMIT, "not here") : 0, &err);
+}
+
+static void outside_unwatch(struct tidings_provider *p, struct tidings_str uri)
+{
+    struct outside *o = outside_of(p);
+    (void)uri;
+    pthread_mutex_lock(&o->lock);
+    o->unwatches++;
+    pthread_cond_broadcast(&o->moved);
+    pthread_mutex_unlock(&o->lock);
+}
+
+static void outside_close(struct tidings_provider *p)
+{
+    (void)p;
+}
+
+static const struct tidings_provider_ops outside_ops = {
+    .abi = TIDINGS_PROVIDER_ABI,
+    .name = "outside",
+    .size = sizeof(struct outside *),
+    .open = outside_open,
+    .read = outside_read,
+    .stat = outside_stat,
+    .watch = outside_watch,
+    .unwatch = outside_unwatch,
+    .close = outside_close,
+};
+
+static unsigned watches(unsigned node)
+{
+    pthread_mutex_lock(&outside[node].lock);
+    unsigned count = outside[node].watches;
+    pthread_mutex_unlock(&outside[node].lock);
+    return count;
+}
+
+/* Returns when it is asked to watch. */
+static void await_watch(unsigned node, unsigned count)
+{
+    struct outside *o = &outside[node];
+    struct timespec until;
+    int rc = 0;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    pthread_mutex_lock(&o->lock);
+    while (rc == 0 && o->watches < count) {
+        rc = pthread_cond_timedwait(&o->moved, &o->lock, &until);
+    }
+    pthread_mutex_unlock(&o->lock);
+    assert_int_equal(rc, 0);
+}
+
+static void changed(unsigned node, const char *uri, const char *metadata)
+{
+    const struct tidings_change change = {.uri = tidings_str(uri),
+                                          .kind = TIDINGS_CHANGE_CREATED,
+                                          .etag = TIDINGS_STR("e1"),
+                                          .metadata = tidings_str(metadata)};
+    (void)tidings_provider_changed(outside[node].provider, &change, NULL);
+}
+
+/* ---- two nodes ------------------------------------------------------------------------------- */
+
+static struct ears there; /* of the second node */
+
+static void mount(unsigned node, const char *nodes)
+{
+    char config[2] = {(char)('0' + node), '\0'};
+    served_select(node);
+    if (nodes) {
+        served_set(nodes, MOUNT);
+    }
+    assert_int_equal(tidings_server_mount(served(), &outside_ops, TIDINGS_STR(MOUNT),
+                                          tidings_str(config), NULL),
+                     0);
+}
+
+static void mount_all(const char *nodes)
+{
+    ears_init(&there);
+    for (unsigned i = 0; i < NODES; i++) {
+        mount(i, nodes);
+    }
+}
+
+/* Runs, and is told that somebody owns it. */
+static void run_and_hear(unsigned node, struct ears *e)
+{
+    served_select(node);
+    assert_non_null(served_subscribe(MOUNT "a", NULL, e)); /* before it runs, so before that */
+    served_run();
+    await_watch(node, 1);
+    assert_true(ears_await(e, 0).truncated);
+    assert_string_equal(outside[node].scope, MOUNT);
+}
+
+static void own(void)
+{
+    mount_all("owned");
+    run_and_hear(0, &ears);
+    run(1);
+}
+
+static void subscribe_there(const char *uri, const char *options)
+{
+    served_select(1);
+    assert_non_null(served_subscribe(uri, options, &there));
+}
+
+/* Subscribed for sure: it is behind something that was told. */
+static void await_there(const char *uri)
+{
+    subscribe_there(uri, "{\"initial\":true}");
+    assert_true(ears_await(&there, 0).initial);
+}
+
+static void what_the_owner_sees_is_told_by_both_with_what_was_said_of_it(void **state)
+{
+    (void)state;
+    own();
+    await_there(MOUNT "a");
+    changed(0, MOUNT "a", "{\"k\":7}");
+    struct told here = ears_await(&ears, 1), far = ears_await(&there, 1);
+    assert_string_equal(here.uri, MOUNT "a");
+    assert_string_equal(far.uri, MOUNT "a");
+    assert_int_equal(far.kind, TIDINGS_CHANGE_CREATED);
+    must_say(far.metadata, "\"k\":7");
+    assert_false(far.truncated);
+    assert_int_equal(watches(0), 1); /* whoever subscribes */
+    assert_int_equal(watches(1), 0);
+    /* Of the other one's provider nothing counts. */
+    changed(1, MOUNT "a", "{\"k\":8}");
+    tidings_provider_missed(outside[1].provider);
+    changed(0, MOUNT "a", "{\"k\":9}");
+    far = ears_await(&there, 2);
+    must_say(far.metadata, "\"k\":9");
+    assert_false(far.truncated);
+    must_say(ears_await(&ears, 2).metadata, "\"k\":9");
+}
+
+static void filters_work_on_what_another_node_saw(void **state)
+{
+    (void)state;
+    own();
+    struct ears later;
+    ears_init(&later);
+    subscribe_there(MOUNT "a", "{\"filter\":{\"properties\":{\"metadata\":{\"properties\":{\"k\":{"
+                               "\"const\":7}},\"required\":[\"k\"]}}}}");
+    assert_non_null(served_subscribe(MOUNT "a", "{\"initial\":true}", &later));
+    assert_true(ears_await(&later, 0).initial); /* so is the one before it */
+    changed(0, MOUNT "a", "{\"k\":6}");
+    changed(0, MOUNT "a", "{\"k\":7}");
+    must_say(ears_await(&there, 0).metadata, "\"k\":7");
+}
+
+static void the_other_takes_over_and_everybody_looks_again(void **state)
+{
+    (void)state;
+    own();
+    await_there(MOUNT "a");
+    served_select(0);
+    served_stop();
+    shared_memory_advance(db, 10000); /* nobody keeps the lease any more */
+    await_watch(1, 1);
+    assert_true(ears_await(&there, 1).truncated);
+    changed(0, MOUNT "a", "{\"k\":1}"); /* it has ended */
+    changed(1, MOUNT "a", "{\"k\":2}");
+    must_say(ears_await(&there, 2).metadata, "\"k\":2");
+}
+
+static void who_cannot_watch_leaves_it_to_the_other(void **state)
+{
+    (void)state;
+    mount_all("owned");
+    outside[0].refuses = true;
+    run(0);
+    await_watch(0, 1);
+    run_and_hear(1, &there);
+    changed(1, MOUNT "a", "{}");
+    assert_false(ears_await(&there, 1).truncated);
+}
+
+/* The provider, or there was no room for it. */
+static void what_the_owner_missed_is_told_by_both(void **state)
+{
+    (void)state;
+    char uri[32];
+    served_select(0);
+    served_set("max-announced", "64k");
+    own();
+    await_there(MOUNT "a");
+    tidings_provider_missed(outside[0].provider);
+    assert_true(ears_await(&ears, 1).truncated);
+    assert_true(ears_await(&there, 1).truncated);
+    shared_memory_set_away(db, rows[0], true); /* so that they wait */
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(uri, sizeof uri, MOUNT "b%u", i);
+        changed(0, uri, "{}");
+    }
+    shared_memory_set_away(db, rows[0], false);
+    assert_true(ears_await(&there, 2).truncated);
+}
+
+static void what_is_shared_is_watched_by_each_and_said_by_all(void **state)
+{
+    (void)state;
+    mount_all("shared");
+    run_all();
+    served_select(0);
+    assert_non_null(served_subscribe(MOUNT "a", "{\"initial\":true}", &ears));
+    assert_true(ears_await(&ears, 0).initial);
+    await_there(MOUNT "a");
+    await_watch(0, 1);
+    await_watch(1, 1);
+    changed(0, MOUNT "a", "{\"k\":1}");
+    must_say(ears_await(&ears, 1).metadata, "\"k\":1");
+    changed(1, MOUNT "a", "{\"k\":2}"); /* each its own */
+    must_say(ears_await(&there, 1).metadata, "\"k\":2");
+    served_select(0);
+    served_announce(MOUNT "a", "{\"k\":3}", TIDINGS_CHANGE_UPDATED);
+    must_say(ears_await(&there, 2).metadata, "\"k\":3");
+    must_say(ears_await(&ears, 2).metadata, "\"k\":3");
+}
+
+/* The stranger: a node whose configuration does not say that it shares the mount. */
+static void a_node_that_has_it_for_itself_hears_nothing(void **state)
+{
+    (void)state;
+    ears_init(&there);
+    mount(0, "owned");
+    mount(1, NULL);
+    run_and_hear(0, &ears);
+    run(1);
+    await_there(MOUNT "a");
+    await_watch(1, 1); /* for itself */
+    changed(0, MOUNT "a", "{\"k\":1}");
+    must_say(ears_await(&ears, 1).metadata, "\"k\":1");
+    await_followed(1);
+    changed(1, MOUNT "a", "{\"k\":2}");
+    must_say(ears_await(&there, 1).metadata, "\"k\":2");
+    assert_int_equal(ears_count(&ears), 2);
+}
+
+static void a_cursor_goes_on_at_the_other_node(void **state)
+{
+    (void)state;
+    char cursor[256], next[256];
+    const char *answer;
+    own();
+    cursor_of(0, NULL, MOUNT, cursor, &answer);
+    changed(0, MOUNT "a", "{}");
+    (void)ears_await(&ears, 1);
+    await_followed(1);
+    cursor_of(1, cursor, MOUNT, next, &answer);
+    must_not_say(answer, "\"gap\"");
+    must_say(answer, MOUNT "a");
+    served_select(0);
+    assert_non_null(served_subscribe(MOUNT "b", "{\"initial\":true}", &there));
+    assert_true(ears_await(&there, 0).initial);
+    changed(0, MOUNT "b", "{}");
+    (void)ears_await(&there, 1);
+    cursor_of(0, next, MOUNT, cursor, &answer);
+    must_not_say(answer, "\"gap\"");
+    must_not_say(answer, MOUNT "a");
+    must_say(answer, MOUNT "b");
+}
+
+static void what_is_named_and_not_there_is_refused(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0};
+    served_select(0);
+    served_set("owned", "nowhere:///");
+    assert_int_equal(tidings_server_start(served(), &err), TIDINGS_E_INVALID);
+    must_say(err.text, "--owned: nothing is mounted at 'nowhere:///'");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(what_the_owner_sees_is_told_by_both_with_what_was_said_of_it),
+        CASE(filters_work_on_what_another_node_saw),
+        CASE(the_other_takes_over_and_everybody_looks_again),
+        CASE(who_cannot_watch_leaves_it_to_the_other),
+        CASE(what_the_owner_missed_is_told_by_both),
+        CASE(what_is_shared_is_watched_by_each_and_said_by_all),
+        CASE(a_node_that_has_it_for_itself_hears_nothing),
+        CASE(a_cursor_goes_on_at_the_other_node),
+        CASE(what_is_named_and_not_there_is_refused),
+    };
+    return cmocka_run_group_tests_name("owned mounts", tests, NULL, NULL);
+}
