@@ -148,10 +148,12 @@ test('mounts that several nodes have', { skip }, async (t) => {
     });
 
     await t.test('an owner that is cut off stops, and one that ends in order is followed at once', async (t) => {
-        const { tree, owner, others } = await three(t);
+        const { tree, owner, others, where } = await three(t);
         const watchers = await Promise.all(others.map(({ program }) => Watcher.open('legacy', program, [A])));
         const left = await Watcher.open('modern', owner.program, [A]);
         owner.cut();
+        tree.write('cut.txt', 'seen by the owner'); // … which wants to announce it, and cannot
+        await eventually(() => /store cannot be reached/.test(owner.program.stderr), 'it to notice');
         const second = await first(others, OWNS);
         await says(owner, LOST);
         await Promise.all(watchers.map((watcher) => toLookAgain(watcher, A)));
@@ -164,6 +166,9 @@ test('mounts that several nodes have', { skip }, async (t) => {
         await first(rest, OWNS);
         tree.replace('a.txt', 'two');
         await left.any((m) => updates(A)(m) && !truncated(m.params), 'the change after that');
+        const rows = await database.sql(`SELECT convert_from(uri, 'UTF8') FROM ${where}.tidings_announced ORDER BY position`);
+        assert.deepEqual(rows.filter(([uri]) => uri.endsWith('cut.txt')), [], 'it was its owner no more when it could');
+        assert.equal(rows.filter(([uri]) => uri === `*${MOUNT}`).length, 3, 'each owner has said so once');
     });
 
     await t.test('a command is run by its owner alone, and for who reads it', async (t) => {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two servers that have the same mount, which one of them owns: it alone is asked to watch, what its
- * provider says is told by both, with everything that was said of it, and the other one takes over.
+ * Two servers that have the same mount, which one of them owns: it alone is asked to watch, what
+ * its provider says is told by both, with everything that was said of it, and the other one takes
+ * over.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -153,9 +154,9 @@ static void mount(unsigned node, const char *nodes)
     if (nodes) {
         served_set(nodes, MOUNT);
     }
-    assert_int_equal(tidings_server_mount(served(), &outside_ops, TIDINGS_STR(MOUNT),
-                                          tidings_str(config), NULL),
-                     0);
+    assert_int_equal(
+        tidings_server_mount(served(), &outside_ops, TIDINGS_STR(MOUNT), tidings_str(config), NULL),
+        0);
 }
 
 static void mount_all(const char *nodes)
