@@ -177,8 +177,7 @@ static void metrics_refusals(struct metrics_text *m, const struct figures *f,
     }
 }
 
-/* Of a file, with what waits to be moved into it; 0: it is none. */
-static uint64_t metrics_store_bytes(const struct tidings_server *s)
+uint64_t server_metrics_store_bytes(const struct tidings_server *s)
 {
     static const char *const parts[] = {"", "-wal"};
     uint64_t bytes = 0;
@@ -207,7 +206,7 @@ static void metrics_store(struct metrics_text *m, const struct tidings_server *s
     metrics_put_durations(m, NULL, &commits);
     metrics_put_one(m, METRICS_COUNTER, "tidings_store_commits_lost", "Commits that failed.", lost);
     metrics_put_one(m, METRICS_GAUGE, "tidings_store_size_bytes",
-                    "Size of the file of the store; 0: it is none.", metrics_store_bytes(s));
+                    "Size of the file of the store; 0: it is none.", server_metrics_store_bytes(s));
     if (s->nodes) {
         uint64_t count = 0, lag_us = 0;
         char labels[METRICS_LABELS] = "";

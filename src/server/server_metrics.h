@@ -17,6 +17,8 @@ struct tidings_server;
 typedef void (*server_metrics_fn)(void *user, struct buf *text);
 void server_metrics_gather(struct tidings_server *s, bool is_openmetrics, server_metrics_fn fn,
                            void *user);
+/* Size of the file of its store, with what waits to be moved into it; 0: it is none. Any thread. */
+uint64_t server_metrics_store_bytes(const struct tidings_server *s);
 /* The same as a resource. Finishes the read later. */
 void server_metrics_read(struct tidings_server *s, struct tidings_read *read);
 

@@ -15,6 +15,7 @@
 #include "catalog/job_read.h"
 #include "server/figures.h"
 #include "server/server_health.h"
+#include "server/server_metrics.h"
 #include "server/server_nodes.h"
 #include "server/server_private.h"
 #include "store/keeper.h"
@@ -116,6 +117,16 @@ static void overview_put_store(struct jw *w, const struct tidings_server *s)
                                 : STR("memory"));
     jw_put_bool(w, STR("ok"),
                 !s->keeper || (!keeper_is_failing(s->keeper) && !hub_is_away(s->hub)));
+    if (s->keeper) {
+        struct durations commits;
+        uint64_t lost = 0;
+        keeper_get_commits(s->keeper, &commits, &lost);
+        server_overview_put(w, "commits", durations_total(&commits));
+        server_overview_put(w, "lost", lost);
+    }
+    if (s->has_file) {
+        server_overview_put(w, "bytes", server_metrics_store_bytes(s));
+    }
     jw_end_object(w);
 }
 
@@ -132,6 +143,12 @@ static void overview_write(struct jw *w, struct tidings_server *s, const struct 
     overview_put_totals(w, &f->all, hub_limit_counters(s->hub));
     overview_put_lag(w, &f->all);
     overview_put_store(w, s);
+    if (s->nodes) {
+        uint64_t count = 0, lag_us = 0;
+        server_nodes_get(s->nodes, &count, &lag_us);
+        server_overview_put(w, "nodes", count);
+        overview_put_ms(w, "nodeLagMs", lag_us);
+    }
     server_overview_put(w, "workers", f->count);
     jw_end_object(w);
 }

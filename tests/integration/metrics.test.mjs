@@ -206,6 +206,7 @@ test('a store that cannot be written makes it not ready, and ready again', { ski
     const store = new Tree(t).at('store.db');
     const args = ['--store', store, '--publish', 'app:///', '--allow-write', '--self'];
     const { server, metrics } = await monitored(t, { args, env: faults.env });
+    const status = async () => JSON.parse((await call(server, 'resources/read', { uri: 'tidings://self/status' })).contents[0].text);
     const publish = (text) => call(server, 'tools/call', { name: 'publish', arguments: { uri: 'app:///x', text } });
     assert.ok(!(await publish('1')).isError);
     faults.on({ write: { rate: 1, error: errno.ENOSPC } });
@@ -213,6 +214,9 @@ test('a store that cannot be written makes it not ready, and ready again', { ski
     const health = await get(metrics, '/readyz');
     assert.deepEqual([health.status, health.text], [503, 'store: the last commit failed\n']);
     assert.equal(samples(await scrape(metrics)).tidings_store_up, 0);
+    const { ready, reasons, store: kept } = await status();
+    assert.deepEqual([ready, reasons, kept.ok, kept.kind], [false, ['store: the last commit failed'], false, 'sqlite']);
+    assert.ok(kept.lost >= 1 && kept.bytes > 0);
     assert.ok(samples(await scrape(metrics)).tidings_store_commits_lost_total >= 1);
     faults.off();
     assert.ok(!(await publish('3')).isError);
