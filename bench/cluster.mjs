@@ -227,7 +227,9 @@ function nchanFiles(nchan, bytes) {
 async function measure() {
     const database = await Postgres.start(t, { shared_buffers: '128MB' });
     const args = ['--publish', 'pub:///', '--allow-write', '--workers', '1', '--request-rate', '0'];
+    // The third is there while three are measured: the database would work for it, too.
     const nodes = await startNodes(t, 3, { databases: [database], args, isDirect: true });
+    await nodes[2].drain();
     await prepare(nodes[0]);
     const nchan = await startNchan();
     const pids = () => [...nodes.slice(0, 2).map((node) => node.program.child.pid), ...pidsOfPostgres(database)].join(',');
@@ -253,7 +255,12 @@ async function measure() {
         bare_rows_current: () => tool('bare_postgres', ['--url', database.url(), '--rows', writes, '--current']),
         upserts_1: () => upserts(database, nodes.slice(0, 1)),
         upserts_2: () => upserts(database, nodes.slice(0, 2)),
-        upserts_3: () => upserts(database, nodes),
+        upserts_3: async () => {
+            await nodes[2].start();
+            const result = await upserts(database, nodes);
+            await nodes[2].drain();
+            return result;
+        },
         following: () => following(database, nodes),
     };
     const results = Object.fromEntries(Object.keys(kinds).map((name) => [name, []]));
