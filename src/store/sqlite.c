@@ -30,6 +30,7 @@
 #define FUNCTIONS(X)                                                                               \
     X(open_v2)                                                                                     \
     X(close_v2)                                                                                    \
+    X(db_config)                                                                                   \
     X(exec)                                                                                        \
     X(errmsg)                                                                                      \
     X(extended_errcode)                                                                            \
@@ -255,6 +256,50 @@ int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err
     return 0;
 }
 
+/* The URI under which SQLite neither locks nor writes the file, nor looks for a log beside it. */
+#define URI_MAX (3 * PATH_MAX + 32)
+static int sqlite_immutable_uri(const char *path, char out[URI_MAX], struct tidings_error *err)
+{
+    static const char end[] = "?immutable=1";
+    size_t n = (size_t)snprintf(out, URI_MAX, "file:%s", path[0] == '/' ? "//" : "");
+    if (strlen(path) >= PATH_MAX) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "the path is too long");
+    }
+    for (const char *c = path; *c; c++) {
+        n += (size_t)snprintf(out + n, URI_MAX - n, strchr("?#%", *c) ? "%%%02x" : "%c", *c);
+    }
+    memcpy(out + n, end, sizeof end);
+    return 0;
+}
+
+int sqlite_peek(const char *path, struct sqlite **ret, struct tidings_error *err)
+{
+    char uri[URI_MAX];
+    pthread_once(&once, sqlite_load);
+    int rc = library_check(&library, err);
+    rc = rc == 0 ? sqlite_immutable_uri(path, uri, err) : rc;
+    struct sqlite *db = rc == 0 ? mem_zalloc(sizeof(*db)) : NULL;
+    if (rc == 0 && !db) {
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (rc == 0 &&
+        api.open_v2(uri, &db->handle, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX,
+                    NULL) != SQLITE_OK) {
+        rc = sqlite_failed(db, err);
+    }
+    if (rc < 0) {
+        sqlite_close(db);
+        return rc;
+    }
+    *ret = db;
+    return 0;
+}
+
+void sqlite_leave_log(struct sqlite *db)
+{
+    (void)api.db_config(db->handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
+}
+
 void sqlite_close(struct sqlite *db)
 {
     if (!db) {
@@ -361,50 +406,4 @@ int sqlite_run(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error 
     int rc = sqlite_step(db, st, err);
     sqlite_reset(st);
     return rc < 0 ? rc : 0;
-}
-
-/* ---- versions of the layout ------------------------------------------------------------------ */
-
-static int read_version(struct sqlite *db, int64_t *ret, struct tidings_error *err)
-{
-    struct sqlite3_stmt *st = NULL;
-    int rc = sqlite_prepare(db, "PRAGMA user_version", &st, err);
-    if (rc == 0) {
-        rc = sqlite_step(db, st, err);
-        *ret = rc == 1 ? sqlite_int(st, 0) : 0;
-    }
-    sqlite_finalize(st);
-    return rc < 0 ? rc : 0;
-}
-
-int sqlite_migrate(struct sqlite *db, const char *const *steps, int count,
-                   struct tidings_error *err)
-{
-    int64_t version = 0;
-    int rc = read_version(db, &version, err);
-    if (rc < 0) {
-        return rc;
-    }
-    if (version < 0) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "the database has layout %lld: it is not ours",
-                            (long long)version);
-    }
-    if (version > count) {
-        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                            "the database has layout %lld, made by a newer tidings; this one knows "
-                            "layouts up to %d",
-                            (long long)version, count);
-    }
-    rc = sqlite_exec(db, "BEGIN IMMEDIATE", err);
-    for (int64_t i = version; rc == 0 && i < count; i++) {
-        rc = sqlite_exec(db, steps[i], err);
-    }
-    char set[48];
-    (void)snprintf(set, sizeof set, "PRAGMA user_version=%d", count);
-    rc = rc == 0 ? sqlite_exec(db, set, err) : rc;
-    rc = rc == 0 ? sqlite_exec(db, "COMMIT", err) : rc;
-    if (rc < 0 && sqlite_in_transaction(db)) {
-        (void)sqlite_exec(db, "ROLLBACK", NULL);
-    }
-    return rc;
 }

@@ -20,9 +20,32 @@ struct sqlite3_stmt;
 int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err);
 void sqlite_close(struct sqlite *db); /* NULL is fine; statements must be gone */
 
+/* Open a file only to look at it: nothing is written, made or locked, and what is in its log
+ * ("-wal") is not seen. */
+int sqlite_peek(const char *path, struct sqlite **ret, struct tidings_error *err);
+/* Closing leaves the log as it is, where it would copy it into the database otherwise. */
+void sqlite_leave_log(struct sqlite *db);
+
 /* The steps that make a new database, and lead an older one to what is expected today: step i takes
- * it from version i to i + 1. All or nothing. One that is newer than `count` is refused. */
-int sqlite_migrate(struct sqlite *db, const char *const *steps, int count,
+ * it from version i to i + 1. */
+struct sqlite_layout {
+    const char *const *steps;
+    int count;
+};
+/* The application id that marks a database as ours ("tidi"; file(1) shows it). */
+#define SQLITE_APPLICATION_ID 0x74696469
+
+/* store/sqlite_layout.c: before the file is opened. TIDINGS_E_INVALID, with what it is, when it is
+ * a database of another program, TIDINGS_E_UNSUPPORTED when a newer tidings made it; it has not
+ * been touched then. Whatever else is wrong with it, opening says. */
+int sqlite_check_ours(const char *path, const struct sqlite_layout *layout,
+                      struct tidings_error *err);
+/* Is everything in it that its layout has, and nothing else? TIDINGS_E_INVALID. */
+int sqlite_check_shape(struct sqlite *db, const struct sqlite_layout *layout,
+                       struct tidings_error *err);
+/* Bring it up to date and mark it as ours, all or nothing. One that is newer than `layout` is
+ * refused, as is one of another program. */
+int sqlite_migrate(struct sqlite *db, const struct sqlite_layout *layout,
                    struct tidings_error *err);
 
 /* Several statements without results. */

@@ -408,7 +408,8 @@ static int sqlite_entities_open(const char *path, bool is_target, struct entity_
                                 struct tidings_error *err)
 {
     struct sqlite *db = NULL;
-    int rc = sqlite_open(path, &db, err);
+    int rc = sqlite_check_ours(path, &sqlite_entities_layout, err);
+    rc = rc == 0 ? sqlite_open(path, &db, err) : rc;
     if (rc < 0) {
         return rc;
     }

@@ -97,6 +97,7 @@ struct sqlite_log_row {
 };
 
 struct sqlite_entities *sqlite_entities_of(struct entity_rows *rows);
+extern const struct sqlite_layout sqlite_entities_layout;
 /* store/sqlite_statements.c: the tables, made or brought up to date; its statements. */
 int sqlite_entities_lay_out(struct sqlite_entities *s, struct tidings_error *err);
 int sqlite_statement(struct sqlite_entities *s, enum statement which, struct sqlite3_stmt **ret,

@@ -5,7 +5,7 @@
  */
 #include "store/sqlite_private.h"
 
-static const char *const layout[] = {
+static const char *const steps[] = {
     "CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT, vfrom INTEGER, replaces INTEGER,"
     " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, changed_by TEXT,"
     " previous TEXT, value TEXT);"
@@ -78,6 +78,11 @@ static const char *const layout[] = {
     " kind INTEGER, size INTEGER, modified INTEGER, at INTEGER, uri TEXT UNIQUE, etag TEXT,"
     " came_from TEXT, target TEXT, created INTEGER, created_epoch INTEGER,"
     " created_number INTEGER);",
+};
+
+const struct sqlite_layout sqlite_entities_layout = {
+    .steps = steps,
+    .count = sizeof steps / sizeof *steps,
 };
 
 static const char in_memory[] =
@@ -248,6 +253,6 @@ int sqlite_statement_run(struct sqlite_entities *s, enum statement which, struct
 
 int sqlite_entities_lay_out(struct sqlite_entities *s, struct tidings_error *err)
 {
-    int rc = sqlite_migrate(s->db, layout, sizeof layout / sizeof *layout, err);
+    int rc = sqlite_migrate(s->db, &sqlite_entities_layout, err);
     return rc == 0 ? sqlite_exec(s->db, in_memory, err) : rc;
 }

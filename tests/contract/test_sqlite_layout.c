@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which databases are ours: those that are marked, older ones without a mark, and those restored
+ * from a dump, which lost theirs. Databases of other programs are refused, told by name, and not
+ * touched.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "contract/kept_suite.h"
+#include "store/sqlite.h"
+#include "store/sqlite_entities.h"
+
+static char directory[] = "/tmp/tidings-layout-XXXXXX";
+static char path[80];
+
+static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
+
+static void remove_files(void)
+{
+    for (size_t i = 0; i < 4; i++) {
+        char name[96];
+        (void)snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
+        (void)unlink(name);
+    }
+}
+
+/* Run SQL on the file, and leave it as programs do that know nothing of logs. */
+static void run_sql(const char *sql)
+{
+    struct sqlite *db = NULL;
+    struct tidings_error err = {0};
+    if (sqlite_open(path, &db, &err) < 0 || sqlite_exec(db, sql, &err) < 0 ||
+        sqlite_exec(db, "PRAGMA journal_mode=DELETE", &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    sqlite_close(db);
+}
+
+static int64_t number_of(const char *sql)
+{
+    struct sqlite *db = NULL;
+    struct sqlite3_stmt *st = NULL;
+    assert_int_equal(sqlite_peek(path, &db, NULL), 0);
+    assert_int_equal(sqlite_prepare(db, sql, &st, NULL), 0);
+    assert_int_equal(sqlite_step(db, st, NULL), 1);
+    int64_t n = sqlite_int(st, 0);
+    sqlite_finalize(st);
+    sqlite_close(db);
+    return n;
+}
+
+/* The bytes of the file; freed by the caller. */
+static char *read_all(size_t *ret_len)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    char *bytes = malloc(1u << 20);
+    assert_non_null(bytes);
+    *ret_len = fread(bytes, 1, 1u << 20, f);
+    (void)fclose(f);
+    return bytes;
+}
+
+static void check_refused(const char *says)
+{
+    struct tidings_error err = {0};
+    struct entity_rows *rows = NULL;
+    size_t before, after;
+    char *was = read_all(&before);
+    assert_int_equal(entity_sqlite_open(path, &rows, &err), TIDINGS_E_INVALID);
+    if (!strstr(err.text, says) || !strstr(err.text, path) || !strstr(err.text, "another file")) {
+        fail_msg("'%s' does not say '%s'", err.text, says);
+    }
+    char *is = read_all(&after);
+    assert_int_equal(before, after);
+    assert_memory_equal(was, is, before);
+    free(was);
+    free(is);
+    for (size_t i = 1; i < 4; i++) {
+        char name[96];
+        (void)snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
+        assert_int_equal(access(name, F_OK), -1);
+    }
+}
+
+static void make_store(void)
+{
+    struct tidings_error err = {0};
+    struct entity_rows *rows = NULL;
+    remove_files();
+    if (entity_sqlite_open(path, &rows, &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    assert_true(kept_publish(rows, "p:///x", "1") > 0);
+    rows->ops->destroy(rows);
+}
+
+static void check_opens(void)
+{
+    struct tidings_error err = {0};
+    struct entity_rows *rows = NULL;
+    if (entity_sqlite_open(path, &rows, &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    kept_check_changes(rows, 9, "1 published p:///x new\n");
+    rows->ops->destroy(rows);
+    assert_int_equal(number_of("PRAGMA application_id"), SQLITE_APPLICATION_ID);
+    assert_true(number_of("PRAGMA user_version") > 0);
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void a_new_store_is_marked(void **state)
+{
+    (void)state;
+    make_store();
+    check_opens();
+}
+
+/* What a dump as SQL keeps: everything but the two numbers. */
+static void a_restored_dump_is_a_store(void **state)
+{
+    (void)state;
+    make_store();
+    run_sql("PRAGMA application_id=0; PRAGMA user_version=0; ANALYZE;");
+    assert_int_equal(number_of("PRAGMA application_id"), 0);
+    check_opens();
+}
+
+static void a_store_from_before_marks_is_marked(void **state)
+{
+    (void)state;
+    make_store();
+    run_sql("PRAGMA application_id=0");
+    check_opens();
+}
+
+static void databases_of_other_programs_are_refused_untouched(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *sql, *says;
+    } strangers[] = {
+        {"CREATE TABLE bookmarks(url TEXT)", "(tables bookmarks)"},
+        {"CREATE TABLE log(line TEXT); CREATE TABLE state(n)", "(tables log, state)"},
+        {"CREATE TABLE a(x); CREATE TABLE b(x); CREATE TABLE c(x); CREATE TABLE d(x);"
+         "CREATE TABLE e(x)",
+         "(tables a, b, c, d, …)"},
+        {"CREATE TABLE \"\x1b[2J\n\"(x)", "(tables ?[2J?)"},
+        {"CREATE VIEW v AS SELECT 1", "(without tables)"},
+        {"PRAGMA application_id=0x47504b47; CREATE TABLE t(x)", "(GeoPackage; tables t)"},
+        {"PRAGMA application_id=0x12345678", "(application id 0x12345678)"},
+        {"PRAGMA application_id=-1", "(application id 0xffffffff)"},
+        {"PRAGMA user_version=1; CREATE TABLE t(x)", "(tables t)"},
+    };
+    for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++) {
+        remove_files();
+        run_sql(strangers[i].sql);
+        check_refused(strangers[i].says);
+    }
+}
+
+/* Without our mark, somebody else's trigger or column makes it somebody else's. */
+static void what_looks_like_a_store_and_is_none_is_refused(void **state)
+{
+    (void)state;
+    static const char *const changes[] = {
+        "CREATE TRIGGER t AFTER INSERT ON log BEGIN DELETE FROM log; END",
+        "ALTER TABLE log ADD COLUMN more TEXT",
+        "DROP TABLE moved",
+        "DROP INDEX current_parent",
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        make_store();
+        run_sql("PRAGMA application_id=0; PRAGMA user_version=0;");
+        run_sql(changes[i]);
+        check_refused("(tables ");
+    }
+}
+
+static int start(void **state)
+{
+    (void)state;
+    if (!mkdtemp(directory)) {
+        return -1;
+    }
+    /* letters that mean something in a URI */
+    (void)snprintf(path, sizeof path, "%s/a%%20?b#c.db", directory);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    remove_files();
+    return rmdir(directory);
+}
+
+int main(void)
+{
+    struct sqlite *db = NULL;
+    if (sqlite_open(":memory:", &db, NULL) == TIDINGS_E_UNSUPPORTED) {
+        puts("skipped: SQLite is not installed");
+        return 77;
+    }
+    sqlite_close(db);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_new_store_is_marked),
+        cmocka_unit_test(a_restored_dump_is_a_store),
+        cmocka_unit_test(a_store_from_before_marks_is_marked),
+        cmocka_unit_test(databases_of_other_programs_are_refused_untouched),
+        cmocka_unit_test(what_looks_like_a_store_and_is_none_is_refused),
+    };
+    return cmocka_run_group_tests(tests, start, end);
+}
