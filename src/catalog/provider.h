@@ -50,12 +50,18 @@ struct tidings_provider {
     bool (*is_short)(struct tidings_str uri);
     bool is_durable;        /* the server's store keeps what it serves, and when it changed */
     bool has_history;       /* it keeps what is known of its files, so that what changed is found */
-    enum mount_nodes nodes; /* set before threads start */
+    enum mount_nodes nodes; /* atomic; set before the server runs */
     struct loop_timer *timer; /* tidings_provider_every; NULL until it is first asked for */
     void (*every)(struct tidings_provider *provider);
     /* the prefix text and then `ops->size` bytes of state follow */
     void *state;
 };
+
+/* A thread of its own may announce something while the server is started. */
+static inline enum mount_nodes provider_nodes(const struct tidings_provider *p)
+{
+    return __atomic_load_n(&p->nodes, __ATOMIC_RELAXED);
+}
 
 /* A table of `bytes` bytes as one of today: what it lacks is NULL. `room` is used when it is
  * shorter.

@@ -204,14 +204,14 @@ static int host_changed(const struct provider_host *host, const struct tidings_p
                         const struct tidings_change *change, struct tidings_error *err)
 {
     struct hub *hub = host_hub(host);
-    return p->nodes == MOUNT_OWNED ? hub_announce_owned(hub, p, change, err)
-                                   : hub_announce(hub, change, err);
+    return provider_nodes(p) == MOUNT_OWNED ? hub_announce_owned(hub, p, change, err)
+                                            : hub_announce(hub, change, err);
 }
 
 static void host_missed(const struct provider_host *host, const struct tidings_provider *p)
 {
     struct hub *hub = host_hub(host);
-    if (p->nodes == MOUNT_OWNED) {
+    if (provider_nodes(p) == MOUNT_OWNED) {
         (void)hub_announce_owned(hub, p, NULL, NULL);
     } else {
         hub_announce_missed(hub, p->prefix);

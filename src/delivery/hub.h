@@ -121,7 +121,7 @@ void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user);
  * (NULL) that some may have been missed, on any. */
 typedef int (*hub_owned_fn)(void *user, const struct tidings_provider *p,
                             const struct tidings_change *change, struct tidings_error *err);
-/* Who takes that; before threads start. NULL: nobody any more. */
+/* Who takes that, until the hub is gone; before threads start. */
 void hub_on_owned(struct hub *hub, hub_owned_fn fn, void *user);
 /* The same for what a store keeps: `position` is where it stands there. A URI of which
  * change_is_missed_uri is true (store/change.h): what lies below the rest of it may have changed.

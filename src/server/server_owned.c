@@ -37,6 +37,7 @@ struct owned_mount {
     /* the keeper's */
     struct owner owner;
     enum watch_state watch;
+    uint64_t armed_ms;       /* WATCH_ARMING: when it was asked for */
     struct keeper_job enter; /* says that everybody has to look again; under way while is_busy */
     bool is_busy, is_void;
     uint64_t enter_term, position;
@@ -81,23 +82,44 @@ static void owned_release(struct owned_mount *m, struct entity_rows *rows)
     (void)rows->shared->release(rows, tidings_str(m->lease), tidings_str(m->all->holder), NULL);
 }
 
+/* It is not watched here: others may try. */
+static void owned_fail(struct owned_mount *m, struct entity_rows *rows, const char *why)
+{
+    if (!m->has_failed) {
+        log_warn(LOG_SERVER, "mount cannot be watched: left to other nodes",
+                 KV("mount", owned_prefix(m)), KV("reason", why));
+    }
+    m->has_failed = true;
+    if (m->owner.stage != OWNER_WAITING) {
+        owner_give_up(&m->owner, m->owner.term, clock_boot_ms());
+        owned_release(m, rows);
+    }
+}
+
 /* On the keeper's thread. */
 static int run_armed(struct keeper_job *job, struct entities *e)
 {
     struct owned_answer *a = list_entry(job, struct owned_answer, job);
     struct owned_mount *m = a->mount;
     m->watch = a->code < 0 ? WATCH_NONE : WATCH_ARMED;
-    if (a->code < 0 && !m->has_failed) {
-        log_warn(LOG_SERVER, "mount cannot be watched: left to other nodes",
-                 KV("mount", owned_prefix(m)), KV("reason", a->err.text));
-    }
-    m->has_failed = a->code < 0;
-    if (a->code < 0 && m->owner.stage != OWNER_WAITING) {
-        owner_give_up(&m->owner, m->owner.term, clock_boot_ms());
-        owned_release(m, entities_rows(e));
+    if (a->code < 0) {
+        owned_fail(m, entities_rows(e), a->err.text);
+    } else {
+        m->has_failed = false;
     }
     owned_go_on(m);
     return 0;
+}
+
+/* The provider has as long as for who subscribes; it goes on, and may be done when it is asked
+ * again. */
+static void owned_check_armed(struct owned_mount *m, struct entity_rows *rows)
+{
+    uint64_t limit = m->all->server->config.watch_timeout_ms;
+    if (m->watch == WATCH_ARMING && m->owner.stage == OWNER_ARMING && limit > 0 &&
+        clock_boot_ms() - m->armed_ms > limit) {
+        owned_fail(m, rows, "whoever provides it did not begin within watch-timeout");
+    }
 }
 
 static void run_armed_done(struct keeper_job *job, int code)
@@ -143,6 +165,7 @@ static void owned_arm(struct owned_mount *m)
     arm->done = owned_armed;
     arm->dropped = owned_arm_dropped;
     m->watch = WATCH_ARMING;
+    m->armed_ms = clock_boot_ms();
     hub_arm_send(arm);
 }
 
@@ -251,6 +274,7 @@ static int run_look(struct keeper_job *job, struct entities *e)
     int rc = 0;
     for (size_t i = 0; i < all->count; i++) { /* first: asking may take long */
         owner_look(&all->mounts[i].owner, clock_boot_ms());
+        owned_check_armed(&all->mounts[i], entities_rows(e));
         owned_go_on(&all->mounts[i]);
     }
     for (size_t i = 0; i < all->count; i++) {
@@ -433,7 +457,8 @@ static int owned_open_all(struct tidings_server *s, const struct catalog *c,
     size_t count = 0;
     for (size_t i = 0; i < c->mount_count; i++) {
         struct tidings_provider *p = c->mounts[i];
-        p->nodes = p->is_durable ? MOUNT_LOCAL : config_nodes_of(&s->config, p->prefix);
+        enum mount_nodes nodes = config_nodes_of(&s->config, p->prefix);
+        __atomic_store_n(&p->nodes, p->is_durable ? MOUNT_LOCAL : nodes, __ATOMIC_RELAXED);
         count += p->nodes == MOUNT_OWNED;
     }
     if (count == 0) {

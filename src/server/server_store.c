@@ -226,7 +226,6 @@ void server_store_close(struct tidings_server *s, bool is_undone)
     server_owned_close(s);
     server_nodes_close(s);
     hub_on_shared(s->hub, NULL, NULL);
-    hub_on_owned(s->hub, NULL, NULL);
     keeper_close(s->keeper);
     if (s->announcing.next) {
         server_announce_close(s);

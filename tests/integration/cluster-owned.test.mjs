@@ -10,7 +10,7 @@ import { test } from 'node:test';
 
 import { startNodes } from './lib/nodes.mjs';
 import { Postgres, skip } from './lib/postgres.mjs';
-import { call, listen, meta, updates } from './lib/rpc.mjs';
+import { call, listen, meta, Session, updates } from './lib/rpc.mjs';
 import { run, serve } from './lib/server.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
@@ -112,6 +112,23 @@ test('mounts that several nodes have', { skip }, async (t) => {
             assert.deepEqual([params.uri, truncated(params)], [`${MOUNT}b.txt`, false], JSON.stringify(params));
             events.close();
         }
+    });
+
+    await t.test('a session goes on at another node, and is not told to look again', async (t) => {
+        const { tree, nodes } = await three(t);
+        const [a, b] = nodes.map(({ program }) => program);
+        const session = await Session.open(a);
+        const before = await session.stream();
+        await session.subscribe(A);
+        tree.replace('a.txt', 'one');
+        await before.message(updates(A), 'the first change');
+        const last = before.seen.filter(({ id }) => id).at(-1).id;
+        before.close();
+        session.server = b;
+        const after = await session.stream(last);
+        tree.replace('a.txt', 'two');
+        const { params } = await after.message(updates(A), 'the second, at the other node');
+        assert.equal(truncated(params), false, JSON.stringify(params));
     });
 
     await t.test('another one takes over from an owner that was killed; who is stopped says nothing more', async (t) => {

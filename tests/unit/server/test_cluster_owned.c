@@ -30,6 +30,8 @@ struct outside {
     unsigned watches, unwatches;
     char scope[32];
     bool refuses;
+    bool is_slow;
+    struct tidings_watch *waiting; /* which it has not answered */
 };
 static struct outside outside[NODES] = {
     {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER},
@@ -49,7 +51,8 @@ static int outside_open(struct tidings_provider *p, struct tidings_str config,
     *(struct outside **)tidings_provider_state(p) = o;
     o->provider = p;
     o->watches = o->unwatches = 0;
-    o->refuses = false;
+    o->refuses = o->is_slow = false;
+    o->waiting = NULL;
     return 0;
 }
 
@@ -77,9 +80,13 @@ static void outside_watch(struct tidings_provider *p, struct tidings_watch *watc
     pthread_mutex_lock(&o->lock);
     o->watches++;
     snprintf(o->scope, sizeof o->scope, "%.*s", (int)uri.len, uri.ptr);
-    bool refuses = o->refuses;
+    bool refuses = o->refuses, is_slow = o->is_slow;
+    o->waiting = is_slow ? watch : NULL;
     pthread_cond_broadcast(&o->moved);
     pthread_mutex_unlock(&o->lock);
+    if (is_slow) {
+        return;
+    }
     tidings_watch_done(watch, refuses ? tidings_fail(&err, TIDINGS_E_LIMIT, "not here") : 0, &err);
 }
 
@@ -118,20 +125,29 @@ static unsigned watches(unsigned node)
     return count;
 }
 
-/* Returns when it is asked to watch. */
-static void await_watch(unsigned node, unsigned count)
+/* Returns when it was asked so often. */
+static void await_count(struct outside *o, const unsigned *is, unsigned count)
 {
-    struct outside *o = &outside[node];
     struct timespec until;
     int rc = 0;
     (void)clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 20;
     pthread_mutex_lock(&o->lock);
-    while (rc == 0 && o->watches < count) {
+    while (rc == 0 && *is < count) {
         rc = pthread_cond_timedwait(&o->moved, &o->lock, &until);
     }
     pthread_mutex_unlock(&o->lock);
     assert_int_equal(rc, 0);
+}
+
+static void await_watch(unsigned node, unsigned count)
+{
+    await_count(&outside[node], &outside[node].watches, count);
+}
+
+static void await_unwatch(unsigned node)
+{
+    await_count(&outside[node], &outside[node].unwatches, 1);
 }
 
 static void changed(unsigned node, const char *uri, const char *metadata)
@@ -264,6 +280,24 @@ static void who_cannot_watch_leaves_it_to_the_other(void **state)
     assert_false(ears_await(&there, 1).truncated);
 }
 
+/* It is unwatched when it has answered after all: the other one owns the mount. */
+static void who_takes_too_long_leaves_it_to_the_other(void **state)
+{
+    (void)state;
+    mount_all("owned");
+    outside[0].is_slow = true;
+    served_select(0);
+    served_set("watch-timeout", "10ms");
+    run(0);
+    await_watch(0, 1);
+    run_and_hear(1, &there);
+    tidings_watch_done(outside[0].waiting, 0, NULL);
+    await_unwatch(0);
+    changed(0, MOUNT "a", "{\"k\":1}");
+    changed(1, MOUNT "a", "{\"k\":2}");
+    must_say(ears_await(&there, 1).metadata, "\"k\":2");
+}
+
 /* The provider, or there was no room for it. */
 static void what_the_owner_missed_is_told_by_both(void **state)
 {
@@ -369,6 +403,7 @@ int main(void)
         CASE(filters_work_on_what_another_node_saw),
         CASE(the_other_takes_over_and_everybody_looks_again),
         CASE(who_cannot_watch_leaves_it_to_the_other),
+        CASE(who_takes_too_long_leaves_it_to_the_other),
         CASE(what_the_owner_missed_is_told_by_both),
         CASE(what_is_shared_is_watched_by_each_and_said_by_all),
         CASE(a_node_that_has_it_for_itself_hears_nothing),
