@@ -41,6 +41,9 @@ static uint64_t core_next_tick(const struct worker *worker, uint64_t now)
     if (worker->failures->due_ms > 0) {
         due = worker->failures->due_ms < due ? worker->failures->due_ms : due;
     }
+    if (worker->delivery->log.due_ms > 0) {
+        due = worker->delivery->log.due_ms < due ? worker->delivery->log.due_ms : due;
+    }
     if (worker->principals->next_expiry_ms > 0 && !list_empty(&worker->delivery->subscribers)) {
         int64_t left = worker->principals->next_expiry_ms - clock_wall_ms();
         uint64_t wait = left < 0 ? 0 : left < WALL_MS ? (uint64_t)left : WALL_MS;
@@ -75,6 +78,9 @@ static void core_on_tick(struct loop_timer *timer, void *user)
     uint64_t now = loop_now_ms(core->worker.loop);
     if (core->failures.due_ms > 0 && core->failures.due_ms <= now) {
         failures_say_left_out(&core->failures, now);
+    }
+    if (core->delivery.log.due_ms > 0 && core->delivery.log.due_ms <= now) {
+        delivery_log_left_out(&core->worker, now);
     }
 }
 

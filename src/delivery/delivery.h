@@ -9,6 +9,7 @@
 #include "base/loop.h"
 #include "base/mailbox.h"
 #include "delivery/change_content.h"
+#include "delivery/delivery_log.h"
 #include "delivery/filters.h"
 #include "delivery/lag.h"
 #include "delivery/peer_errors.h"
@@ -39,6 +40,7 @@ struct delivery {
     struct filters filters;          /* schemas that subscriptions filter with */
     const struct change *subject_of; /* the change that `subject` was made from */
     struct json *subject;
+    struct delivery_log log;
     struct change_contents contents; /* for subscriptions that asked for them */
     struct map rates;                /* URI -> struct delivery_rate: limits set at run time */
     struct option_rules *rules;      /* a reference: set at run time; NULL: those of the limits */

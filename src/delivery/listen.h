@@ -32,6 +32,8 @@ struct listen {
     struct list pending;     /* struct listen_pending: subscribing under way, may find us gone */
     struct listen_bookmarks *bookmarks;       /* NULL: nobody wants any */
     struct listen_scopes *list_scopes;        /* watched for list_changed; NULL: none */
+    uint64_t begun_ms, bytes_out;             /* its client knows of it since (0: not yet) … */
+    uint32_t deliveries;                      /* … and was told so much */
     uint32_t id_len;                          /* 0: legacy */
     unsigned char wants_lists, lists_pending; /* bits: enum change_list, LIST_EVERYTHING */
     bool is_arming_lists : 1;                 /* the hub is being asked for these */

@@ -4,6 +4,7 @@
  */
 #include "base/map.h"
 #include "base/mem.h"
+#include "delivery/delivery_log.h"
 #include "delivery/list_changed.h"
 #include "delivery/listen.h"
 #include "delivery/subscriber.h"
@@ -14,6 +15,7 @@ void listen_destroy(struct listen *listen)
     if (!listen) {
         return;
     }
+    delivery_log_ended(listen);
     list_each (it, next, &listen->pending) {
         list_entry(it, struct listen_pending, link)->listen = NULL;
         list_remove(it);

@@ -21,6 +21,7 @@
 static void collapse(struct subscriber *subscriber)
 {
     limit_hit(subscriber->worker->limit_counters, LIMIT_OUTBOX);
+    delivery_log_full(subscriber);
     struct outbox_item *item;
     while ((item = outbox_first(&subscriber->outbox)) != NULL) {
         resync_mark(item->sub, item->first_seq);

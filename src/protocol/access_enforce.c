@@ -17,11 +17,14 @@
 
 static void access_enforce_end_streams(struct subscriber *subscriber)
 {
+    struct worker *worker = subscriber->worker; /* which outlives it */
+    worker->ending = "its token or certificate does not count any more";
     if (subscriber->ops && subscriber->ops->end_streams) {
         subscriber->ops->end_streams(subscriber);
     } else {
         subscriber_disconnect(subscriber);
     }
+    worker->ending = NULL;
 }
 
 /* ---- narrowing ------------------------------------------------------------------------------- */

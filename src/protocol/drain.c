@@ -40,7 +40,9 @@ static void end_some(struct worker *worker, size_t count)
             worker->drain->ended_upto = subscriber->number; /* they are in order */
             worker->drain->ended++;
             count--;
+            worker->ending = "the server is stopping";
             subscriber_end(subscriber, false);
+            worker->ending = NULL;
         }
     }
 }
@@ -49,7 +51,9 @@ static void end_rest(struct worker *worker)
 {
     end_some(worker, SIZE_MAX);
     list_each (it, next, &worker->sessions->all) { /* without a stream */
+        worker->ending = "the server is stopping";
         session_destroy(list_entry(it, struct session, link));
+        worker->ending = NULL;
     }
 }
 

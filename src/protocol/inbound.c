@@ -183,7 +183,9 @@ static void cancel(struct channel *channel, struct session *session, const struc
     } else if (!request && !session && channel->subscriber && !channel->ops->is_http) {
         struct listen *listen = listen_find(channel->subscriber, id_json);
         if (listen && listen->id_len > 0) {
+            channel->worker->ending = "cancelled by the client";
             listen_destroy(listen);
+            channel->worker->ending = NULL;
         }
     }
     buf_deinit(&text);
@@ -573,7 +575,9 @@ void inbound_delete(struct channel *channel, const struct dialect_headers *h)
     }
     struct session *session = need_session(channel, h, NULL);
     if (session) {
+        channel->worker->ending = "its session was ended by the client";
         session_end(session);
+        channel->worker->ending = NULL;
         static const struct response_headers none;
         struct buf nothing;
         buf_init(&nothing, 0);

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "delivery/cursor_seal.h"
+#include "delivery/delivery_log.h"
 #include "delivery/list_changed.h"
 #include "delivery/subscribe.h"
 #include "handler/handlers.h"
@@ -278,6 +279,7 @@ static void acknowledge(struct subscribe_batch *s, const struct log_cursor *at)
     listen->is_open = true;
     subscriber_send(listen->subscriber, &out);
     buf_deinit(&out);
+    delivery_log_begun(listen);
     note_refused(s);
 }
 

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "delivery/cursor_seal.h"
+#include "delivery/delivery_log.h"
 #include "delivery/subscribe.h"
 #include "delivery/subscription.h"
 #include "protocol/method.h"
@@ -29,15 +30,17 @@ static void answer_subscribed(struct subscribe_batch *s, const struct log_cursor
 {
     struct subscribe_item *w = &s->items[0];
     struct request *request = s->user;
-    const struct listen *listen = s->pending.listen;
+    struct listen *listen = s->pending.listen;
     if (!listen) {
         request_fail(request, TIDINGS_E_CLOSED, w->spelled, "the session ended meanwhile");
     } else if (w->refused) {
         request_fail_job(request, &w->stat.base, w->spelled, STR_EMPTY);
     } else if (dialect_rules(request->worker->self)->is_literal) {
+        delivery_log_begun(listen);
         session_subscribed(request->session, request, w->spelled);
         method_confirm(request, true, w->spelled);
     } else {
+        delivery_log_begun(listen);
         session_subscribed(request->session, request, w->spelled);
         const struct principal *principal = listen->subscriber->principal;
         char text[CURSOR_TEXT];

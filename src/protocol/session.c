@@ -411,7 +411,9 @@ void session_sweep(struct worker *worker)
         if (session->stream_count > 0 || !list_empty(&session->requests)) {
             touch(session);
         } else {
+            worker->ending = "its session was not used for long (--session-timeout)";
             session_destroy(session);
+            worker->ending = NULL;
         }
     }
 }

@@ -214,7 +214,9 @@ static void fill(struct worker_answer *part, struct worker *worker)
         subscriber = find_subscriber(worker, q->subscriber);
         part->count = subscriber ? subscriber->subscription_count : 0;
         if (subscriber) {
+            worker->ending = "ended by the program";
             subscriber_disconnect(subscriber);
+            worker->ending = NULL;
         }
         break;
     }

@@ -94,8 +94,10 @@ void conn_close(struct http_conn *conn, const char *reason)
     close(conn->out.fd);
     worker_inbox_left(&hw->inbox);
     quota_leave(conn->channel.quota);
+    hw->worker->ending = reason;
     sink_closed(&conn->sink);
     channel_deinit(&conn->channel);
+    hw->worker->ending = NULL;
     if (conn->r && conn->r->exchange) {
         resource_abandon(conn);
     }

@@ -6,6 +6,7 @@
  * (transport/websocket_deadlines.c), on the timer of this worker.
  */
 #include "base/clock.h"
+#include "delivery/delivery_log.h"
 #include "protocol/session_moving.h"
 #include "transport/http_private.h"
 #include "transport/input_budget.h"
@@ -83,6 +84,7 @@ static void http_cut_stalled(struct deadline *stall)
     struct http_conn *conn = list_entry(stall, struct http_conn, stall);
     conn->hw->worker->stats.cut++;
     limit_hit(conn->hw->worker->limit_counters, LIMIT_STALL);
+    delivery_log_cut(&conn->channel, conn->out.pending, "it takes nothing (--stall-timeout)");
     conn_close(conn, "stalled: the client does not read");
 }
 

@@ -86,7 +86,9 @@ void line_conn_close(struct line_conn *conn, const char *reason)
     list_remove(&conn->yield_link);
     loop_poll_deinit(&conn->poll);
     quota_leave(conn->line.channel.quota);
+    sw->worker->ending = reason;
     line_deinit(&conn->line);
+    sw->worker->ending = NULL;
     worker_trim_later(sw->worker, conn->input_counted);
     input_count_held(sw->worker->limit_counters, &conn->input_counted, 0);
     close(conn->fd);
@@ -100,7 +102,9 @@ void line_conn_close(struct line_conn *conn, const char *reason)
 static void linger(struct line_conn *conn)
 {
     sendq_end(&conn->line.out);
+    conn->sw->worker->ending = "closed by the client";
     channel_deinit(&conn->line.channel); /* what it had subscribed goes now */
+    conn->sw->worker->ending = NULL;
     line_conn_set_state(conn, LINE_LINGER);
     line_conn_want(conn);
 }

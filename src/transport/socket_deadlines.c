@@ -5,6 +5,7 @@
  * there is too much of it, and who may go when the server ends.
  */
 #include "base/clock.h"
+#include "delivery/delivery_log.h"
 #include "delivery/subscriber.h"
 #include "transport/input_budget.h"
 #include "transport/socket_private.h"
@@ -67,6 +68,8 @@ static void socket_cut_stalled(struct deadline *stall)
     struct line_conn *conn = list_entry(stall, struct line_conn, stall);
     conn->sw->worker->stats.cut++;
     limit_hit(conn->sw->worker->limit_counters, LIMIT_STALL);
+    delivery_log_cut(&conn->line.channel, conn->line.out.pending,
+                     "it takes nothing (--stall-timeout)");
     line_conn_close(conn, "stalled: the client does not read");
 }
 

@@ -118,8 +118,10 @@ void websocket_close(struct websocket *ws, const char *reason)
     close(fd);
     worker_inbox_left(ww->owner.inbox);
     quota_leave(ws->channel.quota);
+    ww->worker->ending = reason;
     sink_closed(&ws->sink);
     channel_deinit(&ws->channel);
+    ww->worker->ending = NULL;
     loop_discard(ww->worker->loop, &ws->discard, websocket_free, ws);
     ww->owner.left(ww->owner.user);
 }

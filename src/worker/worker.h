@@ -107,6 +107,7 @@ struct worker {
     uint64_t last_seq;        /* the number of the newest change seen */
     uint64_t next_request;    /* for request/access_log.h … */
     size_t message_bytes;     /* … also: of the message that is being read */
+    const char *ending;       /* why what ends now does, for the log; NULL: nobody said */
     size_t jobs;              /* that providers and handlers have not finished */
     struct job *first_job;    /* … of them, the newest: catalog/job.h */
     bool stopping;            /* nothing new is begun (protocol/drain.h) */

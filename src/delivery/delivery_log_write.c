@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Writes what the log says of subscriptions and slow readers.
+ */
+#include "delivery/delivery_log.h"
+
+#include <stdio.h>
+
+#include "access/allowance.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/sha256.h"
+#include "base/str.h"
+#include "delivery/delivery.h"
+#include "delivery/listen.h"
+#include "delivery/outbox.h"
+#include "delivery/subscriber.h"
+#include "request/access_log.h"
+#include "request/channel.h"
+
+#define EACH_MS 1000u
+
+static const struct token_bucket_rule lines_rule = {
+    .count = DELIVERY_LOG_RATE, .burst = DELIVERY_LOG_BURST, .period_ms = 1000};
+
+static enum tidings_log_level level_of(enum delivery_log_kind kind)
+{
+    return kind == DELIVERY_LOG_FULL || kind == DELIVERY_LOG_CUT ? TIDINGS_LOG_WARNING
+                                                                 : TIDINGS_LOG_INFO;
+}
+
+/* Begin and end are lines of requests where these are wanted. */
+static bool is_access(enum delivery_log_kind kind)
+{
+    return level_of(kind) == TIDINGS_LOG_INFO && log_wants_access();
+}
+
+/* Is a line due? Then *others were left out before it. */
+static bool delivery_log_take(struct worker *worker, enum delivery_log_kind kind, uint64_t *others)
+{
+    struct delivery_log *log = &worker->delivery->log;
+    uint64_t now = loop_now_ms(worker->loop);
+    if (!is_access(kind)) {
+        if (!log_wants(level_of(kind), LOG_DELIVERY)) {
+            return false;
+        }
+        if (token_bucket_take(&log->lines[kind], &lines_rule, now) > 0) {
+            log->left_out[kind]++;
+            log->due_ms = log->due_ms > 0 ? log->due_ms : now + EACH_MS;
+            return false;
+        }
+    }
+    *others = log->left_out[kind];
+    log->left_out[kind] = 0;
+    return true;
+}
+
+#define HASHED 9u
+
+/* The id of a session is a credential: what is said of it tells sessions apart, and is good for
+ * nothing else. */
+static const char *session_hash(const struct subscriber *subscriber, char out[HASHED])
+{
+    if (!subscriber->ops || !subscriber->ops->session_id) {
+        return NULL;
+    }
+    struct tidings_str id = subscriber->ops->session_id(subscriber);
+    unsigned char digest[SHA256_BYTES];
+    struct sha256 hash;
+    sha256_init(&hash);
+    sha256_put(&hash, id.ptr, id.len);
+    sha256_end(&hash, digest);
+    snprintf(out, HASHED, "%02x%02x%02x%02x", digest[0], digest[1], digest[2], digest[3]);
+    return out;
+}
+
+/* Where somebody without a name comes from. */
+static struct tidings_str nameless(const struct subscriber *subscriber)
+{
+    bool has_name = subscriber->principal && subscriber->principal->kind != PRINCIPAL_ANONYMOUS;
+    return has_name || !subscriber->allowance ? ACCESS_LOG_NOTHING
+                                              : allowance_name(subscriber->allowance);
+}
+
+static size_t count_subscriptions(const struct listen *listen)
+{
+    size_t count = 0;
+    list_each (it, next, &listen->subs) {
+        count++;
+    }
+    return count;
+}
+
+/* What the program itself has subscribed is nobody's affair. */
+static bool is_program(const struct subscriber *subscriber)
+{
+    return subscriber->ops && subscriber->ops->on_update;
+}
+
+void delivery_log_begun(struct listen *listen)
+{
+    struct subscriber *subscriber = listen->subscriber;
+    struct worker *worker = subscriber->worker;
+    char session[HASHED];
+    uint64_t others = 0;
+    if (listen->begun_ms > 0 || is_program(subscriber)) {
+        return;
+    }
+    listen->begun_ms = loop_now_ms(worker->loop);
+    if (delivery_log_take(worker, DELIVERY_LOG_BEGUN, &others)) {
+        const struct log_field fields[] = {
+            KV("peer", subscriber_id(subscriber)),
+            KV("session", session_hash(subscriber, session)),
+            KV("subscriptions", count_subscriptions(listen)),
+            KV("principal", access_log_name(subscriber->principal)),
+            KV("by", principal_by(subscriber->principal)),
+            KV("address", nameless(subscriber)),
+            KV("others", others),
+            NO_FIELDS,
+        };
+        log_write(TIDINGS_LOG_INFO, is_access(DELIVERY_LOG_BEGUN) ? LOG_REQUEST : LOG_DELIVERY,
+                  "listening began", fields);
+    }
+}
+
+void delivery_log_ended(const struct listen *listen)
+{
+    const struct subscriber *subscriber = listen->subscriber;
+    struct worker *worker = subscriber->worker;
+    char session[HASHED];
+    uint64_t others = 0;
+    if (listen->begun_ms == 0 || !delivery_log_take(worker, DELIVERY_LOG_ENDED, &others)) {
+        return;
+    }
+    const struct log_field fields[] = {
+        KV("peer", subscriber_id(subscriber)),
+        KV("session", session_hash(subscriber, session)),
+        KV("reason", worker->ending ? worker->ending : "the client has gone"),
+        KV("subscriptions", count_subscriptions(listen)),
+        KV("duration_ms", loop_now_ms(worker->loop) - listen->begun_ms),
+        KV("deliveries", listen->deliveries),
+        KV("bytes_out", listen->bytes_out),
+        KV("principal", access_log_name(subscriber->principal)),
+        KV("by", principal_by(subscriber->principal)),
+        KV("address", nameless(subscriber)),
+        KV("others", others),
+        NO_FIELDS,
+    };
+    log_write(TIDINGS_LOG_INFO, is_access(DELIVERY_LOG_ENDED) ? LOG_REQUEST : LOG_DELIVERY,
+              "listening ended", fields);
+}
+
+void delivery_log_full(const struct subscriber *subscriber)
+{
+    uint64_t others = 0;
+    if (delivery_log_take(subscriber->worker, DELIVERY_LOG_FULL, &others)) {
+        log_warn(LOG_DELIVERY, "slow reader: what waits for it is merged",
+                 KV("peer", subscriber_id(subscriber)), KV("waiting", subscriber->outbox.count),
+                 KV("principal", access_log_name(subscriber->principal)),
+                 KV("by", principal_by(subscriber->principal)), KV("address", nameless(subscriber)),
+                 KV("others", others));
+    }
+}
+
+void delivery_log_cut(const struct channel *channel, size_t unsent_bytes, const char *reason)
+{
+    char address[PRINCIPAL_MAX];
+    uint64_t others = 0;
+    if (delivery_log_take(channel->worker, DELIVERY_LOG_CUT, &others)) {
+        log_warn(LOG_DELIVERY, "slow reader cut", KV("reason", reason),
+                 KV("unsent_bytes", unsent_bytes),
+                 KV("principal", access_log_name(channel->principal)),
+                 KV("by", principal_by(channel->principal)),
+                 KV("address", access_log_address(channel, address)),
+                 KV("transport", channel->ops->name), KV("others", others));
+    }
+}
+
+void delivery_log_left_out(struct worker *worker, uint64_t now_ms)
+{
+    static const char *const events[] = {
+        [DELIVERY_LOG_BEGUN] = "listening began",
+        [DELIVERY_LOG_ENDED] = "listening ended",
+        [DELIVERY_LOG_FULL] = "slow readers: what waits for them is merged",
+        [DELIVERY_LOG_CUT] = "slow readers cut",
+    };
+    struct delivery_log *log = &worker->delivery->log;
+    log->due_ms = 0;
+    for (unsigned i = 0; i < DELIVERY_LOG_KINDS; i++) {
+        if (log->left_out[i] == 0) {
+            continue;
+        }
+        if (token_bucket_take(&log->lines[i], &lines_rule, now_ms) > 0) {
+            log->due_ms = now_ms + EACH_MS;
+            continue;
+        }
+        log_at(level_of((enum delivery_log_kind)i), LOG_DELIVERY, events[i],
+               KV("others", log->left_out[i]));
+        log->left_out[i] = 0;
+    }
+}
