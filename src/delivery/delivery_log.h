@@ -41,7 +41,7 @@ struct delivery_log {
 /* Its client was told that it is subscribed; once. */
 void delivery_log_begun(struct listen *listen);
 /* It ends, for the reason in worker->ending. One that never began is passed over. */
-void delivery_log_ended(const struct listen *listen);
+void delivery_log_ended(struct listen *listen);
 void delivery_log_full(const struct subscriber *subscriber);
 /* A connection is closed because its client takes nothing. */
 void delivery_log_cut(const struct channel *channel, size_t unsent_bytes, const char *reason);

@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 
-#include "access/allowance.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/sha256.h"
@@ -17,6 +16,7 @@
 #include "delivery/subscriber.h"
 #include "request/access_log.h"
 #include "request/channel.h"
+#include "request/request.h"
 
 #define EACH_MS 1000u
 
@@ -74,12 +74,26 @@ static const char *session_hash(const struct subscriber *subscriber, char out[HA
     return out;
 }
 
-/* Where somebody without a name comes from. */
-static struct tidings_str nameless(const struct subscriber *subscriber)
+/* What it calls itself; NULL: nothing. */
+static const struct client_info *delivery_log_client(const struct subscriber *subscriber)
 {
-    bool has_name = subscriber->principal && subscriber->principal->kind != PRINCIPAL_ANONYMOUS;
-    return has_name || !subscriber->allowance ? ACCESS_LOG_NOTHING
-                                              : allowance_name(subscriber->allowance);
+    return client_info_get(&subscriber->worker->requests->clients, subscriber->client);
+}
+
+/* Of the connection that it goes with, or that it has. */
+static struct channel_facts delivery_log_facts(const struct subscriber *subscriber)
+{
+    struct channel_facts facts = {.listener = NULL};
+    if (subscriber->worker->ending_facts) {
+        return *subscriber->worker->ending_facts;
+    }
+    subscriber_get_facts(subscriber, &facts);
+    return facts;
+}
+
+static struct tidings_str text_or_nothing(const char *text)
+{
+    return text && text[0] ? tidings_str(text) : ACCESS_LOG_NOTHING;
 }
 
 static size_t count_subscriptions(const struct listen *listen)
@@ -92,87 +106,92 @@ static size_t count_subscriptions(const struct listen *listen)
 }
 
 /* What the program itself has subscribed is nobody's affair. */
-static bool is_program(const struct subscriber *subscriber)
+static bool is_own_program(const struct subscriber *subscriber)
 {
     return subscriber->ops && subscriber->ops->on_update;
+}
+
+static void delivery_log_listen(struct listen *listen, const char *event, uint64_t others,
+                                bool has_ended)
+{
+    const struct subscriber *subscriber = listen->subscriber;
+    const struct worker *worker = subscriber->worker;
+    const struct client_info *client = delivery_log_client(subscriber);
+    const struct listen_counts *counts = listen_counts(listen);
+    const struct channel_facts facts = delivery_log_facts(subscriber);
+    uint64_t ticks = loop_now_ms(worker->loop) / LISTEN_TICK_MS + 1 - counts->begun;
+    char session[HASHED];
+    struct log_field fields[20] = {
+        KV("peer", subscriber_id(subscriber)),
+        KV("session", session_hash(subscriber, session)),
+        KV("subscriptions", count_subscriptions(listen)),
+        KV("principal", access_log_name(subscriber->principal)),
+        KV("by", principal_by(subscriber->principal)),
+        KV("address", text_or_nothing(facts.address)),
+        KV("listener", facts.listener),
+        KV("client", client ? client->name : ACCESS_LOG_NOTHING),
+        KV("client_version", client ? client->version : ACCESS_LOG_NOTHING),
+    };
+    size_t n = 9;
+    if (has_ended) {
+        fields[n++] = KV("reason", worker->ending ? worker->ending : "the client has gone");
+        fields[n++] = KV("duration_ms", ticks * LISTEN_TICK_MS);
+        fields[n++] = KV("deliveries", counts->deliveries);
+        fields[n++] = KV("bytes_out", facts.bytes_out);
+    }
+    fields[n] = KV("others", others); /* the rest is zero: the end */
+    log_write(TIDINGS_LOG_INFO, log_wants_access() ? LOG_REQUEST : LOG_DELIVERY, event, fields);
 }
 
 void delivery_log_begun(struct listen *listen)
 {
     struct subscriber *subscriber = listen->subscriber;
     struct worker *worker = subscriber->worker;
-    char session[HASHED];
+    struct listen_counts *counts = listen_counts(listen);
     uint64_t others = 0;
-    if (listen->begun_ms > 0 || is_program(subscriber)) {
+    if (counts->begun > 0 || is_own_program(subscriber)) {
         return;
     }
-    listen->begun_ms = loop_now_ms(worker->loop);
+    counts->begun = (uint32_t)(loop_now_ms(worker->loop) / LISTEN_TICK_MS + 1);
     if (delivery_log_take(worker, DELIVERY_LOG_BEGUN, &others)) {
-        const struct log_field fields[] = {
-            KV("peer", subscriber_id(subscriber)),
-            KV("session", session_hash(subscriber, session)),
-            KV("subscriptions", count_subscriptions(listen)),
-            KV("principal", access_log_name(subscriber->principal)),
-            KV("by", principal_by(subscriber->principal)),
-            KV("address", nameless(subscriber)),
-            KV("others", others),
-            NO_FIELDS,
-        };
-        log_write(TIDINGS_LOG_INFO, is_access(DELIVERY_LOG_BEGUN) ? LOG_REQUEST : LOG_DELIVERY,
-                  "listening began", fields);
+        delivery_log_listen(listen, "listening began", others, false);
     }
 }
 
-void delivery_log_ended(const struct listen *listen)
+void delivery_log_ended(struct listen *listen)
 {
-    const struct subscriber *subscriber = listen->subscriber;
-    struct worker *worker = subscriber->worker;
-    char session[HASHED];
     uint64_t others = 0;
-    if (listen->begun_ms == 0 || !delivery_log_take(worker, DELIVERY_LOG_ENDED, &others)) {
-        return;
+    if (listen_counts(listen)->begun > 0 &&
+        delivery_log_take(listen->subscriber->worker, DELIVERY_LOG_ENDED, &others)) {
+        delivery_log_listen(listen, "listening ended", others, true);
     }
-    const struct log_field fields[] = {
-        KV("peer", subscriber_id(subscriber)),
-        KV("session", session_hash(subscriber, session)),
-        KV("reason", worker->ending ? worker->ending : "the client has gone"),
-        KV("subscriptions", count_subscriptions(listen)),
-        KV("duration_ms", loop_now_ms(worker->loop) - listen->begun_ms),
-        KV("deliveries", listen->deliveries),
-        KV("bytes_out", listen->bytes_out),
-        KV("principal", access_log_name(subscriber->principal)),
-        KV("by", principal_by(subscriber->principal)),
-        KV("address", nameless(subscriber)),
-        KV("others", others),
-        NO_FIELDS,
-    };
-    log_write(TIDINGS_LOG_INFO, is_access(DELIVERY_LOG_ENDED) ? LOG_REQUEST : LOG_DELIVERY,
-              "listening ended", fields);
 }
 
 void delivery_log_full(const struct subscriber *subscriber)
 {
     uint64_t others = 0;
     if (delivery_log_take(subscriber->worker, DELIVERY_LOG_FULL, &others)) {
+        const struct channel_facts facts = delivery_log_facts(subscriber);
         log_warn(LOG_DELIVERY, "slow reader: what waits for it is merged",
                  KV("peer", subscriber_id(subscriber)), KV("waiting", subscriber->outbox.count),
                  KV("principal", access_log_name(subscriber->principal)),
-                 KV("by", principal_by(subscriber->principal)), KV("address", nameless(subscriber)),
-                 KV("others", others));
+                 KV("by", principal_by(subscriber->principal)),
+                 KV("address", text_or_nothing(facts.address)), KV("others", others));
     }
 }
 
 void delivery_log_cut(const struct channel *channel, size_t unsent_bytes, const char *reason)
 {
-    char address[PRINCIPAL_MAX];
     uint64_t others = 0;
     if (delivery_log_take(channel->worker, DELIVERY_LOG_CUT, &others)) {
+        struct channel_facts facts;
+        channel_get_facts(channel, &facts);
         log_warn(LOG_DELIVERY, "slow reader cut", KV("reason", reason),
                  KV("unsent_bytes", unsent_bytes),
                  KV("principal", access_log_name(channel->principal)),
                  KV("by", principal_by(channel->principal)),
-                 KV("address", access_log_address(channel, address)),
-                 KV("transport", channel->ops->name), KV("others", others));
+                 KV("address", text_or_nothing(facts.address)), KV("transport", channel->ops->name),
+                 KV("others", others));
     }
 }
 

@@ -24,12 +24,12 @@ struct listen *listen_create(struct subscriber *subscriber, struct tidings_str i
     list_init(&listen->list_link);
     list_init(&listen->pending);
     if (id_json.len == 0) {
-        listen->by_spelling = mem_alloc(sizeof(*listen->by_spelling));
-        if (!listen->by_spelling) {
+        listen->legacy = mem_zalloc(sizeof(*listen->legacy));
+        if (!listen->legacy) {
             mem_free(listen);
             return NULL;
         }
-        map_init(listen->by_spelling);
+        map_init(&listen->legacy->by_spelling);
     }
     list_append(&subscriber->listens, &listen->link);
     subscriber->listen_count++;
@@ -38,7 +38,7 @@ struct listen *listen_create(struct subscriber *subscriber, struct tidings_str i
 
 struct subscription *listen_find_sub(const struct listen *listen, struct tidings_str spelled)
 {
-    return listen->by_spelling ? map_find(listen->by_spelling, spelled) : NULL;
+    return listen->id_len == 0 ? map_find(&listen->legacy->by_spelling, spelled) : NULL;
 }
 
 struct listen *listen_find(struct subscriber *subscriber, struct tidings_str id_json)

@@ -9,6 +9,7 @@
 #include <tidings/types.h>
 
 #include "base/list.h"
+#include "base/map.h"
 #include "delivery/subscriber.h"
 #include "delivery/subscription.h"
 
@@ -23,17 +24,30 @@ struct listen_pending {
     bool is_subscribing; /* a struct subscribe_batch (delivery/subscribe.h) */
 };
 
+/* For the log. */
+struct listen_counts {
+    uint32_t begun;      /* its client knows of it, in ticks of LISTEN_TICK_MS; 0: not yet */
+    uint32_t deliveries; /* since then */
+};
+#define LISTEN_TICK_MS 16u
+
+struct listen_legacy {
+    struct map by_spelling; /* subs by what the client wrote */
+    struct listen_counts counts;
+};
+
 struct listen {
     struct list link;      /* in subscriber->listens */
     struct list list_link; /* in worker->delivery->list_watchers while it wants any list */
     struct subscriber *subscriber;
     struct list subs;
-    struct map *by_spelling; /* legacy only: subs by what the client wrote */
-    struct list pending;     /* struct listen_pending: subscribing under way, may find us gone */
+    union {
+        struct listen_legacy *legacy; /* where id_len is 0 */
+        struct listen_counts counts;  /* where it is not: see listen_counts() */
+    };
+    struct list pending; /* struct listen_pending: subscribing under way, may find us gone */
     struct listen_bookmarks *bookmarks;       /* NULL: nobody wants any */
     struct listen_scopes *list_scopes;        /* watched for list_changed; NULL: none */
-    uint64_t begun_ms, bytes_out;             /* its client knows of it since (0: not yet) … */
-    uint32_t deliveries;                      /* … and was told so much */
     uint32_t id_len;                          /* 0: legacy */
     unsigned char wants_lists, lists_pending; /* bits: enum change_list, LIST_EVERYTHING */
     bool is_arming_lists : 1;                 /* the hub is being asked for these */
@@ -56,6 +70,11 @@ struct listen_scopes {
 static inline struct tidings_str listen_id(const struct listen *listen)
 {
     return tidings_strn(listen->id_text, listen->id_len);
+}
+
+static inline struct listen_counts *listen_counts(struct listen *listen)
+{
+    return listen->id_len > 0 ? &listen->counts : &listen->legacy->counts;
 }
 
 /* `id_json` empty: legacy. NULL: out of memory. */

@@ -24,9 +24,9 @@ void listen_destroy(struct listen *listen)
         subscription_destroy(list_entry(it, struct subscription, link));
     }
     list_changed_unwatch(listen);
-    if (listen->by_spelling) {
-        map_deinit(listen->by_spelling);
-        mem_free(listen->by_spelling);
+    if (listen->id_len == 0) {
+        map_deinit(&listen->legacy->by_spelling);
+        mem_free(listen->legacy);
     }
     list_remove(&listen->list_link);
     list_remove(&listen->link);

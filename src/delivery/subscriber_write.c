@@ -51,7 +51,6 @@ void subscriber_warn(struct subscriber *subscriber, const char *text)
 
 struct room_request {
     struct subscriber *subscriber;
-    struct listen *listen; /* which counts what is written to it */
     const struct log_cursor *at;
 };
 
@@ -61,8 +60,6 @@ static char *take_room(void *user, size_t size)
     struct subscriber *subscriber = r->subscriber;
     char id[EVENT_ID_MAX];
     size_t id_len = event_id(subscriber, r->at, id);
-    r->listen->deliveries++;
-    r->listen->bytes_out += size;
     return subscriber->sink->ops->room(subscriber->sink, tidings_strn(id, id_len), size);
 }
 
@@ -74,6 +71,9 @@ bool subscriber_write_update(struct subscriber *subscriber, const struct dialect
         subscriber->ops->on_update(subscriber, u, sub);
         return true;
     }
-    struct room_request r = {.subscriber = subscriber, .listen = sub->listen, .at = &u->cursor};
+    if (sub) {
+        listen_counts(sub->listen)->deliveries++;
+    }
+    struct room_request r = {.subscriber = subscriber, .at = &u->cursor};
     return dialect_updated_write(u, take_room, &r);
 }

@@ -68,7 +68,7 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
     int rc = match_add_for(&worker->delivery->match, &sub->node, kind, subscription_uri(sub),
                            listen->subscriber->allowance, err);
     if (rc == 0 && is_legacy &&
-        map_put(listen->by_spelling, subscription_spelled(sub), sub, NULL) < 0) {
+        map_put(&listen->legacy->by_spelling, subscription_spelled(sub), sub, NULL) < 0) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         match_remove(&worker->delivery->match, &sub->node);
     }

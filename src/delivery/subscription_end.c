@@ -29,7 +29,7 @@ void subscription_destroy(struct subscription *sub)
     }
     match_remove(&subscriber->worker->delivery->match, &sub->node);
     if (listen->id_len == 0) {
-        map_remove(listen->by_spelling, subscription_spelled(sub));
+        map_remove(&listen->legacy->by_spelling, subscription_spelled(sub));
     }
     list_remove(&sub->link);
     subscriber->subscription_count--;

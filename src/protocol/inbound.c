@@ -47,12 +47,17 @@ static void refuse_with(struct channel *channel, int status, const struct respon
     }
     jw_init(&w, &text);
     dialect_write_error(&w, buf_str(&id_json), e);
+    struct log_context context = {.request_id = ""};
+    access_log_number(channel->worker, context.request_id);
+    const struct log_context *before = log_enter(&context);
     channel_failed_rpc(channel, channel->principal, NULL, e, false);
     const struct access_log_line line = {.code = e->code,
                                          .reason = e->message,
+                                         .principal = channel->principal,
                                          .bytes_in = channel->worker->message_bytes,
                                          .bytes_out = text.len};
     access_log_other(channel, &line);
+    (void)log_enter(before);
     if (text.failed || id_json.failed) { /* half a message is worse than none */
         buf_deinit(&text);
         buf_init(&text, 0);
@@ -305,6 +310,8 @@ static void inbound_run(struct arrival *a, struct json *root, const struct rpc_m
     if (!channel->ops->is_http) {
         greet(request);
     }
+    const struct subscriber *subscriber = session ? session->subscriber : channel->subscriber;
+    request->client = subscriber ? subscriber->client : 0;
     inbound_read_trace(request, a->headers);
     const struct log_context context =
         request->context; /* which may go before the method is done */

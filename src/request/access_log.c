@@ -32,16 +32,13 @@ uint64_t access_log_us(uint64_t begun_ns)
     return begun_ns > 0 ? (clock_monotonic_ns() - begun_ns) / 1000 : 0;
 }
 
-const char *access_log_address(const struct channel *channel, char out[PRINCIPAL_MAX])
+struct tidings_str access_log_address(const struct channel *channel, struct channel_facts *facts)
 {
-    if (!channel) {
-        return NULL;
+    *facts = (struct channel_facts){.listener = NULL};
+    if (channel) {
+        channel_get_facts(channel, facts);
     }
-    snprintf(out, PRINCIPAL_MAX, "%s", channel->ops->name);
-    if (channel->ops->address) {
-        channel->ops->address(channel, out);
-    }
-    return out;
+    return facts->address[0] ? tidings_str(facts->address) : ACCESS_LOG_NOTHING;
 }
 
 struct tidings_str access_log_name(const struct principal *principal)
@@ -55,7 +52,7 @@ void access_log_other(const struct channel *channel, const struct access_log_lin
     if (!log_wants_access()) {
         return;
     }
-    char address[PRINCIPAL_MAX];
+    struct channel_facts facts;
     struct log_context context = {.request_id = ""};
     const struct log_context *before = log_enter(&context);
     if (before) {
@@ -73,9 +70,9 @@ void access_log_other(const struct channel *channel, const struct access_log_lin
         KV("duration_us", access_log_us(line->begun_ns)),
         KV("bytes_in", line->bytes_in),
         KV("bytes_out", line->bytes_out),
-        KV("principal", access_log_name(channel->principal)),
-        KV("by", principal_by(channel->principal)),
-        KV("address", access_log_address(channel, address)),
+        KV("principal", access_log_name(line->principal)),
+        KV("by", principal_by(line->principal)),
+        KV("address", access_log_address(channel, &facts)),
         KV("transport", channel->ops->name),
         NO_FIELDS,
     };

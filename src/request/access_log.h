@@ -10,10 +10,10 @@
 #ifndef REQUEST_ACCESS_LOG_H
 #define REQUEST_ACCESS_LOG_H
 
-#include "access/principal.h"
 #include "base/log.h"
 
 struct channel;
+struct channel_facts;
 struct principal;
 struct worker;
 
@@ -24,7 +24,7 @@ void access_log_number(struct worker *worker, char out[17]);
  * it has gone); the name of a principal that has one. */
 #define ACCESS_LOG_NOTHING tidings_strn(NULL, 0)
 uint64_t access_log_us(uint64_t begun_ns);
-const char *access_log_address(const struct channel *channel, char out[PRINCIPAL_MAX]);
+struct tidings_str access_log_address(const struct channel *channel, struct channel_facts *facts);
 struct tidings_str access_log_name(const struct principal *principal);
 
 /* What is no struct request: HTTP below JSON-RPC, or a message that is none. What this thread works
@@ -36,7 +36,8 @@ struct access_log_line {
     int status;                /* of HTTP; 0: none */
     int code;                  /* of JSON-RPC; 0: none */
     struct tidings_str reason; /* of a refusal, or empty */
-    uint64_t begun_ns;         /* by the monotonic clock; 0: just now */
+    const struct principal *principal;
+    uint64_t begun_ns; /* by the monotonic clock; 0: just now */
     size_t bytes_in, bytes_out;
 };
 void access_log_other(const struct channel *channel, const struct access_log_line *line);

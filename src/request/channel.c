@@ -9,6 +9,7 @@
 
 #include "access/allowance.h"
 #include "access/failures.h"
+#include "base/log.h"
 #include "base/loop.h"
 #include "base/str.h"
 #include "worker/worker.h"
@@ -130,4 +131,20 @@ void channel_failed_rpc(const struct channel *channel, const struct principal *p
         .principal = principal,
     };
     channel_failed(channel, &failure);
+}
+
+void channel_ending(struct channel *channel, const char *reason, struct channel_facts *facts)
+{
+    struct worker *worker = channel->worker;
+    worker->ending = reason;
+    if (log_wants(TIDINGS_LOG_INFO, LOG_DELIVERY) || log_wants_access()) {
+        channel_get_facts(channel, facts);
+        worker->ending_facts = facts;
+    }
+}
+
+void channel_ended(struct channel *channel)
+{
+    channel->worker->ending = NULL;
+    channel->worker->ending_facts = NULL;
 }

@@ -101,6 +101,10 @@ void channel_failed(const struct channel *channel, const struct failure *failure
  * there, but not for this one. */
 void channel_failed_rpc(const struct channel *channel, const struct principal *principal,
                         const char *method, const struct dialect_error *e, bool is_denied);
+/* It is about to be closed for that reason: what ends with it says so in the log, with what is
+ * known of it, which is kept in `facts`; until channel_ended. While its descriptor is open. */
+void channel_ending(struct channel *channel, const char *reason, struct channel_facts *facts);
+void channel_ended(struct channel *channel);
 /* The transport is going away: cancels what is under way, drops the subscriber of a message
  * connection. */
 void channel_deinit(struct channel *channel);

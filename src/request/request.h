@@ -82,6 +82,7 @@ struct request {
     struct trace *trace; /* in the arena; NULL: it belongs to none */
     uint64_t begun_ns;   /* 0: nobody wants to know, or another request tells of it */
     size_t bytes_in;
+    uint16_t client; /* what its client called itself when it began (request/client_info.h) */
     int failed_code; /* 0: it has not */
     struct tidings_str failed_reason;
     bool has_error; /* a result that is one */

@@ -6,12 +6,20 @@
 #include "request/access_log.h"
 #include "request/request_private.h"
 
-/* What a client calls itself; of the legacy era it said so when it began. */
-static struct tidings_str request_log_client(const struct request *request, const char *key)
+/* What a client calls itself with each request, or said when it began. */
+static struct client_info request_log_client(const struct request *request)
 {
-    const struct json *info = jv_get(request->meta, "io.modelcontextprotocol/clientInfo");
-    const struct json *value = jv_get(info, key);
-    return jv_is(value, JV_STRING) ? jv_str(value) : ACCESS_LOG_NOTHING;
+    const struct client_info *known =
+        client_info_get(&request->worker->requests->clients, request->client);
+    const struct json *info = dialect_client_info(request->meta);
+    const struct json *name = jv_get(info, "name"), *version = jv_get(info, "version");
+    if (known && !info) {
+        return *known;
+    }
+    return (struct client_info){
+        .name = jv_is(name, JV_STRING) ? jv_str(name) : ACCESS_LOG_NOTHING,
+        .version = jv_is(version, JV_STRING) ? jv_str(version) : ACCESS_LOG_NOTHING,
+    };
 }
 
 /* The tool or prompt, or the URI, that a request names. */
@@ -26,7 +34,8 @@ void request_log(const struct request *request, size_t bytes)
     if (request->begun_ns == 0 || !log_wants_access()) {
         return;
     }
-    char address[PRINCIPAL_MAX];
+    struct channel_facts facts;
+    const struct client_info client = request_log_client(request);
     int code = request->failed_code;
     bool is_answered = !request->cancelled && request->channel;
     const struct log_context *before = log_enter(&request->context);
@@ -44,10 +53,10 @@ void request_log(const struct request *request, size_t bytes)
         KV("bytes_out", is_answered ? bytes : 0),
         KV("principal", access_log_name(request->principal)),
         KV("by", principal_by(request->principal)),
-        KV("address", access_log_address(request->channel, address)),
+        KV("address", access_log_address(request->channel, &facts)),
         KV("transport", request->channel ? request->channel->ops->name : NULL),
-        KV("client", request_log_client(request, "name")),
-        KV("client_version", request_log_client(request, "version")),
+        KV("client", client.name),
+        KV("client_version", client.version),
         KV("era", dialect_era_name(request->era)),
         NO_FIELDS,
     };

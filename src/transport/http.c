@@ -90,14 +90,15 @@ void conn_close(struct http_conn *conn, const char *reason)
     struct http_worker *hw = conn->hw;
     log_debug(LOG_TRANSPORT, "connection closed", KV("reason", reason),
               KV("worker", hw->worker->index));
+    struct channel_facts facts;
+    channel_ending(&conn->channel, reason, &facts);
     conn_detach(conn);
     close(conn->out.fd);
     worker_inbox_left(&hw->inbox);
     quota_leave(conn->channel.quota);
-    hw->worker->ending = reason;
     sink_closed(&conn->sink);
     channel_deinit(&conn->channel);
-    hw->worker->ending = NULL;
+    channel_ended(&conn->channel);
     if (conn->r && conn->r->exchange) {
         resource_abandon(conn);
     }

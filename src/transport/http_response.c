@@ -125,17 +125,30 @@ static enum failure_cause cause_of_status(int status)
     }
 }
 
+/* Whose request it is, as far as that was found out: not who asked before on the same connection.
+ */
+static const struct principal *conn_asker(const struct http_conn *conn, enum failure_cause cause)
+{
+    static const struct principal nobody = {.kind = PRINCIPAL_ANONYMOUS, .name = {"", 0}};
+    bool is_known = cause != FAILURE_AUTHENTICATION && cause != FAILURE_HOST &&
+                    cause != FAILURE_ORIGIN && conn->r->is_accepted;
+    return is_known && conn->channel.principal ? conn->channel.principal : &nobody;
+}
+
 void conn_answer(struct http_conn *conn, int status, const struct response_headers *headers,
                  struct tidings_str type, struct buf *text)
 {
+    enum failure_cause cause =
+        headers->cause != FAILURE_ORDINARY ? headers->cause : cause_of_status(status);
+    const struct principal *asker = conn_asker(conn, cause);
     const struct failure failure = {
         .kind = FAILURE_HTTP,
-        .cause = headers->cause != FAILURE_ORDINARY ? headers->cause : cause_of_status(status),
+        .cause = cause,
         .method = path_name(conn->r->path),
         .code = status,
         .is_ours = status >= 500 && status != 503,
         .reason = headers->reason,
-        .principal = conn->channel.principal,
+        .principal = asker,
     };
     const struct access_log_line line = {
         .method = conn->r->method,
@@ -143,6 +156,7 @@ void conn_answer(struct http_conn *conn, int status, const struct response_heade
         .uri = headers->uri.len > 0 ? headers->uri : tidings_strn(NULL, 0),
         .status = status,
         .reason = headers->reason,
+        .principal = asker,
         .begun_ns = conn->r->begun_ns,
         .bytes_in = conn->r->body_len,
         .bytes_out = text->len,

@@ -86,9 +86,10 @@ void line_conn_close(struct line_conn *conn, const char *reason)
     list_remove(&conn->yield_link);
     loop_poll_deinit(&conn->poll);
     quota_leave(conn->line.channel.quota);
-    sw->worker->ending = reason;
+    struct channel_facts facts;
+    channel_ending(&conn->line.channel, reason, &facts);
     line_deinit(&conn->line);
-    sw->worker->ending = NULL;
+    channel_ended(&conn->line.channel);
     worker_trim_later(sw->worker, conn->input_counted);
     input_count_held(sw->worker->limit_counters, &conn->input_counted, 0);
     close(conn->fd);
@@ -102,9 +103,10 @@ void line_conn_close(struct line_conn *conn, const char *reason)
 static void linger(struct line_conn *conn)
 {
     sendq_end(&conn->line.out);
-    conn->sw->worker->ending = "closed by the client";
+    struct channel_facts facts;
+    channel_ending(&conn->line.channel, "closed by the client", &facts);
     channel_deinit(&conn->line.channel); /* what it had subscribed goes now */
-    conn->sw->worker->ending = NULL;
+    channel_ended(&conn->line.channel);
     line_conn_set_state(conn, LINE_LINGER);
     line_conn_want(conn);
 }

@@ -108,6 +108,8 @@ void websocket_close(struct websocket *ws, const char *reason)
     }
     log_debug(LOG_TRANSPORT, "connection closed", KV("reason", reason),
               KV("worker", ww->worker->index));
+    struct channel_facts facts;
+    channel_ending(&ws->channel, reason, &facts);
     int fd = ws->out.fd;
     deadline_leave(&ww->lists[ws->state], &ws->deadline);
     deadline_leave(&ww->stalled, &ws->stall);
@@ -118,10 +120,9 @@ void websocket_close(struct websocket *ws, const char *reason)
     close(fd);
     worker_inbox_left(ww->owner.inbox);
     quota_leave(ws->channel.quota);
-    ww->worker->ending = reason;
     sink_closed(&ws->sink);
     channel_deinit(&ws->channel);
-    ww->worker->ending = NULL;
+    channel_ended(&ws->channel);
     loop_discard(ww->worker->loop, &ws->discard, websocket_free, ws);
     ww->owner.left(ww->owner.user);
 }

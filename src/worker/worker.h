@@ -17,6 +17,7 @@
 
 struct allowances;
 struct catalog;
+struct channel_facts;
 struct delivery;
 struct drain;
 struct failures;
@@ -103,11 +104,13 @@ struct worker {
     /* Can the store that nodes share not be reached? What it keeps may be old then. NULL: never. */
     bool (*is_stale)(const struct worker *worker);
 
-    uint64_t epoch;           /* of the change log */
-    uint64_t last_seq;        /* the number of the newest change seen */
-    uint64_t next_request;    /* for request/access_log.h … */
-    size_t message_bytes;     /* … also: of the message that is being read */
-    const char *ending;       /* why what ends now does, for the log; NULL: nobody said */
+    uint64_t epoch;        /* of the change log */
+    uint64_t last_seq;     /* the number of the newest change seen */
+    uint64_t next_request; /* for request/access_log.h … */
+    size_t message_bytes;  /* … also: of the message that is being read */
+    const char *ending;    /* why what ends now does, for the log; NULL: nobody said … */
+    const struct channel_facts
+        *ending_facts;        /* … and of the connection that goes with it; or NULL */
     size_t jobs;              /* that providers and handlers have not finished */
     struct job *first_job;    /* … of them, the newest: catalog/job.h */
     bool stopping;            /* nothing new is begun (protocol/drain.h) */
