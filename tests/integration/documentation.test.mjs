@@ -32,6 +32,8 @@ const NOT_OURS = {
 const EXCEPTIONS = {
     'needs root': 'installs packages or units',
     'another machine': 'names machines that do not exist here',
+    'another process': 'speaks of a process by its number',
+    'another test': 'run by a test of its own',
     'another program': 'a command of a program that is not installed for the tests',
 };
 
