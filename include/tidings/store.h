@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Copying the store of a server (`tidings serve --store`) that does not run. A store is the path of
- * a SQLite file, or a URL (`postgres://…`) of a PostgreSQL database.
+ * The store of a server (`tidings serve --store`): copying it, and checking, backing up and
+ * compacting one that is a file. A store is the path of a SQLite file, or a URL (`postgres://…`) of
+ * a PostgreSQL database.
  *
  * Since 0.1.
  */
@@ -14,7 +15,7 @@
 extern "C" {
 #endif
 
-/* What was copied, so far or in all. */
+/* What was copied, so far or in all; what there is. */
 struct tidings_store_figures {
     uint64_t types;     /* of entities */
     uint64_t versions;  /* of entities: their whole history */
@@ -51,6 +52,40 @@ struct tidings_store_copying {
  * sentence says why. */
 TIDINGS_API int tidings_store_copy(const struct tidings_store_copying *copy,
                                    struct tidings_store_figures *ret, struct tidings_error *err);
+
+/* Check the store of a server that is a file and that no server uses: SQLite looks at every page
+ * and index, the tables are compared with each other, and every version and published content is
+ * read and compared with the sum that was written with it. A file of an older tidings is brought up
+ * to date. `ret` (may be NULL) gets what there is. Blocks; any thread.
+ *
+ * TIDINGS_E_NOTFOUND: there is no such file. TIDINGS_E_BUSY: a program uses it. TIDINGS_E_INVALID:
+ * it is a database of another program, or its tables were changed. TIDINGS_E_IO,
+ * TIDINGS_E_INTERNAL: it is damaged, and the sentence says where. TIDINGS_E_UNSUPPORTED: a newer
+ * tidings made it, or it is the URL of a database. */
+TIDINGS_API int tidings_store_check(const char *store, struct tidings_store_figures *ret,
+                                    struct tidings_error *err);
+
+/* Back up the store of a server that is a file into a new file, also while the server (another
+ * process) runs and writes: the copy has everything that was acknowledged before the call, and
+ * nothing by halves. While its files are read the server goes on; its log of writes grows
+ * meanwhile. The copy is checked, and has its name only once it is whole. `ret_bytes` (may be NULL)
+ * gets its size. Blocks; any thread.
+ *
+ * TIDINGS_E_EXISTS: there is a file `to`, or one that is being made. TIDINGS_E_NOTFOUND: there is
+ * no such store. TIDINGS_E_BUSY: a program that is no server uses it, or this very process does.
+ * TIDINGS_E_INVALID: it is a database of another program. TIDINGS_E_IO and others: the sentence
+ * says why. */
+TIDINGS_API int tidings_store_backup(const char *store, const char *to, uint64_t *ret_bytes,
+                                     struct tidings_error *err);
+
+/* Write the file of a store that no server uses anew, without the room that removed content left in
+ * it. Needs room for a second copy meanwhile; when it is interrupted the file is as it was. The
+ * sizes in bytes, before and after, are for those who ask (NULL: not asked). Blocks; any thread.
+ *
+ * TIDINGS_E_NOTFOUND, TIDINGS_E_BUSY, TIDINGS_E_INVALID, TIDINGS_E_UNSUPPORTED as for
+ * tidings_store_check. TIDINGS_E_FULL: there is not enough room. */
+TIDINGS_API int tidings_store_compact(const char *store, uint64_t *ret_before, uint64_t *ret_after,
+                                      struct tidings_error *err);
 
 #ifdef __cplusplus
 }

@@ -14,7 +14,8 @@ extern const struct command command_serve, command_config, command_token, comman
     command_entity_undelete, command_entity_log, command_entity_types, command_entity_add_type,
     command_probe, command_bench, command_servers, command_completions, command_help,
     command_version, command_info, command_request, command_store, command_store_copy,
-    command_status, command_top, command_peers, command_kick, command_limits;
+    command_store_check, command_store_backup, command_store_compact, command_status, command_top,
+    command_peers, command_kick, command_limits;
 
 const struct command *const commands[] = {
     &command_serve,
@@ -56,6 +57,9 @@ const struct command *const commands[] = {
     &command_bench,
     &command_store,
     &command_store_copy,
+    &command_store_check,
+    &command_store_backup,
+    &command_store_compact,
     &command_servers,
     &command_completions,
     &command_help,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings store`: what can be done with the store of a server that does not run.
+ * `tidings store`: what can be done with the store of a server.
  */
 #include <signal.h>
 #include <stddef.h>
@@ -69,6 +69,57 @@ static int store_copy_run(struct cli *cli)
     return 0;
 }
 
+static int store_check_run(struct cli *cli)
+{
+    struct tidings_error err = {0};
+    struct tidings_store_figures f;
+    if (tidings_store_check(cli->args[0], &f, &err) < 0) {
+        return command_fail("store check", &err, NULL);
+    }
+    if (cli->json) {
+        printf("{\"types\":%llu,\"versions\":%llu,\"published\":%llu,\"position\":%llu}\n",
+               (unsigned long long)f.types, (unsigned long long)f.versions,
+               (unsigned long long)f.published, (unsigned long long)f.position);
+    } else if (!cli->quiet) {
+        printf("sound: %llu types, %llu versions, %llu published, position %llu\n",
+               (unsigned long long)f.types, (unsigned long long)f.versions,
+               (unsigned long long)f.published, (unsigned long long)f.position);
+    }
+    return 0;
+}
+
+static int store_backup_run(struct cli *cli)
+{
+    struct tidings_error err = {0};
+    uint64_t bytes;
+    if (tidings_store_backup(cli->args[0], cli->args[1], &bytes, &err) < 0) {
+        return command_fail("store backup", &err, NULL);
+    }
+    if (cli->json) {
+        printf("{\"bytes\":%llu}\n", (unsigned long long)bytes);
+    } else if (!cli->quiet) {
+        printf("backed up and checked: %llu bytes\n", (unsigned long long)bytes);
+    }
+    return 0;
+}
+
+static int store_compact_run(struct cli *cli)
+{
+    struct tidings_error err = {0};
+    uint64_t before, after;
+    if (tidings_store_compact(cli->args[0], &before, &after, &err) < 0) {
+        return command_fail("store compact", &err, NULL);
+    }
+    if (cli->json) {
+        printf("{\"bytesBefore\":%llu,\"bytesAfter\":%llu}\n", (unsigned long long)before,
+               (unsigned long long)after);
+    } else if (!cli->quiet) {
+        printf("compacted: %llu bytes, before %llu\n", (unsigned long long)after,
+               (unsigned long long)before);
+    }
+    return 0;
+}
+
 static const struct option options[] = {
     {.name = "cluster",
      .kind = OPTION_TEXT,
@@ -80,10 +131,9 @@ static const struct option options[] = {
 
 const struct command command_store = {
     .name = "store",
-    .help = "move what a server keeps",
-    .about =
-        "The store of a server (tidings serve --store, --entities) that does not run: a SQLite "
-        "file, or the URL of a PostgreSQL database.\n",
+    .help = "move, check and back up what a server keeps",
+    .about = "The store of a server (tidings serve --store, --entities): a SQLite file, or the URL "
+             "of a PostgreSQL database.\n",
 };
 
 const struct command command_store_copy = {
@@ -100,4 +150,44 @@ const struct command command_store_copy = {
     .min_args = 2,
     .max_args = 2,
     .run = store_copy_run,
+};
+
+const struct command command_store_check = {
+    .name = "store check",
+    .args = "FILE",
+    .help = "check a store that is a file",
+    .about = "Read everything in the store of a server that does not run, and compare it: pages "
+             "and indexes, tables with each other, contents with their sums.\n\n"
+             "--json prints an object: types, versions, published, position.\n",
+    .size = sizeof(struct cli),
+    .min_args = 1,
+    .max_args = 1,
+    .run = store_check_run,
+};
+
+const struct command command_store_backup = {
+    .name = "store backup",
+    .args = "FILE TO",
+    .help = "back up a store that is a file, also while it is used",
+    .about = "Copy the store of a server into a new file, also while the server runs and writes: "
+             "the copy has everything that was acknowledged before. It is checked, and has its "
+             "name once it is whole.\n\n"
+             "--json prints an object: bytes.\n",
+    .size = sizeof(struct cli),
+    .min_args = 2,
+    .max_args = 2,
+    .run = store_backup_run,
+};
+
+const struct command command_store_compact = {
+    .name = "store compact",
+    .args = "FILE",
+    .help = "make a store that is a file smaller",
+    .about = "Write the store of a server that does not run anew, without the room that removed "
+             "content left in it.\n\n"
+             "--json prints an object: bytesBefore, bytesAfter.\n",
+    .size = sizeof(struct cli),
+    .min_args = 1,
+    .max_args = 1,
+    .run = store_compact_run,
 };

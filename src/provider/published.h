@@ -98,4 +98,8 @@ void published_release(struct published *store, struct tidings_str uri);
 typedef int (*published_each_fn)(void *user, struct tidings_str uri);
 int published_each(struct published *store, published_each_fn fn, void *user);
 
+/* The etag of a content: what is kept of it is compared with it when it is read. */
+void published_make_etag(struct tidings_str content, struct tidings_str mime_type,
+                         char out[PUBLISHED_ETAG_SIZE]);
+
 #endif

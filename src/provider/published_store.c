@@ -93,6 +93,14 @@ static void published_store_complete(const struct published *store, const struct
     }
 }
 
+void published_make_etag(struct tidings_str content, struct tidings_str mime_type,
+                         char out[PUBLISHED_ETAG_SIZE])
+{
+    (void)snprintf(out, PUBLISHED_ETAG_SIZE, "%zx-%016llx%016llx", content.len,
+                   (unsigned long long)str_hash(content, ETAG_SEED_A),
+                   (unsigned long long)str_hash(content, str_hash(mime_type, ETAG_SEED_B)));
+}
+
 struct published_item *published_item_create(const struct published *store,
                                              const struct publication *p)
 {
@@ -115,9 +123,7 @@ struct published_item *published_item_create(const struct published *store,
     item->content = str_pack(&at, p->content);
     item->memory = sizeof(*item) + extra;
     item->is_text = is_text;
-    snprintf(item->etag, sizeof(item->etag), "%zx-%016llx%016llx", p->content.len,
-             (unsigned long long)str_hash(p->content, ETAG_SEED_A),
-             (unsigned long long)str_hash(p->content, str_hash(about.mime_type, ETAG_SEED_B)));
+    published_make_etag(p->content, about.mime_type, item->etag);
     item->about.etag = tidings_str(item->etag);
     item->value = (struct shared_value){.key = item->about.uri, .destroy = item_destroy, .refs = 1};
     return item;

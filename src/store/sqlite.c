@@ -24,6 +24,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/url_shown.h"
+#include "store/sqlite_log_lock.h"
 
 #define LOG_SUFFIX "-wal"
 
@@ -31,6 +32,8 @@
     X(open_v2)                                                                                     \
     X(close_v2)                                                                                    \
     X(db_config)                                                                                   \
+    X(wal_hook)                                                                                    \
+    X(wal_checkpoint_v2)                                                                           \
     X(exec)                                                                                        \
     X(errmsg)                                                                                      \
     X(extended_errcode)                                                                            \
@@ -58,6 +61,7 @@ struct opened_file {
 struct sqlite {
     sqlite3 *handle;
     struct opened_file file, log;
+    struct log_lock *lock; /* NULL: in memory, or there are no locks */
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -222,6 +226,20 @@ int sqlite_check_file(struct sqlite *db, struct tidings_error *err)
     return rc == 0 ? check_opened(&db->log, err) : rc;
 }
 
+/* Pages in the log before it is copied into the database; as many as SQLite has by default. */
+#define LOG_PAGES 1000
+
+/* After each commit. A copy that fails is tried again after the next. */
+static int sqlite_on_commit(void *user, sqlite3 *handle, const char *name, int pages)
+{
+    struct sqlite *db = user;
+    if (pages >= LOG_PAGES && log_lock_take(db->lock)) {
+        (void)api.wal_checkpoint_v2(handle, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+        log_lock_give(db->lock);
+    }
+    return SQLITE_OK;
+}
+
 int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err)
 {
     if (strstr(path, "://")) {
@@ -252,6 +270,8 @@ int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err
         sqlite_close(db);
         return error_wrap(err, rc, "database '%s'", path);
     }
+    db->lock = db->log.path[0] != '\0' ? log_lock_create(db->log.path) : NULL;
+    (void)api.wal_hook(db->handle, sqlite_on_commit, db);
     *ret = db;
     return 0;
 }
@@ -305,9 +325,13 @@ void sqlite_close(struct sqlite *db)
     if (!db) {
         return;
     }
+    if (!log_lock_take(db->lock)) { /* who opens it next finds it in the log */
+        sqlite_leave_log(db);
+    }
     if (db->handle) {
         api.close_v2(db->handle);
     }
+    log_lock_destroy(db->lock);
     mem_free(db);
 }
 
@@ -332,10 +356,14 @@ bool sqlite_has_not_written(struct sqlite *db)
 int sqlite_cut_log(struct sqlite *db, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
+    if (!log_lock_take(db->lock)) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "a backup is being made: try again after it");
+    }
     int rc = sqlite_prepare(db, "PRAGMA wal_checkpoint(TRUNCATE)", &st, err);
     rc = rc == 0 ? sqlite_step(db, st, err) : rc;
     bool is_busy = rc == 1 && sqlite_int(st, 0) != 0;
     sqlite_finalize(st);
+    log_lock_give(db->lock);
     return rc < 0 ? rc : is_busy ? tidings_fail(err, TIDINGS_E_BUSY, "the database is busy") : 0;
 }
 
@@ -344,6 +372,20 @@ int sqlite_prepare(struct sqlite *db, const char *sql, struct sqlite3_stmt **ret
 {
     int rc = api.prepare_v3(db->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL);
     return rc == SQLITE_OK ? 0 : sqlite_failed(db, err);
+}
+
+int sqlite_check_sound(struct sqlite *db, struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_prepare(db, "PRAGMA integrity_check(1)", &st, err);
+    rc = rc == 0 ? sqlite_step(db, st, err) : rc;
+    if (rc == 1 && !str_eq(sqlite_str(st, 0), STR("ok"))) {
+        struct tidings_str said = sqlite_str(st, 0);
+        rc = tidings_fail(err, TIDINGS_E_IO, "it is damaged: %.*s; put a copy in its place",
+                          (int)(said.len < 160 ? said.len : 160), said.ptr);
+    }
+    sqlite_finalize(st);
+    return rc < 0 ? rc : 0;
 }
 
 void sqlite_finalize(struct sqlite3_stmt *st)

@@ -23,6 +23,8 @@ void sqlite_close(struct sqlite *db); /* NULL is fine; statements must be gone *
 /* Open a file only to look at it: nothing is written, made or locked, and what is in its log
  * ("-wal") is not seen. */
 int sqlite_peek(const char *path, struct sqlite **ret, struct tidings_error *err);
+/* Is the file sound, as far as SQLite can tell? TIDINGS_E_IO with what it found first. */
+int sqlite_check_sound(struct sqlite *db, struct tidings_error *err);
 /* Closing leaves the log as it is, where it would copy it into the database otherwise. */
 void sqlite_leave_log(struct sqlite *db);
 
@@ -57,7 +59,7 @@ bool sqlite_in_transaction(struct sqlite *db);
  * not what came after it? */
 bool sqlite_has_not_written(struct sqlite *db);
 /* Copy what is committed into the database, sync that, and cut the log of writes off. Outside of
- * transactions. */
+ * transactions. TIDINGS_E_BUSY while a backup is made. */
 int sqlite_cut_log(struct sqlite *db, struct tidings_error *err);
 /* TIDINGS_E_IO when the database or its log is not at its path any more, or is another file.
  */
