@@ -30,7 +30,7 @@ static void node_ask(struct node *n)
         }
         n->is_given = lease_may_be_given(e->lease_holder == n->index, e->lease_until, e->lossy_ms,
                                          OWNER_LEASE_MS, engine_now(e));
-        n->left_ms = e->lease_until - engine_now(e);
+        n->left_ms = e->lease_until > engine_now(e) ? e->lease_until - engine_now(e) : -1;
         if (n->is_given) {
             engine_write(e, &(struct record){.kind = RECORD_LEASE,
                                              .index = n->index,
