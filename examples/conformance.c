@@ -274,6 +274,52 @@ static void inquire_twice(void *user, struct tidings_call *call)
     tidings_call_done(call, rc, &err);
 }
 
+/* What is asked depends on an argument: what is before it, and after. */
+static struct about {
+    const char *method, *argument, *before, *after;
+} about_user =
+    {"elicitation/create", "message", "{\"message\":",
+     ",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"username\":{\"type\":"
+     "\"string\",\"description\":\"User's response\"},\"email\":{\"type\":\"string\","
+     "\"description\":\"User's email address\"}},\"required\":[\"username\",\"email\"]}}"},
+  about_model = {"sampling/createMessage", "prompt",
+                 "{\"messages\":[{\"role\":\"user\",\"content\":{\"type\":\"text\",\"text\":",
+                 "}}],\"maxTokens\":100}"};
+
+static void ask_about(void *user, struct tidings_call *call)
+{
+    const struct about *about = user;
+    char text[2048];
+    struct tidings_error err;
+    struct tidings_str answer = tidings_call_answer(call, "it");
+    struct tidings_str given = tidings_call_json(call, about->argument);
+    int n = snprintf(text, sizeof(text), "%s%.*s%s", about->before, (int)given.len, given.ptr,
+                     about->after);
+    int rc = answer.len > 0 ? tidings_call_text(call, answer, &err)
+             : n < 0 || (size_t)n >= sizeof(text)
+                 ? tidings_fail(&err, TIDINGS_E_LIMIT, "the argument is too long")
+                 : tidings_call_ask(call, "it", about->method, tidings_str(text), &err);
+    tidings_call_done(call, rc, &err);
+}
+
+#define ASK_DEFAULTS                                                                               \
+    "{\"message\":\"Please confirm\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{"    \
+    "\"name\":{\"type\":\"string\",\"default\":\"John Doe\"},\"age\":{\"type\":\"integer\","       \
+    "\"default\":30},\"score\":{\"type\":\"number\",\"default\":95.5},\"status\":{\"type\":"       \
+    "\"string\",\"enum\":[\"active\",\"inactive\",\"pending\"],\"default\":\"active\"},"           \
+    "\"verified\":{\"type\":\"boolean\",\"default\":true}}}}"
+#define ENUMS "\"type\":\"string\",\"enum\":[\"option1\",\"option2\",\"option3\"]"
+#define TITLED                                                                                     \
+    "[{\"const\":\"value1\",\"title\":\"First Option\"},{\"const\":\"value2\",\"title\":"          \
+    "\"Second Option\"},{\"const\":\"value3\",\"title\":\"Third Option\"}]"
+#define ASK_ENUMS                                                                                  \
+    "{\"message\":\"Please choose\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{"     \
+    "\"untitledSingle\":{" ENUMS "},\"titledSingle\":{\"type\":\"string\",\"oneOf\":" TITLED       \
+    "},\"legacyEnum\":{\"type\":\"string\",\"enum\":[\"opt1\",\"opt2\",\"opt3\"],\"enumNames\":["  \
+    "\"Option One\",\"Option Two\",\"Option Three\"]},\"untitledMulti\":{\"type\":\"array\","      \
+    "\"items\":{" ENUMS "}},\"titledMulti\":{\"type\":\"array\",\"items\":{\"anyOf\":" TITLED      \
+    "}}}}}"
+
 static const struct question questions[] = {
     {"user_name", "elicitation/create", ASK_NAME},
     {"greeting", "sampling/createMessage", ASK_MODEL},
@@ -281,7 +327,11 @@ static const struct question questions[] = {
     {"confirm", "elicitation/create", ASK_OK},
     {"capital_question", "sampling/createMessage", ASK_MODEL},
     {"user_context", "elicitation/create", ASK_CONTEXT},
+    {"defaults", "elicitation/create", ASK_DEFAULTS},
+    {"enums", "elicitation/create", ASK_ENUMS},
 };
+static struct inquiry ask_defaults = {&questions[6], 1, NULL, false};
+static struct inquiry ask_enums = {&questions[7], 1, NULL, false};
 static struct inquiry ask_name = {&questions[0], 1, NULL, false};
 static struct inquiry ask_model = {&questions[4], 1, NULL, false};
 static struct inquiry ask_context = {&questions[5], 1, NULL, false};
@@ -343,6 +393,9 @@ static const char mirrored[] =
     "{\"type\":\"object\",\"properties\":{\"region\":{\"type\":\"string\",\"x-mcp-header\":"
     "\"Region\"}}}";
 
+static const char with_message[] = "{\"type\":\"object\",\"required\":[\"message\"]}";
+static const char with_prompt[] = "{\"type\":\"object\",\"required\":[\"prompt\"]}";
+
 static char simple_text[] = "This is a simple text response for testing.";
 
 static const struct tool_row {
@@ -364,6 +417,11 @@ static const struct tool_row {
     {"test_mirrored_header", "Has a routed argument", say, said, mirrored, false},
     {"test_missing_capability", "Needs sampling", inquire, &ask_model, NULL, false},
     {"test_streaming_elicitation", "Asks the user", inquire, &ask_name, NULL, false},
+    {"test_elicitation", "Asks the user", ask_about, &about_user, with_message, false},
+    {"test_sampling", "Asks the model", ask_about, &about_model, with_prompt, false},
+    {"test_elicitation_sep1034_defaults", "Asks with defaults", inquire, &ask_defaults, NULL,
+     false},
+    {"test_elicitation_sep1330_enums", "Asks with choices", inquire, &ask_enums, NULL, false},
     {"test_logging_tool", "Logs", log_thrice, said, NULL, true},
     {"test_trigger_tool_change", "Changes the list", change_tools, said, NULL, false},
     {"test_trigger_prompt_change", "Changes a list", change_prompts, said, NULL, false},

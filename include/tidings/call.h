@@ -159,27 +159,32 @@ TIDINGS_API void tidings_call_progress(struct tidings_call *call, double progres
 TIDINGS_API void tidings_call_log(struct tidings_call *call, enum tidings_log_level level,
                                   const char *logger, struct tidings_str text);
 
-/* ---- asking the client back (revision 2026-07-28) -------------------------------------------- */
+/* ---- asking the client back ------------------------------------------------------------------ */
 
 /* A handler may need something only the client has: a word from its user ("elicitation/create"), a
  * completion of its model ("sampling/createMessage"), its roots ("roots/list"). It asks, finishes
  * with tidings_call_done(call, 0, NULL), and is called again, as a new call, when the client has
- * the answers. Nothing is remembered in between but what tidings_call_keep was given. */
+ * the answers. Nothing is remembered in between but what tidings_call_keep was given. That is so in
+ * every revision: in 2026-07-28 the client gets `input_required` and calls again, before that it is
+ * sent requests while its call waits (`--ask-timeout`). */
 
 /* Say whether the client of a call can be asked a method. */
 TIDINGS_API bool tidings_call_can_ask(const struct tidings_call *call, const char *method);
 /* Ask the client of a call for something, under a name of your choice. `params` is a JSON object.
  * At most 16 at a time, each under a name of its own. TIDINGS_E_UNSUPPORTED when the client did not
- * declare that it can; finishing with that code tells it what is missing. */
+ * declare that it can (a form, a visit to a URL, sampling, sampling with tools, roots); finishing
+ * with that code tells it what is missing. */
 TIDINGS_API int tidings_call_ask(struct tidings_call *call, const char *key, const char *method,
                                  struct tidings_str params, struct tidings_error *err);
 /* Return what the client answered to tidings_call_ask, a JSON object. Empty: there is no answer
- * under that name (ask again). Valid until the next tidings_call_answer. */
+ * under that name (ask again). Up to revision 2025-11-25 it was checked, and what was filled into a
+ * form obeys its `requestedSchema`; in 2026-07-28 it is whatever the client says. Valid until the
+ * next tidings_call_answer. */
 TIDINGS_API struct tidings_str tidings_call_answer(struct tidings_call *call, const char *key);
-/* Keep bytes that come back with the client's answers. They are encrypted and authenticated, bound
- * to the tool or prompt, its arguments and who calls it, good for ten minutes and until the server
- * restarts. At most 64 KiB. TIDINGS_E_UNSUPPORTED when the client cannot, or OpenSSL 3 is not
- * installed. */
+/* Keep bytes that come back with the client's answers. In revision 2026-07-28 the client carries
+ * them, encrypted and authenticated, bound to the tool or prompt, its arguments and who calls it,
+ * good for ten minutes and until the server restarts; before that they stay here. At most 64 KiB.
+ * TIDINGS_E_UNSUPPORTED when OpenSSL 3 is needed and not installed. */
 TIDINGS_API int tidings_call_keep(struct tidings_call *call, struct tidings_str state,
                                   struct tidings_error *err);
 /* Return what tidings_call_keep was given. Empty in the first round. */

@@ -35,6 +35,8 @@
       "steps a second of one client's regexes, filters and schemas")                               \
     X(CALLS, "max-calls", 0, "tools and prompts under way at a time")                              \
     X(CALL_TIME, "call-timeout", 0, "ms for a tool, prompt or provider to answer")                 \
+    X(ASK_TIME, "ask-timeout", 0, "ms for a client to answer what a tool or prompt asks")          \
+    X(QUESTIONS, "open-questions", 64, "questions that one client has not answered")               \
     X(BODY, "max-body", 0, "bytes of an HTTP body or WebSocket message")                           \
     X(LINE, "max-line", 0, "bytes of a message on a line")                                         \
     X(INPUT, "max-input", 0, "bytes of input that is not handled yet, of all")                     \

@@ -38,6 +38,10 @@ static uint64_t core_next_tick(const struct worker *worker, uint64_t now)
         at = list_entry(worker->requests->with_job.next, struct request, job_link)->job_begun_ms;
         due = at + limits->call_timeout_ms < due ? at + limits->call_timeout_ms : due;
     }
+    if (!list_empty(&worker->requests->kept)) {
+        at = list_entry(worker->requests->kept.next, struct request, job_link)->job_begun_ms;
+        due = at + REQUEST_KEPT_MS < due ? at + REQUEST_KEPT_MS : due;
+    }
     if (worker->failures->due_ms > 0) {
         due = worker->failures->due_ms < due ? worker->failures->due_ms : due;
     }
@@ -74,6 +78,7 @@ static void core_on_tick(struct loop_timer *timer, void *user)
     core->tick_due_ms = 0;
     session_sweep(&core->worker);
     requests_expire(&core->worker);
+    requests_drop_kept(&core->worker);
     access_enforce_expiry(&core->worker);
     uint64_t now = loop_now_ms(core->worker.loop);
     if (core->failures.due_ms > 0 && core->failures.due_ms <= now) {
@@ -98,6 +103,8 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     worker->sessions = &core->sessions;
     worker->drain = &core->drain;
     worker->handlers->log_level = session_log_level;
+    worker->handlers->asking = session_asking;
+    worker->handlers->send_on_session = session_send;
     worker->requests->failed = last_error_note;
     delivery_use_hub(worker, hub);
     int rc = worker_init(worker, hub_seal(hub), err);

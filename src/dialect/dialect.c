@@ -214,9 +214,9 @@ int dialect_asked_log_level(const struct json *meta)
     return level ? dialect_log_level(jv_str(level)) : -1;
 }
 
-bool dialect_has_capability(const struct json *meta, const char *name)
+struct json *dialect_capabilities(const struct json *meta)
 {
-    return jv_is(jv_get(jv_get(meta, META_CAPABILITIES), name), JV_OBJECT);
+    return jv_get(meta, META_CAPABILITIES);
 }
 
 struct json *dialect_client_info(const struct json *meta)

@@ -107,13 +107,41 @@ int dialect_log_level(struct tidings_str level);
 #define LOG_LEVEL_WARNING 3
 /* What a modern request wants to hear, from its `_meta`; -1: nothing. */
 int dialect_asked_log_level(const struct json *meta);
-/* Did the client of a modern request declare that capability? */
-bool dialect_has_capability(const struct json *meta, const char *name);
+/* What the client of a modern request declared: an object, or NULL. */
+struct json *dialect_capabilities(const struct json *meta);
 /* What the client of a modern request calls itself: an object, or NULL. */
 struct json *dialect_client_info(const struct json *meta);
 bool dialect_is_modern_version(struct tidings_str protocol_version);
 /* Does a header that repeats part of the body say `value`? It may be wrapped as =?base64?…?=. */
 bool dialect_header_equals(struct tidings_str header, struct tidings_str value);
+
+/* ---- asking clients (dialect_ask.c) ---------------------------------------------------------- */
+
+/* What a client can be asked: bits. */
+enum dialect_ask {
+    ASK_FORM = 1 << 0,           /* elicitation/create, the fields of a form … */
+    ASK_URL = 1 << 1,            /* … or a visit to an address */
+    ASK_SAMPLING = 1 << 2,       /* sampling/createMessage … */
+    ASK_SAMPLING_TOOLS = 1 << 3, /* … with tools */
+    ASK_ROOTS = 1 << 4,          /* roots/list */
+    ASK_EVERYTHING = (1 << 5) - 1,
+};
+/* What one that declared these capabilities (NULL: none) can be asked. */
+unsigned dialect_askable(const struct json *capabilities);
+/* What can be asked with a method, in one way or another; 0: nothing. */
+unsigned dialect_method_asks(struct tidings_str method);
+/* What a client must be able to, to be asked this; all of it. */
+unsigned dialect_question_needs(struct tidings_str method, const struct json *params);
+/* The capability that the first of these bits stands for. */
+const char *dialect_ask_name(unsigned bits);
+/* The object of capabilities that they stand for. */
+void dialect_put_required(struct buf *out, unsigned bits);
+/* In the legacy era: a request to the client, and the notification that takes it back. */
+void dialect_put_question(struct buf *out, uint64_t id, struct tidings_str method,
+                          const struct json *params);
+void dialect_put_withdrawal(struct buf *out, uint64_t id, struct tidings_str reason);
+/* Is this result what the method gives? NULL, or what is wrong. */
+const char *dialect_judge_answer(struct tidings_str method, const struct json *result);
 
 /* ---- writing answers ------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  *
  * The life of a handler's call: begin, deadline, cancellation, end. What its handler gives is in
  * call_content.c, what it reports meanwhile in call_report.c, what it asks its client in
- * call_ask.c.
+ * call_ask.c and call_wait.c.
  */
 #include "handler/call.h"
 
@@ -81,6 +81,15 @@ static void call_answer(struct tidings_call *h, struct request *request)
     }
 }
 
+void call_end(struct tidings_call *h)
+{
+    if (h->request) {
+        h->request->job = NULL;
+        call_answer(h, h->request);
+    }
+    call_free(h);
+}
+
 /* What was left to say. */
 static void call_finish_on_worker(struct tidings_call *h)
 {
@@ -99,11 +108,12 @@ static void call_on_done(struct job *r)
     if (h->on_worker) {
         call_finish_on_worker(h);
     }
-    if (h->request) {
-        h->request->job = NULL;
-        call_answer(h, h->request);
+    bool asks = h->outcome == CALL_RESULT && call_has_asked(h) && !h->meta;
+    if (asks && h->request && !h->request->cancelled) {
+        call_wait(h);
+    } else {
+        call_end(h);
     }
-    call_free(h);
 }
 
 /* No callback from now on. true: one is running on this very thread, and must return first. */
@@ -224,9 +234,19 @@ static void call_set_timer(struct worker *worker, uint64_t due_ms)
     }
 }
 
+void call_set_deadline(struct tidings_call *h, uint64_t deadline_ms)
+{
+    h->deadline_ms = deadline_ms;
+    call_set_timer(h->base.worker, deadline_ms);
+}
+
 /* The client gets an answer; the handler is told and may end when it likes. */
 static void call_give_up(struct tidings_call *h)
 {
+    if (h->wait) {
+        call_wait_expire(h);
+        return;
+    }
     struct request *request = h->request;
     const struct feature *f = h->feature;
     uint64_t allowed = f->timeout_ms ? f->timeout_ms : h->base.worker->limits->call_timeout_ms;
@@ -314,8 +334,6 @@ static struct tidings_call *call_create(struct request *request, const struct ca
     buf_init(&h->json_text, max);
     buf_init(&h->content, max);
     buf_init(&h->structured, max);
-    uint64_t allowed = f->timeout_ms ? f->timeout_ms : worker->limits->call_timeout_ms;
-    h->deadline_ms = allowed > 0 ? loop_now_ms(worker->loop) + allowed : 0;
     list_append(&worker->handlers->calls, &h->link);
     call_read_report_options(h);
     return h;
@@ -385,6 +403,9 @@ static void run_job(void *job)
 static void call_start(struct tidings_call *h)
 {
     struct worker *worker = h->base.worker;
+    uint64_t own = h->feature->timeout_ms, allowed = own ? own : worker->limits->call_timeout_ms;
+    h->request->job = &h->base;
+    call_set_deadline(h, allowed > 0 ? loop_now_ms(worker->loop) + allowed : 0);
     if (!h->feature->is_blocking) {
         job_start(&h->base, NULL, run_handler);
         return;
@@ -418,10 +439,22 @@ static bool call_begin(struct request *request, const struct call_kind *kind, st
         call_free(h);
         return true;
     }
-    request->job = &h->base;
-    call_set_timer(worker, h->deadline_ms);
     call_start(h);
     return true;
+}
+
+void call_again(struct tidings_call *h)
+{
+    job_init(&h->base, h->base.worker, call_on_done, h, STR_EMPTY);
+    h->base.on_cancel = call_on_cancel;
+    h->on_worker = NULL;
+    h->cancel_state = CANCEL_NONE;
+    h->on_cancel = NULL;
+    buf_clear(&h->content);
+    buf_clear(&h->structured);
+    h->bytes = h->block_count = 0;
+    h->is_judged = h->is_error = h->is_assistant = false;
+    call_start(h);
 }
 
 /* Is it offered to who asks? To others it is as if it were not there. Where no rules say who may,

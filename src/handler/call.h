@@ -13,6 +13,10 @@
  * What a handler gives is gathered in memory of the call itself, because its client may be gone
  * (cancelled, disconnected, answered after the deadline) while it still works. The call lives
  * until it is finished; its `request` only as long as somebody waits.
+ *
+ * A handler that asks its client back is called again with the answers. In the modern era that is
+ * another request, and another call. In the legacy era the client is sent requests (call_wait.c)
+ * and this call begins again, as if it were another.
  */
 #ifndef HANDLER_CALL_H
 #define HANDLER_CALL_H
@@ -57,16 +61,21 @@ typedef int (*call_on_worker_fn)(void *user, struct tidings_call *h, struct tidi
 
 /* What a handler needs only when it asks its client back (call_ask.c). */
 struct call_ask {
-    struct json *responses;                 /* params.inputResponses; NULL: none */
+    struct json *responses;                 /* by name; in the message, or … */
+    struct json *gathered;                  /* … this reference (legacy era); NULL: none */
     struct buf kept;                        /* opened requestState */
     struct buf requests;                    /* members of inputRequests */
     struct buf state;                       /* to be sealed */
     struct buf answer;                      /* the last one handed out */
     uint64_t keys[CALL_MAX_INPUT_REQUESTS]; /* hashes of the names asked under */
     unsigned key_count;
-    unsigned missing; /* capabilities the client lacks, by row */
+    unsigned can;     /* what the client can be asked: ASK_… of dialect/dialect.h */
+    unsigned missing; /* … and what was asked though it cannot */
+    unsigned rounds;  /* legacy era: how often it has been asked */
     bool has_requests, has_state;
 };
+
+struct call_wait;
 
 struct tidings_call {
     struct job base;         /* .done runs on the worker; .cancelled; .err */
@@ -82,6 +91,7 @@ struct tidings_call {
     struct buf origin;                 /* what the client calls itself (principal_put_origin) */
     struct buf arguments_text, json_text;
     struct call_ask ask;
+    struct call_wait *wait; /* legacy era: its handler is done and the client is asked; else NULL */
     uint64_t deadline_ms;
     enum call_outcome outcome;
     struct refusal limit;
@@ -144,6 +154,21 @@ void call_write_asked(struct tidings_call *h, struct request *request);
 /* It failed because the client cannot be asked: answer so; false: it is another failure. */
 bool call_fail_missing(struct tidings_call *h, struct request *request);
 void call_ask_deinit(struct tidings_call *h);
+
+/* call.c, for call_wait.c: run the handler once more, with what is in `ask`; be told at
+ * `deadline_ms`; answer the request as the outcome says, and free the call. */
+void call_again(struct tidings_call *h);
+void call_set_deadline(struct tidings_call *h, uint64_t deadline_ms);
+void call_end(struct tidings_call *h);
+
+/* call_wait.c: its handler has asked, in the legacy era. Send the questions and wait for the
+ * answers; the call is begun again with them, or ended. */
+#define CALL_MAX_ROUNDS 100u
+void call_wait(struct tidings_call *h);
+/* Nobody has answered in time. */
+void call_wait_expire(struct tidings_call *h);
+/* The client of `request` came back: what it was asked after that event is sent again. */
+void call_resume(struct request *request, unsigned event);
 
 /* call_report.c */
 void call_read_report_options(struct tidings_call *h); /* progress token and log level */

@@ -1,38 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * Handlers that ask their client back (SEP-2322): the answer to the request is a list of questions
- * and a sealed state, and the client repeats the request with the answers. Nothing is remembered
- * here in between, so any worker can take the next round.
+ * Handlers that ask their client back: what they ask, what was answered, what they keep meanwhile.
+ * In the modern era (SEP-2322) the answer to the request is a list of questions and a sealed state,
+ * and the client repeats the request with the answers; nothing is remembered here in between, so
+ * any worker can take the next round. How clients of the legacy era are asked is in call_wait.c.
  */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "handler/call.h"
+#include "handler/handlers.h"
+#include "request/asking.h"
 #include "request/request.h"
 
 #define STATE_LIFE_MS (600 * 1000) /* how long a state is good */
 #define ASK_DEPTH 32u
 #define ASK_BYTES (1u << 20)
-
-/* What can be asked, and the capability a client must have declared. */
-static const struct {
-    const char *method;
-    const char *capability;
-} askable[] = {
-    {"elicitation/create", "elicitation"},
-    {"sampling/createMessage", "sampling"},
-    {"roots/list", "roots"},
-};
-#define ASKABLE (sizeof(askable) / sizeof(askable[0]))
-
-static size_t find_askable(const char *method)
-{
-    size_t i = 0;
-    while (i < ASKABLE && !str_eq(tidings_str(method), tidings_str(askable[i].method))) {
-        i++;
-    }
-    return i;
-}
 
 /* ---- sealing: kind, name, arguments and who calls are the purpose: a state fits one call only  */
 
@@ -113,8 +96,11 @@ bool call_read_answers(struct tidings_call *h, struct request *request)
     buf_init(&ask->state, CALL_MAX_STATE);
     buf_init(&ask->answer, ASK_BYTES + h->base.worker->limits->max_read_bytes);
     if (!h->meta) {
-        return true; /* the legacy era knows nothing of it */
+        const struct asking *asking = h->base.worker->handlers->asking(request);
+        ask->can = asking ? asking->can : 0;
+        return true;
     }
+    ask->can = dialect_askable(dialect_capabilities(h->meta));
     ask->responses = jv_get(request->msg.params, "inputResponses");
     if (ask->responses && !are_answers(ask->responses)) {
         request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
@@ -159,8 +145,7 @@ struct tidings_str tidings_call_state(const struct tidings_call *h)
 
 bool tidings_call_can_ask(const struct tidings_call *h, const char *method)
 {
-    size_t i = find_askable(method);
-    return i < ASKABLE && h->meta && dialect_has_capability(h->meta, askable[i].capability);
+    return (h->ask.can & dialect_method_asks(tidings_str(method))) != 0;
 }
 
 /* Names are members of one object: none may be there twice. */
@@ -200,21 +185,25 @@ static void put_question(struct call_ask *ask, struct tidings_str key, struct ti
     ask->keys[ask->key_count++] = str_hash(key, 0);
 }
 
+/* Does the client lack what it must have to be asked this? */
+static int check_capability(struct tidings_call *h, struct tidings_str method,
+                            const struct json *params, struct tidings_error *err)
+{
+    unsigned missing = dialect_question_needs(method, params) & ~h->ask.can;
+    h->ask.missing |= missing;
+    return missing ? tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                                  "the client did not declare the capability '%s'",
+                                  dialect_ask_name(missing))
+                   : 0;
+}
+
 int tidings_call_ask(struct tidings_call *h, const char *key, const char *method,
                      struct tidings_str params, struct tidings_error *err)
 {
-    size_t i = find_askable(method);
-    if (i == ASKABLE || !key || !key[0]) {
+    if (dialect_method_asks(tidings_str(method)) == 0 || !key || !key[0]) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "clients can be asked elicitation/create, sampling/createMessage and "
                             "roots/list, each under a name");
-    }
-    if (!tidings_call_can_ask(h, method)) {
-        h->ask.missing |= 1u << i;
-        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                            h->meta ? "the client did not declare the capability '%s'"
-                                    : "clients of this revision cannot be asked for '%s' here",
-                            askable[i].capability);
     }
     struct json *value = NULL;
     int rc = check_key(&h->ask, tidings_str(key), err);
@@ -222,6 +211,7 @@ int tidings_call_ask(struct tidings_call *h, const char *key, const char *method
     if (rc == 0 && !jv_is(value, JV_OBJECT)) {
         rc = tidings_fail(err, TIDINGS_E_INVALID, "the parameters must be a JSON object");
     }
+    rc = rc < 0 ? rc : check_capability(h, tidings_str(method), value, err);
     if (rc == 0) {
         put_question(&h->ask, tidings_str(key), tidings_str(method), value);
         rc = h->ask.requests.failed
@@ -234,11 +224,7 @@ int tidings_call_ask(struct tidings_call *h, const char *key, const char *method
 
 int tidings_call_keep(struct tidings_call *h, struct tidings_str state, struct tidings_error *err)
 {
-    if (!h->meta) {
-        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                            "clients of this revision cannot keep a state");
-    }
-    if (seal_load(err) < 0) {
+    if (h->meta && seal_load(err) < 0) { /* in the legacy era it does not leave the server */
         return error_wrap(err, TIDINGS_E_UNSUPPORTED, "a state cannot be sealed");
     }
     buf_clear(&h->ask.state);
@@ -279,20 +265,12 @@ void call_write_asked(struct tidings_call *h, struct request *request)
 
 bool call_fail_missing(struct tidings_call *h, struct request *request)
 {
-    if (!h->meta || h->ask.missing == 0 || h->base.code != TIDINGS_E_UNSUPPORTED) {
+    if (h->ask.missing == 0 || h->base.code != TIDINGS_E_UNSUPPORTED) {
         return false;
     }
     struct buf required;
-    struct jw w;
     buf_init(&required, 1024);
-    jw_init(&w, &required);
-    jw_begin_object(&w);
-    for (size_t i = 0; i < ASKABLE; i++) {
-        if (h->ask.missing & 1u << i) {
-            jw_put_raw(&w, tidings_str(askable[i].capability), STR("{}"));
-        }
-    }
-    jw_end_object(&w);
+    dialect_put_required(&required, h->ask.missing);
     request_fail_capability(request, h->base.err.text, buf_str(&required));
     buf_deinit(&required);
     return true;
@@ -300,6 +278,7 @@ bool call_fail_missing(struct tidings_call *h, struct request *request)
 
 void call_ask_deinit(struct tidings_call *h)
 {
+    jv_unref(h->ask.gathered);
     buf_deinit(&h->ask.kept);
     buf_deinit(&h->ask.requests);
     buf_deinit(&h->ask.state);

@@ -10,6 +10,9 @@
 #include "handler/feature.h"
 #include "worker/worker.h"
 
+struct asked;
+struct asking;
+struct buf;
 struct pool;
 struct request;
 
@@ -21,6 +24,12 @@ struct handlers {
     uint64_t due_ms;                              /* when it will run; 0: it does not */
     /* The level below which the client of a legacy request wants no log messages. */
     int (*log_level)(const struct request *request);
+    /* What the client of a legacy request can be asked, and was; NULL: nothing. */
+    struct asking *(*asking)(const struct request *request);
+    /* Send on a stream of its session, since that of the request will not do; `asked` NULL: it is
+     * no question. false: there is none. */
+    bool (*send_on_session)(const struct request *request, const struct buf *message,
+                            struct asked *asked);
 };
 
 /* From now on these are all features of that kind. Takes the reference. */

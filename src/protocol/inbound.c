@@ -20,6 +20,7 @@
 #include "protocol/method.h"
 #include "protocol/session_moving.h"
 #include "request/access_log.h"
+#include "request/asking.h"
 #include "request/request.h"
 #include "wire/http.h"
 #include "wire/trace.h"
@@ -446,6 +447,8 @@ static void inbound_one(struct arrival *a, struct json *root)
     }
     if (msg.kind == RPC_NOTIFICATION) {
         notification(channel, session, &msg);
+    } else {
+        asking_answer(session ? session->asking : channel_asking(channel), msg.id, root);
     }
     if (!a->batch) {
         channel->ops->accepted(channel);
@@ -567,6 +570,9 @@ void inbound_get(struct channel *channel, const struct dialect_headers *h)
     if (rc == TIDINGS_E_DENIED) {
         inbound_refuse(channel, 404, RPC_SESSION,
                        "no such event; open the stream without Last-Event-ID");
+    } else if (rc == TIDINGS_E_NOTFOUND) {
+        inbound_refuse(channel, 400, RPC_SESSION,
+                       "the request of that stream was answered or has ended; send it again");
     } else if (rc < 0) {
         limit_hit(channel->worker->limit_counters, LIMIT_SESSION_STREAMS);
         inbound_refuse(channel, 409, RPC_SESSION,

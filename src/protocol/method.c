@@ -25,6 +25,7 @@ static void method_initialize(struct request *request)
     const struct revision *rev = dialect_negotiate(jv_str(asked), self->ceiling, self->profile);
     struct channel *channel = request->channel;
     unsigned offers = handlers_offers(request->worker);
+    unsigned can = dialect_askable(jv_get(request->msg.params, "capabilities"));
     unsigned promised = self->list_changed ? offers & (LIST_TOOLS | LIST_PROMPTS) : 0;
     if (request->batch) {
         request_fail_rpc(request, RPC_INVALID_REQUEST, STR_EMPTY,
@@ -46,6 +47,7 @@ static void method_initialize(struct request *request)
         }
         subscriber_set_client(session->subscriber, jv_get(request->msg.params, "clientInfo"));
         list_changed_want(session->listen, promised);
+        session_declare(session, can);
         request->headers.session_id =
             arena_dup(&request->arena, tidings_strn(session->id, SESSION_ID_LEN));
         request->session = session;
@@ -57,6 +59,7 @@ static void method_initialize(struct request *request)
             channel->subscriber->is_modern = false;
         }
         channel->revision = rev;
+        channel_declare(channel, can);
         channel->promised = (unsigned char)promised;
     }
     request_begin(request);

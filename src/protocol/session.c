@@ -339,11 +339,7 @@ void session_destroy(struct session *session)
     list_remove(&session->link);
     list_remove(&session->streamless_link);
     worker->stats.sessions--;
-    list_each (cit, cnext, &session->requests) {
-        struct request *request = list_entry(cit, struct request, session_link);
-        request->session = NULL;
-        list_remove(cit);
-    }
+    session_drop_requests(session);
     session->subscriber->ops = NULL;
     subscriber_flush(session->subscriber);
     subscriber_set_sink(session->subscriber, NULL);
@@ -455,6 +451,9 @@ int session_open_stream(struct session *session, struct channel *channel,
     if (session_is_foreign_event(session, last_event_id)) {
         return TIDINGS_E_DENIED;
     }
+    if (session_is_request_event(session, last_event_id)) {
+        return session_resume_request(session, channel, last_event_id);
+    }
     struct session_stream *stream = mem_zalloc(sizeof(*stream));
     if (!stream) {
         return TIDINGS_E_NOMEM;
@@ -507,6 +506,7 @@ int session_open_stream(struct session *session, struct channel *channel,
         resync_mark_rest(subscriber, at.lost);
     }
     subscriber->lists_upto = at.lists_upto;
+    session_resend_questions(session, at.event);
     catchup_start(subscriber, at.cursor);
     list_remove(&session->streamless_link);
     list_changed_watch(session->listen);

@@ -21,6 +21,8 @@
 #include "delivery/subscriber.h"
 #include "request/channel.h"
 
+struct asked;
+struct asking;
 struct refusal;
 struct session_movers;
 struct session_moving;
@@ -58,6 +60,7 @@ struct session {
     uint64_t next_event;
     uint64_t active_ms;
     struct session_moving *moving; /* NULL: it does not */
+    struct asking *asking;         /* what its client can be asked, and was; NULL: nothing */
     uint64_t undelivered;          /* above it, no stream has carried everything */
     uint64_t newest_from;          /* … when the newest stream came: from here on is its share */
     struct {
@@ -102,14 +105,23 @@ struct session *session_find(struct worker *worker, struct tidings_str id,
 /* Which of `count` workers has, or would have, the session with that id; -1: it is no such id. */
 int session_worker(struct tidings_str id, unsigned count);
 /* Answer a GET: the exchange on `channel` becomes a stream of this session. `last_event_id` empty:
- * a fresh one. TIDINGS_E_LIMIT: too many streams. TIDINGS_E_DENIED: it is the id of an event of
- * somebody else. */
+ * a fresh one; the id of an event on the stream of a request: that goes on. TIDINGS_E_LIMIT: too
+ * many streams. TIDINGS_E_DENIED: it is the id of an event of somebody else. TIDINGS_E_NOTFOUND:
+ * the request is not there any more. */
 int session_open_stream(struct session *session, struct channel *channel,
                         struct tidings_str last_event_id);
 /* A fresh id of this worker. A failure says that there is no randomness. */
 int session_make_id(const struct worker *worker, char id[SESSION_ID_LEN + 1]);
 /* The level below which the client of a request wants no log messages (logging/setLevel). */
 int session_log_level(const struct request *request);
+/* What the client of a legacy request can be asked, and was: its session's, or its connection's.
+ * NULL: nothing. */
+struct asking *session_asking(const struct request *request);
+/* Write a message to the newest stream of the session of a request; `asked` (or NULL) is noted as
+ * asked there. false: there is none. */
+bool session_send(const struct request *request, const struct buf *message, struct asked *asked);
+/* Its client declared these capabilities (NULL: none). */
+void session_declare(struct session *session, unsigned can);
 /* End those that were idle too long. */
 void session_sweep(struct worker *worker);
 

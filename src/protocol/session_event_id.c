@@ -128,6 +128,7 @@ bool session_parse_event_id(const struct session *session, struct tidings_str id
         no > session->next_stream || event > session->next_event) {
         return false;
     }
+    ret->event = event;
     ret->stream = no; /* it goes on under its number even when its past is forgotten */
     bool remembered = false, is_below = true;
     for (size_t i = 0; i < SESSION_PAST_STREAMS; i++) {

@@ -15,6 +15,7 @@
 #include "protocol/session_moving_private.h"
 #include "protocol/session_private.h"
 #include "protocol/session_state.h"
+#include "request/asking.h"
 #include "request/request.h"
 
 _Static_assert(SESSION_STATE_REWINDS == SESSION_REWINDS, "each is written");
@@ -76,6 +77,7 @@ static void session_put_state(const struct session_moving *m, struct buf *out)
         .has_listed = session->listen->has_listed,
         .level = session->subscriber->log_level,
         .turn = m->turn,
+        .asks = session->asking ? session->asking->can : 0,
         .stream = session->next_stream + 1, /* it is written before one is opened */
         .event = session->next_event,
         .cursor = delivery_cursor(session->worker, told),

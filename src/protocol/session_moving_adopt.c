@@ -152,6 +152,7 @@ static struct session *adoption_make(struct adoption *a, const struct session_jo
     session->next_stream = s->stream + (unsigned)turns * STREAMS_UNWRITTEN;
     session->next_event = s->event + turns * EVENTS_UNWRITTEN;
     session->subscriber->log_level = (int8_t)s->level;
+    session_declare(session, s->asks & ASK_EVERYTHING);
     session->moving->turn = job->turn;
     session->moving->is_adopted = session->moving->is_arriving = true;
     session->moving->taken_stream = s->stream;

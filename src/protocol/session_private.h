@@ -25,6 +25,7 @@ static inline struct session_stream *session_newest_stream(struct session *sessi
 
 struct event_cursor {
     unsigned stream; /* 0: a fresh one */
+    uint64_t event;  /* 0: none of ours */
     uint64_t cursor;
     uint64_t lists_upto; /* lists that changed up to here are known */
     uint32_t lost;       /* who has yet to be told to look again; 0: nobody */
@@ -56,6 +57,18 @@ bool session_read_event(struct worker *worker, const struct principal *principal
 /* Is it the id of an event of ours, and known what followed it? */
 bool session_parse_event_id(const struct session *session, struct tidings_str id,
                             struct event_cursor *ret);
+
+/* session_asking.c */
+
+/* Is it the id of an event on the stream of a request (and not of the session)? */
+bool session_is_request_event(const struct session *session, struct tidings_str id);
+/* That request goes on on `channel`. TIDINGS_E_NOTFOUND: it is not there any more. */
+int session_resume_request(struct session *session, struct channel *channel, struct tidings_str id);
+/* A stream of the session begins, for a client that has heard everything up to that event: what it
+ * was asked later on the session's streams, and is open still, is sent again. */
+void session_resend_questions(struct session *session, uint64_t event);
+/* The session ends: nobody will answer what it was asked, nor fetch what is kept for it. */
+void session_drop_requests(struct session *session);
 
 /* session_moving.c, session_moving_adopt.c, where sessions may go on at another node: */
 

@@ -39,6 +39,7 @@ void session_state_begin(struct jw *w, const struct session_state *s)
     jw_put_bool(w, STR("listed"), s->has_listed);
     jw_put_integer(w, STR("level"), s->level);
     jw_put_integer(w, STR("turn"), (int64_t)s->turn);
+    jw_put_integer(w, STR("asks"), s->asks);
     jw_put_integer(w, STR("stream"), s->stream);
     jw_put_integer(w, STR("event"), (int64_t)s->event);
     session_state_put_cursor(w, STR("cursor"), &s->cursor);
@@ -195,7 +196,7 @@ static int session_state_read_by(struct session_state *s, struct json *v, struct
 
 static int session_state_take(struct session_state *s, struct json *root, struct tidings_error *err)
 {
-    uint64_t version = 0, level = 0, stream = 0;
+    uint64_t version = 0, level = 0, stream = 0, asks = 0;
     struct json *revision = jv_get(root, "revision");
     if (!jv_is(root, JV_OBJECT)) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a session is an object");
@@ -221,6 +222,9 @@ static int session_state_take(struct session_state *s, struct json *root, struct
     if (!read_number(jv_get(root, "turn"), INT64_MAX, &s->turn)) {
         return session_state_refuse(err, "turn");
     }
+    if (!read_number(jv_get(root, "asks"), UINT32_MAX, &asks)) {
+        return session_state_refuse(err, "asks");
+    }
     if (!read_number(jv_get(root, "stream"), SESSION_STATE_STREAM_MAX, &stream)) {
         return session_state_refuse(err, "stream");
     }
@@ -240,6 +244,7 @@ static int session_state_take(struct session_state *s, struct json *root, struct
     s->initialized = jv_is_true(jv_get(root, "initialized"));
     s->has_listed = jv_is_true(jv_get(root, "listed"));
     s->level = (int)level;
+    s->asks = (unsigned)asks;
     s->stream = (unsigned)stream;
     return session_state_read_by(s, jv_get(root, "by"), err);
 }

@@ -4,7 +4,7 @@
  * whose it is, what it has subscribed and how far it was told.
  *
  *     {"v":1,"by":{"name":"alice","by":"token"},"revision":"2025-11-25","initialized":true,
- *      "listed":true,"level":3,"turn":4,"stream":2,"event":17,"cursor":"ea.40.12",
+ *      "listed":true,"level":3,"turn":4,"asks":1,"stream":2,"event":17,"cursor":"ea.40.12",
  *      "rewinds":[{"event":9,"to":"ea.30.8"},{"event":11,"lost":true}],
  *      "subscriptions":[{"uri":"doc:///a","options":{"windowMs":100},"since":"ea.41.12"},
  *                       {"uri":"doc:///c","since":"ea.20.8","owed":true},
@@ -40,6 +40,7 @@ struct session_state {
     bool has_listed; /* it has asked for resources/list */
     int level;       /* of log messages it wants */
     uint64_t turn;   /* so often it had been taken when this was written; 0 as well: not said */
+    unsigned asks;   /* what its client can be asked: ASK_… */
     unsigned stream; /* the highest number of one … */
     uint64_t event;  /* … and of an event given out */
     struct log_cursor cursor;

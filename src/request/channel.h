@@ -14,6 +14,7 @@
 #include "request/sink.h"
 
 struct allowance;
+struct asking;
 struct batch;
 struct request;
 struct channel;
@@ -105,6 +106,12 @@ void channel_failed_rpc(const struct channel *channel, const struct principal *p
  * known of it, which is kept in `facts`; until channel_ended. While its descriptor is open. */
 void channel_ending(struct channel *channel, const char *reason, struct channel_facts *facts);
 void channel_ended(struct channel *channel);
+/* Message connections: what the client can be asked, and was; NULL: nothing. In a table of the
+ * worker, since most connections have none. */
+struct asking *channel_asking(const struct channel *channel);
+/* Its client declared that it can be asked this (ASK_…); without memory it cannot. */
+void channel_declare(struct channel *channel, unsigned can);
+void channel_end_asking(struct channel *channel);
 /* The transport is going away: cancels what is under way, drops the subscriber of a message
  * connection. */
 void channel_deinit(struct channel *channel);

@@ -19,6 +19,7 @@ void channel_deinit(struct channel *channel)
         }
     }
     request_batch_detach(channel);
+    channel_end_asking(channel);
     if (channel->subscriber) {
         channel->worker->requests->end_subscriber(channel);
     }

@@ -63,6 +63,9 @@ static void request_free(struct request *request)
     struct operations *all = &request->worker->requests->operations;
     durations_count(&all->at[request->method_number][request->era][request->has_failed],
                     clock_monotonic_ns() / 1000 - request->begun_us);
+    if (request->is_kept) {
+        request->worker->requests->kept_bytes -= request->out.len;
+    }
     list_remove(&request->link);
     list_remove(&request->session_link);
     list_remove(&request->job_link);
@@ -92,7 +95,12 @@ static void request_deliver(struct request *request, int status)
     if (request->session_change > 0 && request->worker->requests->hold(request, status)) {
         return;
     }
-    request_log(request, request->out.len);
+    if (request->kept_status == 0) {
+        request_log(request, request->out.len);
+    }
+    if (request_keep(request, status)) {
+        return;
+    }
     if (request->cancelled || !channel) {
         if (batch) {
             request_batch_done(batch);
@@ -119,6 +127,13 @@ static void request_deliver(struct request *request, int status)
     }
     buf_deinit(&text);
     request_free(request);
+}
+
+void request_answer_kept(struct request *request)
+{
+    request->worker->requests->kept_bytes -= request->out.len;
+    request->is_kept = false;
+    request_deliver(request, request->kept_status);
 }
 
 void request_release(struct request *request, int status)
@@ -378,6 +393,10 @@ void request_cancel(struct request *request)
     struct channel *channel = request->channel;
     struct sink *sink = request->sink;
     bool alone = !request->batch;
+    if (request->is_kept) {
+        request_drop(request);
+        return;
+    }
     request_abandon(request);
     if (sink) {
         sink->ops->end(sink); /* and nothing more is said */

@@ -26,12 +26,15 @@ struct trace;
 /* Those of one worker. */
 struct requests {
     struct list with_job; /* that wait for a provider, longest first */
+    struct list kept;     /* answered, and their clients are gone and may come back; oldest first */
+    size_t kept_bytes;    /* of these answers */
     /* An answer with a `session_change` is complete: true: request_release comes later. Set where
      * sessions are kept for other nodes. */
     bool (*hold)(struct request *request, int status);
     /* It is answered with that error. Set where last errors of clients are kept. */
     void (*failed)(const struct request *request, const struct dialect_error *e);
     struct client_infos clients; /* what they call themselves */
+    struct map asking;           /* of message connections: struct asking, by channel */
     /* The subscriber of a message connection goes with its channel. Set where subscribers are made.
      */
     void (*end_subscriber)(struct channel *channel);
@@ -40,11 +43,14 @@ struct requests {
 static inline void requests_init(struct requests *requests)
 {
     list_init(&requests->with_job);
+    list_init(&requests->kept);
     client_infos_init(&requests->clients);
+    map_init(&requests->asking);
 }
 static inline void requests_deinit(struct requests *requests)
 {
     client_infos_deinit(&requests->clients);
+    map_deinit(&requests->asking);
 }
 
 struct request {
@@ -70,11 +76,14 @@ struct request {
     struct jw w;
     struct response_headers headers;
     bool cancelled;
-    bool is_denied;       /* its error hides what it may not see */
-    struct sink *sink;    /* HTTP: the exchange became a stream, which its answer ends */
-    struct job *job;      /* asked of a provider, told when nobody waits any more */
-    struct list job_link; /* in worker->requests->with_job while a provider has it */
-    uint64_t job_begun_ms;
+    bool is_denied;        /* its error hides what it may not see */
+    struct sink *sink;     /* HTTP: the exchange became a stream, which its answer ends */
+    struct job *job;       /* asked of a provider, told when nobody waits any more */
+    struct list job_link;  /* in worker->requests->with_job while a provider has it, or in `kept` */
+    uint64_t job_begun_ms; /* … or was answered */
+    unsigned stream;       /* its number among those that can be resumed; 0: it cannot be */
+    bool is_kept;          /* answered, and waits for its client to come back */
+    int kept_status;
     uint64_t session_change; /* the answer waits until this change of its session is kept; 0: no */
     unsigned moves;          /* its session has gone to another node meanwhile, so often */
     /* What the log says of it (request/access_log.h): */
@@ -129,6 +138,25 @@ void request_fail_capability(struct request *request, const char *text,
 /* Send a notification that belongs to this request, before its answer: over HTTP the exchange
  * becomes a stream. false: nobody is there, or the stream cannot take it; the message is lost. */
 bool request_notify(struct request *request, const struct buf *message);
+/* Send a message that must not be lost, before its answer (request_stream.c). `event_id`: over HTTP
+ * the exchange becomes a stream that can be resumed after it; empty: it cannot. TIDINGS_E_NOTFOUND:
+ * nobody is there now; TIDINGS_E_UNSUPPORTED: the client takes no stream; TIDINGS_E_BUSY: it does
+ * not read. */
+int request_message(struct request *request, const struct buf *message,
+                    struct tidings_str event_id);
+/* The first event of such a stream, with which it can be resumed already. */
+void request_prime(struct request *request, struct tidings_str event_id);
+/* Its client came back: from now on it is answered on `channel`, which becomes a stream. */
+void request_resume(struct request *request, struct channel *channel);
+/* It was answered while its client was gone: say so now. Ends the request. */
+void request_answer_kept(struct request *request);
+/* Instead of answering a client that is gone and may come back: false: it may not. At most
+ * REQUESTS_KEPT_BYTES of a worker are kept, and REQUEST_KEPT_MS each. */
+#define REQUESTS_KEPT_BYTES (16u << 20)
+#define REQUEST_KEPT_MS 60000u
+bool request_keep(struct request *request, int status);
+/* Forget those that were kept too long. */
+void requests_drop_kept(struct worker *worker);
 /* It was a notification whose exchange waits to be ended: say that it was taken. */
 void request_accept(struct request *request);
 /* The answer that was held goes out; or it is thrown away, and the request is as if nothing had

@@ -135,7 +135,7 @@ struct config {
     char *access_file;
     uint64_t max_breadth;
     uint64_t max_value;
-    uint64_t max_calls, call_timeout_ms;
+    uint64_t max_calls, call_timeout_ms, ask_timeout_ms;
     uint64_t log_age_ms;    /* 0: no limit */
     unsigned io_uring;      /* 0: auto, 1: off */
     char *entities;         /* a file, or ":memory:"; empty: none */

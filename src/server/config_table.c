@@ -210,6 +210,8 @@ const struct config_row config_rows[] = {
              "time after which an unused legacy session ends"),
     DURATION("call-timeout", call_timeout_ms, "60s", 0, 24 * HOUR,
              "time a tool, prompt or provider has to answer; 0: any"),
+    DURATION("ask-timeout", ask_timeout_ms, "10m", 1 * SEC, 24 * HOUR,
+             "time a legacy client has to answer what a tool or prompt asks it"),
     NUMBER("max-connections", max_connections, "0", 0, 1000000,
            "connections at a time; 0: what the descriptor limit allows"),
     NUMBER("max-sessions", max_sessions, "10000", 1, 1000000, "legacy sessions at a time"),

@@ -125,6 +125,7 @@ static void freeze_limits(struct tidings_server *s)
         .max_value_bytes = c->max_value,
         .max_calls = c->max_calls,
         .call_timeout_ms = c->call_timeout_ms,
+        .ask_timeout_ms = c->ask_timeout_ms,
         .options = &s->option_limits,
         .session_timeout_ms = c->session_timeout_ms,
         .io_uring = c->io_uring == 0,

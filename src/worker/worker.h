@@ -50,6 +50,7 @@ struct worker_limits {
     size_t max_value_bytes;   /* content that may ride in a notification */
     size_t max_calls;         /* handlers of tools and prompts under way, on all workers */
     uint64_t call_timeout_ms; /* for each of them */
+    uint64_t ask_timeout_ms;  /* for a client to answer what they ask */
     const struct option_limits *options; /* of subscriptions (delivery/options.h) */
     bool io_uring;                       /* try to gather writes */
     uint64_t session_timeout_ms;

@@ -45,6 +45,7 @@ void harness_init(struct harness *b)
         .session_timeout_ms = 60000,
         .max_calls = 16,
         .call_timeout_ms = 60000,
+        .ask_timeout_ms = 600000,
         .retry_ms = 1234,
         .bookmark_ms = 60000,
         .list_linger_ms = 60000,

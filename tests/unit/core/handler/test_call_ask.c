@@ -226,14 +226,17 @@ static void who_cannot_be_asked_is_told_what_is_missing(void **state)
     assert_int_equal(u.status, 400);
     assert_json(u.text, "error|code", "-32021");
     assert_json(u.text, "error|data|requiredCapabilities|elicitation", "{}");
-    /* The legacy era has no such error, and no questions. */
+    /* The legacy era is told the same. */
     struct harness_session s;
     harness_session(&b, "2025-11-25", &s);
     struct client *c = session_request(&s, "5", "tools/call", "\"name\":\"greet\"");
-    assert_json(client_answer(c)->text, "result|isError", "true");
+    assert_json(client_answer(c)->text, "error|code", "-32021");
+    assert_json(client_answer(c)->text, "error|data|requiredCapabilities|elicitation", "{}");
     client_free(c);
+    /* Who only keeps a state is called again at once, and not for ever. */
     c = session_request(&s, "5", "tools/call", "\"name\":\"keep\"");
     assert_json(client_answer(c)->text, "result|isError", "true");
+    assert_non_null(strstr(client_answer(c)->text, "100 times"));
     client_free(c);
     (void)session_delete(&s);
 }
