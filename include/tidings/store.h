@@ -53,10 +53,10 @@ struct tidings_store_copying {
 TIDINGS_API int tidings_store_copy(const struct tidings_store_copying *copy,
                                    struct tidings_store_figures *ret, struct tidings_error *err);
 
-/* Check the store of a server that is a file and that no server uses: SQLite looks at every page
+/* Read the whole store of a server, a file, and report what is damaged. SQLite looks at every page
  * and index, the tables are compared with each other, and every version and published content is
- * read and compared with the sum that was written with it. A file of an older tidings is brought up
- * to date. `ret` (may be NULL) gets what there is. Blocks; any thread.
+ * compared with the sum that was written with it. No server may use it. A file of an older tidings
+ * is brought up to date. `ret` (may be NULL) gets what there is. Blocks; any thread.
  *
  * TIDINGS_E_NOTFOUND: there is no such file. TIDINGS_E_BUSY: a program uses it. TIDINGS_E_INVALID:
  * it is a database of another program, or its tables were changed. TIDINGS_E_IO,
@@ -65,8 +65,8 @@ TIDINGS_API int tidings_store_copy(const struct tidings_store_copying *copy,
 TIDINGS_API int tidings_store_check(const char *store, struct tidings_store_figures *ret,
                                     struct tidings_error *err);
 
-/* Back up the store of a server that is a file into a new file, also while the server (another
- * process) runs and writes: the copy has everything that was acknowledged before the call, and
+/* Make a backup of the store of a server, a file, also while it is written to. The server is
+ * another process. The copy, a new file, has everything that was acknowledged before the call, and
  * nothing by halves. While its files are read the server goes on; its log of writes grows
  * meanwhile. The copy is checked, and has its name only once it is whole. `ret_bytes` (may be NULL)
  * gets its size. Blocks; any thread.
@@ -78,9 +78,10 @@ TIDINGS_API int tidings_store_check(const char *store, struct tidings_store_figu
 TIDINGS_API int tidings_store_backup(const char *store, const char *to, uint64_t *ret_bytes,
                                      struct tidings_error *err);
 
-/* Write the file of a store that no server uses anew, without the room that removed content left in
- * it. Needs room for a second copy meanwhile; when it is interrupted the file is as it was. The
- * sizes in bytes, before and after, are for those who ask (NULL: not asked). Blocks; any thread.
+/* Make the store of a server, a file, smaller. It is written anew, without the room that removed
+ * content left in it; no server may use it. Needs room for a second copy meanwhile; when it is
+ * interrupted the file is as it was. The sizes in bytes, before and after, are for those who ask
+ * (NULL: not asked). Blocks; any thread.
  *
  * TIDINGS_E_NOTFOUND, TIDINGS_E_BUSY, TIDINGS_E_INVALID, TIDINGS_E_UNSUPPORTED as for
  * tidings_store_check. TIDINGS_E_FULL: there is not enough room. */

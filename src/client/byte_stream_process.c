@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -30,6 +31,8 @@ struct child {
     struct poller_timer timer; /* the second sign, or the next demand */
     unsigned demands;
     bool has_closed, has_ended; /* its output; the process */
+    bool has_written;           /* something */
+    size_t sent;                /* bytes, into the pipe */
     enum spawn_ending how;
     int value;
 };
@@ -41,9 +44,18 @@ static struct child *child_of(struct byte_stream *k)
 
 /* ---- its end --------------------------------------------------------------------------------- */
 
+/* Did it end before it read anything, so that nothing we said can be the reason? */
+static bool child_has_read_nothing(const struct child *d)
+{
+    int unread = 0;
+    bool is_known = d->process.in > 0 && ioctl(d->process.in, FIONREAD, &unread) == 0;
+    return d->has_ended && !d->has_written && is_known && (size_t)unread >= d->sent;
+}
+
 static void child_report_end(struct child *d)
 {
     struct tidings_error why;
+    d->base.client->is_unread = child_has_read_nothing(d);
     const char *name = d->argv[0];
     if (!d->has_ended) {
         tidings_fail(&why, TIDINGS_E_CLOSED, "'%.80s' closed its output", name);
@@ -154,13 +166,18 @@ static ssize_t outcome(ssize_t n)
 
 static ssize_t child_send(struct byte_stream *k, const char *bytes, size_t len)
 {
-    int fd = child_of(k)->process.in;
-    return fd > 0 ? outcome(write_quietly(fd, bytes, len)) : TIDINGS_E_CLOSED;
+    struct child *d = child_of(k);
+    int fd = d->process.in;
+    ssize_t n = fd > 0 ? outcome(write_quietly(fd, bytes, len)) : TIDINGS_E_CLOSED;
+    d->sent += n > 0 ? (size_t)n : 0;
+    return n;
 }
 
 static ssize_t child_recv(struct byte_stream *k, char *out, size_t room)
 {
-    return outcome(read(child_of(k)->process.out, out, room));
+    ssize_t n = outcome(read(child_of(k)->process.out, out, room));
+    child_of(k)->has_written = child_of(k)->has_written || n > 0;
+    return n;
 }
 
 static void on_stderr_ready(void *user, uint32_t events)
@@ -201,7 +218,8 @@ static int child_open(struct byte_stream *k, struct tidings_error *err)
     struct child *d = child_of(k);
     struct poller *p = &k->client->poller;
     d->demands = 0;
-    d->has_closed = d->has_ended = false;
+    d->has_closed = d->has_ended = d->has_written = false;
+    d->sent = 0;
     int rc = process_start(d, err);
     if (rc < 0) {
         return rc;

@@ -4,7 +4,9 @@
  *
  * A connection that breaks before the answer to `server/discover` says nothing of the server, so it
  * is asked again; but some servers end rather than answer what they do not know. The second time
- * `initialize` is tried, and what that leads to is a guess, good for that connection alone.
+ * `initialize` is tried, and what that leads to is a guess, good for that connection alone. A
+ * launched program that ended before it read what it was sent did not mean us, and is not started
+ * again unless it worked before.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -96,7 +98,9 @@ void connection_lose(struct tidings_client *c, const struct tidings_error *why)
         return;
     }
     c->stage = STAGE_IDLE;
-    if (reason.code != TIDINGS_E_PARSE && broke_in_probe(c, stage)) {
+    bool is_hopeless = c->is_unread && !c->has_info; /* it never worked */
+    c->is_unread = false;
+    if (reason.code != TIDINGS_E_PARSE && broke_in_probe(c, stage) && !is_hopeless) {
         c->transport->ops->close(c->transport);
         c->is_open = false;
         requests_fail_all(c, &reason, REQUESTS_SENT);
@@ -110,7 +114,8 @@ void connection_lose(struct tidings_client *c, const struct tidings_error *why)
     if (client_is_stopping(c) || c->stage != STAGE_IDLE) {
         return;
     }
-    if (!connection_may_recover(reason.code) && !is_between_tokens(c, reason.code)) {
+    if (is_hopeless ||
+        (!connection_may_recover(reason.code) && !is_between_tokens(c, reason.code))) {
         c->era = 0;
         connection_give_up(c, &reason);
     } else if (subscriptions_wants(c) || c->is_eager) {

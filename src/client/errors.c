@@ -6,6 +6,7 @@
 #include "client/errors.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <strings.h>
 
 #include "base/str.h"
@@ -17,14 +18,25 @@ static bool is_busy(long status)
     return status == 408 || status == 429 || (status >= 500 && status != 501);
 }
 
-int errors_from_status(long status, struct tidings_str challenge, struct tidings_error *err)
+/* Of http://HOST:PORT or http://HOST:PORT/. */
+static bool errors_has_no_path(const char *url)
+{
+    const char *host = strstr(url, "://");
+    const char *path = host ? strchr(host + 3, '/') : NULL;
+    return !path || path[1] == '\0';
+}
+
+int errors_from_status(const char *url, long status, struct tidings_str challenge,
+                       struct tidings_error *err)
 {
     if (status == 401 || status == 403) {
         return bearer_refused(status, challenge, err);
     }
     if (status == 404) {
-        return tidings_fail(err, TIDINGS_E_NOTFOUND,
-                            "no MCP endpoint at that address (HTTP 404); tidings serves at /mcp");
+        return tidings_fail(
+            err, TIDINGS_E_NOTFOUND, "no MCP endpoint at that address (HTTP 404): %s",
+            url && errors_has_no_path(url) ? "name its path too, which is /mcp for most servers"
+                                           : "ask whoever runs the server for its path");
     }
     if (is_busy(status)) {
         return tidings_fail(err, TIDINGS_E_BUSY, "the server cannot answer now (HTTP %ld)", status);
@@ -108,7 +120,7 @@ void errors_name_missing(const char *method, const char *capabilities, struct ti
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         bool is_it = str_starts(tidings_str(method), tidings_str(known[i].methods));
         if (is_it && !jv_get(all, known[i].capability)) {
-            tidings_fail(err, TIDINGS_E_UNSUPPORTED, "this server has no %s (-32601)",
+            tidings_fail(err, TIDINGS_E_UNSUPPORTED, "the server offers no %s (-32601)",
                          known[i].capability);
         }
     }

@@ -11,11 +11,13 @@
 
 /* Of an error object; `status` as in struct response. */
 int errors_from_response(struct json *error, long status, struct tidings_error *err);
-/* … and of a status without one; `challenge`: WWW-Authenticate, or empty. */
-int errors_from_status(long status, struct tidings_str challenge, struct tidings_error *err);
+/* … and of a status without one; `url`: what was asked, or NULL; `challenge`: WWW-Authenticate, or
+ * empty. */
+int errors_from_status(const char *url, long status, struct tidings_str challenge,
+                       struct tidings_error *err);
 
 /* A method that the server does not know, where its capabilities (JSON text) say that it has
- * nothing of the kind, is told so: "this server has no prompts". */
+ * nothing of the kind, is told so: "the server offers no prompts". */
 void errors_name_missing(const char *method, const char *capabilities, struct tidings_error *err);
 /* Is that what a port for TLS says to whoever speaks none? */
 bool errors_want_tls(struct tidings_str text);

@@ -388,7 +388,7 @@ bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, 
             errors_name_missing(r->method, c->info.capabilities, &a.why);
         }
         if (c->challenge[0] && status == 403) { /* says what would help */
-            errors_from_status(status, tidings_str(c->challenge), &a.why);
+            errors_from_status(NULL, status, tidings_str(c->challenge), &a.why);
         }
     } else {
         a.result = jv_get(root, "result");

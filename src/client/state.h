@@ -96,13 +96,14 @@ struct tidings_client {
 
     /* connection */
     enum client_stage stage;
-    enum tidings_era era;    /* 0: not known */
-    bool is_open;            /* the transport */
-    bool has_session;        /* legacy: initialized */
-    bool is_resumed;         /* … and was so before this attempt */
-    bool is_eager;           /* somebody runs it: worth connecting without being asked anything */
-    unsigned failures;       /* attempts in a row that led nowhere */
-    unsigned broken_probes;  /* … and without an answer to server/discover */
+    enum tidings_era era;   /* 0: not known */
+    bool is_open;           /* the transport */
+    bool has_session;       /* legacy: initialized */
+    bool is_resumed;        /* … and was so before this attempt */
+    bool is_eager;          /* somebody runs it: worth connecting without being asked anything */
+    unsigned failures;      /* attempts in a row that led nowhere */
+    unsigned broken_probes; /* … and without an answer to server/discover */
+    bool is_unread; /* the program that was launched ended without reading what it was sent */
     bool is_token_refused;   /* by the answer at hand (401), or the last one */
     const char *challenge;   /* WWW-Authenticate of the answer at hand; "": none */
     uint32_t retry_after_ms; /* how long the server asked to be left alone; 0: it did not */

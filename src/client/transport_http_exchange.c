@@ -153,7 +153,7 @@ static void exchange_explain(const struct exchange *x, const struct fetch_status
     } else if (s->status == 200 || s->status == 202) {
         tidings_fail(why, TIDINGS_E_CLOSED, "the connection ended without an answer");
     } else {
-        errors_from_status(s->status, tidings_str(s->challenge), why);
+        errors_from_status(x->http->url, s->status, tidings_str(s->challenge), why);
     }
 }
 

@@ -230,7 +230,7 @@ test('prompts are listed and got with their arguments', async (t) => {
 
 test('what a server does not offer is said so', async (t) => {
     const server = await serve(t, { files });
-    await bad(t, 69, /this server has no prompts[^]*tidings info/, ['prompts', server.url]);
+    await bad(t, 69, /the server offers no prompts[^]*tidings info/, ['prompts', server.url]);
 });
 
 test('a server that is not there, or is none, is explained', async (t) => {

@@ -54,7 +54,7 @@ test('words of other programs, a typo and a habit are answered with what to do',
 test('what a server does not have is told as what it is', async (t) => {
     const server = await serve(t, { files: { a: '' } });
     for (const era of ['modern', 'legacy']) {
-        const says = (what) => new RegExp(`this server has no ${what} \\(-32601\\)\\n.*'tidings info' says`);
+        const says = (what) => new RegExp(`the server offers no ${what} \\(-32601\\)\\n.*'tidings info' says`);
         await bad(t, 69, says('prompts'), ['prompts', '--era', era, server.url]);
         await bad(t, 69, says('prompts'), ['prompt', '--era', era, server.url, 'x']);
         await bad(t, 69, says('tools'), ['tools', '--era', era, server.url]);

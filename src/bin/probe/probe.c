@@ -84,8 +84,15 @@ static void probe_record_spoken(struct run *r)
     probe_found(r, "era", VERDICT_PASS, "%s", info->version);
     struct summary summary = {.len = 0};
     (void)tidings_json_each(tidings_str(info->capabilities), "", on_capability, &summary);
-    probe_found(r, "capabilities", info->can_subscribe ? VERDICT_PASS : VERDICT_WARN, "%s",
-                summary.len > 0 ? summary.text : "none");
+    char *resources = tidings_json_get(tidings_str(info->capabilities), "/resources");
+    r->has_resources = resources != NULL;
+    tidings_free(resources);
+    probe_found(r, "capabilities",
+                !r->has_resources     ? VERDICT_SKIP
+                : info->can_subscribe ? VERDICT_PASS
+                                      : VERDICT_WARN,
+                "%s%s", summary.len > 0 ? summary.text : "none",
+                r->has_resources ? "" : "; " PROBE_NO_RESOURCES);
 }
 
 /* The newest revision of the era that it speaks: 1, or 0, or a negative code: it cannot be asked.
@@ -138,6 +145,10 @@ static int probe_on_resource(void *user, struct tidings_str item)
 static void choose(struct run *r)
 {
     struct tidings_error err = {0}, wrong = {0};
+    if (!r->has_resources) {
+        probe_found(r, "list", VERDICT_SKIP, PROBE_NO_RESOURCES);
+        return;
+    }
     bool is_given = r->cli.arg_count > 0;
     r->uri = is_given ? uri_of_argument(r->cli.args[0], &wrong) : NULL;
     struct looking l = {.wanted = r->uri};

@@ -75,11 +75,13 @@ struct heard_messages {
     uint64_t reopened;            /* streams before */
 };
 
+#define PROBE_NO_RESOURCES "the server offers no resources"
+
 /* One era of the server. */
 struct run {
     struct probe *probe;
     const char *era;
-    bool is_modern;
+    bool is_modern, has_resources;
     unsigned era_option; /* of struct cli */
     struct cli cli;      /* with that era */
     char *uri;           /* what is subscribed to; NULL: there is nothing; tidings_free */

@@ -178,16 +178,26 @@ static void check_raw(struct run *r)
                        probe_post(r, none, body));
 }
 
-void probe_errors(struct run *r)
+static void probe_errors_resources(struct run *r)
 {
-    if (!r->is_http || !r->is_modern) { /* else its status counts too */
-        check_code(r, &(struct wrong){"unknown-method", NO_METHOD, "{}", -32601, VERDICT_FAIL});
+    if (!r->has_resources) {
+        probe_found(r, "bad-params", VERDICT_SKIP, PROBE_NO_RESOURCES);
+        probe_found(r, "unknown-resource", VERDICT_SKIP, PROBE_NO_RESOURCES);
+        return;
     }
     check_code(r, &(struct wrong){"bad-params", "resources/list", "{\"cursor\":{}}", -32602,
                                   VERDICT_WARN});
     check_code(r, &(struct wrong){"unknown-resource", "resources/read", "{\"uri\":\"" NOWHERE "\"}",
                                   r->is_modern ? -32602 : -32002,
                                   r->is_modern ? VERDICT_FAIL : VERDICT_WARN});
+}
+
+void probe_errors(struct run *r)
+{
+    if (!r->is_http || !r->is_modern) { /* else its status counts too */
+        check_code(r, &(struct wrong){"unknown-method", NO_METHOD, "{}", -32601, VERDICT_FAIL});
+    }
+    probe_errors_resources(r);
     if (r->is_http) {
         check_raw(r);
     } else {

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+//
+// What the command line says of servers that are not ours: one that offers no resources, addresses
+// where no MCP server is, and programs that crash when they are launched.
+
+import assert from 'node:assert/strict';
+import { chmodSync, readFileSync } from 'node:fs';
+import http from 'node:http';
+import { test } from 'node:test';
+
+import { bad, objects } from './lib/cli.mjs';
+import { defer } from './lib/cleanup.mjs';
+import { run } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
+import { DEADLINE } from './lib/wait.mjs';
+
+/** A server of tools alone: it knows nothing else. */
+const TOOLS_ONLY = `
+import { createInterface } from 'node:readline';
+const serverInfo = { name: 'tools-only', version: '1' };
+const known = {
+    initialize: { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo },
+    'tools/list': { tools: [] },
+    ping: {},
+};
+for await (const line of createInterface({ input: process.stdin })) {
+    const { id, method } = JSON.parse(line);
+    const answer = known[method] ? { result: known[method] } : { error: { code: -32601, message: 'Method not found' } };
+    if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, ...answer }));
+}
+`;
+
+test('of a server without resources it is said, and probe skips what needs them', async (t) => {
+    const place = new Tree(t, { 'server.mjs': TOOLS_ONLY });
+    const server = ['--', process.execPath, place.at('server.mjs')];
+    for (const args of [['ls'], ['read', 'a:///b'], ['templates'], ['tree'], ['stat', 'a:///b']]) {
+        await bad(t, 69, /the server offers no resources/, [...args, ...server]);
+    }
+    const { stdout } = await run(t, ['probe', '--json', '--wait', '1s', ...server], { ms: 6 * DEADLINE });
+    const checks = objects(stdout).flatMap((one) => one.checks ?? [one]);
+    for (const name of ['capabilities', 'list', 'bad-params', 'unknown-resource']) {
+        const check = checks.find((one) => one.id === name);
+        assert.equal(check?.verdict, 'skip', `${name}: ${stdout}`);
+        assert.match(JSON.stringify(check), /offers no resources/);
+    }
+    assert.deepEqual(checks.filter((one) => one.verdict === 'fail'), []);
+});
+
+test('where no MCP server is, /mcp is proposed only to those who named no path', async (t) => {
+    const server = http.createServer((request, response) => response.writeHead(404).end('nothing here'));
+    await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+    defer(t, () => server.close());
+    const url = `http://127.0.0.1:${server.address().port}`;
+    await bad(t, 66, /no MCP endpoint.*name its path too, which is \/mcp/, ['ls', `${url}/`]);
+    for (const path of ['/mcp', '/api/v1/mcp', '/sse']) {
+        const { stderr } = await bad(t, 66, /no MCP endpoint.*\(HTTP 404\): ask whoever runs the server/, ['ls', url + path]);
+        assert.doesNotMatch(stderr, /tidings serves|\/mcp/);
+    }
+});
+
+/** A program that says why, and crashes before it reads anything. */
+const CRASHES = `#!/bin/sh
+echo start >>"$0.starts"
+echo "Error: Cannot find module 'left'" >&2
+exit 3
+`;
+
+test('a program that crashes at once is launched once, and what it said is shown', async (t) => {
+    for (const args of [['ls'], ['info'], ['watch', 'a:///b'], ['sync', 'a:///', 'copy'], ['probe']]) {
+        const place = new Tree(t, { 'crash.sh': CRASHES });
+        const program = place.at('crash.sh');
+        chmodSync(program, 0o755);
+        const end = await run(t, [...args, '--', program], { cwd: place.path });
+        assert.notEqual(end.code, 0);
+        assert.match(end.stderr, /Cannot find module 'left'[^]*ended with status 3/, args[0]);
+        assert.equal(readFileSync(`${program}.starts`, 'utf8'), 'start\n', args[0]);
+    }
+});
+
+/** One that ends rather than answer what it does not know, which older servers do. */
+const ENDS = TOOLS_ONLY.replace('const answer', "if (method === 'server/discover') process.exit(4);\n    const answer");
+
+test('a program that ends over a method it does not know is launched again, and asked otherwise', async (t) => {
+    assert.notEqual(ENDS, TOOLS_ONLY);
+    const place = new Tree(t, { 'server.mjs': ENDS });
+    await bad(t, 69, /the server offers no resources/, ['ls', '--', process.execPath, place.at('server.mjs')]);
+});
