@@ -32,6 +32,7 @@
 #define CONFIG_VALUE_MAX 4096u   /* bytes of one value */
 #define CONFIG_FILE_MAX 1048576u /* bytes of the file */
 #define CONFIG_FILE_NAME "tidings.json"
+#define CONFIG_CLUSTER_DEFAULT "tidings"
 
 enum config_source {
     CONFIG_DEFAULT,

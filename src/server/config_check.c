@@ -258,7 +258,8 @@ static int check_cluster(const struct config *c, struct tidings_error *err)
             err, TIDINGS_E_INVALID,
             "--node: nodes have names only in a store that they share; add --store postgres://…");
     }
-    if (rc == 0 && config_is_given(c, "cluster") && !is_shared) {
+    /* What `tidings config` prints can be read back, so the default may be said. */
+    if (rc == 0 && strcmp(c->cluster, CONFIG_CLUSTER_DEFAULT) != 0 && !is_shared) {
         rc = tidings_fail(err, TIDINGS_E_INVALID,
                           "--cluster: only a store that nodes share has one; name it with --store "
                           "postgres://…, or leave --cluster out");

@@ -120,7 +120,7 @@ const struct config_row config_rows[] = {
          "clients may also write URL/entity/… for entity:///…")},
     {ROW("store", CONFIG_TEXT, store, "", "FILE",
          "keep what is published and what is known of files in this file, over restarts")},
-    {ROW("cluster", CONFIG_TEXT, cluster, "tidings", "NAME",
+    {ROW("cluster", CONFIG_TEXT, cluster, CONFIG_CLUSTER_DEFAULT, "NAME",
          "the nodes that share a store of PostgreSQL; another name there is refused")},
     {ROW("node", CONFIG_TEXT, node, "", "NAME",
          "this one's name among them; empty: that of the machine and a random number")},

@@ -38,10 +38,10 @@ async function carriers(nodes) {
     return nodes.filter((_, at) => texts[at].includes(URI));
 }
 
-/** The one that has the stream. */
+/** The one that has the stream. One that a session has just left learns of that in a moment. */
 async function carrier(nodes) {
-    const found = await carriers(nodes);
-    assert.equal(found.length, 1, 'one node has the subscription');
+    let found;
+    await eventually(async () => (found = await carriers(nodes)).length === 1, 'one node has the subscription');
     return found[0];
 }
 

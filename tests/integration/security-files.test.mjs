@@ -66,7 +66,7 @@ test('settings: the log names the file that was read', async (t) => {
     const tree = shared(t);
     const found = await start(t, tree);
     assert.equal(found.isOver, false, found.stderr);
-    assert.ok(found.program.stderr.includes(`settings file="${tree.at('tidings.json')}"`), found.program.stderr);
+    assert.ok(found.program.stderr.includes(`settings file=${tree.at('tidings.json')}\n`), found.program.stderr);
     const without = await start(t, tree, ['--no-config', 'served']);
     assert.doesNotMatch(without.program.stderr, /settings file/);
 });
