@@ -46,6 +46,21 @@ test('of a server without resources it is said, and probe skips what needs them'
     assert.deepEqual(checks.filter((one) => one.verdict === 'fail'), []);
 });
 
+/** A server of one resource, that cannot list what is below a URI. */
+const ONE_RESOURCE = TOOLS_ONLY.replace('tools: {}', 'resources: { subscribe: true }').replace('ping: {}',
+    "ping: {}, 'resources/subscribe': {}, 'resources/list': { resources: [{ uri: 'app://one/note', name: 'note' }] }");
+
+test('sync of a single resource says that it is one', async (t) => {
+    const place = new Tree(t, { 'server.mjs': ONE_RESOURCE });
+    const server = ['--', process.execPath, place.at('server.mjs')];
+    for (const options of [['-1'], ['--dry-run'], []]) {
+        const args = ['sync', ...options, 'app://one/note', place.at('copy'), ...server];
+        await bad(t, 64, /'app:\/\/one\/note' is a single resource.*'tidings read' prints it/, args);
+    }
+    const { code, stderr } = await run(t, ['sync', '--dry-run', 'app://one/', place.at('other'), ...server]);
+    assert.equal(code, 0, stderr);
+});
+
 test('where no MCP server is, /mcp is proposed only to those who named no path', async (t) => {
     const server = http.createServer((request, response) => response.writeHead(404).end('nothing here'));
     await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));

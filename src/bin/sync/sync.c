@@ -51,6 +51,7 @@ struct sync {
     struct visits ahead;   /* of a pass */
     struct visits changes; /* that were told of */
     bool needs_pass, is_watching, is_in_step;
+    bool is_single;                /* the URI is a resource itself */
     int64_t retry_ms;              /* monotonic: no pass before */
     int64_t calm_ms;               /* … although the connection is back */
     int64_t again_ms, again_pause; /* when what failed is tried again; 0: nothing did */
@@ -190,6 +191,8 @@ static int sync_on_item(void *user, struct tidings_str item)
     size_t len = uri ? strlen(uri) : 0;
     bool is_below = len > strlen(s->base) && strncmp(uri, s->base, strlen(s->base)) == 0;
     int rc = 0;
+    s->is_single =
+        s->is_single || (uri && len + 1 == strlen(s->base) && strncmp(uri, s->base, len) == 0);
     if (is_below && s->ahead.count >= MIRROR_MAX) {
         rc = TIDINGS_E_LIMIT;
     } else if (is_below) {
@@ -209,6 +212,12 @@ static int sync_list_all(struct sync *s, struct tidings_error *err)
     if (rc == TIDINGS_E_UNSUPPORTED) {
         visits_clear(&s->ahead);
         rc = tidings_client_list(s->mirror.client, TIDINGS_LISTING_RESOURCES, sync_on_item, s, err);
+    }
+    if (rc >= 0 && s->is_single && s->ahead.count == 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'%.*s' is a single resource, and nothing is below it: 'tidings read' "
+                            "prints it, 'tidings watch --read' whenever it changes",
+                            (int)strlen(s->base) - 1, s->base);
     }
     if (rc < 0 && !err->code) {
         tidings_fail(err, rc, "%s",
