@@ -136,7 +136,7 @@ const struct config_row config_rows[] = {
          "who may read it below tidings://self/")},
     BOOL("self", self, "false", "serve the server's own state below tidings://self/"),
     CHOICE("change-tools", change_tools, "auto", offers, "WHEN",
-           "tools for hosts that cannot subscribe: changes_since, wait_for_change; auto: on stdio"),
+           "tools for hosts that cannot subscribe: changes_since …; auto: stdio, loopback HTTP"),
     NUMBER("page-size", page_size, "100", 1, 1000, "entries in one page of a list"),
     BOOL("subscribe", subscribe, "true", "let clients subscribe to resources"),
     BOOL("list-changed", list_changed, "true",

@@ -278,12 +278,21 @@ static bool has_resources(struct tidings_server *s)
     return has;
 }
 
+/* Is it served to hosts on this machine alone, by stdio or HTTP? Many of them ask for tools first,
+ * and fail where a server has none. */
+static bool serves_hosts(const struct tidings_server *s)
+{
+    const struct config *c = &s->config;
+    bool has_http = server_has_listener(s, LISTENER_HTTP) && s->passed_count == 0;
+    return c->stdio || (has_http && config_address_is_loopback(&c->http));
+}
+
 /* A program that has tools of these names keeps its own, unless ours were asked for. */
 static int offer_change_tools(struct tidings_server *s, struct tidings_error *err)
 {
     const struct config *c = &s->config;
     bool is_wanted = c->change_tools == OFFER_ON;
-    bool is_fit = c->stdio && c->subscribe && (config_shows_self(c) || has_resources(s));
+    bool is_fit = serves_hosts(s) && c->subscribe && (config_shows_self(c) || has_resources(s));
     if (c->change_tools == OFFER_OFF || (!is_wanted && !is_fit)) {
         return 0;
     }

@@ -174,7 +174,7 @@ for (const [era, open, transports] of ERAS) {
     }
 }
 
-test('stdio has the tools by itself, other doors when they are asked for', async (t) => {
+test('stdio and loopback HTTP have the tools by themselves, other doors when asked for', async (t) => {
     const names = async (transport, args) => {
         const { client } = await modernClient(t, transport, { args });
         return client.getServerCapabilities().tools
@@ -184,8 +184,11 @@ test('stdio has the tools by itself, other doors when they are asked for', async
     assert.deepEqual(await names('stdio', []), NAMES);
     assert.deepEqual(await names('stdio', ['--change-tools', 'off']), []);
     assert.deepEqual(await names('stdio', ['--no-subscribe']), []);
-    assert.deepEqual(await names('http', []), []);
-    assert.deepEqual(await names('http', ['--change-tools', 'on']), NAMES);
+    assert.deepEqual(await names('http', []), NAMES);
+    assert.deepEqual(await names('http', ['--change-tools', 'off']), []);
+    assert.deepEqual(await names('http', ['--no-subscribe']), []);
+    assert.deepEqual(await names('unix', []), []);
+    assert.deepEqual(await names('unix', ['--change-tools', 'on']), NAMES);
 });
 
 for (const [era, open] of ERAS) {

@@ -52,7 +52,7 @@ test('words of other programs, a typo and a habit are answered with what to do',
 });
 
 test('what a server does not have is told as what it is', async (t) => {
-    const server = await serve(t, { files: { a: '' } });
+    const server = await serve(t, { files: { a: '' }, args: ['--change-tools', 'off'] });
     for (const era of ['modern', 'legacy']) {
         const says = (what) => new RegExp(`the server offers no ${what} \\(-32601\\)\\n.*'tidings info' says`);
         await bad(t, 69, says('prompts'), ['prompts', '--era', era, server.url]);

@@ -306,8 +306,9 @@ test('questions need a client that can answer, and states that are ours', async 
         assert.equal(bad.json.error.code, -32602, state);
     }
     const session = await Session.open(server);
-    const legacy = await session.call('tools/call', { name: 'greet' });
-    assert.equal(legacy.isError, true);
+    const legacy = await session.send('tools/call', { name: 'greet' });
+    assert.equal(legacy.json.error.code, -32021);
+    assert.deepEqual(legacy.json.error.data.requiredCapabilities, { elicitation: {} });
 });
 
 test('the header Mcp-Name must name the tool', async (t) => {

@@ -105,9 +105,14 @@ export function legacyClient(t, transport, options = {}) {
         transport,
         ...options,
         args: [...(options.args ?? []), ...(transport === 'sse' ? ['--legacy-sse'] : [])],
-        client: new LegacyClient({ name: 'integration-test', version: '1' }),
+        client: new LegacyClient(
+            { name: 'integration-test', version: '1' },
+            { capabilities: options.capabilities ?? {} },
+        ),
         http: (url) =>
-            transport === 'sse' ? new LegacySse(new URL('/sse', url)) : new LegacyHttp(url),
+            transport === 'sse'
+                ? new LegacySse(new URL('/sse', url))
+                : new LegacyHttp(url, options.wire),
         stdio: (parameters) => new LegacyStdio(parameters),
     });
 }
