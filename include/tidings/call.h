@@ -56,6 +56,15 @@ TIDINGS_API struct tidings_str tidings_call_name(const struct tidings_call *call
  * is: behind what the client wrote it holds who it proved to be, so that nobody can make others
  * miss a change by calling itself as they do. Valid until the call is done. */
 TIDINGS_API struct tidings_str tidings_call_origin(const struct tidings_call *call);
+/* Return the trace that a call belongs to, as `traceparent` of W3C Trace Context. From `_meta` of
+ * the request or the HTTP header that came with it; one that is not valid counts as none. Empty:
+ * none. For requests that the handler makes, and for `traceparent` of the changes it makes (struct
+ * tidings_change). The library makes no span of its own: its parent is that of the client. Valid
+ * until the call is done. */
+TIDINGS_API struct tidings_str tidings_call_traceparent(const struct tidings_call *call);
+/* Return the `tracestate` that came with the trace of a call. To be passed on beside
+ * tidings_call_traceparent; empty: none. Valid until the call is done. */
+TIDINGS_API struct tidings_str tidings_call_tracestate(const struct tidings_call *call);
 /* Return who calls, as its token, its certificate or the kernel says. Empty: that was not asked, or
  * it is the program's own standard input. Valid until the call is done. */
 TIDINGS_API struct tidings_str tidings_call_principal(const struct tidings_call *call);

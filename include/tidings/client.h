@@ -133,7 +133,10 @@ struct tidings_client_options {
                          * anyway, whatever the server, and tell what it did not (never) */
     tidings_client_wire_fn on_wire; /* hear every message (none) */
     void *wire_user;
-    void *reserved[6]; /* zero */
+    /* The trace that all requests belong to, as W3C Trace Context writes them (none); in `_meta`.
+     * One that is not valid is left out. */
+    const char *traceparent, *tracestate;
+    void *reserved[4]; /* zero */
 };
 
 /* Create a client of a server by its address:

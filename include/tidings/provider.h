@@ -105,7 +105,9 @@ struct tidings_change {
     int64_t modified_ms;       /* Unix time */
     int64_t size;              /* raw bytes, with `has_size` */
     bool has_size;
-    void *reserved[4]; /* zero */
+    struct tidings_str traceparent; /* of W3C Trace Context: of the request that caused it; told in
+                                     * `_meta`. One that is not valid is left out */
+    void *reserved[2];              /* zero */
 };
 
 struct tidings_provider; /* one open instance; `tidings_provider_state` gives its own memory */
@@ -283,6 +285,9 @@ TIDINGS_API struct tidings_str tidings_write_query(const struct tidings_write *w
  * announces it: the text of a JSON object, or empty. Who gives some to a provider without
  * TIDINGS_PROVIDER_TAKES_METADATA is refused. */
 TIDINGS_API struct tidings_str tidings_write_metadata(const struct tidings_write *write);
+/* Return the trace that a write belongs to. It is for `traceparent` of the struct tidings_change
+ * that announces it; empty: none. */
+TIDINGS_API struct tidings_str tidings_write_traceparent(const struct tidings_write *write);
 /* Return the etag that a write may replace. The content that is there must have it ("*": any);
  * empty: whatever is there. To be checked in one step with the change; a condition that does not
  * hold is TIDINGS_E_CONFLICT. */

@@ -78,7 +78,8 @@ struct tidings_write {
     struct job base;
     const struct principal *principal;
     struct tidings_str bytes, mime_type, if_match, query;
-    struct tidings_str metadata; /* of the change, a JSON object that was checked; or empty */
+    struct tidings_str metadata;    /* of the change, a JSON object that was checked; or empty */
+    struct tidings_str traceparent; /* likewise, what caused it; or empty */
     bool is_removal, is_patch, if_absent;
     struct allowance *allowance; /* at whose expense; held by whoever asks; NULL: nobody's */
     struct refusal limit;        /* that its client has reached; retry_ms 0: none */

@@ -138,6 +138,11 @@ struct tidings_str tidings_write_query(const struct tidings_write *w)
     return w->query;
 }
 
+struct tidings_str tidings_write_traceparent(const struct tidings_write *w)
+{
+    return w->traceparent;
+}
+
 struct tidings_str tidings_write_metadata(const struct tidings_write *w)
 {
     return w->metadata;

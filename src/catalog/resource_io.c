@@ -225,6 +225,7 @@ static void start_write(struct resource_io *p, struct tidings_str uri, enum reso
     write->if_absent = p->if_absent;
     write->query = p->query;
     write->metadata = p->metadata;
+    write->traceparent = p->traceparent;
     write->is_removal = op == RESOURCE_IO_REMOVE;
     write->is_patch = op == RESOURCE_IO_PATCH;
     p->job = &write->base;

@@ -33,12 +33,13 @@ struct resource_io {
     const struct principal *principal; /* on whose behalf; held from resource_io_start on */
     struct tidings_str spelled;        /* the URI */
     struct tidings_str after; /* RESOURCE_IO_READ of what has children and no content: see below */
-    struct read_options options;  /* RESOURCE_IO_READ; `formats` empty: whichever comes first */
-    struct tidings_str bytes;     /* RESOURCE_IO_WRITE, RESOURCE_IO_PATCH */
-    struct tidings_str mime_type; /* likewise; empty: not said */
-    struct tidings_str query;     /* writing: what else was said, see tidings_write_query */
-    struct tidings_str metadata;  /* writing: of the change, a JSON object; or empty */
-    struct tidings_str if_match;  /* an etag, "*", or empty */
+    struct read_options options;    /* RESOURCE_IO_READ; `formats` empty: whichever comes first */
+    struct tidings_str bytes;       /* RESOURCE_IO_WRITE, RESOURCE_IO_PATCH */
+    struct tidings_str mime_type;   /* likewise; empty: not said */
+    struct tidings_str query;       /* writing: what else was said, see tidings_write_query */
+    struct tidings_str metadata;    /* writing: of the change, a JSON object; or empty */
+    struct tidings_str traceparent; /* likewise: the trace it belongs to; or empty */
+    struct tidings_str if_match;    /* an etag, "*", or empty */
     bool if_absent;
     bool has_unmodified_since; /* writing: fails (TIDINGS_E_CONFLICT) when what is there is known …
                                 */

@@ -108,7 +108,9 @@ static void requests_put_message(struct buf *out, const struct tidings_client *c
     jw_put_string(&w, STR("method"), tidings_str(r->method));
     jw_key(&w, STR("params"));
     jw_begin_object(&w);
-    if (is_modern || r->on_progress || jv_count(meta) > 0) {
+    const struct trace *trace = &c->settings.trace;
+    bool has_trace = trace_is_there(trace) && r->id > 0 && !jv_get(meta, "traceparent");
+    if (is_modern || r->on_progress || has_trace || jv_count(meta) > 0) {
         jw_key(&w, STR("_meta"));
         jw_begin_object(&w);
         if (is_modern) {
@@ -116,6 +118,12 @@ static void requests_put_message(struct buf *out, const struct tidings_client *c
         }
         if (r->on_progress) {
             jw_put_integer(&w, STR("progressToken"), r->id);
+        }
+        if (has_trace) {
+            jw_put_string(&w, STR("traceparent"), tidings_str(trace->parent));
+        }
+        if (has_trace && trace->state[0]) {
+            jw_put_string(&w, STR("tracestate"), tidings_str(trace->state));
         }
         requests_put_members(&w, meta, r->on_progress ? STR("progressToken") : STR_EMPTY);
         jw_end_object(&w);

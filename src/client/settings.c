@@ -119,6 +119,8 @@ int settings_init(struct client_settings *s, const struct tidings_client_options
         .verify_ms = o->verify_ms,
         .silence_ms = o->silence_ms,
     };
+    (void)trace_read(tidings_str(o->traceparent ? o->traceparent : ""),
+                     tidings_str(o->tracestate ? o->tracestate : ""), &s->trace);
     int rc = RESERVED_CHECK(o, err);
     rc = rc == 0 ? settings_check(o, err) : rc;
     if (rc < 0) {

@@ -8,6 +8,7 @@
 #include <tidings/client.h>
 
 #include "base/str.h"
+#include "wire/trace.h"
 
 #define CLIENT_MODERN TIDINGS_PROTOCOL_MODERN
 #define CLIENT_LEGACY TIDINGS_PROTOCOL_LEGACY
@@ -24,6 +25,7 @@ struct client_settings {
     tidings_client_wire_fn on_wire;
     void *token_user, *stderr_user, *wire_user;
     uint32_t timeout_ms, retry_min_ms, retry_max_ms, probe_ms, verify_ms, silence_ms;
+    struct trace trace; /* empty: none */
     size_t max_bytes;
     bool list_changes, no_compare;
 };

@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "delivery/delivery.h"
 #include "delivery/hub_private.h"
+#include "wire/trace.h"
 
 #define MERGE_SHARE 512u /* of max_announced: how much waits before announcements are merged */
 #define AHEAD_SHARE 8u   /* of max_announced: how far workers may be behind before changes wait */
@@ -128,6 +129,7 @@ static void publish_move(struct hub *hub, const struct announce_letter *l)
         .kind = TIDINGS_CHANGE_DELETED,
         .metadata = l->change.metadata,
         .origin = l->change.origin,
+        .traceparent = l->change.traceparent,
     };
     uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
     struct change *c = l->is_kept ? change_create_departure(&l->change, epoch, seq)
@@ -288,6 +290,8 @@ static int announce(struct hub *hub, const struct tidings_change *change, bool i
     if (rc < 0) {
         return rc;
     }
+    struct trace trace;
+    (void)trace_read(change->traceparent, STR_EMPTY, &trace); /* empty: none, or not valid */
     /* Each is told by itself while few wait. What the store keeps has a position of its own. */
     size_t max = __atomic_load_n(&hub->max_announced, __ATOMIC_RELAXED);
     bool merges =
@@ -301,7 +305,7 @@ static int announce(struct hub *hub, const struct tidings_change *change, bool i
     }
     size_t bytes = sizeof(struct announce_letter) + change->uri.len + change->etag.len +
                    change->from.len + change->metadata.len + change->checksum.len +
-                   change->origin.len + change->target.len;
+                   change->origin.len + change->target.len + strlen(trace.parent);
     size_t before = __atomic_fetch_add(&hub->announced, bytes, __ATOMIC_RELAXED);
     bool fits = bytes <= max && before <= max - bytes;
     struct announce_letter *l = fits ? mem_alloc(bytes) : NULL;
@@ -325,10 +329,11 @@ static int announce(struct hub *hub, const struct tidings_change *change, bool i
         .change = *change,
         .mark = mark,
     };
+    l->change.traceparent = tidings_str(trace.parent);
     char *at = (char *)(l + 1);
     struct tidings_str *slices[] = {
-        &l->change.uri,      &l->change.etag,   &l->change.from,   &l->change.metadata,
-        &l->change.checksum, &l->change.origin, &l->change.target,
+        &l->change.traceparent, &l->change.uri,      &l->change.etag,   &l->change.from,
+        &l->change.metadata,    &l->change.checksum, &l->change.origin, &l->change.target,
     };
     for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
         *slices[i] = str_pack(&at, *slices[i]);

@@ -136,7 +136,7 @@ static int notify_everything(const struct notify *n, struct json *entry, struct 
 
 static int notify_announce(const struct notify *n, struct json *entry, struct tidings_error *err)
 {
-    struct tidings_change change = {.origin = n->origin};
+    struct tidings_change change = {.origin = n->origin, .traceparent = n->traceparent};
     struct buf uri, metadata;
     buf_init(&uri, URI_MAX * 3);
     (void)notify_kind(jv_get(entry, "kind"), &change.kind);

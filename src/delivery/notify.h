@@ -30,7 +30,8 @@ struct notify {
     struct worker *worker;
     const struct principal *principal;
     struct quota *quota; /* each change but the first counts as a request; NULL: nothing limits */
-    struct tidings_str origin; /* of the changes; or empty */
+    struct tidings_str origin;      /* of the changes; or empty … */
+    struct tidings_str traceparent; /* … likewise */
 };
 
 struct notify_outcome {

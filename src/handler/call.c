@@ -327,6 +327,9 @@ static struct tidings_call *call_create(struct request *request, const struct ca
     h->arguments = jv_get(request->msg.params, "arguments");
     struct json *meta = jv_get(request->msg.params, "_meta");
     h->meta = request->meta;
+    if (request->trace) {
+        h->trace = *request->trace;
+    }
     struct tidings_str origin = jv_str(jv_get(meta, "dev.tidings/origin"));
     buf_init(&h->origin, ORIGIN_MAX + PRINCIPAL_ORIGIN_MAX);
     principal_put_origin(h->principal, origin.len <= ORIGIN_MAX ? origin : STR_EMPTY, &h->origin);

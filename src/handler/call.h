@@ -25,6 +25,7 @@
 
 #include "catalog/job.h"
 #include "handler/feature.h"
+#include "wire/trace.h"
 
 struct allowance;
 struct request;
@@ -89,6 +90,7 @@ struct tidings_call {
     struct json *arguments;            /* in it; NULL: none */
     struct json *meta;                 /* in it: of a modern request; NULL in the legacy era */
     struct buf origin;                 /* what the client calls itself (principal_put_origin) */
+    struct trace trace;                /* it belongs to; empty: none */
     struct buf arguments_text, json_text;
     struct call_ask ask;
     struct call_wait *wait; /* legacy era: its handler is done and the client is asked; else NULL */

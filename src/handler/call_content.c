@@ -29,6 +29,16 @@ struct tidings_str tidings_call_origin(const struct tidings_call *h)
     return h->origin.failed ? STR_EMPTY : buf_str(&h->origin);
 }
 
+struct tidings_str tidings_call_traceparent(const struct tidings_call *h)
+{
+    return tidings_str(h->trace.parent);
+}
+
+struct tidings_str tidings_call_tracestate(const struct tidings_call *h)
+{
+    return tidings_str(h->trace.state);
+}
+
 struct tidings_str tidings_call_principal(const struct tidings_call *h)
 {
     return h->principal ? h->principal->name : STR_EMPTY;

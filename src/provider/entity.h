@@ -34,12 +34,15 @@ struct keeper *entity_keeper(struct tidings_provider *provider);
 void entity_put_version(struct jw *w, const struct entity_version *version);
 
 /* Tell that a write was committed: nothing when it changed nothing. From `done` of the job.
- * `origin` may be empty. */
+ */
+struct entity_cause {
+    struct tidings_str origin, traceparent; /* of struct tidings_change; or empty */
+};
 void entity_announce(struct tidings_provider *provider, const struct entity_done *done,
-                     struct tidings_str origin);
+                     const struct entity_cause *cause);
 /* The registry of types changed. */
 void entity_announce_types(struct tidings_provider *provider, uint64_t position,
-                           struct tidings_str origin);
+                           const struct entity_cause *cause);
 /* What would be told of a write; its slices live until `fn` returns. false: out of memory. */
 typedef void (*entity_change_fn)(void *user, const struct tidings_change *change);
 bool entity_describe_change(const struct entity_done *done, struct tidings_str origin,

@@ -488,29 +488,35 @@ bool entity_describe_change(const struct entity_done *done, struct tidings_str o
 struct change_target {
     struct tidings_provider *provider;
     uint64_t position;
+    struct tidings_str traceparent;
 };
 
-static void entity_read_tell(void *user, const struct tidings_change *change)
+static void entity_read_tell(void *user, const struct tidings_change *described)
 {
     const struct change_target *t = user;
-    if (!keeper_announce(entity_keeper(t->provider), change, t->position)) {
-        (void)tidings_provider_changed(t->provider, change, NULL);
+    struct tidings_change change = *described;
+    change.traceparent = t->traceparent;
+    if (!keeper_announce(entity_keeper(t->provider), &change, t->position)) {
+        (void)tidings_provider_changed(t->provider, &change, NULL);
     }
 }
 
 void entity_announce(struct tidings_provider *p, const struct entity_done *done,
-                     struct tidings_str origin)
+                     const struct entity_cause *cause)
 {
-    struct change_target t = {.provider = p, .position = done->position};
-    if (done->changed && !entity_describe_change(done, origin, entity_read_tell, &t)) {
+    struct change_target t = {
+        .provider = p, .position = done->position, .traceparent = cause->traceparent};
+    if (done->changed && !entity_describe_change(done, cause->origin, entity_read_tell, &t)) {
         (void)keeper_announce(entity_keeper(p), NULL,
                               0); /* it is committed: everybody looks again */
     }
 }
 
-void entity_announce_types(struct tidings_provider *p, uint64_t position, struct tidings_str origin)
+void entity_announce_types(struct tidings_provider *p, uint64_t position,
+                           const struct entity_cause *cause)
 {
-    struct change_target t = {.provider = p, .position = position};
-    struct tidings_change change = {.uri = STR(ENTITY_URI_PREFIX "types"), .origin = origin};
+    struct change_target t = {
+        .provider = p, .position = position, .traceparent = cause->traceparent};
+    struct tidings_change change = {.uri = STR(ENTITY_URI_PREFIX "types"), .origin = cause->origin};
     entity_read_tell(&t, &change);
 }

@@ -361,6 +361,7 @@ static void published_write(struct tidings_provider *p, struct tidings_write *wr
     struct publication pub = {
         .content = tidings_write_bytes(write),
         .metadata = tidings_write_metadata(write),
+        .traceparent = tidings_write_traceparent(write),
         .if_match = tidings_write_if_match(write),
         .if_absent = tidings_write_if_absent(write),
     };

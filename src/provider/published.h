@@ -46,9 +46,10 @@ void published_bind(struct tidings_provider *provider, struct published *store);
 struct publication {
     struct tidings_resource about; /* `uri` canonical; etag, size and listable are not looked at */
     struct tidings_str content;
-    struct tidings_str metadata; /* of the change: a JSON object that was checked, or empty */
-    struct tidings_str if_match; /* only over this etag, or "*": only over something */
-    bool if_absent;              /* only where nothing is */
+    struct tidings_str metadata;    /* of the change: a JSON object that was checked, or empty */
+    struct tidings_str traceparent; /* likewise: of what caused it, or empty */
+    struct tidings_str if_match;    /* only over this etag, or "*": only over something */
+    bool if_absent;                 /* only where nothing is */
 };
 
 /* Any thread but the keeper's. Copies. `mount` (NULL: none yet) is where `about.uri` lies. 1:

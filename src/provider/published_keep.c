@@ -217,7 +217,8 @@ int published_submit(const struct published_step *s, char etag[PUBLISHED_ETAG_SI
     if (!done) {
         return published_keep_wait_for(s, etag);
     }
-    struct publishing *p = mem_zalloc(sizeof(*p) + s->uri.len + s->if_match.len + s->metadata.len);
+    struct publishing *p = mem_zalloc(sizeof(*p) + s->uri.len + s->if_match.len + s->metadata.len +
+                                      s->traceparent.len);
     if (!p) {
         int rc = tidings_fail(s->err, TIDINGS_E_NOMEM, "out of memory");
         done(user, rc, "", s->err);
@@ -229,6 +230,7 @@ int published_submit(const struct published_step *s, char etag[PUBLISHED_ETAG_SI
     p->step.uri = str_pack(&at, s->uri);
     p->step.if_match = str_pack(&at, s->if_match);
     p->step.metadata = str_pack(&at, s->metadata);
+    p->step.traceparent = str_pack(&at, s->traceparent);
     p->done = done;
     p->user = user;
     keeper_submit(s->store->keeper, &p->job);

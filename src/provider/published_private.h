@@ -54,7 +54,7 @@ struct published_step {
     struct published *store;
     struct tidings_provider *mount;
     struct published_item *fresh; /* NULL: remove */
-    struct tidings_str uri, if_match, metadata;
+    struct tidings_str uri, if_match, metadata, traceparent;
     bool if_absent, created;
     struct tidings_error *err;
 };

@@ -214,6 +214,7 @@ struct tidings_change published_change(const struct published_step *s, bool over
                 : over    ? TIDINGS_CHANGE_UPDATED
                           : TIDINGS_CHANGE_CREATED,
         .metadata = s->metadata,
+        .traceparent = s->traceparent,
     };
     if (s->fresh) {
         change.etag = s->fresh->about.etag;
@@ -302,6 +303,7 @@ static int published_store_put(struct published_step *s, const struct publicatio
     s->if_match = p->if_match;
     s->if_absent = p->if_absent;
     s->metadata = p->metadata;
+    s->traceparent = p->traceparent;
     return published_store_apply(s, etag, done, user);
 }
 
@@ -332,6 +334,7 @@ static struct published_step published_store_removal(struct published *store,
         .uri = p->about.uri,
         .if_match = p->if_match,
         .metadata = p->metadata,
+        .traceparent = p->traceparent,
         .err = err,
     };
 }

@@ -189,9 +189,14 @@ static int answer_writes(void *user, struct tidings_call *call, struct tidings_e
 }
 
 /* Half of it would be another's: none, when there was no memory. */
-static struct tidings_str call_origin(const struct entity_call *c)
+static struct entity_cause call_cause(const struct entity_call *c)
 {
-    return c->origin.failed ? STR_EMPTY : buf_str(&c->origin);
+    return (struct entity_cause){
+        .origin = c->origin.failed ? STR_EMPTY : buf_str(&c->origin),
+        .traceparent = c->call    ? tidings_call_traceparent(c->call)
+                       : c->write ? tidings_write_traceparent(c->write)
+                                  : STR_EMPTY,
+    };
 }
 
 static void writes_done(struct keeper_job *job, int code)
@@ -201,8 +206,9 @@ static void writes_done(struct keeper_job *job, int code)
         call_refuse(c, code);
         return;
     }
+    const struct entity_cause cause = call_cause(c);
     for (size_t i = 0; i < c->count; i++) {
-        entity_announce(c->provider, &c->done[i], call_origin(c));
+        entity_announce(c->provider, &c->done[i], &cause);
     }
     if (c->write) {
         entity_http_done(c);
@@ -324,7 +330,8 @@ static void type_done(struct keeper_job *job, int code)
         call_refuse(c, code);
         return;
     }
-    entity_announce_types(c->provider, c->position, call_origin(c));
+    const struct entity_cause cause = call_cause(c);
+    entity_announce_types(c->provider, c->position, &cause);
     jw_init(&c->w, &c->out);
     jw_begin_object(&c->w);
     jw_put_bool(&c->w, STR("success"), true);

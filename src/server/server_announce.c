@@ -168,9 +168,9 @@ static struct announcing *announcing_create(struct tidings_server *s,
     a->bytes = bytes;
     a->change = *change;
     list_init(&a->link);
-    struct tidings_str *texts[] = {&a->change.uri,      &a->change.etag,     &a->change.from,
-                                   &a->change.metadata, &a->change.checksum, &a->change.origin,
-                                   &a->change.target};
+    struct tidings_str *texts[] = {&a->change.uri,      &a->change.etag,       &a->change.from,
+                                   &a->change.metadata, &a->change.checksum,   &a->change.origin,
+                                   &a->change.target,   &a->change.traceparent};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         *texts[i] = str_pack(&at, *texts[i]);
     }
@@ -184,7 +184,7 @@ static struct announcing *announcing_begin(struct tidings_server *s,
 {
     size_t bytes = sizeof(struct announcing) + change->uri.len + change->etag.len +
                    change->from.len + change->metadata.len + change->checksum.len +
-                   change->origin.len + change->target.len;
+                   change->origin.len + change->target.len + change->traceparent.len;
     size_t before = __atomic_fetch_add(&s->announced_bytes, bytes, __ATOMIC_RELAXED);
     bool fits = before + bytes <= s->config.max_announced;
     struct announcing *a = fits ? announcing_create(s, change, bytes) : NULL;

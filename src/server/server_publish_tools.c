@@ -94,6 +94,7 @@ static int read_common(struct tidings_call *call, struct publication *p, struct 
         .about = {.uri = tidings_call_string(call, "uri")},
         .if_match = tidings_call_string(call, "ifMatch"),
         .metadata = buf_str(metadata),
+        .traceparent = tidings_call_traceparent(call),
     };
     return rc;
 }
@@ -213,6 +214,7 @@ static int notify_by_tool(struct tidings_call *call, struct tidings_error *err)
         .principal = call->principal,
         .quota = request && request->channel ? channel_quota(request->channel) : NULL,
         .origin = tidings_call_origin(call),
+        .traceparent = tidings_call_traceparent(call),
     };
     struct notify_outcome outcome;
     struct buf json;

@@ -96,6 +96,10 @@ static void change_write_meta(struct buf *out, const struct tidings_change *chan
         buf_puts(out, STR(",\"dev.tidings/etag\":"));
         jw_quote(out, change->etag);
     }
+    if (change->traceparent.len > 0) { /* SEP-414: the one name there without a prefix of ours */
+        buf_puts(out, STR(",\"traceparent\":"));
+        jw_quote(out, change->traceparent);
+    }
     begun = out->len;
     if (change->from.len > 0) {
         buf_puts(out, STR(",\"dev.tidings/from\":"));

@@ -10,7 +10,6 @@
 #include "request/access_log.h"
 #include "transport/http_private.h"
 #include "transport/peer_identity.h"
-#include "wire/trace.h"
 #include "wire/ws.h"
 
 /* ---- path and method ------------------------------------------------------------------------- */
@@ -153,8 +152,10 @@ static void note_request(struct http_conn *conn, const struct http_request *req)
     r->method = names[req->method];
     r->begun_ns = log_wants_access() ? clock_monotonic_ns() : 0;
     r->context = (struct log_context){.request_id = ""};
+    r->traceparent[0] = '\0';
     access_log_number(conn->hw->worker, r->context.request_id);
     if (count == 1 && trace_read(parent, STR_EMPTY, &trace)) {
+        memcpy(r->traceparent, trace.parent, sizeof(r->traceparent));
         memcpy(r->context.trace_id, trace_id(&trace).ptr, TRACE_ID_LEN);
         memcpy(r->context.span_id, trace_span_id(&trace).ptr, TRACE_SPAN_LEN);
     }

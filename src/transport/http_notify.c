@@ -46,6 +46,7 @@ void conn_run_notify(struct http_conn *conn)
         .worker = worker,
         .principal = conn->channel.principal,
         .quota = channel_quota(&conn->channel),
+        .traceparent = tidings_str(conn->r->traceparent),
     };
     struct notify_outcome outcome = {0};
     struct tidings_error err = {0, ""};

@@ -18,6 +18,7 @@
 #include "transport/http.h"
 #include "transport/websocket.h"
 #include "wire/http.h"
+#include "wire/trace.h"
 
 /*   accept, handover ──TLS──> ┌───────────┐
  *        │                    │ HANDSHAKE │
@@ -124,12 +125,13 @@ struct http_reading {
     size_t body_mark; /* as much of it was there when its time was last counted anew */
     size_t body_need; /* Content-Length */
     struct http_chunked chunked;
-    const struct http_route *route;      /* of PATH_ROUTE */
-    struct http_exchange *exchange;      /* of PATH_RESOURCE, while it is under way */
-    struct pending_token *pending_token; /* of CONN_AUTHENTICATING */
-    struct session_wait *awaiting;       /* of CONN_ADOPTING */
-    char *origin;                        /* to be echoed; NULL: none */
-    struct log_context context;          /* what the log says of the request … */
+    const struct http_route *route;         /* of PATH_ROUTE */
+    struct http_exchange *exchange;         /* of PATH_RESOURCE, while it is under way */
+    struct pending_token *pending_token;    /* of CONN_AUTHENTICATING */
+    struct session_wait *awaiting;          /* of CONN_ADOPTING */
+    char *origin;                           /* to be echoed; NULL: none */
+    char traceparent[TRACE_PARENT_LEN + 1]; /* of its header; empty: none */
+    struct log_context context;             /* what the log says of the request … */
     uint64_t begun_ns;  /* … and since when it is here; 0: nobody wants to know */
     const char *method; /* "GET"; lives for ever */
     enum http_path path : 8;

@@ -203,6 +203,7 @@ static const char *write_fields(struct http_exchange *ex, const struct http_requ
     p->has_unmodified_since = ex->conditions.has_unmodified_since;
     p->unmodified_since = ex->conditions.unmodified_since;
     p->query = req->query;
+    p->traceparent = arena_dup(&p->arena, tidings_str(ex->conn->r->traceparent));
     p->metadata = http_header(req, "tidings-metadata", &count);
     if (count > 1) {
         return "Tidings-Metadata must come once";

@@ -40,6 +40,12 @@ struct tidings_str tidings_write_metadata(const struct tidings_write *write)
     return tidings_str(write->asked->metadata);
 }
 
+struct tidings_str tidings_write_traceparent(const struct tidings_write *write)
+{
+    (void)write;
+    return tidings_strn("", 0);
+}
+
 bool tidings_write_if_absent(const struct tidings_write *write)
 {
     return write->asked->if_absent;

@@ -476,6 +476,8 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         .on_stderr = cli->quiet ? target_discard : NULL,
         .list_changes = cli->list_changes,
         .on_wire = cli->verbose ? verbose_tell : NULL,
+        .traceparent = getenv("TRACEPARENT"), /* of OpenTelemetry, for what runs other programs */
+        .tracestate = getenv("TRACESTATE"),
     };
     const char **headers = NULL;
     if (!cli->launch) {

@@ -311,7 +311,7 @@ static void a_struct_that_was_not_zeroed_is_refused(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
-    struct tidings_client_options o = {.reserved = {[5] = &err}};
+    struct tidings_client_options o = {.reserved = {[3] = &err}};
     is_refused(!tidings_client_create("http://127.0.0.1:1/mcp", &o, &err), &err);
     struct tidings_client *c = tidings_client_create("http://127.0.0.1:1/mcp", NULL, &err);
     struct tidings_subscribe_options on = {.fn = on_update, .reserved = {&err}};

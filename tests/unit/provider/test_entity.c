@@ -61,7 +61,8 @@ static int run_write(struct keeper_job *job, struct entities *e)
     struct entity_transaction t = {.writes = &w->write, .count = 1, .now = w->write.valid_from};
     int rc = entities_transact(e, &t, &w->arena, &done, &problem, &job->err);
     if (rc == 0) {
-        entity_announce(host_provider(w->host), &done, STR("test"));
+        entity_announce(host_provider(w->host), &done,
+                        &(struct entity_cause){.origin = STR("test")});
     }
     return rc;
 }

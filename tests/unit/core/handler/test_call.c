@@ -78,6 +78,34 @@ static void an_answer_may_come_later_from_another_thread(void **state)
     client_free(c);
 }
 
+static void a_handler_is_told_the_trace_of_its_call(void **state)
+{
+    (void)state;
+    static const char parent[] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    static const struct {
+        const char *meta, *parent, *state;
+    } rows[] = {
+        {"\"traceparent\":\"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\","
+         "\"tracestate\":\"a=b\"",
+         parent, "a=b"},
+        {"\"traceparent\":\"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\"", parent, ""},
+        {"\"traceparent\":\"00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\","
+         "\"tracestate\":\"a=b\"",
+         "", ""},
+        {"\"traceparent\":17", "", ""},
+        {NULL, "", ""},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct client *c = client_http(&b);
+        client_call(c, "1", "hold", NULL, rows[i].meta);
+        assert_true(str_eq(tidings_call_traceparent(held), tidings_str(rows[i].parent)));
+        assert_true(str_eq(tidings_call_tracestate(held), tidings_str(rows[i].state)));
+        finish(held, "done");
+        harness_until(&b, client_has_answer, c);
+        client_free(c);
+    }
+}
+
 static void a_blocking_handler_runs_on_another_thread(void **state)
 {
     (void)state;
@@ -503,6 +531,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_BENCH(an_answer_may_come_later_from_another_thread),
         WITH_BENCH(a_blocking_handler_runs_on_another_thread),
+        WITH_BENCH(a_handler_is_told_the_trace_of_its_call),
         WITH_BENCH(what_was_cancelled_while_it_waited_for_a_thread_does_not_run),
         WITH_BENCH(a_tool_that_was_removed_finishes_what_it_began),
         WITH_BENCH(beyond_the_limit_calls_are_refused_by_its_name),
