@@ -170,10 +170,25 @@ static void one_that_ends_is_launched_again(void **state)
     (void)state;
     struct states s = {0};
     struct tidings_client_options o = {.retry_min_ms = 1, .retry_max_ms = 2};
-    s.client = launch("exit 1", &o);
+    s.client = launch("read line; exit 1", &o);
     tidings_client_on_state(s.client, on_state, &s);
     assert_int_equal(tidings_client_run(s.client, NULL), 0);
     assert_int_equal(s.disconnected, 3);
+    tidings_client_destroy(s.client);
+}
+
+/* Nothing that we said can be the reason, so it would end again. */
+static void one_that_ends_before_it_reads_is_launched_once(void **state)
+{
+    (void)state;
+    struct states s = {0};
+    struct tidings_error err = {0};
+    struct tidings_client_options o = {.retry_min_ms = 1, .retry_max_ms = 2};
+    s.client = launch("exit 1", &o);
+    tidings_client_on_state(s.client, on_state, &s);
+    assert_int_equal(tidings_client_run(s.client, &err), TIDINGS_E_CLOSED);
+    assert_non_null(strstr(err.text, "ended with status 1"));
+    assert_int_equal(s.disconnected, 0);
     tidings_client_destroy(s.client);
 }
 
@@ -188,6 +203,7 @@ int main(void)
         cmocka_unit_test(its_standard_error_can_be_heard),
         cmocka_unit_test(one_that_will_not_end_is_killed),
         cmocka_unit_test(one_that_ends_is_launched_again),
+        cmocka_unit_test(one_that_ends_before_it_reads_is_launched_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
