@@ -4,6 +4,9 @@
  * before anything of ours that comes later. When the store cannot be reached, that is said once,
  * and once that it can again.
  */
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "base/log.h"
 #include "base/str.h"
 #include "store/keeper_private.h"
@@ -134,11 +137,16 @@ static void on_woken(struct loop_poll *poll, int events, void *user)
 static void keeper_follow_unwatch(struct keeper *k)
 {
     loop_poll_close(k->woken);
+    if (k->watched_fd >= 0) {
+        close(k->watched_fd);
+    }
     k->woken = NULL;
-    k->woken_fd = -1;
+    k->woken_fd = k->watched_fd = -1;
 }
 
-/* The descriptor may be another one after each operation. */
+/* The descriptor may be another one after each operation, and closed. A duplicate is watched: what
+ * is closed before it is taken out of a loop may stay in there, because a process that is being
+ * started holds it open for a moment, and cannot be taken out any more. */
 void keeper_follow_before_wait(struct keeper *k)
 {
     if (!k->is_following) {
@@ -149,7 +157,9 @@ void keeper_follow_before_wait(struct keeper *k)
         return;
     }
     keeper_follow_unwatch(k);
-    k->woken = fd >= 0 ? loop_poll_open(k->actor.loop, fd, on_woken, k, NULL) : NULL;
+    k->watched_fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+    k->woken =
+        k->watched_fd >= 0 ? loop_poll_open(k->actor.loop, k->watched_fd, on_woken, k, NULL) : NULL;
     if (k->woken && loop_poll_want(k->woken, LOOP_READ) == 0) {
         k->woken_fd = fd;
     } else {
@@ -186,7 +196,7 @@ int keeper_on_follow(struct keeper *k, const struct keeper_follower *follower,
 
 int keeper_follow_open(struct keeper *k, struct tidings_error *err)
 {
-    k->woken_fd = -1;
+    k->woken_fd = k->watched_fd = -1;
     k->follow_timer = loop_timer_open(k->actor.loop, keeper_follow_on_timer, k);
     if (!k->follow_timer) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

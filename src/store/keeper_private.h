@@ -28,8 +28,9 @@ struct keeper {
     struct keeper_follower follower; /* zero: none yet … */
     bool is_following;               /* … and nobody is followed */
     struct loop_timer *follow_timer; /* when nobody wakes us */
-    struct loop_poll *woken;         /* of `woken_fd` */
-    int woken_fd;                    /* -1: none */
+    int woken_fd;                    /* that of the store; -1: none is watched */
+    int watched_fd;                  /* a duplicate of it, ours to close; -1: none */
+    struct loop_poll *woken;         /* of the duplicate */
     uint64_t reached;                /* what `follower` was last told */
     uint64_t broken_at;              /* everything has: the store lost changes; 0: it did not */
     bool has_new_types;              /* they have yet to be read again */

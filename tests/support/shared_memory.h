@@ -27,6 +27,13 @@ uint64_t shared_memory_last(struct shared_memory *db);
 void shared_memory_set_away(struct shared_memory *db, struct entity_rows *node, bool is_away);
 /* Nobody is woken: they have to ask. */
 void shared_memory_set_quiet(struct shared_memory *db, bool is_quiet);
+/* What wakes `node` is another descriptor from now on. The one before is closed, and held open by
+ * the one that is returned, as by a process that is being started. On the thread that uses the
+ * node. */
+int shared_memory_reconnect(struct entity_rows *node);
+/* Wake it; has it taken notice? */
+void shared_memory_wake(struct entity_rows *node);
+bool shared_memory_is_awake(struct entity_rows *node);
 /* The next commit of `node` is not answered; it has happened, or not. */
 void shared_memory_lose_answer(struct shared_memory *db, struct entity_rows *node, bool committed);
 /* What was committed after `position` is lost: a new cluster epoch begins. Of entities and

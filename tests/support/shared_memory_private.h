@@ -61,6 +61,7 @@ struct node {
     struct entity_rows base;
     struct shared_memory *db;
     int wake;
+    bool is_wake_new; /* another descriptor than before, which may have the same number */
     bool in_batch, is_away, loses, loses_committed;
     uint64_t followed, before; /* `before`: db->last when the batch began */
     unsigned asked;

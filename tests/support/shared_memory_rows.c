@@ -3,8 +3,10 @@
  * The small tables of the database in memory: leases, nodes, sessions.
  */
 #include <assert.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -14,7 +16,9 @@
 static int node_descriptor(struct entity_rows *rows)
 {
     struct node *n = shared_memory_node(rows);
-    return __atomic_load_n(&n->is_away, __ATOMIC_RELAXED) ||
+    bool is_new = n->is_wake_new;
+    n->is_wake_new = false;
+    return is_new || __atomic_load_n(&n->is_away, __ATOMIC_RELAXED) ||
                    __atomic_load_n(&n->db->is_quiet, __ATOMIC_RELAXED)
                ? -1
                : n->wake;
@@ -25,6 +29,29 @@ static int node_wake(struct entity_rows *rows)
     uint64_t count;
     (void)!read(shared_memory_node(rows)->wake, &count, sizeof count);
     return 1;
+}
+
+int shared_memory_reconnect(struct entity_rows *node)
+{
+    struct node *n = shared_memory_node(node);
+    int held = dup(n->wake);
+    close(n->wake);
+    n->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    assert(held >= 0 && n->wake >= 0);
+    n->is_wake_new = true;
+    return held;
+}
+
+void shared_memory_wake(struct entity_rows *node)
+{
+    uint64_t one = 1;
+    (void)!write(shared_memory_node(node)->wake, &one, sizeof one);
+}
+
+bool shared_memory_is_awake(struct entity_rows *node)
+{
+    struct pollfd ready = {.fd = shared_memory_node(node)->wake, .events = POLLIN};
+    return poll(&ready, 1, 0) == 0;
 }
 
 /* ---- leases, nodes, sessions ----------------------------------------------------------------- */
