@@ -279,7 +279,9 @@ static void acknowledge(struct subscribe_batch *s, const struct log_cursor *at)
     listen->is_open = true;
     subscriber_send(listen->subscriber, &out);
     buf_deinit(&out);
-    delivery_log_begun(listen);
+    if (s->pending.listen) { /* else it went with its stream, which broke */
+        delivery_log_begun(listen);
+    }
     note_refused(s);
 }
 
