@@ -28,16 +28,26 @@
 #define NODE_SILENT_MS 4500 /* since it wrote its row: it should have written another */
 #define NODE_STATE_MAX 4096u
 #define NODES_TEXT_MAX (8u << 20)
+#define NODES_NOTED_MAX 64u /* others whose coming and going is logged; those beyond are not */
+
+/* Another node, as it was when the rows were last read. */
+struct noted_node {
+    char name[SHARED_NAME_MAX + 1];
+    bool lives, is_there; /* is there: it has a row still */
+};
 
 struct server_nodes {
     struct tidings_server *server;
     struct loop_timer *timer;
-    struct keeper_job job;  /* writes the row; under way while `is_busy` */
-    bool is_busy;           /* atomic */
-    bool is_refused;        /* the keeper's: another one has its name, and it was said */
-    bool is_off;            /* the keeper's: this machine's clock is wrong, and it was said */
-    uint64_t seen;          /* the keeper's: while they are counted, … */
-    uint64_t count, lag_ms; /* … atomic: those that live, and how far this one is behind */
+    struct keeper_job job; /* writes the row; under way while `is_busy` */
+    bool is_busy;          /* atomic */
+    bool is_refused;       /* the keeper's: another one has its name, and it was said */
+    bool is_off;           /* the keeper's: this machine's clock is wrong, and it was said */
+    struct noted_node noted[NODES_NOTED_MAX]; /* the keeper's */
+    size_t noted_count;
+    uint64_t seen, unseen; /* the keeper's: while they are counted, … */
+    /* … atomic: those that live, those that do not any more, and how far this one is behind */
+    uint64_t count, silent, lag_ms;
     struct buf state;
     char name[SHARED_NAME_MAX + 1];
 };
@@ -78,10 +88,66 @@ static void judge_clock(struct server_nodes *n, struct entity_rows *rows)
     n->is_off = off != 0;
 }
 
+static struct noted_node *find_noted(struct server_nodes *n, struct tidings_str name)
+{
+    for (size_t i = 0; i < n->noted_count; i++) {
+        if (str_eq(tidings_str(n->noted[i].name), name)) {
+            return &n->noted[i];
+        }
+    }
+    if (n->noted_count == NODES_NOTED_MAX || name.len > SHARED_NAME_MAX) {
+        return NULL;
+    }
+    struct noted_node *noted = &n->noted[n->noted_count++];
+    *noted = (struct noted_node){.lives = false};
+    memcpy(noted->name, name.ptr, name.len);
+    return noted;
+}
+
+/* Another one is said to have come, or to be silent, when that changes. */
+static void note_other(struct server_nodes *n, const struct node_row *row)
+{
+    struct noted_node *noted = find_noted(n, row->name);
+    bool lives = row->left_ms > 0;
+    if (!noted) {
+        return;
+    }
+    if (lives && !noted->lives) {
+        log_info(LOG_NODES, "node is there", KV("name", noted->name), KV("version", row->version));
+    } else if (!lives && noted->lives) {
+        log_warn(LOG_NODES, "node is silent", KV("name", noted->name),
+                 KV("seenMs", (int64_t)(NODE_LEASE_MS - row->left_ms)),
+                 KV("followed", row->followed));
+    }
+    noted->lives = lives;
+    noted->is_there = true;
+}
+
+/* Those whose rows are gone ended in order, or were forgotten after a day. */
+static void forget_gone(struct server_nodes *n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n->noted_count; i++) {
+        struct noted_node *noted = &n->noted[i];
+        if (!noted->is_there && noted->lives) {
+            log_info(LOG_NODES, "node has ended", KV("name", noted->name));
+        }
+        if (noted->is_there) {
+            noted->is_there = false;
+            n->noted[kept++] = *noted;
+        }
+    }
+    n->noted_count = kept;
+}
+
 static bool note_node(void *user, const struct node_row *row)
 {
     struct server_nodes *n = user;
     n->seen += row->left_ms > 0;
+    n->unseen += row->left_ms <= 0;
+    if (!str_eq(row->name, tidings_str(n->name))) {
+        note_other(n, row);
+    }
     if (str_eq(row->name, tidings_str(n->name))) {
         int64_t behind = row->behind_ms < 0 ? row->behind_now_ms : row->behind_ms;
         __atomic_store_n(&n->lag_ms, behind > 0 ? (uint64_t)behind : 0, __ATOMIC_RELAXED);
@@ -102,9 +168,12 @@ static int run_renew(struct keeper_job *job, struct entities *e)
     int rc = rows->shared->put_node(rows, &row, NODE_LEASE_MS, &job->err);
     if (rc == 0) {
         judge_clock(n, rows);
-        n->seen = 0;
-        (void)rows->shared->each_node(rows, note_node, n, NULL);
-        __atomic_store_n(&n->count, n->seen, __ATOMIC_RELAXED);
+        n->seen = n->unseen = 0;
+        if (rows->shared->each_node(rows, note_node, n, NULL) == 0) {
+            forget_gone(n);
+            __atomic_store_n(&n->count, n->seen, __ATOMIC_RELAXED);
+            __atomic_store_n(&n->silent, n->unseen, __ATOMIC_RELAXED);
+        }
     }
     return rc;
 }
@@ -149,11 +218,17 @@ static bool find_newest(void *user, const struct node_row *row)
     return true;
 }
 
-/* As the node said; of one that did not, or should have said something since, as it can be seen. */
-static int64_t lag_of(const struct node_row *row)
+/* As the node said; of one that did not, or should have said something since, as it can be seen: at
+ * least as long as it has been silent, if there was anything to follow. */
+static int64_t lag_of(const struct node_row *row, uint64_t newest)
 {
-    bool is_silent = NODE_LEASE_MS - row->left_ms > NODE_SILENT_MS;
-    return row->behind_ms < 0 || is_silent ? row->behind_now_ms : row->behind_ms;
+    int64_t silent_ms = NODE_LEASE_MS - row->left_ms;
+    if (row->behind_ms >= 0 && silent_ms <= NODE_SILENT_MS) {
+        return row->behind_ms;
+    }
+    return silent_ms > NODE_SILENT_MS && newest > row->followed && silent_ms > row->behind_now_ms
+               ? silent_ms
+               : row->behind_now_ms;
 }
 
 /* What is known of a node is not for it to say. */
@@ -209,7 +284,7 @@ static bool put_row(void *user, const struct node_row *row)
     jw_put_integer(&r->w, STR("since"), row->begun_ms);
     jw_put_integer(&r->w, STR("followed"), (int64_t)row->followed);
     jw_put_integer(&r->w, STR("lag"), (int64_t)(r->newest - row->followed));
-    jw_put_integer(&r->w, STR("lagMs"), lag_of(row));
+    jw_put_integer(&r->w, STR("lagMs"), lag_of(row, r->newest));
     jw_put_integer(&r->w, STR("seenMs"), NODE_LEASE_MS - row->left_ms);
     jw_put_bool(&r->w, STR("lives"), row->left_ms > 0);
     if (is_self) {
@@ -369,6 +444,11 @@ void server_nodes_close(struct tidings_server *s)
 struct tidings_str server_nodes_name(const struct server_nodes *n)
 {
     return tidings_str(n->name);
+}
+
+uint64_t server_nodes_silent(const struct server_nodes *n)
+{
+    return __atomic_load_n(&n->silent, __ATOMIC_RELAXED);
 }
 
 void server_nodes_get(const struct server_nodes *n, uint64_t *ret_count, uint64_t *ret_lag_us)

@@ -20,6 +20,8 @@ void server_nodes_close(struct tidings_server *s);
 struct tidings_str server_nodes_name(const struct server_nodes *n);
 /* How many live, and how far this one is behind, as of its last look. Any thread. */
 void server_nodes_get(const struct server_nodes *n, uint64_t *ret_count, uint64_t *ret_lag_us);
+/* How many were there within a day, did not end in order, and do not live. Any thread. */
+uint64_t server_nodes_silent(const struct server_nodes *n);
 /* tidings://self/nodes, finished later. */
 void server_nodes_read(struct server_nodes *n, struct tidings_read *read);
 

@@ -147,6 +147,7 @@ static void overview_write(struct jw *w, struct tidings_server *s, const struct 
         uint64_t count = 0, lag_us = 0;
         server_nodes_get(s->nodes, &count, &lag_us);
         server_overview_put(w, "nodes", count);
+        server_overview_put(w, "nodesSilent", server_nodes_silent(s->nodes));
         overview_put_ms(w, "nodeLagMs", lag_us);
     }
     server_overview_put(w, "workers", f->count);

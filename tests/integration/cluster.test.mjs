@@ -102,6 +102,24 @@ test('nodes on one database', { skip }, async (t) => {
         await eventually(() => /store can be reached again/.test(b.stderr), 'the log to say so');
     });
 
+    await t.test('a node that stands still is named, with how far it is behind, and so is that it came and ended', async (t) => {
+        const { node } = await cluster(t);
+        const [a, b] = [await node('a'), await node('b')];
+        await a.lines.next((line) => /nodes: node is there name=b/.test(line), 'that b came');
+        b.child.kill('SIGSTOP');
+        await a.lines.next((line) => /warn nodes: node is silent name=b seenMs=\d+/.test(line), 'that b is silent');
+        await tool(a, 'publish', { uri: X, text: 'unseen by b' });
+        const [, row] = JSON.parse((await read(a, 'tidings://self/nodes')).text);
+        assert.deepEqual([row.name, row.lives], ['b', false]);
+        assert.ok(row.lag > 0 && row.lagMs >= 6000 && row.lagMs >= row.seenMs, JSON.stringify(row));
+        const said = await good(t, ['status', a.url]);
+        assert.match(said, /nodes +1 live, 1 silent; this one is .* behind/);
+        b.child.kill('SIGCONT');
+        await a.lines.next((line) => /nodes: node is there name=b/.test(line), 'that b is back');
+        await b.stop();
+        await a.lines.next((line) => /nodes: node has ended name=b/.test(line), 'that b ended');
+    });
+
     await t.test('what cannot be is refused by its name', async (t) => {
         const { node, store } = await cluster(t);
         await node('a');

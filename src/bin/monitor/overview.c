@@ -80,7 +80,7 @@ static void overview_put_moving(struct overview_lines *l, struct tidings_str s,
                   changes, overview_rate(changes, &b->changes, seconds, a), deliveries,
                   overview_rate(deliveries, &b->deliveries, seconds, d),
                   self_state_number(s, "/merged"), self_state_number(s, "/truncated"));
-    overview_line(l, "asked", "%.0f requests%s, %.0f failed, %.0f refused by limits, %.0f cut",
+    overview_line(l, "asked", "%.0f requests%s; %.0f failures, %.0f refused by limits, %.0f cut",
                   requests, overview_rate(requests, &b->requests, seconds, r),
                   self_state_number(s, "/failures"), self_state_number(s, "/refusals"),
                   self_state_number(s, "/cut"));
@@ -116,6 +116,11 @@ size_t overview_put(const struct cli *cli, FILE *out, struct tidings_str s,
                   span_text(self_state_number(s, "/cpuMs"), cpu),
                   self_state_number(s, "/descriptors"), kind ? kind : "",
                   is_true_at(s, "/store/ok") ? "" : " FAILING");
+    if (self_state_number(s, "/nodes") > 0) {
+        overview_line(&l, "nodes", "%.0f live, %.0f silent; this one is %s behind",
+                      self_state_number(s, "/nodes"), self_state_number(s, "/nodesSilent"),
+                      span_text(self_state_number(s, "/nodeLagMs"), a));
+    }
     tidings_free(kind);
     return l.count;
 }
