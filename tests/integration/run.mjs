@@ -31,6 +31,7 @@ const DELIVERY = ['sessions', 'listen', 'watch', 'options', 'subscriptions'];
 const LONGEST = [
     'faults', 'cluster-chaos', 'cli-probe', 'auth-rotation', 'change-tools', 'documentation', 'limits-input', 'sync-large', 'sync-safety', 'tls',
     'client-strangers', 'auth-clients', 'auth-expiry', 'idle', 'watch', 'websocket', 'reads', 'document-erlmcp', 'auth-keys',
+    'durable', 'cli-completions', 'cli-target', 'security-browser', 'inspector', 'entities', 'cluster-proxies', 'cluster-sessions',
 ].map((name) => `${name}.test.mjs`);
 
 const here = path.dirname(fileURLToPath(import.meta.url));
