@@ -28,12 +28,15 @@
 #define NODE_SILENT_MS 4500 /* since it wrote its row: it should have written another */
 #define NODE_STATE_MAX 4096u
 #define NODES_TEXT_MAX (8u << 20)
+#define NODE_BEHIND_MS 10000 /* so old is the oldest change it has not followed: that is logged … */
+#define NODE_CAUGHT_UP_MS 2000 /* … until it is younger than this */
 #define NODES_NOTED_MAX 64u /* others whose coming and going is logged; those beyond are not */
 
 /* Another node, as it was when the rows were last read. */
 struct noted_node {
     char name[SHARED_NAME_MAX + 1];
     bool lives, is_there; /* is there: it has a row still */
+    bool is_behind;       /* and that was said */
 };
 
 struct server_nodes {
@@ -42,6 +45,7 @@ struct server_nodes {
     struct keeper_job job; /* writes the row; under way while `is_busy` */
     bool is_busy;          /* atomic */
     bool is_refused;       /* the keeper's: another one has its name, and it was said */
+    bool is_behind;        /* the keeper's: it does not keep up, and that was said */
     bool is_off;           /* the keeper's: this machine's clock is wrong, and it was said */
     struct noted_node noted[NODES_NOTED_MAX]; /* the keeper's */
     size_t noted_count;
@@ -104,6 +108,22 @@ static struct noted_node *find_noted(struct server_nodes *n, struct tidings_str 
     return noted;
 }
 
+static int64_t behind_of(const struct node_row *row)
+{
+    return row->behind_ms < 0 ? row->behind_now_ms : row->behind_ms;
+}
+
+static void judge_lag(const char *name, int64_t behind, bool *is_behind)
+{
+    if (!*is_behind && behind >= NODE_BEHIND_MS) {
+        *is_behind = true;
+        log_warn(LOG_NODES, "node is behind", KV("name", name), KV("lagMs", behind));
+    } else if (*is_behind && behind < NODE_CAUGHT_UP_MS) {
+        *is_behind = false;
+        log_info(LOG_NODES, "node has caught up", KV("name", name));
+    }
+}
+
 /* Another one is said to have come, or to be silent, when that changes. */
 static void note_other(struct server_nodes *n, const struct node_row *row)
 {
@@ -118,6 +138,9 @@ static void note_other(struct server_nodes *n, const struct node_row *row)
         log_warn(LOG_NODES, "node is silent", KV("name", noted->name),
                  KV("seenMs", (int64_t)(NODE_LEASE_MS - row->left_ms)),
                  KV("followed", row->followed));
+    }
+    if (lives) {
+        judge_lag(noted->name, behind_of(row), &noted->is_behind);
     }
     noted->lives = lives;
     noted->is_there = true;
@@ -149,7 +172,8 @@ static bool note_node(void *user, const struct node_row *row)
         note_other(n, row);
     }
     if (str_eq(row->name, tidings_str(n->name))) {
-        int64_t behind = row->behind_ms < 0 ? row->behind_now_ms : row->behind_ms;
+        int64_t behind = behind_of(row);
+        judge_lag(n->name, behind, &n->is_behind);
         __atomic_store_n(&n->lag_ms, behind > 0 ? (uint64_t)behind : 0, __ATOMIC_RELAXED);
     }
     return true;
