@@ -279,11 +279,12 @@ static bool has_resources(struct tidings_server *s)
 }
 
 /* Is it served to hosts on this machine alone, by stdio or HTTP? Many of them ask for tools first,
- * and fail where a server has none. */
+ * and fail where a server has none. A program that embeds the library has tools of its own, or asks
+ * for these. */
 static bool serves_hosts(const struct tidings_server *s)
 {
     const struct config *c = &s->config;
-    bool has_http = server_has_listener(s, LISTENER_HTTP) && s->passed_count == 0;
+    bool has_http = s->is_program && server_has_listener(s, LISTENER_HTTP) && s->passed_count == 0;
     return c->stdio || (has_http && config_address_is_loopback(&c->http));
 }
 
