@@ -28,9 +28,7 @@
 #define NODE_SILENT_MS 4500 /* since it wrote its row: it should have written another */
 #define NODE_STATE_MAX 4096u
 #define NODES_TEXT_MAX (8u << 20)
-#define NODE_BEHIND_MS                                                                             \
-    10000 /* so old is the oldest change it has not followed: that is logged …                   \
-           */
+#define NODE_BEHIND_MS 10000   /* it has not followed a change that old: logged … */
 #define NODE_CAUGHT_UP_MS 2000 /* … until it is younger than this */
 #define NODES_NOTED_MAX 64u    /* others whose coming and going is logged; those beyond are not */
 
