@@ -47,7 +47,7 @@ static void put_sub(struct jw *w, const struct session_moving *m, struct subscri
         .raw = kept ? kept->text : STR_EMPTY,
         .is_lost = sub->truncated || (sub->since_pending && sub->since == SINCE_UNKNOWN),
         .has_since = sub->since_pending || sub->since > told,
-        .is_owed = sub->since_pending,
+        .must_replay = sub->since_pending,
         .is_initial = sub->initial_pending,
     };
     if (s.has_since && !s.is_lost) {

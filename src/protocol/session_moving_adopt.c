@@ -244,7 +244,7 @@ static void subscriptions_made(struct subscribe_batch *s, const struct log_curso
         }
         struct session_sub was;
         session_state_at(&a->state, i, &was);
-        if (was.is_owed) {
+        if (was.must_replay) {
             w->sub->since_pending = true;
         } else if (w->sub->since < session->undelivered) {
             session->undelivered = w->sub->since;

@@ -92,8 +92,8 @@ void session_state_put(struct jw *w, const struct session_sub *sub)
         jw_put_bool(w, STR("lost"), true);
     } else if (sub->has_since) {
         session_state_put_cursor(w, STR("since"), &sub->since);
-        if (sub->is_owed) {
-            jw_put_bool(w, STR("owed"), true);
+        if (sub->must_replay) {
+            jw_put_bool(w, STR("replay"), true);
         }
     }
     if (sub->is_initial) {
@@ -163,7 +163,7 @@ static bool is_sub(struct json *v)
     return jv_is(uri, JV_STRING) && jv_str(uri).len <= URI_MAX &&
            (!options || jv_is(options, JV_OBJECT)) &&
            (!since || session_state_read_cursor(since, &cursor)) &&
-           is_bool_or_missing(jv_get(v, "owed")) && is_bool_or_missing(jv_get(v, "lost")) &&
+           is_bool_or_missing(jv_get(v, "replay")) && is_bool_or_missing(jv_get(v, "lost")) &&
            is_bool_or_missing(jv_get(v, "initial"));
 }
 
@@ -282,5 +282,5 @@ void session_state_at(const struct session_state *s, size_t index, struct sessio
         .is_initial = jv_is_true(jv_get(v, "initial")),
     };
     ret->has_since = session_state_read_cursor(jv_get(v, "since"), &ret->since);
-    ret->is_owed = ret->has_since && !ret->is_lost && jv_is_true(jv_get(v, "owed"));
+    ret->must_replay = ret->has_since && !ret->is_lost && jv_is_true(jv_get(v, "replay"));
 }

@@ -7,7 +7,7 @@
  *      "listed":true,"level":3,"turn":4,"asks":1,"stream":2,"event":17,"cursor":"ea.40.12",
  *      "rewinds":[{"event":9,"to":"ea.30.8"},{"event":11,"lost":true}],
  *      "subscriptions":[{"uri":"doc:///a","options":{"windowMs":100},"since":"ea.41.12"},
- *                       {"uri":"doc:///c","since":"ea.20.8","owed":true},
+ *                       {"uri":"doc:///c","since":"ea.20.8","replay":true},
  *                       {"uri":"file:///b","lost":true,"initial":true}]}
  *
  * It was written by another program, perhaps of another version: what is not known is passed over,
@@ -56,7 +56,7 @@ struct session_sub {
     struct json *options;    /* as it gave them, without `since` and `initial`; NULL: none */
     struct log_cursor since; /* where `has_since`: what is up to here is none of its business */
     bool has_since;          /* else it was there when the cursor of the session was made */
-    bool is_owed;            /* … and no stream has carried what is above, whatever ids say */
+    bool must_replay;        /* … and no stream has carried what is above, whatever ids say */
     bool is_lost;            /* nobody knows what it missed */
     bool is_initial;         /* its state is yet to be told */
     struct tidings_str raw;  /* to be written: the options as text, or empty */

@@ -238,7 +238,7 @@ static void each_subscription_knows_when_it_began(void **state)
 
 /* The old node still writes to its stream while the new one has a subscription more: ids that it
  * gives out say nothing of that one. */
-static void what_is_subscribed_at_the_new_node_is_owed_whatever_the_old_one_says(void **state)
+static void what_is_subscribed_at_the_new_node_must_replay_whatever_the_old_one_says(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -573,7 +573,7 @@ int main(void)
         TEST(without_an_id_it_begins_where_it_was_written_last),
         TEST(a_node_that_is_behind_comes_as_far_first),
         TEST(each_subscription_knows_when_it_began),
-        TEST(what_is_subscribed_at_the_new_node_is_owed_whatever_the_old_one_says),
+        TEST(what_is_subscribed_at_the_new_node_must_replay_whatever_the_old_one_says),
         TEST(ids_of_streams_that_were_never_written_say_nothing),
         TEST(before_a_stream_is_opened_the_store_is_asked),
         TEST(what_is_local_has_to_be_looked_at_again),

@@ -135,7 +135,7 @@ static void nor_is_it_forgotten_on_the_way(void **state)
 
 /* c is subscribed since an earlier place, when there is no stream: ids of before say nothing of it.
  */
-static void what_a_subscription_is_owed_it_is_owed_everywhere(void **state)
+static void what_a_subscription_must_replay_it_must_replay_everywhere(void **state)
 {
     (void)state;
     subscribe("kept://x/a");
@@ -317,7 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(what_did_not_arrive_is_told_at_the_next_node),
         TEST(nor_is_it_forgotten_on_the_way),
-        TEST(what_a_subscription_is_owed_it_is_owed_everywhere),
+        TEST(what_a_subscription_must_replay_it_must_replay_everywhere),
         TEST(an_old_copy_does_not_go_on_from_ids_of_its_successor),
         TEST(ids_of_a_node_that_wrote_nothing_are_understood),
         TEST(what_is_on_its_way_to_the_worker_is_no_reason_to_look_again),
