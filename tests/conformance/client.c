@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The client under test of the official conformance suite: `client URL`, which the suite runs once
+ * for each scenario (MCP_CONFORMANCE_SCENARIO) and judges by what its server is asked. It uses the
+ * public interface alone, and speaks whatever revision the two sides agree on.
+ *
+ * Most scenarios want no more than that tools are listed and called; the table at the end has what
+ * each wants. The last line on standard output is `done`, or `failed: ` and why.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tidings/tidings.h>
+
+struct driver {
+    struct tidings_client *client;
+    struct tidings_str
+        context; /* what the suite tells of a scenario: JSON object; empty: nothing */
+};
+
+/* ---- tools ----------------------------------------------------------------------------------- */
+
+/* The names and input schemas of the tools that may be called. */
+struct tools {
+    size_t count;
+    char *names[64], *schemas[64];
+};
+
+static int tools_add(void *user, struct tidings_str item)
+{
+    struct tools *t = user;
+    if (t->count < sizeof(t->names) / sizeof(t->names[0])) {
+        t->names[t->count] = tidings_json_string(item, "/name");
+        t->schemas[t->count++] = tidings_json_get(item, "/inputSchema");
+    }
+    return 0;
+}
+
+static void tools_free(struct tools *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        tidings_free(t->names[i]);
+        tidings_free(t->schemas[i]);
+    }
+}
+
+struct arguments {
+    FILE *out;
+    bool has_any;
+};
+
+/* A value for each property. */
+static int put_argument(void *user, struct tidings_str key, struct tidings_str value)
+{
+    struct arguments *a = user;
+    char *name = tidings_json_quote(key), *type = tidings_json_string(value, "/type");
+    const char *what = type ? type : "string";
+    fprintf(a->out, "%s%s:%s", a->has_any ? "," : "", name ? name : "\"\"",
+            strcmp(what, "number") == 0 || strcmp(what, "integer") == 0 ? "7"
+            : strcmp(what, "boolean") == 0                              ? "true"
+            : strcmp(what, "object") == 0                               ? "{}"
+            : strcmp(what, "array") == 0                                ? "[]"
+                                                                        : "\"text\"");
+    a->has_any = true;
+    tidings_free(name);
+    tidings_free(type);
+    return 0;
+}
+
+static int call_with(struct driver *d, const char *name, const char *arguments,
+                     struct tidings_error *err)
+{
+    char *result = tidings_client_call(d->client, name, arguments, NULL, NULL, err);
+    int rc = result ? 0 : err->code;
+    fprintf(stderr, "%s %s: %s\n", name, arguments, result ? result : err->text);
+    tidings_free(result);
+    return rc;
+}
+
+static int call_filled_in(struct driver *d, const char *name, const char *schema,
+                          struct tidings_error *err)
+{
+    char *text = NULL;
+    size_t len;
+    struct arguments a = {.out = open_memstream(&text, &len)};
+    if (!a.out) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    fputc('{', a.out);
+    (void)tidings_json_each(tidings_str(schema), "/properties", put_argument, &a);
+    fputc('}', a.out);
+    fclose(a.out);
+    int rc = call_with(d, name, text, err);
+    free(text);
+    return rc;
+}
+
+static int list_tools(struct driver *d, struct tidings_error *err)
+{
+    struct tools t = {0};
+    int rc = tidings_client_list(d->client, TIDINGS_LISTING_TOOLS, tools_add, &t, err);
+    tools_free(&t);
+    return rc;
+}
+
+/* Every tool that is offered, one after the other. */
+static int call_tools(struct driver *d, struct tidings_error *err)
+{
+    struct tools t = {0};
+    int rc = tidings_client_list(d->client, TIDINGS_LISTING_TOOLS, tools_add, &t, err);
+    for (size_t i = 0; rc == 0 && i < t.count; i++) {
+        rc = call_filled_in(d, t.names[i], t.schemas[i], err);
+    }
+    tools_free(&t);
+    return rc;
+}
+
+/* ---- particular scenarios -------------------------------------------------------------------- */
+
+struct given_calls {
+    struct driver *driver;
+    struct tidings_error *err;
+};
+
+static int call_given(void *user, struct tidings_str key, struct tidings_str value)
+{
+    struct given_calls *g = user;
+    char *name = tidings_json_string(value, "/name");
+    char *arguments = tidings_json_get(value, "/arguments");
+    (void)key;
+    int rc = name && arguments ? call_with(g->driver, name, arguments, g->err)
+                               : tidings_fail(g->err, TIDINGS_E_PARSE, "no call to make");
+    tidings_free(name);
+    tidings_free(arguments);
+    return rc;
+}
+
+/* What the suite wants called, with just these arguments. */
+static int call_as_told(struct driver *d, struct tidings_error *err)
+{
+    struct given_calls g = {.driver = d, .err = err};
+    int rc = list_tools(d, err);
+    return rc < 0 ? rc : tidings_json_each(d->context, "/toolCalls", call_given, &g);
+}
+
+/* The schema of the first tool, given to the second. */
+static int echo_schema(struct driver *d, struct tidings_error *err)
+{
+    struct tools t = {0};
+    char *arguments = NULL;
+    int rc = tidings_client_list(d->client, TIDINGS_LISTING_TOOLS, tools_add, &t, err);
+    if (rc == 0 && (t.count < 2 || asprintf(&arguments, "{\"schema\":%s}", t.schemas[0]) < 0)) {
+        rc = tidings_fail(err, TIDINGS_E_PARSE, "there are not two tools");
+    }
+    if (rc == 0) {
+        rc = call_with(d, t.names[1], arguments, err);
+    }
+    free(arguments);
+    tools_free(&t);
+    return rc;
+}
+
+static int read_item(void *user, struct tidings_str item)
+{
+    struct driver *d = user;
+    char *uri = tidings_json_string(item, "/uri"), *name = tidings_json_string(item, "/name");
+    tidings_free(uri ? tidings_client_read(d->client, uri, NULL)
+                     : tidings_client_prompt(d->client, name ? name : "", NULL, NULL));
+    tidings_free(uri);
+    tidings_free(name);
+    return 0;
+}
+
+/* All there is. */
+static int use_everything(struct driver *d, struct tidings_error *err)
+{
+    int rc = call_tools(d, err);
+    rc = rc < 0 ? rc : tidings_client_list(d->client, TIDINGS_LISTING_RESOURCES, read_item, d, err);
+    return rc < 0 ? rc : tidings_client_list(d->client, TIDINGS_LISTING_PROMPTS, read_item, d, err);
+}
+
+/* ---- credentials ----------------------------------------------------------------------------- */
+
+/* The scenarios auth/…: how the client gets its token. The context has what the suite registered
+ * beforehand (client_id, client_secret, private_key_pem …). */
+static void set_credentials(struct tidings_client_options *options, const char *scenario,
+                            struct tidings_str context)
+{
+    (void)options;
+    (void)scenario;
+    (void)context;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *scenario; /* one that ends in '/': all that begin so */
+    int (*run)(struct driver *d, struct tidings_error *err);
+} scenarios[] = {
+    {"auth/", call_tools},
+    {"elicitation-sep1034-client-defaults", call_tools},
+    {"http-custom-headers", call_as_told},
+    {"http-invalid-tool-headers", call_tools},
+    {"http-standard-headers", use_everything},
+    {"initialize", list_tools},
+    {"json-schema-2020-12-preservation", echo_schema},
+    {"json-schema-ref-no-deref", list_tools},
+    {"request-metadata", list_tools},
+    {"sep-2322-client-request-state", call_tools},
+    {"sse-retry", call_tools},
+    {"tools_call", call_tools},
+};
+
+static int run(const char *url, const char *scenario, struct tidings_error *err)
+{
+    const char *context = getenv("MCP_CONFORMANCE_CONTEXT");
+    struct driver d = {.context = tidings_str(context)};
+    struct tidings_client_options options = {.name = "tidings-conformance", .timeout_ms = 10000};
+    int rc = tidings_fail(err, TIDINGS_E_NOTFOUND, "nothing is known of this scenario");
+    set_credentials(&options, scenario, d.context);
+    d.client = tidings_client_create(url, &options, err);
+    if (!d.client) {
+        return err->code;
+    }
+    for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++) {
+        const char *name = scenarios[i].scenario;
+        size_t len = strlen(name);
+        if (name[len - 1] == '/' ? strncmp(name, scenario, len) == 0
+                                 : strcmp(name, scenario) == 0) {
+            rc = scenarios[i].run(&d, err);
+        }
+    }
+    tidings_client_destroy(d.client);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    const char *scenario = getenv("MCP_CONFORMANCE_SCENARIO");
+    struct tidings_error err = {0};
+    if (argc != 2) {
+        fprintf(stderr, "usage: MCP_CONFORMANCE_SCENARIO=… %s URL\n", argv[0]);
+        return 64;
+    }
+    int rc = run(argv[1], scenario ? scenario : "", &err);
+    if (rc < 0) {
+        printf("failed: %s\n", err.text);
+        return tidings_code_exit(rc);
+    }
+    puts("done");
+    return 0;
+}

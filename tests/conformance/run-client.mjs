@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+//
+// Run the client half of the official conformance suite with client.c (built beside the examples) as
+// the client under test, each revision on its own wire, what is required and the extensions, and
+// compare with the section [client] of expected-failures.txt: only what is listed there may fail,
+// and what is listed must fail. Usage: `node run-client.mjs [REVISION…]`.
+//
+// Prints one line per scenario and ends with `# pass N` and `# fail M`.
+
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+
+import { examples, node, Report, runHalf, slow, suite } from './expected.mjs';
+
+const client = path.join(examples, 'conformance_client');
+
+/** What the client itself says of a scenario: nothing when all went as it wanted. */
+function ownVerdict(scenario, folder) {
+    const read = (name) => {
+        const file = path.join(folder, name);
+        return fs.existsSync(file) ? fs.readFileSync(file, 'utf8').trim() : '';
+    };
+    const last = read('stdout.txt').split('\n').at(-1);
+    // A server that is to be refused is: there the client fails, and has to say so.
+    const mayFail = scenario.startsWith('auth/');
+    if (last === 'done' || (mayFail && last.startsWith('failed: '))) {
+        return [];
+    }
+    const why = last || `it did not end in order: ${read('stderr.txt').slice(-500)}`;
+    return [{ id: 'client', status: 'FAILURE', errorMessage: why }];
+}
+
+/** Run all scenarios of a revision: a map from scenario to its checks. */
+function runSuite(revision) {
+    const out = fs.mkdtempSync(path.join(os.tmpdir(), 'tidings-conformance-'));
+    try {
+        const timeout = String(30_000 * slow);
+        const command = `'${client}'`; // it goes through a shell
+        const args = ['--command', command, '--requirements', revision, '--timeout', timeout];
+        const end = spawnSync(node, [suite, 'client', ...args, '--output-dir', out], {
+            encoding: 'utf8',
+            maxBuffer: 1 << 28,
+            timeout: 300_000 * slow,
+        });
+        const scenarios = new Map();
+        const files = fs.readdirSync(out, { recursive: true }).sort();
+        for (const file of files.filter((file) => path.basename(file) === 'checks.json')) {
+            const folder = path.dirname(file);
+            const name = /^(.*)-\d{4}-\d{2}-\d{2}T/.exec(folder)?.[1] ?? folder;
+            const checks = JSON.parse(fs.readFileSync(path.join(out, file), 'utf8'));
+            scenarios.set(name, [...checks, ...ownVerdict(name, path.join(out, folder))]);
+        }
+        if (scenarios.size === 0) {
+            throw new Error(`the suite ran nothing at ${revision}:\n${end.stdout}\n${end.stderr}`);
+        }
+        return scenarios;
+    } finally {
+        fs.rmSync(out, { recursive: true, force: true });
+    }
+}
+
+runHalf(async (revisions) => {
+    if (!fs.existsSync(client)) {
+        throw new Error(`${client} is not there: build the examples`);
+    }
+    const report = new Report('client');
+    for (const revision of revisions) {
+        report.add(revision, runSuite(revision));
+    }
+    report.end(revisions);
+});
