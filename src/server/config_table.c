@@ -7,6 +7,7 @@
 #include "server/config_private.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/edit_distance.h"
 
@@ -280,7 +281,8 @@ void config_spell(const struct config_row *row, enum config_spelling how, char o
         return;
     }
     const char *prefix = how == CONFIG_AS_FLAG ? "--" : how == CONFIG_AS_VARIABLE ? "TIDINGS_" : "";
-    size_t n = (size_t)snprintf(out, CONFIG_NAME_MAX, "%s", prefix);
+    size_t n = strlen(prefix);
+    memcpy(out, prefix, n);
     bool raise = false;
     for (const char *p = row->name; *p && n < CONFIG_NAME_MAX - 1; p++) {
         if (how == CONFIG_AS_KEY && *p == '-') {
@@ -300,10 +302,15 @@ void config_spell(const struct config_row *row, enum config_spelling how, char o
 const struct config_row *config_find(struct tidings_str text, enum config_spelling how)
 {
     for (size_t i = 0; i < config_row_count; i++) {
-        char name[CONFIG_NAME_MAX];
-        config_spell(&config_rows[i], how, name);
+        const struct config_row *row = &config_rows[i];
+        char spelling[CONFIG_NAME_MAX];
+        const char *name = row->name;
+        if (how != CONFIG_AS_NAME) { /* the program itself asks by name, often, as it starts */
+            config_spell(row, how, spelling);
+            name = spelling;
+        }
         if (str_eq(text, tidings_str(name))) {
-            return &config_rows[i];
+            return row;
         }
     }
     return NULL;
