@@ -1,9 +1,13 @@
 // The overview: what moves, how late it is, who is there, and what an operator should look at.
 
+// The oldest that waits, and what 99 of 100 were written within; null when nothing was written lately.
+const lagOf = (sample) => sample.status.lagMs || {};
+
 const PLOTS = [
   {name: "Changes per second", get: (s) => s.rates.changes, show: count},
   {name: "Deliveries per second", get: (s) => s.rates.deliveries, show: count},
-  {name: "Delivery lag", get: (s) => s.status.lagMs ? s.status.lagMs.now : 0, show: duration},
+  {name: "Delivery lag", get: (s) => Math.max(lagOf(s).now || 0, lagOf(s).p99 || 0), show: duration,
+    none: (s) => !lagOf(s).now && typeof lagOf(s).p99 !== "number"},
   {name: "Streams", get: (s) => s.status.streams, show: count},
   {name: "Memory", get: (s) => s.status.memoryBytes, show: bytes},
   {name: "Requests per second", get: (s) => s.rates.requests, show: count},
@@ -30,7 +34,8 @@ function plot(spec) {
     curve.setAttribute("d", line ? "M" + line : "");
     area.setAttribute("d", line ? "M" + line + " L900,100 L" + at(inside[0]).split(",")[0] + ",100 Z" : "");
     const now = points.length ? points[points.length - 1][1] : NaN;
-    fill(value, spec.show(now));
+    const isNone = samples.length > 0 && spec.none !== undefined && spec.none(samples[samples.length - 1]);
+    fill(value, isNone ? "no samples" : spec.show(now));
     fill(since, duration(span).replace(/ 0 s$/, ""));
     fill(top, "most " + spec.show(most <= 1e-9 ? 0 : most));
     picture.setAttribute("aria-label", spec.name + ": now " + spec.show(now) + ", most " + spec.show(most));

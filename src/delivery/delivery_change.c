@@ -101,7 +101,6 @@ void delivery_on_change(struct worker *worker, const struct change *change)
     worker->delivery->is_resynced = false;
     worker->last_seq = change->seq;
     worker->stats.changes++;
-    lag_note(&worker->delivery->lag, change->seq, change->numbered_us);
     if (change->position > 0) {
         cursor_marks_add(&worker->delivery->marks, change->seq, change->position);
     }

@@ -173,7 +173,8 @@ void delivery_log_full(const struct subscriber *subscriber)
     if (delivery_log_take(subscriber->worker, DELIVERY_LOG_FULL, &others)) {
         const struct channel_facts facts = delivery_log_facts(subscriber);
         log_warn(LOG_DELIVERY, "slow reader: what waits for it is merged",
-                 KV("peer", subscriber_id(subscriber)), KV("waiting", subscriber->outbox.count),
+                 KV("peer", subscriber_id(subscriber)),
+                 KV("waiting", (uint64_t)subscriber->outbox.count),
                  KV("principal", access_log_name(subscriber->principal)),
                  KV("by", principal_by(subscriber->principal)),
                  KV("address", text_or_nothing(facts.address)), KV("others", others));

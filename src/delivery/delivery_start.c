@@ -29,10 +29,11 @@ static void on_window(struct loop_timer *timer, void *user)
     (void)timer;
     struct worker *worker = user;
     uint64_t now = loop_now_ms(worker->loop);
+    uint32_t due = lag_due_now();
     struct window *window;
     worker->delivery->window_due_ms = 0;
     while ((window = windows_due(&worker->delivery->windows, now)) != NULL) {
-        subscriber_release_held(list_entry(window, struct subscription, window));
+        subscriber_release_held(list_entry(window, struct subscription, window), due);
     }
 }
 
@@ -66,6 +67,7 @@ static void flush_dirty(void *user)
         subscriber_note_behind(subscriber);
         if (n % together == 0) {
             sendq_batch_flush(&worker->batch);
+            worker->delivery->lag.now_us = clock_monotonic_ns() / 1000;
         }
     }
     cursor_seal_end_turn(worker->delivery->seals);

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * How long changes wait on one worker between being numbered by the hub and being written to a
- * stream: a histogram of what was written, and when a number was given out, which tells the age of
- * what waits. No clock is asked for each subscriber: one time is taken for each flush.
- *
- * Changes of the last seconds are known to LAG_FINE_US, older ones to LAG_COARSE_US; what is older
- * than all marks counts as old as the oldest of them.
+ * How long notifications wait on one worker between being due and being written to a stream: a
+ * histogram of what was written. A change is due when the hub numbers it; what a window held back,
+ * when that lets it go; what is told from the log or as the state at the beginning, when it is
+ * found. No clock is asked for each subscriber: one time is taken for each batch of streams.
  */
 #ifndef DELIVERY_LAG_H
 #define DELIVERY_LAG_H
@@ -14,9 +12,19 @@
 
 #include "base/durations.h"
 
-#define LAG_FINE_US 10000u
-#define LAG_COARSE_US 1000000u
-#define LAG_MARKS 512u /* of each kind */
+/* When something was due, as each notification that waits keeps it: tenths of a millisecond of the
+ * monotonic clock. It comes round after five days, and nothing waits for half as long. */
+static inline uint32_t lag_due(uint64_t us)
+{
+    return (uint32_t)(us / 100);
+}
+uint32_t lag_due_now(void);
+/* Microseconds since then; 0: it is yet to come. */
+static inline uint64_t lag_since(uint32_t due, uint64_t now_us)
+{
+    uint32_t tenths = lag_due(now_us) - due;
+    return tenths <= INT32_MAX ? tenths * 100ull : 0;
+}
 
 struct lag_counts {
     struct durations waited;
@@ -27,32 +35,18 @@ void lag_counts_add(struct lag_counts *to, const struct lag_counts *from);
  * within a bucket; 0: there are none. */
 uint64_t lag_counts_quantile(const struct lag_counts *c, unsigned per_mille);
 
-struct lag_marks {
-    struct {
-        uint64_t seq, us;
-    } at[LAG_MARKS];
-    unsigned count, next;
-};
-
 struct lag {
-    uint64_t now_us;             /* of the flush that is under way, or was last */
+    uint64_t now_us;             /* of the batch that is being written, or was last */
     struct lag_counts before;    /* since the start, without … */
     struct lag_counts recent[2]; /* … the last LAG_RECENT_US: this period and the one before */
     uint64_t period_us;          /* when this one began */
-    uint64_t asked_seq;          /* looked up last … */
-    uint64_t asked_us;           /* … and the answer */
-    struct lag_marks fine, coarse;
 };
 #define LAG_RECENT_US 10000000u
 
-/* A change with that number was numbered then (microseconds of the monotonic clock). */
-void lag_note(struct lag *lag, uint64_t seq, uint64_t us);
-/* When it was, at the latest; 0: nobody knows. */
-uint64_t lag_time(struct lag *lag, uint64_t seq);
 /* A flush begins. */
 void lag_begin_flush(struct lag *lag, uint64_t now_us);
-/* Something that was numbered at `us` is written in this flush. */
-void lag_count(struct lag *lag, uint64_t us);
+/* Something that waited for so long was written. */
+void lag_count(struct lag *lag, uint64_t waited_us);
 /* All since the start; and those of the last ten to twenty seconds. */
 void lag_total(const struct lag *lag, struct lag_counts *ret);
 void lag_recent(const struct lag *lag, uint64_t now_us, struct lag_counts *ret);

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "delivery/lag.h"
 #include "delivery/subscription.h"
 #include "store/change.h"
 
@@ -115,11 +116,12 @@ static void merge(struct outbox *o, size_t index, const struct outbox_item *next
         item->first_seq = item->first_seq < next->first_seq ? item->first_seq : next->first_seq;
     }
     item->change = next->change;
-    item->kind = (uint8_t)outbox_merge_kind((enum tidings_change_kind)item->kind,
-                                            (enum tidings_change_kind)next->kind);
-    item->merged += next->merged;
+    uint32_t merged = item->merged + next->merged;
+    item->kind = outbox_merge_kind((enum tidings_change_kind)item->kind,
+                                   (enum tidings_change_kind)next->kind) &
+                 7u;
+    item->merged = (merged > OUTBOX_MERGED_MAX ? OUTBOX_MERGED_MAX : merged) & OUTBOX_MERGED_MAX;
     item->initial = item->initial && next->initial;
-    item->was_held = item->was_held || next->was_held;
     item->caught_up = item->caught_up || next->caught_up;
     if (moves) {
         struct outbox_item moved = *item;
@@ -159,8 +161,9 @@ enum outbox_result outbox_push(struct outbox *o, struct subscription *sub,
         .sub = sub,
         .change = change_ref(change),
         .first_seq = change->seq,
+        .due = as.caught_up ? as.due : lag_due(change->numbered_us),
         .merged = 1,
-        .kind = (uint8_t)as.kind,
+        .kind = as.kind & 7u,
         .caught_up = as.caught_up,
     };
     enum outbox_result r = add(o, &item, max);
@@ -171,14 +174,15 @@ enum outbox_result outbox_push(struct outbox *o, struct subscription *sub,
 }
 
 enum outbox_result outbox_push_initial(struct outbox *o, struct subscription *sub,
-                                       const struct change *change, size_t max)
+                                       const struct change *change, uint32_t due, size_t max)
 {
     struct outbox_item item = {
         .sub = sub,
         .change = change_ref(change),
         .first_seq = change->seq + 1, /* nothing up to its number waits because of it */
+        .due = due,
         .merged = 1,
-        .kind = (uint8_t)change->kind,
+        .kind = change->kind & 7u,
         .initial = true,
     };
     enum outbox_result r = add(o, &item, max);
@@ -188,13 +192,13 @@ enum outbox_result outbox_push_initial(struct outbox *o, struct subscription *su
     return r;
 }
 
-bool outbox_take(struct outbox *o, struct outbox *from, size_t max)
+bool outbox_take(struct outbox *o, struct outbox *from, uint32_t due, size_t max)
 {
     bool fits = true;
     while (fits && from->count > 0) {
         struct outbox_item item = *outbox_at(from, 0);
         item.sub->queued--;
-        item.was_held = true;
+        item.due = due;
         drop_first(from);
         if (add(o, &item, max) == OUTBOX_FULL) {
             change_unref(item.change);
@@ -208,6 +212,15 @@ bool outbox_take(struct outbox *o, struct outbox *from, size_t max)
 struct outbox_item *outbox_first(struct outbox *o)
 {
     return o->count > 0 ? outbox_at(o, 0) : NULL;
+}
+
+uint64_t outbox_waited(const struct outbox_item *item, uint64_t now_us)
+{
+    uint64_t numbered_us = item->change->numbered_us;
+    if (item->due == lag_due(numbered_us)) { /* the change itself knows it better */
+        return now_us > numbered_us ? now_us - numbered_us : 0;
+    }
+    return lag_since(item->due, now_us);
 }
 
 static void release_if_empty(struct outbox *o)
@@ -250,7 +263,7 @@ void outbox_filter(struct outbox *o, bool (*keep)(void *user, const struct outbo
         item->sub->queued--;
         change_unref(item->change);
     }
-    o->count = (uint32_t)kept;
+    o->count = kept & INT32_MAX;
     release_if_empty(o);
 }
 

@@ -20,18 +20,20 @@ struct outbox_item {
     struct subscription *sub;
     const struct change *change; /* the newest; a reference */
     uint64_t first_seq;          /* its place: the oldest merged into it; strict: the newest */
-    uint32_t merged;
-    uint8_t kind;   /* enum tidings_change_kind */
-    bool initial;   /* nothing changed: the state when it was subscribed */
-    bool was_held;  /* its subscription wanted it later: how long it waits is no lag */
-    bool caught_up; /* it was told from the log, or what was is merged into it: `merged` counts that
-                     * as one, however many there were */
+    uint32_t due;                /* since when it waits to be written (delivery/lag.h) */
+    uint32_t merged : 27;        /* changes that became this one, or OUTBOX_MERGED_MAX */
+    uint32_t kind : 3;           /* enum tidings_change_kind */
+    uint32_t initial : 1;        /* nothing changed: the state when it was subscribed */
+    uint32_t caught_up : 1; /* it was told from the log, or what was is merged into it: `merged`
+                             * counts that as one, however many there were */
 };
+#define OUTBOX_MERGED_MAX ((1u << 27) - 1)
 
 /* What a change is to one subscriber. */
 struct outbox_as {
     enum tidings_change_kind kind; /* the change's own, or what it means after catching up */
     bool caught_up;
+    uint32_t due; /* of what is told from the log; a live change is due since it was numbered */
 };
 
 /* One item, the ordinary case, needs no memory of its own. */
@@ -43,8 +45,9 @@ struct outbox {
             uint32_t head, cap;
         } ring;
     };
-    uint32_t count;
-    bool has_ring;
+    uint32_t count : 31;
+    uint32_t has_ring : 1;
+    uint32_t resync_due; /* since when its subscriber must be told to look again, if it must */
 };
 
 void outbox_init(struct outbox *o);
@@ -59,14 +62,16 @@ enum outbox_result {
 enum outbox_result outbox_push(struct outbox *o, struct subscription *sub,
                                const struct change *change, struct outbox_as as, size_t max);
 enum outbox_result outbox_push_initial(struct outbox *o, struct subscription *sub,
-                                       const struct change *change, size_t max);
-/* Everything `from` holds, behind what is here or merged into it; `from` is empty afterwards.
- * false: it did not fit, and what is left over is dropped. */
-bool outbox_take(struct outbox *o, struct outbox *from, size_t max);
+                                       const struct change *change, uint32_t due, size_t max);
+/* Everything `from` holds, behind what is here or merged into it, and due then; `from` is empty
+ * afterwards. false: it did not fit, and what is left over is dropped. */
+bool outbox_take(struct outbox *o, struct outbox *from, uint32_t due, size_t max);
 /* The oldest, or NULL; and drop it. Memory is released when the queue empties. */
 struct outbox_item *outbox_first(struct outbox *o);
 const struct outbox_item *outbox_second(const struct outbox *o); /* NULL: none */
 void outbox_pop(struct outbox *o);
+/* For how long it has been due, in microseconds. */
+uint64_t outbox_waited(const struct outbox_item *item, uint64_t now_us);
 /* Forget what `keep` says no to. */
 void outbox_filter(struct outbox *o, bool (*keep)(void *user, const struct outbox_item *item),
                    void *user);

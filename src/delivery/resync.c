@@ -21,6 +21,9 @@ void resync_mark(struct subscription *sub, uint64_t seq)
 {
     struct subscriber *subscriber = sub->subscriber;
     subscriber->worker->stats.truncated += !sub->truncated;
+    if (!subscriber->has_truncated) {
+        subscriber->outbox.resync_due = lag_due_now();
+    }
     sub->truncated = sub->rereads = true;
     subscriber->has_truncated = true;
     if (subscriber->resync_from == 0 || seq < subscriber->resync_from) {
@@ -173,7 +176,10 @@ static bool write_truncated(struct subscriber *subscriber, struct subscription *
         .is_slim = sub->is_slim,
         .profile = subscriber->worker->self->profile,
     };
-    if (!subscriber_write_update(subscriber, &u, sub)) {
+    uint64_t now_us = subscriber->worker->delivery->lag.now_us;
+    uint64_t waited =
+        subscriber->has_truncated ? lag_since(subscriber->outbox.resync_due, now_us) : 0;
+    if (!subscriber_write_update(subscriber, &u, sub, waited)) {
         subscriber->was_lost = was_lost;
         return false;
     }

@@ -133,7 +133,7 @@ void subscriber_set_client(struct subscriber *subscriber, const struct json *inf
 void subscriber_note_error(struct subscriber *subscriber, int code, struct tidings_str text);
 /* What is known of its connection; all zero: it has none. */
 void subscriber_get_facts(const struct subscriber *subscriber, struct channel_facts *ret);
-/* For how long the oldest of what waits for it has waited, and nobody wanted that. */
+/* For how long the oldest of what is due has waited for its stream. */
 uint64_t subscriber_lag_us(const struct subscriber *subscriber, uint64_t now_us);
 /* Removes every subscription, releases the watches; the memory goes at the end of the turn. */
 void subscriber_destroy(struct subscriber *subscriber);
@@ -160,9 +160,10 @@ void subscriber_flush(struct subscriber *subscriber);
 /* One whole message right now, before anything that waits. false: no stream, or it broke (also when
  * the message could not be built: the stream is cut rather than left with a gap). */
 bool subscriber_send(struct subscriber *subscriber, const struct buf *message);
-/* The same for an update of `sub`; a subscriber that is called gets it as it is. */
+/* The same for an update of `sub` that has waited for so long, which is counted; a subscriber that
+ * is called gets it as it is. */
 bool subscriber_write_update(struct subscriber *subscriber, const struct dialect_updated *u,
-                             const struct subscription *sub);
+                             const struct subscription *sub, uint64_t waited_us);
 /* A notifications/message for a client of the legacy era, unless it wants none of that level. */
 void subscriber_warn(struct subscriber *subscriber, const char *text);
 
@@ -177,8 +178,8 @@ void subscriber_offer_row(struct subscriber *subscriber, struct subscription *su
 /* The state of something when it was subscribed, whatever its number. */
 void subscriber_offer_initial(struct subscriber *subscriber, struct subscription *sub,
                               const struct change *change);
-/* The period of `sub` ended: what was held goes to the outbox. */
-void subscriber_release_held(struct subscription *sub);
+/* The period of `sub` ended: what was held goes to the outbox, and is due from then on. */
+void subscriber_release_held(struct subscription *sub, uint32_t due);
 
 /* ---- where it stands ------------------------------------------------------------------------- */
 

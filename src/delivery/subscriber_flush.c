@@ -30,17 +30,6 @@ static void put_uri(struct dialect_updated *u, const struct subscription *sub, b
     }
 }
 
-/* How long it waited, unless that was its subscription's own wish, or it comes from the log. */
-static void count_lag(const struct subscriber *subscriber, const struct outbox_item *item)
-{
-    struct lag *lag = &subscriber->worker->delivery->lag;
-    if (item->initial || item->was_held || item->caught_up) {
-        return;
-    }
-    lag_count(lag, item->first_seq == item->change->seq ? item->change->numbered_us
-                                                        : lag_time(lag, item->first_seq));
-}
-
 static bool flush_items(struct subscriber *subscriber)
 {
     struct outbox_item *item;
@@ -79,10 +68,10 @@ static bool flush_items(struct subscriber *subscriber)
             .profile = subscriber->worker->self->profile,
         };
         put_uri(&u, sub, leads);
-        if (!subscriber_write_update(subscriber, &u, sub)) {
+        uint64_t waited = outbox_waited(item, subscriber->worker->delivery->lag.now_us);
+        if (!subscriber_write_update(subscriber, &u, sub, waited)) {
             return false;
         }
-        count_lag(subscriber, item);
         change_content_written(sub, item->change, to);
         outbox_pop(&subscriber->outbox);
     }

@@ -22,11 +22,14 @@ static void collapse(struct subscriber *subscriber)
 {
     limit_hit(subscriber->worker->limit_counters, LIMIT_OUTBOX);
     delivery_log_full(subscriber);
-    struct outbox_item *item;
-    while ((item = outbox_first(&subscriber->outbox)) != NULL) {
+    bool was_marked = subscriber->has_truncated;
+    struct outbox_item *item = outbox_first(&subscriber->outbox);
+    uint32_t due = item ? item->due : lag_due_now();
+    for (; item != NULL; item = outbox_first(&subscriber->outbox)) {
         resync_mark(item->sub, item->first_seq);
         outbox_pop(&subscriber->outbox);
     }
+    subscriber->outbox.resync_due = was_marked ? subscriber->outbox.resync_due : due;
 }
 
 /* Into the outbox, or collapse it. */
@@ -44,14 +47,15 @@ static void enqueue(struct subscriber *subscriber, struct subscription *sub,
     subscriber_mark_dirty(subscriber);
 }
 
-void subscriber_release_held(struct subscription *sub)
+void subscriber_release_held(struct subscription *sub, uint32_t due)
 {
     struct subscriber *subscriber = sub->listen->subscriber;
     struct outbox *held = sub->window.held;
     uint64_t first = window_first_seq(&sub->window);
     sub->window.held = NULL;
     subscriber->held_count--;
-    if (held && !outbox_take(&subscriber->outbox, held, subscriber->worker->limits->outbox_max)) {
+    if (held &&
+        !outbox_take(&subscriber->outbox, held, due, subscriber->worker->limits->outbox_max)) {
         collapse(subscriber);
         resync_mark(sub, first);
     }
@@ -66,7 +70,7 @@ void subscriber_offer_initial(struct subscriber *subscriber, struct subscription
         return; /* it will be told to re-read anyway */
     }
     if (subscriber->sink &&
-        outbox_push_initial(&subscriber->outbox, sub, change,
+        outbox_push_initial(&subscriber->outbox, sub, change, lag_due_now(),
                             subscriber->worker->limits->outbox_max) == OUTBOX_FULL) {
         collapse(subscriber);
         resync_mark(sub, change->seq);
@@ -126,6 +130,6 @@ void subscriber_offer_row(struct subscriber *subscriber, struct subscription *su
     if (kind == TIDINGS_CHANGE_UPDATED && row->created_seq > from) {
         kind = TIDINGS_CHANGE_CREATED;
     }
-    struct outbox_as as = {.kind = kind, .caught_up = true};
+    struct outbox_as as = {.kind = kind, .caught_up = true, .due = lag_due_now()};
     subscriber_offer_filtered(subscriber, sub, row->change, as, row->replaced_seq <= from);
 }

@@ -42,11 +42,7 @@ uint64_t subscriber_lag_us(const struct subscriber *subscriber, uint64_t now_us)
 {
     struct outbox *outbox = (struct outbox *)(uintptr_t)&subscriber->outbox;
     const struct outbox_item *first = outbox_first(outbox);
-    if (!first || first->initial || first->was_held || first->caught_up) {
-        return 0;
-    }
-    uint64_t at = first->first_seq == first->change->seq
-                      ? first->change->numbered_us
-                      : lag_time(&subscriber->worker->delivery->lag, first->first_seq);
-    return at > 0 && now_us > at ? now_us - at : 0;
+    uint64_t lag = subscriber->has_truncated ? lag_since(outbox->resync_due, now_us) : 0;
+    uint64_t waited = first ? outbox_waited(first, now_us) : 0;
+    return waited > lag ? waited : lag;
 }

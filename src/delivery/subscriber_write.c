@@ -2,6 +2,7 @@
  *
  * Writes one message to the stream of a subscriber.
  */
+#include "delivery/delivery.h"
 #include "delivery/listen.h"
 #include "delivery/subscriber.h"
 #include "delivery/subscription.h"
@@ -64,16 +65,21 @@ static char *take_room(void *user, size_t size)
 }
 
 bool subscriber_write_update(struct subscriber *subscriber, const struct dialect_updated *u,
-                             const struct subscription *sub)
+                             const struct subscription *sub, uint64_t waited_us)
 {
-    subscriber->worker->stats.deliveries++;
+    struct worker *worker = subscriber->worker;
     if (subscriber->ops && subscriber->ops->on_update) {
         subscriber->ops->on_update(subscriber, u, sub);
-        return true;
+    } else {
+        struct room_request r = {.subscriber = subscriber, .at = &u->cursor};
+        if (!dialect_updated_write(u, take_room, &r)) {
+            return false;
+        }
+        if (sub) {
+            listen_counts(sub->listen)->deliveries++;
+        }
     }
-    if (sub) {
-        listen_counts(sub->listen)->deliveries++;
-    }
-    struct room_request r = {.subscriber = subscriber, .at = &u->cursor};
-    return dialect_updated_write(u, take_room, &r);
+    worker->stats.deliveries++;
+    lag_count(&worker->delivery->lag, waited_us);
+    return true;
 }

@@ -17,8 +17,9 @@
 static void release_held(struct worker *worker)
 {
     struct window *window;
+    uint32_t due = lag_due_now();
     while ((window = windows_due(&worker->delivery->windows, UINT64_MAX)) != NULL) {
-        subscriber_release_held(list_entry(window, struct subscription, window));
+        subscriber_release_held(list_entry(window, struct subscription, window), due);
     }
 }
 

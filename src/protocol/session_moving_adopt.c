@@ -567,7 +567,7 @@ static bool tell_refused(struct subscriber *subscriber, struct tidings_str uri_j
         .suspended = true,
         .profile = subscriber->worker->self->profile,
     };
-    return subscriber_write_update(subscriber, &u, NULL);
+    return subscriber_write_update(subscriber, &u, NULL, 0);
 }
 
 void session_moving_streams(struct session *session)

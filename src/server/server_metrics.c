@@ -112,7 +112,8 @@ static void metrics_delivery(struct metrics_text *m, const struct figures *f)
         metrics_put_seconds(m, worker, f->workers[i].oldest_us);
     }
     metrics_begin(m, METRICS_HISTOGRAM, "tidings_delivery_lag_seconds",
-                  "From a change being numbered to its being written to a stream.");
+                  "From a notification being due (its change numbered, its window over) to its "
+                  "being written.");
     metrics_put_durations(m, NULL, &f->all.lag.waited);
     metrics_begin(m, METRICS_HISTOGRAM, "tidings_turn_duration_seconds",
                   "Turns of a worker's loop: how long everybody else of it waits.");

@@ -81,14 +81,24 @@ static void overview_put_ms(struct jw *w, const char *key, uint64_t us)
     jw_put_raw(w, tidings_str(key), tidings_strn(text, (size_t)n));
 }
 
+/* Of nothing there is no quantile: null. */
 static void overview_put_lag(struct jw *w, const struct worker_figures *f)
 {
+    const struct lag_counts *c = &f->recent;
+    const uint64_t values[] = {lag_counts_quantile(c, 500), lag_counts_quantile(c, 990), c->max_us};
+    static const char *const names[] = {"p50", "p99", "max"};
+    uint64_t written = durations_total(&c->waited);
     jw_key(w, STR("lagMs"));
     jw_begin_object(w);
     overview_put_ms(w, "now", f->oldest_us);
-    overview_put_ms(w, "p50", lag_counts_quantile(&f->recent, 500));
-    overview_put_ms(w, "p99", lag_counts_quantile(&f->recent, 990));
-    overview_put_ms(w, "max", f->recent.max_us);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (written > 0) {
+            overview_put_ms(w, names[i], values[i]);
+        } else {
+            jw_put_raw(w, tidings_str(names[i]), STR("null"));
+        }
+    }
+    server_overview_put(w, "written", written);
     jw_end_object(w);
 }
 

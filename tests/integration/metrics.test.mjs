@@ -83,6 +83,57 @@ test('a scrape is what promtool accepts, and counts what happened', { skip: noPr
     assert.ok(at.tidings_sent_bytes_total > 0 && at.tidings_received_bytes_total > 0);
 });
 
+test('each notification is once in the histogram of the lag: told at once, held back, from the log, at the beginning', async (t) => {
+    const { server, metrics } = await monitored(t, { args: ['--self', '--window', '0', '--workers', '2'] });
+    const uri = server.uri('a.txt');
+    const isUpdate = (m) => m.method === 'notifications/resources/updated';
+    const status = async () => JSON.parse((await call(server, 'resources/read', { uri: 'tidings://self/status' })).contents[0].text);
+    const { lagMs } = await status();
+    assert.deepEqual([lagMs.now, lagMs.p50, lagMs.p99, lagMs.max, lagMs.written], [0, null, null, null, 0]);
+    const follow = async (options = {}) => {
+        const params = { _meta: meta({ 'dev.tidings/options': options }) };
+        const { events } = await listen(server, { resourceSubscriptions: [uri] }, { params });
+        return events;
+    };
+    const all = [
+        await follow(),
+        await follow({ windowMs: 50 }),
+        await follow({ windowMs: 50, order: 'strict' }),
+        await follow({ initial: true }),
+        await follow({ windowMs: 50, include: 'value', initial: true }),
+    ];
+    const told = all.map(() => ({ count: 0, merged: 0 }));
+    /** Until this one was told of the newest version. */
+    const hears = async (events, i, version) => {
+        for (;;) {
+            const message = await events.message(isUpdate, 'an update');
+            told[i].count += 1;
+            told[i].merged += message.params._meta['dev.tidings/merged'] ?? 1;
+            if (message.params._meta['dev.tidings/version'] === version) {
+                return;
+            }
+        }
+    };
+    for (let i = 1; i <= 12; i += 1) {
+        server.tree.replace('a.txt', `${i}`);
+        const message = await all[0].message(isUpdate, 'an update');
+        told[0].count += 1;
+        told[0].version = message.params._meta['dev.tidings/version'];
+        told[0].cursor ??= message.params._meta['dev.tidings/cursor'];
+    }
+    await Promise.all(all.slice(1).map((events, i) => hears(events, i + 1, told[0].version)));
+    assert.ok(told[1].merged > told[1].count, `something was held back: ${JSON.stringify(told)}`);
+    const from = await follow({ since: told[0].cursor });
+    told.push({ count: 0, merged: 0 });
+    await hears(from, told.length - 1, told[0].version);
+    const at = samples(await scrape(metrics));
+    const sum = told.reduce((n, { count }) => n + count, 0);
+    assert.equal(at.tidings_deliveries_total, sum);
+    assert.equal(at.tidings_delivery_lag_seconds_count, sum);
+    const after = (await status()).lagMs;
+    assert.ok(after.max > 0 && after.p50 <= after.max && after.written > 0, JSON.stringify(after));
+});
+
 test('the format is negotiated: OpenMetrics ends with # EOF and names counters without their suffix', async (t) => {
     const { server, metrics } = await monitored(t);
     await busy(server);

@@ -74,7 +74,7 @@ test('the status is one object with totals, what there is now, and whether it is
     assert.deepEqual([status.sessions, status.waiting, status.behind], [0, 0, 0]);
     assert.ok(status.bytesIn > 0 && status.bytesOut > 0 && status.memoryBytes > 1 << 20 && status.descriptors > 3);
     assert.ok(status.startedMs <= status.nowMs && status.uptimeMs >= 0);
-    assert.deepEqual(Object.keys(status.lagMs), ['now', 'p50', 'p99', 'max']);
+    assert.deepEqual(Object.keys(status.lagMs), ['now', 'p50', 'p99', 'max', 'written']);
     assert.ok(status.lagMs.max > 0 && status.lagMs.max < 60_000, JSON.stringify(status.lagMs));
     assert.deepEqual(status.store, { kind: 'none', ok: true });
 });

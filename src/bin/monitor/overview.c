@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <tidings/json.h>
 
@@ -90,13 +91,30 @@ static void overview_put_moving(struct overview_lines *l, struct tidings_str s,
     b->now_ms = now;
 }
 
+/* What waits now, and how long what was written lately had waited. */
+static void overview_put_lag(struct overview_lines *l, struct tidings_str s)
+{
+    char now[SPAN_TEXT_MAX], p50[SPAN_TEXT_MAX], p99[SPAN_TEXT_MAX], max[SPAN_TEXT_MAX];
+    char written[4 * SPAN_TEXT_MAX] = "no samples";
+    char *is_known = tidings_json_get(s, "/lagMs/max");
+    if (is_known && strcmp(is_known, "null") != 0) {
+        snprintf(written, sizeof(written), "p50 %s, p99 %s, max %s",
+                 span_text(self_state_number(s, "/lagMs/p50"), p50),
+                 span_text(self_state_number(s, "/lagMs/p99"), p99),
+                 span_text(self_state_number(s, "/lagMs/max"), max));
+    }
+    tidings_free(is_known);
+    overview_line(l, "lag", "oldest waiting %s (%.0f for %.0f peers); written: %s",
+                  span_text(self_state_number(s, "/lagMs/now"), now),
+                  self_state_number(s, "/waiting"), self_state_number(s, "/behind"), written);
+}
+
 size_t overview_put(const struct cli *cli, FILE *out, struct tidings_str s,
                     struct overview_before *before, size_t width, const char *end)
 {
     struct overview_lines l = {.cli = cli, .out = out, .width = width, .end = end};
     struct overview_before none = {0};
-    char a[SPAN_TEXT_MAX], b[SPAN_TEXT_MAX], c[SPAN_TEXT_MAX], d[SPAN_TEXT_MAX];
-    char cpu[SPAN_TEXT_MAX], memory[SIZE_TEXT_MAX];
+    char a[SPAN_TEXT_MAX], cpu[SPAN_TEXT_MAX], memory[SIZE_TEXT_MAX];
     char *kind = text_at(s, "/store/kind");
     overview_put_name(&l, s);
     overview_put_moving(&l, s, before ? before : &none);
@@ -105,12 +123,7 @@ size_t overview_put(const struct cli *cli, FILE *out, struct tidings_str s,
                   self_state_number(s, "/connections"), self_state_number(s, "/streams"),
                   self_state_number(s, "/sessions"), self_state_number(s, "/subscribers"),
                   self_state_number(s, "/subscriptions"));
-    overview_line(
-        &l, "lag", "oldest waiting %s (%.0f for %.0f peers); written: p50 %s, p99 %s, max %s",
-        span_text(self_state_number(s, "/lagMs/now"), a), self_state_number(s, "/waiting"),
-        self_state_number(s, "/behind"), span_text(self_state_number(s, "/lagMs/p50"), b),
-        span_text(self_state_number(s, "/lagMs/p99"), c),
-        span_text(self_state_number(s, "/lagMs/max"), d));
+    overview_put_lag(&l, s);
     overview_line(&l, "uses", "%s memory, %s CPU, %.0f descriptors, store %s%s",
                   size_text((uint64_t)self_state_number(s, "/memoryBytes"), memory),
                   span_text(self_state_number(s, "/cpuMs"), cpu),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How long changes waited: when numbers were given out, and the histogram.
+ * How long notifications waited: the moments they keep, and the histogram.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,32 +21,20 @@ static int clear(void **state)
     return 0;
 }
 
-static void a_number_is_as_old_as_the_newest_mark_below_it(void **state)
+static void a_moment_is_known_to_a_tenth_of_a_millisecond_and_comes_round(void **state)
 {
     (void)state;
-    assert_int_equal(lag_time(&lag, 5), 0); /* nobody knows */
-    lag_note(&lag, 10, 1000000);
-    lag_note(&lag, 11, 1001000); /* too soon for a mark of its own */
-    lag_note(&lag, 20, 1020000);
-    assert_int_equal(lag_time(&lag, 10), 1000000);
-    assert_int_equal(lag_time(&lag, 11), 1000000);
-    assert_int_equal(lag_time(&lag, 19), 1000000);
-    assert_int_equal(lag_time(&lag, 20), 1020000);
-    assert_int_equal(lag_time(&lag, 1000), 1020000);
-    assert_int_equal(lag_time(&lag, 3), 1000000); /* older than all: as old as the oldest */
-}
-
-static void what_is_old_is_known_to_a_second_and_nothing_is_ever_newer_than_it_is(void **state)
-{
-    (void)state;
-    for (uint64_t i = 1; i <= 30000; i++) { /* five minutes, a change every 10 ms */
-        lag_note(&lag, i, i * LAG_FINE_US);
+    const uint64_t days = 86400ull * 1000000;
+    const uint64_t starts[] = {0,       1,        99,          100,
+                               1000000, 5 * days, 1000 * days, (1ull << 32) * 100 - 1};
+    const uint64_t waits[] = {0, 1, 99, 100, 5000, 60000000, days, 2 * days};
+    for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++) {
+        for (size_t k = 0; k < sizeof(waits) / sizeof(waits[0]); k++) {
+            uint64_t got = lag_since(lag_due(starts[i]), starts[i] + waits[k]);
+            assert_true(got + 100 > waits[k] && got < waits[k] + 100);
+        }
     }
-    for (uint64_t i = 1; i <= 30000; i += 97) {
-        uint64_t at = lag_time(&lag, i), is = i * LAG_FINE_US;
-        assert_true(at <= is);
-        assert_true(is - at < (i > 30000 - LAG_MARKS ? LAG_FINE_US : LAG_COARSE_US));
-    }
+    assert_int_equal(lag_since(lag_due(2000000), 1000000), 0); /* yet to come */
 }
 
 static void waiting_is_counted_in_buckets_and_quantiles_lie_within_them(void **state)
@@ -55,10 +43,10 @@ static void waiting_is_counted_in_buckets_and_quantiles_lie_within_them(void **s
     struct lag_counts c;
     lag_begin_flush(&lag, 100000000);
     for (int i = 0; i < 98; i++) {
-        lag_count(&lag, 100000000 - 200);
+        lag_count(&lag, 200);
     }
-    lag_count(&lag, 100000000 - 70000000); /* above the last bound */
-    lag_count(&lag, 100000000 + 5);        /* numbered after this turn began */
+    lag_count(&lag, 70000000); /* above the last bound */
+    lag_count(&lag, 0);
     lag_total(&lag, &c);
     assert_int_equal(durations_total(&c.waited), 100);
     assert_int_equal(c.waited.buckets[0], 1);
@@ -78,7 +66,7 @@ static void what_is_long_ago_is_in_the_total_and_not_among_the_recent(void **sta
     uint64_t now = 1000000000;
     for (int i = 0; i < 5; i++, now += LAG_RECENT_US) {
         lag_begin_flush(&lag, now);
-        lag_count(&lag, now - 1000);
+        lag_count(&lag, 1000);
     }
     now -= LAG_RECENT_US;
     lag_total(&lag, &c);
@@ -97,9 +85,8 @@ static void what_is_long_ago_is_in_the_total_and_not_among_the_recent(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_number_is_as_old_as_the_newest_mark_below_it, clear),
-        cmocka_unit_test_setup(
-            what_is_old_is_known_to_a_second_and_nothing_is_ever_newer_than_it_is, clear),
+        cmocka_unit_test_setup(a_moment_is_known_to_a_tenth_of_a_millisecond_and_comes_round,
+                               clear),
         cmocka_unit_test_setup(waiting_is_counted_in_buckets_and_quantiles_lie_within_them, clear),
         cmocka_unit_test_setup(what_is_long_ago_is_in_the_total_and_not_among_the_recent, clear),
     };

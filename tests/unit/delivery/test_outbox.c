@@ -140,7 +140,7 @@ static void what_was_told_from_the_log_stays_marked_when_more_comes(void **state
     outbox_init(&o);
     outbox_init(&held);
     assert_int_equal(outbox_push(&held, &a, old, caught_up, MAX), OUTBOX_ADDED);
-    assert_true(outbox_take(&o, &held, MAX));
+    assert_true(outbox_take(&o, &held, 0, MAX));
     assert_true(outbox_first(&o)->caught_up);
     assert_int_equal(outbox_push(&o, &a, new, updated, MAX), OUTBOX_MERGED);
     assert_true(outbox_first(&o)->caught_up);
@@ -151,6 +151,67 @@ static void what_was_told_from_the_log_stays_marked_when_more_comes(void **state
     change_unref(old);
     change_unref(new);
     outbox_deinit(&held);
+    outbox_deinit(&o);
+}
+
+static void what_waits_is_due_since_its_change_was_numbered_or_its_window_ended(void **state)
+{
+    (void)state;
+    struct outbox o, held;
+    struct subscription a = {0}, strict = {.is_strict = true};
+    const struct outbox_as row = {.kind = TIDINGS_CHANGE_UPDATED, .caught_up = true, .due = 70};
+    struct tidings_change x = {.uri = STR("x:1")}, y = {.uri = STR("x:2")};
+    struct change *c = change_create(&x, 1, 1), *d = change_create(&x, 1, 2);
+    struct change *e = change_create(&y, 1, 3);
+    c->numbered_us = 5012;
+    d->numbered_us = 900000;
+    e->numbered_us = 1000;
+    outbox_init(&o);
+    outbox_init(&held);
+    for (unsigned i = 0; i < 2; i++) { /* what merges waits since the first of them */
+        struct subscription *sub = i == 0 ? &a : &strict;
+        assert_int_equal(outbox_push(&o, sub, c, updated, MAX), OUTBOX_ADDED);
+        assert_int_equal(outbox_waited(outbox_first(&o), 6013), 1001); /* to the microsecond */
+        assert_int_equal(outbox_waited(outbox_first(&o), 4000), 0);
+        assert_int_equal(outbox_push(&o, sub, d, updated, MAX), OUTBOX_MERGED);
+        assert_int_equal(outbox_waited(outbox_first(&o), 1000000), 995000);
+        outbox_pop(&o);
+    }
+    /* However old what a window held is, it waits since that let it go. */
+    assert_int_equal(outbox_push(&held, &a, c, updated, MAX), OUTBOX_ADDED);
+    assert_int_equal(outbox_push(&held, &a, d, updated, MAX), OUTBOX_MERGED);
+    assert_int_equal(outbox_push(&held, &a, e, updated, MAX), OUTBOX_ADDED);
+    assert_true(outbox_take(&o, &held, 20000, MAX));
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(outbox_waited(outbox_first(&o), 2000400), 400);
+        outbox_pop(&o);
+    }
+    assert_int_equal(outbox_push(&o, &a, e, row, MAX), OUTBOX_ADDED);
+    assert_int_equal(outbox_waited(outbox_first(&o), 8000), 1000);
+    outbox_pop(&o);
+    assert_int_equal(outbox_push_initial(&o, &a, e, 60, MAX), OUTBOX_ADDED);
+    assert_int_equal(outbox_waited(outbox_first(&o), 8000), 2000);
+    outbox_deinit(&held);
+    outbox_deinit(&o);
+    change_unref(c);
+    change_unref(d);
+    change_unref(e);
+}
+
+static void more_changes_than_can_be_counted_stay_as_many(void **state)
+{
+    (void)state;
+    struct outbox o;
+    struct subscription a = {0};
+    outbox_init(&o);
+    assert_int_equal(push(&o, &a, "x:1", TIDINGS_CHANGE_MOVED, 1, MAX), OUTBOX_ADDED);
+    assert_int_equal(outbox_first(&o)->kind, TIDINGS_CHANGE_MOVED);
+    outbox_first(&o)->merged = OUTBOX_MERGED_MAX - 1;
+    for (uint64_t seq = 2; seq < 5; seq++) {
+        assert_int_equal(push(&o, &a, "x:1", TIDINGS_CHANGE_DELETED, seq, MAX), OUTBOX_MERGED);
+        assert_int_equal(outbox_first(&o)->merged, OUTBOX_MERGED_MAX);
+        assert_int_equal(outbox_first(&o)->kind, TIDINGS_CHANGE_DELETED);
+    }
     outbox_deinit(&o);
 }
 
@@ -283,6 +344,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_second_change_merges_into_the_place_of_the_first,
                                         count_allocations, nothing_is_left),
         cmocka_unit_test_setup_teardown(what_was_told_from_the_log_stays_marked_when_more_comes,
+                                        count_allocations, nothing_is_left),
+        cmocka_unit_test_setup_teardown(
+            what_waits_is_due_since_its_change_was_numbered_or_its_window_ended, count_allocations,
+            nothing_is_left),
+        cmocka_unit_test_setup_teardown(more_changes_than_can_be_counted_stay_as_many,
                                         count_allocations, nothing_is_left),
         cmocka_unit_test_setup_teardown(
             for_a_strict_subscription_it_merges_into_the_place_of_the_newer, count_allocations,
