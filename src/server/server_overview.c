@@ -82,7 +82,7 @@ static void overview_put_ms(struct jw *w, const char *key, uint64_t us)
 }
 
 /* Of nothing there is no quantile: null. */
-static void overview_put_lag(struct jw *w, const struct worker_figures *f)
+static void server_overview_put_lag(struct jw *w, const struct worker_figures *f)
 {
     const struct lag_counts *c = &f->recent;
     const uint64_t values[] = {lag_counts_quantile(c, 500), lag_counts_quantile(c, 990), c->max_us};
@@ -151,7 +151,7 @@ static void overview_write(struct jw *w, struct tidings_server *s, const struct 
     overview_put_process(w, s);
     overview_put_health(w, s);
     overview_put_totals(w, &f->all, hub_limit_counters(s->hub));
-    overview_put_lag(w, &f->all);
+    server_overview_put_lag(w, &f->all);
     overview_put_store(w, s);
     if (s->nodes) {
         uint64_t count = 0, lag_us = 0;
