@@ -76,7 +76,7 @@ static void session_put_state(const struct session_moving *m, struct buf *out)
         .initialized = session->initialized,
         .has_listed = session->listen->has_listed,
         .level = session->subscriber->log_level,
-        .turn = m->turn,
+        .generation = m->generation,
         .asks = session->asking ? session->asking->can : 0,
         .stream = session->next_stream + 1, /* it is written before one is opened */
         .event = session->next_event,
@@ -159,7 +159,7 @@ static struct session_job *session_job_of(struct session_moving *m, enum session
     struct session_job *job = session_job_create(m->session->worker, op, tidings_str(m->key));
     if (job) {
         job->done = session_is_written;
-        job->turn = m->turn;
+        job->generation = m->generation;
         job->state = *state;
         buf_init(state, 0);
     }
@@ -178,7 +178,7 @@ static bool session_is_unfit(struct session_moving *m, const struct buf *state)
                  KV("most_bytes", m->movers->store->max_bytes));
         subscriber_warn(m->session->subscriber,
                         "this session has too many subscriptions to go on at another node");
-        m->turn = 0; /* of a new row, when it fits again */
+        m->generation = 0; /* of a new row, when it fits again */
     }
     m->is_unfit = is_unfit;
     return is_unfit;
@@ -480,7 +480,7 @@ void session_moved(struct worker *worker, struct tidings_str key)
     if (!m || !str_eq(key, tidings_str(m->key))) {
         return;
     }
-    if (m->turn == 0) {
+    if (m->generation == 0) {
         session_let_go(m);
     } else {
         session_changed(session, NULL); /* it may have been taken back since: the store knows */

@@ -5,9 +5,9 @@
  * that is not here waits while the store is asked; the session is made again from what was written,
  * and who had it before lets go of it.
  *
- *     A: initialize, subscribe ──put──> row of the session, turn 0
- *     B: any request with its id ──take──> turn 1: B's; A hears that, and ends its copy
- *     A: … and is asked again ──take──> turn 2: A's
+ *     A: initialize, subscribe ──put──> row of the session, generation 0
+ *     B: any request with its id ──take──> generation 1: B's; A hears that, and ends its copy
+ *     A: … and is asked again ──take──> generation 2: A's
  *
  * What a client was told that it has (a session, a subscription) is written before it is told so,
  * as long as the store answers; how far it was told, at most every second and when the server ends.

@@ -25,7 +25,7 @@
  * after that and died before they wrote anything: ours begin above. */
 #define EVENTS_UNWRITTEN (UINT64_C(1) << 20)
 #define STREAMS_UNWRITTEN 16u
-#define TURNS_UNWRITTEN 1024u
+#define TAKEOVERS_UNWRITTEN 1024u
 
 /* One on its way here. */
 struct adoption {
@@ -147,13 +147,13 @@ static struct session *adoption_make(struct adoption *a, const struct session_jo
     }
     a->is_made = true;
     session->quota = a->quota;
-    uint64_t turns = job->turn > s->turn ? job->turn - s->turn : 1;
-    turns = turns < TURNS_UNWRITTEN ? turns : TURNS_UNWRITTEN;
-    session->next_stream = s->stream + (unsigned)turns * STREAMS_UNWRITTEN;
-    session->next_event = s->event + turns * EVENTS_UNWRITTEN;
+    uint64_t takeovers = job->generation > s->generation ? job->generation - s->generation : 1;
+    takeovers = takeovers < TAKEOVERS_UNWRITTEN ? takeovers : TAKEOVERS_UNWRITTEN;
+    session->next_stream = s->stream + (unsigned)takeovers * STREAMS_UNWRITTEN;
+    session->next_event = s->event + takeovers * EVENTS_UNWRITTEN;
     session->subscriber->log_level = (int8_t)s->level;
     session_declare(session, s->asks & ASK_EVERYTHING);
-    session->moving->turn = job->turn;
+    session->moving->generation = job->generation;
     session->moving->is_adopted = session->moving->is_arriving = true;
     session->moving->taken_stream = s->stream;
     restore_rewinds(session, s);

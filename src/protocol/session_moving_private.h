@@ -33,7 +33,7 @@ struct session_moving {
     struct session *session;
     struct session_movers *movers;
     char key[SESSION_KEY_LEN + 1];
-    uint64_t turn;
+    uint64_t generation;        /* of the row, when it was last taken or made */
     uint64_t changes, written;  /* so many there were, and so many of them are written */
     uint64_t under_way;         /* … and will be, when the job is done */
     uint64_t cursor, stream_no; /* as they were written last */

@@ -38,7 +38,7 @@ void session_state_begin(struct jw *w, const struct session_state *s)
     jw_put_bool(w, STR("initialized"), s->initialized);
     jw_put_bool(w, STR("listed"), s->has_listed);
     jw_put_integer(w, STR("level"), s->level);
-    jw_put_integer(w, STR("turn"), (int64_t)s->turn);
+    jw_put_integer(w, STR("turn"), (int64_t)s->generation);
     jw_put_integer(w, STR("asks"), s->asks);
     jw_put_integer(w, STR("stream"), s->stream);
     jw_put_integer(w, STR("event"), (int64_t)s->event);
@@ -219,7 +219,7 @@ static int session_state_take(struct session_state *s, struct json *root, struct
     if (!read_number(jv_get(root, "level"), 7, &level)) {
         return session_state_refuse(err, "level");
     }
-    if (!read_number(jv_get(root, "turn"), INT64_MAX, &s->turn)) {
+    if (!read_number(jv_get(root, "turn"), INT64_MAX, &s->generation)) {
         return session_state_refuse(err, "turn");
     }
     if (!read_number(jv_get(root, "asks"), UINT32_MAX, &asks)) {

@@ -37,12 +37,13 @@ struct session_state {
     struct tidings_str by; /* who: the text of principal_write */
     struct tidings_str revision;
     bool initialized;
-    bool has_listed; /* it has asked for resources/list */
-    int level;       /* of log messages it wants */
-    uint64_t turn;   /* so often it had been taken when this was written; 0 as well: not said */
-    unsigned asks;   /* what its client can be asked: ASK_… */
-    unsigned stream; /* the highest number of one … */
-    uint64_t event;  /* … and of an event given out */
+    bool has_listed;     /* it has asked for resources/list */
+    int level;           /* of log messages it wants */
+    uint64_t generation; /* so often it had been taken when this was written; 0 as well: not
+                          * said. In the text `turn` */
+    unsigned asks;       /* what its client can be asked: ASK_… */
+    unsigned stream;     /* the highest number of one … */
+    uint64_t event;      /* … and of an event given out */
     struct log_cursor cursor;
     struct session_rewind rewinds[SESSION_STATE_REWINDS];
     unsigned rewind_count;

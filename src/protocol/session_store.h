@@ -4,8 +4,8 @@
  * server has one over the store that nodes share; tests have one in memory.
  *
  * A session is one row. Its key is the session's id and whose it is, so that somebody else's is not
- * even found. A row belongs to a node; taking it makes it the taker's and counts (`turn`), and who
- * had it before cannot write it any more.
+ * even found. A row belongs to a node; taking it makes it the taker's and counts (`generation`),
+ * and who had it before cannot write it any more.
  */
 #ifndef PROTOCOL_SESSION_STORE_H
 #define PROTOCOL_SESSION_STORE_H
@@ -19,9 +19,9 @@
 struct session_job;
 
 enum session_op {
-    SESSION_PUT,  /* write `state`, if the row is of that `turn` still; 0: or there is none */
-    SESSION_TAKE, /* it is ours from now on: `state` and `turn` are filled in */
-    SESSION_DROP, /* there is none any more, if it is of that `turn` still */
+    SESSION_PUT,  /* write `state`, if the row is of that `generation` still; 0: or there is none */
+    SESSION_TAKE, /* it is ours from now on: `state` and `generation` are filled in */
+    SESSION_DROP, /* there is none any more, if it is of that `generation` still */
     SESSION_END,  /* … whoever has it, who hears of it like of a taking */
 };
 
@@ -38,7 +38,7 @@ struct session_job {
     enum session_op op;
     char key[SESSION_KEY_LEN + 1];
     struct buf state;
-    uint64_t turn;
+    uint64_t generation; /* how often the row was taken */
     /* The answer. PUT: 0; TIDINGS_E_CONFLICT: it was taken since. TAKE: 1; 0: there is none. All:
      * TIDINGS_E_BUSY, _UNKNOWN and others: the store cannot be reached. */
     int code;

@@ -42,7 +42,7 @@ static int sessions_put(const struct sessions_job *j, struct entity_rows *rows, 
         .id = tidings_str(j->asked->key),
         .node = tidings_str(j->owner->node),
         .state = state ? tidings_str(state) : buf_str(&j->asked->state),
-        .turn = j->asked->turn,
+        .generation = j->asked->generation,
     };
     return rows->shared->put_session(rows, &row, err);
 }
@@ -50,19 +50,19 @@ static int sessions_put(const struct sessions_job *j, struct entity_rows *rows, 
 static int sessions_take(struct session_job *asked, struct entity_rows *rows, const char *node,
                          struct tidings_error *err)
 {
-    struct session_row row = {.turn = 0};
+    struct session_row row = {.generation = 0};
     int rc =
         rows->shared->take_session(rows, tidings_str(asked->key), tidings_str(node), &row, err);
     if (rc != 1) {
         return rc;
     }
-    asked->turn = row.turn;
+    asked->generation = row.generation;
     return buf_puts(&asked->state, row.state) < 0
                ? tidings_fail(err, TIDINGS_E_NOMEM, "the session does not fit")
                : 1;
 }
 
-/* Only one of its own (whoever has taken it has another turn), unless it ends everywhere. */
+/* Only one of its own (whoever has taken it has another generation), unless it ends everywhere. */
 static int sessions_drop(const struct sessions_job *j, struct entity_rows *rows,
                          struct tidings_error *err)
 {

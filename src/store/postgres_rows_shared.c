@@ -266,15 +266,16 @@ static int shared_put_session(struct entity_rows *rows, const struct session_row
     rc = rc == 0 ? check_text(row->node, SHARED_NAME_MAX, "the name of a node", err) : rc;
     rc = rc == 0 ? check_text(row->state, SHARED_SESSION_MAX, "the state of a session", err) : rc;
     postgres_put_str(&v, row->id);
-    if (row->turn == 0) {
+    if (row->generation == 0) {
         postgres_put_str(&v, row->node);
         postgres_put_str(&v, row->state);
     } else {
         postgres_put_str(&v, row->state);
-        postgres_put_int(&v, (int64_t)row->turn);
+        postgres_put_int(&v, (int64_t)row->generation);
         postgres_put_str(&v, row->node);
     }
-    rc = rc == 0 ? ask_for_row(s, row->turn == 0 ? PG_ADD_SESSION : PG_PUT_SESSION, &v, err) : rc;
+    rc = rc == 0 ? ask_for_row(s, row->generation == 0 ? PG_ADD_SESSION : PG_PUT_SESSION, &v, err)
+                 : rc;
     return rc == 0 ? tidings_fail(err, TIDINGS_E_CONFLICT, "the session is another node's now")
                    : (rc < 0 ? rc : 0);
 }
@@ -314,7 +315,7 @@ static int shared_take_session(struct entity_rows *rows, struct tidings_str id,
         .id = postgres_str(r, 0, 0),
         .node = postgres_str(r, 0, 1),
         .state = postgres_str(r, 0, 2),
-        .turn = (uint64_t)postgres_int(r, 0, 3),
+        .generation = (uint64_t)postgres_int(r, 0, 3),
         .used_ms = postgres_int(r, 0, 4),
     };
     s->handed_out = r;

@@ -47,7 +47,8 @@ struct session_row {
     struct tidings_str id;
     struct tidings_str node;  /* who has it */
     struct tidings_str state; /* JSON text */
-    uint64_t turn;            /* how often it was taken: rises */
+    uint64_t generation;      /* how often it was taken; a write that knows an older
+                               * one is refused. In databases the column `turn` */
     int64_t used_ms;          /* Unix time of the store */
 };
 
@@ -94,7 +95,8 @@ struct shared_ops {
     int (*each_node)(struct entity_rows *rows, node_row_fn fn, void *user,
                      struct tidings_error *err);
 
-    /* Write what changed of a session (turn 0: a new one). TIDINGS_E_CONFLICT: it was taken since.
+    /* Write what changed of a session (generation 0: a new one). TIDINGS_E_CONFLICT: it was taken
+     * since.
      */
     int (*put_session)(struct entity_rows *rows, const struct session_row *row,
                        struct tidings_error *err);

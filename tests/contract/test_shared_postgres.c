@@ -507,22 +507,24 @@ static void a_session_is_one_nodes_and_the_other_hears_of_it(void **state)
     assert_int_equal(a->shared->put_session(a, &row, &err), 0);
     assert_int_equal(b->shared->take_session(b, STR("s"), STR("B"), &taken, &err), 1);
     assert_true(str_eq(taken.state, STR("{2}")) && str_eq(taken.node, STR("B")));
-    assert_int_equal(taken.turn, 1);
+    assert_int_equal(taken.generation, 1);
     assert_true(taken.used_ms > 1000000000000);
     assert_string_equal(store_followed(a, false), "session s at B\n");
     assert_string_equal(store_followed(b, false), "");
     assert_int_equal(a->shared->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
-    row = (struct session_row){.id = STR("s"), .node = STR("B"), .state = STR("{3}"), .turn = 1};
+    row = (struct session_row){
+        .id = STR("s"), .node = STR("B"), .state = STR("{3}"), .generation = 1};
     assert_int_equal(b->shared->put_session(b, &row, &err), 0);
-    row.node = STR("A"); /* the same turn, by who lost it */
+    row.node = STR("A"); /* the same generation, by who lost it */
     assert_int_equal(a->shared->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
     assert_int_equal(a->shared->take_session(a, STR("s"), STR("A"), &taken, &err), 1);
-    assert_true(str_eq(taken.state, STR("{3}")) && taken.turn == 2);
+    assert_true(str_eq(taken.state, STR("{3}")) && taken.generation == 2);
     assert_int_equal(a->shared->age_sessions(a, 60000, &err), 0);
     assert_int_equal(a->shared->drop_session(a, STR("s"), &err), 0);
-    row = (struct session_row){.id = STR("s"), .node = STR("A"), .state = STR("{}"), .turn = 2};
+    row =
+        (struct session_row){.id = STR("s"), .node = STR("A"), .state = STR("{}"), .generation = 2};
     assert_int_equal(a->shared->put_session(a, &row, &err), TIDINGS_E_CONFLICT);
-    row.turn = 0;
+    row.generation = 0;
     assert_int_equal(a->shared->put_session(a, &row, &err), 0);
     assert_int_equal(a->shared->age_sessions(a, 0, &err), 0);
     assert_int_equal(a->shared->take_session(a, STR("s"), STR("A"), &taken, &err), 0);

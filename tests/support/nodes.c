@@ -34,7 +34,8 @@ static int put(struct nodes *all, size_t node, struct session_job *job)
 {
     struct session_memory_row *row = find_row(all, job->key);
     all->puts++;
-    if ((row && (row->turn != job->turn || row->node != node)) || (!row && job->turn > 0)) {
+    if ((row && (row->generation != job->generation || row->node != node)) ||
+        (!row && job->generation > 0)) {
         return TIDINGS_E_CONFLICT;
     }
     row = row ? row : find_row(all, "");
@@ -42,7 +43,7 @@ static int put(struct nodes *all, size_t node, struct session_job *job)
     snprintf(row->key, sizeof(row->key), "%s", job->key);
     mem_free(row->state);
     row->state = str_dup(buf_str(&job->state));
-    row->turn = job->turn;
+    row->generation = job->generation;
     row->node = node;
     return 0;
 }
@@ -65,7 +66,7 @@ static int take(struct nodes *all, size_t node, struct session_job *job)
     }
     tell_taken(all, row, node);
     row->node = node;
-    job->turn = ++row->turn;
+    job->generation = ++row->generation;
     buf_puts(&job->state, tidings_str(row->state));
     return 1;
 }
@@ -74,7 +75,7 @@ static int drop(struct nodes *all, size_t node, const struct session_job *job)
 {
     struct session_memory_row *row = find_row(all, job->key);
     all->drops++;
-    if (row && job->op == SESSION_DROP && row->turn != job->turn) {
+    if (row && job->op == SESSION_DROP && row->generation != job->generation) {
         return TIDINGS_E_CONFLICT;
     }
     if (row) {

@@ -28,7 +28,7 @@
 struct session_memory_row {
     char key[SESSION_KEY_LEN + 1]; /* empty: none */
     char *state;
-    uint64_t turn;
+    uint64_t generation;
     size_t node;
 };
 

@@ -30,7 +30,7 @@ struct row {
     struct list link;
     struct tidings_str key, holder, text, version;
     int64_t until, begun;
-    uint64_t turn, followed;
+    uint64_t generation, followed;
     struct arena arena;
 };
 

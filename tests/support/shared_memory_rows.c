@@ -211,7 +211,7 @@ static int node_put_session(struct entity_rows *rows, const struct session_row *
         return rc;
     }
     struct row *r = row_find(&n->db->sessions, row->id);
-    if (r ? r->turn != row->turn : row->turn > 0) {
+    if (r ? r->generation != row->generation : row->generation > 0) {
         return shared_memory_leave(n,
                                    tidings_fail(err, TIDINGS_E_CONFLICT, "the session was taken"));
     }
@@ -241,12 +241,12 @@ static int node_take_session(struct entity_rows *rows, struct tidings_str id,
         shared_memory_wake_others(n);
     }
     r->holder = shared_memory_text(&r->arena, node);
-    r->turn++;
+    r->generation++;
     r->until = n->db->now;
     *ret = (struct session_row){.id = shared_memory_text(&n->arena, r->key),
                                 .node = shared_memory_text(&n->arena, r->holder),
                                 .state = shared_memory_text(&n->arena, r->text),
-                                .turn = r->turn,
+                                .generation = r->generation,
                                 .used_ms = r->until};
     return shared_memory_leave(n, 1);
 }

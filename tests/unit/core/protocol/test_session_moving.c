@@ -341,7 +341,7 @@ static void it_goes_back_and_forth(void **state)
         c = stream(id);
         assert_int_equal(client_count(c, SAID_UPDATED), 0);
     }
-    assert_int_equal(nodes_row(&all, &s)->turn, 6);
+    assert_int_equal(nodes_row(&all, &s)->generation, 6);
     client_free(c);
 }
 
@@ -404,7 +404,7 @@ static void somebody_elses_is_not_taken(void **state)
     assert_int_equal(ping(), 404);
     assert_int_equal(sessions_at(A), 1);
     assert_int_equal(sessions_at(B), 0);
-    assert_int_equal(nodes_row(&all, &s)->turn, 0);
+    assert_int_equal(nodes_row(&all, &s)->generation, 0);
     all.at[B].b.principal.kind = PRINCIPAL_CERTIFICATE; /* the same name, found out otherwise */
     all.at[B].b.principal.name = "alice";
     assert_int_equal(nodes_bring(&all, B, &s), 0);

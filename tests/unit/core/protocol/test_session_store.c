@@ -133,7 +133,7 @@ static void what_is_asked_of_an_old_copy_is_asked_of_the_new_one(void **state)
     assert_int_equal(sessions_at(A), 1);
     assert_int_equal(sessions_at(B), 0);
     assert_int_equal(all.at[A].b.worker[0]->stats.subscriptions, 3);
-    assert_int_equal(nodes_row(&all, &s)->turn, 2);
+    assert_int_equal(nodes_row(&all, &s)->generation, 2);
     /* What it hears late of does not take it away again. */
     all.at[A].is_deaf = false;
     nodes_run_until_idle(&all);
@@ -146,7 +146,7 @@ static void taken_by_one_that_dies_it_can_be_taken_again(void **state)
     (void)state;
     subscribe("kept://x/a");
     struct session_memory_row *row = nodes_row(&all, &s);
-    row->turn++;
+    row->generation++;
     row->node = B;
     session_moved(all.at[A].b.worker[0], tidings_str(row->key));
     assert_int_equal(sessions_at(A), 0);
