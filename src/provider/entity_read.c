@@ -440,7 +440,7 @@ static void entity_read_put_metadata(struct buf *out, const struct entity_done *
     jw_put_string(&w, STR("entityTypeName"), v->type);
     jw_put_string(&w, STR("entityTypeVersion"), v->type_version);
     jw_put_string(&w, STR("validFrom"), timeline_text(v->from, from));
-    put_parents(&w, v->parent, done->before_parent);
+    put_parents(&w, v->parent, done->old_parent);
     put_writer(&w, v);
     jw_end_object(&w);
 }
@@ -468,8 +468,8 @@ bool entity_describe_change(const struct entity_done *done, struct tidings_str o
         .origin = origin,
         .modified_ms = v->from,
     };
-    if (done->before_version.len > 0 && !str_eq(done->before_version, v->type_version)) {
-        uri.version = done->before_version; /* its URI is another one from now on */
+    if (done->old_type_version.len > 0 && !str_eq(done->old_type_version, v->type_version)) {
+        uri.version = done->old_type_version; /* its URI is another one from now on */
         (void)entity_uri_build(&uri, &from);
         change.kind = TIDINGS_CHANGE_MOVED;
         change.from = buf_str(&from);

@@ -63,10 +63,11 @@ static int kept_check_announced(const struct tidings_change *c, struct tidings_e
 static int kept_check_entity(const struct kept_change *k, struct tidings_error *err)
 {
     const struct entity_version *v = &k->version;
-    bool is_whole = entity_id_is_valid(v->id) && entity_type_name_is_valid(v->type) &&
-                    (v->type_version.len == 0 || entity_type_version_is_valid(v->type_version)) &&
-                    (k->was.len == 0 || entity_type_version_is_valid(k->was)) &&
-                    (v->parent.len == 0 || entity_id_is_valid(v->parent));
+    bool is_whole =
+        entity_id_is_valid(v->id) && entity_type_name_is_valid(v->type) &&
+        (v->type_version.len == 0 || entity_type_version_is_valid(v->type_version)) &&
+        (k->old_type_version.len == 0 || entity_type_version_is_valid(k->old_type_version)) &&
+        (v->parent.len == 0 || entity_id_is_valid(v->parent));
     return is_whole
                ? 0
                : tidings_fail(err, TIDINGS_E_INVALID, "no entity has such an id or such a type");
@@ -118,12 +119,12 @@ static bool kept_describe_entity(const struct kept_change *k, kept_described_fn 
 {
     struct entity_done done = {
         .version = k->version,
-        .before_version = k->was,
+        .old_type_version = k->old_type_version,
         .changed = true,
         .created = k->created,
     };
     if (k->kind == KEPT_MOVED && k->version.type_version.len == 0) { /* it is not known for where */
-        done.version.type_version = k->was;
+        done.version.type_version = k->old_type_version;
         done.version.deleted = true;
     }
     return entity_describe_change(&done, STR_EMPTY, fn, user);

@@ -139,11 +139,11 @@ struct entity_problem {
 struct entity_done {
     struct entity_version version; /* what is there now; texts in the arena */
     int64_t before;                /* where the version before it begins; TIMELINE_NEVER: none */
-    struct tidings_str before_version; /* of its type then; empty: none */
-    struct tidings_str before_parent;  /* what it was below then; or empty */
-    bool changed;                      /* false: it was so already, nothing was written */
-    bool created;                      /* the first version, or undeleted */
-    uint64_t position;                 /* of the change; 0: nothing outlives the program */
+    struct tidings_str old_type_version; /* of its type then; empty: none */
+    struct tidings_str old_parent;       /* what it was below then; or empty */
+    bool changed;                        /* false: it was so already, nothing was written */
+    bool created;                        /* the first version, or undeleted */
+    uint64_t position;                   /* of the change; 0: nothing outlives the program */
 };
 
 /* May whoever writes know of this entity as one of that type and version; write it as that? */

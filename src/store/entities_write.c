@@ -177,9 +177,9 @@ static int entities_write_prepare(struct write_context *k, size_t i)
     s->next.principal = k->t->principal;
     s->next.to = TIMELINE_FOREVER;
     s->next.created = !s->exists || s->w->op == ENTITY_UNDELETE;
-    s->next.was = s->exists && !str_eq(s->now.type_version, s->next.type_version)
-                      ? s->now.type_version
-                      : STR_EMPTY;
+    s->next.old_type_version = s->exists && !str_eq(s->now.type_version, s->next.type_version)
+                                   ? s->now.type_version
+                                   : STR_EMPTY;
     return rc;
 }
 
@@ -323,8 +323,8 @@ static int entities_write_report(struct write_context *k, struct entity_done *do
         done[i] = (struct entity_done){
             .version = s->changed ? s->next : s->now,
             .before = s->exists && s->changed ? s->now.from : TIMELINE_NEVER,
-            .before_version = s->exists && s->changed ? s->now.type_version : STR_EMPTY,
-            .before_parent = s->exists && s->changed ? s->now.parent : STR_EMPTY,
+            .old_type_version = s->exists && s->changed ? s->now.type_version : STR_EMPTY,
+            .old_parent = s->exists && s->changed ? s->now.parent : STR_EMPTY,
             .changed = s->changed,
             .created = s->changed && s->next.created,
             .position = s->position,

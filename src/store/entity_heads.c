@@ -57,7 +57,7 @@ static struct head *head_create(const struct entity_version *v)
         head->version.changed_by = str_pack(&at, v->changed_by);
         head->version.principal = str_pack(&at, v->principal);
         head->version.previous = str_pack(&at, v->previous);
-        head->version.was = STR_EMPTY;
+        head->version.old_type_version = STR_EMPTY;
         head->version.to = TIMELINE_FOREVER;
     }
     return head;

@@ -61,7 +61,7 @@ void entity_read_cache_put(struct entity_read_cache *k, const struct entity_vers
     struct entity_version copy = *v;
     struct tidings_str *texts[] = {&copy.id,        &copy.type,     &copy.type_version,
                                    &copy.parent,    &copy.value,    &copy.changed_by,
-                                   &copy.principal, &copy.previous, &copy.was};
+                                   &copy.principal, &copy.previous, &copy.old_type_version};
     size_t bytes = sizeof(struct cached);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         bytes += texts[i]->len;

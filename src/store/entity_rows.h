@@ -29,7 +29,7 @@ struct entity_version {
     bool deleted;
     bool created; /* the first version, or the first after a deletion */
     /* To `put` alone: the version of the type before this one, when that was another. */
-    struct tidings_str was;
+    struct tidings_str old_type_version;
 };
 
 struct entity_type_row {

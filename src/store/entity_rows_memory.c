@@ -215,7 +215,7 @@ static struct stored *copy_version(const struct entity_version *v)
     if (s) {
         char *at = s->text;
         s->v = *v;
-        s->v.was = STR_EMPTY;
+        s->v.old_type_version = STR_EMPTY;
         s->v.id = str_pack(&at, v->id);
         s->v.type = str_pack(&at, v->type);
         s->v.type_version = str_pack(&at, v->type_version);

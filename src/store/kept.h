@@ -48,11 +48,11 @@ typedef int (*published_row_fn)(void *user, const struct published_row *row,
                                 struct tidings_error *err);
 
 enum kept_kind {
-    KEPT_ENTITY,    /* `version`; `was`: the version its type had before, when that was another */
-    KEPT_MOVED,     /* the same, of an entity that left the URI it had as `was`. Parent and writer
-                     * are missing when that version is forgotten, the version of its type (empty)
-                     * in files of before */
-    KEPT_TYPES,     /* the registry of types changed */
+    KEPT_ENTITY, /* `version`; `old_type_version`: that of its type before, if another */
+    KEPT_MOVED, /* the same, of an entity that left the URI it had as `old_type_version`. Parent and
+                 * writer are missing when that version is forgotten, the version of its type
+                 * (empty) in files of before */
+    KEPT_TYPES, /* the registry of types changed */
     KEPT_PUBLISHED, /* `uri` … `modified_ms` */
     KEPT_FILE,      /* the same, and `came_from`, `target`; or it says that changes of files may
                      * have been missed: as struct change says it, by its URI */
@@ -78,7 +78,7 @@ struct kept_change {
     enum kept_kind kind;
     uint64_t position;
     struct entity_version version; /* without value and previous */
-    struct tidings_str was;
+    struct tidings_str old_type_version;
     struct tidings_str uri, etag, came_from, target;
     struct tidings_str metadata; /* of what is published, as its writer gave it; or empty */
     int64_t size, modified_ms;

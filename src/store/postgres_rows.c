@@ -328,7 +328,7 @@ static int postgres_put_moved(struct postgres_rows *s, const struct entity_versi
     postgres_put_int(&v, (int64_t)++s->now.position);
     postgres_put_str(&v, version->id);
     postgres_put_str(&v, version->type);
-    postgres_put_str(&v, version->was);
+    postgres_put_str(&v, version->old_type_version);
     postgres_put_str(&v, version->type_version);
     postgres_put_int(&v, version->from);
     return postgres_rows_send(s, PG_ADD_MOVED, &v, err);
@@ -340,7 +340,7 @@ static int postgres_put_version(struct entity_rows *rows, const struct entity_ve
     struct postgres_rows *s = postgres_rows_of(rows);
     struct postgres_values v = {0};
     s->is_durable = true;
-    int rc = version->was.len > 0 ? postgres_put_moved(s, version, err) : 0;
+    int rc = version->old_type_version.len > 0 ? postgres_put_moved(s, version, err) : 0;
     if (rc < 0) {
         return rc;
     }

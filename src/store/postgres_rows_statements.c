@@ -46,9 +46,9 @@
     " parent=excluded.parent, deleted=excluded.deleted, position=excluded.position"
 
 /* The changes of one table after $1, as columns that all have: kind, position, from or modified or
- * epoch, size or last, at, removed, created; id, type, version, parent, changed by, was, principal;
- * URI, etag, came from, target, metadata, checksum, origin; kind of change; since, sum (0: the next
- * two are too long), previous, value. */
+ * epoch, size or last, at, removed, created; id, type, version, parent, changed by, old type
+ * version, principal; URI, etag, came from, target, metadata, checksum, origin; kind of change;
+ * since, sum (0: the next two are too long), previous, value. */
 #define TAKEN                                                                                      \
     "(SELECT position FROM tidings_state WHERE one=1)" /* nobody has taken a later one             \
                                                         */

@@ -87,7 +87,7 @@ static int postgres_transfer_row(void *user, struct pg_result *r, struct tidings
     case TRANSFER_MOVED:
         row.version.id = postgres_str(r, 0, 1);
         row.version.type = postgres_str(r, 0, 2);
-        row.version.was = postgres_str(r, 0, 3);
+        row.version.old_type_version = postgres_str(r, 0, 3);
         row.version.type_version = postgres_str(r, 0, 4);
         row.version.from = postgres_int(r, 0, 5);
         break;
@@ -216,7 +216,7 @@ static int transfer_put_moved(struct postgres_rows *s, const struct transfer_row
     postgres_put_int(&v, r->number);
     postgres_put_str(&v, r->version.id);
     postgres_put_str(&v, r->version.type);
-    postgres_put_str(&v, r->version.was);
+    postgres_put_str(&v, r->version.old_type_version);
     postgres_put_str(&v, r->version.type_version);
     postgres_put_int(&v, r->version.from);
     return postgres_rows_send(s, PG_ADD_MOVED, &v, err);

@@ -119,8 +119,9 @@ int changelog_sqlite_create(struct entity_rows *rows, const struct changelog_lim
 /* ---- what the file knows --------------------------------------------------------------------- */
 
 /* The columns of each kind stand for: kind, seq, id or URI, from or modified, type or where it came
- * from, version or target, parent, deleted or removed, created, changed by, was, etag, size, when
- * it was written, principal, metadata. Rows that only say that a version was forgotten are none. */
+ * from, version or target, parent, deleted or removed, created, changed by, old type version, etag,
+ * size, when it was written, principal, metadata. Rows that only say that a version was forgotten
+ * are none. */
 static const char changes[] =
     "SELECT 0, l.seq, l.id, l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.created,"
     " l.changed_by, m.tversion, '', 0, l.at, l.principal, '' FROM main.log l LEFT JOIN main.moved "
@@ -150,7 +151,7 @@ static void read_change(struct sqlite3_stmt *st, struct kept_change *c)
         .modified_ms = sqlite_int(st, 3),
         .removed = sqlite_int(st, 7) != 0,
         .created = sqlite_int(st, 8) != 0,
-        .was = sqlite_str(st, 10),
+        .old_type_version = sqlite_str(st, 10),
         .etag = sqlite_str(st, 11),
         .size = sqlite_int(st, 12),
         .at_ms = sqlite_int(st, 13),

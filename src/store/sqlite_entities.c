@@ -279,7 +279,7 @@ int sqlite_entities_leave(struct sqlite_entities *s, const struct entity_version
     sqlite_bind_int(st, 1, s->last_seq + 1);
     sqlite_bind_str(st, 2, v->id);
     sqlite_bind_str(st, 3, v->type);
-    sqlite_bind_str(st, 4, v->was);
+    sqlite_bind_str(st, 4, v->old_type_version);
     sqlite_bind_str(st, 5, v->type_version);
     sqlite_bind_int(st, 6, v->from);
     rc = sqlite_run(s->db, st, err);
@@ -294,7 +294,9 @@ static int sqlite_put(struct entity_rows *rows, const struct entity_version *ver
     sqlite_entities_release(s);
     struct version_row current = {0, TIMELINE_NEVER};
     int rc = replaces_current ? find_at(s, version->id, TIMELINE_FOREVER, &current, err) : 0;
-    rc = rc < 0 ? rc : version->was.len > 0 ? sqlite_entities_leave(s, version, err) : 0;
+    rc = rc < 0                              ? rc
+         : version->old_type_version.len > 0 ? sqlite_entities_leave(s, version, err)
+                                             : 0;
     rc = rc < 0 ? rc : sqlite_entities_append(s, version, current.from, TIMELINE_NEVER, err);
     const struct sqlite_log_row row = {
         .id = version->id,

@@ -100,7 +100,7 @@ static void sqlite_transfer_row(struct sqlite3_stmt *st, enum transfer_kind kind
     case TRANSFER_MOVED:
         r->version.id = sqlite_str(st, 1);
         r->version.type = sqlite_str(st, 2);
-        r->version.was = sqlite_str(st, 3);
+        r->version.old_type_version = sqlite_str(st, 3);
         r->version.type_version = sqlite_str(st, 4);
         r->version.from = sqlite_int(st, 5);
         break;

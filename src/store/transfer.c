@@ -61,7 +61,7 @@ static void transfer_add_row(struct sha256 *s, const struct transfer_row *r)
         NUMBERS(v->from, v->since, v->deleted, v->created, r->at_ms);
         break;
     case TRANSFER_MOVED:
-        TEXTS(v->id, v->type, v->type_version, v->was);
+        TEXTS(v->id, v->type, v->type_version, v->old_type_version);
         NUMBERS(v->from);
         break;
     case TRANSFER_PUBLISHED:

@@ -31,7 +31,7 @@ struct transfer_row {
     int64_t at_ms;                  /* when it was written; 0: not known */
     struct entity_type_row type;    /* TRANSFER_TYPE */
     struct entity_version version;  /* TRANSFER_VERSION; TRANSFER_MOVED: id, type, type_version,
-                                     * from, and `was` */
+                                     * from, and `old_type_version` */
     struct published_row published; /* TRANSFER_PUBLISHED */
     bool removed;                   /* … it says that it is gone */
     uint64_t epoch;                 /* TRANSFER_RUN: … */

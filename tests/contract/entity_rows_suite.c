@@ -218,7 +218,7 @@ static void assert_current(struct entity_rows *r, const char *id, int64_t from,
     assert_int_equal(r->ops->find(r, tidings_str(id), TIMELINE_FOREVER, &v, &err), 1);
     assert_true(str_eq(v.id, tidings_str(id)) && str_eq(v.type, STR("user")));
     assert_true(v.from == from && v.to == TIMELINE_FOREVER);
-    assert_true(str_eq(v.value, value) && v.was.len == 0);
+    assert_true(str_eq(v.value, value) && v.old_type_version.len == 0);
 }
 
 static void the_current_version_is_the_last_that_was_kept(void **state)

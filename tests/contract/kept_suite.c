@@ -38,7 +38,7 @@ uint64_t kept_put_entity(struct entity_rows *rows, const char *id, int64_t from,
         .from = from,
         .type = STR("T"),
         .type_version = tidings_str(version),
-        .was = tidings_str(was),
+        .old_type_version = tidings_str(was),
         .value = STR("{}"),
         .changed_by = STR("[]"),
         .created = from == 1,
@@ -73,8 +73,8 @@ static bool print_change(void *user, const struct kept_change *c)
     buf_putf(out, "%llu %s %.*s%s%.*s%s%s", (unsigned long long)c->position, kinds[c->kind],
              STR_ARG(c->uri), c->version.type_version.len > 0 ? "@" : "",
              STR_ARG(c->version.type_version), c->removed ? " gone" : "", c->created ? " new" : "");
-    if (c->was.len > 0) {
-        buf_putf(out, " from %.*s", STR_ARG(c->was));
+    if (c->old_type_version.len > 0) {
+        buf_putf(out, " from %.*s", STR_ARG(c->old_type_version));
     }
     buf_putc(out, '\n');
     return true;

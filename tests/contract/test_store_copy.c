@@ -110,7 +110,7 @@ static uint64_t fill(const char *name, uint64_t seed)
     assert_int_equal(rows->ops->put(rows, &moved, false, NULL), 0);
     moved.from = 2;
     moved.created = false;
-    moved.was = STR("1");
+    moved.old_type_version = STR("1");
     moved.type_version = STR("2");
     assert_int_equal(rows->ops->put(rows, &moved, false, NULL), 0);
     assert_int_equal(rows->ops->commit(rows, NULL), 0);
@@ -128,8 +128,8 @@ static bool put_change(void *user, const struct kept_change *c)
     struct buf *out = user;
     if (c->kind < KEPT_ANNOUNCED) {
         buf_putf(out, "%llu %d %.*s %.*s %.*s %d%d %lld\n", (unsigned long long)c->position,
-                 c->kind, STR_ARG(c->uri), STR_ARG(c->version.id), STR_ARG(c->was), c->created,
-                 c->removed, (long long)c->at_ms);
+                 c->kind, STR_ARG(c->uri), STR_ARG(c->version.id), STR_ARG(c->old_type_version),
+                 c->created, c->removed, (long long)c->at_ms);
     }
     return true;
 }

@@ -175,7 +175,7 @@ static bool on_change(void *user, const struct kept_change *change)
 {
     look(change->version.id);
     look(change->version.type);
-    look(change->was);
+    look(change->old_type_version);
     look(change->uri);
     look(change->etag);
     return ++*(unsigned *)user < 1000;

@@ -56,7 +56,7 @@ void shared_memory_keep_version(struct arena *arena, struct entity_version *v)
 {
     struct tidings_str *texts[] = {&v->id,        &v->type,     &v->type_version,
                                    &v->parent,    &v->value,    &v->changed_by,
-                                   &v->principal, &v->previous, &v->was};
+                                   &v->principal, &v->previous, &v->old_type_version};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         *texts[i] = shared_memory_text(arena, *texts[i]);
     }
@@ -152,11 +152,13 @@ static int node_put(struct entity_rows *rows, const struct entity_version *v, bo
     if (rc < 0) {
         return rc;
     }
-    struct kept_change c = {
-        .kind = KEPT_ENTITY, .version = *v, .created = v->created, .was = v->was};
-    c.version.value = c.version.previous = c.version.was = STR_EMPTY;
+    struct kept_change c = {.kind = KEPT_ENTITY,
+                            .version = *v,
+                            .created = v->created,
+                            .old_type_version = v->old_type_version};
+    c.version.value = c.version.previous = c.version.old_type_version = STR_EMPTY;
     c.version.to = TIMELINE_FOREVER;
-    if (v->was.len > 0) {
+    if (v->old_type_version.len > 0) {
         struct kept_change moved = c;
         moved.kind = KEPT_MOVED;
         moved.created = false;

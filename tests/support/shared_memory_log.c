@@ -38,8 +38,9 @@ struct entry *shared_memory_entry(const struct kept_change *change)
     arena_init(&e->arena, 64u << 20);
     e->change = *change;
     shared_memory_keep_version(&e->arena, &e->change.version);
-    struct tidings_str *texts[] = {&e->change.was,       &e->change.uri,    &e->change.etag,
-                                   &e->change.came_from, &e->change.target, &e->change.metadata};
+    struct tidings_str *texts[] = {
+        &e->change.old_type_version, &e->change.uri,    &e->change.etag,
+        &e->change.came_from,        &e->change.target, &e->change.metadata};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         *texts[i] = shared_memory_text(&e->arena, *texts[i]);
     }
