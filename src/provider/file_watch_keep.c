@@ -114,12 +114,12 @@ struct part_letter {
     struct letter letter;
     struct file_part *part;
     int code;
-    struct mailbox *home; /* a reference */
+    struct mailbox *reply_to; /* a reference */
 };
 
 static void returned_free(struct part_letter *l)
 {
-    mailbox_unref(l->home);
+    mailbox_unref(l->reply_to);
     mem_free(l);
 }
 
@@ -127,7 +127,7 @@ static void returned_deliver(struct letter *letter, void *owner)
 {
     struct file_watch *w = owner;
     struct part_letter *l = list_entry(letter, struct part_letter, letter);
-    w->keep.is_away = false;
+    w->keep.is_in_flight = false;
     uint64_t pause = AGAIN_MS;
     if (l->code == 0) {
         uint64_t bytes = l->part->directories.len;
@@ -152,7 +152,7 @@ static void keep_done(struct file_part *part, int code)
 {
     struct part_letter *l = part->user;
     l->code = code;
-    mailbox_send(l->home, &l->letter);
+    mailbox_send(l->reply_to, &l->letter);
 }
 
 static bool make_part(struct file_watch *w)
@@ -170,10 +170,10 @@ static bool make_part(struct file_watch *w)
     l->letter.deliver = returned_deliver;
     l->letter.drop = returned_drop;
     l->part = k->part;
-    l->home = mailbox_ref(w->actor.mailbox);
+    l->reply_to = mailbox_ref(w->actor.mailbox);
     k->part->user = l;
     k->part->done = keep_done;
-    k->is_away = true;
+    k->is_in_flight = true;
     return true;
 }
 
@@ -186,7 +186,7 @@ static void on_group(struct loop_timer *timer, void *user)
 {
     struct file_watch *w = user;
     (void)timer;
-    if (!w->keep.is_away && file_keep_is_due(w)) {
+    if (!w->keep.is_in_flight && file_keep_is_due(w)) {
         if (make_part(w)) {
             w->keep.to->save(w->keep.to, w->keep.part);
         } else {
@@ -198,7 +198,7 @@ static void on_group(struct loop_timer *timer, void *user)
 static void on_turn_end(void *user)
 {
     struct file_watch *w = user;
-    if (!w->keep.is_away && file_keep_is_due(w) && !loop_timer_is_running(w->keep.timer)) {
+    if (!w->keep.is_in_flight && file_keep_is_due(w) && !loop_timer_is_running(w->keep.timer)) {
         loop_timer_start(w->keep.timer, w->keep.pause_ms, 0);
     }
 }
@@ -212,8 +212,8 @@ struct file_part *file_watch_unsaved(struct file_watch *w)
     /* Also when there is nothing to save: it says how far this epoch came. */
     bool is_first = k->is_loaded && !k->is_final;
     k->is_final = true;
-    return k->to && !k->is_away && (is_first || file_keep_is_due(w)) && make_part(w) ? k->part
-                                                                                     : NULL;
+    return k->to && !k->is_in_flight && (is_first || file_keep_is_due(w)) && make_part(w) ? k->part
+                                                                                          : NULL;
 }
 
 /* ---- what happens to the tree ---------------------------------------------------------------- */
@@ -398,7 +398,7 @@ void file_keep_deinit(struct file_watch *w)
     if (w->keep.to) {
         loop_hook_remove(&w->keep.turn_end);
     }
-    if (w->keep.part && !w->keep.is_away) {
+    if (w->keep.part && !w->keep.is_in_flight) {
         file_part_free(w->keep.part);
     }
     loop_timer_close(w->keep.timer);

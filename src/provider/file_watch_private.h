@@ -73,15 +73,15 @@ struct file_keep {
     struct file_keeping *to; /* NULL: it does not */
     struct loop_timer *timer;
     struct loop_hook turn_end;
-    struct file_part *part; /* under way (is_away), or to be sent again; NULL: none */
+    struct file_part *part; /* being saved (is_in_flight), or to be sent again; NULL: none */
     struct buf gone;        /* paths of what was a directory when it was saved, each with its NUL */
     uint64_t device;        /* of the root; 0: there is none */
     uint64_t pause_ms;      /* before the next part goes */
-    bool is_away;
-    bool is_loaded; /* what was saved was read */
-    bool is_reset;  /* nothing that was saved counts any more */
-    bool has_news;  /* there are scopes of which is not saved that they are known */
-    bool is_final;  /* the last part of this run was made */
+    bool is_in_flight;      /* `part` is with the store */
+    bool is_loaded;         /* what was saved was read */
+    bool is_reset;          /* nothing that was saved counts any more */
+    bool has_news;          /* there are scopes of which is not saved that they are known */
+    bool is_final;          /* the last part of this run was made */
 };
 
 struct file_watch {
