@@ -93,7 +93,7 @@ static void give_back_unindexed(void *owner)
 
 static bool delivery_is_stale(const struct worker *worker)
 {
-    return hub_is_away(worker->hub);
+    return hub_is_store_unreachable(worker->hub);
 }
 
 void delivery_use_hub(struct worker *worker, struct hub *hub)

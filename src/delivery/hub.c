@@ -332,14 +332,14 @@ uint64_t hub_reached(const struct hub *hub)
     return __atomic_load_n(&hub->reached, __ATOMIC_ACQUIRE);
 }
 
-void hub_set_away(struct hub *hub, bool is_away)
+void hub_set_store_unreachable(struct hub *hub, bool is_unreachable)
 {
-    __atomic_store_n(&hub->is_away, is_away, __ATOMIC_RELEASE);
+    __atomic_store_n(&hub->is_unreachable, is_unreachable, __ATOMIC_RELEASE);
 }
 
-bool hub_is_away(const struct hub *hub)
+bool hub_is_store_unreachable(const struct hub *hub)
 {
-    return __atomic_load_n(&hub->is_away, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&hub->is_unreachable, __ATOMIC_ACQUIRE);
 }
 
 bool hub_resume(const struct hub *hub, const struct log_cursor *c, bool is_durable, uint64_t *ret)

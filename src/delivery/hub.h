@@ -59,8 +59,8 @@ bool hub_is_shared(const struct hub *hub);
 uint64_t hub_reached(const struct hub *hub);
 /* Any thread. The store that nodes share cannot be reached, or can again: what is served from it
  * may be old meanwhile. */
-void hub_set_away(struct hub *hub, bool is_away);
-bool hub_is_away(const struct hub *hub);
+void hub_set_store_unreachable(struct hub *hub, bool is_unreachable);
+bool hub_is_store_unreachable(const struct hub *hub);
 /* Any thread: `resume` of the log (store/changelog.h). */
 bool hub_resume(const struct hub *hub, const struct log_cursor *cursor, bool is_durable,
                 uint64_t *ret);
@@ -109,8 +109,8 @@ void hub_detach_all(struct hub *hub);
  * numbered yet TIDINGS_E_BUSY, and every subscription is told once to look again; the same when
  * memory is gone (TIDINGS_E_NOMEM). A worker that is behind by as much is treated alike. */
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err);
-/* The same of what every node of a cluster tells. `may_wait`: while the store is away it waits for
- * it; else TIDINGS_E_BUSY. Without others it is hub_announce. */
+/* The same of what every node of a cluster tells. `may_wait`: while the store cannot be reached it
+ * waits for it; else TIDINGS_E_BUSY. Without others it is hub_announce. */
 int hub_announce_shared(struct hub *hub, const struct tidings_change *change, bool may_wait,
                         struct tidings_error *err);
 typedef int (*hub_shared_fn)(void *user, const struct tidings_change *change, bool may_wait,

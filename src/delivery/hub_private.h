@@ -44,7 +44,7 @@ struct hub {
     void *shared_user;
     hub_owned_fn owned; /* NULL: likewise */
     void *owned_user;
-    bool is_away;                                 /* atomic: its store cannot be reached */
+    bool is_unreachable;                          /* atomic: its store cannot be reached */
     struct hub_list lists[LIST_COUNT];            /* by notice */
     struct feature_list *features[FEATURE_KINDS]; /* NULL: none yet */
     struct seal_key seal;

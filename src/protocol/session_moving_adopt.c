@@ -208,7 +208,7 @@ static bool adoption_fill(const struct adoption *a, struct subscribe_batch *s, s
     return is_kept && w->spelled.ptr;
 }
 
-/* Is it not refused, but could not be asked for: the store is away? */
+/* Is it not refused, but could not be asked for: the store cannot be reached? */
 static bool is_unanswered(const struct subscribe_item *w)
 {
     int code = w->sub ? 0 : w->stat.base.err.code;

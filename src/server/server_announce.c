@@ -7,8 +7,8 @@
  * What lies in a mount that this node has for itself (files, commands, metrics) is told here alone.
  * What the provider of a mount sees that this node owns goes the same way; if the node does not own
  * it any more when that has its turn, it is dropped (store/owner.h).
- * What cannot be committed because the store is away waits, in order, until it is back. All of it
- * together is bounded by `max-announced`.
+ * What cannot be committed because the store cannot be reached waits, in order, until it is back.
+ * All of it together is bounded by `max-announced`.
  */
 #include "server/server_private.h"
 
@@ -26,7 +26,7 @@
 /* One on its way; its texts follow. */
 struct announcing {
     struct keeper_job job;
-    struct list link; /* in `announcing`, while the store is away */
+    struct list link; /* in `announcing`, while the store cannot be reached */
     struct tidings_server *server;
     struct owned_mount *mount; /* whose provider saw it; NULL: somebody said it */
     enum kept_kind kind;
@@ -97,7 +97,7 @@ static void announced(struct keeper_job *job, int code)
             (void)hub_announce_kept(s->hub, &left, a->left_at, NULL);
         }
         (void)hub_announce_kept(s->hub, &came, a->position, NULL);
-    } else if (code != TIDINGS_E_CLOSED && hub_is_away(s->hub)) {
+    } else if (code != TIDINGS_E_CLOSED && hub_is_store_unreachable(s->hub)) {
         list_append(&s->announcing, &a->link);
         return;
     } else if (code != TIDINGS_E_CLOSED && ++a->tries < TRIES_MAX) {
@@ -208,7 +208,7 @@ int server_announce(void *user, const struct tidings_change *change, bool may_wa
     if (is_local) {
         return hub_announce(s->hub, change, err);
     }
-    if (!may_wait && hub_is_away(s->hub)) {
+    if (!may_wait && hub_is_store_unreachable(s->hub)) {
         return tidings_fail(err, TIDINGS_E_BUSY,
                             "the store cannot be reached, so nobody at other nodes would hear of "
                             "it; try again later");

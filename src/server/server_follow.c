@@ -117,11 +117,11 @@ static void server_follow_reached(void *user, uint64_t position)
     hub_announce_reached(s->hub, position);
 }
 
-static void server_follow_away(void *user, bool is_away)
+static void server_follow_unreachable(void *user, bool is_unreachable)
 {
     struct tidings_server *s = user;
-    hub_set_away(s->hub, is_away);
-    if (!is_away) {
+    hub_set_store_unreachable(s->hub, is_unreachable);
+    if (!is_unreachable) {
         server_announce_again(s);
     }
 }
@@ -134,7 +134,7 @@ int server_follow_open(struct tidings_server *s, struct tidings_error *err)
         .change = server_follow_change,
         .reread = server_follow_reread,
         .reached = server_follow_reached,
-        .away = server_follow_away,
+        .unreachable = server_follow_unreachable,
     };
     list_init(&s->announcing);
     hub_on_shared(s->hub, server_announce, s);

@@ -19,7 +19,7 @@ size_t server_health_reasons(const struct tidings_server *s, const char *ret[HEA
     } else if (state < SERVER_RUNNING) {
         ret[n++] = "starting: it does not serve yet";
     }
-    if (hub_is_away(s->hub)) {
+    if (hub_is_store_unreachable(s->hub)) {
         ret[n++] = "store: the database cannot be reached";
     }
     if (s->keeper && keeper_is_failing(s->keeper)) {

@@ -201,7 +201,7 @@ static void metrics_store(struct metrics_text *m, const struct tidings_server *s
     keeper_get_commits(s->keeper, &commits, &lost);
     metrics_put_one(m, METRICS_GAUGE, "tidings_store_up",
                     "1: the store can be reached and written.",
-                    !keeper_is_failing(s->keeper) && !hub_is_away(s->hub));
+                    !keeper_is_failing(s->keeper) && !hub_is_store_unreachable(s->hub));
     metrics_begin(m, METRICS_HISTOGRAM, "tidings_store_commit_duration_seconds",
                   "Commits of the store, with waiting for the disk or the database.");
     metrics_put_durations(m, NULL, &commits);

@@ -126,7 +126,7 @@ static void overview_put_store(struct jw *w, const struct tidings_server *s)
                   : s->has_file ? STR("sqlite")
                                 : STR("memory"));
     jw_put_bool(w, STR("ok"),
-                !s->keeper || (!keeper_is_failing(s->keeper) && !hub_is_away(s->hub)));
+                !s->keeper || (!keeper_is_failing(s->keeper) && !hub_is_store_unreachable(s->hub)));
     if (s->keeper) {
         struct durations commits;
         uint64_t lost = 0;

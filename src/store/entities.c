@@ -182,9 +182,9 @@ void entities_set_read_cache(struct entities *e, size_t max_bytes)
     e->read_cache.max_bytes = max_bytes;
 }
 
-void entities_set_away(struct entities *e, bool is_away)
+void entities_set_unreachable(struct entities *e, bool is_unreachable)
 {
-    e->is_away = is_away;
+    e->is_unreachable = is_unreachable;
 }
 
 void entities_drop_cached(struct entities *e, struct tidings_str id)
@@ -196,13 +196,14 @@ void entities_drop_cached(struct entities *e, struct tidings_str id)
     }
 }
 
-/* The current version, from what is known while the store is away: nobody waits for it then. */
+/* The current version, from what is known while the store cannot be reached: nobody waits for it
+ * then. */
 static int find_current(struct entities *e, struct tidings_str id, struct entity_version *ret,
                         struct tidings_error *err)
 {
     bool keeps = e->read_cache.max_bytes > 0 && !e->in_batch;
     const struct entity_version *known =
-        keeps && e->is_away ? entity_read_cache_find(&e->read_cache, id) : NULL;
+        keeps && e->is_unreachable ? entity_read_cache_find(&e->read_cache, id) : NULL;
     int rc = known ? 1 : e->rows->ops->find(e->rows, id, TIMELINE_FOREVER, ret, err);
     known = keeps && rc == TIDINGS_E_BUSY ? entity_read_cache_find(&e->read_cache, id) : known;
     if (known) {

@@ -192,9 +192,9 @@ int entities_find(struct entities *e, struct tidings_str id, int64_t at, struct 
                   struct entity_version *ret, struct tidings_error *err);
 
 /* Of a store that others write to as well: so many bytes of current versions that were read are
- * kept, and found while it cannot be reached (entities_set_away). */
+ * kept, and found while it cannot be reached (entities_set_unreachable). */
 void entities_set_read_cache(struct entities *e, size_t max_bytes);
-void entities_set_away(struct entities *e, bool is_away);
+void entities_set_unreachable(struct entities *e, bool is_unreachable);
 /* Another node wrote it; empty: nothing is certain any more. */
 void entities_drop_cached(struct entities *e, struct tidings_str id);
 

@@ -35,7 +35,7 @@ struct entities {
     struct entity_holds holds;
     struct entity_read_cache read_cache; /* of a store that others share */
     bool in_batch;
-    bool is_away; /* it cannot be reached */
+    bool is_unreachable; /* it cannot be reached */
 };
 
 /* In a batch: forget the versions of `id` that ended at or before `end`, up to the first that

@@ -68,7 +68,7 @@ bool keeper_announce(struct keeper *k, const struct tidings_change *change, uint
 /* On the keeper's thread. Only `reread` may ask something of the store. */
 struct keeper_follower {
     void *user;
-    size_t max_cached; /* bytes of entities that can be read while the store is away */
+    size_t max_cached; /* bytes of entities that can be read while the store cannot be reached */
     /* One change that another node committed. Types of entities were not read again yet, but are
      * before the next job runs. */
     void (*change)(void *user, const struct kept_change *change);
@@ -78,7 +78,7 @@ struct keeper_follower {
     /* Everything up to `position` was told, ours and theirs. */
     void (*reached)(void *user, uint64_t position);
     /* The store cannot be reached, or can again. */
-    void (*away)(void *user, bool is_away);
+    void (*unreachable)(void *user, bool is_unreachable);
 };
 /* From now on they are followed; who does not ask for it is told nothing of them. Of a store that
  * others write to. Any of the functions may be NULL. Not on the keeper's own thread. */

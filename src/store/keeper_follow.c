@@ -12,24 +12,24 @@
 #include "store/keeper_private.h"
 #include "store/shared.h"
 
-/* ---- away ------------------------------------------------------------------------------------ */
+/* ---- unreachable ----------------------------------------------------------------------------- */
 
 /* Only that it cannot be reached (TIDINGS_E_BUSY) counts, and that something worked. */
 void keeper_follow_note(struct keeper *k, int rc, const struct tidings_error *err)
 {
-    bool is_away = rc == TIDINGS_E_BUSY;
-    if (!k->shared || is_away == k->is_away || (rc < 0 && !is_away)) {
+    bool is_unreachable = rc == TIDINGS_E_BUSY;
+    if (!k->shared || is_unreachable == k->is_unreachable || (rc < 0 && !is_unreachable)) {
         return;
     }
-    if (is_away) {
+    if (is_unreachable) {
         log_warn(LOG_STORE, "store cannot be reached", KV("reason", err->text));
     } else {
         log_info(LOG_STORE, "store can be reached again", NO_FIELDS);
     }
-    __atomic_store_n(&k->is_away, is_away, __ATOMIC_RELEASE);
-    entities_set_away(k->entities, is_away);
-    if (k->follower.away) {
-        k->follower.away(k->follower.user, is_away);
+    __atomic_store_n(&k->is_unreachable, is_unreachable, __ATOMIC_RELEASE);
+    entities_set_unreachable(k->entities, is_unreachable);
+    if (k->follower.unreachable) {
+        k->follower.unreachable(k->follower.user, is_unreachable);
     }
 }
 

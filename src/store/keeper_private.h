@@ -34,7 +34,7 @@ struct keeper {
     uint64_t reached;                /* what `follower` was last told */
     uint64_t broken_at;              /* everything has: the store lost changes; 0: it did not */
     bool has_new_types;              /* they have yet to be read again */
-    bool is_away;                    /* atomic: the store cannot be reached, and it was logged */
+    bool is_unreachable;             /* atomic: the store cannot be reached, and it was logged */
 };
 
 /* keeper_follow.c: nothing of it happens without `shared`. */

@@ -84,7 +84,7 @@ static int postgres_sent(struct postgres *c, int is_sent, struct tidings_error *
     return is_sent == 1 ? 0 : postgres_failed(c, NULL, err);
 }
 
-static int postgres_is_away(const struct postgres *c, struct tidings_error *err)
+static int postgres_fail_unreachable(const struct postgres *c, struct tidings_error *err)
 {
     return tidings_fail(err, TIDINGS_E_BUSY, "%s",
                         c->why.code != 0 ? c->why.text : "the connection is lost");
@@ -98,7 +98,7 @@ static int postgres_prepare(struct postgres *c, int statement, struct statement_
                             struct tidings_error *err)
 {
     if (!c->conn) {
-        return postgres_is_away(c, err);
+        return postgres_fail_unreachable(c, err);
     }
     (void)snprintf(ret->text, sizeof ret->text, "tidings_%d_%u", statement,
                    c->prepared[statement].name);
@@ -142,7 +142,7 @@ int postgres_send(struct postgres *c, int statement, const struct postgres_value
 static int postgres_send_text(struct postgres *c, const char *sql, struct tidings_error *err)
 {
     if (!c->conn) {
-        return postgres_is_away(c, err);
+        return postgres_fail_unreachable(c, err);
     }
     return postgres_sent(c, pq()->sendQueryParams(c->conn, sql, 0, NULL, NULL, NULL, NULL, 1), err);
 }
@@ -150,7 +150,7 @@ static int postgres_send_text(struct postgres *c, const char *sql, struct tiding
 int postgres_end(struct postgres *c, struct tidings_error *err)
 {
     if (!c->conn) {
-        return postgres_is_away(c, err);
+        return postgres_fail_unreachable(c, err);
     }
     if (pq()->pipelineSync(c->conn) != 1) {
         return postgres_failed(c, NULL, err);
@@ -248,7 +248,7 @@ int postgres_finish(struct postgres *c, unsigned leave, struct pg_result **resul
         results[i] = NULL;
     }
     c->tag[0] = '\0';
-    int rc = c->conn ? 0 : postgres_is_away(c, err);
+    int rc = c->conn ? 0 : postgres_fail_unreachable(c, err);
     while (c->ended - c->waited > leave) {
         bool is_last = c->ended - c->waited == leave + 1;
         c->tag[0] = '\0';

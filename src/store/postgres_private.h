@@ -55,12 +55,12 @@ enum postgres_phase {
 };
 
 struct postgres {
-    PGconn *conn;          /* NULL: away */
+    PGconn *conn;          /* NULL: not connected */
     char *url, *shown_url; /* the second without secrets, for messages */
     const char *const *statements;
     enum postgres_phase phase;
     uint64_t attempt_until_ms, retry_at_ms; /* monotonic */
-    struct tidings_error why;               /* it is away */
+    struct tidings_error why;               /* it cannot be reached */
     bool waits_to_write;                    /* while connecting */
     bool is_fresh;                          /* connected, and nobody was told yet */
     bool is_lost;                           /* no more can be read */

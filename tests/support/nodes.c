@@ -90,8 +90,8 @@ static void perform(struct node *n, struct session_job *job)
 {
     struct nodes *all = n->all;
     fail_alloc_held++;
-    if (all->is_away) {
-        job->code = tidings_fail(&job->err, TIDINGS_E_BUSY, "the store is away");
+    if (all->is_unreachable) {
+        job->code = tidings_fail(&job->err, TIDINGS_E_BUSY, "the store cannot be reached");
     } else {
         job->code = job->op == SESSION_PUT    ? put(all, n->index, job)
                     : job->op == SESSION_TAKE ? take(all, n->index, job)

@@ -59,7 +59,7 @@ struct nodes {
     struct session_memory_row rows[NODES_ROWS];
     uint64_t position;
     uint64_t lost_below;           /* cursors from before are worth nothing at another node */
-    bool is_away;                  /* the store */
+    bool is_unreachable;           /* the store */
     bool is_stuck;                 /* it answers nothing … */
     struct session_job *stuck[64]; /* … that was asked */
     size_t stuck_count;

@@ -33,7 +33,7 @@ int shared_memory_enter(struct node *n, struct tidings_error *err)
     if (!n->in_batch) {
         pthread_mutex_lock(&n->db->lock);
     }
-    if (n->is_away) {
+    if (n->is_unreachable) {
         if (!n->in_batch) {
             pthread_mutex_unlock(&n->db->lock);
         }
@@ -114,7 +114,7 @@ static int node_commit(struct entity_rows *rows, struct tidings_error *err)
     struct node *n = shared_memory_node(rows);
     bool loses = n->loses;
     __atomic_add_fetch(&n->asked, 1, __ATOMIC_RELAXED);
-    if ((loses && !n->loses_committed) || n->is_away) {
+    if ((loses && !n->loses_committed) || n->is_unreachable) {
         n->loses = false;
         node_rollback(rows);
         return tidings_fail(err, TIDINGS_E_UNKNOWN, "the commit was not answered");
@@ -379,13 +379,14 @@ uint64_t shared_memory_last(struct shared_memory *db)
     return last;
 }
 
-void shared_memory_set_away(struct shared_memory *db, struct entity_rows *node, bool is_away)
+void shared_memory_set_unreachable(struct shared_memory *db, struct entity_rows *node,
+                                   bool is_unreachable)
 {
     const uint64_t one = 1;
     pthread_mutex_lock(&db->lock);
     for (size_t i = 0; i < NODES_MAX; i++) {
         if (db->all[i] && (!node || db->all[i] == shared_memory_node(node))) {
-            __atomic_store_n(&db->all[i]->is_away, is_away, __ATOMIC_RELAXED);
+            __atomic_store_n(&db->all[i]->is_unreachable, is_unreachable, __ATOMIC_RELAXED);
             (void)!write(db->all[i]->wake, &one, sizeof one);
         }
     }

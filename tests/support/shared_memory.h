@@ -24,7 +24,8 @@ struct entity_rows *shared_memory_connect(struct shared_memory *db);
 uint64_t shared_memory_last(struct shared_memory *db);
 /* The database cannot be reached by `node` (NULL: by nobody), or can again. A node's descriptor
  * says so. */
-void shared_memory_set_away(struct shared_memory *db, struct entity_rows *node, bool is_away);
+void shared_memory_set_unreachable(struct shared_memory *db, struct entity_rows *node,
+                                   bool is_unreachable);
 /* Nobody is woken: they have to ask. */
 void shared_memory_set_quiet(struct shared_memory *db, bool is_quiet);
 /* What wakes `node` is another descriptor from now on. The one before is closed, and held open by

@@ -87,7 +87,7 @@ void shared_memory_wake_others(struct node *n)
     const uint64_t one = 1;
     for (size_t i = 0; i < NODES_MAX && !n->db->is_quiet; i++) {
         struct node *other = n->db->all[i];
-        if (other && other != n && !other->is_away) {
+        if (other && other != n && !other->is_unreachable) {
             (void)!write(other->wake, &one, sizeof one);
         }
     }

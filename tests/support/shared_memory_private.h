@@ -62,7 +62,7 @@ struct node {
     struct shared_memory *db;
     int wake;
     bool is_wake_new; /* another descriptor than before, which may have the same number */
-    bool in_batch, is_away, loses, loses_committed;
+    bool in_batch, is_unreachable, loses, loses_committed;
     uint64_t followed, before; /* `before`: db->last when the batch began */
     unsigned asked;
     struct arena arena; /* what the last call handed out */

@@ -18,7 +18,7 @@ static int node_descriptor(struct entity_rows *rows)
     struct node *n = shared_memory_node(rows);
     bool is_new = n->is_wake_new;
     n->is_wake_new = false;
-    return is_new || __atomic_load_n(&n->is_away, __ATOMIC_RELAXED) ||
+    return is_new || __atomic_load_n(&n->is_unreachable, __ATOMIC_RELAXED) ||
                    __atomic_load_n(&n->db->is_quiet, __ATOMIC_RELAXED)
                ? -1
                : n->wake;

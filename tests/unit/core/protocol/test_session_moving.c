@@ -296,7 +296,7 @@ static void before_a_stream_is_opened_the_store_is_asked(void **state)
     assert_int_equal(sessions_at(A), 0);
     assert_int_equal(nodes_bring(&all, A, &s), 0);
     assert_int_equal(all.at[A].b.worker[0]->stats.subscriptions, 2);
-    all.is_away = true; /* then it is good where it is */
+    all.is_unreachable = true; /* then it is good where it is */
     nodes_bring_stream(&all, A, &s, "", &wait, &code);
     nodes_run_until_idle(&all);
     assert_int_equal(code, 0);

@@ -180,14 +180,14 @@ static void an_old_copy_does_not_go_on_from_ids_of_its_successor(void **state)
     struct client *second = stream(old.text);
     nodes_update(&all, "kept://x/a");
     struct event_name id = last_id(second);
-    all.is_away = true;
+    all.is_unreachable = true;
     nodes_bring_stream(&all, A, &s, id.text, &wait, &code);
     nodes_run_until_idle(&all);
     assert_int_equal(code, TIDINGS_E_BUSY); /* 503: it keeps its session */
     nodes_bring_stream(&all, A, &s, old.text, &wait, &code);
     nodes_run_until_idle(&all);
     assert_int_equal(code, 0); /* what it does know of it goes on from */
-    all.is_away = false;
+    all.is_unreachable = false;
     nodes_bring_stream(&all, A, &s, id.text, &wait, &code);
     nodes_run_until_idle(&all);
     assert_int_equal(code, TIDINGS_E_CONFLICT); /* ask again */

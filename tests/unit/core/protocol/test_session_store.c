@@ -98,12 +98,12 @@ static void nobody_is_told_before_it_is_written(void **state)
 static void without_the_store_it_is_good_where_it_is(void **state)
 {
     (void)state;
-    all.is_away = true;
+    all.is_unreachable = true;
     subscribe("kept://x/a");
     assert_true(nodes_bring(&all, B, &s) < 0); /* nobody knows */
     assert_int_equal(sessions_at(A), 1);
     assert_int_equal(sessions_at(B), 0);
-    all.is_away = false;
+    all.is_unreachable = false;
     nodes_tick(&all, A);
     assert_non_null(strstr(nodes_row(&all, &s)->state, "kept://x/a"));
     assert_int_equal(nodes_bring(&all, B, &s), 0);
