@@ -45,13 +45,13 @@ static void rewind_ids(struct session *session, uint64_t to, bool is_lost)
     session->rewind_count = n + 1;
 }
 
-/* Nothing above `end` counts as carried by any stream. */
-static void carried_only(struct session *session, uint64_t end)
+/* What is numbered above `end` counts as carried by no stream. */
+static void session_undeliver_above(struct session *session, uint64_t end)
 {
-    if (end >= session->undelivered) {
+    if (end >= session->delivered_upto) {
         return;
     }
-    session->undelivered = end;
+    session->delivered_upto = end;
     for (size_t i = 0; i < SESSION_PAST_STREAMS; i++) {
         session->past[i].from = session->past[i].from < end ? session->past[i].from : end;
         session->past[i].end = session->past[i].end < end ? session->past[i].end : end;
@@ -60,16 +60,16 @@ static void carried_only(struct session *session, uint64_t end)
 }
 
 /* A subscription goes back: what streams carried so far was not for it. */
-static void rewound(struct subscriber *subscriber, uint64_t since)
+static void session_on_rewind(struct subscriber *subscriber, uint64_t since)
 {
     bool is_lost = since == SINCE_UNKNOWN;
     if (!is_lost) {
-        carried_only(subscriber->owner, since);
+        session_undeliver_above(subscriber->owner, since);
     }
     rewind_ids(subscriber->owner, is_lost ? 0 : since, is_lost);
 }
 
-static void lists_written(struct subscriber *subscriber)
+static void session_on_lists_written(struct subscriber *subscriber)
 {
     struct session *session = subscriber->owner;
     const struct session_stream *stream = session_newest_stream(session);
@@ -89,21 +89,22 @@ static void touch(struct session *session)
 static void remember_end(struct session *session, const struct session_stream *stream)
 {
     uint64_t end = subscriber_low_water(session->subscriber);
-    if (end < session->undelivered) {
-        end = session->undelivered; /* of what it was to replay; whoever comes back asks for it */
+    if (end < session->delivered_upto) {
+        end =
+            session->delivered_upto; /* of what it was to replay; whoever comes back asks for it */
     }
     unsigned i = session->past_next++ % SESSION_PAST_STREAMS;
     session->past[i].no = stream->no;
     session->past[i].from = session->newest_from;
     session->past[i].end = end;
-    session->undelivered = end;
+    session->delivered_upto = end;
 }
 
 /* A newer stream takes over and this one stays open: nobody comes back for what it was to replay,
  * so that counts as carried by none. */
-static void give_back(struct session *session)
+static void session_undeliver_pending(struct session *session)
 {
-    carried_only(session, subscriber_low_water(session->subscriber));
+    session_undeliver_above(session, subscriber_low_water(session->subscriber));
 }
 
 static void stream_free(struct session_stream *stream)
@@ -148,7 +149,8 @@ static void on_newest_stream_end(struct subscriber *subscriber)
     touch(session);
     stream = session_newest_stream(session);
     if (stream) {
-        session->newest_from = session->undelivered; /* subscriptions may go back with the next */
+        session->newest_from =
+            session->delivered_upto; /* subscriptions may go back with the next */
         subscriber_set_sink(subscriber, stream->sink);
         session->skips.count = 0;
         catchup_start(subscriber, session->newest_from);
@@ -162,7 +164,7 @@ static void session_end_streams(struct subscriber *subscriber)
     struct session *session = subscriber->owner;
     struct session_stream *newest = session_newest_stream(session);
     if (newest) {
-        give_back(session);
+        session_undeliver_pending(session);
         remember_end(session, newest);
         subscriber_set_sink(subscriber, NULL);
     }
@@ -209,8 +211,8 @@ static const struct subscriber_ops session_subscriber_ops = {
     .facts = session_facts,
     .skips = session_skips,
     .event_id = session_event_id,
-    .on_rewind = rewound,
-    .on_lists_written = lists_written,
+    .on_rewind = session_on_rewind,
+    .on_lists_written = session_on_lists_written,
     .on_stream_end = on_newest_stream_end,
 };
 
@@ -269,7 +271,7 @@ int session_create(struct worker *worker, const struct revision *revision,
     if (dialect_rules(worker->self)->broadcasts) {
         list_changed_want(session->listen, LIST_EVERYTHING);
     }
-    session->undelivered = session->subscriber->cursor;
+    session->delivered_upto = session->subscriber->cursor;
     session->listen->is_open = true;
     session->subscriber->owner = session;
     session->subscriber->ops = &session_subscriber_ops;
@@ -465,7 +467,7 @@ int session_open_stream(struct session *session, struct channel *channel,
      */
     struct session_stream *newest = session_newest_stream(session);
     if (newest) {
-        give_back(session);
+        session_undeliver_pending(session);
         remember_end(session, newest);
         subscriber_set_sink(subscriber, NULL);
         keep_as_older(newest);
@@ -474,7 +476,7 @@ int session_open_stream(struct session *session, struct channel *channel,
      * under its number, with what followed its last event. An id we do not know means that
      * everything may have been missed. Now, because the header goes with the request once it
      * becomes a stream. */
-    struct event_cursor at = {.cursor = session->undelivered};
+    struct event_cursor at = {.cursor = session->delivered_upto};
     bool known = last_event_id.len == 0 || session_parse_event_id(session, last_event_id, &at);
     if (at.is_foreign) {
         session_replay_later(session, at.cursor);
@@ -485,7 +487,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     stream->no = at.stream > 0 ? at.stream : ++session->next_stream;
     list_prepend(&session->streams, &stream->link);
     session->stream_count++;
-    session->newest_from = session->undelivered;
+    session->newest_from = session->delivered_upto;
     session->skips.count = 0;
     skip_others(session, at.rewound ? 0 : at.stream);
     subscriber_set_sink(subscriber, stream->sink);

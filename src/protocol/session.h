@@ -61,7 +61,7 @@ struct session {
     uint64_t active_ms;
     struct session_moving *moving; /* NULL: it does not */
     struct asking *asking;         /* what its client can be asked, and was; NULL: nothing */
-    uint64_t undelivered;          /* above it, no stream has carried everything */
+    uint64_t delivered_upto;       /* streams have carried everything up to this number */
     uint64_t newest_from;          /* … when the newest stream came: from here on is its share */
     struct {
         unsigned no;

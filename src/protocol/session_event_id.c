@@ -136,7 +136,7 @@ bool session_parse_event_id(const struct session *session, struct tidings_str id
         is_below = is_below && !(session->past[i].no == no && at.seq >= session->past[i].from);
     }
     if (remembered) {
-        ret->cursor = at.seq < session->undelivered ? at.seq : session->undelivered;
+        ret->cursor = at.seq < session->delivered_upto ? at.seq : session->delivered_upto;
         ret->lost = at.lost;
         ret->rewound = is_below; /* a subscription had gone back, and not yet caught up */
         bool is_told = session->lists.stream == no && session->lists.event <= event;
@@ -148,8 +148,9 @@ bool session_parse_event_id(const struct session *session, struct tidings_str id
         remembered = ret->rewound = ret->is_foreign = true;
         ret->cursor = at.seq;
         ret->lost = at.lost;
-        if (!session_was_written(session, no) && session->undelivered < at.seq) {
-            ret->cursor = session->undelivered; /* of a copy that knew nothing of what came later */
+        if (!session_was_written(session, no) && session->delivered_upto < at.seq) {
+            ret->cursor =
+                session->delivered_upto; /* of a copy that knew nothing of what came later */
         }
     }
     for (unsigned i = 0; i < session->rewind_count; i++) {

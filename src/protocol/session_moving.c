@@ -33,7 +33,7 @@ struct kept_options {
 static uint64_t session_written(const struct session *session)
 {
     return session->subscriber->sink ? subscriber_written(session->subscriber)
-                                     : session->undelivered;
+                                     : session->delivered_upto;
 }
 
 static void put_sub(struct jw *w, const struct session_moving *m, struct subscription *sub,

@@ -246,8 +246,8 @@ static void subscriptions_made(struct subscribe_batch *s, const struct log_curso
         session_state_at(&a->state, i, &was);
         if (was.must_replay) {
             w->sub->since_pending = true;
-        } else if (w->sub->since < session->undelivered) {
-            session->undelivered = w->sub->since;
+        } else if (w->sub->since < session->delivered_upto) {
+            session->delivered_upto = w->sub->since;
         }
     }
     session->moving->is_arriving = false;
