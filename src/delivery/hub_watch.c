@@ -372,7 +372,7 @@ static void arm_deliver(struct letter *letter, void *owner)
     arm_countdown(arm);
 }
 
-static struct hub_arm *hub_arm_make(struct hub *hub, struct mailbox *home,
+static struct hub_arm *hub_arm_make(struct hub *hub, struct mailbox *reply_to,
                                     const struct tidings_str *scopes, size_t count)
 {
     size_t text = 0;
@@ -392,7 +392,7 @@ static struct hub_arm *hub_arm_make(struct hub *hub, struct mailbox *home,
     arm->count = count;
     list_init(&arm->await_link);
     arm->hub = hub;
-    arm->worker_mailbox = mailbox_ref(home); /* an answer may come after it ended */
+    arm->worker_mailbox = mailbox_ref(reply_to); /* an answer may come after it ended */
     arm->letter.deliver = arm_deliver;
     arm->letter.drop = arm_drop;
     return arm;

@@ -22,7 +22,7 @@
 #include "delivery/subscribe.h"
 #include "request/request.h"
 
-#define SESSION_HOMES 256u /* numbers that an id may begin with */
+#define SESSION_WORKERS_MAX 256u /* numbers that an id may begin with */
 
 _Static_assert(SESSION_PAST_STREAMS <= SUBSCRIBER_MAX_SKIPS, "each may be another's");
 
@@ -227,11 +227,11 @@ int session_make_id(const struct worker *worker, char id[SESSION_ID_LEN + 1])
     }
     /* Any number that leads to this worker, so that at a node with more workers than ours the
      * sessions of one of ours are spread over all of them. */
-    unsigned home = worker->index, count = worker->count;
+    unsigned index = worker->index, count = worker->count;
     if (count > 0) {
-        home += count * (bytes[16] % ((SESSION_HOMES - 1 - home) / count + 1));
+        index += count * (bytes[16] % ((SESSION_WORKERS_MAX - 1 - index) / count + 1));
     }
-    snprintf(id, SESSION_ID_LEN + 1, "%02x-", home & 0xffu);
+    snprintf(id, SESSION_ID_LEN + 1, "%02x-", index & 0xffu);
     for (size_t i = 0; i < 16; i++) {
         snprintf(id + 3 + 2 * i, 3, "%02x", bytes[i]);
     }
@@ -386,8 +386,8 @@ int session_worker(struct tidings_str id, unsigned count)
         return -1;
     }
     int high = session_hex(id.ptr[0]), low = session_hex(id.ptr[1]);
-    int home = high * 16 + low;
-    return high < 0 || low < 0 ? -1 : count > 0 ? home % (int)count : home;
+    int index = high * 16 + low;
+    return high < 0 || low < 0 ? -1 : count > 0 ? index % (int)count : index;
 }
 
 void session_sweep(struct worker *worker)

@@ -12,7 +12,7 @@
 
 static void session_job_free(struct session_job *job)
 {
-    mailbox_unref(job->home);
+    mailbox_unref(job->reply_to);
     buf_deinit(&job->state);
     mem_free(job);
 }
@@ -38,18 +38,19 @@ struct session_job *session_job_create(struct worker *worker, enum session_op op
     if (job) {
         job->op = op;
         memcpy(job->key, key.ptr, key.len < SESSION_KEY_LEN ? key.len : SESSION_KEY_LEN);
-        job->home = mailbox_ref(worker->mailbox);
+        job->reply_to = mailbox_ref(worker->mailbox);
     }
     return job;
 }
 
 void session_job_answer(struct session_job *job)
 {
-    struct mailbox *home = mailbox_ref(job->home); /* the job may be gone before this returns */
+    struct mailbox *reply_to =
+        mailbox_ref(job->reply_to); /* the job may be gone before this returns */
     job->letter.deliver = session_job_deliver;
     job->letter.drop = session_job_drop;
-    mailbox_send(home, &job->letter);
-    mailbox_unref(home);
+    mailbox_send(reply_to, &job->letter);
+    mailbox_unref(reply_to);
 }
 
 void session_make_key(struct tidings_str id, const struct principal *principal,

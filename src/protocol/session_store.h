@@ -49,7 +49,7 @@ struct session_job {
     void *user; /* the asker may make it NULL meanwhile */
     /* private */
     struct letter letter;
-    struct mailbox *home;
+    struct mailbox *reply_to; /* of the worker that asks; a reference */
 };
 
 /* For what `worker` asks; NULL: out of memory. */

@@ -34,7 +34,7 @@ struct metrics_conn {
     struct list link;
     struct metrics_listener *owner; /* NULL: it was closed, and waits for its letter */
     struct letter letter;           /* the text is there, … */
-    struct mailbox *home;           /* … and goes here */
+    struct mailbox *reply_to;       /* … and goes here */
     struct loop_poll *poll;
     struct loop_timer *deadline;
     int fd;
@@ -144,7 +144,7 @@ static void metrics_text_made(void *user, struct buf *text)
         buf_puts(&c->out, buf_str(text));
     }
     c->letter = (struct letter){.deliver = metrics_text_deliver, .drop = metrics_text_drop};
-    mailbox_send(c->home, &c->letter);
+    mailbox_send(c->reply_to, &c->letter);
 }
 
 static void metrics_answer_health(struct metrics_conn *c, bool is_live)
@@ -228,7 +228,7 @@ static void metrics_accept(struct metrics_listener *l, int fd)
         struct loop *loop = l->server->loop;
         c->fd = fd;
         c->owner = l;
-        c->home = hub_mailbox(l->server->hub);
+        c->reply_to = hub_mailbox(l->server->hub);
         buf_init(&c->out, METRICS_HEAD_MAX);
         c->poll = loop_poll_open(loop, fd, metrics_on_ready, c, NULL);
         c->deadline = loop_timer_open(loop, metrics_on_deadline, c);

@@ -20,11 +20,11 @@
 struct server_sessions {
     struct session_store store;
     struct keeper *keeper;
-    char node[32];          /* this run of the server, as others see it */
-    int64_t idle_ms;        /* after which a row that nobody wrote goes */
-    uint64_t aged_ms;       /* keeper's thread: when that was last seen to */
-    unsigned count;         /* atomic: … */
-    struct mailbox **homes; /* … workers' mailboxes, references */
+    char node[32];              /* this run of the server, as others see it */
+    int64_t idle_ms;            /* after which a row that nobody wrote goes */
+    uint64_t aged_ms;           /* keeper's thread: when that was last seen to */
+    unsigned count;             /* atomic: … */
+    struct mailbox **mailboxes; /* … workers' mailboxes, references */
 };
 
 /* ---- asking the keeper ----------------------------------------------------------------------- */
@@ -160,7 +160,7 @@ static void moved_drop(struct letter *letter)
 
 /* `key` empty: all of them have to be written again. Without memory a worker hears of it when it
  * writes a session next. */
-static void moved_send(struct mailbox *home, struct tidings_str key)
+static void moved_send(struct mailbox *to, struct tidings_str key)
 {
     struct moved_letter *l = mem_zalloc(sizeof(*l) + key.len);
     if (l) {
@@ -168,11 +168,11 @@ static void moved_send(struct mailbox *home, struct tidings_str key)
         l->letter.drop = moved_drop;
         l->len = key.len;
         memcpy(l->key, key.ptr, key.len);
-        mailbox_send(home, &l->letter);
+        mailbox_send(to, &l->letter);
     }
 }
 
-static unsigned count_homes(const struct server_sessions *o)
+static unsigned sessions_count_workers(const struct server_sessions *o)
 {
     return o ? __atomic_load_n(&o->count, __ATOMIC_ACQUIRE) : 0;
 }
@@ -180,20 +180,20 @@ static unsigned count_homes(const struct server_sessions *o)
 void server_sessions_moved(struct tidings_server *s, struct tidings_str key)
 {
     struct server_sessions *o = __atomic_load_n(&s->sessions, __ATOMIC_ACQUIRE);
-    unsigned count = count_homes(o);
-    int home = count > 0 && key.len == SESSION_KEY_LEN
-                   ? session_worker(tidings_strn(key.ptr, SESSION_ID_LEN), count)
-                   : -1;
-    if (home >= 0) {
-        moved_send(o->homes[home], key);
+    unsigned count = sessions_count_workers(o);
+    int worker = count > 0 && key.len == SESSION_KEY_LEN
+                     ? session_worker(tidings_strn(key.ptr, SESSION_ID_LEN), count)
+                     : -1;
+    if (worker >= 0) {
+        moved_send(o->mailboxes[worker], key);
     }
 }
 
 void server_sessions_broken(struct tidings_server *s)
 {
     struct server_sessions *o = __atomic_load_n(&s->sessions, __ATOMIC_ACQUIRE);
-    for (unsigned i = 0, count = count_homes(o); i < count; i++) {
-        moved_send(o->homes[i], STR_EMPTY);
+    for (unsigned i = 0, count = sessions_count_workers(o); i < count; i++) {
+        moved_send(o->mailboxes[i], STR_EMPTY);
     }
 }
 
@@ -225,14 +225,14 @@ struct session_store *server_sessions_store(const struct tidings_server *s)
 void server_sessions_bind(struct tidings_server *s)
 {
     struct server_sessions *o = s->sessions;
-    struct mailbox **homes = o ? mem_zalloc(s->worker_count * sizeof(struct mailbox *)) : NULL;
-    if (!homes) {
+    struct mailbox **mailboxes = o ? mem_zalloc(s->worker_count * sizeof(struct mailbox *)) : NULL;
+    if (!mailboxes) {
         return; /* without memory workers hear of it when they write */
     }
     for (size_t i = 0; i < s->worker_count; i++) {
-        homes[i] = mailbox_ref(s->cores[i]->mailbox);
+        mailboxes[i] = mailbox_ref(s->cores[i]->mailbox);
     }
-    o->homes = homes;
+    o->mailboxes = mailboxes;
     __atomic_store_n(&o->count, (unsigned)s->worker_count, __ATOMIC_RELEASE);
 }
 
@@ -243,9 +243,9 @@ void server_sessions_close(struct tidings_server *s)
         return;
     }
     for (unsigned i = 0; i < o->count; i++) {
-        mailbox_unref(o->homes[i]);
+        mailbox_unref(o->mailboxes[i]);
     }
-    mem_free(o->homes);
+    mem_free(o->mailboxes);
     mem_free(o);
     s->sessions = NULL;
 }

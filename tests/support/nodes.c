@@ -123,7 +123,7 @@ void nodes_unstick(struct nodes *all)
     all->stuck_count = 0;
     for (size_t i = 0; i < count; i++) {
         struct session_job *job = all->stuck[i];
-        size_t at = job->home == all->at[0].b.worker[0]->mailbox ? 0 : 1;
+        size_t at = job->reply_to == all->at[0].b.worker[0]->mailbox ? 0 : 1;
         perform(&all->at[at], job);
     }
     nodes_run_until_idle(all);
