@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of last errors: places that were given back are used again first.
+ * The table of last errors: slots that were given back are used again first.
  */
 #include "delivery/peer_errors.h"
 
@@ -17,12 +17,12 @@ void peer_errors_deinit(struct peer_errors *all)
 }
 
 /* 0: there is no room. */
-static uint32_t peer_errors_place(struct peer_errors *all)
+static uint32_t peer_errors_take_slot(struct peer_errors *all)
 {
     if (all->free > 0) {
-        uint32_t place = all->free;
-        all->free = all->at[place - 1].next_free;
-        return place;
+        uint32_t slot = all->free;
+        all->free = all->at[slot - 1].next_free;
+        return slot;
     }
     if (all->count == all->cap) {
         uint32_t cap = all->cap ? all->cap * 2 : PEER_ERRORS_FIRST;
@@ -37,15 +37,15 @@ static uint32_t peer_errors_place(struct peer_errors *all)
     return ++all->count;
 }
 
-void peer_errors_note(struct peer_errors *all, uint32_t *place, int code, struct tidings_str text)
+void peer_errors_note(struct peer_errors *all, uint32_t *slot, int code, struct tidings_str text)
 {
-    if (*place == 0) {
-        *place = peer_errors_place(all);
+    if (*slot == 0) {
+        *slot = peer_errors_take_slot(all);
     }
-    if (*place == 0) {
+    if (*slot == 0) {
         return;
     }
-    struct peer_error *e = &all->at[*place - 1];
+    struct peer_error *e = &all->at[*slot - 1];
     size_t len = text.len < PEER_ERROR_TEXT ? text.len : PEER_ERROR_TEXT - 1;
     while (len > 0 && len < text.len && ((unsigned char)text.ptr[len] & 0xc0u) == 0x80u) {
         len--;
@@ -59,16 +59,16 @@ void peer_errors_note(struct peer_errors *all, uint32_t *place, int code, struct
     e->text[len] = '\0';
 }
 
-void peer_errors_forget(struct peer_errors *all, uint32_t *place)
+void peer_errors_forget(struct peer_errors *all, uint32_t *slot)
 {
-    if (*place > 0) {
-        all->at[*place - 1].next_free = all->free;
-        all->free = *place;
-        *place = 0;
+    if (*slot > 0) {
+        all->at[*slot - 1].next_free = all->free;
+        all->free = *slot;
+        *slot = 0;
     }
 }
 
-const struct peer_error *peer_errors_get(const struct peer_errors *all, uint32_t place)
+const struct peer_error *peer_errors_get(const struct peer_errors *all, uint32_t slot)
 {
-    return place > 0 ? &all->at[place - 1] : NULL;
+    return slot > 0 ? &all->at[slot - 1] : NULL;
 }

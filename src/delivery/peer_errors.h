@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The last error that each client of a worker was told, for whoever looks after the server. Few
- * have one, so they stand in a table beside the subscribers, which know their place in it.
+ * have one, so they stand in a table beside the subscribers, which know their slot in it.
  */
 #ifndef DELIVERY_PEER_ERRORS_H
 #define DELIVERY_PEER_ERRORS_H
@@ -20,17 +20,17 @@ struct peer_error {
 
 /* All zero: none. */
 struct peer_errors {
-    struct peer_error *at; /* by place - 1 */
+    struct peer_error *at; /* by slot - 1 */
     uint32_t count, cap, free;
 };
 void peer_errors_deinit(struct peer_errors *all);
 
-/* Keep it at *place (0: it has none yet, and gets one as far as there is room). The text is cut
+/* Keep it at *slot (0: it has none yet, and gets one as far as there is room). The text is cut
  * between characters, and control characters are replaced. */
-void peer_errors_note(struct peer_errors *all, uint32_t *place, int code, struct tidings_str text);
+void peer_errors_note(struct peer_errors *all, uint32_t *slot, int code, struct tidings_str text);
 /* The client goes. */
-void peer_errors_forget(struct peer_errors *all, uint32_t *place);
+void peer_errors_forget(struct peer_errors *all, uint32_t *slot);
 /* NULL: none. */
-const struct peer_error *peer_errors_get(const struct peer_errors *all, uint32_t place);
+const struct peer_error *peer_errors_get(const struct peer_errors *all, uint32_t slot);
 
 #endif

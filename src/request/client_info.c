@@ -64,8 +64,8 @@ static void client_info_put_clean(struct buf *out, struct tidings_str text, size
     }
 }
 
-/* A place for another. 0: there is none. */
-static size_t client_infos_place(struct client_infos *all)
+/* The number of another: its index + 1. 0: there is no room. */
+static size_t client_infos_take_number(struct client_infos *all)
 {
     for (size_t i = 0; all->count > all->by_key.count && i < all->count; i++) {
         if (!all->at[i]) {
@@ -90,8 +90,8 @@ static size_t client_infos_place(struct client_infos *all)
 
 static uint16_t client_infos_add(struct client_infos *all, struct tidings_str key, size_t name_len)
 {
-    size_t place = client_infos_place(all);
-    struct client_info *info = place ? mem_zalloc(sizeof(*info) + key.len) : NULL;
+    size_t number = client_infos_take_number(all);
+    struct client_info *info = number ? mem_zalloc(sizeof(*info) + key.len) : NULL;
     if (!info) {
         return 0;
     }
@@ -101,12 +101,12 @@ static uint16_t client_infos_add(struct client_infos *all, struct tidings_str ke
     info->name = tidings_strn(text, name_len);
     info->version = tidings_strn(text + name_len + 1, key.len - name_len - 1);
     info->refs = 1;
-    info->number = (uint16_t)place;
+    info->number = (uint16_t)number;
     if (map_put(&all->by_key, info->key, info, NULL) < 0) {
         mem_free(info);
         return 0;
     }
-    all->at[place - 1] = info;
+    all->at[number - 1] = info;
     return info->number;
 }
 
