@@ -71,8 +71,8 @@ struct access_class {
     bool judged;            /* … and the answer; */
     uint64_t from_seq;      /* the same about where something moved from */
     bool shows_from;
-    uint64_t list_told_ms; /* when list_changed was last written to its members; 0: never */
-    bool is_list_pending;  /* it changed since: written again when a period has passed */
+    uint64_t list_notified_ms; /* when list_changed was last written to its members; 0: never */
+    bool is_list_pending;      /* it changed since: written again when a period has passed */
     const struct access_rule *at[]; /* those that hold */
 };
 

@@ -61,9 +61,10 @@ void list_changed_unwatch(struct listen *listen)
 /* ---- those who may not see everything -------------------------------------------------------- */
 
 /* Also those without a stream: the log has no row for what the program registers. */
-static void tell_class(struct worker *worker, struct access_class *class, uint64_t now)
+static void list_changed_notify_class(struct worker *worker, struct access_class *class,
+                                      uint64_t now)
 {
-    class->list_told_ms = now;
+    class->list_notified_ms = now;
     class->is_list_pending = false;
     list_each (it, next, &worker->delivery->list_watchers) {
         struct listen *listen = list_entry(it, struct listen, list_link);
@@ -89,13 +90,13 @@ void list_changed_touch(struct worker *worker, struct tidings_str uri, struct ti
         if (class->is_full || !class_lists(class, uri, target)) {
             continue;
         }
-        if (class->list_told_ms == 0 || now >= class->list_told_ms + period) {
-            tell_class(worker, class, now);
+        if (class->list_notified_ms == 0 || now >= class->list_notified_ms + period) {
+            list_changed_notify_class(worker, class, now);
         } else if (!class->is_list_pending) {
             class->is_list_pending = true;
             if (!loop_timer_is_running(worker->delivery->list_timer)) {
-                loop_timer_start(worker->delivery->list_timer, class->list_told_ms + period - now,
-                                 0);
+                loop_timer_start(worker->delivery->list_timer,
+                                 class->list_notified_ms + period - now, 0);
             }
         }
     }
@@ -107,9 +108,9 @@ void list_changed_on_period(struct loop_timer *timer, void *user)
     uint64_t period = hub_list_period(worker->hub), now = loop_now_ms(worker->loop), wait = 0;
     list_each (it, next, &worker->principals->classes) {
         struct access_class *class = list_entry(it, struct access_class, link);
-        uint64_t due = class->list_told_ms + period;
+        uint64_t due = class->list_notified_ms + period;
         if (class->is_list_pending && due <= now) {
-            tell_class(worker, class, now);
+            list_changed_notify_class(worker, class, now);
         } else if (class->is_list_pending && (wait == 0 || due - now < wait)) {
             wait = due - now;
         }
