@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/units.h"
-#include "base/url_shown.h"
+#include "base/url_redact.h"
 #include "server/config_private.h"
 #include "store/postgres_rows.h"
 #include "json/write.h"
@@ -335,7 +335,7 @@ static int config_put_value(struct buf *out, const struct config *c, const struc
     case CONFIG_TEXT:
     case CONFIG_LEVELS:
     case CONFIG_PATH:
-        return url_put_shown(out, tidings_str(*(char *const *)at));
+        return url_put_redacted(out, tidings_str(*(char *const *)at));
     case CONFIG_MODE:
         return buf_putf(out, "%04o", *(const unsigned *)at);
     case CONFIG_ADDRESS:

@@ -5,7 +5,7 @@
  */
 #include "base/error.h"
 #include "base/tls.h"
-#include "base/url_shown.h"
+#include "base/url_redact.h"
 #include "server/config.h"
 #include "server/entity_authority.h"
 #include "store/shared.h"
@@ -290,11 +290,11 @@ int config_check(const struct config *c, struct tidings_error *err)
                           (unsigned long long)(2 * largest));
     }
     if (rc == 0 && c->entities[0] && c->store[0] && strcmp(c->entities, c->store) != 0) {
-        char one[URL_SHOWN_MAX], other[URL_SHOWN_MAX];
+        char one[URL_REDACTED_MAX], other[URL_REDACTED_MAX];
         rc = tidings_fail(err, TIDINGS_E_INVALID,
                           "--entities '%s' and --store '%s': a server has one store; name the same "
                           "file, or leave one out",
-                          url_shown(c->entities, one), url_shown(c->store, other));
+                          url_redact(c->entities, one), url_redact(c->store, other));
     }
     rc = rc == 0 ? check_cluster(c, err) : rc;
     return rc == 0 ? entity_authority_check(c, err) : rc;

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "base/str.h"
-#include "base/url_shown.h"
+#include "base/url_redact.h"
 #include "store/postgres_rows.h"
 #include "store/sqlite_entities.h"
 #include "store/transfer.h"
@@ -49,8 +49,8 @@ static int store_open(const struct tidings_store_copying *copy, const char *name
                          : entity_postgres_open(name, cluster, ret, err);
     }
     if (!is_target && access(name, F_OK) < 0) { /* opening would make it */
-        char shown[URL_SHOWN_MAX];
-        return tidings_fail(err, TIDINGS_E_NOTFOUND, "'%.120s': %s", url_shown(name, shown),
+        char shown[URL_REDACTED_MAX];
+        return tidings_fail(err, TIDINGS_E_NOTFOUND, "'%.120s': %s", url_redact(name, shown),
                             strerror(errno));
     }
     return is_target ? entity_sqlite_open_target(name, ret, err)

@@ -9,7 +9,7 @@
  * and with it the transaction. Connecting again is tried by postgres_ready, not more often than
  * POSTGRES_RETRY_MS.
  *
- * The URL may hold a password, which no message shows: postgres_shown_url has none.
+ * The URL may hold a password, which no message shows: postgres_redacted_url has none.
  *
  * One thread. Parameters are borrowed until postgres_send returns.
  */
@@ -47,7 +47,7 @@ int postgres_create_like(const struct postgres *c, struct postgres **ret,
                          struct tidings_error *err);
 void postgres_destroy(struct postgres *c); /* NULL is fine */
 /* The URL without what is secret. */
-const char *postgres_shown_url(const struct postgres *c);
+const char *postgres_redacted_url(const struct postgres *c);
 
 /* 0: connected; 1: connected anew, nothing of before holds. Waits for at most `wait_ms`.
  * TIDINGS_E_BUSY: not now, with the reason. TIDINGS_E_DENIED, TIDINGS_E_NOTFOUND: nor ever as

@@ -91,7 +91,7 @@ static int postgres_fail_as(const struct postgres *c, const struct meaning *m, c
     return error_wrap(err,
                       tidings_fail(err, m ? m->code : TIDINGS_E_IO, "%.*s%s%s", len, said,
                                    has_advice ? ": " : "", has_advice ? m->advice : ""),
-                      "database '%s'", c->shown_url);
+                      "database '%s'", c->redacted_url);
 }
 
 /* Of a connection that failed: libpq names the host first, what the server says comes after it. */
@@ -182,10 +182,10 @@ static int postgres_read_url(struct postgres *c, const char *url, struct tidings
                             "postgres://USER@HOST:PORT/DATABASE, with other characters than "
                             "letters and digits as %%XX");
     }
-    c->shown_url = postgres_hide_secrets(options);
+    c->redacted_url = postgres_hide_secrets(options);
     api.conninfoFree(options);
     c->url = str_dup(tidings_str(url));
-    return c->shown_url && c->url ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    return c->redacted_url && c->url ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
 int postgres_create(const char *url, const char *const *statements, struct postgres **ret,
@@ -217,14 +217,14 @@ void postgres_destroy(struct postgres *c)
     if (c) {
         postgres_drop(c);
         str_free_secret(c->url);
-        mem_free(c->shown_url);
+        mem_free(c->redacted_url);
         mem_free(c);
     }
 }
 
-const char *postgres_shown_url(const struct postgres *c)
+const char *postgres_redacted_url(const struct postgres *c)
 {
-    return c->shown_url;
+    return c->redacted_url;
 }
 
 void postgres_drop(struct postgres *c)
@@ -339,7 +339,7 @@ static int postgres_connect(struct postgres *c, int wait_ms, struct tidings_erro
     int rc = tidings_fail(err, TIDINGS_E_BUSY,
                           "it does not answer: is it running, and are host "
                           "and port right?");
-    rc = error_wrap(err, rc, "database '%s'", c->shown_url);
+    rc = error_wrap(err, rc, "database '%s'", c->redacted_url);
     return clock_monotonic_ms() >= c->attempt_until_ms ? postgres_give_up(c, rc) : rc;
 }
 

@@ -55,8 +55,8 @@ enum postgres_phase {
 };
 
 struct postgres {
-    PGconn *conn;          /* NULL: not connected */
-    char *url, *shown_url; /* the second without secrets, for messages */
+    PGconn *conn;             /* NULL: not connected */
+    char *url, *redacted_url; /* the second without secrets, for messages */
     const char *const *statements;
     enum postgres_phase phase;
     uint64_t attempt_until_ms, retry_at_ms; /* monotonic */

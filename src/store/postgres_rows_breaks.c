@@ -143,12 +143,12 @@ static int judge_locked(struct postgres_rows *s, uint64_t server, struct tidings
     if (verdict == STORE_OTHER) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "database '%s': it belongs to another cluster: name the right one",
-                            postgres_shown_url(s->db));
+                            postgres_redacted_url(s->db));
     }
     log_warn(LOG_STORE,
              verdict == STORE_CRASHED ? "database crashed"
                                       : "database was replaced, or restored to an older state",
-             KV("database", postgres_shown_url(s->db)), KV("kept", fresh.kept),
+             KV("database", postgres_redacted_url(s->db)), KV("kept", fresh.kept),
              KV("position", fresh.began));
     return write_down(s, &l, &fresh, err);
 }

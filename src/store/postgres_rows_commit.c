@@ -63,7 +63,7 @@ int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err)
         postgres_drop(s->db);
         rc = tidings_fail(err, TIDINGS_E_BUSY,
                           "database '%s': it went back to position %" PRIu64 ": try again",
-                          postgres_shown_url(s->db), s->now.position);
+                          postgres_redacted_url(s->db), s->now.position);
     }
     if (rc < 0) {
         postgres_rows_rollback(rows);
@@ -148,7 +148,7 @@ int postgres_rows_commit(struct entity_rows *rows, struct tidings_error *err)
     rc = rc == 0 ? postgres_finish(s->db, unwaited, NULL, 0, err) : rc;
     if (rc == 0 && strcmp(postgres_tag(s->db), "COMMIT") != 0) {
         rc = tidings_fail(err, TIDINGS_E_IO, "database '%s': it did not commit",
-                          postgres_shown_url(s->db));
+                          postgres_redacted_url(s->db));
     }
     if (rc < 0 && postgres_rows_is_refused(s)) {
         postgres_rows_rollback(rows);

@@ -98,7 +98,7 @@ static bool has_state(const struct postgres_rows *s, const char *state)
 
 static int not_ours(const struct postgres_rows *s, int code, struct tidings_error *err)
 {
-    return error_wrap(err, code, "database '%s'", postgres_shown_url(s->db));
+    return error_wrap(err, code, "database '%s'", postgres_redacted_url(s->db));
 }
 
 /* 1: there is a cluster; its layout. 0: there are no tables. */
@@ -307,7 +307,7 @@ int postgres_rows_lay_out(struct postgres_rows *s, const struct postgres_layout 
         }
         if (rc == 0 && from > 0) {
             log_info(LOG_STORE, "tables brought up to date",
-                     KV("database", postgres_shown_url(s->db)), KV("from", from),
+                     KV("database", postgres_redacted_url(s->db)), KV("from", from),
                      KV("to", l->made));
         }
     }

@@ -346,7 +346,7 @@ static int shared_secret(struct entity_rows *rows, unsigned char out[32], struct
     int rc = postgres_rows_ask(s, PG_SECRET, NULL, &r, err);
     if (rc == 0 && (postgres_rows(r) != 1 || postgres_str(r, 0, 0).len != 32)) {
         rc = tidings_fail(err, TIDINGS_E_INVALID, "database '%s': its secret is damaged",
-                          postgres_shown_url(s->db));
+                          postgres_redacted_url(s->db));
     }
     if (rc == 0) {
         memcpy(out, postgres_str(r, 0, 0).ptr, 32);

@@ -33,7 +33,7 @@ static int transfer_check_unused(struct postgres_rows *s, struct tidings_error *
         struct tidings_str name = postgres_str(r, 0, 0);
         rc = tidings_fail(err, TIDINGS_E_BUSY,
                           "database '%s': the node '%.*s' runs on it: stop the nodes first",
-                          postgres_shown_url(s->db), STR_ARG(name));
+                          postgres_redacted_url(s->db), STR_ARG(name));
     }
     postgres_free(r);
     return rc;
@@ -173,12 +173,12 @@ static int transfer_find(struct postgres_rows *s, struct tidings_str source,
     if (begun.len == 0 && (postgres_int(r, 0, 3) > 0 || postgres_int(r, 0, 4) > 0)) {
         rc = tidings_fail(err, TIDINGS_E_EXISTS,
                           "database '%s': there is something in it: a copy needs a new store",
-                          postgres_shown_url(s->db));
+                          postgres_redacted_url(s->db));
     } else if (begun.len > 0 && !str_eq(begun, source)) {
         rc = tidings_fail(err, TIDINGS_E_EXISTS,
                           "database '%s': a copy of '%.*s' was begun here: go on with that, or "
                           "name another database",
-                          postgres_shown_url(s->db), STR_ARG(begun));
+                          postgres_redacted_url(s->db), STR_ARG(begun));
     } else if (begun.len > 0) {
         bool is_known = kind >= 0 && kind < TRANSFER_KINDS;
         *ret = (struct transfer_mark){(enum transfer_kind)(is_known ? kind : 0),

@@ -23,7 +23,7 @@
 #include "base/library.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "base/url_shown.h"
+#include "base/url_redact.h"
 #include "store/sqlite_log_lock.h"
 
 #define LOG_SUFFIX "-wal"
@@ -243,10 +243,10 @@ static int sqlite_on_commit(void *user, sqlite3 *handle, const char *name, int p
 int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err)
 {
     if (strstr(path, "://")) {
-        char shown[URL_SHOWN_MAX];
+        char shown[URL_REDACTED_MAX];
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'%.80s' is no file: the URL of a database begins with postgres://",
-                            url_shown(path, shown));
+                            url_redact(path, shown));
     }
     struct sqlite *db = mem_zalloc(sizeof(*db));
     if (!db) {

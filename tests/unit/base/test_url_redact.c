@@ -2,7 +2,7 @@
  *
  * What is shown of a URL never holds its password, however badly it was written.
  */
-#include "base/url_shown.h"
+#include "base/url_redact.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,8 +13,8 @@
 
 static void check(const char *text, const char *expected)
 {
-    char out[URL_SHOWN_MAX];
-    assert_string_equal(url_shown(text, out), expected);
+    char out[URL_REDACTED_MAX];
+    assert_string_equal(url_redact(text, out), expected);
 }
 
 static void what_holds_no_password_is_shown_as_it_is(void **state)
@@ -60,8 +60,8 @@ static void nor_one_that_was_written_badly(void **state)
         "postgres://app:hunter2://hunter2@h/", "x://a:hunter2@h?password=hunter2@",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        char out[URL_SHOWN_MAX];
-        if (strstr(url_shown(bad[i], out), "hunter2")) {
+        char out[URL_REDACTED_MAX];
+        if (strstr(url_redact(bad[i], out), "hunter2")) {
             fail_msg("'%s' is shown as '%s'", bad[i], out);
         }
     }

@@ -3,7 +3,7 @@
  * What lies between the first ':' after "://" and the last '@' is taken for a password, wherever
  * the host may begin; parameters by their name, which libpq also understands percent-encoded.
  */
-#include "base/url_shown.h"
+#include "base/url_redact.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static void url_put_parameters(struct buf *out, struct tidings_str rest)
     }
 }
 
-int url_put_shown(struct buf *out, struct tidings_str text)
+int url_put_redacted(struct buf *out, struct tidings_str text)
 {
     ptrdiff_t scheme = url_find_word(text, STR("://"));
     size_t from = scheme < 0 ? text.len : (size_t)scheme + 3;
@@ -72,12 +72,12 @@ int url_put_shown(struct buf *out, struct tidings_str text)
     return out->failed;
 }
 
-const char *url_shown(const char *text, char out[URL_SHOWN_MAX])
+const char *url_redact(const char *text, char out[URL_REDACTED_MAX])
 {
     struct buf b;
     buf_init(&b, 2 * strlen(text) + 64);
-    (void)url_put_shown(&b, tidings_str(text));
-    (void)snprintf(out, URL_SHOWN_MAX, "%s", b.failed ? "***" : b.ptr ? b.ptr : "");
+    (void)url_put_redacted(&b, tidings_str(text));
+    (void)snprintf(out, URL_REDACTED_MAX, "%s", b.failed ? "***" : b.ptr ? b.ptr : "");
     buf_deinit(&b);
     return out;
 }
