@@ -72,7 +72,7 @@ int config_list_add(struct config_list *list, struct tidings_str item, struct ti
 
 static int assign_text(char **at, struct tidings_str value, bool wins, struct tidings_error *err)
 {
-    char shown[CONFIG_SHOWN_MAX];
+    char shown[CONFIG_QUOTE_MAX];
     bool clean = str_is_utf8(value);
     for (size_t i = 0; i < value.len; i++) {
         clean = clean && (unsigned char)value.ptr[i] >= 0x20;
@@ -80,7 +80,7 @@ static int assign_text(char **at, struct tidings_str value, bool wins, struct ti
     if (!clean) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'%s' holds control characters or invalid bytes (accepted: UTF-8 text)",
-                            config_shown(value, shown));
+                            config_quote(value, shown));
     }
     if (!wins) {
         return 0;
@@ -118,13 +118,13 @@ static int assign_mount(struct config *c, struct tidings_str value, struct confi
                         struct tidings_error *err)
 {
     bool found;
-    char shown[CONFIG_SHOWN_MAX];
+    char shown[CONFIG_QUOTE_MAX];
     struct config_mount_spec spec = {0};
     spec.uri = str_cut(value, '=', &spec.path, &found);
     if (!found || spec.path.len == 0 || str_find(spec.uri, ':') < 1) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'%s' is not a mount (accepted: URI=DIR such as file://data/=./data)",
-                            config_shown(value, shown));
+                            config_quote(value, shown));
     }
     return config_mount_add(c, &spec, origin, err);
 }
@@ -477,13 +477,13 @@ static void print_origin(const struct config *c, const struct config_row *row, s
 {
     const struct config_origin *origin = &c->origins[row_index(row)];
     char name[CONFIG_NAME_MAX];
-    char shown[CONFIG_SHOWN_MAX];
+    char shown[CONFIG_QUOTE_MAX];
     switch (origin->source) {
     case CONFIG_DEFAULT:
         buf_puts(out, STR("default"));
         return;
     case CONFIG_FILE:
-        buf_putf(out, "%s:%u", config_shown(tidings_str(c->file), shown), origin->line);
+        buf_putf(out, "%s:%u", config_quote(tidings_str(c->file), shown), origin->line);
         return;
     case CONFIG_ENVIRONMENT:
         config_spell(row, CONFIG_AS_VARIABLE, name);
@@ -540,7 +540,7 @@ int config_json(const struct config *c, struct buf *out)
         struct buf origin;
         struct jw w;
         config_put_key(out, i);
-        buf_init(&origin, CONFIG_NAME_MAX + CONFIG_SHOWN_MAX);
+        buf_init(&origin, CONFIG_NAME_MAX + CONFIG_QUOTE_MAX);
         print_origin(c, &config_rows[i], &origin);
         jw_init(&w, out);
         jw_string(&w, buf_str(&origin));

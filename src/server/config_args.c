@@ -98,13 +98,13 @@ struct args {
 static int option_value(struct args *a, struct tidings_str name, const char *inline_value,
                         const char **ret, struct tidings_error *err)
 {
-    char shown[CONFIG_SHOWN_MAX];
+    char shown[CONFIG_QUOTE_MAX];
     if (inline_value) {
         *ret = inline_value;
         return 0;
     }
     if (a->next >= a->argc) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "%s needs a value", config_shown(name, shown));
+        return tidings_fail(err, TIDINGS_E_INVALID, "%s needs a value", config_quote(name, shown));
     }
     *ret = a->argv[a->next++];
     return 0;

@@ -293,7 +293,7 @@ static int take_own_member(struct mount_reading *m, struct tidings_str key, stru
 
 static int take_nodes(struct json *v, enum mount_nodes *ret, struct tidings_error *err)
 {
-    char shown[CONFIG_SHOWN_MAX];
+    char shown[CONFIG_QUOTE_MAX];
     struct tidings_str name = STR_EMPTY;
     int rc = clean_string(v, &name, err);
     for (int i = MOUNT_LOCAL; rc == 0 && i <= MOUNT_OWNED; i++) {
@@ -304,7 +304,7 @@ static int take_nodes(struct json *v, enum mount_nodes *ret, struct tidings_erro
     }
     return rc < 0 ? rc
                   : tidings_fail(err, TIDINGS_E_INVALID, "'%s' (accepted: " MOUNT_NODES_NAMES ")",
-                                 config_shown(name, shown));
+                                 config_quote(name, shown));
 }
 
 static int take_mount_member(struct mount_reading *m, struct tidings_str key, struct json *v,
@@ -334,7 +334,7 @@ static int take_mount_member(struct mount_reading *m, struct tidings_str key, st
 static int config_file_take_type(struct json *v, struct config_mount_spec *spec,
                                  struct tidings_error *err)
 {
-    char shown[CONFIG_SHOWN_MAX];
+    char shown[CONFIG_QUOTE_MAX];
     struct tidings_str name = STR_EMPTY;
     struct json *type = jv_get(v, "type");
     int rc = type ? clean_string(type, &name, err) : 0;
@@ -344,13 +344,13 @@ static int config_file_take_type(struct json *v, struct config_mount_spec *spec,
     spec->ops = builtin_find(name);
     return spec->ops ? 0
                      : tidings_fail(err, TIDINGS_E_INVALID, "'%s' is no provider (accepted: %s)",
-                                    config_shown(name, shown), BUILTIN_NAMES);
+                                    config_quote(name, shown), BUILTIN_NAMES);
 }
 
 static int take_members(struct mount_reading *m, struct json *v, char failed[CONFIG_NAME_MAX],
                         struct tidings_error *err)
 {
-    char shown[CONFIG_SHOWN_MAX];
+    char shown[CONFIG_QUOTE_MAX];
     struct tidings_str key = STR("type");
     struct json *member;
     int rc = config_file_take_type(v, &m->spec, err);
@@ -359,7 +359,7 @@ static int take_members(struct mount_reading *m, struct json *v, char failed[CON
     }
     if (rc < 0) {
         snprintf(failed, CONFIG_NAME_MAX, "%.*s", STR_ARG(key));
-        return error_wrap(err, rc, "%s", config_shown(key, shown));
+        return error_wrap(err, rc, "%s", config_quote(key, shown));
     }
     if (!m->spec.ops && (m->spec.path.len == 0 || m->spec.path.len > CONFIG_VALUE_MAX)) {
         return tidings_fail(err, TIDINGS_E_INVALID, "path: a mount needs a directory");

@@ -118,7 +118,7 @@ static int absolute_path(const struct config_mount_spec *spec, struct buf *out,
 static int config_mount_prefix_of(const struct config_mount_spec *spec, struct tidings_str path,
                                   struct buf *out, struct tidings_error *err)
 {
-    char shown[CONFIG_SHOWN_MAX];
+    char shown[CONFIG_QUOTE_MAX];
     struct buf raw;
     buf_init(&raw, (size_t)4 * CONFIG_VALUE_MAX);
     if (spec->uri.len > 0) {
@@ -144,7 +144,7 @@ static int config_mount_prefix_of(const struct config_mount_spec *spec, struct t
     buf_deinit(&raw);
     if (rc < 0) {
         struct tidings_str what = spec->uri.len > 0 ? spec->uri : path;
-        return error_wrap(err, rc, "'%s'", config_shown(what, shown));
+        return error_wrap(err, rc, "'%s'", config_quote(what, shown));
     }
     return 0;
 }
@@ -189,11 +189,11 @@ static int copy_rule(struct config_mount *to, const struct config_mount_spec *sp
 
 static int config_mount_append(struct config *c, struct config_mount *m, struct tidings_error *err)
 {
-    char shown[CONFIG_SHOWN_MAX];
+    char shown[CONFIG_QUOTE_MAX];
     for (size_t i = 0; i < c->mount_count; i++) {
         if (str_eq(tidings_str(c->mounts[i].uri), tidings_str(m->uri))) {
             return tidings_fail(err, TIDINGS_E_INVALID, "'%s' is mounted twice",
-                                config_shown(tidings_str(m->uri), shown));
+                                config_quote(tidings_str(m->uri), shown));
         }
     }
     if (c->mount_count >= CONFIG_ITEMS_MAX) {
@@ -288,6 +288,6 @@ int config_add_dir(struct config *c, const char *dir, enum config_source source,
                             CONFIG_VALUE_MAX);
     }
     int rc = config_mount_add(c, &spec, (struct config_origin){source, 0}, err);
-    char shown[CONFIG_SHOWN_MAX];
-    return rc < 0 ? error_wrap(err, rc, "directory '%s'", config_shown(spec.path, shown)) : 0;
+    char shown[CONFIG_QUOTE_MAX];
+    return rc < 0 ? error_wrap(err, rc, "directory '%s'", config_quote(spec.path, shown)) : 0;
 }

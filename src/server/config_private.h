@@ -75,8 +75,8 @@ int config_unknown(struct tidings_str text, enum config_spelling how, const char
                    struct tidings_error *err);
 
 /* A stranger's text made fit for a sentence: control characters and cut tails replaced. */
-#define CONFIG_SHOWN_MAX 64u
-const char *config_shown(struct tidings_str text, char out[CONFIG_SHOWN_MAX]);
+#define CONFIG_QUOTE_MAX 64u
+const char *config_quote(struct tidings_str text, char out[CONFIG_QUOTE_MAX]);
 
 static inline bool config_is_list(enum config_type type)
 {

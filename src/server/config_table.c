@@ -336,22 +336,22 @@ const struct config_row *config_nearest(struct tidings_str text, enum config_spe
     return best;
 }
 
-const char *config_shown(struct tidings_str text, char out[CONFIG_SHOWN_MAX])
+const char *config_quote(struct tidings_str text, char out[CONFIG_QUOTE_MAX])
 {
-    bool cut = text.len > CONFIG_SHOWN_MAX - 1;
-    size_t n = cut ? CONFIG_SHOWN_MAX - 4 : text.len;
+    bool cut = text.len > CONFIG_QUOTE_MAX - 1;
+    size_t n = cut ? CONFIG_QUOTE_MAX - 4 : text.len;
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)text.ptr[i];
         out[i] = c < 0x20 || c == 0x7f ? '?' : (char)c;
     }
-    snprintf(out + n, CONFIG_SHOWN_MAX - n, "%s", cut ? "..." : "");
+    snprintf(out + n, CONFIG_QUOTE_MAX - n, "%s", cut ? "..." : "");
     return out;
 }
 
 int config_unknown(struct tidings_str text, enum config_spelling how, const char *what,
                    struct tidings_error *err)
 {
-    char shown[CONFIG_SHOWN_MAX];
+    char shown[CONFIG_QUOTE_MAX];
     char name[CONFIG_NAME_MAX];
     static const char *const address_words[] = {"--port", "--host", "--bind", "--listen"};
     const struct config_row *near = config_nearest(text, how, 2);
@@ -364,9 +364,9 @@ int config_unknown(struct tidings_str text, enum config_spelling how, const char
     }
     if (!near) {
         return tidings_fail(err, TIDINGS_E_INVALID, "unknown %s '%s'", what,
-                            config_shown(text, shown));
+                            config_quote(text, shown));
     }
     config_spell(near, how, name);
     return tidings_fail(err, TIDINGS_E_INVALID, "unknown %s '%s', did you mean '%s'?", what,
-                        config_shown(text, shown), name);
+                        config_quote(text, shown), name);
 }

@@ -81,11 +81,11 @@ int config_put_accepted(struct buf *out, const struct config_row *row)
 static int reject(const struct config_row *row, struct tidings_str s, const char *why,
                   struct tidings_error *err)
 {
-    char shown[CONFIG_SHOWN_MAX];
+    char shown[CONFIG_QUOTE_MAX];
     struct buf accepted;
     buf_init(&accepted, 160);
     config_put_accepted(&accepted, row);
-    tidings_fail(err, TIDINGS_E_INVALID, "'%s' %s (accepted: %s)", config_shown(s, shown), why,
+    tidings_fail(err, TIDINGS_E_INVALID, "'%s' %s (accepted: %s)", config_quote(s, shown), why,
                  accepted.ptr ? accepted.ptr : "");
     buf_deinit(&accepted);
     return TIDINGS_E_INVALID;
@@ -301,9 +301,9 @@ int config_check_item(enum config_type type, struct tidings_str s, struct tiding
         return check_prefix(s, err);
     }
     if (type == CONFIG_GLOBS) {
-        char shown[CONFIG_SHOWN_MAX];
+        char shown[CONFIG_QUOTE_MAX];
         int rc = glob_check(s, err);
-        return rc < 0 ? error_wrap(err, rc, "'%s'", config_shown(s, shown)) : 0;
+        return rc < 0 ? error_wrap(err, rc, "'%s'", config_quote(s, shown)) : 0;
     }
     return 0;
 }
