@@ -112,7 +112,7 @@ static int read_area(struct tidings_str word, enum log_area *ret, struct tidings
                                 log_area_names[i]);
     }
     return tidings_fail(err, TIDINGS_E_INVALID, "'%.*s' is no area of the log (accepted: %s)",
-                        (int)(word.len < 40 ? word.len : 40), word.ptr, known);
+                        STR_ARG_MAX(word, 40), known);
 }
 
 int log_levels_parse(struct tidings_str text, struct log_levels *ret, struct tidings_error *err)
@@ -129,14 +129,14 @@ int log_levels_parse(struct tidings_str text, struct log_levels *ret, struct tid
             return tidings_fail(err, TIDINGS_E_INVALID,
                                 "'%.*s' is no level of the log (accepted: off, error, warn, info, "
                                 "debug; behind it areas, as in info,store=debug)",
-                                (int)(item.len < 40 ? item.len : 40), item.ptr);
+                                STR_ARG_MAX(item, 40));
         }
         if (has_area != !is_first) {
             return tidings_fail(err, TIDINGS_E_INVALID,
                                 is_first ? "a level for all areas comes first, as in info,%.*s"
                                          : "one level is for all areas; '%.*s' needs an area, as "
                                            "in store=debug",
-                                (int)(item.len < 40 ? item.len : 40), item.ptr);
+                                STR_ARG_MAX(item, 40));
         }
         if (has_area && read_area(name, &area, err) < 0) {
             return TIDINGS_E_INVALID;

@@ -17,6 +17,8 @@
 
 #define STR(literal) ((struct tidings_str){(literal), sizeof(literal) - 1})
 #define STR_ARG(s) (int)(s).len, (s).ptr /* for "%.*s" */
+/* The same, cut after `max` bytes. */
+#define STR_ARG_MAX(s, max) (int)((s).len < (max) ? (s).len : (max)), (s).ptr
 #define STR_EMPTY ((struct tidings_str){"", 0})
 
 bool str_eq(struct tidings_str a, struct tidings_str b);

@@ -53,10 +53,8 @@ static int check_bound(const struct catalog_entry *resource, const struct catalo
     return tidings_fail(err, TIDINGS_E_CONFLICT,
                         "'%.*s' says it can be %s, its template '%.*s' says that none of its "
                         "resources can",
-                        (int)(resource->about->uri.len < 80 ? resource->about->uri.len : 80),
-                        resource->about->uri.ptr, list ? "listed" : "subscribed to",
-                        (int)(bound->about->uri.len < 80 ? bound->about->uri.len : 80),
-                        bound->about->uri.ptr);
+                        STR_ARG_MAX(resource->about->uri, 80), list ? "listed" : "subscribed to",
+                        STR_ARG_MAX(bound->about->uri, 80));
 }
 
 int catalog_check(const struct catalog *c, const struct catalog_entry *add,

@@ -298,7 +298,7 @@ static void refuse_format(struct tidings_read *read, struct tidings_str mime_typ
     struct tidings_error why;
     tidings_fail(&why, TIDINGS_E_UNSUPPORTED,
                  "none of the accepted formats is available; accept '%.*s'",
-                 (int)(mime_type.len < 100 ? mime_type.len : 100), mime_type.ptr);
+                 STR_ARG_MAX(mime_type, 100));
     leave_out(read, READ_NOT_ACCEPTABLE, &why);
 }
 

@@ -50,8 +50,7 @@ int meta_check(struct tidings_str text, size_t max_bytes, unsigned max_depth,
          at = jv_next(meta, at, &key, &value)) {
         if (is_reserved(key) || is_prefix_ours(key)) {
             rc = tidings_fail(err, TIDINGS_E_INVALID,
-                              "_meta: the prefix of '%.*s' is reserved by %s",
-                              (int)(key.len < 64 ? key.len : 64), key.ptr,
+                              "_meta: the prefix of '%.*s' is reserved by %s", STR_ARG_MAX(key, 64),
                               is_prefix_ours(key) ? "the server" : "the protocol");
         }
     }

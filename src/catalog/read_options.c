@@ -63,7 +63,7 @@ static int read_options_read_range(struct read_options *o, struct json *v,
             rc =
                 tidings_fail(err, TIDINGS_E_INVALID,
                              "unknown member '%.*s' of '" RANGE "'; known are unit, from, to, last",
-                             (int)(key.len < 64 ? key.len : 64), key.ptr);
+                             STR_ARG_MAX(key, 64));
         }
     }
     if (rc == 0) {

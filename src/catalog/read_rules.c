@@ -9,8 +9,7 @@
 static void breach(struct read_rules *r, const char *what, struct tidings_str which)
 {
     if (r->breach.code == 0) {
-        tidings_fail(&r->breach, TIDINGS_E_INTERNAL, "%s ('%.*s')", what,
-                     (int)(which.len < 100 ? which.len : 100), which.ptr);
+        tidings_fail(&r->breach, TIDINGS_E_INTERNAL, "%s ('%.*s')", what, STR_ARG_MAX(which, 100));
     }
 }
 

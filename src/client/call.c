@@ -48,10 +48,10 @@ static int call_check(struct tidings_client *c, struct tidings_str tool, struct 
     if (verdict != SCHEMA_NOT_VALID) {
         return 0;
     }
-    return tidings_fail(
-        err, TIDINGS_E_PARSE, "the result of '%.*s' breaks its outputSchema: %s%s%s (schema: %s)",
-        (int)(tool.len < 64 ? tool.len : 64), tool.ptr, e.instance_path,
-        e.instance_path[0] ? ": " : "", e.text, e.schema_path[0] ? e.schema_path : "/");
+    return tidings_fail(err, TIDINGS_E_PARSE,
+                        "the result of '%.*s' breaks its outputSchema: %s%s%s (schema: %s)",
+                        STR_ARG_MAX(tool, 64), e.instance_path, e.instance_path[0] ? ": " : "",
+                        e.text, e.schema_path[0] ? e.schema_path : "/");
 }
 
 char *tidings_client_call(struct tidings_client *c, const char *tool, const char *arguments,

@@ -159,7 +159,7 @@ static int hub_features_remove_now(struct hub *hub, void *arg, struct tidings_er
     const struct feature_list *old = hub->features[r->kind];
     if (!feature_find(old, r->name)) {
         return tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no %s '%.*s'", kind_names[r->kind],
-                            (int)(r->name.len < 128 ? r->name.len : 128), r->name.ptr);
+                            STR_ARG_MAX(r->name, 128));
     }
     return swap_features(hub, r->kind, feature_list_derive(old, NULL, r->name), err);
 }

@@ -15,15 +15,10 @@
 #include "uri/uri.h"
 #include "worker/worker.h"
 
-#define SHOWN 256 /* bytes of a URI in a sentence */
+#define QUOTED_MAX 256 /* bytes of a URI in a sentence */
 
 static const enum tidings_change_kind kinds[] = {TIDINGS_CHANGE_UPDATED, TIDINGS_CHANGE_CREATED,
                                                  TIDINGS_CHANGE_DELETED};
-
-static int shown_len(struct tidings_str s)
-{
-    return (int)(s.len < SHOWN ? s.len : SHOWN);
-}
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
@@ -53,7 +48,7 @@ static int notify_check_entry(struct json *entry, size_t i, struct tidings_error
             return tidings_fail(err, TIDINGS_E_INVALID,
                                 "changes[%zu] has the unknown member '%.*s'; accepted: uri, kind, "
                                 "metadata",
-                                i, (int)(key.len < 64 ? key.len : 64), key.ptr);
+                                i, STR_ARG_MAX(key, 64));
         }
     }
     if (!jv_is(jv_get(entry, "uri"), JV_STRING) || jv_str(jv_get(entry, "uri")).len == 0) {
@@ -99,8 +94,8 @@ static int notify_check_access(const struct notify *n, struct tidings_str uri,
     struct catalog_hit hit = {0};
     struct arena arena;
     if (!access_writes(n->principal, uri)) {
-        return tidings_fail(err, TIDINGS_E_DENIED, "you may not write '%.*s'", shown_len(uri),
-                            uri.ptr);
+        return tidings_fail(err, TIDINGS_E_DENIED, "you may not write '%.*s'",
+                            STR_ARG_MAX(uri, QUOTED_MAX));
     }
     arena_init(&arena, URI_MAX * 16);
     bool is_found = catalog_find(catalog, uri, &arena, &hit);
@@ -111,13 +106,13 @@ static int notify_check_access(const struct notify *n, struct tidings_str uri,
     struct tidings_str scheme = str_cut(uri, ':', &(struct tidings_str){0}, NULL);
     if (!is_found && !catalog_has_scheme(catalog, scheme)) {
         return tidings_fail(err, TIDINGS_E_NOTFOUND, "nothing is served under '%.*s:'",
-                            shown_len(scheme), scheme.ptr);
+                            STR_ARG_MAX(scheme, QUOTED_MAX));
     }
     return access_is_by_rule(n->principal)
                ? 0
                : tidings_fail(err, TIDINGS_E_DENIED,
                               "clients do not write '%.*s', and no access rule allows it",
-                              shown_len(uri), uri.ptr);
+                              STR_ARG_MAX(uri, QUOTED_MAX));
 }
 
 static int notify_everything(const struct notify *n, struct json *entry, struct tidings_error *err)

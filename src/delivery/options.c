@@ -264,7 +264,7 @@ static int options_refuse_unknown(struct tidings_str key, struct tidings_error *
                                 fields[i].name);
     }
     return tidings_fail(err, TIDINGS_E_INVALID, "unknown option '%.*s'; known are %s, %s",
-                        (int)(key.len < 64 ? key.len : 64), key.ptr, known, OTHER_BASELINE);
+                        STR_ARG_MAX(key, 64), known, OTHER_BASELINE);
 }
 
 /* The row of that name; FIELDS: none. */

@@ -120,7 +120,7 @@ static void refuse_impossible(struct subscribe_item *w)
             w, TIDINGS_E_INVALID,
             "no change can match this: changes of '%.*s' carry no metadata, which "
             "a query selects by",
-            (int)(w->uri.len < 256 ? w->uri.len : 256), w->uri.ptr);
+            STR_ARG_MAX(w->uri, 256));
     }
 }
 

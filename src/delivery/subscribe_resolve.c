@@ -163,7 +163,7 @@ static void refuse_unserved(struct subscribe_item *w, struct tidings_str prefix)
     const struct catalog *c = w->owner->worker->catalog;
     if (!w->refused && w->scope_count == 0 && !catalog_registers_scheme(c, scheme_of(w->uri))) {
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "nothing is served below '%.*s'",
-                              (int)(prefix.len < 128 ? prefix.len : 128), prefix.ptr);
+                              STR_ARG_MAX(prefix, 128));
     }
 }
 

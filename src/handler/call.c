@@ -492,7 +492,7 @@ void call_refuse_unknown(struct request *request, enum feature_kind kind, const 
     struct jw w;
     buf_init(&text, UNKNOWN_MAX);
     buf_init(&data, UNKNOWN_MAX);
-    buf_putf(&text, "unknown %s '%.*s'", what, (int)(name.len < 128 ? name.len : 128), name.ptr);
+    buf_putf(&text, "unknown %s '%.*s'", what, STR_ARG_MAX(name, 128));
     jw_init(&w, &data);
     jw_begin_object(&w);
     jw_key(&w, STR("suggestions"));

@@ -159,7 +159,7 @@ static int check_key(const struct call_ask *ask, struct tidings_str key, struct 
     for (unsigned i = 0; i < ask->key_count; i++) {
         if (ask->keys[i] == hash) {
             return tidings_fail(err, TIDINGS_E_EXISTS, "'%.*s' was asked already",
-                                (int)(key.len < 64 ? key.len : 64), key.ptr);
+                                STR_ARG_MAX(key, 64));
         }
     }
     return 0;

@@ -201,18 +201,17 @@ static int wait_check(const struct call_question *q, struct json *result, struct
                       struct tidings_error *err)
 {
     struct tidings_error why;
-    int name = (int)(q->key.len < 64 ? q->key.len : 64);
     if (error) {
         struct tidings_str said = jv_str(jv_get(error, "message"));
         return tidings_fail(err, TIDINGS_E_CANCELLED, "the client refused to answer '%.*s': %.*s",
-                            name, q->key.ptr, (int)(said.len < 256 ? said.len : 256),
+                            STR_ARG_MAX(q->key, 64), (int)(said.len < 256 ? said.len : 256),
                             said.len > 0 ? said.ptr : "");
     }
     const char *wrong = dialect_judge_answer(q->method, result);
     int rc = wrong ? tidings_fail(&why, TIDINGS_E_INVALID, "%s", wrong) : 0;
     rc = rc < 0 ? rc : wait_check_form(q, result, &why);
-    return rc < 0 ? tidings_fail(err, rc, "the client's answer to '%.*s' is no good: %s", name,
-                                 q->key.ptr, why.text)
+    return rc < 0 ? tidings_fail(err, rc, "the client's answer to '%.*s' is no good: %s",
+                                 STR_ARG_MAX(q->key, 64), why.text)
                   : 0;
 }
 

@@ -15,18 +15,13 @@
 #include "protocol/method.h"
 
 #define MAX_VALUES 100u /* the protocol's */
-#define SHOWN_MAX 128   /* of a stranger's text in a sentence */
+#define QUOTED_MAX 128  /* of a stranger's text in a sentence */
 
 struct completing {
     struct tidings_complete complete;
     struct request *request;
     struct feature *feature; /* a reference; NULL: a provider answers, or nobody */
 };
-
-static int method_complete_shown(struct tidings_str s)
-{
-    return s.len < SHOWN_MAX ? (int)s.len : SHOWN_MAX;
-}
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
@@ -126,7 +121,7 @@ static void complete_prompt(struct completing *c, struct tidings_str prompt)
     if (!known) {
         request_fail(c->request, TIDINGS_E_INVALID, STR_EMPTY,
                      "the prompt '%.*s' has no argument '%.*s'", STR_ARG(prompt),
-                     method_complete_shown(name), name.ptr);
+                     STR_ARG_MAX(name, QUOTED_MAX));
         return;
     }
     ask_registered(c, COMPLETE_PROMPT, prompt);
@@ -167,7 +162,7 @@ static void complete_template(struct completing *c, struct tidings_str text)
         struct tidings_provider *p = entry ? NULL : method_complete_find_mount(catalog, text);
         if (entry && !has_variable(entry->uri_template, name)) {
             request_fail(request, TIDINGS_E_INVALID, text, "this template has no variable '%.*s'",
-                         method_complete_shown(name), name.ptr);
+                         STR_ARG_MAX(name, QUOTED_MAX));
             return;
         }
         if (entry) {

@@ -144,7 +144,7 @@ static bool check_option_uris(struct request *request, struct json *options, str
         if (!found) {
             request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
                          "option 'uris' names '%.*s', which is not in resourceSubscriptions",
-                         (int)(key.len < 128 ? key.len : 128), key.ptr);
+                         STR_ARG_MAX(key, 128));
             return false;
         }
     }

@@ -375,7 +375,7 @@ int entity_complete(struct entity_job *r, struct entities *e, struct tidings_err
         rc = id.len > 0 ? entities_history(e, id, first_time(c.value), offer_time, &c, err) : 0;
     } else {
         rc = tidings_fail(err, TIDINGS_E_INVALID, "templates of entities have no variable '%.*s'",
-                          (int)(name.len < 64 ? name.len : 64), name.ptr);
+                          STR_ARG_MAX(name, 64));
     }
     return rc < 0 ? rc : c.rc < 0 ? c.rc : 0;
 }

@@ -9,12 +9,7 @@
 
 #include "store/entities.h"
 
-#define SHOWN_MAX 64
-
-static int entity_uri_shown(struct tidings_str s)
-{
-    return s.len < SHOWN_MAX ? (int)s.len : SHOWN_MAX;
-}
+#define QUOTED_MAX 64 /* bytes of a stranger's text in a message */
 
 static int parse_type(struct tidings_str text, struct entity_uri *ret, struct tidings_error *err)
 {
@@ -25,7 +20,7 @@ static int parse_type(struct tidings_str text, struct entity_uri *ret, struct ti
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'%.*s' is no type of entities; write {type}@{version}, in letters, "
                             "digits, '-', '_' and, in the version, '.'",
-                            entity_uri_shown(text), text.ptr);
+                            STR_ARG_MAX(text, QUOTED_MAX));
     }
     ret->kind = ENTITY_URI_TYPE;
     return 0;
@@ -46,7 +41,7 @@ static int parse_suffix(struct tidings_str text, struct entity_uri *ret, struct 
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'%.*s' may not follow an entity; accepted: patch, patch/{baseline}, "
                             "at/{timestamp}%s",
-                            entity_uri_shown(text), text.ptr,
+                            STR_ARG_MAX(text, QUOTED_MAX),
                             ret->type.len == 0 ? "; before its id {type}@{version}" : "");
     }
     ret->kind = is_patch ? ENTITY_URI_PATCH_FROM : ENTITY_URI_AT;
@@ -77,7 +72,7 @@ static int parse_path(struct tidings_str path, struct entity_uri *ret, struct ti
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'%.*s' is no id of an entity; ids are letters, digits, '.', '-' and "
                             "'_', at most %u",
-                            entity_uri_shown(ret->id), ret->id.ptr, ENTITY_ID_MAX);
+                            STR_ARG_MAX(ret->id, QUOTED_MAX), ENTITY_ID_MAX);
     }
     ret->kind = ENTITY_URI_CURRENT;
     return more ? parse_suffix(rest, ret, err) : 0;
@@ -96,13 +91,12 @@ static int parse_query(struct tidings_str query, struct entity_uri *ret, struct 
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'?%.*s' is not accepted; only ?parent={id} is, behind %s and "
                             "%s{type}@{version}/",
-                            entity_uri_shown(query), query.ptr, ENTITY_URI_PREFIX,
-                            ENTITY_URI_PREFIX);
+                            STR_ARG_MAX(query, QUOTED_MAX), ENTITY_URI_PREFIX, ENTITY_URI_PREFIX);
     }
     return entity_id_is_valid(ret->parent)
                ? 0
                : tidings_fail(err, TIDINGS_E_INVALID, "'%.*s' is no id of a parent",
-                              entity_uri_shown(ret->parent), ret->parent.ptr);
+                              STR_ARG_MAX(ret->parent, QUOTED_MAX));
 }
 
 int entity_uri_parse(struct tidings_str uri, struct entity_uri *ret, struct tidings_error *err)

@@ -94,8 +94,8 @@ static int unknown_key(const struct setting *rows, size_t count, struct tidings_
     for (size_t i = 0; i < count; i++) {
         buf_putf(&known, "%s%s", i > 0 ? ", " : "", rows[i].key);
     }
-    tidings_fail(err, TIDINGS_E_INVALID, "unknown key '%.*s' (accepted: %s)",
-                 key.len > 32 ? 32 : (int)key.len, key.ptr, known.ptr ? known.ptr : "");
+    tidings_fail(err, TIDINGS_E_INVALID, "unknown key '%.*s' (accepted: %s)", STR_ARG_MAX(key, 32),
+                 known.ptr ? known.ptr : "");
     buf_deinit(&known);
     return TIDINGS_E_INVALID;
 }

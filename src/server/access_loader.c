@@ -197,7 +197,7 @@ static int access_read_members(struct access_rule *rule, const struct config *c,
             rc = tidings_fail(
                 err, TIDINGS_E_INVALID,
                 "unknown key '%.*s' (accepted: principal, by, scope, uri, match, allow)",
-                (int)(key.len < 64 ? key.len : 64), key.ptr);
+                STR_ARG_MAX(key, 64));
         }
     }
     return rc;

@@ -73,8 +73,7 @@ static void on_refused(void *user, struct tidings_str spelled, const struct tidi
     struct buf text;
     struct jw w;
     if (c->refused.len == 0) {
-        tidings_fail(&c->why, why->code, "'%.*s': %s", (int)(spelled.len < 128 ? spelled.len : 128),
-                     spelled.ptr, why->text);
+        tidings_fail(&c->why, why->code, "'%.*s': %s", STR_ARG_MAX(spelled, 128), why->text);
     }
     buf_init(&text, NOTES_BYTES);
     jw_init(&w, &text);

@@ -13,8 +13,7 @@ static int authority_reject(const char *why, struct tidings_str given, struct ti
     return tidings_fail(err, TIDINGS_E_INVALID,
                         "--entity-authority: '%.*s' %s (accepted: https://host/path, without user, "
                         "query and fragment, at most %u bytes)",
-                        (int)(given.len < 80 ? given.len : 80), given.ptr, why,
-                        ENTITY_AUTHORITY_MAX);
+                        STR_ARG_MAX(given, 80), why, ENTITY_AUTHORITY_MAX);
 }
 
 static const char *find_flaw(struct tidings_str s)

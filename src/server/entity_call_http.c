@@ -36,7 +36,7 @@ static int entity_http_check_names(struct tidings_str query, struct tidings_erro
         if (!known) {
             return tidings_fail(err, TIDINGS_E_INVALID,
                                 "'%.*s' is no parameter; accepted: " ACCEPTED,
-                                (int)(name.len < 64 ? name.len : 64), name.ptr);
+                                STR_ARG_MAX(name, 64));
         }
     }
     return 0;

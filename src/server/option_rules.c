@@ -66,7 +66,7 @@ static int option_rules_read_members(struct rule_source *s, const struct config 
         } else {
             rc = tidings_fail(err, TIDINGS_E_INVALID,
                               "unknown key '%.*s' (accepted: uri, options, limits)",
-                              (int)(key.len < 64 ? key.len : 64), key.ptr);
+                              STR_ARG_MAX(key, 64));
         }
     }
     return rc;

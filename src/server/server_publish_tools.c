@@ -150,8 +150,7 @@ static int check_access(struct tidings_call *call, struct tidings_error *err)
     buf_init(&canonical, URI_MAX * 3);
     int rc = uri_canonical(uri, &canonical, err);
     if (rc == 0 && !access_writes(call->principal, buf_str(&canonical))) {
-        rc = tidings_fail(err, TIDINGS_E_DENIED, "you may not write '%.*s'",
-                          (int)(uri.len < 256 ? uri.len : 256), uri.ptr);
+        rc = tidings_fail(err, TIDINGS_E_DENIED, "you may not write '%.*s'", STR_ARG_MAX(uri, 256));
     }
     buf_deinit(&canonical);
     return rc;

@@ -27,12 +27,12 @@ static int check_entry(const struct tidings_resource *about, bool is_template, t
                             is_template
                                 ? "'%.*s' has no variable: tidings_server_add_resource adds it"
                                 : "'%.*s' is a template: tidings_server_add_template adds it",
-                            about->uri.len < 120 ? (int)about->uri.len : 120, about->uri.ptr);
+                            STR_ARG_MAX(about->uri, 120));
     }
     if (about->mime_type.len > 0 && !http_is_media_type(about->mime_type)) {
-        return tidings_fail(
-            err, TIDINGS_E_INVALID, "'%.*s' is no media type; one is \"text/plain\"",
-            about->mime_type.len < 60 ? (int)about->mime_type.len : 60, about->mime_type.ptr);
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'%.*s' is no media type; one is \"text/plain\"",
+                            STR_ARG_MAX(about->mime_type, 60));
     }
     return 0;
 }
@@ -50,8 +50,7 @@ static int add_entry(struct tidings_server *s, const struct tidings_resource *ab
     struct tidings_resource copy = *about;
     rc = is_template ? 0 : uri_canonical(about->uri, &canonical, err);
     if (rc < 0) {
-        error_wrap(err, rc, "'%.*s'", about->uri.len < 80 ? (int)about->uri.len : 80,
-                   about->uri.ptr);
+        error_wrap(err, rc, "'%.*s'", STR_ARG_MAX(about->uri, 80));
     } else if (!is_template) {
         copy.uri = buf_str(&canonical);
     }

@@ -135,8 +135,7 @@ static int read_cluster(struct postgres_rows *s, const struct postgres_layout *l
         rc = tidings_fail(err, TIDINGS_E_INVALID,
                           "it holds the cluster '%.*s', not '%s': say --cluster %.*s, or name "
                           "another database or schema",
-                          (int)(name.len > 64 ? 64 : name.len), name.ptr, s->cluster,
-                          (int)(name.len > 64 ? 64 : name.len), name.ptr);
+                          STR_ARG_MAX(name, 64), s->cluster, STR_ARG_MAX(name, 64));
     } else if (s->cluster_id != 0 && s->cluster_id != id) {
         rc = tidings_fail(err, TIDINGS_E_INVALID,
                           "it is another one than before, with the same "
@@ -214,8 +213,7 @@ static int refuse_older(struct postgres_rows *s, const struct postgres_layout *l
         rc = tidings_fail(err, TIDINGS_E_BUSY,
                           "the node '%.*s' of version %.*s still runs, and knows layouts up to "
                           "%lld only: stop it, or go over the version between",
-                          (int)(name.len > 64 ? 64 : name.len), name.ptr,
-                          (int)(version.len > 32 ? 32 : version.len), version.ptr,
+                          STR_ARG_MAX(name, 64), STR_ARG_MAX(version, 32),
                           (long long)postgres_int(r, 0, 2));
         rc = not_ours(s, rc, err);
     }

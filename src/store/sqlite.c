@@ -382,7 +382,7 @@ int sqlite_check_sound(struct sqlite *db, struct tidings_error *err)
     if (rc == 1 && !str_eq(sqlite_str(st, 0), STR("ok"))) {
         struct tidings_str said = sqlite_str(st, 0);
         rc = tidings_fail(err, TIDINGS_E_IO, "it is damaged: %.*s; put a copy in its place",
-                          (int)(said.len < 160 ? said.len : 160), said.ptr);
+                          STR_ARG_MAX(said, 160));
     }
     sqlite_finalize(st);
     return rc < 0 ? rc : 0;

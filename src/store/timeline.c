@@ -16,7 +16,7 @@ int timeline_parse(struct tidings_str text, int64_t *ret_ms, struct tidings_erro
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'%.*s' is not a time like 2024-01-01T10:00:00.000Z (milliseconds at "
                             "most, with Z or an offset)",
-                            (int)(text.len > 64 ? 64 : text.len), text.ptr);
+                            STR_ARG_MAX(text, 64));
     }
     int64_t at = i.second * 1000 + i.nanosecond / 1000000;
     if (at >= TIMELINE_FOREVER || at < -INT64_C(62167219200000)) {

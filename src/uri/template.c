@@ -22,7 +22,7 @@ struct parser {
 static int template_refuse(struct parser *p, size_t at, const char *what)
 {
     return tidings_fail(p->err, TIDINGS_E_INVALID, "template '%.*s' refused: %s at byte %zu",
-                        p->text.len > 120 ? 120 : (int)p->text.len, p->text.ptr, what, at + 1);
+                        STR_ARG_MAX(p->text, 120), what, at + 1);
 }
 
 static bool template_is_alnum(char c)
