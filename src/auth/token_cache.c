@@ -105,7 +105,7 @@ static bool stands(const struct token_file *file, const struct identity *i)
 
 /* Something has been loaded since: what is known from before counts no more, except lines that are
  * still there. */
-static void look_again(struct token_cache *c)
+static void token_cache_catch_up(struct token_cache *c)
 {
     unsigned generation = verifier_generation(c->verifier);
     if (generation == c->generation) {
@@ -128,7 +128,7 @@ static void look_again(struct token_cache *c)
 
 void token_cache_review(struct token_cache *c, auth_revoked_fn fn, void *user)
 {
-    look_again(c);
+    token_cache_catch_up(c);
     c->reviewed = c->generation;
     while (!list_empty(&c->gone)) {
         struct identity *i = list_entry(c->gone.next, struct identity, link);
@@ -152,7 +152,7 @@ static bool token_cache_is_over(int64_t when_ms, int64_t now_ms)
 
 static struct identity *recall(struct token_cache *c, const unsigned char *digest, int64_t now_ms)
 {
-    look_again(c);
+    token_cache_catch_up(c);
     struct identity *i = map_find(&c->known, tidings_strn((const char *)digest, SHA256_BYTES));
     if (i && (token_cache_is_over(i->until_ms, now_ms) ||
               token_cache_is_over(i->is.expires_ms, now_ms))) {

@@ -38,7 +38,7 @@ void change_call_end(struct change_call *c, int code, struct tidings_error *err)
     tidings_call_done(call, code, err);
 }
 
-static void stop_looking(struct change_call *c, int code, const char *why)
+static void change_call_stop(struct change_call *c, int code, const char *why)
 {
     struct tidings_error err;
     change_query_cancel(c->query);
@@ -50,7 +50,7 @@ static void change_call_on_cancel(void *user, struct tidings_call *call)
     struct change_call *c = user;
     (void)call;
     if (c->query) {
-        stop_looking(c, TIDINGS_E_CANCELLED, "cancelled");
+        change_call_stop(c, TIDINGS_E_CANCELLED, "cancelled");
     } else { /* contents are being read */
         c->is_cancelled = true;
         job_cancel(&c->read.base);
@@ -163,7 +163,7 @@ static void change_call_on_timer(struct loop_timer *timer, void *user)
     struct change_call *c = user;
     uint64_t waited = loop_now_ms(c->worker->loop) - c->begun_ms;
     if (is_alone(c)) {
-        stop_looking(c, TIDINGS_E_CLOSED, "the client is gone");
+        change_call_stop(c, TIDINGS_E_CLOSED, "the client is gone");
         return;
     }
     if (waited >= c->wait_ms) {

@@ -3,7 +3,7 @@
  * Owning mounts: store/owner.h decides; here the lease is asked for, the provider is told to watch
  * all of the mount, and that everybody has to look again is written into the database.
  *
- * What decides is the keeper's thread's alone. A timer of the server's thread makes it look. The
+ * What decides is the keeper's thread's alone. A timer of the server's thread makes it check. The
  * watch is the hub's: asked for by a letter, answered by a job. What providers say comes by way of
  * the hub, too; while this node does not own the mount it is dropped.
  */
@@ -52,7 +52,7 @@ struct server_owned {
     struct tidings_server *server;
     struct server_owned *earlier; /* of a start that failed */
     struct loop_timer *timer;
-    struct keeper_job look; /* under way while is_busy, atomic */
+    struct keeper_job check; /* under way while is_busy, atomic */
     bool is_busy;
     char holder[17];
     bool is_open; /* changes only while the hub does not run */
@@ -151,7 +151,7 @@ static void owned_arm_dropped(struct hub_arm *arm)
     mem_free(arm->user);
 }
 
-/* Without memory the next look tries again. */
+/* Without memory the next check tries again. */
 static void owned_arm(struct owned_mount *m)
 {
     struct owned_answer *a = mem_zalloc(sizeof(*a));
@@ -190,7 +190,7 @@ static void entered(struct keeper_job *job, int code)
     bool was_owned = m->owner.stage == OWNER_OWNING;
     m->is_busy = false;
     if (code < 0) {
-        server_owned_lose(m); /* the next look says it again */
+        server_owned_lose(m); /* the next check says it again */
         return;
     }
     if (m->is_void) {
@@ -268,12 +268,12 @@ static int owned_ask(struct owned_mount *m, struct entity_rows *rows, struct tid
 }
 
 /* A store that does not answer is asked once. */
-static int run_look(struct keeper_job *job, struct entities *e)
+static int owned_run_check(struct keeper_job *job, struct entities *e)
 {
-    struct server_owned *all = list_entry(job, struct server_owned, look);
+    struct server_owned *all = list_entry(job, struct server_owned, check);
     int rc = 0;
     for (size_t i = 0; i < all->count; i++) { /* first: asking may take long */
-        owner_look(&all->mounts[i].owner, clock_boot_ms());
+        owner_check_lease(&all->mounts[i].owner, clock_boot_ms());
         owned_check_armed(&all->mounts[i], entities_rows(e));
         owned_go_on(&all->mounts[i]);
     }
@@ -291,9 +291,9 @@ static int run_look(struct keeper_job *job, struct entities *e)
     return rc;
 }
 
-static void looked(struct keeper_job *job, int code)
+static void owned_on_checked(struct keeper_job *job, int code)
 {
-    struct server_owned *all = list_entry(job, struct server_owned, look);
+    struct server_owned *all = list_entry(job, struct server_owned, check);
     (void)code;
     __atomic_store_n(&all->is_busy, false, __ATOMIC_RELEASE);
 }
@@ -303,9 +303,9 @@ static void owned_on_timer(struct loop_timer *timer, void *user)
     struct server_owned *all = user;
     (void)timer;
     if (!__atomic_exchange_n(&all->is_busy, true, __ATOMIC_ACQ_REL)) {
-        all->look = (struct keeper_job){.run = run_look, .done = looked};
-        list_init(&all->look.letter.link);
-        keeper_submit(all->server->keeper, &all->look);
+        all->check = (struct keeper_job){.run = owned_run_check, .done = owned_on_checked};
+        list_init(&all->check.letter.link);
+        keeper_submit(all->server->keeper, &all->check);
     }
 }
 
@@ -499,7 +499,7 @@ static int run_wait(struct keeper_job *job, struct entities *e)
 
 static int run_give_back(struct keeper_job *job, struct entities *e)
 {
-    struct server_owned *all = list_entry(job, struct server_owned, look);
+    struct server_owned *all = list_entry(job, struct server_owned, check);
     for (size_t i = 0; i < all->count; i++) {
         struct owned_mount *m = &all->mounts[i];
         if (m->owner.stage != OWNER_WAITING) {
@@ -521,9 +521,9 @@ void server_owned_close(struct tidings_server *s)
     all->timer = NULL;
     all->is_open = false;
     struct keeper_job nothing = {.run = run_wait};
-    (void)keeper_run(s->keeper, &nothing); /* a look that was under way is over */
-    all->look = (struct keeper_job){.run = run_give_back};
-    (void)keeper_run(s->keeper, &all->look);
+    (void)keeper_run(s->keeper, &nothing); /* a check that was under way is over */
+    all->check = (struct keeper_job){.run = run_give_back};
+    (void)keeper_run(s->keeper, &all->check);
 }
 
 void server_owned_destroy(struct tidings_server *s)

@@ -15,7 +15,7 @@ bool owner_must_ask(const struct owner *o, uint64_t now_ms)
     return now_ms >= o->ask_ms;
 }
 
-void owner_look(struct owner *o, uint64_t now_ms)
+void owner_check_lease(struct owner *o, uint64_t now_ms)
 {
     if (o->stage != OWNER_WAITING && !lease_is_held(&o->lease, now_ms)) {
         owner_lose(o);
@@ -25,14 +25,14 @@ void owner_look(struct owner *o, uint64_t now_ms)
 void owner_answered(struct owner *o, bool is_given, int64_t left_ms, uint64_t asked_ms,
                     uint64_t now_ms)
 {
-    owner_look(o, now_ms); /* the one before may be over: then this is another term */
+    owner_check_lease(o, now_ms); /* the one before may be over: then this is another term */
     if (asked_ms <= o->void_ms) {
         return; /* it may have been released since, and given to another */
     }
     lease_answered(&o->lease, is_given, asked_ms, OWNER_LEASE_MS);
     if (!is_given) {
-        bool is_soon = left_ms >= 0 && left_ms < (int64_t)OWNER_LOOK_MS;
-        o->ask_ms = now_ms + (is_soon ? (uint64_t)left_ms : OWNER_LOOK_MS);
+        bool is_soon = left_ms >= 0 && left_ms < (int64_t)OWNER_ASK_MS;
+        o->ask_ms = now_ms + (is_soon ? (uint64_t)left_ms : OWNER_ASK_MS);
         owner_lose(o);
         return;
     }
@@ -47,8 +47,8 @@ void owner_answered(struct owner *o, bool is_given, int64_t left_ms, uint64_t as
 
 void owner_unanswered(struct owner *o, uint64_t now_ms)
 {
-    owner_look(o, now_ms);
-    o->ask_ms = now_ms + OWNER_LOOK_MS;
+    owner_check_lease(o, now_ms);
+    o->ask_ms = now_ms + OWNER_ASK_MS;
 }
 
 static bool owner_is_at(const struct owner *o, enum owner_stage stage, uint64_t term,

@@ -30,7 +30,7 @@
 #include "store/lease.h"
 
 #define OWNER_LEASE_MS 6000
-#define OWNER_LOOK_MS 1000u      /* how often somebody who waits asks */
+#define OWNER_ASK_MS 1000u       /* how often somebody who waits asks */
 #define OWNER_GIVEN_UP_MS 10000u /* who could not watch leaves it to others for so long */
 
 enum owner_stage { OWNER_WAITING, OWNER_ARMING, OWNER_ENTERING, OWNER_OWNING };
@@ -54,7 +54,7 @@ void owner_answered(struct owner *o, bool is_given, int64_t left_ms, uint64_t as
 void owner_unanswered(struct owner *o, uint64_t now_ms);
 /* Time went on: notices that the lease is over. To be called before anything that looks at `stage`.
  */
-void owner_look(struct owner *o, uint64_t now_ms);
+void owner_check_lease(struct owner *o, uint64_t now_ms);
 
 /* Everything is watched since, or: that everybody has to look again is committed. Nothing happens
  * in another term, or when the lease is over. */

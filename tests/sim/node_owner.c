@@ -98,7 +98,7 @@ void node_own(struct node *n)
     }
     n->own_at_ms = w->now_ms + world_random(w, 500);
     if (n->ask != ASK_ANSWERED) { /* else the answer came first */
-        owner_look(&n->owner, node_lease_clock(n));
+        owner_check_lease(&n->owner, node_lease_clock(n));
     }
     node_ask(n);
     node_watch(n);
@@ -129,7 +129,7 @@ void node_run_owned(struct node *n)
             n->batch_term = term;
             n->in_batch_enters = true;
         } else {
-            owner_look(&n->owner, clock);
+            owner_check_lease(&n->owner, clock);
         }
         return;
     }

@@ -24,28 +24,28 @@ struct top {
     unsigned order;
     bool once;
     /* while it runs: */
-    struct overview_before before; /* of the look before the one that is shown */
+    struct overview_before before; /* of the sample before the one that is shown */
     struct overview_before shown;
     size_t first; /* row that is shown first */
 };
 
-/* What a look brought. */
-struct top_look {
+/* What a sample brought. */
+struct top_sample {
     char *status, *peers;
 };
 
-static void top_look_deinit(struct top_look *look)
+static void top_sample_deinit(struct top_sample *sample)
 {
-    tidings_free(look->status);
-    tidings_free(look->peers);
+    tidings_free(sample->status);
+    tidings_free(sample->peers);
 }
 
-static int top_ask(struct tidings_client *client, struct top_look *ret, struct tidings_error *err)
+static int top_ask(struct tidings_client *client, struct top_sample *ret, struct tidings_error *err)
 {
-    *ret = (struct top_look){.status = self_state_read(client, "status", err)};
+    *ret = (struct top_sample){.status = self_state_read(client, "status", err)};
     ret->peers = ret->status ? self_state_read_all(client, "peers", err) : NULL;
     if (!ret->peers) {
-        top_look_deinit(ret);
+        top_sample_deinit(ret);
         return err->code;
     }
     return 0;
@@ -53,12 +53,12 @@ static int top_ask(struct tidings_client *client, struct top_look *ret, struct t
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
-static int top_put(struct top *top, FILE *out, const struct top_look *look, size_t width,
+static int top_put(struct top *top, FILE *out, const struct top_sample *sample, size_t width,
                    size_t rows, const char *end, struct tidings_error *err)
 {
     struct peer_table table = {0};
-    struct tidings_str status = tidings_str(look->status);
-    int rc = peer_table_read(&table, tidings_str(look->peers), err);
+    struct tidings_str status = tidings_str(sample->status);
+    int rc = peer_table_read(&table, tidings_str(sample->peers), err);
     top->shown = top->before;
     size_t used = overview_put(&top->cli, out, status, &top->shown, width, end) + 2;
     peer_table_sort(&table, (enum peer_order)top->order);
@@ -73,7 +73,7 @@ static int top_put(struct top *top, FILE *out, const struct top_look *look, size
     return rc;
 }
 
-static void top_draw(struct top *top, const struct top_look *look, const char *trouble)
+static void top_draw(struct top *top, const struct top_sample *sample, const char *trouble)
 {
     struct tidings_error err;
     size_t columns = 0, rows = 0;
@@ -82,8 +82,8 @@ static void top_draw(struct top *top, const struct top_look *look, const char *t
     if (!frame) {
         return;
     }
-    if (look) {
-        (void)top_put(top, frame, look, columns, rows - 1, SCREEN_END, &err);
+    if (sample) {
+        (void)top_put(top, frame, sample, columns, rows - 1, SCREEN_END, &err);
     }
     char foot[512];
     snprintf(foot, sizeof(foot),
@@ -113,8 +113,8 @@ static bool top_obey(struct top *top, int key)
     return key >= 0 && key != 'q' && key != 'Q' && key != 3 && key != 4;
 }
 
-/* Keys until the next look is due; false: it is over. */
-static bool top_wait(struct top *top, const struct top_look *look, const char *trouble)
+/* Keys until the next sample is due; false: it is over. */
+static bool top_wait(struct top *top, const struct top_sample *sample, const char *trouble)
 {
     uint64_t begun = now_ms();
     for (;;) {
@@ -130,60 +130,60 @@ static bool top_wait(struct top *top, const struct top_look *look, const char *t
             return true;
         }
         if (now_ms() - begun < top->delay_ms) {
-            top_draw(top, look, trouble); /* sorted anew, or of another size */
+            top_draw(top, sample, trouble); /* sorted anew, or of another size */
         }
     }
 }
 
 static int top_on_screen(struct top *top, struct tidings_client *client, struct tidings_error *err)
 {
-    struct top_look look = {0};
-    int rc = top_ask(client, &look, err);
+    struct top_sample sample = {0};
+    int rc = top_ask(client, &sample, err);
     if (rc < 0) {
         return rc;
     }
     if (!screen_enter()) {
-        top_look_deinit(&look);
+        top_sample_deinit(&sample);
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
                             "this is no terminal to draw on: say --once or --json");
     }
     bool goes_on = true;
     while (goes_on && !remote_caught) {
-        top_draw(top, &look, rc < 0 ? err->text : NULL);
-        goes_on = top_wait(top, &look, rc < 0 ? err->text : NULL) && !remote_caught;
+        top_draw(top, &sample, rc < 0 ? err->text : NULL);
+        goes_on = top_wait(top, &sample, rc < 0 ? err->text : NULL) && !remote_caught;
         if (goes_on) {
-            struct top_look next;
+            struct top_sample next;
             rc = top_ask(client, &next, err); /* the client comes back by itself */
             if (rc == 0) {
-                top_look_deinit(&look);
-                look = next;
+                top_sample_deinit(&sample);
+                sample = next;
                 top->before = top->shown;
             }
         }
     }
     screen_leave();
-    top_look_deinit(&look);
+    top_sample_deinit(&sample);
     return 0;
 }
 
 static int top_plain(struct top *top, struct tidings_client *client, struct tidings_error *err)
 {
     for (;;) {
-        struct top_look look;
-        int rc = top_ask(client, &look, err);
+        struct top_sample sample;
+        int rc = top_ask(client, &sample, err);
         if (rc < 0) {
             return rc;
         }
         if (top->cli.json) {
             fputs("{\"status\":", stdout);
-            put_json_text(stdout, tidings_str(look.status));
+            put_json_text(stdout, tidings_str(sample.status));
             fputs(",\"peers\":", stdout);
-            put_json_text(stdout, tidings_str(look.peers));
+            put_json_text(stdout, tidings_str(sample.peers));
             fputs("}\n", stdout);
         } else {
-            rc = top_put(top, stdout, &look, PLAIN_WIDTH, SIZE_MAX / 2, "\n", err);
+            rc = top_put(top, stdout, &sample, PLAIN_WIDTH, SIZE_MAX / 2, "\n", err);
         }
-        top_look_deinit(&look);
+        top_sample_deinit(&sample);
         top->before = top->shown;
         if (rc < 0 || top->once || fflush(stdout) != 0) {
             return rc;

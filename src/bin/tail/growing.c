@@ -38,8 +38,8 @@ void growing_forget(struct growing *g)
 
 /* Where the lines begin that `feeds` line feeds before `hi` are missing of. Where it changes
  * meanwhile: as far as was seen. */
-static int look_back(struct growing *g, int64_t hi, int64_t feeds, int64_t *ret,
-                     struct tidings_error *err)
+static int growing_find_start(struct growing *g, int64_t hi, int64_t feeds, int64_t *ret,
+                              struct tidings_error *err)
 {
     *ret = hi;
     while (*ret > 0 && feeds > 0) {
@@ -79,7 +79,7 @@ int growing_begin(struct growing *g, int64_t lines, struct tidings_error *err)
     int64_t feeds = lines > 0 ? part_feeds_of(bytes, lines) : 0;
     int64_t start = p.from + (int64_t)part_behind_feed(bytes, &feeds);
     if (feeds > 0 && p.from > 0) {
-        rc = look_back(g, p.from, feeds, &start, err);
+        rc = growing_find_start(g, p.from, feeds, &start, err);
     }
     if (rc == 0 && start >= p.from) {
         rc = growing_tell(g, &p, start);

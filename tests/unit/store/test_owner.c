@@ -71,7 +71,7 @@ static void a_store_that_is_away_ends_it(void **state)
     owner_unanswered(&o, 3000);
     assert_int_equal(o.stage, OWNER_OWNING);
     assert_false(owner_must_ask(&o, 3001));
-    assert_true(owner_must_ask(&o, 3000 + OWNER_LOOK_MS));
+    assert_true(owner_must_ask(&o, 3000 + OWNER_ASK_MS));
     assert_true(owner_may_announce(&o, 1000 + OVER - 1));
     assert_false(owner_may_announce(&o, 1000 + OVER)); /* though nobody looked yet */
     assert_false(owner_may_enter(&o, o.term, 1000 + OVER));
@@ -113,14 +113,14 @@ static void who_lost_it_waits_until_it_is_free(void **state)
     owner_answered(&o, false, 4000, 3000, 3010);
     assert_int_equal(o.stage, OWNER_WAITING);
     assert_false(owner_may_announce(&o, 3010));
-    assert_false(owner_must_ask(&o, 3009 + OWNER_LOOK_MS));
-    assert_true(owner_must_ask(&o, 3010 + OWNER_LOOK_MS));
+    assert_false(owner_must_ask(&o, 3009 + OWNER_ASK_MS));
+    assert_true(owner_must_ask(&o, 3010 + OWNER_ASK_MS));
     owner_answered(&o, false, 300, 4010, 4010); /* it is free sooner than it would be asked for */
     assert_false(owner_must_ask(&o, 4309));
     assert_true(owner_must_ask(&o, 4310));
     owner_answered(&o, false, -1, 5000, 5000); /* nobody has it, and nobody gets it now */
-    assert_true(owner_must_ask(&o, 5000 + OWNER_LOOK_MS));
-    assert_false(owner_must_ask(&o, 4999 + OWNER_LOOK_MS));
+    assert_true(owner_must_ask(&o, 5000 + OWNER_ASK_MS));
+    assert_false(owner_must_ask(&o, 4999 + OWNER_ASK_MS));
 }
 
 static void who_cannot_watch_leaves_it_to_others(void **state)
