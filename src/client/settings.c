@@ -68,18 +68,29 @@ static bool is_header(const char *line)
     return ok;
 }
 
-static int settings_check(const struct tidings_client_options *o, struct tidings_error *err)
+static int settings_check_version(const char *version, struct tidings_error *err)
 {
     static const char *const versions[] = {TIDINGS_PROTOCOL_VERSIONS};
-    bool is_known = !o->version;
+    bool is_known = false;
+    struct buf known;
+    buf_init(&known, 256);
     for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]) && !is_known; i++) {
-        is_known = strcmp(o->version, versions[i]) == 0;
+        is_known = strcmp(version, versions[i]) == 0;
+        buf_putf(&known, "%s%s", i > 0 ? ", " : "", versions[i]);
     }
-    if (!is_known) {
-        return tidings_fail(err, TIDINGS_E_INVALID,
-                            "'%.40s' is no revision of the protocol (accepted: " CLIENT_MODERN
-                            ", " CLIENT_LEGACY ", 2025-06-18, 2025-03-26, 2024-11-05)",
-                            o->version);
+    int rc = is_known ? 0
+                      : tidings_fail(err, TIDINGS_E_INVALID,
+                                     "'%.40s' is no revision of the protocol (accepted: %s)",
+                                     version, known.ptr ? known.ptr : TIDINGS_PROTOCOL_MODERN);
+    buf_deinit(&known);
+    return rc;
+}
+
+static int settings_check(const struct tidings_client_options *o, struct tidings_error *err)
+{
+    int rc = o->version ? settings_check_version(o->version, err) : 0;
+    if (rc < 0) {
+        return rc;
     }
     for (size_t i = 0; o->headers && o->headers[i]; i++) {
         if (i >= CLIENT_MAX_HEADERS || !is_header(o->headers[i])) {

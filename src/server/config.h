@@ -152,10 +152,11 @@ struct config {
     unsigned profile; /* 0: none; see config_get for the text */
     struct config_list allow_origin;
     struct config_list allow_host;
-    unsigned protocol_max; /* 0: 2024-11-05 … 4: 2026-07-28, see config_get for the text */
-    char *log_level;       /* see log_levels_parse */
-    unsigned log_format;   /* enum log_format */
-    char *log_file;        /* empty: standard error */
+    unsigned
+        protocol_max; /* of TIDINGS_PROTOCOL_VERSIONS; 0: the newest; see config_get for the text */
+    char *log_level;  /* see log_levels_parse */
+    unsigned log_format; /* enum log_format */
+    char *log_file;      /* empty: standard error */
     bool access_log;
     char *name;
     char *metrics; /* empty: none; "path"; or an address */

@@ -18,8 +18,7 @@
 #define SEC 1000ull
 #define HOUR (3600ull * SEC)
 
-static const char *const versions[] = {"2024-11-05", "2025-03-26", "2025-06-18",
-                                       "2025-11-25", "2026-07-28", NULL};
+static const char *const versions[] = {TIDINGS_PROTOCOL_VERSIONS, NULL};
 static const char *const profiles[] = {"none", "gateway", "erlmcp", "lumenize", NULL};
 static const char *const urings[] = {"auto", "off", NULL};
 static const char *const auths[] = {"off", "request", "require", NULL}; /* enum tls_client_auth */
@@ -187,7 +186,7 @@ const struct config_row config_rows[] = {
     TEXT("title", title, "", "title for people"),
     CHOICE("profile", profile, "none", profiles, "NAME",
            "speak to legacy clients to the letter of another document"),
-    CHOICE("protocol-max", protocol_max, "2026-07-28", versions, "VERSION",
+    CHOICE("protocol-max", protocol_max, TIDINGS_PROTOCOL_MODERN, versions, "VERSION",
            "newest protocol revision that is offered"),
     SIZE("max-read", max_read, "16m", 1 * KIB, 1 * GIB, "largest resource that may be read"),
     SIZE("max-body", max_body, "4m", 1 * KIB, 256 * MIB,

@@ -50,7 +50,7 @@ static void every_default_is_what_its_row_says(void **state)
     assert_int_equal(c.keepalive_ms, 15000);
     assert_int_equal(c.session_timeout_ms, 1800000);
     assert_int_equal(c.watch_quiet_ms, 10);
-    assert_int_equal(c.protocol_max, 4);
+    assert_int_equal(c.protocol_max, 0);
     assert_string_equal(c.log_level, "info");
     assert_int_equal(c.http.port, 7777);
     assert_true(c.list_changed);
@@ -131,7 +131,7 @@ static void bad_values_are_refused_with_what_is_accepted(void **state)
         {"log-level", "loud", "(accepted: off, error, warn, info, debug; behind it areas"},
         {"log-level", "info,shop=debug", "'shop' is no area of the log (accepted: server, "},
         {"log-format", "xml", "(accepted: text, json, logfmt, journal)"},
-        {"protocol-max", "2025", "2026-07-28)"},
+        {"protocol-max", "2025", "(accepted: 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, "},
         {"profile", "strict", "(accepted: none, gateway, erlmcp, lumenize)"},
         {"stdio", "maybe", "(accepted: true or false)"},
         {"http", "127.0.0.1:65536", "has no port from 0 to 65535"},
