@@ -109,6 +109,11 @@ static inline struct tidings_str buf_str(const struct buf *b)
     return b->ptr ? tidings_strn(b->ptr, b->len) : STR_EMPTY;
 }
 
+/* 0 when all that was put in is there. Else the error that says why it is not: TIDINGS_E_NOMEM,
+ * "WHAT ran out of memory; try again later", or TIDINGS_E_LIMIT, "WHAT is larger than 1024 bytes;
+ * ADVICE" (NULL: nothing helps). */
+int buf_check(const struct buf *b, const char *what, const char *advice, struct tidings_error *err);
+
 /* Hand the memory over (mem_free it); the buffer is empty afterwards. NULL when nothing was ever
  * put in. `len` may be NULL. */
 char *buf_detach(struct buf *b, size_t *len);

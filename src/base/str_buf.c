@@ -166,3 +166,15 @@ char *buf_detach(struct buf *b, size_t *len)
     *b = (struct buf){.max = b->max, .is_secret = b->is_secret};
     return ptr;
 }
+
+int buf_check(const struct buf *b, const char *what, const char *advice, struct tidings_error *err)
+{
+    if (!b->failed) {
+        return 0;
+    }
+    if (b->failed == TIDINGS_E_LIMIT) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "%s is larger than %zu bytes%s%s", what, b->max,
+                            advice ? "; " : "", advice ? advice : "");
+    }
+    return tidings_fail(err, b->failed, "%s ran out of memory; try again later", what);
+}

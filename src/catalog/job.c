@@ -230,12 +230,9 @@ int tidings_list_add(struct tidings_list *list, const struct tidings_resource *r
     resource_write_members(list->w, STR("uri"), row);
     jw_end_object(list->w);
     list->count++;
-    int failed = list->w->out->failed ? list->w->out->failed : list->last.failed;
-    if (failed == TIDINGS_E_NOMEM) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    return failed ? tidings_fail(err, TIDINGS_E_LIMIT, "the page does not fit; ask for fewer rows")
-                  : 1;
+    const struct buf *failed = list->w->out->failed ? list->w->out : &list->last;
+    int rc = buf_check(failed, "the page", "ask for fewer rows", err);
+    return rc < 0 ? rc : 1;
 }
 
 bool tidings_list_shows(const struct tidings_list *list, struct tidings_str uri)

@@ -29,10 +29,7 @@ static int json_element(struct tidings_read *read, const struct read_element *e,
     resource_write_with(w, STR("uri"), e->about, &meta);
     resource_write_content(w, e->bytes, e->is_text);
     jw_end_object(w);
-    if (w->out->failed) {
-        return tidings_fail(err, w->out->failed, "the answer does not fit");
-    }
-    return 0;
+    return buf_check(w->out, "the answer", "read fewer resources at a time, or parts of them", err);
 }
 
 static void json_discard(struct tidings_read *read)

@@ -112,9 +112,9 @@ static void list_done(struct job *job)
         jw_put_string(&p->w, STR("next"), buf_str(&p->list.last));
     }
     jw_end_object(&p->w);
-    int failed = p->page.failed ? p->page.failed : p->list.last.failed;
-    if (p->code >= 0 && failed) {
-        p->code = tidings_fail(&p->err, failed, "the page does not fit");
+    const struct buf *failed = p->page.failed ? &p->page : &p->list.last;
+    if (p->code >= 0 && failed->failed) {
+        p->code = buf_check(failed, "the page", "ask for fewer rows", &p->err);
     }
     if (p->code >= 0) {
         p->about = resource_dup(&about);

@@ -74,8 +74,8 @@ static int take(struct tidings_read *read, const struct read_element *element,
                 struct tidings_error *err)
 {
     struct baseline_read *a = read->base.user;
-    int rc = buf_puts(&a->text, element->bytes);
-    return rc < 0 ? tidings_fail(err, rc, "the version does not fit") : 0;
+    (void)buf_puts(&a->text, element->bytes);
+    return buf_check(&a->text, "the version", "subscribe without baseline", err);
 }
 
 static void discard_state(struct tidings_read *read)

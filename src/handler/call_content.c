@@ -145,10 +145,7 @@ static int call_end_block(struct tidings_call *h, struct tidings_error *err)
 {
     jw_end_object(&h->w);
     h->kind->end_block(h);
-    if (h->content.failed) {
-        return tidings_fail(err, h->content.failed, "the content does not fit");
-    }
-    return 0;
+    return buf_check(&h->content, "the content", "give less of it", err);
 }
 
 int tidings_call_text(struct tidings_call *h, struct tidings_str text, struct tidings_error *err)
@@ -289,9 +286,7 @@ int tidings_call_structured(struct tidings_call *h, struct tidings_str json,
     rc = check_size(h, json.len, err);
     if (rc == 0) {
         (void)as_text(&h->structured, value);
-        if (h->structured.failed) {
-            rc = tidings_fail(err, h->structured.failed, "structured content does not fit");
-        }
+        rc = buf_check(&h->structured, "structured content", "give less of it", err);
     }
     jv_unref(value);
     return rc;

@@ -13,6 +13,8 @@
 #include "handler/call.h"
 #include "protocol/method.h"
 
+#define RESULT_TOO_LARGE "ask for less, or serve with a larger --max-read"
+
 /* The content of a result that is one text. */
 static void method_tools_put_text(struct jw *w, struct tidings_str text)
 {
@@ -114,15 +116,12 @@ static int check_structured(struct tidings_call *h, struct tidings_error *err)
 
 static int method_tools_check(struct tidings_call *h, struct tidings_error *err)
 {
-    int rc = h->structured.failed ? h->structured.failed : h->content.failed;
-    if (rc < 0) {
-        return tidings_fail(err, rc, "the result does not fit");
-    }
-    rc = check_structured(h, err);
+    int rc = buf_check(&h->structured, "the result", RESULT_TOO_LARGE, err);
+    rc = rc < 0 ? rc : buf_check(&h->content, "the result", RESULT_TOO_LARGE, err);
+    rc = rc < 0 ? rc : check_structured(h, err);
     if (rc == 0 && h->block_count > 0) {
         jw_end_array(&h->w);
-        rc =
-            h->content.failed ? tidings_fail(err, h->content.failed, "the result does not fit") : 0;
+        rc = buf_check(&h->content, "the result", RESULT_TOO_LARGE, err);
     }
     return rc;
 }

@@ -167,7 +167,7 @@ static void own_walk(struct own_listing *l, const struct worker *worker)
 static void own_finish(struct own_listing *l)
 {
     struct tidings_error err = {0, ""};
-    int rc = l->rows.failed ? tidings_fail(&err, l->rows.failed, "the page does not fit") : 0;
+    int rc = buf_check(&l->rows, "the page", NULL, &err);
     job_finish(&l->base, rc, &err);
 }
 

@@ -8,6 +8,7 @@
 #include "json/pretty.h"
 
 #define ANNOUNCED_MAX (64u << 10)
+#define TOO_LARGE "serve it with a larger --max-read"
 
 /* ---- in JSON --------------------------------------------------------------------------------- */
 
@@ -304,9 +305,8 @@ int entity_read(struct entity_job *r, struct entities *e, struct tidings_error *
     int rc = write_content(r, e, &compact, &about, err);
     if (rc == 0 && (about.etag.len == 0 || !tidings_read_unchanged(r->read, about.etag))) {
         (void)json_pretty(&pretty, buf_str(&compact));
-        int failed = compact.failed ? compact.failed : pretty.failed;
-        rc = failed ? tidings_fail(err, failed, "the entity does not fit in an answer")
-                    : tidings_read_text(r->read, &about, buf_str(&pretty), err);
+        rc = buf_check(compact.failed ? &compact : &pretty, "the entity", TOO_LARGE, err);
+        rc = rc < 0 ? rc : tidings_read_text(r->read, &about, buf_str(&pretty), err);
     }
     buf_deinit(&compact);
     buf_deinit(&pretty);
@@ -399,8 +399,8 @@ int entity_patch(struct entity_job *r, struct entities *e, struct tidings_error 
                            : write_whole(r, e, &w, &about.etag, err);
     jw_end_object(&w);
     if (rc == 0) {
-        rc = text.failed ? tidings_fail(err, text.failed, "the entity does not fit in an answer")
-                         : tidings_read_text(r->read, &about, buf_str(&text), err);
+        rc = buf_check(&text, "the entity", TOO_LARGE, err);
+        rc = rc < 0 ? rc : tidings_read_text(r->read, &about, buf_str(&text), err);
     }
     buf_deinit(&text);
     return rc;

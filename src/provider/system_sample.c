@@ -177,8 +177,8 @@ int system_sample(const char *proc, enum system_metric metric, struct buf *out,
             rc = tidings_fail(err, TIDINGS_E_PARSE,
                               "'%s/%s' does not have the format that is expected", proc,
                               sources[metric].file);
-        } else if (out->failed) {
-            rc = tidings_fail(err, out->failed, "the metric does not fit");
+        } else {
+            rc = buf_check(out, "the metric", NULL, err);
         }
     }
     buf_deinit(&text);

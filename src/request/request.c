@@ -180,8 +180,9 @@ void request_begin(struct request *request)
 
 static void request_deliver_result(struct request *request)
 {
-    if (request->out.failed) {
-        request_fail(request, request->out.failed, STR_EMPTY, "the answer does not fit");
+    struct tidings_error err;
+    if (buf_check(&request->out, "the answer", "ask for less at a time", &err) < 0) {
+        request_fail(request, err.code, STR_EMPTY, "%s", err.text);
         return;
     }
     request_deliver(request, 200);

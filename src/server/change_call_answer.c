@@ -161,16 +161,12 @@ static void change_answer_finish(struct change_call *c)
     write_array(w, "gap", &c->lost);
     write_array(w, "refused", &c->refused);
     jw_end_object(w);
-    int failed = c->out.failed    ? c->out.failed
-                 : c->lost.failed ? c->lost.failed
-                                  : c->refused.failed;
-    if (failed) {
-        failed = tidings_fail(&err, failed, "%s",
-                              failed == TIDINGS_E_NOMEM
-                                  ? "out of memory"
-                                  : "the answer does not fit; ask for less at a time");
+    const struct buf *parts[] = {&c->out, &c->lost, &c->refused};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
+        rc = buf_check(parts[i], "the answer", "ask for less at a time", &err);
     }
-    change_call_end(c, failed, &err);
+    change_call_end(c, rc, &err);
 }
 
 /* As far as it goes: a read that is not done at once goes on here. */

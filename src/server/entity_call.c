@@ -426,9 +426,7 @@ static int run_history(struct keeper_job *job, struct entities *e)
         jw_put_string(&c->w, STR("next"), timeline_text(c->next, text));
     }
     jw_end_object(&c->w);
-    return rc == 0 && c->out.failed
-               ? tidings_fail(&job->err, c->out.failed, "the history does not fit; use limit")
-               : rc;
+    return rc < 0 ? rc : buf_check(&c->out, "the history", "ask for less with limit", &job->err);
 }
 
 static void history_done(struct keeper_job *job, int code)

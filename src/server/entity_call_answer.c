@@ -65,9 +65,8 @@ int entity_answer_writes(struct entity_call *c, struct tidings_error *err)
     struct buf out;
     buf_init(&out, ENTITY_ANSWER_MAX);
     entity_put_written(c, &out);
-    int rc = out.failed
-                 ? tidings_fail(err, TIDINGS_E_UNKNOWN, "it was done, but does not fit an answer")
-                 : call_take_structured(c->call, &out, err);
+    int rc = buf_check(&out, "it was done, but the answer", "write fewer entities at a time", err);
+    rc = rc < 0 ? TIDINGS_E_UNKNOWN : call_take_structured(c->call, &out, err);
     buf_deinit(&out);
     return rc;
 }

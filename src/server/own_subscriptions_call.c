@@ -30,8 +30,8 @@ static void own_subscriptions_call_done(struct job *job)
         jw_begin_object(&w);
         own_listing_write(&c->listing, &w);
         jw_end_object(&w);
-        rc = text.failed ? tidings_fail(&err, text.failed, "the answer does not fit")
-                         : call_take_structured(call, &text, &err);
+        rc = buf_check(&text, "the page", NULL, &err);
+        rc = rc < 0 ? rc : call_take_structured(call, &text, &err);
     }
     buf_deinit(&text);
     own_listing_deinit(&c->listing);

@@ -182,7 +182,7 @@ int tidings_server_set_info(struct tidings_server *s, const struct tidings_serve
     buf_clear(&s->info_text);
     for (size_t i = 0; i < n; i++) {
         if (buf_puts(&s->info_text, *slices[i]) < 0) {
-            return tidings_fail(err, TIDINGS_E_NOMEM, "the server's description does not fit");
+            return buf_check(&s->info_text, "the server's description", "shorten it", err);
         }
     }
     size_t at = 0;

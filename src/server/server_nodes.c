@@ -338,9 +338,8 @@ static void nodes_were_read(struct keeper_job *job, int code)
     struct tidings_read *read = r->read;
     struct tidings_error err = job->err;
     struct tidings_resource about = {.name = STR("nodes"), .mime_type = STR("application/json")};
-    int rc = code < 0         ? code
-             : r->text.failed ? tidings_fail(&err, r->text.failed, "it does not fit")
-                              : tidings_read_text(read, &about, buf_str(&r->text), &err);
+    int rc = code < 0 ? code : buf_check(&r->text, "the list of nodes", NULL, &err);
+    rc = rc < 0 ? rc : tidings_read_text(read, &about, buf_str(&r->text), &err);
     buf_deinit(&r->text);
     mem_free(r);
     tidings_read_done(read, rc, &err);

@@ -179,8 +179,8 @@ static void overview_gathered(void *user, const struct figures *f)
         struct tidings_resource about = {0};
         about.name = STR("status");
         about.mime_type = STR("application/json");
-        rc = text.failed ? tidings_fail(&err, text.failed, "it does not fit")
-                         : tidings_read_text(read, &about, buf_str(&text), &err);
+        rc = buf_check(&text, "the server's state", NULL, &err);
+        rc = rc < 0 ? rc : tidings_read_text(read, &about, buf_str(&text), &err);
     }
     buf_deinit(&text);
     mem_free(o);

@@ -121,7 +121,7 @@ static int prompts_put_row(struct buf *out, const struct tidings_prompt *about,
     }
     if (rc == 0) {
         jw_end_object(&w);
-        rc = out->failed ? tidings_fail(err, out->failed, "the description does not fit") : 0;
+        rc = buf_check(out, "the description", "shorten it", err);
     }
     return rc;
 }

@@ -127,8 +127,8 @@ static int publish_tools_answer(struct tidings_call *call, const char *etag, boo
     jw_put_string(&w, STR("etag"), tidings_str(etag));
     jw_put_bool(&w, STR("created"), created);
     jw_end_object(&w);
-    int rc = json.failed ? tidings_fail(err, json.failed, "the answer does not fit")
-                         : tidings_call_structured(call, buf_str(&json), err);
+    int rc = buf_check(&json, "it was published, but the answer", "use a shorter URI", err);
+    rc = rc < 0 ? rc : tidings_call_structured(call, buf_str(&json), err);
     buf_deinit(&json);
     return rc;
 }
@@ -227,8 +227,8 @@ static int notify_by_tool(struct tidings_call *call, struct tidings_error *err)
         tidings_call_mark_error(call);
     }
     if (rc == 0) {
-        rc = json.failed ? tidings_fail(err, json.failed, "the answer does not fit")
-                         : call_take_structured(call, &json, err);
+        rc = buf_check(&json, NOTIFY_ANSWER, "send fewer changes at a time", err);
+        rc = rc < 0 ? rc : call_take_structured(call, &json, err);
     }
     buf_deinit(&json);
     return rc;

@@ -57,9 +57,9 @@ static int sessions_take(struct session_job *asked, struct entity_rows *rows, co
         return rc;
     }
     asked->generation = row.generation;
-    return buf_puts(&asked->state, row.state) < 0
-               ? tidings_fail(err, TIDINGS_E_NOMEM, "the session does not fit")
-               : 1;
+    (void)buf_puts(&asked->state, row.state);
+    rc = buf_check(&asked->state, "the session", NULL, err);
+    return rc < 0 ? rc : 1;
 }
 
 /* Only one of its own (whoever has taken it has another generation), unless it ends everywhere. */

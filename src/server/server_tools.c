@@ -79,7 +79,7 @@ static int tools_put_row(struct buf *out, const struct tidings_tool *about, stru
     }
     if (rc == 0) {
         jw_end_object(&w);
-        rc = out->failed ? tidings_fail(err, out->failed, "the description does not fit") : 0;
+        rc = buf_check(out, "the description", "shorten it", err);
     }
     return rc;
 }

@@ -139,8 +139,8 @@ static void status_finish(struct gather *g)
     struct tidings_resource about = {0};
     about.name = kinds[g->kind].name;
     about.mime_type = STR("application/json");
-    int rc = text.failed ? tidings_fail(&err, text.failed, "the server's state does not fit")
-                         : tidings_read_text(g->read, &about, buf_str(&text), &err);
+    int rc = buf_check(&text, "the server's state", NULL, &err);
+    rc = rc < 0 ? rc : tidings_read_text(g->read, &about, buf_str(&text), &err);
     tidings_read_done(g->read, rc, &err);
     buf_deinit(&text);
     mem_free(g->covers);
@@ -268,8 +268,8 @@ static void read_catalog(const struct status *status, struct tidings_read *read,
     } else {
         semantics_write(&w, read->base.worker->catalog, read->base.worker->self->allow_write);
     }
-    int rc = text.failed ? tidings_fail(&err, text.failed, "it does not fit")
-                         : tidings_read_text(read, &about, buf_str(&text), &err);
+    int rc = buf_check(&text, "the server's state", NULL, &err);
+    rc = rc < 0 ? rc : tidings_read_text(read, &about, buf_str(&text), &err);
     tidings_read_done(read, rc, &err);
     buf_deinit(&text);
 }
@@ -344,8 +344,8 @@ static void mine_done(struct job *job)
         jw_begin_object(&w);
         own_listing_write(&mine->listing, &w);
         jw_end_object(&w);
-        rc = text.failed ? tidings_fail(&err, text.failed, "it does not fit")
-                         : tidings_read_text(read, &about, buf_str(&text), &err);
+        rc = buf_check(&text, "the page", NULL, &err);
+        rc = rc < 0 ? rc : tidings_read_text(read, &about, buf_str(&text), &err);
     }
     buf_deinit(&text);
     own_listing_deinit(&mine->listing);

@@ -60,11 +60,12 @@ void conn_run_notify(struct http_conn *conn)
     rc = rc == 0 ? notify_run(&n, said, &w, &outcome, &err) : rc;
     jw_end_object(&w);
     buf_putc(&text, '\n');
-    if (rc == 0 && !text.failed) {
+    bool is_done = rc == 0;
+    rc = rc < 0 ? rc : buf_check(&text, NOTIFY_ANSWER, "send fewer changes at a time", &err);
+    if (rc == 0) {
         notify_answer(conn, &n, &outcome, &text);
     } else {
-        resource_refuse(conn, rc < 0 ? error_http_status(rc) : 500,
-                        rc < 0 ? err.text : "the answer does not fit");
+        resource_refuse(conn, is_done ? 500 : error_http_status(rc), err.text);
     }
     jv_unref(said);
     buf_deinit(&text);

@@ -170,6 +170,33 @@ static void any_failed_allocation_keeps_what_was_there(void **state)
     fail_alloc_end();
 }
 
+static void what_is_too_large_and_what_finds_no_memory_are_told_apart(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct buf b;
+    buf_init(&b, 100);
+    assert_int_equal(buf_check(&b, "the answer", "ask for less", &err), 0);
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(buf_puts(&b, STR("0123456789")), 0);
+    }
+    assert_int_equal(buf_check(&b, "the answer", "ask for less", &err), 0);
+    assert_int_equal(buf_putc(&b, 'x'), TIDINGS_E_LIMIT);
+    assert_int_equal(buf_check(&b, "the answer", "ask for less", &err), TIDINGS_E_LIMIT);
+    assert_string_equal(err.text, "the answer is larger than 100 bytes; ask for less");
+    assert_int_equal(buf_check(&b, "the answer", NULL, &err), TIDINGS_E_LIMIT);
+    assert_string_equal(err.text, "the answer is larger than 100 bytes");
+    buf_deinit(&b);
+    fail_alloc_start(1);
+    assert_int_equal(buf_putc(&b, 'x'), TIDINGS_E_NOMEM);
+    assert_true(fail_alloc_stop());
+    assert_int_equal(buf_check(&b, "the answer", "ask for less", &err), TIDINGS_E_NOMEM);
+    assert_int_equal(err.code, TIDINGS_E_NOMEM);
+    assert_string_equal(err.text, "the answer ran out of memory; try again later");
+    buf_deinit(&b);
+    fail_alloc_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +208,7 @@ int main(void)
         cmocka_unit_test(consume_drops_from_the_front),
         cmocka_unit_test(detach_hands_the_memory_over),
         cmocka_unit_test(any_failed_allocation_keeps_what_was_there),
+        cmocka_unit_test(what_is_too_large_and_what_finds_no_memory_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
