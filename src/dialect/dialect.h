@@ -40,8 +40,8 @@ struct revision {
 
 /* NULL: unknown. */
 const struct revision *dialect_find_revision(struct tidings_str name);
-/* The legacy revision to answer `initialize` with: the one asked for, or the newest not above
- * `ceiling` (a revision name; empty: no ceiling). */
+/* The legacy revision to answer `initialize` with: the one asked for, or else the newest, of those
+ * that are not above `ceiling` (a revision's name; empty: all) and that the profile has. */
 const struct revision *dialect_negotiate(struct tidings_str asked, struct tidings_str ceiling,
                                          const struct profile *profile);
 /* The one to go by where nobody sent `initialize`: what the header says, else 2025-03-26. */
@@ -171,9 +171,9 @@ struct dialect_rules {
     bool confirms_subscribe;   /* resources/subscribe says {subscribed, uri} … */
     bool confirms_unsubscribe; /* … and resources/unsubscribe {unsubscribed, uri} */
     bool is_literal;           /* no `_meta` of ours, and no `subscribedUri` */
-    bool opens_sessions;       /* any POST does; initialize is not needed */
-    bool needs_session;        /* subscriptions do: none on message connections */
-    bool answers_200;          /* of every JSON-RPC error that answers a request */
+    bool opens_sessions;       /* any POST opens one; initialize is not needed */
+    bool needs_session;        /* subscriptions do: there are none on message connections */
+    bool answers_200;          /* as HTTP status, whatever the JSON-RPC error of a request */
     bool is_unprimed;          /* streams begin with a message */
     bool has_regex_uris;       /* `[…]+` makes a URI a regular expression */
     bool broadcasts;           /* "anything may have changed" is one update without URI */
@@ -263,7 +263,7 @@ extern const struct dialect_error dialect_session_required;
 /* HTTP status that carries it. */
 int dialect_status(const struct server_identity *self, enum era era, int rpc_code);
 
-/* `offers`: LIST_TOOLS, LIST_PROMPTS, OFFER_COMPLETIONS. */
+/* `offers`: what this server has, as handlers_offers says: LIST_TOOLS, LIST_PROMPTS, OFFER_…. */
 #define OFFER_COMPLETIONS 0x100u /* beside the lists (enum change_list) */
 #define OFFER_SUBSCRIPTIONS 0x200u
 void dialect_write_initialize(struct jw *w, const struct revision *rev,
@@ -286,9 +286,9 @@ struct dialect_updated {
     struct log_cursor cursor;
     struct tidings_str sealed; /* instead of the cursor; empty: not */
     bool hides_version;        /* of those who may not see everything: see store/change.h */
-    bool hides_from;
-    unsigned merged; /* how many changes this stands for */
-    bool caught_up;  /* told from the log: how many more there were is not known */
+    bool hides_from;           /* likewise: nor where it moved from */
+    unsigned merged;           /* how many changes this stands for */
+    bool caught_up;            /* told from the log: how many more there were is not known */
     bool truncated;
     bool suspended;    /* this subscription is not evaluated any more */
     bool initial;      /* nothing changed: the state when it was subscribed */

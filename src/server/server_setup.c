@@ -267,7 +267,7 @@ static int mount_all(struct tidings_server *s, struct tidings_error *err)
     return rc;
 }
 
-enum { OFFER_AUTO, OFFER_ON, OFFER_OFF }; /* values of change-tools */
+enum { CHANGE_TOOLS_AUTO, CHANGE_TOOLS_ON, CHANGE_TOOLS_OFF }; /* values of change-tools */
 
 /* Is there anything that could change, besides what the server says of itself? */
 static bool has_resources(struct tidings_server *s)
@@ -292,9 +292,9 @@ static bool serves_hosts(const struct tidings_server *s)
 static int offer_change_tools(struct tidings_server *s, struct tidings_error *err)
 {
     const struct config *c = &s->config;
-    bool is_wanted = c->change_tools == OFFER_ON;
+    bool is_wanted = c->change_tools == CHANGE_TOOLS_ON;
     bool is_fit = serves_hosts(s) && c->subscribe && (config_shows_self(c) || has_resources(s));
-    if (c->change_tools == OFFER_OFF || (!is_wanted && !is_fit)) {
+    if (c->change_tools == CHANGE_TOOLS_OFF || (!is_wanted && !is_fit)) {
         return 0;
     }
     int rc = change_tools_add(s, err);

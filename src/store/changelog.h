@@ -14,8 +14,9 @@
  * nobody else's does.
  *
  * The log is compacted by URI: it holds the newest change of each URI, so catching up costs what
- * changed and not what happened. It is bounded (`max_entries`, `max_bytes`); when full the oldest
- * entries go and the floor rises: a cursor below the floor cannot be served completely.
+ * changed and not what happened. It is bounded (struct changelog_limits): when full, and when they
+ * are too old, the oldest entries go and the floor rises: a cursor below the floor cannot be served
+ * completely.
  *
  * One owner (the hub thread). Records are immutable and reference-counted across threads.
  */

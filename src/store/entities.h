@@ -10,8 +10,9 @@
  *
  * One owner, one thread. Writes happen in batches: entities_begin, any number of transactions, then
  * entities_commit, and only then may anybody be told that they happened. A transaction that is
- * refused leaves no trace in its batch; one that fails for a reason of the medium (TIDINGS_E_IO,
- * TIDINGS_E_NOMEM, TIDINGS_E_FULL: ENTITY_MEDIUM) leaves nothing but entities_rollback.
+ * refused leaves no trace in its batch; one that fails for a reason of the medium (ENTITY_MEDIUM:
+ * TIDINGS_E_IO, TIDINGS_E_FULL, TIDINGS_E_NOMEM, TIDINGS_E_BUSY of a database that cannot be
+ * reached) leaves nothing but entities_rollback.
  */
 #ifndef STORE_ENTITIES_H
 #define STORE_ENTITIES_H
@@ -111,7 +112,7 @@ enum entity_reason {
     ENTITY_INVALID, /* the request itself */
     ENTITY_UNKNOWN_TYPE,
     ENTITY_UNKNOWN,    /* no such entity */
-    ENTITY_OTHER_TYPE, /* it has another type or version: `stored` */
+    ENTITY_OTHER_TYPE, /* it has another type or version: `type`, `version` */
     ENTITY_DELETED,
     ENTITY_EXISTS, /* must_be_new */
     ENTITY_UNKNOWN_BASELINE,

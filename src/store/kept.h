@@ -20,12 +20,13 @@
 struct published_row {
     struct tidings_resource about; /* `etag`, `size` and `modified_ms` too */
     struct tidings_str content;
-    struct tidings_str metadata; /* of the change that made it so, or empty; …_each of published
-                                  * resources does not give it back */
+    struct tidings_str metadata; /* of the change that made it so, or empty; `each_published` does
+                                  * not give it back */
     bool created;
 };
 #define KEPT_MAX_REMOVED 10000u      /* removed URIs that are remembered */
-#define KEPT_MAX_CONTENT 1000000000u /* bytes; SQLite's own, PostgreSQL's is not far from it */
+#define KEPT_MAX_CONTENT 1000000000u /* bytes: as much as SQLite holds; PostgreSQL: not much more  \
+                                      */
 
 /* The priority of a resource as a number that every store keeps exactly; below 0: it has none. */
 static inline int64_t kept_priority(const struct tidings_resource *about)

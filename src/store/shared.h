@@ -9,10 +9,11 @@
  * Outside of batches `follow` reads what others have committed, in the order of positions, without
  * gaps.
  *
- * When the store cannot be reached every operation fails with TIDINGS_E_BUSY, at once or within
- * SHARED_DEADLINE_MS; connecting again is tried by the operations themselves, not more often than
- * SHARED_RETRY_MS. A batch whose commit was sent and not answered fails with TIDINGS_E_UNKNOWN; if
- * it was committed, `follow` tells of it like of another node's.
+ * When the store cannot be reached every operation that asks it something fails with
+ * TIDINGS_E_BUSY, at once or when nothing was heard of it for some seconds (of PostgreSQL:
+ * POSTGRES_DEADLINE_MS); connecting again is tried by the operations themselves, at most every
+ * POSTGRES_RETRY_MS. A batch whose commit was sent and not answered fails with TIDINGS_E_UNKNOWN;
+ * if it was committed, `follow` tells of it like of another node's.
  *
  * One owner, one thread (the keeper's). Slices live until the next call.
  */
@@ -21,8 +22,6 @@
 
 #include "store/kept.h"
 
-#define SHARED_DEADLINE_MS 5000
-#define SHARED_RETRY_MS 500
 #define SHARED_NAME_MAX 128u            /* of a node, a lease */
 #define SHARED_SESSION_MAX (256u << 10) /* bytes of a session's state */
 
@@ -87,7 +86,7 @@ struct shared_ops {
                    struct tidings_error *err);
 
     /* This node lives, for so long. TIDINGS_E_EXISTS: another one that lives has its name. Of `row`
-     * the first three and `followed` count. */
+     * `name`, `version`, `state` and `followed` count, the rest is known to the store. */
     int (*put_node)(struct entity_rows *rows, const struct node_row *row, int64_t for_ms,
                     struct tidings_error *err);
     int (*drop_node)(struct entity_rows *rows, struct tidings_str name, struct tidings_error *err);

@@ -53,7 +53,8 @@ struct transfer_state {
     uint64_t position, floor; /* of the newest change; up to which changes are forgotten */
 };
 
-/* What a store does for it; the third part of struct kept_ops. Outside of batches, but for `put`.
+/* What a store does for it: `transfer` of struct kept_ops (store/kept.h). Outside of batches, but
+ * for `put`.
  */
 struct transfer_ops {
     /* Every row behind `after`, in order. */
