@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * Cursors of the change log as text for one principal. A number counts the changes of everybody, so
- * who may not see everything gets it sealed (base/seal.h), anew each time: two cursors are never
- * equal, whether something happened between them or not. Only who was given one can use it: numbers
- * are not accepted from those who are not shown any, else one could be found by trying.
+ * who may not see everything gets it sealed (base/seal.h), anew in each turn of the loop: cursors
+ * of two turns are never equal, whether something happened between them or not. Only who was given
+ * one can use it: numbers are not accepted from those who are not shown any, else one could be
+ * found by trying.
  *
- * The key is the server's for one run. A sealed cursor of an earlier run is not known, and whoever
- * comes back with it is told to read again.
+ * The key is made for one run of the server, or with the store that several nodes share (`secret`
+ * of store/shared.h). A cursor that was sealed with another key is not known, and whoever comes
+ * back with it is told to read again.
  */
 #ifndef DELIVERY_CURSOR_SEAL_H
 #define DELIVERY_CURSOR_SEAL_H

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a URI means to a subscription, resolved once. In this order: a URI that names an existing
- * resource is literal (and covers what is below it, if it has children); a raw '?' begins a query;
- * '{' makes a template; '*' and '[' make a glob, and "**" alone is everything; a trailing slash
- * covers everything below, existing or not; else a template or a provider's own relation must
- * account for it. The option `match` forces a kind.
+ * What a URI means to a subscription, resolved once. What no resource is called is decided by the
+ * text: "**" alone is everything; '{' in front of a '?' makes a template, '[' a glob (or a regex,
+ * where dialect_rules.has_regex_uris holds). Otherwise it is asked whether there is such a
+ * resource. If so, the URI is literal, and covers what is below it if that has children; with a '?'
+ * it is then a query. If not: a raw '?' begins a query; '*' makes a glob; a trailing slash covers
+ * everything below, existing or not; else a provider's own relation must account for it, or it is
+ * refused. The option `match` forces a kind.
  *
  * With the kind come the scopes: what providers have to watch for it.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * HTTP/1.1 requests without I/O: a strict head parser, a chunked-body decoder, a response head
- * writer. Bytes in, slices out; nothing is allocated, nothing is kept between calls.
+ * writer. Bytes in, slices out; nothing is allocated, and what is kept between calls is the
+ * caller's.
  *
  * The caller gathers bytes in one buffer and calls http_parse_head until it stops saying "more".
  * Strict means: CRLF only, no obsolete folding, no blank before the colon, token names, visible
