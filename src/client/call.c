@@ -5,6 +5,7 @@
  * content comes. It is forgotten with the connection and when the server says that its tools
  * changed; a result that breaks what was known is judged once more by a fresh list.
  */
+#include "base/str.h"
 #include "client/ask.h"
 #include "client/list.h"
 #include "client/tool_schemas.h"

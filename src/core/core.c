@@ -2,7 +2,7 @@
  *
  * Beginning and ending a worker's parts, in order, and the one timer that ends what has been there
  * too long: idle sessions, requests that nobody answers, principals that have expired; it also logs
- * how many failures were left out of the log.
+ * how much was left out of the log, failures and streams.
  */
 #include "core/core.h"
 

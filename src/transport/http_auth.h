@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bearer tokens over HTTP, where they are configured: every request but a preflight and one for the
- * metadata has to carry one (RFC 6750), which says who it is from. The metadata (RFC 9728) tells
- * clients where tokens come from.
+ * Bearer tokens over HTTP, where they are configured: every request has to carry one (RFC 6750),
+ * which says who it is from, but for preflights, the metadata, the page of the console and /livez
+ * and /readyz. The metadata (RFC 9728) tells clients where tokens come from.
  *
  *     /.well-known/oauth-protected-resource        the document, there and at …
  *     /.well-known/oauth-protected-resource/mcp    … the path of the resource behind it

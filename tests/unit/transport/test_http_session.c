@@ -52,7 +52,7 @@ static void reply(int code)
     assert_true(asked_count > 0);
     memmove(asked, asked + 1, --asked_count * sizeof(asked[0]));
     job->code = code;
-    job->turn = 1;
+    job->generation = 1;
     if (code > 0) {
         buf_putf(&job->state,
                  "{\"v\":1,\"revision\":\"2025-11-25\",\"cursor\":\"ea.1.1\","
