@@ -11,7 +11,7 @@
  *     schema.h        JSON Schemas of arguments and results, made of a table
  *     subscription.h  being told of changes, by a server of the program or by a client
  *     subscribers.h   who is subscribed to what
- *     store.h         moving what a server keeps
+ *     store.h         copying, checking, backing up and compacting what a server keeps
  *     client.h        watch and read what another server has
  *     copy.h          keep a live copy of an entity of another server
  *     json.h          take apart what it says; merge patches

@@ -7,19 +7,20 @@
  *     stats           what each worker counts; likewise
  *     peers           who is there; likewise
  *     subscriptions   what each client is subscribed to; likewise
- *     failures        requests that failed, by method and code
- *     limits          which limits were ever reached, and how often
- *     tokens          how many bearer tokens were verified, and why others were not
- *     nodes           those that share the store; none of a server by itself
- *     metrics         the same as text for Prometheus
+ *     failures        requests that failed, by method and code; likewise
+ *     limits          which limits were ever reached, and how often; likewise
+ *     tokens          how many bearer tokens were verified, and why others were not; likewise
+ *     nodes           those that share the store; none of a server by itself; likewise
+ *     metrics         the same as text for Prometheus; this and what follows is not announced
  *     mounts          which provider serves which prefix
  *     sandbox         what the process has given up
  *     semantics       what subscriptions cover
+ *     subscriptions/mine   what whoever reads it is subscribed to
  *
  * What is live is gathered from all workers when it is read. Peers and subscriptions come in
  * pages: `?after=` with the `row` of the last one gives the next, which is empty behind the end.
- * `semantics` can always be read, but is listed only with the others; it changes with what is
- * registered and is not announced.
+ * The last two can be read without --self too, and are listed only with the others. `semantics`
+ * changes with what is registered.
  */
 #ifndef SERVER_STATUS_PROVIDER_H
 #define SERVER_STATUS_PROVIDER_H
@@ -32,8 +33,8 @@ struct sandbox;
 struct server_nodes;
 struct tidings_server;
 
-extern const struct tidings_provider_ops provider_status_ops;    /* all of it, listed */
-extern const struct tidings_provider_ops provider_semantics_ops; /* semantics alone, not listed */
+extern const struct tidings_provider_ops provider_status_ops;    /* all of them, listed */
+extern const struct tidings_provider_ops provider_semantics_ops; /* the last two, not listed */
 
 #define STATUS_PREFIX "tidings://self/"
 
