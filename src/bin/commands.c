@@ -15,7 +15,7 @@ extern const struct command command_serve, command_config, command_token, comman
     command_probe, command_bench, command_servers, command_completions, command_help,
     command_version, command_info, command_request, command_store, command_store_copy,
     command_store_check, command_store_backup, command_store_compact, command_status, command_top,
-    command_peers, command_kick, command_limits;
+    command_peers, command_subscriptions, command_nodes, command_kick, command_limits;
 
 const struct command *const commands[] = {
     &command_serve,
@@ -51,6 +51,8 @@ const struct command *const commands[] = {
     &command_status,
     &command_top,
     &command_peers,
+    &command_subscriptions,
+    &command_nodes,
     &command_kick,
     &command_limits,
     &command_probe,

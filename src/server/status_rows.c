@@ -105,7 +105,6 @@ static void status_rows_begin_row(struct page *p, const struct subscriber *subsc
     jw_put_string(&p->w, STR("row"), tidings_strn(row, len));
     jw_put_string(&p->w, STR("peer"), tidings_strn(row, dot ? (size_t)(dot - row) : len));
     status_rows_put_count(&p->w, "worker", subscriber->worker->index);
-    put_principal(&p->w, subscriber->principal);
     p->rows++;
 }
 
@@ -131,7 +130,7 @@ static void put_session(struct jw *w, const struct subscriber *subscriber)
 }
 
 /* Where it comes from and what it calls itself. */
-static void put_origin(struct jw *w, const struct subscriber *subscriber,
+static void put_client(struct jw *w, const struct subscriber *subscriber,
                        const struct channel_facts *facts)
 {
     const struct client_info *client =
@@ -146,6 +145,21 @@ static void put_origin(struct jw *w, const struct subscriber *subscriber,
         jw_put_string(w, STR("version"), client->version);
         jw_end_object(w);
     }
+}
+
+void status_put_who(struct jw *w, const struct subscriber *subscriber)
+{
+    struct channel_facts facts;
+    subscriber_get_facts(subscriber, &facts);
+    put_principal(w, subscriber->principal);
+    put_client(w, subscriber, &facts);
+}
+
+/* … and how it comes. */
+static void put_origin(struct jw *w, const struct subscriber *subscriber,
+                       const struct channel_facts *facts)
+{
+    put_client(w, subscriber, facts);
     jw_put_string(w, STR("listener"),
                   facts->listener ? tidings_str(facts->listener) : STR("program"));
     jw_put_string(w, STR("transport"),
@@ -164,6 +178,7 @@ static void write_peer(struct page *p, const struct subscriber *subscriber)
     subscriber_get_facts(subscriber, &facts);
     uint64_t lag_ms = subscriber_lag_us(subscriber, p->now_us) / 1000;
     status_rows_begin_row(p, subscriber, UINT64_MAX);
+    put_principal(w, subscriber->principal);
     put_origin(w, subscriber, &facts);
     status_rows_put_count(w, "listens", subscriber->listen_count);
     status_rows_put_count(w, "subscriptions", subscriber->subscription_count);
@@ -186,6 +201,7 @@ static void write_subscription(struct page *p, const struct subscription *sub, u
 {
     struct jw *w = &p->w;
     status_rows_begin_row(p, sub->subscriber, index);
+    status_put_who(w, sub->subscriber);
     jw_put_string(w, STR("subscribedUri"), subscription_spelled(sub));
     if (sub->listen->id_len > 0) {
         jw_put_raw(w, STR("subscriptionId"), listen_id(sub->listen));

@@ -33,8 +33,12 @@ bool status_after_parse(struct tidings_str text, struct status_after *ret);
 bool status_write_rows(struct buf *out, const struct worker *worker, enum status_rows what,
                        const struct status_after *after);
 
-/* The array of all limits; any thread. */
+/* The members that say whose a subscription is: `principal`, `by`, `address`, `client`. */
 struct jw;
+struct subscriber;
+void status_put_who(struct jw *w, const struct subscriber *subscriber);
+
+/* The array of all limits; any thread. */
 void status_write_limits(struct jw *w, const struct limit_counters *counters);
 
 /* The object of counters of tokens; any thread. `auth` NULL: all of them are 0. */

@@ -48,6 +48,8 @@ const SAMPLES = ({ files, prompts, file, mirror, store, template, peer }) => ({
     status: [files],
     top: [files, '--once'],
     peers: [files],
+    subscriptions: [files],
+    nodes: [files],
     kick: [files, peer],
     limits: [files],
     probe: [files, '--touch', 'app:///x'],

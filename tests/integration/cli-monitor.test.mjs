@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
 //
-// status, top, peers, kick and limits: for people, for scripts, on a terminal, and when the server does not say.
+// status, top, peers, subscriptions, nodes, kick and limits: for people, for scripts, on a terminal, and when the server does not say.
 
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
 import { test } from 'node:test';
 
 import { bad, good, lines, objects } from './lib/cli.mjs';
-import { initialize, listen, post } from './lib/rpc.mjs';
+import { defer } from './lib/cleanup.mjs';
+import { initialize, listen, meta, post } from './lib/rpc.mjs';
 import { BIN, run, serve } from './lib/server.mjs';
 import { noTerminal, Terminal } from './lib/terminal.mjs';
-import { within } from './lib/wait.mjs';
+import { eventually, within } from './lib/wait.mjs';
 
 const watched = async (t, args = []) => {
     const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self', ...args] });
@@ -36,6 +39,30 @@ test('status, peers and limits say what the server says, for people and for scri
     assert.ok(objects(await good(t, ['limits', '--json', server.url])).every((limit) => 'reached' in limit));
 });
 
+test('subscriptions say who is subscribed to what, or who would be told; nodes who shares the store', async (t) => {
+    const { server } = await watched(t, ['--window', '0']);
+    const uri = server.uri('a.txt');
+    const { events } = await listen(server, { resourceSubscriptions: [server.uri('*.md')] }, { params: { _meta: meta({ 'dev.tidings/options': { windowMs: 1500 } }) } });
+    defer(t, () => events.close());
+    const table = lines(await good(t, ['subscriptions', server.url]));
+    assert.match(table[0], /^PEER +WAITING +EVERY +PRINCIPAL +CLIENT +ADDRESS +SUBSCRIBED TO$/);
+    assert.equal(table.length, 3);
+    assert.ok(table.some((line) => /^\d+ +0 +0 ms +anonymous +integration-test +127\.0\.0\.1:\d+ +file:\/\/\S+\/a\.txt$/.test(line)), table.join('\n'));
+    assert.ok(table.some((line) => /^\d+ +0 +1\.5 s .*\/\*\.md$/.test(line)), table.join('\n'));
+    const rows = objects(await good(t, ['subscriptions', '--json', server.url]));
+    const peers = objects(await good(t, ['peers', '--json', server.url]));
+    assert.deepEqual(rows.map((row) => row.peer).sort(), peers.map((row) => row.peer).sort());
+    const told = objects(await good(t, ['subscriptions', '--json', server.url, uri]));
+    assert.deepEqual(told.map((row) => [row.subscribedUri, row.client.name]), [[uri, 'integration-test']]);
+    assert.equal(lines(await good(t, ['subscriptions', server.url, server.uri('b & c#%.txt')])).length, 1, 'none but the head');
+    await bad(t, 64, /'no uri' is no URI/, ['subscriptions', server.url, 'no uri']);
+    const nodes = lines(await good(t, ['nodes', server.url]));
+    assert.match(nodes[0], /^ NODE +STATE +LAG +SEEN +AGE +SESSIONS +SUBS +VERSION +ADDRESS +OWNS$/);
+    assert.match(nodes[1], /^\*tidings +lives +0 ms +0 ms /);
+    const [node] = objects(await good(t, ['nodes', '--json', server.url]));
+    assert.deepEqual([node.name, node.alone, node.lives, node.subscriptions], ['tidings', true, true, 2]);
+});
+
 test('kick ends a peer, and says when there is nobody', async (t) => {
     const { server, events } = await watched(t);
     const [row] = objects(await good(t, ['peers', '--json', server.url]));
@@ -48,7 +75,7 @@ test('kick ends a peer, and says when there is nobody', async (t) => {
 
 test('a server that does not say is told apart from one that is not there', async (t) => {
     const server = await serve(t, { files: {} });
-    for (const command of ['status', 'peers', 'limits', 'top']) {
+    for (const command of ['status', 'peers', 'subscriptions', 'nodes', 'limits', 'top']) {
         await bad(t, 66, /must run with --self, and you must be allowed to read tidings:\/\/self\//, [command, ...(command === 'top' ? ['--once'] : []), server.url]);
     }
     await bad(t, 69, /must run with --self, and you must be allowed to write/, ['kick', server.url, '1']);
@@ -98,6 +125,55 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT']) {
     });
 }
 
+/** What runs on the terminal with that line, and the name of the terminal. */
+const onTerminal = async (terminal) => {
+    await terminal.shows('sorted by lag;');
+    const pid = Number(/pid=(\d+)/.exec(terminal.screen)[1]);
+    return { pid, tty: fs.readlinkSync(`/proc/${pid}/fd/1`) };
+};
+const stty = (tty, ...words) => execFileSync('stty', ['-F', tty, ...words], { encoding: 'utf8' });
+
+test('top that is stopped gives the terminal back, and takes it again when it goes on', { skip: noTerminal }, async (t) => {
+    const { server } = await watched(t);
+    // Behind a shell: script(1) would stop with its own child.
+    const terminal = new Terminal(t, ['bash', '-c', `${BIN} top -d 100ms ${server.url} </dev/tty & echo pid=$!; wait $!`]);
+    const { pid, tty } = await onTerminal(terminal);
+    assert.match(stty(tty, '-a'), /-icanon/);
+    for (let i = 0; i < 2; i += 1) {
+        process.kill(pid, 'SIGTSTP');
+        await terminal.shows(LEFT);
+        await eventually(() => / T /.test(fs.readFileSync(`/proc/${pid}/stat`, 'utf8')), 'it is stopped');
+        assert.match(stty(tty, '-a'), /[^-]icanon.*[^-]echo /s);
+        const shown = terminal.screen.length;
+        process.kill(pid, 'SIGCONT');
+        await terminal.shows('\x1b[?1049h');
+        await terminal.shows('sorted by lag;');
+        assert.match(stty(tty, '-a'), /-icanon/);
+        assert.ok(terminal.screen.indexOf('\x1b[?1049h', shown) >= 0);
+    }
+    terminal.type('q');
+    assert.equal((await terminal.ended()).code, 0);
+    assert.ok(terminal.screen.endsWith(LEFT));
+});
+
+test('top draws anew when the window gets another size, without waiting for the next look', { skip: noTerminal }, async (t) => {
+    const { server } = await watched(t);
+    const terminal = new Terminal(t, ['bash', '-c', `echo pid=$$; exec ${BIN} top -d 1h ${server.url}`]);
+    const { tty } = await onTerminal(terminal);
+    await terminal.shows('q quit');
+    const from = terminal.screen.length;
+    stty(tty, 'cols', '50', 'rows', '12');
+    await terminal.shows('sorted by lag;');
+    const drawn = terminal.screen.slice(from);
+    assert.ok(!drawn.includes('q quit'), JSON.stringify(drawn));
+    const widths = drawn.replace(/\x1b\[[?\d]*[A-Za-z]/g, '').split(/\r+\n/).map((line) => line.length); // eslint-disable-line no-control-regex
+    assert.ok(widths.length <= 12 && Math.max(...widths) <= 50, JSON.stringify(widths));
+    stty(tty, 'cols', '200', 'rows', '50');
+    await terminal.shows('q quit');
+    terminal.type('q');
+    assert.equal((await terminal.ended()).code, 0);
+});
+
 test('top goes on while the server is away, and says so', { skip: noTerminal }, async (t) => {
     const { server } = await watched(t);
     const terminal = new Terminal(t, [BIN, 'top', '-d', '100ms', server.url]);
@@ -121,7 +197,13 @@ test('no client drives the terminal of whoever looks', { skip: noTerminal }, asy
     await terminal.ended();
     const known = /\x1b\[(\?(1049|25|7)[hl]|[HJK]|\d*m)/g; // eslint-disable-line no-control-regex
     assert.ok(!/[\x1b\x07\u009b\u202e]/.test(terminal.screen.replace(known, '')), JSON.stringify(terminal.screen)); // eslint-disable-line no-control-regex
+    const options = { params: { _meta: meta({ 'dev.tidings/options': { match: 'regex' } }) } };
+    const { events } = await listen(server, { resourceSubscriptions: ['evil\x1b[2J]\u202e\u009b1m'] }, options);
+    defer(t, () => events.close());
+    const subscriptions = await good(t, ['subscriptions', server.url]);
+    assert.ok(lines(subscriptions).length === 3 && subscriptions.includes('evil'), subscriptions);
+    assert.ok(!/[\x00-\x09\x0b-\x1f\x7f\u0080-\u009f\u202e]/.test(subscriptions), JSON.stringify(subscriptions)); // eslint-disable-line no-control-regex
     const printed = await good(t, ['peers', server.url]);
     assert.ok(!/[\x00-\x09\x0b-\x1f\x7f\u0080-\u009f\u202e]/.test(printed), JSON.stringify(printed)); // eslint-disable-line no-control-regex
-    assert.equal(lines(printed).length, 3);
+    assert.equal(lines(printed).length, 4);
 });

@@ -14,8 +14,13 @@
 
 char *self_state_read(struct tidings_client *client, const char *name, struct tidings_error *err)
 {
-    char uri[160];
-    snprintf(uri, sizeof(uri), "tidings://self/%s", name);
+    size_t len = sizeof("tidings://self/") + strlen(name);
+    char *uri = malloc(len);
+    if (!uri) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    snprintf(uri, len, "tidings://self/%s", name);
     char *answer = part_ask(client, uri, NULL, NULL, err);
     char *text = answer ? tidings_json_string(tidings_str(answer), "/contents/0/text") : NULL;
     if (answer && !text) {
@@ -26,6 +31,7 @@ char *self_state_read(struct tidings_client *client, const char *name, struct ti
                      "read %s",
                      uri);
     }
+    free(uri);
     tidings_free(answer);
     return text;
 }
