@@ -130,8 +130,8 @@ static void put_session(struct jw *w, const struct subscriber *subscriber)
 }
 
 /* Where it comes from and what it calls itself. */
-static void put_client(struct jw *w, const struct subscriber *subscriber,
-                       const struct channel_facts *facts)
+static void status_rows_put_client(struct jw *w, const struct subscriber *subscriber,
+                                   const struct channel_facts *facts)
 {
     const struct client_info *client =
         client_info_get(&subscriber->worker->requests->clients, subscriber->client);
@@ -152,14 +152,14 @@ void status_put_who(struct jw *w, const struct subscriber *subscriber)
     struct channel_facts facts;
     subscriber_get_facts(subscriber, &facts);
     put_principal(w, subscriber->principal);
-    put_client(w, subscriber, &facts);
+    status_rows_put_client(w, subscriber, &facts);
 }
 
 /* … and how it comes. */
 static void put_origin(struct jw *w, const struct subscriber *subscriber,
                        const struct channel_facts *facts)
 {
-    put_client(w, subscriber, facts);
+    status_rows_put_client(w, subscriber, facts);
     jw_put_string(w, STR("listener"),
                   facts->listener ? tidings_str(facts->listener) : STR("program"));
     jw_put_string(w, STR("transport"),
