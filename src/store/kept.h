@@ -24,10 +24,8 @@ struct published_row {
                                   * not give it back */
     bool created;
 };
-#define KEPT_MAX_REMOVED 10000u /* removed URIs that are remembered */
-#define KEPT_MAX_CONTENT                                                                           \
-    1000000000u /* bytes: as much as SQLite holds; PostgreSQL: not much more                       \
-                 */
+#define KEPT_MAX_REMOVED 10000u      /* removed URIs that are remembered */
+#define KEPT_MAX_CONTENT 1000000000u /* bytes: what SQLite holds; PostgreSQL holds more */
 
 /* The priority of a resource as a number that every store keeps exactly; below 0: it has none. */
 static inline int64_t kept_priority(const struct tidings_resource *about)
