@@ -47,7 +47,7 @@ static const struct transport_events transport_events = {
     .session_lost = connection_session_lost,
     .streaming = subscriptions_streaming,
     .delivered = connection_delivered,
-    .heard = inbound_heard,
+    .active = inbound_active,
     .lost = connection_lost,
 };
 

@@ -69,7 +69,7 @@ static void take_object(struct tidings_client *c, struct json *root, size_t byte
     }
 }
 
-void inbound_heard(struct tidings_client *c, int64_t exchange, bool is_beat)
+void inbound_active(struct tidings_client *c, int64_t exchange, bool is_beat)
 {
     if (exchange == 0 || exchange == c->listen) { /* an answer says nothing of the stream */
         heartbeat_heard(c, is_beat);

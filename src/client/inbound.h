@@ -12,6 +12,6 @@ struct tidings_client;
 
 void inbound_message(struct tidings_client *c, struct tidings_str text, int64_t exchange,
                      long status);
-void inbound_heard(struct tidings_client *c, int64_t exchange, bool is_beat);
+void inbound_active(struct tidings_client *c, int64_t exchange, bool is_beat);
 
 #endif

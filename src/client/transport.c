@@ -58,9 +58,9 @@ void transport_delivered(struct transport *t, const struct tidings_error *why)
     t->events->delivered(t->client, why);
 }
 
-void transport_heard(struct transport *t, int64_t exchange, bool is_beat)
+void transport_active(struct transport *t, int64_t exchange, bool is_beat)
 {
-    t->events->heard(t->client, exchange, is_beat);
+    t->events->active(t->client, exchange, is_beat);
 }
 
 void transport_lost(struct transport *t, const struct tidings_error *why)

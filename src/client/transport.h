@@ -82,7 +82,7 @@ struct transport_events {
     void (*delivered)(struct tidings_client *c, const struct tidings_error *why); /* code 0: is */
     /* Bytes came on the exchange of that request, 0: none; `is_beat`: only to show that the server
      * is there. */
-    void (*heard)(struct tidings_client *c, int64_t exchange, bool is_beat);
+    void (*active)(struct tidings_client *c, int64_t exchange, bool is_beat);
     void (*lost)(struct tidings_client *c, const struct tidings_error *why);
     /* Each of these that is or has no message, and each that is sent, before it is acted upon.
      * NULL: nobody listens. */
@@ -109,7 +109,7 @@ void transport_unanswered(struct transport *t, int64_t id, long status,
 void transport_session_lost(struct transport *t, int64_t id, bool is_present);
 void transport_streaming(struct transport *t, bool is_seamless);
 void transport_delivered(struct transport *t, const struct tidings_error *why);
-void transport_heard(struct transport *t, int64_t exchange, bool is_beat);
+void transport_active(struct transport *t, int64_t exchange, bool is_beat);
 void transport_lost(struct transport *t, const struct tidings_error *why);
 
 /* ---- kinds ----------------------------------------------------------------------------------- */

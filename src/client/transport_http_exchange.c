@@ -114,7 +114,7 @@ static int exchange_on_bytes(void *user, struct tidings_str bytes)
     int rc = x->is_sse ? sse_parser_feed(&x->sse, bytes.ptr, bytes.len, exchange_on_event, x)
                        : buf_puts(&x->body, bytes);
     if (x->is_sse && bytes.len > 0) {
-        transport_heard(&x->http->base, x->id, bytes.ptr[0] == ':'); /* a comment */
+        transport_active(&x->http->base, x->id, bytes.ptr[0] == ':'); /* a comment */
     }
     x->is_busy = false;
     if (x->is_over) {

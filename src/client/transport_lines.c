@@ -58,7 +58,7 @@ static void transport_lines_on_bytes(void *user, struct tidings_str bytes)
     if (l->stream->is_open && result == LINE_TOO_LONG) {
         transport_lines_fail(l, TIDINGS_E_LIMIT, "a message of the server is too large");
     }
-    transport_heard(&l->base, 0, false);
+    transport_active(&l->base, 0, false);
 }
 
 static void transport_lines_on_end(void *user, const struct tidings_error *why)

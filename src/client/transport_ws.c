@@ -71,7 +71,7 @@ static void closed_by_server(struct ws_transport *l, const struct ws_message *m)
                       tidings_str(text));
 }
 
-static void transport_ws_hear(struct ws_transport *l, struct tidings_str bytes)
+static void transport_ws_receive(struct ws_transport *l, struct tidings_str bytes)
 {
     struct ws_message m;
     enum ws_event event = WS_TEXT;
@@ -80,7 +80,7 @@ static void transport_ws_hear(struct ws_transport *l, struct tidings_str bytes)
         if (event == WS_TEXT) {
             transport_received(&l->base, m.payload, 0, 0);
         } else if (event == WS_PING) {
-            transport_heard(&l->base, 0, true);
+            transport_active(&l->base, 0, true);
             (void)put_frame(l, WS_OP_PONG, m.payload, NULL);
         } else if (event == WS_CLOSE) {
             closed_by_server(l, &m);
@@ -90,7 +90,7 @@ static void transport_ws_hear(struct ws_transport *l, struct tidings_str bytes)
                               m.payload);
         }
     }
-    transport_heard(&l->base, 0, false);
+    transport_active(&l->base, 0, false);
 }
 
 /* The handshake failed like this. A token that was refused may have been replaced just now: once
@@ -137,7 +137,7 @@ static void shake_hands(struct ws_transport *l, struct tidings_str bytes)
     buf_consume(&rest, (size_t)len);
     transport_opened(&l->base);
     if (l->stream->is_open && rest.len > 0) {
-        transport_ws_hear(l, buf_str(&rest));
+        transport_ws_receive(l, buf_str(&rest));
     }
     buf_deinit(&rest);
 }
@@ -146,7 +146,7 @@ static void transport_ws_on_bytes(void *user, struct tidings_str bytes)
 {
     struct ws_transport *l = user;
     if (l->reader) {
-        transport_ws_hear(l, bytes);
+        transport_ws_receive(l, bytes);
     } else {
         shake_hands(l, bytes);
     }

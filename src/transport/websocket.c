@@ -169,7 +169,7 @@ static void discard_input(struct websocket *ws)
     }
 }
 
-static void note_heard(struct websocket *ws)
+static void websocket_note_received(struct websocket *ws)
 {
     if (ws->state == WEBSOCKET_PINGED) {
         websocket_set_state(ws, WEBSOCKET_OPEN);
@@ -186,10 +186,10 @@ void websocket_read(struct websocket *ws)
     for (size_t total = 0; total < READ_QUANTUM && (is_over || !ws->has_rest);) {
         ssize_t n = receive(ws);
         if (n > 0 && !is_over) {
-            note_heard(ws);
+            websocket_note_received(ws);
         }
         if (n > 0) {
-            websocket_hear(ws, owner->scratch, (size_t)n);
+            websocket_receive(ws, owner->scratch, (size_t)n);
             total += (size_t)n;
         }
         if (!websocket_is_open(ws) && ws->state != WEBSOCKET_AWAITING_CLOSE) {
@@ -320,7 +320,7 @@ void websocket_open(struct websocket *ws, const struct websocket_start *start)
         ww->next_expiry_ms = end;
     }
     if (start->input.len > 0) {
-        websocket_hear(ws, start->input.ptr, start->input.len);
+        websocket_receive(ws, start->input.ptr, start->input.len);
     }
     if (ws->eof && websocket_is_open(ws)) {
         websocket_close(ws, "closed by the client without a close frame");

@@ -384,7 +384,7 @@ static void websocket_handle_frames(struct websocket *ws)
     websocket_book_input(ws);
 }
 
-void websocket_hear(struct websocket *ws, const char *bytes, size_t len)
+void websocket_receive(struct websocket *ws, const char *bytes, size_t len)
 {
     if (!ws->reader) {
         ws->reader = take_reader(ws->ww, NULL);

@@ -127,7 +127,7 @@ void websocket_put_control(struct websocket *ws, enum ws_opcode opcode, struct t
 void websocket_say_close(struct websocket *ws, unsigned code, struct tidings_str reason,
                          enum websocket_state next);
 /* Bytes were read. */
-void websocket_hear(struct websocket *ws, const char *bytes, size_t len);
+void websocket_receive(struct websocket *ws, const char *bytes, size_t len);
 /* Is there room for what it may send? When there is again, go on with what waits. */
 bool websocket_has_room(const struct websocket *ws);
 void websocket_go_on(struct websocket *ws);
