@@ -15,9 +15,9 @@
 
 struct allowance {
     struct shared_value value;
-    uint64_t full_at;                  /* atomic */
-    uint32_t things[ALLOWANCE_THINGS]; /* atomic */
-    size_t *count;                     /* atomic; of all in the shared map; NULL: it is not on it */
+    uint64_t full_at;                /* atomic */
+    uint32_t taken[ALLOWANCE_KINDS]; /* atomic */
+    size_t *count;                   /* atomic; of all in the shared map; NULL: it is not on it */
     char name[];
 };
 
@@ -226,33 +226,33 @@ struct refusal allowance_refusal(struct limit_counters *counters, const struct a
     return why;
 }
 
-bool allowance_take_within(struct allowance *a, enum allowance_thing thing, size_t most)
+bool allowance_take_within(struct allowance *a, enum allowance_kind kind, size_t most)
 {
     if (!a) {
         return true;
     }
-    if (__atomic_fetch_add(&a->things[thing], 1, __ATOMIC_RELAXED) >= most) {
-        __atomic_fetch_sub(&a->things[thing], 1, __ATOMIC_RELAXED);
+    if (__atomic_fetch_add(&a->taken[kind], 1, __ATOMIC_RELAXED) >= most) {
+        __atomic_fetch_sub(&a->taken[kind], 1, __ATOMIC_RELAXED);
         return false;
     }
     shared_value_ref(&a->value);
     return true;
 }
 
-bool allowance_take(struct allowance *a, enum allowance_thing thing)
+bool allowance_take(struct allowance *a, enum allowance_kind kind)
 {
     static const size_t most[] = {
         [ALLOWANCE_UNINDEXED_REGEXES] = ALLOWANCE_MAX_UNINDEXED_REGEXES,
         [ALLOWANCE_FILTERS] = ALLOWANCE_MAX_FILTERS,
         [ALLOWANCE_FILTER_PAST] = ALLOWANCE_MAX_FILTER_PAST,
     };
-    return allowance_take_within(a, thing, most[thing]);
+    return allowance_take_within(a, kind, most[kind]);
 }
 
-void allowance_give_back(struct allowance *a, enum allowance_thing thing)
+void allowance_give_back(struct allowance *a, enum allowance_kind kind)
 {
     if (a) {
-        __atomic_fetch_sub(&a->things[thing], 1, __ATOMIC_RELAXED);
+        __atomic_fetch_sub(&a->taken[kind], 1, __ATOMIC_RELAXED);
         allowance_release(a);
     }
 }

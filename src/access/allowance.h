@@ -27,12 +27,12 @@
 #define ALLOWANCE_FREE 1000u
 
 /* Of what has to be tried at every change, or kept, there may be so many because of one client. */
-enum allowance_thing {
+enum allowance_kind {
     ALLOWANCE_UNINDEXED_REGEXES, /* without text that could be looked for */
     ALLOWANCE_FILTERS,
     ALLOWANCE_FILTER_PAST, /* earlier changes that are remembered for its filters */
     ALLOWANCE_BROAD,       /* subscriptions that cover whole mounts: allowance_take_within */
-    ALLOWANCE_THINGS,
+    ALLOWANCE_KINDS,
 };
 #define ALLOWANCE_MAX_UNINDEXED_REGEXES 64u
 #define ALLOWANCE_MAX_FILTERS 256u
@@ -65,11 +65,11 @@ void allowance_refund(struct allowance *a, uint64_t steps);
 struct refusal allowance_refusal(struct limit_counters *counters, const struct allowance *a,
                                  uint64_t needed, uint64_t now_ms);
 
-/* One more of a thing, which holds the allowance until it is given back. false: it has all it may.
+/* One more of a kind, which holds the allowance until it is given back. false: it has all it may.
  */
-bool allowance_take(struct allowance *a, enum allowance_thing thing);
+bool allowance_take(struct allowance *a, enum allowance_kind kind);
 /* The same where `most` says how many that are. */
-bool allowance_take_within(struct allowance *a, enum allowance_thing thing, size_t most);
-void allowance_give_back(struct allowance *a, enum allowance_thing thing);
+bool allowance_take_within(struct allowance *a, enum allowance_kind kind, size_t most);
+void allowance_give_back(struct allowance *a, enum allowance_kind kind);
 
 #endif

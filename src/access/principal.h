@@ -77,7 +77,7 @@ struct principal_spec {
     size_t scope_count;
     int64_t expires_ms; /* Unix time; 0: never */
     uint64_t proof;     /* identifies the key that signed its token, which the issuer may withdraw
-                         * (auth_proof_stands); 0: nothing that can be withdrawn */
+                         * (auth_proof_is_valid); 0: nothing that can be withdrawn */
 };
 
 /* A reference to the one that is like `spec` on this worker. TIDINGS_E_LIMIT: name or scopes are

@@ -70,9 +70,9 @@ void auth_put_files(struct auth *a, struct auth_files *take)
     auth_files_destroy(take);
 }
 
-bool auth_proof_stands(const struct auth *a, uint64_t proof)
+bool auth_proof_is_valid(const struct auth *a, uint64_t proof)
 {
-    return verifier_proof_stands(&a->verifier, proof);
+    return verifier_proof_is_valid(&a->verifier, proof);
 }
 
 void auth_get_counts(const struct auth *a, struct auth_counts *ret)

@@ -44,7 +44,7 @@ void auth_put_files(struct auth *a, struct auth_files *take);
 
 /* Any thread: is the key still among those of its issuer? What cannot be fetched is not withdrawn:
  * only a set that has come says so. 0 stands always. */
-bool auth_proof_stands(const struct auth *a, uint64_t proof);
+bool auth_proof_is_valid(const struct auth *a, uint64_t proof);
 
 /* Any thread: of all caches, those that are gone too. */
 void auth_get_counts(const struct auth *a, struct auth_counts *ret);

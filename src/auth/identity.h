@@ -28,7 +28,7 @@ struct auth_identity {
     size_t scope_count;
     int64_t expires_ms; /* Unix time from which it is not good any more, leeway included; 0: none */
     enum auth_kind kind;
-    /* What it was verified with may be withdrawn (auth_proof_stands); 0: nothing of that kind. */
+    /* What it was verified with may be withdrawn (auth_proof_is_valid); 0: nothing of that kind. */
     uint64_t proof;
     /* The asker's own, NULL at first: what it made of this identity. Released with it (the cache
      * was told how), so that a token seen again costs no second making. */

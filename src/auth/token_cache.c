@@ -91,7 +91,7 @@ static void token_cache_remember(struct token_cache *c, struct identity *i,
 }
 
 /* Does the file say the same of it as before? */
-static bool stands(const struct token_file *file, const struct identity *i)
+static bool token_cache_has_line(const struct token_file *file, const struct identity *i)
 {
     struct identity *now = NULL;
     bool same = file && token_file_find(file, i->digest, &now) == 0 && now &&
@@ -116,7 +116,7 @@ static void token_cache_catch_up(struct token_cache *c)
     struct token_file *file = token_file_of(shared_map_find(c->verifier->shared, TOKEN_FILE_KEY));
     list_each (it, next, &c->lines) {
         struct identity *i = list_entry(it, struct identity, link);
-        if (!stands(file, i)) {
+        if (!token_cache_has_line(file, i)) {
             map_remove(&c->known, token_cache_key_of(i));
             c->line_count--;
             list_remove(it);

@@ -115,7 +115,7 @@ static uint64_t verifier_make_proof(size_t issuer, uint64_t key)
     return key << JWKS_PROOF_SPARE | issuer;
 }
 
-bool verifier_proof_stands(const struct verifier *v, uint64_t proof)
+bool verifier_proof_is_valid(const struct verifier *v, uint64_t proof)
 {
     const struct auth_settings *s = &v->settings;
     size_t issuer = proof & ((1u << JWKS_PROOF_SPARE) - 1);

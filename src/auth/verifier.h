@@ -42,7 +42,7 @@ unsigned verifier_generation(const struct verifier *v);
 /* What can be said of a well-formed token without waiting. `now_ms` is Unix time. */
 void verifier_check(struct verifier *v, struct tidings_str token,
                     const unsigned char digest[SHA256_BYTES], int64_t now_ms, struct verdict *ret);
-/* Any thread: see auth_proof_stands. */
-bool verifier_proof_stands(const struct verifier *v, uint64_t proof);
+/* Any thread: see auth_proof_is_valid. */
+bool verifier_proof_is_valid(const struct verifier *v, uint64_t proof);
 
 #endif

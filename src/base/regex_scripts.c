@@ -7,7 +7,7 @@
 
 /* The script of a run is an index into this. */
 static const struct {
-    const char *brief, *name;
+    const char *code, *name;
 } scripts[] = {
     {"Zyyy", "Common"},
     {"Latn", "Latin"},
@@ -373,7 +373,7 @@ bool regex_set_script(struct arena *a, struct regex_set *set, struct tidings_str
                       uint32_t last, bool *ret_full)
 {
     size_t wanted = 0;
-    while (wanted < COUNT(scripts) && !str_eq(name, tidings_str(scripts[wanted].brief)) &&
+    while (wanted < COUNT(scripts) && !str_eq(name, tidings_str(scripts[wanted].code)) &&
            !str_eq(name, tidings_str(scripts[wanted].name))) {
         wanted++;
     }

@@ -14,7 +14,7 @@ static const char categories[][3] = {
 /* As ECMA-262 lets them be spelled out; "L&" are letters with a case, a single letter all that
  * begin with it. */
 static const struct {
-    const char *spelled, *brief;
+    const char *spelled, *code;
 } spellings[] = {
     {"Cased_Letter", "L&"},
     {"Close_Punctuation", "Pe"},
@@ -481,7 +481,7 @@ static struct tidings_str short_name(struct tidings_str name)
     }
     for (size_t i = 0; i < COUNT(spellings); i++) {
         if (str_eq(name, tidings_str(spellings[i].spelled))) {
-            return tidings_str(spellings[i].brief);
+            return tidings_str(spellings[i].code);
         }
     }
     return name;

@@ -32,8 +32,8 @@ struct tls_session {
     const char *protocol;
     const char *reason; /* static */
     char *peer;
-    int64_t expires_ms; /* the peer's certificate */
-    uint32_t shaken;    /* bytes of the handshake so far */
+    int64_t expires_ms;       /* the peer's certificate */
+    uint32_t handshake_bytes; /* bytes of the handshake so far */
     bool is_ready, has_failed, has_ended, has_said_end;
 };
 
@@ -233,11 +233,12 @@ static bool learn_peer(struct tls_session *s)
 /* A client that speaks something else, or far too much. 0: go on. */
 static ssize_t check_handshake(struct tls_session *s)
 {
-    if (s->shaken == 0 && s->wire.ptr[0] != RECORD_HANDSHAKE) {
+    if (s->handshake_bytes == 0 && s->wire.ptr[0] != RECORD_HANDSHAKE) {
         return tls_failed(s, "the client does not speak TLS", EPROTOTYPE);
     }
-    s->shaken += (uint32_t)s->wire.len;
-    return s->shaken > HANDSHAKE_MAX ? tls_failed(s, "the handshake is too long", EPROTO) : 0;
+    s->handshake_bytes += (uint32_t)s->wire.len;
+    return s->handshake_bytes > HANDSHAKE_MAX ? tls_failed(s, "the handshake is too long", EPROTO)
+                                              : 0;
 }
 
 /* Everything that `wire` brings. */

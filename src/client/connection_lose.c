@@ -90,9 +90,9 @@ static void drop_connection(struct tidings_client *c, const struct tidings_error
 void connection_lose(struct tidings_client *c, const struct tidings_error *why)
 {
     enum client_stage stage = c->stage;
-    struct tidings_error reason = *why;                       /* it may lie in what ends now */
-    if (reason.code == TIDINGS_E_CLOSED && c->last_word[0]) { /* it said why */
-        tidings_fail(&reason, reason.code, "%s: %s", why->text, c->last_word);
+    struct tidings_error reason = *why;                         /* it may lie in what ends now */
+    if (reason.code == TIDINGS_E_CLOSED && c->stray_error[0]) { /* it said why */
+        tidings_fail(&reason, reason.code, "%s: %s", why->text, c->stray_error);
     }
     if (stage == STAGE_IDLE || stage == STAGE_PAUSED) {
         return;

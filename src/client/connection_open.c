@@ -313,7 +313,7 @@ void connection_opened(struct tidings_client *c)
     bool is_legacy = c->settings.version ? strcmp(c->settings.version, CLIENT_MODERN) != 0
                                          : c->era == TIDINGS_ERA_LEGACY;
     c->is_open = true;
-    c->last_word[0] = '\0';
+    c->stray_error[0] = '\0';
     c->is_resumed = c->era == TIDINGS_ERA_LEGACY && c->has_session;
     if (c->is_resumed) {
         ready(c);

@@ -62,7 +62,7 @@ static void take_object(struct tidings_client *c, struct json *root, size_t byte
     } else if (!m.id) {
         if (!requests_answered(c, exchange, root, status)) { /* it answers what came that way */
             struct tidings_str text = jv_str(jv_get(jv_get(root, "error"), "message"));
-            snprintf(c->last_word, sizeof(c->last_word), "%.*s", STR_ARG(text));
+            snprintf(c->stray_error, sizeof(c->stray_error), "%.*s", STR_ARG(text));
         }
     } else if (jv_is(m.id, JV_INT)) {
         (void)requests_answered(c, jv_int(m.id), root, status);

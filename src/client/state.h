@@ -110,7 +110,8 @@ struct tidings_client {
     struct poller_timer retry;
     struct tidings_error failure; /* for good; code 0: none */
     struct tidings_error loss;    /* why it was lost last */
-    char last_word[160]; /* an error of the server that answers nothing; "": none since it opened */
+    char stray_error[160]; /* an error of the server that answers nothing; "": none since it opened
+                            */
     struct client_info info;
     bool has_info;
     bool can_subscribe; /* advertised, or not said */

@@ -36,8 +36,8 @@ struct walk {
     struct tidings_str after; /* the cursor */
     struct buf path;          /* of the current directory or entry */
     struct buf uri;
-    struct buf led;    /* where links led to the directory asked for, see file_open_beneath … */
-    struct buf target; /* … and to the entry */
+    struct buf dir_target; /* where links led to the directory asked for, see file_open_beneath … */
+    struct buf target;     /* … and to the entry */
     bool is_deep;
     bool is_full;
     size_t budget;   /* see struct file_names */
@@ -67,8 +67,8 @@ static int file_list_emit(struct walk *w, int dir, const struct file_names *n,
     if (status < 0 || file_kind(&info) != (e->is_directory ? FILE_DIRECTORY : FILE_REGULAR)) {
         return 0;
     }
-    if (w->led.len > 0 && w->target.len == 0) {
-        file_target_below(&w->target, &w->led, tidings_strn(raw, e->raw_len));
+    if (w->dir_target.len > 0 && w->target.len == 0) {
+        file_target_below(&w->target, &w->dir_target, tidings_strn(raw, e->raw_len));
     }
     const struct file_judge judge = {file_list_may_show, w->list};
     if (!file_judge_allows(w->f, &judge, &w->target, e->is_directory)) {
@@ -201,9 +201,9 @@ static int refuse_directory(struct walk *w, int negative_errno, struct tidings_s
 static int open_top(struct walk *w)
 {
     const struct file_judge judge = {file_list_may_show, w->list};
-    int dir =
-        file_open_beneath(&w->f->root, w->f->root.fd, w->path.ptr, O_RDONLY | O_DIRECTORY, &w->led);
-    if (dir >= 0 && !file_judge_allows(w->f, &judge, &w->led, true)) {
+    int dir = file_open_beneath(&w->f->root, w->f->root.fd, w->path.ptr, O_RDONLY | O_DIRECTORY,
+                                &w->dir_target);
+    if (dir >= 0 && !file_judge_allows(w->f, &judge, &w->dir_target, true)) {
         close(dir);
         return -ENOENT;
     }
@@ -248,13 +248,13 @@ static void file_list_run(struct list_job *job, size_t budget)
     w.after = job->after.len > 0 ? buf_str(&job->after) : tidings_list_after(job->list);
     buf_init(&w.path, FILE_MAX_PATH);
     buf_init(&w.uri, URI_MAX);
-    buf_init(&w.led, FILE_WHERE_SIZE + 1);
+    buf_init(&w.dir_target, FILE_WHERE_SIZE + 1);
     buf_init(&w.target, FILE_WHERE_SIZE + 256);
     buf_init(&w.rest, URI_MAX + w.after.len);
     int rc = run_walk(&w, job->uri);
     buf_deinit(&w.path);
     buf_deinit(&w.uri);
-    buf_deinit(&w.led);
+    buf_deinit(&w.dir_target);
     buf_deinit(&w.target);
     buf_deinit(&job->after);
     if (rc == 0 && w.rest.len > 0) {

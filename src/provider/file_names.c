@@ -243,10 +243,10 @@ int file_names_read(struct file_names *n, const struct file_root *root, int dir,
     return rc;
 }
 
-void file_target_below(struct buf *target, const struct buf *led, struct tidings_str name)
+void file_target_below(struct buf *target, const struct buf *dir_target, struct tidings_str name)
 {
-    buf_puts(target, buf_str(led));
-    if (led->len > 1) {
+    buf_puts(target, buf_str(dir_target));
+    if (dir_target->len > 1) {
         buf_putc(target, '/');
     }
     buf_puts(target, name);
@@ -256,7 +256,7 @@ void file_target_below(struct buf *target, const struct buf *led, struct tidings
 struct telling {
     const struct file_provider *f;
     const struct file_judge *judge;
-    struct buf led; /* where links led to the directory */
+    struct buf dir_target; /* where links led to the directory */
 };
 
 /* May the name be told, by what it leads to? `path` is that of the directory. */
@@ -267,7 +267,7 @@ static bool may_tell(const struct telling *t, int dir, const struct file_name *e
     struct file_info info;
     size_t mark = path->len;
     bool is_there = true;
-    if (!e->is_link && t->led.len == 0) {
+    if (!e->is_link && t->dir_target.len == 0) {
         return true;
     }
     buf_init(&target, FILE_WHERE_SIZE + 256);
@@ -276,7 +276,7 @@ static bool may_tell(const struct telling *t, int dir, const struct file_name *e
         is_there = !path->failed && file_stat_in(&t->f->root, dir, path->ptr, &info, &target) == 0;
         file_path_cut(path, mark);
     } else {
-        file_target_below(&target, &t->led, raw);
+        file_target_below(&target, &t->dir_target, raw);
     }
     bool may = is_there && file_judge_allows(t->f, t->judge, &target, e->is_directory);
     buf_deinit(&target);
@@ -291,12 +291,12 @@ int file_each_name(const struct file_provider *f, struct tidings_str path,
     struct telling t = {.f = f, .judge = judge};
     struct buf where;
     file_names_init(&names, SIZE_MAX);
-    buf_init(&t.led, FILE_WHERE_SIZE + 1);
+    buf_init(&t.dir_target, FILE_WHERE_SIZE + 1);
     buf_init(&where, FILE_MAX_PATH);
     buf_puts(&where, path);
     int dir = where.failed ? where.failed
                            : file_open_beneath(&f->root, f->root.fd, where.ptr,
-                                               O_RDONLY | O_DIRECTORY, &t.led);
+                                               O_RDONLY | O_DIRECTORY, &t.dir_target);
     int rc = dir < 0 ? error_errno(err, where.failed ? ENOMEM : -dir, "open directory")
                      : file_names_read(&names, &f->root, dir, &where, STR_EMPTY);
     if (dir >= 0 && rc < 0) {
@@ -313,7 +313,7 @@ int file_each_name(const struct file_provider *f, struct tidings_str path,
     if (dir >= 0) {
         close(dir);
     }
-    buf_deinit(&t.led);
+    buf_deinit(&t.dir_target);
     buf_deinit(&where);
     file_names_deinit(&names);
     return rc;

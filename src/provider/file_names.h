@@ -43,7 +43,7 @@ struct tidings_str file_name_encoded(const struct file_names *n, const struct fi
 void file_path_push(struct buf *path, struct tidings_str name);
 void file_path_cut(struct buf *path, size_t len);
 /* The target (see file_open_beneath) of `name` in a directory that has one itself. */
-void file_target_below(struct buf *target, const struct buf *led, struct tidings_str name);
+void file_target_below(struct buf *target, const struct buf *dir_target, struct tidings_str name);
 
 /* What is in a directory, in the order of the URIs: each name as it is and as a segment of a URI, a
  * directory's with its '/', until false is returned. Without names that lead to what may not be

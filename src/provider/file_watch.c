@@ -170,7 +170,7 @@ static void file_watch_release(struct file_watch *w)
     loop_timer_close(w->linger_timer);
     file_scope_deinit(w);
     map_deinit(&w->by_file);
-    buf_deinit(&w->led);
+    buf_deinit(&w->link_target);
     size_t position = 0;
     struct scope *s;
     while ((s = map_next(&w->scopes, &position))) {
@@ -227,7 +227,7 @@ int file_watch_create(struct tidings_provider *provider, const struct file_root 
     list_init(&w->cooling);
     list_init(&w->lingering);
     buf_init(&w->move.path, FILE_MAX_PATH);
-    buf_init(&w->led, FILE_WHERE_SIZE + 1);
+    buf_init(&w->link_target, FILE_WHERE_SIZE + 1);
     int rc = file_watch_prepare(w, keeping, err);
     if (rc == 0) {
         rc = actor_start(&w->actor, "tidings-files", err);

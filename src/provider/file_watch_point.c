@@ -128,7 +128,7 @@ void watch_point_free(struct watch_point *p)
     }
 }
 
-void watch_point_lead(struct file_watch *w, struct watch_point *p, struct tidings_str target)
+void watch_point_set_target(struct file_watch *w, struct watch_point *p, struct tidings_str target)
 {
     if (p->target && str_eq(tidings_str(p->target), target)) {
         return;

@@ -96,8 +96,8 @@ struct file_watch {
     struct map by_wd;   /* point by its wd */
     struct list polled; /* points */
     struct loop_timer *poll_timer;
-    struct buf led;     /* where links led in the look just made */
-    bool is_rescanning; /* enter directories that are armed already, too */
+    struct buf link_target; /* where links led in the look just made */
+    bool is_rescanning;     /* enter directories that are armed already, too */
     bool has_warned;
     int inotify_errno; /* why there is no inotify */
 
@@ -172,7 +172,7 @@ bool watch_point_arm(struct file_watch *w, struct watch_point *p, int fd);
 void watch_point_poll(struct file_watch *w, struct watch_point *p);
 void watch_point_unwatch(struct file_watch *w, struct watch_point *p);
 /* It is a link that leads there. */
-void watch_point_lead(struct file_watch *w, struct watch_point *p, struct tidings_str target);
+void watch_point_set_target(struct file_watch *w, struct watch_point *p, struct tidings_str target);
 void watch_point_free(struct watch_point *p);
 /* The kernel removed the watch itself. */
 void watch_point_forget_wd(struct file_watch *w, struct watch_point *p);

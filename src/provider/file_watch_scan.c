@@ -99,7 +99,7 @@ void file_scan_announce_update(struct file_watch *w, struct file_node *node)
     struct file_info info;
     buf_init(&path, FILE_MAX_PATH);
     file_node_path(node, &path);
-    int rc = path.failed ? -ENOMEM : file_stat(w->root, path.ptr, &info, &w->led);
+    int rc = path.failed ? -ENOMEM : file_stat(w->root, path.ptr, &info, &w->link_target);
     if (!is_absence(rc)) {
         file_scan_announce(w, node, TIDINGS_CHANGE_UPDATED, rc == 0 ? &info : NULL, STR_EMPTY);
     }
@@ -187,7 +187,7 @@ static struct file_node *file_scan_remember(struct file_watch *w, struct file_no
     if (state->is_link) {
         struct watch_point *p = watch_point_ensure(w, node);
         if (p) {
-            watch_point_lead(w, p, buf_str(&w->led));
+            watch_point_set_target(w, p, buf_str(&w->link_target));
             watch_point_poll(w, p);
         }
     } else if (!state->is_directory) {
@@ -238,7 +238,7 @@ static bool leads_elsewhere(const struct file_watch *w, const struct file_node *
     const unsigned link = FILE_NODE_PRESENT | FILE_NODE_KNOWN | FILE_NODE_LINK;
     const struct watch_point *p = watch_point_of(node);
     return (node->flags & link) == link && p && p->target &&
-           !str_eq(tidings_str(p->target), buf_str(&w->led));
+           !str_eq(tidings_str(p->target), buf_str(&w->link_target));
 }
 
 /* Compare what was found at a name (`info` NULL: nothing) with what was known; announce, remember,
@@ -316,7 +316,7 @@ static void file_scan_entry(struct file_watch *w, struct file_node *dir, int fd,
         return;
     }
     struct tidings_str name = last_bytes(path, name_len);
-    int rc = file_stat_in(w->root, fd, path->ptr, &info, &w->led);
+    int rc = file_stat_in(w->root, fd, path->ptr, &info, &w->link_target);
     if (rc < 0 && !is_absence(rc)) {
         file_retry_errno(w, -rc);
         return;
@@ -383,7 +383,7 @@ static bool is_where_known(const struct file_watch *w, const struct file_node *d
     struct buf known;
     buf_init(&known, FILE_WHERE_SIZE + FILE_MAX_PATH);
     file_node_target(dir, &known);
-    bool is_same = !known.failed && str_eq(buf_str(&known), buf_str(&w->led));
+    bool is_same = !known.failed && str_eq(buf_str(&known), buf_str(&w->link_target));
     buf_deinit(&known);
     return is_same;
 }
@@ -404,8 +404,8 @@ static void file_scan_arm_and_read(struct file_watch *w, struct file_node *dir,
         return;
     }
     int follow = dir->flags & FILE_NODE_LINK ? 0 : O_NOFOLLOW;
-    int fd =
-        file_open_beneath(w->root, w->root->fd, path.ptr, O_RDONLY | O_DIRECTORY | follow, &w->led);
+    int fd = file_open_beneath(w->root, w->root->fd, path.ptr, O_RDONLY | O_DIRECTORY | follow,
+                               &w->link_target);
     if (fd >= 0 && !is_where_known(w, dir)) {
         close(fd);
         buf_deinit(&path);
@@ -447,7 +447,7 @@ enum file_verdict file_scan_name(struct file_watch *w, struct file_node *dir,
     enum file_verdict verdict = FILE_SAME;
     buf_init(&path, FILE_MAX_PATH);
     file_scan_path(dir, name, &path);
-    int rc = is_whole(w, &path) ? file_stat(w->root, path.ptr, &info, &w->led) : -ENOMEM;
+    int rc = is_whole(w, &path) ? file_stat(w->root, path.ptr, &info, &w->link_target) : -ENOMEM;
     if (rc == 0 || is_absence(rc)) {
         name = last_bytes(&path, name.len);
         verdict = file_scan_compare(w, dir, name, rc < 0 ? NULL : &info, from, NULL);
@@ -470,7 +470,7 @@ void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file
     struct file_info info;
     buf_init(&path, FILE_MAX_PATH);
     file_scan_path(dir, name, &path);
-    int rc = is_whole(w, &path) ? file_stat(w->root, path.ptr, &info, &w->led) : -ENOMEM;
+    int rc = is_whole(w, &path) ? file_stat(w->root, path.ptr, &info, &w->link_target) : -ENOMEM;
     announce_gone(w, origin);
     if (rc == 0 || is_absence(rc)) {
         file_scan_compare(w, dir, name, rc < 0 ? NULL : &info, STR_EMPTY, origin);

@@ -246,7 +246,7 @@ static void on_revoked(void *user, void *attached)
 /* Its key was withdrawn. */
 static bool is_unproven(void *user, const struct principal *principal)
 {
-    return !auth_proof_stands(user, principal->proof);
+    return !auth_proof_is_valid(user, principal->proof);
 }
 
 void http_review_tokens(struct http_worker *hw)

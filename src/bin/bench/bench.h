@@ -21,9 +21,9 @@ struct bench;
 struct bench_client {
     struct bench *bench;
     struct tidings_client *client;
-    uint64_t asked_us; /* when its request went out */
-    uint64_t told_of;  /* the last change it heard of */
-    unsigned failures; /* requests in a row that were not answered at all */
+    uint64_t asked_us;    /* when its request went out */
+    uint64_t last_change; /* the last change it heard of */
+    unsigned failures;    /* requests in a row that were not answered at all */
     bool is_accepted;
     bool is_lost; /* it hears nothing at present */
     bool has_failed;

@@ -223,8 +223,8 @@ static void bench_load_on_update(void *user, const struct tidings_update *u)
     struct bench_client *c = user;
     struct bench *b = c->bench;
     (void)u;
-    if (b->change_us > 0 && c->told_of != b->told.changes) {
-        c->told_of = b->told.changes;
+    if (b->change_us > 0 && c->last_change != b->told.changes) {
+        c->last_change = b->told.changes;
         histogram_add(&b->told.times, bench_now() - b->change_us);
         b->heard++;
     }

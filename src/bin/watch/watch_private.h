@@ -19,7 +19,7 @@
  * they began. */
 struct watch_progress {
     char cursor[WATCH_STATE_CURSOR];
-    bool were_told[WORDS_MAX];
+    bool is_behind_cursor[WORDS_MAX];
 };
 
 /* What was done with changes, so that the next watch goes on there. What arrives is stamped with

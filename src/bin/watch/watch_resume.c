@@ -138,7 +138,7 @@ void watch_resume_advance(struct watch *w, const char *subscribed, struct tiding
     watch_resume_set(r->latest.cursor, cursor);
     for (size_t i = 0; i < r->state.count; i++) {
         bool is_it = subscribed && strcmp(r->state.marks[i].uri, subscribed) == 0;
-        r->latest.were_told[i] = r->latest.were_told[i] || for_all || is_it;
+        r->latest.is_behind_cursor[i] = r->latest.is_behind_cursor[i] || for_all || is_it;
     }
     r->has_latest = true;
 }
@@ -154,7 +154,7 @@ int watch_resume_turn(struct watch *w, uint64_t oldest, struct tidings_error *er
     }
     if (r->has_waiting && oldest > r->waiting_turn) {
         for (size_t i = 0; i < r->state.count; i++) {
-            if (r->waiting.were_told[i]) {
+            if (r->waiting.is_behind_cursor[i]) {
                 watch_resume_set(r->state.marks[i].cursor, tidings_str(r->waiting.cursor));
             }
         }
