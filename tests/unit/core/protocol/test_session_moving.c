@@ -21,73 +21,7 @@
 #include "support/harness_json.h"
 #include "support/harness_subs.h"
 #include "support/nodes.h"
-
-#define A 0u
-#define B 1u
-
-static struct nodes all;
-static struct harness_session s;
-
-static int begin(void **state)
-{
-    (void)state;
-    nodes_init(&all);
-    nodes_start(&all);
-    nodes_session(&all, A, &s);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    nodes_stop(&all);
-    return 0;
-}
-
-static void subscribe(const char *uri)
-{
-    struct client *c =
-        session_request(&s, "5", "resources/subscribe", text_of("\"uri\":\"%s\"", uri));
-    nodes_run_until_idle(&all);
-    assert_null(json_at(client_answer(c)->text, "error"));
-    client_free(c);
-}
-
-static size_t sessions_at(size_t node)
-{
-    return all.at[node].b.worker[0]->stats.sessions;
-}
-
-/* The id of the last event. */
-static const char *last_id(const struct client *c)
-{
-    static char id[256];
-    id[0] = '\0';
-    for (size_t i = 0; i < c->count; i++) {
-        if (c->said[i].id[0]) {
-            snprintf(id, sizeof(id), "%s", c->said[i].id);
-        }
-    }
-    assert_true(id[0]);
-    return id;
-}
-
-static struct client *stream(const char *id)
-{
-    struct client *c = session_stream(&s, id);
-    nodes_run_until_idle(&all);
-    assert_true(c->is_streaming);
-    return c;
-}
-
-static int ping(void)
-{
-    struct client *c = session_request(&s, "1", "ping", NULL);
-    nodes_run_until_idle(&all);
-    int status = client_answer(c)->status;
-    client_free(c);
-    return status;
-}
+#include "support/nodes_fixture.h"
 
 /* ---- going on -------------------------------------------------------------------------------- */
 
@@ -99,13 +33,13 @@ static void it_goes_on_where_it_was(void **state)
     struct client *first = stream(NULL);
     nodes_update(&all, "kept://x/a");
     assert_int_equal(client_count(first, SAID_UPDATED), 1);
-    const char *id = last_id(first);
+    struct event_name id = last_id(first);
     client_vanish(first);
     nodes_update(&all, "kept://x/b");
     assert_int_equal(nodes_bring(&all, B, &s), 0);
     assert_int_equal(sessions_at(A), 0);
     assert_int_equal(sessions_at(B), 1);
-    struct client *second = stream(id);
+    struct client *second = stream(id.text);
     assert_int_equal(update_count(second, "kept://x/a"), 0);
     assert_int_equal(update_count(second, "kept://x/b"), 1);
     nodes_update(&all, "kept://x/a");
@@ -125,7 +59,7 @@ static void the_stream_at_the_old_node_ends(void **state)
     assert_int_equal(client_count_kind(first, SAID_END), 1);
     nodes_update(&all, "kept://x/a");
     assert_int_equal(client_count(first, SAID_UPDATED), 0);
-    struct client *second = stream(last_id(first));
+    struct client *second = stream(last_id(first).text);
     assert_int_equal(update_count(second, "kept://x/a"), 1);
     client_free(second);
     client_free(first);
@@ -142,11 +76,11 @@ static void after_a_crash_ids_of_events_say_how_far_it_was(void **state)
     nodes_update(&all, "kept://x/b");
     nodes_update(&all, "kept://x/a");
     assert_int_equal(client_count(first, SAID_UPDATED), 3);
-    const char *id = last_id(first);
+    struct event_name id = last_id(first);
     nodes_kill(&all, A);
     nodes_update(&all, "kept://x/b");
     assert_int_equal(nodes_bring(&all, B, &s), 0);
-    struct client *second = stream(id);
+    struct client *second = stream(id.text);
     assert_int_equal(client_count(second, SAID_UPDATED), 1);
     assert_int_equal(update_count(second, "kept://x/b"), 1);
     /* Without one it is told again rather than not at all. */
@@ -188,7 +122,7 @@ static void a_node_that_is_behind_comes_as_far_first(void **state)
     all.at[B].is_behind = true;
     nodes_update(&all, "kept://x/a");
     char id[256];
-    snprintf(id, sizeof(id), "%s", last_id(c));
+    snprintf(id, sizeof(id), "%s", last_id(c).text);
     nodes_bring_stream(&all, B, &s, id, &wait, &code); /* it is not there yet */
     nodes_run_until_idle(&all);
     assert_int_equal(code, SESSION_AWAITED);
@@ -206,7 +140,7 @@ static void a_node_that_is_behind_comes_as_far_first(void **state)
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     all.at[B].is_behind = true;
     nodes_tick(&all, A);
-    snprintf(id, sizeof(id), "%s", last_id(c));
+    snprintf(id, sizeof(id), "%s", last_id(c).text);
     assert_int_equal(nodes_bring(&all, B, &s), 0);
     nodes_update(&all, "kept://x/a");
     snprintf(strchr(strrchr(id, '.'), '\0') - 1, 2, "3"); /* told by A in its last moment */
@@ -249,7 +183,7 @@ static void what_is_subscribed_at_the_new_node_must_replay_whatever_the_old_one_
     nodes_update(&all, "kept://x/b");
     nodes_update(&all, "kept://x/a");
     assert_int_equal(client_count(first, SAID_UPDATED), 1);
-    struct client *second = stream(last_id(first));
+    struct client *second = stream(last_id(first).text);
     assert_int_equal(update_count(second, "kept://x/b"), 1);
     assert_int_equal(update_count(second, "kept://x/a"), 0);
     client_free(second);
@@ -270,7 +204,7 @@ static void ids_of_streams_that_were_never_written_say_nothing(void **state)
     struct client *second = stream(NULL);
     assert_int_equal(client_count(second, SAID_UPDATED), 1);
     s.harness = &all.at[B].b;
-    struct client *third = stream(last_id(second));
+    struct client *third = stream(last_id(second).text);
     assert_int_equal(client_count(third, SAID_UPDATED), 1); /* twice rather than not at all */
     client_free(third);
     client_free(second);
@@ -309,9 +243,9 @@ static void what_is_local_has_to_be_looked_at_again(void **state)
     subscribe("mem://x/a");
     struct client *first = stream(NULL);
     nodes_update(&all, "kept://x/a");
-    const char *id = last_id(first);
+    struct event_name id = last_id(first);
     assert_int_equal(nodes_bring(&all, B, &s), 0);
-    struct client *second = stream(id);
+    struct client *second = stream(id.text);
     assert_int_equal(update_count(second, "mem://x/a"), 1);
     assert_json(update_nth(second, "mem://x/a", 0), "params|_meta|dev.tidings/truncated", "true");
     assert_int_equal(update_count(second, "kept://x/a"), 0);
@@ -331,7 +265,7 @@ static void it_goes_back_and_forth(void **state)
     for (unsigned i = 0; i < 6; i++) {
         nodes_update(&all, "kept://x/a");
         assert_int_equal(client_count(c, SAID_UPDATED), 1);
-        snprintf(id, sizeof(id), "%s", last_id(c));
+        snprintf(id, sizeof(id), "%s", last_id(c).text);
         client_vanish(c);
         client_free(c);
         size_t next = i % 2 == 0 ? B : A;

@@ -23,68 +23,7 @@
 #include "support/harness_json.h"
 #include "support/harness_subs.h"
 #include "support/nodes.h"
-
-#define A 0u
-#define B 1u
-
-static struct nodes all;
-static struct harness_session s;
-
-static int begin(void **state)
-{
-    (void)state;
-    nodes_init(&all);
-    nodes_start(&all);
-    nodes_session(&all, A, &s);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    nodes_stop(&all);
-    return 0;
-}
-
-static void subscribe_with(const char *uri, const char *options)
-{
-    struct client *c = session_request(
-        &s, "5", "resources/subscribe",
-        text_of("\"uri\":\"%s\",\"_meta\":{\"dev.tidings/options\":%s}", uri, options));
-    nodes_run_until_idle(&all);
-    assert_null(json_at(client_answer(c)->text, "error"));
-    client_free(c);
-}
-
-static void subscribe(const char *uri)
-{
-    subscribe_with(uri, "{}");
-}
-
-struct event_name {
-    char text[256];
-};
-
-/* The id of the last event. */
-static struct event_name last_id(const struct client *c)
-{
-    struct event_name id = {""};
-    for (size_t i = 0; i < c->count; i++) {
-        if (c->said[i].id[0]) {
-            snprintf(id.text, sizeof(id.text), "%s", c->said[i].id);
-        }
-    }
-    assert_true(id.text[0]);
-    return id;
-}
-
-static struct client *stream(const char *id)
-{
-    struct client *c = session_stream(&s, id);
-    nodes_run_until_idle(&all);
-    assert_true(c->is_streaming);
-    return c;
-}
+#include "support/nodes_fixture.h"
 
 /* ---- written, and never arrived -------------------------------------------------------------- */
 

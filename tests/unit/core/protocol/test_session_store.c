@@ -21,51 +21,7 @@
 #include "support/harness_json.h"
 #include "support/harness_subs.h"
 #include "support/nodes.h"
-
-#define A 0u
-#define B 1u
-
-static struct nodes all;
-static struct harness_session s;
-
-static int begin(void **state)
-{
-    (void)state;
-    nodes_init(&all);
-    nodes_start(&all);
-    nodes_session(&all, A, &s);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    nodes_stop(&all);
-    return 0;
-}
-
-static void subscribe(const char *uri)
-{
-    struct client *c =
-        session_request(&s, "5", "resources/subscribe", text_of("\"uri\":\"%s\"", uri));
-    nodes_run_until_idle(&all);
-    assert_null(json_at(client_answer(c)->text, "error"));
-    client_free(c);
-}
-
-static size_t sessions_at(size_t node)
-{
-    return all.at[node].b.worker[0]->stats.sessions;
-}
-
-static int ping(void)
-{
-    struct client *c = session_request(&s, "1", "ping", NULL);
-    nodes_run_until_idle(&all);
-    int status = client_answer(c)->status;
-    client_free(c);
-    return status;
-}
+#include "support/nodes_fixture.h"
 
 static void nobody_is_told_before_it_is_written(void **state)
 {
