@@ -14,6 +14,7 @@
  *     store.h         copying, checking, backing up and compacting what a server keeps
  *     client.h        watch and read what another server has
  *     copy.h          keep a live copy of an entity of another server
+ *     question.h      answer what another server asks: forms, sampling, roots
  *     json.h          take apart what it says; merge patches
  *     file.h          read small files that are obeyed: settings, secrets
  *
@@ -30,6 +31,7 @@
 #include <tidings/json.h>
 #include <tidings/prompt.h>
 #include <tidings/provider.h>
+#include <tidings/question.h>
 #include <tidings/schema.h>
 #include <tidings/server.h>
 #include <tidings/store.h>

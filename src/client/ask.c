@@ -11,6 +11,7 @@
 #include "client/connection.h"
 #include "client/events.h"
 #include "client/json_text.h"
+#include "client/question.h"
 #include "client/requests.h"
 #include "client/state.h"
 #include "json/write.h"
@@ -62,6 +63,9 @@ static void ask_wait(struct waiting *w, int64_t id)
     while (!w->is_done && rc == 0 && !client_is_stopping(c)) {
         rc = poller_turn(&c->poller, -1, &w->why);
         tell_progress(w);
+        if (!w->is_done) {
+            question_deliver(c);
+        }
     }
     if (!w->is_done) {
         requests_cancel(c, id);
@@ -80,7 +84,8 @@ static struct json *ask_with(struct waiting *w, const char *method, struct tidin
                                 .params = params,
                                 .fn = ask_on_answer,
                                 .on_progress = w->on_progress ? ask_on_progress : NULL,
-                                .user = w};
+                                .user = w,
+                                .can_ask = true};
     mem_free(c->last_error);
     c->last_error = NULL;
     int64_t id = requests_start(c, &a, &w->why);
@@ -213,7 +218,8 @@ int64_t tidings_client_ask(struct tidings_client *c, const struct tidings_client
                                 .fn = on_later,
                                 .on_progress = asking->on_progress ? on_later_progress : NULL,
                                 .user = p,
-                                .timeout_ms = asking->timeout_ms};
+                                .timeout_ms = asking->timeout_ms,
+                                .can_ask = true};
     p->number = c->next_id + 1; /* what it will be */
     int64_t id = requests_start(c, &a, err);
     if (id < 0) {

@@ -13,6 +13,7 @@
 #include "client/copy.h"
 #include "client/events.h"
 #include "client/inbound.h"
+#include "client/question.h"
 #include "client/requests.h"
 #include "client/state.h"
 #include "client/subscriptions.h"
@@ -45,7 +46,7 @@ static const struct transport_events transport_events = {
     .received = inbound_message,
     .unanswered = requests_fail,
     .session_lost = connection_session_lost,
-    .streaming = subscriptions_streaming,
+    .streaming = connection_streaming,
     .delivered = connection_delivered,
     .active = inbound_active,
     .lost = connection_lost,
@@ -78,6 +79,7 @@ static struct tidings_client *client_create(const struct tidings_client_options 
     list_init(&c->copies);
     map_init(&c->requests);
     poller_timer_init(&c->nudge, on_nudge, c);
+    question_init(c);
     connection_init(c);
     subscriptions_init(c);
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -144,6 +146,7 @@ void tidings_client_destroy(struct tidings_client *c)
         connection_leave(c);
         c->transport->ops->destroy(c->transport);
     }
+    question_deinit(c);
     events_drop_all(c);
     subscriptions_deinit(c);
     tool_schemas_forget(c);
@@ -210,9 +213,10 @@ int tidings_client_step(struct tidings_client *c, int timeout_ms, struct tidings
     if (c->stage == STAGE_IDLE && c->failure.code == 0) {
         connection_need(c);
     }
-    bool has_news = !list_empty(&c->events) || c->failure.code < 0;
+    bool has_news = !list_empty(&c->events) || c->failure.code < 0 || question_has_news(c);
     int rc = poller_turn(&c->poller, has_news ? 0 : timeout_ms, err);
     events_deliver(c);
+    question_deliver(c);
     subscriptions_sweep(c);
     c->is_stepping = false;
     if (client_is_stopping(c) || rc < 0) {

@@ -24,12 +24,15 @@ void connection_lose(struct tidings_client *c, const struct tidings_error *why);
 void connection_give_up(struct tidings_client *c, const struct tidings_error *why);
 /* It has turned out not to be modern after all. */
 void connection_fall_back(struct tidings_client *c);
+/* Legacy: the stream that was waited for is there, or there is none: ready. */
+void connection_go_on(struct tidings_client *c);
 /* End in order, and be as before the first attempt. */
 void connection_leave(struct tidings_client *c);
 
 /* ---- what the transport tells (struct transport_events) -------------------------------------- */
 
 void connection_opened(struct tidings_client *c);
+void connection_streaming(struct tidings_client *c, bool is_seamless);
 void connection_delivered(struct tidings_client *c, const struct tidings_error *why);
 void connection_session_lost(struct tidings_client *c, int64_t id, bool is_present);
 void connection_lost(struct tidings_client *c, const struct tidings_error *why);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "client/connection.h"
 #include "client/events.h"
+#include "client/question.h"
 #include "client/requests.h"
 #include "client/state.h"
 #include "client/subscriptions.h"
@@ -49,9 +50,15 @@ static void connection_on_retry(void *user)
     }
 }
 
+static void connection_on_patience(void *user)
+{
+    connection_go_on(user);
+}
+
 void connection_init(struct tidings_client *c)
 {
     poller_timer_init(&c->retry, connection_on_retry, c);
+    poller_timer_init(&c->stream_patience, connection_on_patience, c);
 }
 
 void connection_give_up(struct tidings_client *c, const struct tidings_error *why)
@@ -82,6 +89,7 @@ static void drop_connection(struct tidings_client *c, const struct tidings_error
     if (all) {
         c->is_open = c->has_session = false;
         c->transport->ops->close(c->transport);
+        question_connection_lost(c);
     }
     subscriptions_lost(c);
     requests_fail_all(c, why, all ? REQUESTS_UNSENT | REQUESTS_SENT : REQUESTS_UNSENT);
@@ -98,6 +106,8 @@ void connection_lose(struct tidings_client *c, const struct tidings_error *why)
         return;
     }
     c->stage = STAGE_IDLE;
+    c->awaits_stream = false;
+    poller_unset(&c->stream_patience);
     bool is_hopeless = c->is_unread && !c->has_info; /* it never worked */
     c->is_unread = false;
     if (reason.code != TIDINGS_E_PARSE && broke_in_probe(c, stage) && !is_hopeless) {
@@ -130,7 +140,13 @@ void connection_lose(struct tidings_client *c, const struct tidings_error *why)
 
 void connection_lost(struct tidings_client *c, const struct tidings_error *why)
 {
-    if (c->transport->ops->has_exchanges && why->code == TIDINGS_E_UNSUPPORTED) {
+    bool is_of_questions = c->transport->ops->has_exchanges && c->era == TIDINGS_ERA_LEGACY &&
+                           !subscriptions_wants(c) && question_is_offered(c);
+    if (c->awaits_stream) {
+        connection_go_on(c); /* without it */
+    } else if (is_of_questions && c->stage == STAGE_READY) {
+        question_stream_lost(c, why);
+    } else if (c->transport->ops->has_exchanges && why->code == TIDINGS_E_UNSUPPORTED) {
         connection_give_up(c, why); /* there is no stream, but answers there are */
     } else {
         connection_lose(c, why);
@@ -146,6 +162,7 @@ void connection_session_lost(struct tidings_client *c, int64_t id, bool is_prese
         c->has_session = false;
         c->transport->ops->forget_session(c->transport);
         c->stage = STAGE_IDLE;
+        question_connection_lost(c);
         subscriptions_lost(c);
     }
     if (id > 0 && !requests_retry(c, id)) {
@@ -171,7 +188,9 @@ void connection_leave(struct tidings_client *c)
     tidings_fail(&why, TIDINGS_E_CANCELLED, "stopped");
     poller_unset(&c->retry);
     c->stage = STAGE_IDLE;
-    c->has_session = false;
+    c->has_session = c->awaits_stream = false;
+    poller_unset(&c->stream_patience);
+    question_connection_lost(c);
     subscriptions_lost(c);
     requests_fail_all(c, &why, REQUESTS_UNSENT | REQUESTS_SENT);
     poller_remove(&c->poller, &c->wake); /* else a client that was stopped would not wait here */

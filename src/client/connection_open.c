@@ -14,11 +14,14 @@
 #include "client/connection.h"
 #include "client/events.h"
 #include "client/json_text.h"
+#include "client/question.h"
 #include "client/requests.h"
 #include "client/state.h"
 #include "client/subscriptions.h"
 #include "client/tool_schemas.h"
 #include "json/write.h"
+
+#define STREAM_PATIENCE_MS 2000u /* some servers begin a stream with the first thing they tell */
 
 static void initialize(struct tidings_client *c);
 
@@ -112,6 +115,9 @@ static void ready(struct tidings_client *c)
     }
     if (c->watch_count == 0) {
         c->failures = 0;
+    }
+    if (c->is_resumed) {
+        (void)question_listen(c);
     }
     subscriptions_ready(c);
     requests_send_all(c);
@@ -266,7 +272,29 @@ void connection_delivered(struct tidings_client *c, const struct tidings_error *
         return;
     }
     c->has_session = true;
-    ready(c);
+    /* A server may ask on that stream while it works on a request, so it is heard before. */
+    c->awaits_stream = true;
+    if (question_listen(c)) {
+        poller_set(&c->poller, &c->stream_patience, STREAM_PATIENCE_MS);
+    } else {
+        connection_go_on(c);
+    }
+}
+
+void connection_go_on(struct tidings_client *c)
+{
+    if (c->awaits_stream) {
+        c->awaits_stream = false;
+        poller_unset(&c->stream_patience);
+        ready(c);
+    }
+}
+
+void connection_streaming(struct tidings_client *c, bool is_seamless)
+{
+    c->question_listens = 0;
+    subscriptions_streaming(c, is_seamless);
+    connection_go_on(c);
 }
 
 static void initialize(struct tidings_client *c)
@@ -286,7 +314,8 @@ static void initialize(struct tidings_client *c)
     jw_init(&w, &params);
     jw_begin_object(&w);
     jw_put_string(&w, STR("protocolVersion"), tidings_str(version));
-    jw_put_raw(&w, STR("capabilities"), STR("{}"));
+    jw_key(&w, STR("capabilities"));
+    question_put_capabilities(c, &w);
     jw_key(&w, STR("clientInfo"));
     jw_begin_object(&w);
     jw_put_string(&w, STR("name"), tidings_str(c->settings.name));

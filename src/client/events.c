@@ -10,6 +10,7 @@
 #include "client/connection.h"
 #include "client/events_private.h"
 #include "client/json_text.h"
+#include "client/question.h"
 #include "client/state.h"
 #include "client/watch.h"
 
@@ -65,7 +66,8 @@ int64_t events_watch_number(struct tidings_client *c, struct tidings_str uri)
 
 void events_nudge(struct tidings_client *c)
 {
-    bool has_work = c->stage == STAGE_IDLE || c->failure.code < 0 || !list_empty(&c->events);
+    bool has_work = c->stage == STAGE_IDLE || c->failure.code < 0 || !list_empty(&c->events) ||
+                    question_has_news(c);
     if (has_work && !c->is_stepping && !poller_is_set(&c->nudge)) {
         poller_set(&c->poller, &c->nudge, 0);
     }

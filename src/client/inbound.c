@@ -9,6 +9,7 @@
 
 #include "client/events.h"
 #include "client/heartbeat.h"
+#include "client/question.h"
 #include "client/requests.h"
 #include "client/state.h"
 #include "client/subscriptions.h"
@@ -26,6 +27,7 @@ static void take_notification(struct tidings_client *c, const struct rpc_message
         tool_schemas_forget(c);
     } else if (str_eq(m->method, STR("notifications/cancelled"))) {
         subscriptions_cancelled(c, jv_int(jv_get(m->params, "requestId")));
+        question_cancelled(c, jv_get(m->params, "requestId"));
     }
     events_put_notification(c, root, bytes);
 }
@@ -55,8 +57,10 @@ static void take_object(struct tidings_client *c, struct json *root, size_t byte
     if (m.kind == RPC_REQUEST) {
         if (str_eq(m.method, STR("ping"))) {
             heartbeat_heard(c, true);
+            requests_reply(c, m.id, STR("{}"));
+        } else {
+            question_asked(c, m.method, m.id, m.params, exchange);
         }
-        requests_send_reply(c, m.method, m.id);
     } else if (m.kind == RPC_NOTIFICATION) {
         take_notification(c, &m, root, bytes, exchange);
     } else if (!m.id) {

@@ -14,6 +14,8 @@
 #include "base/mem.h"
 #include "client/connection.h"
 #include "client/errors.h"
+#include "client/question.h"
+#include "client/round.h"
 #include "client/state.h"
 #include "json/write.h"
 
@@ -24,14 +26,17 @@ struct request {
     struct tidings_client *client;
     struct poller_timer deadline;
     uint64_t last_due; /* however much progress there is */
-    int64_t id;
+    int64_t id;        /* as the program knows it */
+    int64_t wire;      /* … and the server: another one in each round */
     char *method;
     struct json *params; /* NULL: none */
     response_fn fn;
     progress_fn on_progress;
     void *user;
     uint32_t timeout_ms;
-    bool is_stream, is_connecting, is_sent, is_retried;
+    bool is_stream, is_connecting, is_sent, is_retried, can_ask;
+    struct round *round; /* NULL: the server has not asked for input */
+    unsigned asked;      /* questions in the legacy era */
 };
 
 static struct tidings_str requests_key_of(const int64_t *id)
@@ -49,10 +54,14 @@ static void take_out(struct request *r)
     poller_unset(&r->deadline);
     list_remove(&r->link);
     map_remove(&r->client->requests, requests_key_of(&r->id));
+    if (r->wire != r->id) {
+        map_remove(&r->client->requests, requests_key_of(&r->wire));
+    }
 }
 
 static void requests_request_free(struct request *r)
 {
+    round_free(r->round);
     jv_unref(r->params);
     mem_free(r->method);
     mem_free(r);
@@ -71,7 +80,8 @@ static void request_finish(struct request *r, struct response *a)
 static void put_client(struct jw *w, const struct tidings_client *c)
 {
     jw_put_string(w, STR("io.modelcontextprotocol/protocolVersion"), STR(CLIENT_MODERN));
-    jw_put_raw(w, STR("io.modelcontextprotocol/clientCapabilities"), STR("{}"));
+    jw_key(w, STR("io.modelcontextprotocol/clientCapabilities"));
+    question_put_capabilities(c, w);
     jw_key(w, STR("io.modelcontextprotocol/clientInfo"));
     jw_begin_object(w);
     jw_put_string(w, STR("name"), tidings_str(c->settings.name));
@@ -103,7 +113,7 @@ static void requests_put_message(struct buf *out, const struct tidings_client *c
     jw_begin_object(&w);
     jw_put_string(&w, STR("jsonrpc"), STR("2.0"));
     if (r->id > 0) {
-        jw_put_integer(&w, STR("id"), r->id);
+        jw_put_integer(&w, STR("id"), r->wire);
     }
     jw_put_string(&w, STR("method"), tidings_str(r->method));
     jw_key(&w, STR("params"));
@@ -117,7 +127,7 @@ static void requests_put_message(struct buf *out, const struct tidings_client *c
             put_client(&w, c);
         }
         if (r->on_progress) {
-            jw_put_integer(&w, STR("progressToken"), r->id);
+            jw_put_integer(&w, STR("progressToken"), r->wire);
         }
         if (has_trace) {
             jw_put_string(&w, STR("traceparent"), tidings_str(trace->parent));
@@ -129,6 +139,7 @@ static void requests_put_message(struct buf *out, const struct tidings_client *c
         jw_end_object(&w);
     }
     requests_put_members(&w, r->params, STR("_meta"));
+    round_put(r->round, &w);
     jw_end_object(&w);
     jw_end_object(&w);
 }
@@ -151,7 +162,7 @@ static int transmit(struct tidings_client *c, const struct request *r, struct ti
     buf_init(&text, 2 * c->settings.max_bytes);
     requests_put_message(&text, c, r);
     struct transport_message m = {.text = buf_str(&text),
-                                  .id = r->id,
+                                  .id = r->wire,
                                   .method = r->method,
                                   .name = requests_name_of(r),
                                   .is_stream = r->is_stream};
@@ -178,32 +189,54 @@ static int requests_send_notification(struct tidings_client *c, const char *meth
     return rc;
 }
 
-void requests_send_reply(struct tidings_client *c, struct tidings_str method, const struct json *id)
+void requests_notify(struct tidings_client *c, const char *method)
+{
+    (void)requests_send_notification(c, method, STR_EMPTY, NULL);
+}
+
+/* A response to the server: {"jsonrpc":"2.0","id":…,NAME:…}. Modern servers have nothing to ask. */
+static void requests_respond(struct tidings_client *c, const struct json *id,
+                             struct tidings_str name, struct tidings_str value)
 {
     struct buf text;
     struct jw w;
     if (c->era != TIDINGS_ERA_LEGACY || !c->is_open) {
-        return; /* modern servers have nothing to ask */
+        return;
     }
-    buf_init(&text, 8192);
+    buf_init(&text, 2 * c->settings.max_bytes);
     jw_init(&w, &text);
     jw_begin_object(&w);
     jw_put_string(&w, STR("jsonrpc"), STR("2.0"));
     jw_key(&w, STR("id"));
     jw_value(&w, id);
-    if (str_eq(method, STR("ping"))) {
-        jw_put_raw(&w, STR("result"), STR("{}"));
-    } else if (str_eq(method, STR("roots/list"))) {
-        jw_put_raw(&w, STR("result"), STR("{\"roots\":[]}"));
-    } else {
-        jw_put_raw(&w, STR("error"), STR("{\"code\":-32601,\"message\":\"method not found\"}"));
-    }
+    jw_put_raw(&w, name, value);
     jw_end_object(&w);
     struct transport_message m = {.text = buf_str(&text)};
     if (!text.failed) {
         (void)transport_send(c->transport, &m, NULL);
     }
     buf_deinit(&text);
+}
+
+void requests_reply(struct tidings_client *c, const struct json *id, struct tidings_str result)
+{
+    requests_respond(c, id, STR("result"), result);
+}
+
+void requests_reply_error(struct tidings_client *c, const struct json *id, int code,
+                          const char *message)
+{
+    struct buf error;
+    struct jw w;
+    buf_init(&error, 4096);
+    jw_init(&w, &error);
+    jw_begin_object(&w);
+    jw_put_integer(&w, STR("code"), code);
+    jw_put_string(&w, STR("message"), tidings_str(message));
+    jw_end_object(&w);
+    requests_respond(c, id, STR("error"),
+                     error.failed ? STR("{\"code\":-32603,\"message\":\"\"}") : buf_str(&error));
+    buf_deinit(&error);
 }
 
 /* ---- starting -------------------------------------------------------------------------------- */
@@ -218,15 +251,19 @@ static void requests_tell_cancelled(struct request *r)
     }
     bool is_broken_off = c->transport->ops->has_exchanges && c->era != TIDINGS_ERA_LEGACY;
     if (!is_broken_off && strcmp(r->method, "initialize") != 0) {
-        snprintf(params, sizeof(params), "{\"requestId\":%" PRId64 "}", r->id);
+        snprintf(params, sizeof(params), "{\"requestId\":%" PRId64 "}", r->wire);
         (void)requests_send_notification(c, "notifications/cancelled", tidings_str(params), NULL);
     }
-    c->transport->ops->forget(c->transport, r->id, false);
+    c->transport->ops->forget(c->transport, r->wire, false);
 }
 
 static void requests_on_deadline(void *user)
 {
     struct request *r = user;
+    if (r->can_ask && r->client->question_count > 0) { /* it waits for us */
+        poller_set(&r->client->poller, &r->deadline, r->timeout_ms);
+        return;
+    }
     struct response a = {0};
     tidings_fail(&a.why, TIDINGS_E_TIMEOUT, "no answer to %s within %u ms", r->method,
                  r->timeout_ms);
@@ -244,7 +281,8 @@ static struct request *requests_create(struct tidings_client *c, const struct re
         return NULL;
     }
     r->client = c;
-    r->id = ++c->next_id;
+    r->id = r->wire = ++c->next_id;
+    r->can_ask = a->can_ask;
     r->fn = a->fn;
     r->on_progress = a->on_progress;
     r->user = a->user;
@@ -345,7 +383,7 @@ void requests_forget(struct tidings_client *c, int64_t id)
 {
     struct request *r = requests_find(c, id);
     if (r) {
-        c->transport->ops->forget(c->transport, id, false);
+        c->transport->ops->forget(c->transport, r->wire, false);
         take_out(r);
         requests_request_free(r);
     }
@@ -383,10 +421,30 @@ void requests_fail_all(struct tidings_client *c, const struct tidings_error *why
     }
 }
 
+/* The server wants something first: true, and the request goes on, or has ended. */
+static bool requests_begin_round(struct request *r, const struct response *a)
+{
+    struct tidings_client *c = r->client;
+    struct response failed = {.status = a->status};
+    bool is_offered = r->can_ask && question_is_offered(c) && round_is_of(r->method);
+    bool is_wanted = is_offered && a->result && round_is_wanted(a->result);
+    int rc = !is_offered ? 0
+             : is_wanted ? round_begin(c, &r->round, r->id, a->result, &failed.why)
+             : a->error  ? round_begin_visits(c, &r->round, r->id, a->error, &failed.why)
+                         : 0;
+    if (rc < 0) {
+        request_finish(r, &failed);
+    } else if (rc > 0 || is_wanted) {
+        poller_unset(&r->deadline); /* its questions have their own */
+        r->is_sent = false;
+    }
+    return rc != 0 || is_wanted;
+}
+
 bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, long status)
 {
     struct request *r = requests_find(c, id);
-    if (!r || !r->is_sent) {
+    if (!r || !r->is_sent || r->wire != id) {
         return false;
     }
     struct response a = {.error = jv_get(root, "error"), .status = status};
@@ -403,8 +461,56 @@ bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, 
         c->failures = r->is_connecting || r->is_stream ? c->failures : 0;
     }
     c->transport->ops->forget(c->transport, id, true);
-    request_finish(r, &a);
+    if (!requests_begin_round(r, &a)) {
+        request_finish(r, &a);
+    }
     return true;
+}
+
+unsigned requests_count_question(struct tidings_client *c, int64_t exchange)
+{
+    struct request *r = requests_find(c, exchange);
+    if (!r || !r->can_ask) {
+        r = NULL;
+        list_each (it, next, &c->in_flight) {
+            struct request *one = list_entry(it, struct request, link);
+            r = !r && one->can_ask ? one : r;
+        }
+    }
+    return r ? ++r->asked : 0;
+}
+
+void requests_resend(struct tidings_client *c, int64_t id)
+{
+    struct request *r = requests_find(c, id);
+    struct response failed = {0};
+    if (!r) {
+        return;
+    }
+    if (r->wire != r->id) {
+        map_remove(&c->requests, requests_key_of(&r->wire));
+    }
+    r->wire = ++c->next_id;
+    r->is_retried = false;
+    if (map_put(&c->requests, requests_key_of(&r->wire), r, NULL) < 0) {
+        r->wire = r->id;
+        tidings_fail(&failed.why, TIDINGS_E_NOMEM, "out of memory");
+        request_finish(r, &failed);
+        return;
+    }
+    poller_set(&c->poller, &r->deadline, r->timeout_ms);
+    r->last_due = r->deadline.due + (uint64_t)(LONGEST - 1) * r->timeout_ms;
+    list_remove(&r->link);
+    if (c->stage != STAGE_READY) {
+        list_append(&c->unsent, &r->link);
+        connection_need(c);
+        return;
+    }
+    list_append(&c->in_flight, &r->link);
+    r->is_sent = true;
+    if (transmit(c, r, &failed.why) < 0) {
+        request_finish(r, &failed);
+    }
 }
 
 void requests_progressed(struct tidings_client *c, struct json *params)

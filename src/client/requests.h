@@ -32,6 +32,7 @@ struct request_options {
     uint32_t timeout_ms; /* 0: the client's */
     bool is_stream;      /* no time limit */
     bool is_connecting;  /* part of getting ready, so it does not wait for that */
+    bool can_ask;        /* the server may want input first: the program is asked (round.h) */
 };
 
 /* Its number, or an error. It goes out at once or when the client is ready. */
@@ -60,8 +61,19 @@ void requests_fail_all(struct tidings_client *c, const struct tidings_error *why
 bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, long status);
 void requests_progressed(struct tidings_client *c, struct json *params);
 
-/* Respond to a request of the server. */
-void requests_send_reply(struct tidings_client *c, struct tidings_str method,
-                         const struct json *id);
+/* ---- when the server asks ---------------------------------------------------------------------
+ */
+
+/* Send it once more, under another number on the wire, with what its round has by now. */
+void requests_resend(struct tidings_client *c, int64_t id);
+/* The server asks something because of the request that has this exchange (0, or another: of the
+ * oldest that waits): how many questions that makes; 0: there is no such request. */
+unsigned requests_count_question(struct tidings_client *c, int64_t exchange);
+/* Respond to a request of the server, in the legacy era: `result` is JSON. */
+void requests_reply(struct tidings_client *c, const struct json *id, struct tidings_str result);
+void requests_reply_error(struct tidings_client *c, const struct json *id, int code,
+                          const char *message);
+/* A notification without parameters. */
+void requests_notify(struct tidings_client *c, const char *method);
 
 #endif

@@ -10,6 +10,7 @@
  *     comparison       what the server did not tell; snapshot: how something was
  *     subscriptions    what is subscribed to, in both eras; resume: where the stream was
  *     connection       opening, which era, the pause before the next attempt
+ *     question         what the server asks; round: answers that go with the request once more
  *     inbound          a message that came: a response, a notification, a request
  *     ask, list, walk  requests that wait for their response
  *     call             of a tool; tool_schemas: what its result must be like
@@ -38,6 +39,8 @@
 #include "client/resume.h"
 #include "client/settings.h"
 #include "client/transport.h"
+
+#include <tidings/question.h>
 
 #define CLIENT_MAX_WATCHES 1000u
 #define CLIENT_MAX_REQUESTS 65536u
@@ -123,6 +126,15 @@ struct tidings_client {
     int64_t next_id;
     char *last_error;                  /* JSON; NULL: none */
     struct tool_schemas *tool_schemas; /* NULL: nothing is known */
+
+    /* question */
+    struct tidings_question_handlers handlers;
+    struct list questions; /* struct tidings_question */
+    size_t question_count;
+    bool awaits_stream;                  /* legacy: before anything is asked that leads to some */
+    struct poller_timer stream_patience; /* … for so long */
+    struct poller_timer question_listen; /* the stream is opened again, … */
+    unsigned question_listens;           /* … after so many attempts */
 
     /* events */
     struct list events;

@@ -15,6 +15,7 @@
 
 struct driver {
     struct tidings_client *client;
+    const char *between; /* a tool to call while the server waits for an answer; NULL: none */
     struct tidings_str
         context; /* what the suite tells of a scenario: JSON object; empty: nothing */
 };
@@ -116,6 +117,22 @@ static int call_tools(struct driver *d, struct tidings_error *err)
     return rc;
 }
 
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/* The user agrees to everything as it is. */
+static void on_form(void *user, struct tidings_question *question)
+{
+    struct driver *d = user;
+    struct tidings_error err = {0};
+    if (d->between) {
+        (void)call_with(d, d->between, "{}", &err);
+    }
+    if (tidings_question_accept(question, TIDINGS_STR("{}"), &err) < 0) {
+        fprintf(stderr, "the form cannot be accepted as it is: %s\n", err.text);
+        tidings_question_cancel(question);
+    }
+}
+
 /* ---- particular scenarios -------------------------------------------------------------------- */
 
 struct given_calls {
@@ -142,6 +159,12 @@ static int call_as_told(struct driver *d, struct tidings_error *err)
     struct given_calls g = {.driver = d, .err = err};
     int rc = list_tools(d, err);
     return rc < 0 ? rc : tidings_json_each(d->context, "/toolCalls", call_given, &g);
+}
+
+static int call_between(struct driver *d, struct tidings_error *err)
+{
+    d->between = "test_mrtr_unrelated";
+    return call_tools(d, err);
 }
 
 /* The schema of the first tool, given to the second. */
@@ -207,7 +230,7 @@ static const struct {
     {"json-schema-2020-12-preservation", echo_schema},
     {"json-schema-ref-no-deref", list_tools},
     {"request-metadata", list_tools},
-    {"sep-2322-client-request-state", call_tools},
+    {"sep-2322-client-request-state", call_between},
     {"sse-retry", call_tools},
     {"tools_call", call_tools},
 };
@@ -220,7 +243,9 @@ static int run(const char *url, const char *scenario, struct tidings_error *err)
     int rc = tidings_fail(err, TIDINGS_E_NOTFOUND, "nothing is known of this scenario");
     set_credentials(&options, scenario, d.context);
     d.client = tidings_client_create(url, &options, err);
-    if (!d.client) {
+    struct tidings_question_handlers handlers = {.on_form = on_form, .user = &d};
+    if (!d.client || tidings_client_on_question(d.client, &handlers, err) < 0) {
+        tidings_client_destroy(d.client);
         return err->code;
     }
     for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++) {

@@ -268,9 +268,12 @@ static void a_server_that_asks_is_answered(void **state)
     assert_non_null(text);
     mem_free(text);
     assert_string_equal(heard, "{\"jsonrpc\":\"2.0\",\"id\":\"p\",\"result\":{}}\n"
-                               "{\"jsonrpc\":\"2.0\",\"id\":8,\"result\":{\"roots\":[]}}\n"
+                               "{\"jsonrpc\":\"2.0\",\"id\":8,\"error\":{\"code\":-32601,"
+                               "\"message\":\"the server asks for roots, which this client did "
+                               "not offer\"}}\n"
                                "{\"jsonrpc\":\"2.0\",\"id\":9,\"error\":{\"code\":-32601,"
-                               "\"message\":\"method not found\"}}\n");
+                               "\"message\":\"the server asks for a completion of a model "
+                               "(sampling), which this client did not offer\"}}\n");
     tidings_client_destroy(c);
 }
 
