@@ -4,27 +4,16 @@
  */
 #include "transport/endpoint.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "transport/socket_address.h"
 
 #define BACKLOG 1024
-
-union address {
-    struct sockaddr any;
-    struct sockaddr_storage storage;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    struct sockaddr_un local;
-};
 
 static int open_socket(struct endpoint *e, int family, struct tidings_error *err)
 {
@@ -35,7 +24,7 @@ static int open_socket(struct endpoint *e, int family, struct tidings_error *err
 /* What it is bound to, as the kernel says. */
 static int read_name(struct endpoint *e, struct tidings_error *err)
 {
-    union address a = {0};
+    union socket_address a = {0};
     socklen_t len = sizeof(a);
     if (getsockname(e->fd, &a.any, &len) < 0) {
         return error_errno(err, errno, "the address of a listening socket");
@@ -61,8 +50,8 @@ static int read_name(struct endpoint *e, struct tidings_error *err)
 
 /* ---- internet -------------------------------------------------------------------------------- */
 
-static int make_address(const struct endpoint_address *at, union address *ret, socklen_t *len,
-                        struct tidings_error *err)
+static int make_address(const struct endpoint_address *at, union socket_address *ret,
+                        socklen_t *len, struct tidings_error *err)
 {
     if (inet_pton(AF_INET, at->host, &ret->v4.sin_addr) == 1) {
         ret->v4.sin_family = AF_INET;
@@ -82,7 +71,7 @@ static int make_address(const struct endpoint_address *at, union address *ret, s
 static int open_internet(struct endpoint *e, const struct endpoint_address *at,
                          struct tidings_error *err)
 {
-    union address a = {0};
+    union socket_address a = {0};
     socklen_t len = 0;
     int one = 1, rc = make_address(at, &a, &len, err);
     if (rc == 0) {
@@ -106,7 +95,7 @@ static int open_internet(struct endpoint *e, const struct endpoint_address *at,
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
-static bool is_answered(const union address *a)
+static bool is_answered(const union socket_address *a)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int rc = fd < 0 ? -1 : connect(fd, &a->any, sizeof(a->local));
@@ -118,7 +107,7 @@ static bool is_answered(const union address *a)
 }
 
 /* What a server that is gone left behind goes; anything else stays. */
-static int clear_path(const struct endpoint_address *at, const union address *a,
+static int clear_path(const struct endpoint_address *at, const union socket_address *a,
                       struct tidings_error *err)
 {
     struct stat st;
@@ -167,7 +156,7 @@ static int path_failed(const struct endpoint_address *at, int errnum, struct tid
 static int open_path(struct endpoint *e, const struct endpoint_address *at,
                      struct tidings_error *err)
 {
-    union address a = {0};
+    union socket_address a = {0};
     struct stat st;
     size_t len = strlen(at->path);
     if (len == 0 || len > ENDPOINT_PATH_MAX) {

@@ -5,13 +5,13 @@
 #include "transport/listener.h"
 
 #include <errno.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "transport/peer_identity.h"
+#include "transport/socket_address.h"
 
 #define ACCEPTS_PER_TURN 64
 #define PAUSE_MS 100u
@@ -62,7 +62,7 @@ static void listener_reject(struct listener *l, int fd, const struct refusal *wh
                       l->url.ptr);
 }
 
-static void hand_over(struct listener *l, int fd, const struct sockaddr *from)
+static void hand_over(struct listener *l, int fd, const union socket_address *from)
 {
     const struct listener_protocol *protocol = l->options.protocol;
     size_t total = 0, most = l->options.max_connections;
@@ -101,12 +101,7 @@ static void hand_over(struct listener *l, int fd, const struct sockaddr *from)
     }
 }
 
-union address {
-    struct sockaddr any;
-    struct sockaddr_storage storage;
-};
-
-static int accept_one(struct listener *l, union address *from)
+static int accept_one(struct listener *l, union socket_address *from)
 {
     socklen_t len = sizeof(*from);
     return accept4(l->endpoint.fd, &from->any, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -116,7 +111,7 @@ static int accept_one(struct listener *l, union address *from)
  * errno: nobody was there, or not even that. */
 static bool reject_next(struct listener *l)
 {
-    union address from = {0};
+    union socket_address from = {0};
     if ((errno != EMFILE && errno != ENFILE) || !reject_free_descriptor(l->options.rejects)) {
         return false;
     }
@@ -140,10 +135,10 @@ static void listener_on_ready(struct loop_poll *poll, int events, void *user)
     (void)events;
     struct listener *l = user;
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-        union address from = {0};
+        union socket_address from = {0};
         int fd = accept_one(l, &from);
         if (fd >= 0) {
-            hand_over(l, fd, &from.any);
+            hand_over(l, fd, &from);
             continue;
         }
         if (errno == EINTR || errno == ECONNABORTED) {

@@ -5,12 +5,10 @@
  */
 #include "transport/origin_check.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdio.h>
-#include <sys/socket.h>
 
 #include "base/str.h"
+#include "transport/socket_address.h"
 
 /* "name", "name:80", "[::1]", "[::1]:80" -> the name; false when it is anything else. */
 static bool split_port(struct tidings_str s, struct tidings_str *name)
@@ -68,34 +66,25 @@ static void put_v6(const struct in6_addr *a, struct arrival *ret)
     char text[INET6_ADDRSTRLEN];
     if (IN6_IS_ADDR_V4MAPPED(a)) { /* it came by IPv4, and is called so */
         inet_ntop(AF_INET, &a->s6_addr[12], ret->address, sizeof(ret->address));
-        ret->is_local = a->s6_addr[12] == 127;
         return;
     }
     inet_ntop(AF_INET6, a, text, sizeof(text));
     snprintf(ret->address, sizeof(ret->address), "[%s]", text);
-    ret->is_local = IN6_IS_ADDR_LOOPBACK(a);
 }
 
 void origin_check_arrival(int fd, struct arrival *ret)
 {
-    union {
-        struct sockaddr any;
-        struct sockaddr_storage storage;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } to = {0};
+    union socket_address to = {0};
     socklen_t len = sizeof(to);
     *ret = (struct arrival){.address = ""};
     if (getsockname(fd, &to.any, &len) < 0) {
         return;
     }
+    ret->is_local = socket_address_is_local(&to);
     if (to.any.sa_family == AF_INET) {
         inet_ntop(AF_INET, &to.v4.sin_addr, ret->address, sizeof(ret->address));
-        ret->is_local = ntohl(to.v4.sin_addr.s_addr) >> 24 == 127;
     } else if (to.any.sa_family == AF_INET6) {
         put_v6(&to.v6.sin6_addr, ret);
-    } else {
-        ret->is_local = to.any.sa_family == AF_UNIX;
     }
 }
 

@@ -4,13 +4,23 @@
  */
 #include "transport/peer_identity.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
-#include <sys/socket.h>
 
 #include "base/sendq.h"
+#include "transport/socket_address.h"
+
+/* The user at the other end of a Unix socket; false: the kernel does not say. */
+static bool peer_identity_put_user(int fd, char *out, size_t size)
+{
+    struct ucred user;
+    socklen_t len = sizeof(user);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &len) < 0) {
+        return false;
+    }
+    snprintf(out, size, "uid:%lu", (unsigned long)user.uid);
+    return true;
+}
 
 /* What is found into `out`, which is untouched otherwise; an address is nobody's name. */
 static enum principal_kind find_out(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX])
@@ -20,12 +30,7 @@ static enum principal_kind find_out(int fd, const struct tls_session *tls, char 
         snprintf(out, PRINCIPAL_MAX, "%s", subject);
         return PRINCIPAL_CERTIFICATE;
     }
-    union {
-        struct sockaddr any;
-        struct sockaddr_storage storage;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } from = {0};
+    union socket_address from = {0};
     socklen_t len = sizeof(from);
     if (getpeername(fd, &from.any, &len) < 0) {
         return PRINCIPAL_ANONYMOUS;
@@ -34,13 +39,8 @@ static enum principal_kind find_out(int fd, const struct tls_session *tls, char 
         inet_ntop(AF_INET, &from.v4.sin_addr, out, PRINCIPAL_MAX);
     } else if (from.any.sa_family == AF_INET6) {
         inet_ntop(AF_INET6, &from.v6.sin6_addr, out, PRINCIPAL_MAX);
-    } else if (from.any.sa_family == AF_UNIX) {
-        struct ucred user;
-        socklen_t size = sizeof(user);
-        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size) == 0) {
-            snprintf(out, PRINCIPAL_MAX, "uid:%lu", (unsigned long)user.uid);
-            return PRINCIPAL_USER;
-        }
+    } else if (from.any.sa_family == AF_UNIX && peer_identity_put_user(fd, out, PRINCIPAL_MAX)) {
+        return PRINCIPAL_USER;
     }
     return PRINCIPAL_ANONYMOUS;
 }
@@ -67,54 +67,43 @@ int peer_identity_apply(struct channel *channel, int fd, const struct tls_sessio
 }
 
 /* Whoever has an address of a network of IPv6 has all 2^64. */
-static bool came_by_v6(const struct in6_addr *a, char out[QUOTA_NAME_MAX])
+static void put_v6_network(const struct in6_addr *a, char out[QUOTA_NAME_MAX])
 {
     struct in6_addr network = *a;
     if (IN6_IS_ADDR_V4MAPPED(a)) {
         inet_ntop(AF_INET, &a->s6_addr[12], out, QUOTA_NAME_MAX);
-        return a->s6_addr[12] == 127;
+        return;
     }
     memset(&network.s6_addr[8], 0, 8);
     inet_ntop(AF_INET6, &network, out, QUOTA_NAME_MAX);
     strncat(out, "/64", QUOTA_NAME_MAX - strlen(out) - 1);
-    return IN6_IS_ADDR_LOOPBACK(a);
 }
 
-bool peer_identity_quota_name(int fd, const struct sockaddr *from, char out[QUOTA_NAME_MAX])
+bool peer_identity_quota_name(int fd, const union socket_address *from, char out[QUOTA_NAME_MAX])
 {
     out[0] = '\0';
-    if (from->sa_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const void *)from;
-        inet_ntop(AF_INET, &v4->sin_addr, out, QUOTA_NAME_MAX);
-        return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+    if (from->any.sa_family == AF_INET) {
+        inet_ntop(AF_INET, &from->v4.sin_addr, out, QUOTA_NAME_MAX);
+        return socket_address_is_local(from);
     }
-    if (from->sa_family == AF_INET6) {
-        const struct sockaddr_in6 *v6 = (const void *)from;
-        return came_by_v6(&v6->sin6_addr, out);
+    if (from->any.sa_family == AF_INET6) {
+        put_v6_network(&from->v6.sin6_addr, out);
+        return socket_address_is_local(from);
     }
-    struct ucred user;
-    socklen_t size = sizeof(user);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size) == 0) {
-        snprintf(out, QUOTA_NAME_MAX, "uid:%lu", (unsigned long)user.uid);
-    }
+    (void)peer_identity_put_user(fd, out, QUOTA_NAME_MAX);
     return true;
 }
 
 /* Where it comes from, with its port; whether that is this machine. */
 static bool peer_identity_address(int fd, char out[CHANNEL_ADDRESS_MAX], bool *ret_is_unix)
 {
-    union {
-        struct sockaddr any;
-        struct sockaddr_storage storage;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } from = {0};
+    union socket_address from = {0};
     char host[INET6_ADDRSTRLEN] = "", quota[QUOTA_NAME_MAX];
     socklen_t len = sizeof(from);
     if (getpeername(fd, &from.any, &len) < 0) {
         return false;
     }
-    bool is_local = peer_identity_quota_name(fd, &from.any, quota);
+    bool is_local = peer_identity_quota_name(fd, &from, quota);
     *ret_is_unix = from.any.sa_family == AF_UNIX;
     if (from.any.sa_family == AF_INET) {
         inet_ntop(AF_INET, &from.v4.sin_addr, host, sizeof(host));

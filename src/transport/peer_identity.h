@@ -10,7 +10,7 @@
 #include "base/tls.h"
 #include "request/channel.h"
 
-struct sockaddr;
+union socket_address;
 
 /* "192.0.2.1", "2001:db8::1", "uid:1000"; with a certificate that was checked its subject,
  * "CN=alice" (`tls` may be NULL). Untouched when it cannot be known. */
@@ -22,7 +22,7 @@ void peer_identity_name(int fd, const struct tls_session *tls, char out[PRINCIPA
 int peer_identity_apply(struct channel *channel, int fd, const struct tls_session *tls);
 /* What a connection counts as, before anything is known of it but where it comes from: "192.0.2.1",
  * "2001:db8:1:2::/64", "uid:1000". Returns whether that is this machine. */
-bool peer_identity_quota_name(int fd, const struct sockaddr *from, char out[QUOTA_NAME_MAX]);
+bool peer_identity_quota_name(int fd, const union socket_address *from, char out[QUOTA_NAME_MAX]);
 /* What is known of a socket and of what was written to it. `is_http`: HTTP is spoken there. */
 struct channel_facts;
 struct sendq;

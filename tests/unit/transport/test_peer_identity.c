@@ -1,26 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "transport/peer_identity.h"
+#include "transport/socket_address.h"
 
 static bool came_from(const char *address, char out[QUOTA_NAME_MAX])
 {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } from = {0};
+    union socket_address from = {0};
     if (strchr(address, ':')) {
         from.v6.sin6_family = AF_INET6;
         assert_int_equal(inet_pton(AF_INET6, address, &from.v6.sin6_addr), 1);
@@ -28,7 +22,7 @@ static bool came_from(const char *address, char out[QUOTA_NAME_MAX])
         from.v4.sin_family = AF_INET;
         assert_int_equal(inet_pton(AF_INET, address, &from.v4.sin_addr), 1);
     }
-    return peer_identity_quota_name(-1, &from.any, out);
+    return peer_identity_quota_name(-1, &from, out);
 }
 
 static void addresses_count_one_by_one_and_networks_of_ipv6_as_one(void **state)
@@ -62,7 +56,7 @@ static void a_unix_socket_counts_by_its_user(void **state)
     (void)state;
     int pair[2];
     char name[QUOTA_NAME_MAX], expected[QUOTA_NAME_MAX];
-    struct sockaddr from = {.sa_family = AF_UNIX};
+    union socket_address from = {.any.sa_family = AF_UNIX};
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     assert_true(peer_identity_quota_name(pair[0], &from, name));
     snprintf(expected, sizeof(expected), "uid:%lu", (unsigned long)getuid());
