@@ -18,9 +18,10 @@ export async function chaos(t, { seconds, phase = 20, ...options }) {
         await world.phase(1000 * Math.min(phase, seconds));
     }
     await world.end();
-    const { counts, violations, latencies } = world.ledger;
+    const { counts, violations, latencies, mountLatencies } = world.ledger;
     return {
         seed: options.seed, seconds: Math.round((Date.now() - begun) / 1000), ...world.sizes, ...counts,
+        ...world.mounts && { mounts: { ...world.mounts.figures(), settledMsMax: Math.max(...mountLatencies) } },
         settledMsMax: Math.max(...latencies), violations,
     };
 }

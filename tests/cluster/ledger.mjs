@@ -21,7 +21,8 @@ export class Ledger {
     breaks = []; // when the database lost something, as ms
     cursors = []; // { who, position, heard: Map(entity -> ms), story }: claims to be held against the store
     repeats = []; // { who, id, version, position }
-    latencies = [];
+    latencies = []; // ms until everybody knew everything at rest …
+    mountLatencies = []; // … of mounts too, which nobody may own for a while
 
     constructor(log = () => {}) {
         this.log = log;

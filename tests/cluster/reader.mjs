@@ -6,6 +6,7 @@
 
 import { exchange, pause } from '../integration/lib/fault-watcher.mjs';
 import { freshId, initialize, LATEST_LEGACY, meta, modernHeaders } from '../integration/lib/rpc.mjs';
+import { covers, OWNED, SHARED } from './mounts.mjs';
 import { EVENTS, PUBLISHED, readValue, TYPE } from './writer.mjs';
 
 const OPTIONS = 'dev.tidings/options';
@@ -17,6 +18,7 @@ const NEVER = 2 ** 31 - 1;
 
 const positionOf = (cursor) => Number(cursor.split('~')[0].split('.')[2] ?? 0);
 const idOf = (uri) => uri.slice(TYPE.length);
+const isFile = (uri) => uri.startsWith('file:');
 
 export class Reader {
     numbers = new Map(); // of a URI: `n` of what it believes is there
@@ -25,7 +27,10 @@ export class Reader {
     known = new Map(); // of an entity's id: ms of the newest version it was told of or read
     doubts = new Set(); // URIs to be read
     blind = new Set(); // those of which it was told nothing but to look again, until it did
-    lookedAgain = 0; // when it was last told to look again
+    lookedAgain = new Map(); // of a URI: when it was last told to look again
+    files = new Map(); // of a file's URI: { at, etag } of what it was told last
+    mustLook = []; // times it was told to look again in OWNED: { since, wholeAt, story }
+    wholeAtPosition = 0; // of its cursor when it last was seen to know everything
     wholeAt = 0; // when it last was seen to know everything
     toldBy = new Map(); // of a URI: the node that told of it last
     state = 'away';
@@ -37,13 +42,14 @@ export class Reader {
         this.era = number % 2 === 0 ? 'modern' : 'legacy';
         this.name = `reader ${number} (${this.era})`;
         this.include = random.pick(['none', 'none', 'value']);
+        const mounts = world.mounts ? [OWNED, SHARED] : [];
         this.uris = random.pick([
-            () => [TYPE, PUBLISHED, EVENTS],
-            () => [`${TYPE}**`, `${PUBLISHED}**`, `${EVENTS}**`],
-            () => [...world.entities, ...world.published].filter((_, at) => (at + number) % 3 === 0).concat(EVENTS),
+            () => [TYPE, PUBLISHED, EVENTS, ...mounts],
+            () => [`${TYPE}**`, `${PUBLISHED}**`, `${EVENTS}**`, ...mounts.map((uri) => `${uri}**`)],
+            () => [...world.entities, ...world.published, ...world.mounts?.lasting ?? []]
+                .filter((_, at) => (at + number) % 3 === 0).concat(EVENTS),
         ])();
-        this.covered = world.uris.filter((uri) => this.uris.some((wish) =>
-            wish === uri || (/[/*]$/.test(wish) && uri.startsWith(wish.replace(/\*+$/, '')))));
+        this.covered = world.uris.filter((uri) => this.uris.some((wish) => covers(wish, uri)));
     }
 
     /** For whoever looks for the reason of a failure; `uri`: what it is about, or nothing in particular. */
@@ -186,12 +192,13 @@ export class Reader {
         if (this.cursor) {
             this.ledger.counts.hops += 1;
         } else {
-            this.covered.forEach((uri) => this.doubts.add(uri));
+            this.covered.forEach((uri) => this.#mustRead(uri));
             this.cursor = cursor;
         }
         this.since = positionOf(this.cursor);
         this.again = new Set(); // URIs that it may be told of again, having been told beyond its cursor
         this.heard.forEach((_, uri) => this.again.add(uri));
+        this.looksHere = new Set(); // subscriptions that it was told here to look again of
         this.state = 'here';
         const timer = setTimeout(() => this.leave(), stay - Date.now());
         try {
@@ -215,6 +222,8 @@ export class Reader {
             this.ledger.wrong(`${this.name}: its subscription to ${uri} was ended at ${this.node.name}: ${this.story(uri)}`);
         } else if (_meta['dev.tidings/truncated']) {
             this.#truncated(uri);
+        } else if (this.covered.includes(uri) && isFile(uri)) {
+            this.#toldFile(uri, _meta);
         } else if (this.covered.includes(uri)) {
             this.#told(uri, _meta);
         } else {
@@ -225,17 +234,43 @@ export class Reader {
         }
     }
 
+    /** It knows nothing of it but that it has to look. */
+    #mustRead(uri) {
+        this.doubts.add(uri);
+        this.blind.add(uri);
+        this.lookedAgain.set(uri, Date.now());
+    }
+
     #truncated(uri) {
-        this.ledger.counts.truncated += 1;
+        const hasBroken = this.ledger.brokeSince(this.wholeAt);
         this.note(`truncated ${uri} at ${this.node.name}`);
-        if (!this.ledger.brokeSince(this.wholeAt)) {
-            this.ledger.wrong(`${this.name} was told to look again, but the database lost nothing: ${this.story(uri)}`);
+        if (!this.uris.includes(uri)) {
+            this.ledger.wrong(`${this.name} was told to look again of ${uri}, which it has not subscribed to: ${this.story(uri)}`);
+        } else if (uri.startsWith(OWNED)) {
+            this.world.mounts.counts.toldToLookOwned += 1;
+            this.mustLook.push({ since: this.wholeAtPosition, wholeAt: this.wholeAt, story: this.story(uri) });
+        } else if (uri.startsWith(SHARED)) {
+            this.world.mounts.counts.toldToLookShared += 1;
+            if (this.looksHere.has(uri) && !hasBroken) {
+                this.ledger.wrong(`${this.name} was told twice at ${this.node.name} to look again of ${uri}: ${this.story(uri)}`);
+            }
+            this.looksHere.add(uri);
+        } else {
+            this.ledger.counts.truncated += 1;
+            if (!hasBroken) {
+                this.ledger.wrong(`${this.name} was told to look again, but the database lost nothing: ${this.story(uri)}`);
+            }
         }
-        this.lookedAgain = Date.now();
-        this.covered.forEach((each) => {
-            this.doubts.add(each);
-            this.blind.add(each);
-        });
+        this.covered.filter((each) => covers(uri, each)).forEach((each) => this.#mustRead(each));
+    }
+
+    /** A file changed, and is as its etag says; without one it is not there. */
+    #toldFile(uri, _meta) {
+        const etag = _meta['dev.tidings/change'] === 'deleted' ? undefined : _meta['dev.tidings/etag'];
+        this.note(`told ${_meta['dev.tidings/change'] ?? ''} ${etag} (${_meta[CURSOR]})`, uri);
+        this.world.mounts.counts.told += 1;
+        this.files.set(uri, { at: Date.now(), etag });
+        this.doubts.add(uri);
     }
 
     #told(uri, _meta) {
@@ -298,11 +333,16 @@ export class Reader {
                 this.doubts.delete(uri);
                 const due = this.heard.get(uri);
                 const by = this.toldBy.get(uri);
-                const { lookedAgain } = this;
-                const now = uri.startsWith(EVENTS) ? null : await readValue(node, uri, 1500, this.cursor).catch(() => undefined);
-                if (now === undefined || lookedAgain !== this.lookedAgain) {
+                const lookedAgain = this.lookedAgain.get(uri);
+                const cursor = isFile(uri) ? undefined : this.cursor; // what is local needs no database
+                const now = uri.startsWith(EVENTS) ? null : await readValue(node, uri, 1500, cursor).catch(() => undefined);
+                if (now === undefined || lookedAgain !== this.lookedAgain.get(uri)) {
                     this.doubts.add(uri);
                     await pause(100);
+                } else if (isFile(uri)) {
+                    this.blind.delete(uri);
+                    this.note(`read ${now?.value.n} at ${node.name}`, uri);
+                    this.numbers.set(uri, now?.value.n);
                 } else if (this.heard.get(uri) !== due) { // told of a newer one meanwhile, perhaps with its content
                     this.doubts.add(uri);
                 } else if (now) {
@@ -336,11 +376,42 @@ export class Reader {
         const told = this.announced.get(uri) ?? new Set();
         const last = [...told].at(-1);
         const isThere = rows?.all.has(n) ?? false; // a crash empties the table
-        if (n === 0 || this.lookedAgain >= at || (isThere ? last === rows.newest : told.has(n) || this.world.mayBeGone(node, at))) {
+        if (n === 0 || this.lookedAgain.get(uri) >= at || (isThere ? last === rows.newest : told.has(n) || this.world.mayBeGone(node, at))) {
             return undefined;
         }
         return `was not told of ${uri} ${isThere ? rows.newest : n} (${n} was accepted at ${node.name} and is ${isThere ? '' : 'not '}there),`
             + ` but of ${last}, at most ${this.heard.get(uri)}: ${this.story(uri)}`;
+    }
+
+    /** Of a file it was told that it is as it is, or to look since it was written; and it looked. */
+    #fileMistake(uri, { n, at }, etag) {
+        const told = this.files.get(uri);
+        if (!(this.lookedAgain.get(uri) >= at) && !(told?.at >= at && told.etag === etag)) {
+            return `was not told that ${uri} is ${n} (${etag}), but ${told?.etag}: ${this.story(uri)}`;
+        }
+        return this.numbers.get(uri) === n ? undefined
+            : `believes that ${uri} is ${this.numbers.get(uri)}, it is ${n}: ${this.story(uri)}`;
+    }
+
+    /** What it believes wrongly of mounts; `etags` of files. */
+    mistakeInMounts(etags) {
+        if (this.state !== 'here') {
+            return `is not there (${this.why})`;
+        }
+        for (const uri of this.covered.filter(isFile)) {
+            const mistake = this.doubts.has(uri) ? `still has to read ${uri}`
+                : this.#fileMistake(uri, this.world.mounts.files.get(uri), etags.get(uri));
+            if (mistake) {
+                return mistake;
+            }
+        }
+        return undefined;
+    }
+
+    /** It was seen to know everything. */
+    isSettled() {
+        this.wholeAt = Date.now();
+        this.wholeAtPosition = this.cursor ? positionOf(this.cursor) : 0;
     }
 
     /** What it believes wrongly without knowing; undefined: nothing. */
@@ -348,7 +419,7 @@ export class Reader {
         if (this.state !== 'here') {
             return `is not there (${this.why})`;
         }
-        for (const uri of this.covered) {
+        for (const uri of this.covered.filter((one) => !isFile(one))) {
             if (this.doubts.has(uri)) {
                 return `still has to read ${uri}`;
             }

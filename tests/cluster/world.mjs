@@ -18,6 +18,7 @@ import { Node } from '../integration/lib/nodes.mjs';
 import { Postgres } from '../integration/lib/postgres.mjs';
 import { eventually, slow } from '../integration/lib/wait.mjs';
 import { Ledger } from './ledger.mjs';
+import { Mounts } from './mounts.mjs';
 import { Reader } from './reader.mjs';
 import { addType, EVENTS, history, PUBLISHED, readValue, TYPE, Writer } from './writer.mjs';
 
@@ -40,7 +41,9 @@ export class World {
         this.entities = some(20, (n) => `${TYPE}e${n}`);
         this.published = some(12, (n) => `${PUBLISHED}p${n}`);
         this.events = some(events, (n) => ({ uri: `${EVENTS}e${n}`, n: 0, acknowledged: { n: 0, at: 0 } }));
-        this.uris = [...this.entities, ...this.published, ...this.events.map(({ uri }) => uri)];
+        this.names = some(nodes, (n) => String.fromCharCode(97 + n));
+        this.mounts = this.isPostgres ? new Mounts(this, this.names) : undefined;
+        this.uris = [...this.entities, ...this.published, ...this.events.map(({ uri }) => uri), ...this.mounts?.uris ?? []];
         this.#hold();
     }
 
@@ -74,8 +77,8 @@ export class World {
             this.standby = await this.primary.standby();
             // What the relays of nodes reach: the servers change places.
             this.places = [{ port: this.primary.port }, { port: this.standby.port }];
-            this.nodes = await Promise.all([...Array(this.sizes.nodes).keys()].map((n) =>
-                Node.make(this.t, String.fromCharCode(97 + n), { databases: this.places, args })));
+            this.nodes = await Promise.all(this.names.map((name) =>
+                Node.make(this.t, name, { databases: this.places, args: [...args, ...this.mounts.args(name)] })));
         } else {
             const folder = mkdtempSync(join(tmpdir(), 'tidings-chaos-'));
             defer(this.t, () => rmSync(folder, { recursive: true, force: true }));
@@ -94,7 +97,7 @@ export class World {
             }
         }
         this.readers = [...Array(this.sizes.readers).keys()].map((n) => new Reader(this, n));
-        this.running = [...this.readers, ...this.people].map((one) => one.run());
+        this.running = [...this.readers, ...this.people, ...this.mounts ? [this.mounts] : []].map((one) => one.run());
         await this.checkpoint();
     }
 
@@ -176,6 +179,10 @@ export class World {
     /** Times in which a node could not write: { node, from, to }; without a node: nobody could. */
     troubles = [];
 
+    get isDatabaseWell() {
+        return !this.troubles.some(({ node, to }) => !node && to > Date.now());
+    }
+
     /** Until when at the latest a node has written what it accepted at `at`, with a while to spare. */
     #writtenBy(node, at) {
         let until = at;
@@ -202,6 +209,7 @@ export class World {
         this.log(`fault: ${name}${node ? ` (${node.name})` : ''}`);
         const trouble = { node, from: Date.now(), to: Infinity };
         this.troubles.push(trouble);
+        this.mounts?.befalls(name, node);
         await fault();
         trouble.to = Date.now();
         this.log(`mended: ${name}`);
@@ -226,7 +234,7 @@ export class World {
             await pause(rest / 2 + this.random.below(rest));
             const name = Date.now() < until && this.#draw(faults);
             const whom = pick?.();
-            const ms = 500 + this.random.below(5000);
+            const ms = this.random.chance(0.4) ? 7000 + this.random.below(3000) : 500 + this.random.below(5000); // or longer than a lease
             if (name) {
                 await this.#befall(whom ? `node ${name}` : `database ${name}`, () => faults[name](whom, ms), whom);
             }
@@ -277,27 +285,49 @@ export class World {
         return { truth: { values, announced: await this.#announced() } };
     }
 
-    /** When nothing fails any more, all nodes say the same and everybody believes it. */
-    async checkpoint() {
+    /** Wait until `differs` says nothing; in vain: it is wrong. The ms it took. */
+    async #settle(differs) {
         let why = '';
-        this.nodes.forEach((node) => node.running || this.ledger.wrong(`node ${node.name} ended by itself:\n${node.program.stderr}`));
-        await eventually(() => this.people.every((one) => !one.busy), 'writers rest', SETTLED);
         const begun = Date.now();
         const isSettled = async () => {
-            const { truth, why: differ } = await this.#truth();
-            const wrong = truth && this.readers.map((reader) => [reader, reader.mistake(truth)]).find(([, what]) => what);
-            why = differ ?? (wrong && `${wrong[0].name} at ${wrong[0].node?.name} ${wrong[1]}`);
+            why = await differs();
             return !why;
         };
-        try {
-            await eventually(isSettled, 'everybody knows everything', SETTLED);
-        } catch {
-            this.ledger.wrong(`checkpoint: ${why}`);
+        await eventually(isSettled, 'everybody knows everything', SETTLED).catch(() => this.ledger.wrong(`checkpoint: ${why}`));
+        return Date.now() - begun;
+    }
+
+    #mistakeOf(mistake) {
+        const wrong = this.readers.map((reader) => [reader, mistake(reader)]).find(([, what]) => what);
+        return wrong && `${wrong[0].name} at ${wrong[0].node?.name} ${wrong[1]}`;
+    }
+
+    /** What is wrong of mounts: who owns them, and what readers know of their files. */
+    async #mountsDiffer() {
+        const etags = new Map();
+        for (const uri of this.mounts.uris) {
+            etags.set(uri, (await readValue(this.nodes[0], uri).catch(() => undefined))?.version?.replaceAll('"', ''));
         }
-        this.readers.forEach((reader) => { reader.wholeAt = Date.now(); });
+        return await this.mounts.ownersDiffer() ?? this.#mistakeOf((reader) => reader.mistakeInMounts(etags));
+    }
+
+    /** When nothing fails any more, all nodes say the same and everybody believes it. */
+    async checkpoint() {
+        this.nodes.forEach((node) => node.running || this.ledger.wrong(`node ${node.name} ended by itself:\n${node.program.stderr}`));
+        await eventually(() => this.people.every((one) => !one.busy), 'writers rest', SETTLED);
+        const ms = await this.#settle(async () => {
+            const { truth, why } = await this.#truth();
+            return why ?? this.#mistakeOf((reader) => reader.mistake(truth));
+        });
+        if (this.mounts) {
+            this.ledger.mountLatencies.push(ms + await this.#settle(() => this.#mountsDiffer()));
+            await this.mounts.judgeRows();
+            this.mounts.judgeTruncated(this.readers);
+        }
+        this.readers.forEach((reader) => reader.isSettled());
         this.ledger.counts.checkpoints += 1;
-        this.ledger.latencies.push(Date.now() - begun);
-        this.log(`checkpoint after ${Date.now() - begun} ms: ${JSON.stringify(this.ledger.counts)}`);
+        this.ledger.latencies.push(ms);
+        this.log(`checkpoint after ${ms} ms, mounts ${this.ledger.mountLatencies.at(-1)} ms: ${JSON.stringify(this.ledger.counts)}`);
     }
 
     /** The whole history against what was acknowledged, and cursors against the positions in the store. */

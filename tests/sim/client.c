@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Clients: they follow everything, of two kinds. One of the modern era brings its cursor to
- * whatever node it goes to, one of the legacy era has a session that a node keeps.
+ * whatever node it goes to. One of the legacy era has a session that a node keeps, and brings the
+ * id of the last event that arrived: what was written to its stream after that is lost with it.
  *
  * What a client has been told of one kind may be beyond its cursor, which stands for both: as with
  * subscriptions that wait for the end of a window.
@@ -9,6 +10,7 @@
 #include "sim/sim.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/str.h"
 #include "store/change.h"
@@ -119,25 +121,71 @@ static void session_change(struct client *c, struct node *n)
     }
 }
 
+/* ---- events ---------------------------------------------------------------------------------- */
+
+/* Everything of all kinds up to here was written to the client's stream. */
+static struct cursor client_written(const struct client *c, const struct node *n)
+{
+    uint64_t seq = UINT64_MAX;
+    for (unsigned k = 0; k < KINDS; k++) {
+        seq = c->beliefs[k].told_to < seq ? c->beliefs[k].told_to : seq;
+    }
+    return (struct cursor){.epoch = n->epoch,
+                           .seq = seq,
+                           .position = cursor_marks_find(&n->marks, seq),
+                           .is_set = true,
+                           .losses = seq >= n->losses_seq ? n->losses : 0,
+                           .horizon = runs_followed(n->runs)};
+}
+
+static void client_look_again(struct client *c, unsigned kind)
+{
+    c->beliefs[kind].must_look = true;
+    c->world->counts->truncated++;
+}
+
+/* That is told, up to `told_to`: at once, or on the stream of a session. */
+static void client_write_look(struct client *c, const struct node *n, unsigned kind,
+                              uint64_t told_to)
+{
+    c->beliefs[kind].told_to = told_to;
+    if (!c->is_session) {
+        client_look_again(c, kind);
+        return;
+    }
+    c->flight[c->flight_count++] =
+        (struct flight){.kind = kind, .is_look = true, .id = client_written(c, n)};
+}
+
+static bool client_is_full(const struct client *c)
+{
+    return c->flight_count == FLIGHT;
+}
+
 /* ---- coming ---------------------------------------------------------------------------------- */
 
 static void client_truncated(struct client *c, const struct node *n, unsigned kind)
 {
-    struct belief *b = &c->beliefs[kind];
-    b->must_look = b->may_repeat = true;
-    b->told_to = n->log->ops->last(n->log);
-    c->world->counts->truncated++;
+    c->beliefs[kind].may_repeat = true;
+    client_write_look(c, n, kind, n->log->ops->last(n->log));
 }
 
 /* The number at the node that the cursor stands for. false: it is worth nothing. */
-static bool client_resolve(struct client *c, struct node *n, unsigned kind, uint64_t *ret)
+static bool client_resolve(struct client *c, struct node *n, unsigned kind, uint64_t *ret,
+                           bool *ret_ahead)
 {
     struct world *w = c->world;
     const struct cursor *at = &c->came_with;
+    if (at->is_lost) {
+        return false;
+    }
     if (at->epoch == n->epoch || w->fault == FAULT_ONE_EPOCH) {
         *ret = at->seq;
         return at->seq <= n->log->ops->last(n->log);
     }
+    /* An event's id is understood as long as what is durable goes on from it; that announcements
+     * are gone is in the log. */
+    kind = c->is_session ? DURABLE : kind;
     enum runs_answer a = runs_resume(n->runs, at->epoch, at->position, kind == DURABLE, ret);
     bool has_followed = false;
     if (a == RUNS_REFUSED || (a == RUNS_AHEAD && world_random(w, 2) == 0)) {
@@ -153,8 +201,22 @@ static bool client_resolve(struct client *c, struct node *n, unsigned kind, uint
     }
     w->counts->resumed++;
     w->counts->ahead += a == RUNS_AHEAD;
-    c->beliefs[kind].may_repeat = a == RUNS_AHEAD;
+    *ret_ahead = a == RUNS_AHEAD;
     return true;
+}
+
+/* The id of the last event that arrived. Who has none looks by itself. */
+static void client_bring_event(struct client *c, const struct node *n)
+{
+    struct world *w = c->world;
+    w->counts->unheard += c->flight_count;
+    c->flight_count = 0;
+    for (unsigned k = 0; !c->cursor.is_set && k < KINDS; k++) {
+        c->beliefs[k].must_look = true;
+    }
+    if (!c->cursor.is_set || w->fault == FAULT_STREAM_BELIEVED) {
+        c->cursor = n->sessions[c->index].cursor;
+    }
 }
 
 static bool client_open(struct client *c, struct node *n)
@@ -165,7 +227,7 @@ static bool client_open(struct client *c, struct node *n)
     if (c->is_session) {
         session_check(c, n);
         c->options = n->sessions[c->index].options;
-        c->cursor = n->sessions[c->index].cursor;
+        client_bring_event(c, n);
     }
     c->node = (int)n->index;
     c->run = n->epoch;
@@ -173,17 +235,23 @@ static bool client_open(struct client *c, struct node *n)
     world_say(c->world, "client %u comes to node %u with %llx.%llu.%llu", c->index, n->index,
               (unsigned long long)c->cursor.epoch, (unsigned long long)c->cursor.seq,
               (unsigned long long)c->cursor.position);
+    bool is_good[KINDS];
     for (unsigned k = 0; k < KINDS; k++) {
         struct belief *b = &c->beliefs[k];
         uint64_t since = 0;
         b->may_repeat = false;
         b->told_position = 0;
-        if (!c->cursor.is_set || !client_resolve(c, n, k, &since) ||
-            since < n->log->ops->floor(n->log)) {
+        is_good[k] = c->cursor.is_set && client_resolve(c, n, k, &since, &b->may_repeat) &&
+                     since >= n->log->ops->floor(n->log);
+        b->told_to = is_good[k] ? since : n->log->ops->last(n->log);
+    }
+    for (unsigned k = 0; k < KINDS; k++) {
+        if (!is_good[k]) {
             client_truncated(c, n, k);
-        } else {
-            b->told_to = since;
         }
+    }
+    for (size_t i = 1; i < c->flight_count; i++) {
+        c->flight[i - 1].id.is_lost = true; /* who has the first has yet to hear the others */
     }
     return true;
 }
@@ -192,31 +260,19 @@ static bool client_open(struct client *c, struct node *n)
 
 static void client_keep_cursor(struct client *c, struct node *n)
 {
-    uint64_t seq = UINT64_MAX;
-    for (unsigned k = 0; k < KINDS; k++) {
-        seq = c->beliefs[k].told_to < seq ? c->beliefs[k].told_to : seq;
-    }
-    c->cursor = (struct cursor){.epoch = n->epoch,
-                                .seq = seq,
-                                .position = cursor_marks_find(&n->marks, seq),
-                                .is_set = true,
-                                .losses = seq >= n->losses_seq ? n->losses : 0,
-                                .horizon = runs_followed(n->runs)};
-    if (c->is_session && n->has_session[c->index]) {
-        n->sessions[c->index].cursor = c->cursor;
+    if (!c->is_session) {
+        c->cursor = client_written(c, n);
+    } else if (n->has_session[c->index]) {
+        n->sessions[c->index].cursor = client_written(c, n);
     }
 }
 
-static void client_hear(struct client *c, const struct node *n, unsigned kind,
-                        const struct change *change)
+static void client_hear(struct client *c, unsigned kind, unsigned index, uint64_t p)
 {
     struct world *w = c->world;
     struct belief *b = &c->beliefs[kind];
-    unsigned index = (unsigned)(change->uri.ptr[2] - '0');
-    uint64_t p = change->position;
     w->counts->told++;
-    world_say(w, "client %u hears %.*s@%llu from node %u", c->index, (int)change->uri.len,
-              change->uri.ptr, (unsigned long long)p, n->index);
+    world_say(w, "client %u hears %c:%u@%llu", c->index, "eao"[kind], index, (unsigned long long)p);
     oracle_told(w, kind, index, p);
     if (p <= b->told_position) {
         world_fail(w, "ordered: client %u hears of %llu after %llu", c->index,
@@ -232,6 +288,32 @@ static void client_hear(struct client *c, const struct node *n, unsigned kind,
     b->known[index] = known > b->known[index] ? known : b->known[index];
 }
 
+static void client_write_change(struct client *c, const struct node *n, unsigned kind,
+                                const struct change *change)
+{
+    unsigned index = (unsigned)(change->uri.ptr[2] - '0');
+    c->beliefs[kind].told_to = change->seq;
+    if (!c->is_session) {
+        client_hear(c, kind, index, change->position);
+        return;
+    }
+    c->flight[c->flight_count++] = (struct flight){
+        .kind = kind, .index = index, .position = change->position, .id = client_written(c, n)};
+}
+
+/* The oldest event on its way arrives. */
+static void client_receive(struct client *c)
+{
+    struct flight f = c->flight[0];
+    memmove(c->flight, c->flight + 1, --c->flight_count * sizeof(f));
+    if (f.is_look) {
+        client_look_again(c, f.kind);
+    } else {
+        client_hear(c, f.kind, f.index, f.position);
+    }
+    c->cursor = f.id;
+}
+
 struct hearing {
     struct client *client;
     struct node *node;
@@ -242,16 +324,16 @@ static bool hear_row(void *user, const struct changelog_row *row)
 {
     struct hearing *h = user;
     struct belief *b = &h->client->beliefs[h->kind];
-    if (h->left == 0) {
+    if (h->left == 0 || client_is_full(h->client)) {
+        h->left = 0;
         return false;
     }
     bool is_all = row->change->everything && change_scope(row->change).len == 0;
     bool is_mount = row->change->everything && !is_all;
     if (is_all || (is_mount && h->kind == OWNED)) {
-        b->must_look = true;
-        h->client->world->counts->truncated++;
+        client_write_look(h->client, h->node, h->kind, row->change->seq);
     } else if (!is_mount && row->change->uri.ptr[0] == "eao"[h->kind]) {
-        client_hear(h->client, h->node, h->kind, row->change);
+        client_write_change(h->client, h->node, h->kind, row->change);
         h->left--;
     }
     b->told_to = row->change->seq;
@@ -263,6 +345,9 @@ static void client_deliver(struct client *c, struct node *n, unsigned kind, bool
 {
     struct belief *b = &c->beliefs[kind];
     struct hearing h = {c, n, kind, all ? UINT32_MAX : 1 + (unsigned)world_random(c->world, 4)};
+    if (client_is_full(c)) {
+        return;
+    }
     if (b->told_to < n->log->ops->floor(n->log)) {
         client_truncated(c, n, kind);
         client_keep_cursor(c, n);
@@ -342,6 +427,8 @@ void client_step(struct client *c)
         c->away_until_ms = world_random(w, 4) == 0 ? w->now_ms + world_random(w, 8000) : 0;
     } else if (c->is_session && world_random(w, 8) == 0) {
         session_change(c, n);
+    } else if (c->flight_count > 0 && world_random(w, 2) == 0) {
+        client_receive(c);
     } else {
         client_deliver(c, n, (unsigned)world_random(w, KINDS), false);
     }
@@ -359,5 +446,9 @@ bool client_come_to_rest(struct client *c)
     for (unsigned k = 0; k < KINDS; k++) {
         client_deliver(c, n, k, true);
     }
-    return !client_must_look(c) || client_look(c);
+    bool has_more = c->flight_count > 0;
+    while (c->flight_count > 0) {
+        client_receive(c);
+    }
+    return !has_more && (!client_must_look(c) || client_look(c));
 }

@@ -124,8 +124,10 @@ static void node_rebuild(struct node *n)
             change_unref(c);
         }
     }
-    n->log->ops->lost(n->log, e->announced_floor);
     node_read_runs(n);
+    /* Of before a break the announcements are gone: nobody could tell who comes from there. */
+    uint64_t broken = n->world->fault == FAULT_CRASH_FORGOTTEN ? 0 : runs_broken(n->runs);
+    n->log->ops->lost(n->log, broken > e->announced_floor ? broken : e->announced_floor);
 }
 
 static void node_begin_run(struct node *n)

@@ -42,6 +42,8 @@ static const struct {
     [FAULT_NO_TURN] = {"no-turn", 1514},
     [FAULT_TURN_ALONE] = {"turn-alone", 22232},
     [FAULT_SESSION_BELIEVED] = {"session-believed", 407},
+    [FAULT_STREAM_BELIEVED] = {"stream-believed", 63},
+    [FAULT_CRASH_FORGOTTEN] = {"crash-forgotten", 21},
     [FAULT_NO_REOPEN] = {"no-reopen", 4},
     [FAULT_NO_KEY] = {"no-key", 27},
     [FAULT_OWNER_SILENT] = {"owner-silent", 10},
@@ -341,7 +343,7 @@ static void print_counts(const struct counts *c)
                 {"resumed", c->resumed},     {"ahead", c->ahead},         {"refused", c->refused},
                 {"truncated", c->truncated}, {"told", c->told},           {"looks", c->looks},
                 {"acts", c->acts},           {"taken", c->taken},         {"owned", c->owned},
-                {"entered", c->entered},     {"dropped", c->dropped}};
+                {"entered", c->entered},     {"dropped", c->dropped},     {"unheard", c->unheard}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         printf("%s=%llu ", rows[i].name, (unsigned long long)rows[i].count);
     }

@@ -51,6 +51,8 @@ enum fault {
     FAULT_NO_TURN,        /* a session is written by whoever had it */
     FAULT_TURN_ALONE,     /* … or whoever has the same turn */
     FAULT_SESSION_BELIEVED, /* a node does not ask whether a session is still its own */
+    FAULT_STREAM_BELIEVED,  /* what was written to a stream of a session counts as heard */
+    FAULT_CRASH_FORGOTTEN,  /* a node that begins after a crash takes its log for whole */
     FAULT_NO_REOPEN,        /* a node that was taken for dead does not say that it lives */
     FAULT_NO_KEY,           /* what was asked for under a key is not looked up */
     FAULT_OWNER_SILENT,     /* who begins to watch does not say that everybody has to look again */
@@ -80,6 +82,7 @@ enum record_kind {
 struct cursor {
     uint64_t epoch, seq, position;
     bool is_set;
+    bool is_lost;     /* there is more to look at, and that was not told with it */
     size_t losses;    /* of which its node knew */
     uint64_t horizon; /* how far its node had followed */
 };
@@ -262,6 +265,16 @@ int node_session_write(struct node *n, unsigned session, uint64_t options);
 
 enum { DURABLE, UNLOGGED, OWNED, KINDS };
 
+#define FLIGHT 8u
+
+/* An event that a node wrote to the stream of a session, and that need not arrive. */
+struct flight {
+    unsigned kind, index;
+    bool is_look; /* it says to look again; else what changed */
+    uint64_t position;
+    struct cursor id;
+};
+
 /* Of one kind of resource. */
 struct belief {
     uint64_t told_to; /* the number at the node */
@@ -277,8 +290,10 @@ struct client {
     bool is_session; /* of the legacy era: the node keeps its cursor */
     int node;        /* its stream, or -1 */
     uint64_t run;    /* of the node then */
-    struct cursor cursor, came_with;
+    struct cursor cursor, came_with; /* of a session: the id of the last event that arrived */
     struct belief beliefs[KINDS];
+    struct flight flight[FLIGHT]; /* of a session: oldest first */
+    size_t flight_count;
     uint64_t away_until_ms;
     uint64_t options, acknowledged; /* of the session */
     size_t losses;
@@ -355,7 +370,7 @@ void oracle_end(struct world *w);
 struct counts {
     uint64_t steps, commits, crashes, failovers, copies, breaks, kills, stops, cuts, unknown,
         conflicts, resumed, ahead, refused, truncated, told, looks, acts, taken, repeated, owned,
-        entered, dropped;
+        entered, dropped, unheard;
 };
 
 struct world {
