@@ -7,8 +7,9 @@
  * What lies in a mount that this node has for itself (files, commands, metrics) is told here alone.
  * What the provider of a mount sees that this node owns goes the same way; if the node does not own
  * it any more when that has its turn, it is dropped (store/owner.h).
- * What cannot be committed because the store cannot be reached waits, in order, until it is back.
- * All of it together is bounded by `max-announced`.
+ * What cannot be committed because the store cannot be reached waits, in order, until it is back,
+ * and is then written before anything that was said later. All of it together is bounded by
+ * `max-announced`.
  */
 #include "server/server_private.h"
 
@@ -26,7 +27,9 @@
 /* One on its way; its texts follow. */
 struct announcing {
     struct keeper_job job;
-    struct list link; /* in `announcing`, while the store cannot be reached */
+    struct list
+        link; /* in `announcing`, while the store cannot be reached; in `taken` of another */
+    struct list taken; /* those that waited, written before it */
     struct tidings_server *server;
     struct owned_mount *mount; /* whose provider saw it; NULL: somebody said it */
     enum kept_kind kind;
@@ -55,10 +58,8 @@ static struct tidings_change change_at_new_uri(const struct tidings_change *chan
     return copy;
 }
 
-static int run_announce(struct keeper_job *job, struct entities *e)
+static int announce_write(struct announcing *a, struct entity_rows *rows, struct tidings_error *err)
 {
-    struct announcing *a = list_entry(job, struct announcing, job);
-    struct entity_rows *rows = entities_rows(e);
     struct tidings_change left = change_at_old_uri(&a->change),
                           came = change_at_new_uri(&a->change);
     a->is_dropped = a->mount && !server_owned_may_announce(a->mount);
@@ -66,9 +67,31 @@ static int run_announce(struct keeper_job *job, struct entities *e)
         return 0;
     }
     int rc = a->change.kind == TIDINGS_CHANGE_MOVED
-                 ? rows->shared->announce(rows, a->kind, &left, &a->left_at, &job->err)
+                 ? rows->shared->announce(rows, a->kind, &left, &a->left_at, err)
                  : 0;
-    rc = rc == 0 ? rows->shared->announce(rows, a->kind, &came, &a->position, &job->err) : rc;
+    return rc == 0 ? rows->shared->announce(rows, a->kind, &came, &a->position, err) : rc;
+}
+
+/* Those that wait were said before anything that comes now: whichever job is next takes them. */
+static int announce_waiting(struct tidings_server *s, struct list *taken, struct entity_rows *rows,
+                            struct tidings_error *err)
+{
+    int rc = 0;
+    while (rc == 0 && !list_empty(&s->announcing)) {
+        struct announcing *a = list_entry(s->announcing.next, struct announcing, link);
+        list_remove(&a->link);
+        list_append(taken, &a->link);
+        rc = announce_write(a, rows, err);
+    }
+    return rc;
+}
+
+static int run_announce(struct keeper_job *job, struct entities *e)
+{
+    struct announcing *a = list_entry(job, struct announcing, job);
+    struct entity_rows *rows = entities_rows(e);
+    int rc = announce_waiting(a->server, &a->taken, rows, &job->err);
+    rc = rc == 0 ? announce_write(a, rows, &job->err) : rc;
     job->is_lost = rc < 0;
     return rc;
 }
@@ -80,39 +103,59 @@ static void announcing_free(struct announcing *a)
     mem_free(a);
 }
 
-static void announcing_submit(struct announcing *a);
+static void announce_tell(struct announcing *a)
+{
+    struct hub *hub = a->server->hub;
+    struct tidings_change left = change_at_old_uri(&a->change),
+                          came = change_at_new_uri(&a->change);
+    if (a->change.kind == TIDINGS_CHANGE_MOVED) {
+        (void)hub_announce_kept(hub, &left, a->left_at, NULL);
+    }
+    (void)hub_announce_kept(hub, &came, a->position, NULL);
+}
+
+/* It was committed, or not: then it waits, behind those that were said before it. */
+static void announcing_end(struct announcing *a, int code, const struct tidings_error *err)
+{
+    struct tidings_server *s = a->server;
+    bool is_over = code == TIDINGS_E_CLOSED;
+    if (code < 0 && !is_over && (hub_is_store_unreachable(s->hub) || ++a->tries < TRIES_MAX)) {
+        list_append(&s->announcing, &a->link); /* perhaps told twice: better than never */
+        return;
+    }
+    if (code >= 0 && !a->is_dropped) {
+        announce_tell(a);
+    } else if (code < 0 && !is_over && a->mount) {
+        server_owned_lose(a->mount);
+    } else if (code < 0 && !is_over) {
+        log_warn(LOG_NODES, "announced here alone", KV("uri", a->change.uri),
+                 KV("reason", err->text));
+        (void)hub_announce(s->hub, &a->change, NULL);
+    } else if (is_over) {
+        s->announced_lost++;
+    }
+    announcing_free(a);
+}
+
+static void announcings_end(struct list *taken, int code, const struct tidings_error *err)
+{
+    while (!list_empty(taken)) {
+        struct announcing *a = list_entry(taken->next, struct announcing, link);
+        list_remove(&a->link);
+        announcing_end(a, code, err);
+    }
+}
 
 static void announced(struct keeper_job *job, int code)
 {
     struct announcing *a = list_entry(job, struct announcing, job);
     struct tidings_server *s = a->server;
-    if (code >= 0 && a->is_dropped) {
-        announcing_free(a);
-        return;
+    struct tidings_error err = job->err;
+    announcings_end(&a->taken, code, &err);
+    announcing_end(a, code, &err);
+    if (code < 0 && code != TIDINGS_E_CLOSED && !hub_is_store_unreachable(s->hub)) {
+        server_announce_again(s);
     }
-    if (code >= 0) {
-        struct tidings_change left = change_at_old_uri(&a->change),
-                              came = change_at_new_uri(&a->change);
-        if (a->change.kind == TIDINGS_CHANGE_MOVED) {
-            (void)hub_announce_kept(s->hub, &left, a->left_at, NULL);
-        }
-        (void)hub_announce_kept(s->hub, &came, a->position, NULL);
-    } else if (code != TIDINGS_E_CLOSED && hub_is_store_unreachable(s->hub)) {
-        list_append(&s->announcing, &a->link);
-        return;
-    } else if (code != TIDINGS_E_CLOSED && ++a->tries < TRIES_MAX) {
-        announcing_submit(a); /* perhaps it is told twice: better than never */
-        return;
-    } else if (code != TIDINGS_E_CLOSED && a->mount) {
-        server_owned_lose(a->mount);
-    } else if (code != TIDINGS_E_CLOSED) {
-        log_warn(LOG_NODES, "announced here alone", KV("uri", a->change.uri),
-                 KV("reason", job->err.text));
-        (void)hub_announce(s->hub, &a->change, NULL);
-    } else {
-        s->announced_lost++;
-    }
-    announcing_free(a);
 }
 
 static void announcing_submit(struct announcing *a)
@@ -122,16 +165,43 @@ static void announcing_submit(struct announcing *a)
     keeper_submit(a->server->keeper, &a->job);
 }
 
+/* ---- those that wait ------------------------------------------------------------------------- */
+
+static int run_again(struct keeper_job *job, struct entities *e)
+{
+    struct tidings_server *s = list_entry(job, struct tidings_server, announce_again);
+    int rc = announce_waiting(s, &s->announce_taken, entities_rows(e), &job->err);
+    job->is_lost = rc < 0;
+    return rc;
+}
+
+static void announced_again(struct keeper_job *job, int code)
+{
+    struct tidings_server *s = list_entry(job, struct tidings_server, announce_again);
+    struct tidings_error err = job->err;
+    s->is_announcing_again = false;
+    announcings_end(&s->announce_taken, code, &err);
+    if (code < 0 && code != TIDINGS_E_CLOSED && !hub_is_store_unreachable(s->hub)) {
+        server_announce_again(s);
+    }
+}
+
+void server_announce_open(struct tidings_server *s)
+{
+    list_init(&s->announcing);
+    list_init(&s->announce_taken);
+}
+
 void server_announce_again(struct tidings_server *s)
 {
-    struct list waiting;
-    list_init(&waiting);
-    list_splice(&waiting, &s->announcing);
-    while (!list_empty(&waiting)) {
-        struct announcing *a = list_entry(waiting.next, struct announcing, link);
-        list_remove(&a->link);
-        announcing_submit(a);
+    if (s->is_announcing_again || list_empty(&s->announcing)) {
+        return;
     }
+    s->is_announcing_again = true;
+    s->announce_again =
+        (struct keeper_job){.is_write = true, .run = run_again, .done = announced_again};
+    list_init(&s->announce_again.letter.link);
+    keeper_submit(s->keeper, &s->announce_again);
 }
 
 void server_announce_close(struct tidings_server *s)
@@ -168,6 +238,7 @@ static struct announcing *announcing_create(struct tidings_server *s,
     a->bytes = bytes;
     a->change = *change;
     list_init(&a->link);
+    list_init(&a->taken);
     struct tidings_str *texts[] = {&a->change.uri,      &a->change.etag,       &a->change.from,
                                    &a->change.metadata, &a->change.checksum,   &a->change.origin,
                                    &a->change.target,   &a->change.traceparent};

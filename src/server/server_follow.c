@@ -136,7 +136,7 @@ int server_follow_open(struct tidings_server *s, struct tidings_error *err)
         .reached = server_follow_reached,
         .unreachable = server_follow_unreachable,
     };
-    list_init(&s->announcing);
+    server_announce_open(s);
     hub_on_shared(s->hub, server_announce, s);
     return keeper_on_follow(s->keeper, &follower, err);
 }

@@ -19,6 +19,7 @@
 #include "server/process_figures.h"
 #include "server/sandbox.h"
 #include "server/worker_thread.h"
+#include "store/keeper.h"
 #include "transport/listener.h"
 
 #define SERVER_LISTENERS_MAX 64u
@@ -88,15 +89,18 @@ struct tidings_server {
     bool has_file;                      /* it is one that outlives the server */
     struct server_nodes *nodes;         /* those that share the store; NULL: none do */
     struct server_owned *owned;         /* mounts that one of them watches; NULL: there are none */
-    struct entity_rows *given_rows; /* of a test: taken instead of the store that is configured */
-    struct list announcing;         /* the keeper's: struct announcing that wait for the store */
-    size_t announced_bytes;         /* atomic: of them, and of those under way */
-    size_t announced_lost;          /* the keeper's, and after it: accepted, and never told */
-    bool follow_tells;              /* the keeper's: what is followed is told, the log is there */
-    uint64_t follow_moved;          /* server_follow.c: the position told as the end of a move */
-    int follow_refused;             /* … why the last published resource was not served */
-    uint64_t follow_say_ms;         /* … not before then, that a row is damaged */
-    bool follow_unmounted;          /* … the last change in a mount was in one that is not here */
+    struct entity_rows *given_rows;   /* of a test: taken instead of the store that is configured */
+    struct list announcing;           /* the keeper's: struct announcing that wait for the store */
+    struct list announce_taken;       /* … of them, what `announce_again` writes */
+    struct keeper_job announce_again; /* … under way while `is_announcing_again` */
+    bool is_announcing_again;
+    size_t announced_bytes; /* atomic: of them, and of those under way */
+    size_t announced_lost;  /* the keeper's, and after it: accepted, and never told */
+    bool follow_tells;      /* the keeper's: what is followed is told, the log is there */
+    uint64_t follow_moved;  /* server_follow.c: the position told as the end of a move */
+    int follow_refused;     /* … why the last published resource was not served */
+    uint64_t follow_say_ms; /* … not before then, that a row is damaged */
+    bool follow_unmounted;  /* … the last change in a mount was in one that is not here */
     bool has_publish_tools, has_change_tools, has_end_peer;
     struct list timers; /* struct server_timer */
     size_t timer_count;
@@ -221,6 +225,8 @@ int server_announce(void *user, const struct tidings_change *change, bool may_wa
 struct owned_mount;
 int server_announce_owned(struct tidings_server *s, struct owned_mount *mount,
                           const struct tidings_change *change, struct tidings_error *err);
+/* Before anything is announced. */
+void server_announce_open(struct tidings_server *s);
 /* On the keeper's thread: the store is back, those that wait are tried again. */
 void server_announce_again(struct tidings_server *s);
 /* Forget those that wait; the keeper is gone. */

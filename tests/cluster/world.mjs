@@ -18,7 +18,7 @@ import { Node } from '../integration/lib/nodes.mjs';
 import { Postgres } from '../integration/lib/postgres.mjs';
 import { eventually, slow } from '../integration/lib/wait.mjs';
 import { Ledger } from './ledger.mjs';
-import { Mounts } from './mounts.mjs';
+import { Mounts, OWNED } from './mounts.mjs';
 import { Reader } from './reader.mjs';
 import { addType, EVENTS, history, PUBLISHED, readValue, TYPE, Writer } from './writer.mjs';
 
@@ -244,7 +244,9 @@ export class World {
     async phase(ms) {
         const until = Date.now() + ms;
         this.#release();
-        const work = [this.#disturb(this.#nodeFaults, 1500, until, () => this.node())];
+        // Half of them befall who owns a mount, if anybody does.
+        const whom = () => (this.random.chance(0.5) && this.mounts?.owner.get(OWNED)) || this.node();
+        const work = [this.#disturb(this.#nodeFaults, 1500, until, whom)];
         if (this.isPostgres && (this.only || this.random.chance(0.8))) {
             work.push(this.#disturb(this.#databaseFaults, 5000, until));
         }
@@ -306,7 +308,7 @@ export class World {
     async #mountsDiffer() {
         const etags = new Map();
         for (const uri of this.mounts.uris) {
-            etags.set(uri, (await readValue(this.nodes[0], uri).catch(() => undefined))?.version?.replaceAll('"', ''));
+            etags.set(uri, (await readValue(this.nodes[0], uri).catch(() => undefined))?.version);
         }
         return await this.mounts.ownersDiffer() ?? this.#mistakeOf((reader) => reader.mistakeInMounts(etags));
     }

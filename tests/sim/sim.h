@@ -287,9 +287,9 @@ struct belief {
 struct client {
     struct world *world;
     unsigned index;
-    bool is_session; /* of the legacy era: the node keeps its cursor */
-    int node;        /* its stream, or -1 */
-    uint64_t run;    /* of the node then */
+    bool is_session;                 /* of the legacy era: the node keeps its cursor */
+    int node;                        /* its stream, or -1 */
+    uint64_t run;                    /* of the node then */
     struct cursor cursor, came_with; /* of a session: the id of the last event that arrived */
     struct belief beliefs[KINDS];
     struct flight flight[FLIGHT]; /* of a session: oldest first */

@@ -221,6 +221,26 @@ static void announcements_wait_for_a_store_that_is_away(void **state)
     assert_in_range(n, 1, 2); /* in order, or become one */
 }
 
+/* Nobody is woken when the store is back: the announcement that comes next finds that out. */
+static void what_waited_is_told_before_what_comes_next(void **state)
+{
+    (void)state;
+    run_all();
+    served_select(1);
+    (void)served_subscribe("app:///a", "{\"initial\":true}", &ears);
+    (void)served_subscribe("app:///b", "{\"initial\":true}", &ears);
+    assert_true(ears_await(&ears, 0).initial && ears_await(&ears, 1).initial);
+    shared_memory_set_away(db, rows[0], true);
+    answer_until_stale(0);
+    served_announce("app:///a", "{}", TIDINGS_CHANGE_UPDATED);
+    answer_until_stale(0); /* it has been tried, and waits */
+    shared_memory_set_quiet(db, true);
+    shared_memory_set_away(db, rows[0], false);
+    served_announce("app:///b", "{}", TIDINGS_CHANGE_UPDATED);
+    assert_string_equal(ears_await(&ears, 2).uri, "app:///a");
+    assert_string_equal(ears_await(&ears, 3).uri, "app:///b");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -232,6 +252,7 @@ int main(void)
         CASE(a_cursor_to_what_programs_registered_is_good_at_the_others),
         CASE(what_clients_notify_is_told_at_the_others),
         CASE(announcements_wait_for_a_store_that_is_away),
+        CASE(what_waited_is_told_before_what_comes_next),
     };
     const struct CMUnitTest on_postgres[] = {
         CASE(what_one_announces_is_told_at_the_others),
