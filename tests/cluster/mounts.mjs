@@ -22,6 +22,7 @@ export const SHARED = 'file://shared/';
 const EACH = 'file://each/';
 const LASTING = 6; // files of a mount that are always there
 const PASSING = 3; // … and that come and go
+const SETTLES = 10_000; // ms after which who owns a mount has not lost it by what befell it before
 
 /** Does a subscription to `wish` cover `uri`? */
 export const covers = (wish, uri) => wish === uri || (/[/*]$/.test(wish) && uri.startsWith(wish.replace(/\*+$/, '')));
@@ -155,7 +156,8 @@ export class Mounts {
             if (!node && pending) {
                 pending.isClean = false;
             } else if (node && this.owner.get(mount) === node) {
-                this.#pending.set(mount, { cause, at: Date.now(), isClean: this.world.isDatabaseWell });
+                const isFirst = !pending || Date.now() - pending.at > SETTLES; // else nobody knows which it was
+                this.#pending.set(mount, { cause, at: Date.now(), isClean: isFirst && this.world.isDatabaseWell });
             }
         }
     }
@@ -187,11 +189,11 @@ export class Mounts {
         }
     }
 
-    /** Of each cause: how many, and the longest in ms; those during which the database failed too apart. */
+    /** Of each cause: how many, and the longest in ms; those during which something else failed too apart. */
     figures() {
         const taken = {};
         for (const { cause, ms, isClean } of this.takeovers) {
-            const name = isClean ? cause : 'and the database';
+            const name = isClean ? cause : 'several';
             const sum = taken[name] ??= { count: 0, msMax: 0 };
             sum.count += 1;
             sum.msMax = Math.max(sum.msMax, ms);
