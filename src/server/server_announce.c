@@ -27,8 +27,7 @@
 /* One on its way; its texts follow. */
 struct announcing {
     struct keeper_job job;
-    struct list
-        link; /* in `announcing`, while the store cannot be reached; in `taken` of another */
+    struct list link;  /* in `announcing` until the store is back, or in `taken` of another */
     struct list taken; /* those that waited, written before it */
     struct tidings_server *server;
     struct owned_mount *mount; /* whose provider saw it; NULL: somebody said it */

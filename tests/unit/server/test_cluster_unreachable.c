@@ -230,12 +230,12 @@ static void what_waited_is_told_before_what_comes_next(void **state)
     (void)served_subscribe("app:///a", "{\"initial\":true}", &ears);
     (void)served_subscribe("app:///b", "{\"initial\":true}", &ears);
     assert_true(ears_await(&ears, 0).initial && ears_await(&ears, 1).initial);
-    shared_memory_set_away(db, rows[0], true);
+    shared_memory_set_unreachable(db, rows[0], true);
     answer_until_stale(0);
     served_announce("app:///a", "{}", TIDINGS_CHANGE_UPDATED);
     answer_until_stale(0); /* it has been tried, and waits */
     shared_memory_set_quiet(db, true);
-    shared_memory_set_away(db, rows[0], false);
+    shared_memory_set_unreachable(db, rows[0], false);
     served_announce("app:///b", "{}", TIDINGS_CHANGE_UPDATED);
     assert_string_equal(ears_await(&ears, 2).uri, "app:///a");
     assert_string_equal(ears_await(&ears, 3).uri, "app:///b");
