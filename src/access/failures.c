@@ -4,6 +4,7 @@
  */
 #include "access/failures.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "access/principal.h"
@@ -104,6 +105,8 @@ void failures_log(struct failure_row *row, const struct failure *x, struct tidin
            x->cause == FAILURE_ORDINARY ? "request failed" : "request refused",
            KV("cause", failures_cause(x->cause)), KV("method", x->method ? x->method : UNKNOWN),
            failures_code(x->kind, x->code), KV("reason", x->reason),
+           KV("path", x->path.len > 0 ? x->path : tidings_strn(NULL, 0)),
+           KV("uri", x->uri.len > 0 ? x->uri : tidings_strn(NULL, 0)),
            KV("principal", is_known ? x->principal->name : tidings_strn(NULL, 0)),
            KV("by", principal_by(x->principal)), KV("address", address),
            KV("others", row->left_out));
@@ -132,6 +135,54 @@ void failures_say_left_out(struct failures *f, uint64_t now_ms)
     }
 }
 
+/* ---- the newest ------------------------------------------------------------------------------ */
+
+/* As much as fits, and no part of a character. */
+static void failures_cut(char *out, size_t max, struct tidings_str text)
+{
+    size_t len = text.len < max ? text.len : max - 1;
+    while (len > 0 && len < text.len && ((unsigned char)text.ptr[len] & 0xc0u) == 0x80u) {
+        len--;
+    }
+    memcpy(out, text.len > 0 ? text.ptr : "", len);
+    out[len] = '\0';
+}
+
+void failures_note(struct failures *f, const struct failure *x, struct tidings_str address,
+                   int64_t wall_ms)
+{
+    f->last = (struct failure_last){.at_ms = wall_ms,
+                                    .kind = x->kind,
+                                    .cause = x->cause,
+                                    .code = x->code,
+                                    .method = x->method ? x->method : UNKNOWN};
+    failures_cut(f->last.reason, sizeof(f->last.reason), x->reason);
+    failures_cut(f->last.address, sizeof(f->last.address), address);
+}
+
+static void failures_put_kind(struct jw *w, enum failure_kind kind, int code)
+{
+    if (kind == FAILURE_RESULT) {
+        jw_put_bool(w, STR("isError"), true);
+    } else {
+        jw_put_integer(w, tidings_str(code_names[kind]), code);
+    }
+}
+
+void failure_last_write(const struct failure_last *last, struct jw *w)
+{
+    jw_begin_object(w);
+    jw_put_integer(w, STR("atMs"), last->at_ms);
+    jw_put_string(w, STR("method"), tidings_str(last->method));
+    failures_put_kind(w, last->kind, last->code);
+    if (last->cause != FAILURE_ORDINARY) {
+        jw_put_string(w, STR("cause"), tidings_str(failures_cause(last->cause)));
+    }
+    jw_put_string(w, STR("reason"), tidings_str(last->reason));
+    jw_put_string(w, STR("address"), tidings_str(last->address));
+    jw_end_object(w);
+}
+
 /* ---- the rows -------------------------------------------------------------------------------- */
 
 void failures_write(const struct failures *f, unsigned worker, struct jw *w)
@@ -144,10 +195,8 @@ void failures_write(const struct failures *f, unsigned worker, struct jw *w)
         jw_begin_object(w);
         jw_put_integer(w, STR("worker"), worker);
         jw_put_string(w, STR("method"), tidings_str(row->method));
-        if (row->kind == FAILURE_RESULT) {
-            jw_put_bool(w, STR("isError"), true);
-        } else if (i < FAILURES_ROWS) {
-            jw_put_integer(w, tidings_str(code_names[row->kind]), row->code);
+        if (i < FAILURES_ROWS) {
+            failures_put_kind(w, row->kind, row->code);
         }
         if (row->cause != FAILURE_ORDINARY) {
             jw_put_string(w, STR("cause"), tidings_str(failures_cause(row->cause)));

@@ -50,6 +50,8 @@ struct failure {
     int code;
     bool is_ours;              /* the server's fault: a warning, as refusals are */
     struct tidings_str reason; /* the sentence that the client gets */
+    struct tidings_str path;   /* of HTTP, without its query, where nothing is; or empty */
+    struct tidings_str uri;    /* of the resource that was asked for below JSON-RPC; or empty */
     const struct principal *principal;
 };
 
@@ -63,8 +65,21 @@ struct failure_row {
     uint64_t left_out;  /* of the log, since then */
 };
 
+/* The newest, for whoever looks after the server; what clients wrote is cut. */
+struct failure_last {
+    int64_t at_ms; /* Unix time; 0: nothing failed yet */
+    enum failure_kind kind;
+    enum failure_cause cause;
+    int code;
+    const char *method;
+    char reason[160], address[64];
+};
+/* `{"atMs", "method", "code", "cause", "reason", "address"}`, as the rows have them. */
+void failure_last_write(const struct failure_last *last, struct jw *w);
+
 /* All zero: nothing failed yet. */
 struct failures {
+    struct failure_last last;
     size_t row_count;
     struct failure_row rows[FAILURES_ROWS + 1]; /* the last: those that there is no row for */
     struct token_bucket lines, refusal_lines;
@@ -74,7 +89,10 @@ struct failures {
 /* Count it. The row, when a line of the log is due; else NULL. */
 struct failure_row *failures_count(struct failures *f, const struct failure *failure,
                                    uint64_t now_ms);
-/* Write the line. `address` is where it comes from. */
+/* It is the newest. `address` is where it comes from. */
+void failures_note(struct failures *f, const struct failure *failure, struct tidings_str address,
+                   int64_t wall_ms);
+/* Write the line. */
 void failures_log(struct failure_row *row, const struct failure *failure,
                   struct tidings_str address);
 /* Say how many were left out, as far as there is room, and when to be called again. */

@@ -40,6 +40,7 @@ struct helper_plan {
     const char *const *files; /* to be opened for reading */
     size_t file_count;
     const char *log_file;            /* to be made, or opened at its end; NULL: none */
+    const char *access_log_file;     /* likewise */
     const struct helper_root *roots; /* below which anything may be opened for reading */
     size_t root_count;
     const struct helper_command *commands;

@@ -61,9 +61,10 @@ static int helper_process_open_file(const struct helper_plan *plan, const struct
 
 static int helper_process_open_log(const struct helper_plan *plan, const struct helper_request *q)
 {
-    return plan->log_file && strcmp(plan->log_file, q->name) == 0
-               ? open(q->name, HELPER_LOG_FLAGS, HELPER_LOG_MODE)
-               : helper_process_refuse(EPERM);
+    bool is_log = plan->log_file && strcmp(plan->log_file, q->name) == 0;
+    bool is_access = plan->access_log_file && strcmp(plan->access_log_file, q->name) == 0;
+    return is_log || is_access ? open(q->name, HELPER_LOG_FLAGS, HELPER_LOG_MODE)
+                               : helper_process_refuse(EPERM);
 }
 
 /* The root that is meant, if its path still leads there, and to somebody's who had it before. */

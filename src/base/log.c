@@ -31,14 +31,18 @@ static atomic_int least[LOG_AREAS] = {
 _Static_assert(LOG_AREAS == 10, "each area is off at first");
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+struct log_file {
+    char path[PATH_MAX];
+    int fd; /* -1: none */
+};
 static struct {
     enum log_format format;
     log_sink_fn sink;
     void *user;
-    char path[PATH_MAX]; /* of `file` */
-    int file, journal;
+    struct log_file file, access;
+    int journal;
     struct sockaddr_un journal_address;
-} output = {.file = -1, .journal = -1};
+} output = {.file.fd = -1, .access.fd = -1, .journal = -1};
 
 static _Thread_local bool is_logging;
 static _Thread_local const struct log_context *current_context;
@@ -163,7 +167,7 @@ void log_set_sink(log_sink_fn sink, void *user)
 bool log_is_on_stderr(void)
 {
     pthread_mutex_lock(&lock);
-    bool is_so = !output.sink && output.file < 0 && output.format != LOG_FORMAT_JOURNAL;
+    bool is_so = !output.sink && output.file.fd < 0 && output.format != LOG_FORMAT_JOURNAL;
     pthread_mutex_unlock(&lock);
     return is_so;
 }
@@ -233,10 +237,10 @@ static int file_open(const char *path, struct tidings_error *err)
     return fd;
 }
 
-int log_open_file(const char *path, struct tidings_error *err)
+static int log_file_set(struct log_file *file, const char *path, struct tidings_error *err)
 {
     size_t len = path ? strlen(path) : 0;
-    if (len >= sizeof output.path) {
+    if (len >= sizeof file->path) {
         return tidings_fail(err, TIDINGS_E_INVALID, "the path of the log file is too long");
     }
     int fd = path ? file_open(path, err) : -1;
@@ -244,9 +248,9 @@ int log_open_file(const char *path, struct tidings_error *err)
         return fd;
     }
     pthread_mutex_lock(&lock);
-    int old = output.file;
-    output.file = fd;
-    memmove(output.path, path ? path : "", len + 1);
+    int old = file->fd;
+    file->fd = fd;
+    memmove(file->path, path ? path : "", len + 1);
     pthread_mutex_unlock(&lock);
     if (old >= 0) {
         close(old);
@@ -254,13 +258,31 @@ int log_open_file(const char *path, struct tidings_error *err)
     return 0;
 }
 
-int log_reopen_file(struct tidings_error *err)
+int log_open_file(const char *path, struct tidings_error *err)
+{
+    return log_file_set(&output.file, path, err);
+}
+
+int log_open_access_file(const char *path, struct tidings_error *err)
+{
+    return log_file_set(&output.access, path, err);
+}
+
+static int log_file_reopen(struct log_file *file, struct tidings_error *err)
 {
     char path[PATH_MAX];
     pthread_mutex_lock(&lock);
-    memcpy(path, output.path, sizeof path);
+    memcpy(path, file->path, sizeof path);
     pthread_mutex_unlock(&lock);
-    return path[0] ? log_open_file(path, err) : 0;
+    return path[0] ? log_file_set(file, path, err) : 0;
+}
+
+int log_reopen_file(struct tidings_error *err)
+{
+    struct tidings_error other;
+    int rc = log_file_reopen(&output.file, err);
+    int access_rc = log_file_reopen(&output.access, rc < 0 ? &other : err);
+    return rc < 0 ? rc : access_rc;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -294,11 +316,13 @@ static bool write_journal(const struct log_record *record)
 }
 
 /* What a file or the journal does not take is not lost where standard error is read. */
-static void log_deliver(const struct log_record *record)
+static void log_deliver(const struct log_record *record, bool is_access)
 {
     struct log_line line;
     enum log_format format = output.format;
-    bool is_journal = format == LOG_FORMAT_JOURNAL && !output.sink;
+    bool has_own = is_access && output.access.fd >= 0;
+    int file = has_own ? output.access.fd : output.file.fd;
+    bool is_journal = format == LOG_FORMAT_JOURNAL && !output.sink && !has_own;
     if (is_journal && write_journal(record)) {
         return;
     }
@@ -308,13 +332,13 @@ static void log_deliver(const struct log_record *record)
         return;
     }
     line.bytes[line.len] = '\n';
-    if (output.file < 0 || is_journal || !log_write_bytes(output.file, line.bytes, line.len + 1)) {
+    if (file < 0 || is_journal || !log_write_bytes(file, line.bytes, line.len + 1)) {
         (void)log_write_bytes(STDERR_FILENO, line.bytes, line.len + 1);
     }
 }
 
-void log_write(enum tidings_log_level level, enum log_area area, const char *event,
-               const struct log_field *fields)
+static void log_write_to(bool is_access, enum tidings_log_level level, enum log_area area,
+                         const char *event, const struct log_field *fields)
 {
     if (is_logging || !log_wants(level, area)) {
         return; /* a sink that logs would wait for its own lock */
@@ -328,8 +352,19 @@ void log_write(enum tidings_log_level level, enum log_area area, const char *eve
                                       .fields = fields};
     is_logging = true;
     pthread_mutex_lock(&lock);
-    log_deliver(&record);
+    log_deliver(&record, is_access);
     pthread_mutex_unlock(&lock);
     is_logging = false;
     errno = saved;
+}
+
+void log_write(enum tidings_log_level level, enum log_area area, const char *event,
+               const struct log_field *fields)
+{
+    log_write_to(false, level, area, event, fields);
+}
+
+void log_write_access(const char *event, const struct log_field *fields)
+{
+    log_write_to(true, TIDINGS_LOG_INFO, LOG_REQUEST, event, fields);
 }

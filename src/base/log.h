@@ -39,9 +39,11 @@ void log_write(enum tidings_log_level level, enum log_area area, const char *eve
 #define log_info(area, event, ...) log_at(TIDINGS_LOG_INFO, area, event, __VA_ARGS__)
 #define log_debug(area, event, ...) log_at(TIDINGS_LOG_DEBUG, area, event, __VA_ARGS__)
 
-/* Is a line for each request wanted (`--access-log`)? Then it is of LOG_REQUEST. */
+/* Is a line for each request wanted (`--access-log`)? Then it is of LOG_REQUEST, and written by
+ * log_write_access, which may have a file of its own. */
 bool log_wants_access(void);
 void log_set_access(bool is_wanted);
+void log_write_access(const char *event, const struct log_field *fields);
 
 /* What this thread works on: every line it writes carries it. From now on it is this one, which has
  * to live until the other is put back. Returns the one before; NULL: none. */
@@ -63,7 +65,9 @@ int log_set_format(enum log_format format, const char *journal_path, struct tidi
 
 /* Lines go to the end of this file, which is made where it is not there. NULL: standard error. */
 int log_open_file(const char *path, struct tidings_error *err);
-/* Open that file again, because the old one was renamed. On failure the old one is written on. */
+/* The same for the lines of log_write_access. NULL: they go where the others do. */
+int log_open_access_file(const char *path, struct tidings_error *err);
+/* Open both again, because the old ones were renamed. On failure the old ones are written on. */
 int log_reopen_file(struct tidings_error *err);
 /* Neither a file, nor the journal, nor a host's sink. */
 bool log_is_on_stderr(void);

@@ -166,6 +166,7 @@ static void resource_io_read_done(struct job *job)
         if (access_allows(p->principal, ACCESS_LIST, job->uri)) {
             start_list(p, job->uri);
         } else {
+            p->is_denied = true;
             resource_io_fail(p, TIDINGS_E_NOTFOUND, "resource not found");
         }
         return;
@@ -276,6 +277,7 @@ static bool resource_io_may(struct resource_io *p, enum resource_io_op op, struc
         return true;
     }
     struct buf scopes;
+    p->is_denied = true;
     buf_init(&scopes, SCOPES_MAX);
     unsigned ops = reads ? 1u << ACCESS_READ : 1u << ACCESS_READ | 1u << ACCESS_WRITE;
     if (access_put_missing(p->principal, ops, uri, &scopes) == 0 && scopes.len > 0) {

@@ -52,6 +52,7 @@ struct resource_io {
     struct tidings_str details; /* of a failure: an object with what else is known; or empty */
     struct refusal limit;       /* of a failure: that was reached; retry_ms 0: none */
     struct tidings_str scope;   /* of a failure: what the token lacked, see access_put_missing */
+    bool is_denied;             /* of a failure: it hides what this principal may not do */
     bool unchanged;             /* `etag` is held; there is no content */
     bool is_final;              /* it stays as it is */
     bool is_stale;              /* the store cannot be reached: it may be old */

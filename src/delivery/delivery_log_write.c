@@ -140,7 +140,11 @@ static void delivery_log_listen(struct listen *listen, const char *event, uint64
         fields[n++] = KV("bytes_out", facts.bytes_out);
     }
     fields[n] = KV("others", others); /* the rest is zero: the end */
-    log_write(TIDINGS_LOG_INFO, log_wants_access() ? LOG_REQUEST : LOG_DELIVERY, event, fields);
+    if (log_wants_access()) {
+        log_write_access(event, fields);
+    } else {
+        log_write(TIDINGS_LOG_INFO, LOG_DELIVERY, event, fields);
+    }
 }
 
 void delivery_log_begun(struct listen *listen)

@@ -7,6 +7,7 @@
 #include "access/access.h"
 #include "access/allowance.h"
 #include "access/failures.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "delivery/cursor_seal.h"
@@ -249,9 +250,12 @@ static void note_refused(const struct subscribe_batch *s)
             .reason = tidings_str(err->text),
             .principal = s->principal,
         };
-        struct failure_row *row = s->items[i].refused ? failures_count(worker->failures, &failure,
-                                                                       loop_now_ms(worker->loop))
-                                                      : NULL;
+        if (!s->items[i].refused) {
+            continue;
+        }
+        struct failure_row *row =
+            failures_count(worker->failures, &failure, loop_now_ms(worker->loop));
+        failures_note(worker->failures, &failure, allowance_name(s->client), clock_wall_ms());
         if (row) {
             failures_log(row, &failure, allowance_name(s->client));
         }

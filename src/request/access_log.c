@@ -76,6 +76,6 @@ void access_log_other(const struct channel *channel, const struct access_log_lin
         KV("transport", channel->ops->name),
         NO_FIELDS,
     };
-    log_write(TIDINGS_LOG_INFO, LOG_REQUEST, "request", fields);
+    log_write_access("request", fields);
     (void)log_enter(before);
 }

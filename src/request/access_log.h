@@ -31,7 +31,7 @@ struct tidings_str access_log_name(const struct principal *principal);
  * on (log_enter) is told with it; where that is nothing, it gets a number here. */
 struct access_log_line {
     const char *method;        /* of HTTP; NULL: none */
-    const char *path;          /* one there is, without its query; NULL: none */
+    struct tidings_str path;   /* without its query; `ptr` NULL: none */
     struct tidings_str uri;    /* what it is about; `ptr` NULL: nothing */
     int status;                /* of HTTP; 0: none */
     int code;                  /* of JSON-RPC; 0: none */

@@ -9,6 +9,7 @@
 
 #include "access/allowance.h"
 #include "access/failures.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/str.h"
@@ -97,12 +98,13 @@ void channel_failed(const struct channel *channel, const struct failure *failure
 {
     struct worker *worker = channel->worker;
     struct failure_row *row = failures_count(worker->failures, failure, loop_now_ms(worker->loop));
+    char client[PRINCIPAL_MAX];
+    snprintf(client, sizeof(client), "%s", channel->ops->name);
+    if (channel->ops->address) {
+        channel->ops->address(channel, client);
+    }
+    failures_note(worker->failures, failure, tidings_str(client), clock_wall_ms());
     if (row) {
-        char client[PRINCIPAL_MAX];
-        snprintf(client, sizeof(client), "%s", channel->ops->name);
-        if (channel->ops->address) {
-            channel->ops->address(channel, client);
-        }
         failures_log(row, failure, tidings_str(client));
     }
 }

@@ -30,7 +30,8 @@ struct response_headers {
     struct tidings_str extra;  /* whole lines, each with its line break */
     struct tidings_str reason; /* of a refusal, for the log; no header … */
     enum failure_cause cause;  /* … and why; ORDINARY: as its status says */
-    struct tidings_str uri;    /* what it is about, for the log */
+    struct tidings_str uri;    /* what it is about, for the log; */
+    struct tidings_str path;   /* where it was asked for, when nothing is there */
 };
 
 /* What can be said of where it leads, for whoever looks after the server. */

@@ -60,6 +60,6 @@ void request_log(const struct request *request, size_t bytes)
         KV("era", dialect_era_name(request->era)),
         NO_FIELDS,
     };
-    log_write(TIDINGS_LOG_INFO, LOG_REQUEST, "request", fields);
+    log_write_access("request", fields);
     (void)log_enter(before);
 }

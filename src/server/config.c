@@ -241,6 +241,7 @@ void config_deinit(struct config *c)
     mem_free(c->title);
     mem_free(c->log_level);
     mem_free(c->log_file);
+    mem_free(c->access_log_file);
     mem_free(c->entities);
     mem_free(c->entity_authority);
     mem_free(c->store);

@@ -155,8 +155,9 @@ struct config {
     unsigned
         protocol_max; /* of TIDINGS_PROTOCOL_VERSIONS; 0: the newest; see config_get for the text */
     char *log_level;  /* see log_levels_parse */
-    unsigned log_format; /* enum log_format */
-    char *log_file;      /* empty: standard error */
+    unsigned log_format;   /* enum log_format */
+    char *log_file;        /* empty: standard error */
+    char *access_log_file; /* empty: where the log goes */
     bool access_log;
     char *name;
     char *metrics; /* empty: none; "path"; or an address */

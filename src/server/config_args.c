@@ -120,6 +120,14 @@ static const struct config_row *negated(struct tidings_str name)
     return row && row->type == CONFIG_BOOL ? row : NULL;
 }
 
+/* Is the next argument the value of an option that need not have one? What is served are
+ * directories, and one that looks like an address is written ./HOST:PORT. */
+static bool is_value_next(const struct args *a)
+{
+    const char *next = a->next < a->argc ? a->argv[a->next] : "";
+    return strcmp(next, "path") == 0 || (next[0] != '-' && strchr(next, ':') && !strchr(next, '/'));
+}
+
 static int take_option(struct args *a, const char *arg, struct tidings_error *err)
 {
     bool has_value;
@@ -144,6 +152,8 @@ static int take_option(struct args *a, const char *arg, struct tidings_error *er
     }
     if (row->type == CONFIG_BOOL) {
         value = given ? given : "true";
+    } else if (row->bare && !given && !is_value_next(a)) {
+        value = row->bare;
     } else {
         rc = option_value(a, name, given, &value, err);
     }

@@ -39,8 +39,9 @@ struct config_row {
     const char *value;          /* default, as a flag would give it; lists: one item or "" */
     uint64_t min, max;          /* numbers, sizes, durations */
     const char *const *choices; /* CONFIG_CHOICE: ends with NULL */
-    const char *metavar;        /* what the help calls the value */
-    const char *help;           /* one sentence, lower case, no full stop */
+    const char *bare;    /* value of an option that is given without one; NULL: it needs one */
+    const char *metavar; /* what the help calls the value */
+    const char *help;    /* one sentence, lower case, no full stop */
 };
 
 extern const struct config_row config_rows[];

@@ -43,6 +43,7 @@ static void figures_take(struct worker_figures *f, const struct worker *worker)
     for (size_t i = 0; i <= FAILURES_ROWS; i++) {
         f->failures += worker->failures->rows[i].count;
     }
+    f->last_failed = worker->failures->last;
     list_each (it, next, &d->behind) {
         const struct subscriber *subscriber = list_entry(it, struct subscriber, dirty_link);
         uint64_t age = subscriber_lag_us(subscriber, now_us);
@@ -76,6 +77,9 @@ static void figures_add(struct worker_figures *to, const struct worker_figures *
     }
     durations_add(&to->turns, &f->turns);
     to->failures += f->failures;
+    if (f->last_failed.at_ms > to->last_failed.at_ms) {
+        to->last_failed = f->last_failed;
+    }
     to->bytes_out += f->bytes_out;
     to->index_bytes += f->index_bytes;
     to->behind += f->behind;

@@ -14,7 +14,8 @@
 /* Of one worker. */
 struct worker_figures {
     struct worker_stats stats;
-    uint64_t failures; /* requests that failed */
+    uint64_t failures;               /* requests that failed, … */
+    struct failure_last last_failed; /* … and the newest of them */
     uint64_t bytes_out;
     size_t index_bytes; /* of what finds subscriptions */
     size_t behind;      /* clients whose streams did not take all that was flushed, … */

@@ -26,13 +26,14 @@ void log_setup_levels(const struct config *c)
     struct log_levels levels = {.of = {TIDINGS_LOG_OFF}};
     read_levels(c, &levels);
     log_set_levels(&levels);
-    log_set_access(c->access_log);
+    log_set_access(c->access_log || c->access_log_file[0]);
 }
 
 int log_setup_open(const struct config *c, struct tidings_error *err)
 {
     int rc = log_set_format((enum log_format)c->log_format, NULL, err);
-    return rc < 0 || !c->log_file[0] ? rc : log_open_file(c->log_file, err);
+    rc = rc < 0 || !c->log_file[0] ? rc : log_open_file(c->log_file, err);
+    return rc < 0 || !c->access_log_file[0] ? rc : log_open_access_file(c->access_log_file, err);
 }
 
 int log_setup_load(const struct config *c, struct log_settings **ret, struct tidings_error *err)
@@ -53,7 +54,8 @@ int log_setup_load(const struct config *c, struct log_settings **ret, struct tid
         read_levels(config_is_beyond_file(c, "log-level") ? c : &fresh, &s->levels);
         s->format =
             (enum log_format)(config_is_beyond_file(c, "log-format") ? c : &fresh)->log_format;
-        s->has_access_log = (config_is_beyond_file(c, "access-log") ? c : &fresh)->access_log;
+        s->has_access_log = c->access_log_file[0] || /* opened before the process confined itself */
+                            (config_is_beyond_file(c, "access-log") ? c : &fresh)->access_log;
         *ret = s;
     } else {
         mem_free(s);

@@ -126,7 +126,8 @@ static int start_helper(struct sandbox *b, const struct config *c, struct tiding
     p.helper.roots = p.roots;
     p.helper.commands = p.commands;
     p.helper.log_file = c->log_file[0] ? c->log_file : NULL;
-    if (rc == 0 && (p.helper.log_file ||
+    p.helper.access_log_file = c->access_log_file[0] ? c->access_log_file : NULL;
+    if (rc == 0 && (p.helper.log_file || p.helper.access_log_file ||
                     p.helper.file_count + p.helper.root_count + p.helper.command_count > 0)) {
         rc = helper_start(&p.helper, err);
         b->has_helper = rc == 0;

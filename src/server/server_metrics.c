@@ -254,11 +254,28 @@ void server_metrics_gather(struct tidings_server *s, bool is_openmetrics, server
     figures_gather_all(s->cores, s->worker_count, metrics_gathered, ask);
 }
 
+/* Which of the two formats comes first among those that are accepted; plain where neither does. */
+static bool metrics_wants_open(const struct tidings_read *read)
+{
+    const struct read_options *o = read->options;
+    for (size_t i = 0; o && i < o->format_count; i++) {
+        if (str_eq_nocase(o->formats[i], STR("application/openmetrics-text"))) {
+            return true;
+        }
+        if (str_starts(o->formats[i], STR("text/")) || str_starts(o->formats[i], STR("*"))) {
+            return false;
+        }
+    }
+    return false;
+}
+
 static void metrics_were_read(void *user, struct buf *text)
 {
     struct tidings_read *read = user;
     struct tidings_error err = {0};
-    struct tidings_resource about = {.name = STR("metrics"), .mime_type = STR(METRICS_TYPE_PLAIN)};
+    struct tidings_resource about = {
+        .name = STR("metrics"),
+        .mime_type = metrics_wants_open(read) ? STR(METRICS_TYPE_OPEN) : STR(METRICS_TYPE_PLAIN)};
     int rc = text ? tidings_read_text(read, &about, buf_str(text), &err)
                   : tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
     tidings_read_done(read, rc, &err);
@@ -266,5 +283,5 @@ static void metrics_were_read(void *user, struct buf *text)
 
 void server_metrics_read(struct tidings_server *s, struct tidings_read *read)
 {
-    server_metrics_gather(s, false, metrics_were_read, read);
+    server_metrics_gather(s, metrics_wants_open(read), metrics_were_read, read);
 }

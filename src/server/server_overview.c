@@ -61,6 +61,10 @@ static void overview_put_totals(struct jw *w, const struct worker_figures *f,
     server_overview_put(w, "cut", f->stats.cut);
     server_overview_put(w, "requests", f->stats.requests);
     server_overview_put(w, "failures", f->failures);
+    if (f->last_failed.at_ms > 0) {
+        jw_key(w, STR("lastFailure"));
+        failure_last_write(&f->last_failed, w);
+    }
     server_overview_put(w, "refusals", refusals);
     server_overview_put(w, "bytesIn", f->stats.bytes_in);
     server_overview_put(w, "bytesOut", f->bytes_out);

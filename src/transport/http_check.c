@@ -35,9 +35,11 @@ static bool check_path(struct http_conn *conn, const struct http_request *req)
         r->path = PATH_ENDPOINT;
     }
     if (r->path == PATH_NOWHERE) {
-        conn_refuse(conn, 404,
-                    "nothing is here; the endpoint is /mcp, resources are at " RESOURCE_PATH
-                    "?uri=");
+        const struct response_headers headers = {
+            .reason = STR("nothing is here; the endpoint is /mcp, resources are at " RESOURCE_PATH
+                          "?uri="),
+            .path = req->path};
+        conn_refuse_with(conn, 404, &headers);
         return false;
     }
     return true;

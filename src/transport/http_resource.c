@@ -64,6 +64,7 @@ struct resource_failure {
     struct tidings_str allow;   /* 405 */
     struct tidings_str scope;   /* 403: which were lacking; or empty */
     uint64_t retry_s;           /* 429: when to try again */
+    enum failure_cause cause;   /* of a refusal; ORDINARY: as the status says */
 };
 
 static void answer_failure(struct http_conn *conn, const struct resource_failure *f)
@@ -96,6 +97,7 @@ static void answer_failure(struct http_conn *conn, const struct resource_failure
     headers.scope = f->scope;
     headers.reason = f->text;
     headers.uri = f->uri;
+    headers.cause = f->cause;
     if (f->status == 405) {
         headers.allow = f->allow;
     }
@@ -439,6 +441,7 @@ static void http_exchange_done(struct resource_io *p)
     if (p->code < 0) {
         struct resource_failure f = {.status = p->scope.len > 0 ? 403 : status_of(p),
                                      .scope = p->scope,
+                                     .cause = p->is_denied ? FAILURE_ACCESS : FAILURE_ORDINARY,
                                      .text = tidings_str(p->err.text),
                                      .reason = p->limit.retry_ms > 0 ? STR("limit") : p->reason,
                                      .retry_s = p->code == TIDINGS_E_BUSY && p->limit.retry_ms == 0

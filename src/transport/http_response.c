@@ -141,18 +141,23 @@ void conn_answer(struct http_conn *conn, int status, const struct response_heade
     enum failure_cause cause =
         headers->cause != FAILURE_ORDINARY ? headers->cause : cause_of_status(status);
     const struct principal *asker = conn_asker(conn, cause);
+    const char *place = path_name(conn->r->path);
     const struct failure failure = {
         .kind = FAILURE_HTTP,
         .cause = cause,
-        .method = path_name(conn->r->path),
+        .method = place,
         .code = status,
         .is_ours = status >= 500 && status != 503,
         .reason = headers->reason,
+        .path = headers->path,
+        .uri = headers->uri,
         .principal = asker,
     };
     const struct access_log_line line = {
         .method = conn->r->method,
-        .path = path_name(conn->r->path),
+        .path = headers->path.len > 0 ? headers->path
+                : place               ? tidings_str(place)
+                                      : tidings_strn(NULL, 0),
         .uri = headers->uri.len > 0 ? headers->uri : tidings_strn(NULL, 0),
         .status = status,
         .reason = headers->reason,

@@ -135,6 +135,67 @@ test('SIGUSR1 opens the file again, in the sandbox; where it cannot be, the old 
     assert.equal(text(`${file}.1`).length, old);
 });
 
+test('the access log has a file of its own where that is said, which SIGUSR1 opens again too', async (t) => {
+    const where = new Tree(t);
+    const file = where.at('access.log');
+    const server = await serve(t, { files: { a: 'a' }, args: ['--access-log-file', file] });
+    const text = (path = file) => (existsSync(path) ? readFileSync(path, 'utf8') : '');
+    await call(server, 'resources/read', { uri: server.uri('a') });
+    const { events } = await listen(server, { resourceSubscriptions: [server.uri('a')] });
+    await modern(server, 'resources/read', { uri: server.uri('no') });
+    await said(server, 'info request: request failed', 'method=resources/read'); // not of the access log
+    assert.match(text(), /info request: request method=resources\/read .*status=ok/);
+    assert.match(text(), /info request: listening began peer=/);
+    assert.ok(!text().includes('request failed'), text());
+    assert.ok(!server.stderr.includes('duration_us') && !server.stderr.includes('listening began'), server.stderr);
+    events.close();
+    renameSync(file, `${file}.1`);
+    server.child.kill('SIGUSR1');
+    await said(server, 'log file opened again');
+    const old = text(`${file}.1`).length;
+    await call(server, 'resources/read', { uri: server.uri('a') });
+    assert.match(text(), /request method=resources\/read/);
+    assert.equal(text(`${file}.1`).slice(old).includes('resources/read'), false);
+    const nowhere = await run(t, ['serve', '--http', '127.0.0.1:0', '--access-log-file', where.at('no/where'), where.path]);
+    assert.ok(nowhere.code !== 0 && nowhere.stderr.includes("open the log file '"), nowhere.stderr);
+});
+
+test('what is asked for where nothing is, is told by its path, and what is denied as a refusal', async (t) => {
+    const tokens = new TokenFile(t);
+    const [ada, root] = [tokens.give('ada'), tokens.give('root')];
+    const rules = [
+        { principal: 'ada', uri: 'file:///**/open*', allow: ['list', 'read', 'subscribe'] },
+        { principal: 'root', allow: ['list', 'read', 'subscribe'] },
+    ];
+    const args = [...tokens.args, '--self', '--access-log', ...rules.flatMap((rule) => ['--access', JSON.stringify(rule)])];
+    const server = await serve(t, { files: { open: '1', hidden: '2' }, args });
+    const get = (path, token) => request(as(server, token), { method: 'GET', path });
+    const evil = '/wp-admin/%1b%5b2J%20a%22b?token=geheim';
+    assert.equal((await get(evil, ada)).status, 404);
+    for (const line of [await said(server, 'request failed', 'status=404'), await said(server, 'request: request method=GET', 'status=404')]) {
+        assert.ok(line.includes('wp-admin/%1b%5b2J%20a') && !line.includes('geheim'), line);
+        assert.ok(!/cause=/.test(line), line);
+    }
+    const at = (name) => `/resource?uri=${encodeURIComponent(server.uri(name))}`;
+    const [denied, absent] = [await get(at('hidden'), ada), await get(at('nothing'), ada)];
+    assert.deepEqual([denied.status, absent.status], [404, 404]);
+    assert.equal(denied.text.replaceAll('hidden', 'nothing'), absent.text, 'the client sees no difference');
+    assert.equal((await get(at('opennot'), ada)).status, 404);
+    const line = await said(server, 'warn access: request refused cause=access', 'method=/resource');
+    assert.ok(line.includes('status=404') && line.includes(`uri=${server.uri('hidden')}`) && line.includes('principal=ada'), line);
+    const other = await said(server, 'info request: request failed', 'method=/resource');
+    assert.ok(other.includes(`uri=${server.uri('opennot')}`), other);
+    assert.equal((await get(at('open'), ada)).status, 200);
+    await get(at('hidden'), ada);
+    const { contents } = await call(as(server, root), 'resources/read', { uri: 'tidings://self/status' });
+    const { lastFailure } = JSON.parse(contents[0].text);
+    assert.deepEqual([lastFailure.method, lastFailure.status, lastFailure.cause, lastFailure.reason, lastFailure.address],
+        ['/resource', 404, 'access', 'resource not found', '127.0.0.1']);
+    assert.ok(Math.abs(lastFailure.atMs - Date.now()) < 60_000);
+    const shown = await run(t, ['status', server.url], { env: { TIDINGS_TOKEN: root } });
+    assert.match(shown.stdout, /^failed +last .* ago: \/resource, refused: access of 127\.0\.0\.1: resource not found$/m);
+});
+
 test('the access log has every transport, and each line who, what, how long and how much', async (t) => {
     const tree = new Tree(t, { a: 'a' });
     const doors = ['--tcp', '127.0.0.1:0', '--unix', tree.at('../lines.sock'), '--access-log'];
@@ -168,7 +229,7 @@ test('the access log has every transport, and each line who, what, how long and 
     await request(server, { method: 'GET', path: `/resource?uri=${encodeURIComponent(tree.uri('a'))}`, headers: { traceparent: PARENT } });
     await said(server, `method=GET path=/resource uri=${tree.uri('a')} status=200`, TRACE);
     await request(server, { method: 'GET', path: '/nowhere' });
-    await said(server, 'method=GET status=404');
+    await said(server, 'method=GET path=/nowhere status=404');
     await post(server, '{');
     const refused = fields(await said(server, 'warn access: request refused cause=malformed', 'code=-32700'));
     const line = fields(await said(server, 'info request: request code=-32700', 'bytes_in=1'));

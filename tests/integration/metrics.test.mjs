@@ -15,7 +15,7 @@ import { errno, Faults, skip as noFaults } from './lib/faults.mjs';
 import { encodeRequest, request } from './lib/http.mjs';
 import { freePort } from './lib/port.mjs';
 import { call, initialize, key, listen, meta, modern, post, Session } from './lib/rpc.mjs';
-import { serve } from './lib/server.mjs';
+import { run, serve } from './lib/server.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
 import { eventually, within } from './lib/wait.mjs';
@@ -200,6 +200,20 @@ test('the listener of metrics serves nothing else, to no page of a browser, and 
     assert.equal((await get(server, '/metrics')).status, 404); // not beside the endpoint
 });
 
+test('--metrics without a value is a loopback address, whatever comes behind it', async (t) => {
+    const folder = new Tree(t).path;
+    const rows = [
+        [['--metrics', folder], '127.0.0.1:9464'], [['--metrics'], '127.0.0.1:9464'], [['--metrics', '--self', folder], '127.0.0.1:9464'],
+        [['--metrics', '127.0.0.1:7', folder], '127.0.0.1:7'], [['--metrics', '[::1]:7'], '[::1]:7'], [['--metrics', 'path', '--self'], 'path'],
+        [['--metrics=localhost:7', folder], 'localhost:7'],
+    ];
+    for (const [args, is] of rows) {
+        const { stdout, stderr } = await run(t, ['config', '--no-config', ...args]);
+        assert.match(stdout, new RegExp(`^ *"metrics": "${is.replace(/[[\]]/g, '\\$&')}", `, 'm'), `${args}: ${stderr}`);
+        assert.equal(stdout.includes(`"${folder}"`), args.includes(folder), `${args}: ${stdout}`);
+    }
+});
+
 test('--metrics path: beside the endpoint, for who may read tidings://self/metrics', async (t) => {
     const tokens = new TokenFile(t);
     const [ada, bob] = [tokens.give('ada'), tokens.give('bob')];
@@ -213,6 +227,16 @@ test('--metrics path: beside the endpoint, for who may read tidings://self/metri
     assert.equal(allowed.status, 200, allowed.text);
     assert.match(allowed.headers.get('content-type'), /^text\/plain; version=0\.0\.4/);
     assert.ok(samples(allowed.text).tidings_ready === 1);
+    const openTypes = ['application/openmetrics-text;version=1.0.0;q=0.8,text/plain;q=0.5,*/*;q=0.1', 'application/openmetrics-text'];
+    for (const accept of openTypes) {
+        const open = await get(as(server, bob), '/metrics', { Accept: accept });
+        assert.equal(open.headers.get('content-type'), 'application/openmetrics-text; version=1.0.0; charset=utf-8', accept);
+        assert.ok(open.text.endsWith('\n# EOF\n'));
+    }
+    for (const accept of ['text/plain, application/openmetrics-text;q=0.5', '*/*', 'text/*']) {
+        const plain = await get(as(server, bob), '/metrics', { Accept: accept });
+        assert.ok(plain.status === 200 && !plain.text.includes('# EOF'), accept);
+    }
     assert.equal((await get(as(server, ada), '/metrics')).status, 404);
     assert.equal((await get(server, '/metrics')).status, 401);
     const { contents } = await call(as(server, bob), 'resources/read', { uri: 'tidings://self/metrics' });

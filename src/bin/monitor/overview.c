@@ -109,6 +109,26 @@ static void overview_put_lag(struct overview_lines *l, struct tidings_str s)
                   self_state_number(s, "/waiting"), self_state_number(s, "/behind"), written);
 }
 
+/* Why the last request failed, and whose it was. */
+static void overview_put_failure(struct overview_lines *l, struct tidings_str s)
+{
+    char age[SPAN_TEXT_MAX];
+    double at = self_state_number(s, "/lastFailure/atMs"), now = self_state_number(s, "/nowMs");
+    if (at <= 0) {
+        return;
+    }
+    char *method = text_at(s, "/lastFailure/method"), *reason = text_at(s, "/lastFailure/reason");
+    char *cause = text_at(s, "/lastFailure/cause"), *address = text_at(s, "/lastFailure/address");
+    overview_line(l, "failed", "last %s ago: %s%s%s of %s: %s",
+                  span_text(now > at ? now - at : 0, age), method ? method : "",
+                  cause && *cause ? ", refused: " : "", cause ? cause : "", address ? address : "",
+                  reason ? reason : "");
+    tidings_free(method);
+    tidings_free(reason);
+    tidings_free(cause);
+    tidings_free(address);
+}
+
 size_t overview_put(const struct cli *cli, FILE *out, struct tidings_str s,
                     struct overview_before *before, size_t width, const char *end)
 {
@@ -118,6 +138,7 @@ size_t overview_put(const struct cli *cli, FILE *out, struct tidings_str s,
     char *kind = text_at(s, "/store/kind");
     overview_put_name(&l, s);
     overview_put_moving(&l, s, before ? before : &none);
+    overview_put_failure(&l, s);
     overview_line(&l, "there",
                   "%.0f connections, %.0f streams, %.0f sessions, %.0f peers, %.0f subscriptions",
                   self_state_number(s, "/connections"), self_state_number(s, "/streams"),
