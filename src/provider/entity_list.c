@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "provider/entity_private.h"
 
-#define ROOT_URI STR(ENTITY_URI_PREFIX)
 #define TYPES_URI STR(ENTITY_URI_PREFIX "types")
 
 /* ---- the types ------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@
 #include "base/str.h"
 #include "store/postgres_private.h"
 
-#define SHOWN_URL_MAX 512u
+#define REDACTED_URL_MAX 512u
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct library library = {.file = "libpq.so.5", .package = "libpq5"};
@@ -159,7 +159,7 @@ static char *postgres_hide_secrets(const PQconninfoOption *options)
         port = strcmp(o->keyword, "port") == 0 ? o->val : port;
         database = strcmp(o->keyword, "dbname") == 0 ? o->val : database;
     }
-    buf_init(&out, SHOWN_URL_MAX);
+    buf_init(&out, REDACTED_URL_MAX);
     buf_putf(&out, "postgres://%s%s%s%s%s%s%s", user ? user : "", user ? "@" : "", host ? host : "",
              port ? ":" : "", port ? port : "", database ? "/" : "", database ? database : "");
     if (out.failed == TIDINGS_E_LIMIT) {

@@ -82,9 +82,8 @@ struct run {
     struct probe *probe;
     const char *era;
     bool is_modern, has_resources;
-    unsigned era_option; /* of struct cli */
-    struct cli cli;      /* with that era */
-    char *uri;           /* what is subscribed to; NULL: there is nothing; tidings_free */
+    struct cli cli; /* with that era */
+    char *uri;      /* what is subscribed to; NULL: there is nothing; tidings_free */
     struct tidings_client *client;
     const struct tidings_client *toggled; /* whose session changes by itself now */
     struct heard_messages heard;
