@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "delivery/hub.h"
 #include "support/harness_client.h"
 #include "support/harness_core.h"
 #include "support/harness_json.h"
@@ -108,6 +109,28 @@ static void the_list_is_ordered_by_name_and_paged(void **state)
     client_modern(c, "1", "tools/list", "\"cursor\":\"nonsense\"");
     assert_json(client_answer(c)->text, "error|code", "-32602");
     client_free(c);
+}
+
+/* Six times what may be read, and 4 MiB: so much an answer may have. */
+static void an_answer_that_is_too_large_says_so_and_what_to_do(void **state)
+{
+    (void)state;
+    struct buf row;
+    buf_init(&row, 8u << 20);
+    buf_puts(&row, STR("{\"name\":\"big\",\"description\":\""));
+    while (row.len < 5u << 20) {
+        buf_puts(&row, STR("as long as it takes "));
+    }
+    buf_puts(&row, STR("\"}"));
+    struct feature *big = feature_create(FEATURE_TOOL, STR("big"), buf_str(&row));
+    assert_int_equal(hub_add_feature(b.hub, big, NULL), 0);
+    harness_run_until_idle(&b);
+    struct client *c = client_http(&b);
+    client_modern(c, "1", "tools/list", NULL);
+    assert_json(client_answer(c)->text, "error|message",
+                "the answer is larger than 4200304 bytes; ask for less at a time");
+    client_free(c);
+    buf_deinit(&row);
 }
 
 static void a_name_is_taken_once_and_gone_when_removed(void **state)
@@ -356,6 +379,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_BENCH(tools_are_offered_once_there_is_one),
         WITH_BENCH(the_list_is_ordered_by_name_and_paged),
+        WITH_BENCH(an_answer_that_is_too_large_says_so_and_what_to_do),
         WITH_BENCH(a_name_is_taken_once_and_gone_when_removed),
         WITH_BENCH(arguments_are_reached_by_name_and_by_pointer),
         WITH_BENCH(arguments_the_schema_forbids_never_reach_the_handler),
