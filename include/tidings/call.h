@@ -192,7 +192,8 @@ TIDINGS_API int tidings_call_ask(struct tidings_call *call, const char *key, con
 TIDINGS_API struct tidings_str tidings_call_answer(struct tidings_call *call, const char *key);
 /* Keep bytes that come back with the client's answers. In revision 2026-07-28 the client carries
  * them, encrypted and authenticated, bound to the tool or prompt, its arguments and who calls it,
- * good for ten minutes and until the server restarts; before that they stay here. At most 64 KiB.
+ * good for ten minutes and until the server restarts (of nodes that share a store: at each of them,
+ * restarted or not); before that they stay here. At most 64 KiB.
  * TIDINGS_E_UNSUPPORTED when OpenSSL 3 is needed and not installed. */
 TIDINGS_API int tidings_call_keep(struct tidings_call *call, struct tidings_str state,
                                   struct tidings_error *err);
