@@ -84,10 +84,16 @@ static void commit(struct keeper *k)
     loop_timer_start(k->idle, IDLE_MS, 0);
 }
 
+/* Writes that came while a batch waited for the lock of a store that others write to go with it:
+ * the longer the others have it, the more share the next commit. */
 static void on_before_wait(void *user)
 {
-    commit(user);
-    keeper_follow_before_wait(user);
+    struct keeper *k = user;
+    if (k->is_open && k->shared) {
+        (void)mailbox_drain(k->actor.mailbox);
+    }
+    commit(k);
+    keeper_follow_before_wait(k);
 }
 
 static void on_idle(struct loop_timer *timer, void *user)

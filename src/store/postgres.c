@@ -48,6 +48,65 @@ void postgres_put_null(struct postgres_values *v)
     postgres_put(v, NULL, 0);
 }
 
+/* Dimensions, whether there are NULLs, the type of elements, their number, the first index; then
+ * each element as its length and its bytes. */
+#define ARRAY_HEAD 20u
+#define ARRAY_COUNT_AT 12u
+
+static void postgres_write_u32(char *at, uint32_t n)
+{
+    for (int i = 0; i < 4; i++) {
+        at[i] = (char)(n >> (24 - 8 * i));
+    }
+}
+
+void postgres_array_init(struct postgres_array *a, size_t max_bytes)
+{
+    buf_init(&a->bytes, max_bytes);
+    a->count = 0;
+}
+
+void postgres_array_deinit(struct postgres_array *a)
+{
+    buf_deinit(&a->bytes);
+}
+
+void postgres_array_clear(struct postgres_array *a)
+{
+    buf_clear(&a->bytes);
+    a->count = 0;
+}
+
+int postgres_array_add(struct postgres_array *a, enum postgres_element kind,
+                       const struct postgres_values *v, int index)
+{
+    char head[ARRAY_HEAD] = {0}, len[4];
+    if (a->count == 0) {
+        postgres_write_u32(head, 1);
+        postgres_write_u32(head + 8, kind);
+        postgres_write_u32(head + 16, 1);
+        buf_put(&a->bytes, head, sizeof head);
+    }
+    postgres_write_u32(len, (uint32_t)v->lengths[index]);
+    buf_put(&a->bytes, len, sizeof len);
+    int rc = buf_put(&a->bytes, v->at[index], (size_t)v->lengths[index]);
+    a->count += rc == 0;
+    return rc;
+}
+
+void postgres_put_first(struct postgres_values *v, const struct postgres_array *a)
+{
+    const unsigned char *len = (const unsigned char *)a->bytes.ptr + ARRAY_HEAD;
+    postgres_put(v, len + 4,
+                 (size_t)len[0] << 24 | (size_t)len[1] << 16 | (size_t)len[2] << 8 | len[3]);
+}
+
+void postgres_put_array(struct postgres_values *v, struct postgres_array *a)
+{
+    postgres_write_u32(a->bytes.ptr + ARRAY_COUNT_AT, a->count);
+    postgres_put(v, a->bytes.ptr, a->bytes.len);
+}
+
 void postgres_free(struct pg_result *r)
 {
     if (r) {

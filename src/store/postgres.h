@@ -16,7 +16,7 @@
 #ifndef STORE_POSTGRES_H
 #define STORE_POSTGRES_H
 
-#include <tidings/types.h>
+#include "base/str.h"
 
 #define POSTGRES_DEADLINE_MS 5000
 #define POSTGRES_RETRY_MS 500
@@ -37,6 +37,22 @@ struct postgres_values {
 void postgres_put_int(struct postgres_values *v, int64_t n);          /* int8 */
 void postgres_put_str(struct postgres_values *v, struct tidings_str); /* text, bytea */
 void postgres_put_null(struct postgres_values *v);
+
+/* A parameter that grows by one element at a time: one statement for many rows. */
+enum postgres_element { POSTGRES_INT8 = 20, POSTGRES_TEXT = 25 }; /* as the protocol numbers them */
+struct postgres_array {
+    struct buf bytes; /* as the protocol has arrays; empty: no element */
+    uint32_t count;
+};
+void postgres_array_init(struct postgres_array *a, size_t max_bytes);
+void postgres_array_deinit(struct postgres_array *a);
+void postgres_array_clear(struct postgres_array *a); /* keeps the memory */
+/* A parameter of another statement as an element. 0, TIDINGS_E_NOMEM, TIDINGS_E_LIMIT. */
+int postgres_array_add(struct postgres_array *a, enum postgres_element kind,
+                       const struct postgres_values *v, int index);
+/* It has an element: the first as a parameter, or all of it. The array is borrowed like text. */
+void postgres_put_first(struct postgres_values *v, const struct postgres_array *a);
+void postgres_put_array(struct postgres_values *v, struct postgres_array *a);
 
 /* `statements`: the SQL of each, at most POSTGRES_MAX_STATEMENTS; both live as long as this. Does
  * not connect. TIDINGS_E_UNSUPPORTED: libpq is missing. TIDINGS_E_INVALID: no URL of PostgreSQL. */

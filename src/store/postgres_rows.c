@@ -75,7 +75,8 @@ int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_err
 int postgres_rows_send(struct postgres_rows *s, enum postgres_statement which,
                        const struct postgres_values *values, struct tidings_error *err)
 {
-    return postgres_send(s->db, which, values, err);
+    int rc = postgres_rows_send_pending(s, err);
+    return rc == 0 ? postgres_send(s->db, which, values, err) : rc;
 }
 
 int postgres_rows_ask(struct postgres_rows *s, enum postgres_statement which,
@@ -83,7 +84,8 @@ int postgres_rows_ask(struct postgres_rows *s, enum postgres_statement which,
                       struct tidings_error *err)
 {
     if (s->is_in_batch) {
-        return postgres_ask(s->db, which, values, ret, err);
+        int sent = postgres_rows_send_pending(s, err);
+        return sent == 0 ? postgres_ask(s->db, which, values, ret, err) : sent;
     }
     int rc = postgres_rows_ready(s, READY_MS, err);
     if (rc < 0) {
@@ -359,7 +361,8 @@ static int postgres_put_version(struct entity_rows *rows, const struct entity_ve
     postgres_put_str(&v, version->principal);
     postgres_put_str(&v, version->previous);
     postgres_put_str(&v, version->value);
-    rc = postgres_rows_send(s, replaces_current ? PG_PUT_REPLACING : PG_PUT, &v, err);
+    rc = replaces_current ? postgres_rows_send(s, PG_PUT_REPLACING, &v, err)
+                          : postgres_rows_add_version(s, &v, err);
     entity_ids_add(&s->ids, version->id); /* also when it is rolled back: there may be one */
     if (rc == 0) {
         heads_put(&s->heads, version); /* it may borrow from what was handed out */
@@ -469,6 +472,7 @@ static void postgres_rows_destroy(struct entity_rows *rows)
     postgres_rows_release(s);
     postgres_rows_end_run(s);
     postgres_log_unref(s->log);
+    postgres_pending_deinit(&s->pending);
     heads_clear(&s->heads);
     entity_ids_clear(&s->ids);
     mem_free(s->ids_after);
@@ -514,6 +518,7 @@ static int postgres_rows_open(const char *url, struct tidings_str cluster, bool 
     s->base.ops = &postgres_ops;
     s->base.kept = &postgres_kept;
     s->base.shared = &postgres_rows_shared;
+    postgres_pending_init(&s->pending);
     s->has_notify = true;
     s->is_target = is_target;
     s->cluster = str_dup(cluster);

@@ -17,47 +17,65 @@
 
 #define BEGIN_WAIT_MS 1000 /* for a connection */
 
+static void postgres_rows_drop_next(struct postgres_rows *s)
+{
+    postgres_free(s->next_page);
+    s->next_page = NULL;
+}
+
 /* Nothing of the batch is left here. */
 static void postgres_rows_forget_batch(struct postgres_rows *s)
 {
     postgres_rows_release(s);
+    postgres_rows_drop_next(s);
+    postgres_pending_clear(&s->pending);
     heads_clear(&s->heads);
     s->now = s->before;
     s->is_in_batch = false;
     s->is_behind = false;
 }
 
-static int postgres_rows_lock(struct postgres_rows *s, struct pg_result **ret,
+/* Where others wrote between the last two batches they will have again: what there is to follow
+ * comes with the lock, not by a question while it is held. */
+static int postgres_rows_lock(struct postgres_rows *s, struct pg_result *results[2],
                               struct tidings_error *err)
 {
+    struct postgres_values v = {0};
     int rc = postgres_rows_ready(s, BEGIN_WAIT_MS, err);
     rc = rc == 0 ? postgres_rows_send(s, PG_BEGIN, NULL, err) : rc;
-    return rc == 0 ? postgres_ask(s->db, PG_LOCK, NULL, ret, err) : rc;
+    rc = rc == 0 ? postgres_rows_send(s, PG_LOCK, NULL, err) : rc;
+    postgres_put_int(&v, (int64_t)s->followed);
+    s->next_after = s->followed;
+    s->next_which = s->has_others ? PG_CHANGES : PG_RECENT;
+    rc = rc == 0 && s->reads_ahead ? postgres_rows_send(s, s->next_which, &v, err) : rc;
+    rc = rc == 0 ? postgres_end(s->db, err) : rc;
+    return rc == 0 ? postgres_finish(s->db, 0, results, 2, err) : rc;
 }
 
 int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err)
 {
     struct postgres_rows *s = postgres_rows_of(rows);
-    struct pg_result *r = NULL;
+    struct pg_result *r[2] = {NULL, NULL};
     postgres_rows_release(s);
     if (s->is_in_batch) {
         return tidings_fail(err, TIDINGS_E_INTERNAL, "a batch has begun already");
     }
     bool was_connected = postgres_is_connected(s->db);
     uint64_t asked_ms = clock_monotonic_ms();
-    int rc = postgres_rows_lock(s, &r, err);
+    int rc = postgres_rows_lock(s, r, err);
     /* It was lost while nobody used it (a restart, a failover): another may do. */
     if (rc == TIDINGS_E_BUSY && was_connected && !postgres_is_connected(s->db)) {
-        rc = postgres_rows_lock(s, &r, err);
+        rc = postgres_rows_lock(s, r, err);
     }
     s->before = s->now;
     s->is_in_batch = true;
     s->is_durable = s->has_keys = false;
-    rc = rc == 0 ? postgres_rows_read_counters(s, r, &s->now, err) : rc;
+    rc = rc == 0 ? postgres_rows_read_counters(s, r[0], &s->now, err) : rc;
     if (rc == 0) {
-        s->now_ms = postgres_rows_hear_clock(s, r, asked_ms);
+        s->now_ms = postgres_rows_hear_clock(s, r[0], asked_ms);
     }
-    postgres_free(r);
+    postgres_free(r[0]);
+    s->next_page = r[1];
     if (rc == 0 && s->now.position < s->followed) {
         /* Connecting again finds out why. */
         postgres_drop(s->db);
@@ -69,7 +87,7 @@ int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err)
         postgres_rows_rollback(rows);
         return rc;
     }
-    s->is_behind = s->now.position > s->followed;
+    s->is_behind = s->reads_ahead = s->now.position > s->followed;
     s->before = s->now;
     return 0;
 }
@@ -80,6 +98,7 @@ void postgres_rows_rollback(struct entity_rows *rows)
     if (!s->is_in_batch) {
         return;
     }
+    postgres_pending_clear(&s->pending);
     if (postgres_is_connected(s->db)) {
         /* Nobody waits for it; the next answer comes after it. What was sent and not ended is
          * skipped if it fails, and rolled back if not. */
@@ -137,6 +156,7 @@ int postgres_rows_commit(struct entity_rows *rows, struct tidings_error *err)
 {
     struct postgres_rows *s = postgres_rows_of(rows);
     postgres_rows_release(s);
+    postgres_rows_drop_next(s);
     int rc = postgres_rows_send_commit(s, err);
     if (rc < 0) {
         postgres_rows_rollback(rows); /* it was not sent as a whole */

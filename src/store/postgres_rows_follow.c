@@ -244,6 +244,11 @@ static int read_page(struct postgres_rows *s, enum postgres_statement which, uin
     struct pg_result *results[2] = {NULL, NULL};
     struct postgres_values v = {0};
     postgres_put_int(&v, (int64_t)after);
+    if (s->is_in_batch && s->next_page && which == s->next_which && after == s->next_after) {
+        *ret = s->next_page; /* it came with the lock */
+        s->next_page = NULL;
+        return 0;
+    }
     if (s->is_in_batch) {
         return postgres_rows_ask(s, which, &v, ret, err);
     }

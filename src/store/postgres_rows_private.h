@@ -27,6 +27,7 @@ enum postgres_statement {
     PG_SERVER,
     PG_ADD_MOVED,
     PG_PUT,
+    PG_PUT_MANY,
     PG_PUT_REPLACING,
     PG_FORGET,
     PG_FIND,
@@ -120,11 +121,27 @@ struct postgres_log {
     unsigned refs;
 };
 
+/* Versions of the batch that have yet to be sent, at most one of an entity: one statement for all
+ * of them costs the database a fraction of one for each. */
+#define POSTGRES_PENDING_MAX 64u
+#define POSTGRES_PENDING_BYTES (64u << 10) /* what is larger by itself does not wait */
+#define POSTGRES_PENDING_COLUMNS 15
+struct postgres_pending {
+    struct postgres_array columns[POSTGRES_PENDING_COLUMNS]; /* as PG_PUT has them */
+    uint64_t ids[POSTGRES_PENDING_MAX];                      /* hashes */
+    unsigned count;
+    size_t bytes;
+};
+
 struct postgres_rows {
     struct entity_rows base;
     struct postgres *db;
     struct postgres *listener;            /* listens; NULL until it is used */
+    struct pg_result *next_page;          /* of what others wrote, read with the lock; or NULL … */
+    enum postgres_statement next_which;   /* … by this statement … */
+    uint64_t next_after;                  /* … after this position */
     struct pg_result *handed_out;         /* has slices out, or NULL */
+    struct postgres_pending pending;
     struct heads heads;                   /* newest versions of before `followed` */
     struct entity_ids ids;                /* that there may be, as far as followed */
     char *ids_after;                      /* those up to it were read; NULL: none */
@@ -145,6 +162,7 @@ struct postgres_rows {
     bool is_durable; /* something in the batch is more than an announcement */
     bool has_keys;   /* in the batch; `owner` counts */
     bool is_behind;  /* the batch began with others' changes that were not followed: no heads */
+    bool reads_ahead;     /* others wrote before the last batch: they are followed with the lock */
     bool is_listener_new; /* another descriptor than before, which may have the same number */
     bool has_notify;      /* the engine knows it */
     bool has_others;      /* what was followed last was not entities and announcements alone */
@@ -189,6 +207,14 @@ int postgres_rows_check_server(struct postgres_rows *s, struct tidings_error *er
 int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err);
 int postgres_rows_commit(struct entity_rows *rows, struct tidings_error *err);
 void postgres_rows_rollback(struct entity_rows *rows);
+/* store/postgres_rows_pending.c: a version with the parameters of PG_PUT, sent with others or by
+ * itself, at the latest before anything else is. */
+void postgres_pending_init(struct postgres_pending *p);
+void postgres_pending_deinit(struct postgres_pending *p);
+void postgres_pending_clear(struct postgres_pending *p);
+int postgres_rows_add_version(struct postgres_rows *s, const struct postgres_values *v,
+                              struct tidings_error *err);
+int postgres_rows_send_pending(struct postgres_rows *s, struct tidings_error *err);
 /* store/postgres_rows_keys.c: likewise; before a commit, those that are too many. */
 int postgres_rows_put_key(struct entity_rows *rows, const struct entity_key *key,
                           struct tidings_error *err);

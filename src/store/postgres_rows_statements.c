@@ -35,15 +35,25 @@
     " WHERE c.id>$1::text AND ($2::int8=1 OR c.deleted=0)" of " ORDER BY c.id LIMIT 64"
 
 /* A version, and which is the current one. $3: its position. */
-#define ADD_VERSION                                                                                \
-    "v AS (INSERT INTO tidings_versions(id, vfrom, position, type, tversion, parent, deleted,"     \
-    " created, at, since, sum, changed_by, principal, previous, value) VALUES($1::text, $2::int8," \
-    " $3::int8, $4::text, $5::text, $6::text, $7::int8, $8::int8, $9::int8, $10::int8, $11::int8," \
-    " $12::text, $13::text, $14::text, $15::text)) INSERT INTO tidings_current(id, type, "         \
-    "tversion,"                                                                                    \
-    " parent, deleted, position) VALUES($1::text, $4::text, $5::text, $6::text, $7::int8,"         \
-    " $3::int8) ON CONFLICT (id) DO UPDATE SET type=excluded.type, tversion=excluded.tversion,"    \
+#define VERSION_COLUMNS                                                                            \
+    "id, vfrom, position, type, tversion, parent, deleted, created, at, since, sum, changed_by,"   \
+    " principal, previous, value"
+#define CURRENT_COLUMNS "id, type, tversion, parent, deleted, position"
+#define IS_CURRENT                                                                                 \
+    " ON CONFLICT (id) DO UPDATE SET type=excluded.type, tversion=excluded.tversion,"              \
     " parent=excluded.parent, deleted=excluded.deleted, position=excluded.position"
+#define ADD_VERSION                                                                                \
+    "v AS (INSERT INTO tidings_versions(" VERSION_COLUMNS ") VALUES($1::text, $2::int8,"           \
+    " $3::int8, $4::text, $5::text, $6::text, $7::int8, $8::int8, $9::int8, $10::int8, $11::int8," \
+    " $12::text, $13::text, $14::text, $15::text)) INSERT INTO tidings_current(" CURRENT_COLUMNS   \
+    ") VALUES($1::text, $4::text, $5::text, $6::text, $7::int8, $3::int8)" IS_CURRENT
+/* The same of many versions, each of another entity. */
+#define ADD_VERSIONS                                                                               \
+    "v AS (INSERT INTO tidings_versions(" VERSION_COLUMNS ") SELECT * FROM unnest($1::text[],"     \
+    " $2::int8[], $3::int8[], $4::text[], $5::text[], $6::text[], $7::int8[], $8::int8[],"         \
+    " $9::int8[], $10::int8[], $11::int8[], $12::text[], $13::text[], $14::text[], $15::text[])"   \
+    " RETURNING " CURRENT_COLUMNS ") INSERT INTO tidings_current(" CURRENT_COLUMNS                 \
+    ") SELECT " CURRENT_COLUMNS " FROM v" IS_CURRENT
 
 /* The changes of one table after $1, as columns that all have: kind, position, from or modified or
  * epoch, size or last, at, removed, created; id, type, version, parent, changed by, old type
@@ -133,6 +143,7 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_ADD_MOVED] = "INSERT INTO tidings_moved(position, id, type, tversion, became, vfrom)"
                      " VALUES($1::int8, $2::text, $3::text, $4::text, $5::text, $6::int8)",
     [PG_PUT] = "WITH " ADD_VERSION,
+    [PG_PUT_MANY] = "WITH " ADD_VERSIONS,
     [PG_PUT_REPLACING] =
         "WITH gone AS (DELETE FROM tidings_versions WHERE id=$1::text AND vfrom="
         "(SELECT max(vfrom) FROM tidings_versions WHERE id=$1::text)), " ADD_VERSION,
