@@ -40,14 +40,11 @@ static void postgres_rows_forget_batch(struct postgres_rows *s)
 static int postgres_rows_lock(struct postgres_rows *s, struct pg_result *results[2],
                               struct tidings_error *err)
 {
-    struct postgres_values v = {0};
     int rc = postgres_rows_ready(s, BEGIN_WAIT_MS, err);
     rc = rc == 0 ? postgres_rows_send(s, PG_BEGIN, NULL, err) : rc;
     rc = rc == 0 ? postgres_rows_send(s, PG_LOCK, NULL, err) : rc;
-    postgres_put_int(&v, (int64_t)s->followed);
     s->next_after = s->followed;
-    s->next_which = s->has_others ? PG_CHANGES : PG_RECENT;
-    rc = rc == 0 && s->reads_ahead ? postgres_rows_send(s, s->next_which, &v, err) : rc;
+    rc = rc == 0 && s->reads_ahead ? postgres_rows_send_page(s, err) : rc;
     rc = rc == 0 ? postgres_end(s->db, err) : rc;
     return rc == 0 ? postgres_finish(s->db, 0, results, 2, err) : rc;
 }

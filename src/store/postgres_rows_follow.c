@@ -6,17 +6,21 @@
  * One statement reads all tables, so from one snapshot. Whoever is in it took a position under the
  * lock and held that to the commit: everything with a lower position is in it too.
  *
- * Most of the time others wrote entities or announced something, and nothing else. So those two are
- * read alone first: if there is a row at each position, one after the other up to where the store
- * is, there is nothing in the other tables. Else the rest is read with all of them.
+ * Most of the time others wrote entities, or announced something, and nothing else. So one table or
+ * two are read alone first: if there is a row at each position, one after the other up to where the
+ * store is, there is nothing in the other tables. Else the rest is read with more of them. That
+ * holds from whichever snapshot rows come, so who was notified of a position reads up to there and
+ * need not ask where the store is.
  */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "store/entity_sum.h"
 #include "store/postgres_rows_private.h"
 
-_Static_assert(HEADS_BYTES == 2048, "the statement says so too");
-#define PAGE_ROWS 1000 /* as the statement says */
+#define PAGE_ROWS 1000 /* as the statements say */
+#define NO_VALUES (-1)
+#define MANY_PAGES 16   /* in a row that need not have been read of so many tables: then of fewer */
+#define VALUE_PAGES 256 /* in a row that had no entity which is known here: then without values */
 #define FLOOR_MAX 100000000
 #define READY_MS 1000
 
@@ -50,6 +54,25 @@ enum change_column {
     C_VALUE,
 };
 
+/* Those of PG_ENTITIES. */
+enum entity_column {
+    E_POSITION,
+    E_FROM,
+    E_AT,
+    E_DELETED,
+    E_CREATED,
+    E_ID,
+    E_TYPE,
+    E_VERSION,
+    E_PARENT,
+    E_CHANGED_BY,
+    E_PRINCIPAL,
+    E_SINCE,
+    E_SUM,
+    E_PREVIOUS,
+    E_VALUE,
+};
+
 /* One row, as it is handed out. */
 struct followed_row {
     int64_t sum; /* of a version that is there as a whole; else 0 */
@@ -58,6 +81,36 @@ struct followed_row {
     struct tidings_change announced;
     struct published_row published;
 };
+
+static void postgres_read_entity(struct pg_result *r, int i, struct followed_row *ret)
+{
+    struct kept_change *c = &ret->change;
+    *c = (struct kept_change){
+        .kind = KEPT_ENTITY,
+        .position = (uint64_t)postgres_int(r, i, E_POSITION),
+        .modified_ms = postgres_int(r, i, E_FROM),
+        .at_ms = postgres_int(r, i, E_AT),
+        .removed = postgres_int(r, i, E_DELETED) != 0,
+        .created = postgres_int(r, i, E_CREATED) != 0,
+        .uri = postgres_str(r, i, E_ID),
+    };
+    c->version = (struct entity_version){
+        .id = c->uri,
+        .from = c->modified_ms,
+        .to = TIMELINE_FOREVER,
+        .type = postgres_str(r, i, E_TYPE),
+        .type_version = postgres_str(r, i, E_VERSION),
+        .parent = postgres_str(r, i, E_PARENT),
+        .changed_by = postgres_str(r, i, E_CHANGED_BY),
+        .principal = postgres_str(r, i, E_PRINCIPAL),
+        .deleted = c->removed,
+        .created = c->created,
+        .since = postgres_int(r, i, E_SINCE),
+    };
+    ret->sum = postgres_int(r, i, E_SUM);
+    ret->previous = postgres_str(r, i, E_PREVIOUS);
+    ret->value = postgres_str(r, i, E_VALUE);
+}
 
 static void postgres_read_change(struct pg_result *r, int i, struct followed_row *ret)
 {
@@ -114,16 +167,20 @@ static void postgres_read_change(struct pg_result *r, int i, struct followed_row
     }
 }
 
-/* Somebody else wrote an entity that is known here as current. */
+/* Somebody else wrote an entity that may be known here as current: values are read from now on. */
 static void renew_head(struct postgres_rows *s, const struct followed_row *row)
 {
     struct entity_version v = row->change.version;
     entity_ids_add(&s->ids, v.id);
+    if (!heads_find(&s->heads, v.id)) {
+        return;
+    }
+    s->value_pages = VALUE_PAGES;
     v.previous = row->previous;
     v.value = row->value;
     if (row->sum == 0 || !entity_version_is_whole(&v, row->sum)) {
         heads_drop(&s->heads, v.id);
-    } else if (heads_find(&s->heads, v.id)) {
+    } else {
         heads_put(&s->heads, &v);
     }
 }
@@ -225,56 +282,116 @@ static uint64_t floor_of(const struct postgres_rows *s)
     return s->now.floor > s->now.announced ? s->now.floor : s->now.announced;
 }
 
-/* The counter first: what it covers is in the snapshot of the statement after it. */
-static int read_state_and_page(struct postgres_rows *s, const struct postgres_values *v,
-                               enum postgres_statement which, struct pg_result *results[2],
-                               struct tidings_error *err)
+static void put_page(struct postgres_values *v, uint64_t after, int64_t value_bytes)
 {
-    int rc = postgres_rows_ready(s, READY_MS, err);
-    rc = rc == 0 ? postgres_rows_send(s, PG_STATE, NULL, err) : rc;
-    rc = rc == 0 ? postgres_rows_send(s, which, v, err) : rc;
-    rc = rc == 0 ? postgres_end(s->db, err) : rc;
-    return rc == 0 ? postgres_finish(s->db, 0, results, 2, err) : rc;
+    postgres_put_int(v, (int64_t)after);
+    postgres_put_int(v, value_bytes);
 }
 
-/* A page of what comes after `after`; outside of batches `now` is what it is of. */
-static int read_page(struct postgres_rows *s, enum postgres_statement which, uint64_t after,
-                     struct pg_result **ret, struct tidings_error *err)
+int postgres_rows_send_page(struct postgres_rows *s, struct tidings_error *err)
+{
+    struct postgres_values v = {0};
+    put_page(&v, s->followed, s->value_pages > 0 ? (int64_t)HEADS_BYTES : NO_VALUES);
+    return postgres_rows_send(s, s->page_which, &v, err);
+}
+
+/* The counter first: what it covers is in the snapshot of the statement after it. */
+static int ask_for_page(struct postgres_rows *s, bool with_state, struct pg_result *results[2],
+                        struct tidings_error *err)
+{
+    int rc = postgres_rows_ready(s, READY_MS, err);
+    rc = rc == 0 && with_state ? postgres_rows_send(s, PG_STATE, NULL, err) : rc;
+    rc = rc == 0 ? postgres_rows_send_page(s, err) : rc;
+    rc = rc == 0 ? postgres_end(s->db, err) : rc;
+    return rc == 0 ? postgres_finish(s->db, 0, with_state ? results : results + 1,
+                                     with_state ? 2 : 1, err)
+                   : rc;
+}
+
+/* A page of what comes after `followed`; *ret_newest: where the store is at least. */
+static int read_page(struct postgres_rows *s, struct pg_result **ret, uint64_t *ret_newest,
+                     struct tidings_error *err)
 {
     struct pg_result *results[2] = {NULL, NULL};
-    struct postgres_values v = {0};
-    postgres_put_int(&v, (int64_t)after);
-    if (s->is_in_batch && s->next_page && which == s->next_which && after == s->next_after) {
+    uint64_t notified = s->page_which == PG_CHANGES ? 0 : s->notified;
+    bool with_state = notified <= s->followed;
+    *ret_newest = s->now.position;
+    if (s->is_in_batch && s->next_page && s->next_after == s->followed) {
         *ret = s->next_page; /* it came with the lock */
         s->next_page = NULL;
         return 0;
     }
     if (s->is_in_batch) {
-        return postgres_rows_ask(s, which, &v, ret, err);
+        int rc = postgres_rows_send_page(s, err);
+        rc = rc == 0 ? postgres_end(s->db, err) : rc;
+        return rc == 0 ? postgres_finish(s->db, 0, ret, 1, err) : rc;
     }
     bool was_connected = postgres_is_connected(s->db);
     uint64_t asked_ms = clock_monotonic_ms();
-    int rc = read_state_and_page(s, &v, which, results, err);
+    int rc = ask_for_page(s, with_state, results, err);
     /* It was lost while nobody used it: another may do. */
     if (rc == TIDINGS_E_BUSY && was_connected && !postgres_is_connected(s->db)) {
-        rc = read_state_and_page(s, &v, which, results, err);
+        rc = ask_for_page(s, with_state, results, err);
     }
-    rc = rc == 0 ? postgres_rows_read_counters(s, results[0], &s->now, err) : rc;
-    if (rc == 0) {
-        postgres_rows_hear_clock(s, results[0], asked_ms);
+    if (rc == 0 && with_state) {
+        rc = postgres_rows_read_counters(s, results[0], &s->now, err);
+        if (rc == 0) {
+            postgres_rows_hear_clock(s, results[0], asked_ms);
+        }
     }
     postgres_free(results[0]);
+    s->notified = 0; /* if it says too much, the store is asked */
     *ret = results[1];
+    *ret_newest = with_state ? s->now.position : notified;
     return rc;
 }
 
 /* How many of the rows are in a row from there on. */
-static int count_in_a_row(struct pg_result *page, uint64_t after)
+static int count_in_a_row(struct pg_result *page, int column, uint64_t after)
 {
     int n = 0;
     while (n < postgres_rows(page) &&
-           (uint64_t)postgres_int(page, n, C_POSITION) == after + 1 + (uint64_t)n) {
+           (uint64_t)postgres_int(page, n, column) == after + 1 + (uint64_t)n) {
         n++;
+    }
+    return n;
+}
+
+/* A statement that would have given such a change. */
+static enum postgres_statement statement_of(enum kept_kind kind)
+{
+    return kind == KEPT_ENTITY                               ? PG_ENTITIES
+           : kept_is_announced(kind) || kind == KEPT_SESSION ? PG_RECENT
+                                                             : PG_CHANGES;
+}
+
+/* `least` would have given all of the page. */
+static void choose_statement(struct postgres_rows *s, enum postgres_statement least)
+{
+    if (least <= s->page_which) {
+        s->many_pages = MANY_PAGES;
+    } else if (s->many_pages > 0) {
+        s->many_pages--;
+    } else {
+        s->page_which = least;
+    }
+    s->value_pages -= s->value_pages > 0;
+}
+
+/* How many rows of a page can be followed. *is_last: and that is all there is. */
+static int count_followable(struct postgres_rows *s, struct pg_result *page, uint64_t newest,
+                            bool is_missed, bool *is_last)
+{
+    int count = postgres_rows(page), n = count;
+    *is_last = count < PAGE_ROWS;
+    if (s->page_which != PG_CHANGES) {
+        int column = s->page_which == PG_ENTITIES ? (int)E_POSITION : (int)C_POSITION;
+        n = is_missed ? 0 : count_in_a_row(page, column, s->followed);
+        if (n < count || (*is_last && s->followed + (uint64_t)n < newest)) {
+            *is_last = false; /* something else lies between */
+            s->page_which = is_missed || s->page_which == PG_RECENT ? PG_CHANGES : PG_RECENT;
+            s->many_pages = MANY_PAGES;
+        }
     }
     return n;
 }
@@ -284,26 +401,21 @@ static int follow_page(struct postgres_rows *s, kept_change_fn fn, void *user,
                        struct tidings_error *err)
 {
     struct pg_result *page = NULL;
-    bool is_all = s->has_others;
-    int rc = read_page(s, is_all ? PG_CHANGES : PG_RECENT, s->followed, &page, err);
+    uint64_t newest = 0;
+    enum postgres_statement which = s->page_which, least = PG_ENTITIES;
+    int rc = read_page(s, &page, &newest, err);
     if (rc < 0) {
         return rc;
     }
     uint64_t missed = s->followed < floor_of(s) ? floor_of(s) : 0;
-    int count = postgres_rows(page);
-    int n = is_all ? count : missed > 0 ? 0 : count_in_a_row(page, s->followed);
-    bool is_last = count < PAGE_ROWS, has_others = false, goes_on = true;
-    if (!is_all && (n < count || (is_last && s->followed + (uint64_t)n < s->now.position))) {
-        is_last = false;
-        s->has_others = true; /* something else lies between */
-    }
+    bool is_last = false, goes_on = true;
+    int n = count_followable(s, page, newest, missed > 0, &is_last);
     rc = 1;
     for (int i = 0; rc == 1 && goes_on && i < n; i++) {
         struct followed_row row = {.published = {.created = false}};
-        postgres_read_change(page, i, &row);
-        enum kept_kind kind = row.change.kind;
-        has_others =
-            has_others || (kind != KEPT_ENTITY && kind != KEPT_ANNOUNCED && kind != KEPT_SESSION);
+        (which == PG_ENTITIES ? postgres_read_entity : postgres_read_change)(page, i, &row);
+        enum postgres_statement own = statement_of(row.change.kind);
+        least = own < least ? own : least;
         goes_on = tell_missed(s, row.change.position, &missed, fn, user);
         rc = goes_on ? hand_on(s, &row, fn, user, err) : rc;
         goes_on = goes_on && rc != 0;
@@ -314,8 +426,9 @@ static int follow_page(struct postgres_rows *s, kept_change_fn fn, void *user,
         return rc < 0 ? rc : 0;
     }
     if (is_last) {
-        s->has_others = is_all && has_others;
-        postgres_rows_note_followed(s, s->now.position, false); /* rows said what was durable */
+        choose_statement(s, least);
+        postgres_rows_note_followed(s, newest, false); /* rows said what was durable */
+        s->now.position = s->now.position < s->followed ? s->followed : s->now.position;
         s->is_behind = false;
     }
     return is_last ? 0 : 1;
@@ -358,7 +471,9 @@ int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *re
     uint64_t after = floor;
     int n = rc == 0 ? PAGE_ROWS : 0;
     for (bool more = true; n == PAGE_ROWS && more && rc == 0;) {
-        rc = read_page(s, PG_CHANGES, after, &r, err);
+        struct postgres_values v = {0};
+        put_page(&v, after, NO_VALUES);
+        rc = postgres_rows_ask(s, PG_CHANGES, &v, &r, err);
         n = rc == 0 ? postgres_rows(r) : 0;
         for (int i = 0; more && i < n; i++) {
             struct followed_row row = {.published = {.created = false}};

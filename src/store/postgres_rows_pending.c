@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Versions of entities on their way to PostgreSQL: those of a batch are gathered and inserted by one
- * statement, with an array for each column. What the database does for a statement (messages, a
+ * Versions of entities on their way to PostgreSQL: those of a batch are gathered and inserted by
+ * one statement, with an array for each column. What the database does for a statement (messages, a
  * portal, the start and end of its executor) is then done once, not for each row.
  *
  * An entity is among them once, since a statement cannot make two rows current. Everything else of
@@ -80,8 +80,7 @@ int postgres_rows_add_version(struct postgres_rows *s, const struct postgres_val
     for (int i = 0; i < POSTGRES_PENDING_COLUMNS; i++) {
         bytes += (size_t)v->lengths[i];
     }
-    bool is_full =
-        p->count == POSTGRES_PENDING_MAX || p->bytes + bytes > POSTGRES_PENDING_BYTES;
+    bool is_full = p->count == POSTGRES_PENDING_MAX || p->bytes + bytes > POSTGRES_PENDING_BYTES;
     int rc = is_full || pending_has(p, hash) ? postgres_rows_send_pending(s, err) : 0;
     if (rc < 0 || bytes > POSTGRES_PENDING_BYTES) {
         return rc < 0 ? rc : postgres_send(s->db, PG_PUT, v, err);

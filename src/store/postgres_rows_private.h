@@ -54,8 +54,9 @@ enum postgres_statement {
     PG_FORGET_REMOVED,
     PG_PUBLISHED,
     PG_PUBLISHED_ONE,
-    PG_CHANGES,
+    PG_CHANGES, /* the next three: each of fewer tables */
     PG_RECENT,
+    PG_ENTITIES,
     PG_FLOOR,
     PG_ANNOUNCE,
     PG_OLD_ANNOUNCED,
@@ -136,11 +137,12 @@ struct postgres_pending {
 struct postgres_rows {
     struct entity_rows base;
     struct postgres *db;
-    struct postgres *listener;            /* listens; NULL until it is used */
-    struct pg_result *next_page;          /* of what others wrote, read with the lock; or NULL … */
-    enum postgres_statement next_which;   /* … by this statement … */
-    uint64_t next_after;                  /* … after this position */
-    struct pg_result *handed_out;         /* has slices out, or NULL */
+    struct postgres *listener;          /* listens; NULL until it is used */
+    enum postgres_statement page_which; /* by which what others wrote is read next */
+    struct pg_result *next_page;        /* of that, read with the lock; or NULL … */
+    uint64_t next_after;                /* … after this position */
+    uint64_t notified;                  /* a position that others have come to */
+    struct pg_result *handed_out;       /* has slices out, or NULL */
     struct postgres_pending pending;
     struct heads heads;                   /* newest versions of before `followed` */
     struct entity_ids ids;                /* that there may be, as far as followed */
@@ -158,14 +160,15 @@ struct postgres_rows {
     unsigned n_removed, n_announced; /* since the oldest were forgotten */
     unsigned char owner[32];         /* of the newest key of the batch, as its digest */
     bool is_in_batch;
-    bool is_target;  /* of a copy, which may be half done */
-    bool is_durable; /* something in the batch is more than an announcement */
-    bool has_keys;   /* in the batch; `owner` counts */
-    bool is_behind;  /* the batch began with others' changes that were not followed: no heads */
-    bool reads_ahead;     /* others wrote before the last batch: they are followed with the lock */
+    bool is_target;   /* of a copy, which may be half done */
+    bool is_durable;  /* something in the batch is more than an announcement */
+    bool has_keys;    /* in the batch; `owner` counts */
+    bool is_behind;   /* the batch began with others' changes that were not followed: no heads */
+    bool reads_ahead; /* others wrote before the last batch: they are followed with the lock */
     bool is_listener_new; /* another descriptor than before, which may have the same number */
     bool has_notify;      /* the engine knows it */
-    bool has_others;      /* what was followed last was not entities and announcements alone */
+    unsigned many_pages;  /* to be read yet of more tables than there was something in */
+    unsigned value_pages; /* to be read yet with values, for the heads */
 };
 
 struct postgres_rows *postgres_rows_of(struct entity_rows *rows);
@@ -248,6 +251,8 @@ int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *re
                               kept_change_fn fn, void *user, struct tidings_error *err);
 int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user,
                          struct tidings_error *err);
+/* The statement `page_which` of what comes after `followed`, into the pipeline. */
+int postgres_rows_send_page(struct postgres_rows *s, struct tidings_error *err);
 /* Everything up to there was followed, or written here. */
 void postgres_rows_note_followed(struct postgres_rows *s, uint64_t position, bool is_durable);
 /* store/postgres_rows_transfer.c */

@@ -75,8 +75,9 @@ static int shared_wake(struct entity_rows *rows)
 {
     struct postgres_rows *s = postgres_rows_of(rows);
     uint64_t newest = 0;
-    return !s->listener || postgres_notified(s->listener, &newest) < 0 || newest > s->followed ? 1
-                                                                                               : 0;
+    int rc = s->listener ? postgres_notified(s->listener, &newest) : TIDINGS_E_BUSY;
+    s->notified = newest;
+    return rc < 0 || newest > s->followed ? 1 : 0;
 }
 
 /* ---- announcements --------------------------------------------------------------------------- */

@@ -58,7 +58,7 @@
 /* The changes of one table after $1, as columns that all have: kind, position, from or modified or
  * epoch, size or last, at, removed, created; id, type, version, parent, changed by, old type
  * version, principal; URI, etag, came from, target, metadata, checksum, origin; kind of change;
- * since, sum (0: the next two are too long), previous, value. */
+ * since, sum (0: the next two have more than $2 bytes), previous, value. */
 #define TAKEN                                                                                      \
     "(SELECT position FROM tidings_state WHERE one=1)" /* nobody has taken a later one             \
                                                         */
@@ -73,7 +73,7 @@
 #define NO_ENTITY "'', '', '', '', '', '', ''"
 #define NO_RESOURCE "''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea"
 #define NO_VALUE ", 0::int8, 0::int8, '', ''"
-#define FITS "octet_length(v.value)+octet_length(v.previous)<=2048" /* HEADS_BYTES */
+#define FITS "octet_length(v.value)+octet_length(v.previous)<=$2::int8"
 #define ENTITIES_AS(was, from)                                                                     \
     AFTER_IF("0::int8, v.position, v.vfrom, 0::int8, v.at, v.deleted, v.created, v.id, v.type,"    \
              " v.tversion, v.parent, v.changed_by, " was ", v.principal, " NO_RESOURCE             \
@@ -215,8 +215,14 @@ const char *const postgres_statements[PG_STATEMENTS] = {
                                     " UNION ALL " CHANGED_PUBLISHED " UNION ALL " CHANGED_ANNOUNCED
                                     " UNION ALL " CHANGED_RUNS " UNION ALL " CHANGED_BREAKS
                                     " ORDER BY 2 LIMIT 1000",
-    /* Two of seven: half of what that costs, and most of the time all there is. */
+    /* Two of seven, and one: most of the time all there is. */
     [PG_RECENT] = RECENT_ENTITIES " UNION ALL " CHANGED_ANNOUNCED " ORDER BY 2 LIMIT 1000",
+    [PG_ENTITIES] =
+        "SELECT v.position, v.vfrom, v.at, v.deleted, v.created, v.id, v.type, v.tversion,"
+        " v.parent, v.changed_by, v.principal, v.since, CASE WHEN " FITS
+        " THEN v.sum ELSE 0 END, CASE WHEN " FITS " THEN v.previous ELSE '' END, CASE WHEN " FITS
+        " THEN v.value ELSE '' END FROM tidings_versions v WHERE v.position>$1::int8 AND"
+        " v.position<=" TAKEN IS_SHORT " ORDER BY v.position LIMIT 1000",
     [PG_FLOOR] =
         "SELECT position FROM (" NEWEST_ENTITIES " UNION ALL " NEWEST_MOVED
         " UNION ALL " NEWEST_TYPES " UNION ALL " NEWEST_PUBLISHED " UNION ALL " NEWEST_ANNOUNCED

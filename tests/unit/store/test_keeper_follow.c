@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the keeper watches to be woken by others: when a connection is lost and made again, nothing
- * of the old one stays in its loop, whoever else still holds that open.
+ * The keeper of a store that others write to. What it watches to be woken by them: when a
+ * connection is lost and made again, nothing of the old one stays in its loop, whoever else still
+ * holds that open. And which writes share a commit.
  */
 #include <dirent.h>
 #include <setjmp.h>
@@ -14,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "base/durations.h"
 #include "store/keeper.h"
 #include "support/shared_memory.h"
 
@@ -99,10 +101,57 @@ static void of_a_connection_that_was_lost_nothing_is_watched(void **state)
     shared_memory_destroy(db);
 }
 
+struct writing {
+    struct keeper_job job;
+    struct keeper *keeper;
+    struct writing *next; /* comes while this one is under way, as while a lock is waited for */
+    bool is_done;
+};
+
+static int write_nothing(struct keeper_job *job, struct entities *e)
+{
+    struct writing *w = (struct writing *)(void *)job;
+    (void)e;
+    if (w->next) {
+        keeper_submit(w->keeper, &w->next->job);
+    }
+    return 0;
+}
+
+static void note_done(struct keeper_job *job, int code)
+{
+    assert_int_equal(code, 0);
+    ((struct writing *)(void *)job)->is_done = true;
+}
+
+static void what_comes_while_a_batch_begins_shares_its_commit(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct keeper *k = NULL;
+    struct durations commits;
+    uint64_t lost = 0;
+    struct shared_memory *db = shared_memory_create();
+    assert_int_equal(keeper_open(shared_memory_connect(db), &k, &err), 0);
+    struct writing second = {.job = {.is_write = true, .run = write_nothing, .done = note_done}};
+    struct writing first = {.job = {.is_write = true, .run = write_nothing, .done = note_done},
+                            .keeper = k,
+                            .next = &second};
+    assert_int_equal(keeper_run(k, &first.job), 0);
+    (void)look_now(k, NULL); /* after it */
+    assert_true(first.is_done && second.is_done);
+    keeper_get_commits(k, &commits, &lost);
+    assert_int_equal(durations_total(&commits), 1);
+    assert_int_equal(lost, 0);
+    keeper_close(k);
+    shared_memory_destroy(db);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_a_connection_that_was_lost_nothing_is_watched),
+        cmocka_unit_test(what_comes_while_a_batch_begins_shares_its_commit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

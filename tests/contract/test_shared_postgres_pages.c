@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Many rows at a time in PostgreSQL: versions of one batch that are inserted together, and what
+ * others wrote as it is read, of as few tables as there is something in; also when a stranger
+ * notifies of what never happened.
+ */
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "support/postgres.h"
+#include "support/store_steps.h"
+
+#define WAIT_MS 10000
+
+static struct postgres_server *server;
+static char url[POSTGRES_URL];
+
+static const char *schema_of_url(void)
+{
+    static char schema[32];
+    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+    return schema;
+}
+
+static long long count_rows(const char *sql)
+{
+    return postgres_server_number(server, schema_of_url(), sql);
+}
+
+/* ---- together -------------------------------------------------------------------------------- */
+
+static void versions_of_a_batch_are_kept_as_if_one_by_one(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    char *large = mem_alloc(200001);
+    memset(large, '1', 200000); /* digits: a number in JSON */
+    large[200000] = '\0';
+    store_begin(a);
+    for (int i = 0; i < 150; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "e%d", i);
+        store_put(a, id, 1, "1");
+    }
+    store_put(a, "e7", 2, "2"); /* twice in the batch, one after the other and not */
+    store_put(a, "e7", 3, "3");
+    store_announce(a, "n:///1");
+    store_put(a, "big", 1, large);
+    store_put(a, "e8", 2, "2");
+    assert_int_equal(store_value(a, "e7"), 3);
+    assert_int_equal(store_value(a, "e8"), 2);
+    store_put(a, "e9", 2, "2");
+    store_commit(a);
+    assert_int_equal(count_rows("SELECT count(*) FROM tidings_versions"), 155);
+    assert_int_equal(count_rows("SELECT count(*) FROM tidings_current"), 151);
+    assert_int_equal(count_rows("SELECT count(*) FROM tidings_current c JOIN tidings_versions v ON"
+                                " v.position=c.position AND v.id=c.id WHERE v.vfrom=(SELECT"
+                                " max(vfrom) FROM tidings_versions n WHERE n.id=c.id)"),
+                     151);
+    assert_int_equal(count_rows("SELECT position FROM tidings_announced"), 153);
+    assert_int_equal(count_rows("SELECT octet_length(value) FROM tidings_versions WHERE id='big'"),
+                     200000);
+    const char *told = store_followed(b, true);
+    assert_non_null(strstr(told, "\n150 entity e149\n151 entity e7\n152 entity e7\n"
+                                 "153 announced n:///1 e o 7\n154 entity big\n155 entity e8\n"
+                                 "156 entity e9\n"));
+    assert_int_equal(store_value(b, "e7"), 3);
+    mem_free(large);
+    store_close(a);
+    store_close(b);
+}
+
+static void what_is_taken_back_was_not_sent_either(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url);
+    store_put_alone(a, "x", 1, "1");
+    store_begin(a);
+    store_put(a, "x", 2, "2");
+    store_put(a, "y", 1, "1");
+    a->ops->rollback(a);
+    assert_int_equal(store_value(a, "x"), 1);
+    store_begin(a);
+    store_put(a, "z", 1, "1");
+    store_commit(a);
+    assert_int_equal(count_rows("SELECT count(*) FROM tidings_versions"), 2);
+    assert_int_equal(store_value(a, "y"), -1);
+    assert_int_equal(count_rows("SELECT position FROM tidings_versions WHERE id='z'"), 2);
+    store_close(a);
+}
+
+/* ---- following ------------------------------------------------------------------------------- */
+
+/* `b` listens from here on. */
+static int descriptor_of(struct entity_rows *b)
+{
+    store_followed(b, false);
+    (void)b->shared->descriptor(b); /* once: it may have the number of another */
+    return b->shared->descriptor(b);
+}
+
+/* Until it is told that there is something to follow. */
+static void await_wake(struct entity_rows *b)
+{
+    for (;;) {
+        struct pollfd p = {.fd = b->shared->descriptor(b), .events = POLLIN};
+        assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+        if (b->shared->wake(b) == 1) {
+            return;
+        }
+    }
+}
+
+static void write_some(struct entity_rows *a, unsigned kind, int i)
+{
+    char name[32];
+    (void)snprintf(name, sizeof name, "%s%d", kind == 0 ? "e" : kind == 1 ? "n:///" : "p:///", i);
+    if (kind == 0) {
+        store_put_alone(a, name, 1, "1");
+    } else if (kind == 1) {
+        store_announce_alone(a, name);
+    } else {
+        store_publish_alone(a, name, "x");
+    }
+}
+
+static void whatever_it_is_who_is_notified_follows_it(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url), *late = store_open(url);
+    struct buf told;
+    uint32_t random = 1;
+    buf_init(&told, 1u << 20);
+    assert_true(descriptor_of(b) >= 0);
+    for (int i = 0; i < 300; i++) {
+        random = random * 1664525u + 1013904223u;
+        unsigned draw = random >> 24; /* long stretches of one kind, and others between */
+        write_some(a, draw < 8 ? 2 : draw < 24 ? 1 : i / 100 == 1 ? 1 : 0, i);
+        if (draw % 3 == 0) {
+            await_wake(b);
+            buf_puts(&told, tidings_str(store_followed(b, true)));
+        }
+    }
+    buf_puts(&told, tidings_str(store_followed(b, true)));
+    assert_string_equal(told.ptr, store_followed(late, true));
+    assert_int_equal(b->shared->followed(b), 300);
+    buf_deinit(&told);
+    store_close(a);
+    store_close(b);
+    store_close(late);
+}
+
+static void who_notifies_of_what_never_happened_changes_nothing(void **state)
+{
+    (void)state;
+    static const char *const said[] = {
+        "99", "9223372036854775807", "18446744073709551615", "-1", "7 or so", ""};
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    assert_true(descriptor_of(b) >= 0);
+    char channel[40], sql[128];
+    (void)snprintf(channel, sizeof channel, "tidings_%016llx",
+                   (unsigned long long)count_rows("SELECT id FROM tidings_cluster"));
+    uint64_t last = 0;
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        (void)snprintf(sql, sizeof sql, "SELECT pg_notify('%s', '%s')", channel, said[i]);
+        postgres_server_exec(server, schema_of_url(), sql);
+        struct pollfd p = {.fd = b->shared->descriptor(b), .events = POLLIN};
+        assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+        (void)b->shared->wake(b);
+        assert_string_equal(store_followed(b, true), "");
+        assert_int_equal(b->shared->followed(b), last);
+        char id[16], line[32];
+        (void)snprintf(id, sizeof id, "e%zu", i);
+        last = store_put_alone(a, id, 1, "1");
+        await_wake(b);
+        (void)snprintf(line, sizeof line, "%llu entity %s\n", (unsigned long long)last, id);
+        assert_string_equal(store_followed(b, true), line);
+    }
+    store_close(a);
+    store_close(b);
+}
+
+/* Two that write the same entities in turn: each compares with what the other wrote, which comes
+ * with the lock. */
+static void what_comes_with_the_lock_is_followed_once(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *nodes[2] = {store_open(url), store_open(url)};
+    struct buf told[2];
+    buf_init(&told[0], 1u << 16);
+    buf_init(&told[1], 1u << 16);
+    for (int i = 1; i <= 60; i++) {
+        struct entity_rows *rows = nodes[i % 2];
+        char value[16];
+        (void)snprintf(value, sizeof value, "%d", i);
+        store_begin(rows);
+        buf_puts(&told[i % 2], tidings_str(store_followed(rows, true)));
+        assert_int_equal(store_value(rows, "x"), i == 1 ? -1 : i - 1);
+        store_put(rows, "x", i, value);
+        if (i % 7 == 0) {
+            store_announce(rows, "n:///1");
+        }
+        store_commit(rows);
+    }
+    buf_puts(&told[0], tidings_str(store_followed(nodes[0], true)));
+    buf_puts(&told[1], tidings_str(store_followed(nodes[1], true)));
+    struct buf expected[2];
+    buf_init(&expected[0], 1u << 16);
+    buf_init(&expected[1], 1u << 16);
+    for (int i = 1, position = 1; i <= 60; i++, position++) {
+        buf_putf(&expected[1 - i % 2], "%d entity x\n", position);
+        if (i % 7 == 0) {
+            buf_putf(&expected[1 - i % 2], "%d announced n:///1 e o 7\n", ++position);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(told[i].ptr, expected[i].ptr);
+        buf_deinit(&told[i]);
+        buf_deinit(&expected[i]);
+        store_close(nodes[i]);
+    }
+}
+
+int main(void)
+{
+    server = postgres_server_start();
+    if (!server) {
+        return 77;
+    }
+    postgres_server_be_quick(server);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(versions_of_a_batch_are_kept_as_if_one_by_one),
+        cmocka_unit_test(what_is_taken_back_was_not_sent_either),
+        cmocka_unit_test(whatever_it_is_who_is_notified_follows_it),
+        cmocka_unit_test(who_notifies_of_what_never_happened_changes_nothing),
+        cmocka_unit_test(what_comes_with_the_lock_is_followed_once),
+    };
+    int failed = cmocka_run_group_tests_name("many rows at a time", tests, NULL, NULL);
+    postgres_server_stop(server);
+    return failed;
+}
