@@ -27,5 +27,5 @@ function(tidings_link_layers target)
 endfunction()
 
 set(TIDINGS_LAYERS base json wire uri store worker match access catalog dialect request handler delivery protocol core
-    provider http_client client auth console
+    provider http_client oauth client auth console
     transport server)

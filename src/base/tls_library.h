@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * OpenSSL as a table of functions, loaded when it is first needed: who speaks no TLS does not pay
- * for it, and runs where it is not installed. Private to base/tls*, base/signature.c and
- * base/seal.c.
+ * for it, and runs where it is not installed. Private to base/tls*, base/signature.c,
+ * base/private_key.c and base/seal.c.
  */
 #ifndef BASE_TLS_LIBRARY_H
 #define BASE_TLS_LIBRARY_H
@@ -12,6 +12,7 @@
 #include <openssl/ecdsa.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/pem.h>
 #include <openssl/rsa.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
@@ -33,14 +34,17 @@
     X(BIO_meth_set_read)                                                                           \
     X(BIO_meth_set_write)                                                                          \
     X(BIO_new)                                                                                     \
+    X(BIO_new_mem_buf)                                                                             \
     X(BIO_s_mem)                                                                                   \
     X(BIO_set_data)                                                                                \
     X(BIO_set_flags)                                                                               \
     X(BIO_set_init)                                                                                \
     X(BN_bin2bn)                                                                                   \
+    X(BN_bn2binpad)                                                                                \
     X(BN_bn2nativepad)                                                                             \
     X(BN_free)                                                                                     \
     X(ECDSA_SIG_free)                                                                              \
+    X(ECDSA_SIG_get0)                                                                              \
     X(ECDSA_SIG_new)                                                                               \
     X(ECDSA_SIG_set0)                                                                              \
     X(ERR_clear_error)                                                                             \
@@ -53,6 +57,8 @@
     X(EVP_DecryptFinal_ex)                                                                         \
     X(EVP_DecryptInit_ex)                                                                          \
     X(EVP_DecryptUpdate)                                                                           \
+    X(EVP_DigestSign)                                                                              \
+    X(EVP_DigestSignInit_ex)                                                                       \
     X(EVP_DigestVerify)                                                                            \
     X(EVP_DigestVerifyInit_ex)                                                                     \
     X(EVP_EncryptFinal_ex)                                                                         \
@@ -65,9 +71,14 @@
     X(EVP_PKEY_CTX_new_from_name)                                                                  \
     X(EVP_PKEY_CTX_set_rsa_padding)                                                                \
     X(EVP_PKEY_CTX_set_rsa_pss_saltlen)                                                            \
+    X(EVP_PKEY_Q_keygen)                                                                           \
     X(EVP_PKEY_free)                                                                               \
     X(EVP_PKEY_fromdata)                                                                           \
     X(EVP_PKEY_fromdata_init)                                                                      \
+    X(EVP_PKEY_get_bits)                                                                           \
+    X(EVP_PKEY_get_octet_string_param)                                                             \
+    X(EVP_PKEY_get_utf8_string_param)                                                              \
+    X(EVP_PKEY_is_a)                                                                               \
     X(EVP_PKEY_new_raw_public_key_ex)                                                              \
     X(EVP_aes_256_cbc)                                                                             \
     X(EVP_aes_256_gcm)                                                                             \
@@ -80,6 +91,8 @@
     X(OSSL_PARAM_construct_octet_string)                                                           \
     X(OSSL_PARAM_construct_utf8_string)                                                            \
     X(OpenSSL_version)                                                                             \
+    X(PEM_read_bio_PrivateKey)                                                                     \
+    X(PEM_write_bio_PKCS8PrivateKey)                                                               \
     X(SSL_CTX_callback_ctrl)                                                                       \
     X(SSL_CTX_check_private_key)                                                                   \
     X(SSL_CTX_ctrl)                                                                                \
@@ -124,6 +137,7 @@
     X(X509_get0_notBefore)                                                                         \
     X(X509_get_ext_d2i)                                                                            \
     X(X509_get_subject_name)                                                                       \
+    X(d2i_ECDSA_SIG)                                                                               \
     X(i2d_ECDSA_SIG)
 
 struct tls_api {

@@ -19,6 +19,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "http_client/curl.h"
+#include "http_client/head_value.h"
 #include "http_client/tls_mismatch.h"
 
 struct fetch {
@@ -155,39 +156,6 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user)
     return buf_put(&t->in, bytes, size * count) < 0 ? 0 : size * count;
 }
 
-/* Copy a header's value when it fits and is visible ASCII; else leave `out` empty. */
-static void fetch_take_value(struct tidings_str value, char *out, size_t size)
-{
-    out[0] = '\0';
-    for (size_t i = 0; i < value.len; i++) {
-        if (value.ptr[i] < '!' || value.ptr[i] > '~') {
-            return;
-        }
-    }
-    if (value.len < size) {
-        memcpy(out, value.ptr, value.len);
-        out[value.len] = '\0';
-    }
-}
-
-static void fetch_take_type(struct tidings_str value, char *out, size_t size)
-{
-    value = str_trim(str_cut(value, ';', &(struct tidings_str){0}, NULL), " \t");
-    fetch_take_value(value, out, size);
-    for (char *p = out; *p; p++) {
-        *p = *p >= 'A' && *p <= 'Z' ? (char)(*p - 'A' + 'a') : *p;
-    }
-}
-
-/* Fields of one name are one list (RFC 9110 §5.3). What does not fit is left out. */
-static void add_value(struct tidings_str value, char *out, size_t size)
-{
-    size_t len = strlen(out);
-    if (len + value.len + 3 <= size) {
-        snprintf(out + len, size - len, "%s%.*s", len > 0 ? ", " : "", STR_ARG(value));
-    }
-}
-
 /* Called per line of the head, once more for each interim (1xx) one. */
 static size_t on_header(char *bytes, size_t size, size_t count, void *user)
 {
@@ -196,18 +164,20 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *user)
     struct tidings_str line = str_trim(tidings_strn(bytes, size * count), " \t\r\n");
     struct tidings_str value;
     if (str_starts(line, STR("HTTP/"))) {
-        s->content_type[0] = s->session[0] = s->challenge[0] = '\0';
+        s->content_type[0] = s->session[0] = s->challenge[0] = s->nonce[0] = '\0';
         s->retry_after_s = 0;
         return size * count;
     }
     struct tidings_str name = str_cut(line, ':', &value, NULL);
     value = str_trim(value, " \t");
     if (str_eq_nocase(name, STR("content-type"))) {
-        fetch_take_type(value, s->content_type, sizeof(s->content_type));
+        head_value_take_type(value, s->content_type, sizeof(s->content_type));
     } else if (str_eq_nocase(name, STR("mcp-session-id"))) {
-        fetch_take_value(value, s->session, sizeof(s->session));
+        head_value_take(value, s->session, sizeof(s->session));
     } else if (str_eq_nocase(name, STR("www-authenticate"))) {
-        add_value(value, s->challenge, sizeof(s->challenge));
+        head_value_add(value, s->challenge, sizeof(s->challenge));
+    } else if (str_eq_nocase(name, STR("dpop-nonce"))) {
+        head_value_take(value, s->nonce, sizeof(s->nonce));
     } else if (str_eq_nocase(name, STR("retry-after"))) {
         uint64_t seconds = 0; /* a date is not understood */
         s->retry_after_s =
@@ -233,18 +203,23 @@ static bool is_loopback_url(const char *url)
     return false;
 }
 
+/* False: out of memory. */
+static bool fetch_append(const struct curl_api *curl, struct curl_slist **all, const char *line)
+{
+    struct curl_slist *more = curl->slist_append(*all, line);
+    *all = more ? more : *all;
+    return more != NULL;
+}
+
 static int set_headers(struct fetch_transfer *t, const struct fetch_request *request)
 {
     const struct curl_api *curl = &t->fetch->curl;
-    for (size_t i = 0; i < FETCH_MAX_HEADERS && request->headers[i]; i++) {
-        struct curl_slist *more = curl->slist_append(t->headers, request->headers[i]);
-        if (!more) {
-            return TIDINGS_E_NOMEM;
-        }
-        t->headers = more;
+    bool ok = true;
+    for (size_t i = 0; i < FETCH_MAX_HEADERS && request->headers[i] && ok; i++) {
+        ok = fetch_append(curl, &t->headers, request->headers[i]);
     }
-    return curl->easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK ? 0
-                                                                                  : TIDINGS_E_NOMEM;
+    ok = ok && curl->easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK;
+    return ok ? 0 : TIDINGS_E_NOMEM;
 }
 
 /* Options whose failure would change the meaning are counted, comforts are not. */
@@ -343,19 +318,28 @@ static void free_headers(const struct curl_api *curl, struct curl_slist *headers
     curl->slist_free_all(headers);
 }
 
-int fetch_again(struct fetch_transfer *t, const char *header, struct tidings_error *err)
+/* Is it one of these, by its name? */
+static bool fetch_replaces(const char *const *headers, const char *header)
+{
+    bool is_there = false;
+    for (size_t i = 0; headers[i]; i++) {
+        is_there = is_there || strncasecmp(header, headers[i], strcspn(headers[i], ":") + 1) == 0;
+    }
+    return is_there;
+}
+
+int fetch_again(struct fetch_transfer *t, const char *const *headers, struct tidings_error *err)
 {
     const struct curl_api *curl = &t->fetch->curl;
-    struct curl_slist *all = curl->slist_append(NULL, header), *more = all;
-    bool is_replaced = false;
-    for (const struct curl_slist *at = t->headers; at && more; at = at->next) {
-        if (!is_replaced && strncasecmp(at->data, header, strcspn(header, ":") + 1) == 0) {
-            is_replaced = true;
-        } else if ((more = curl->slist_append(all, at->data)) != NULL) {
-            all = more;
-        }
+    struct curl_slist *all = NULL;
+    bool ok = true;
+    for (size_t i = 0; headers[i] && ok; i++) {
+        ok = fetch_append(curl, &all, headers[i]);
     }
-    if (!more || curl->easy_setopt(t->easy, CURLOPT_HTTPHEADER, all) != CURLE_OK) {
+    for (const struct curl_slist *at = t->headers; at && ok; at = at->next) {
+        ok = fetch_replaces(headers, at->data) || fetch_append(curl, &all, at->data);
+    }
+    if (!ok || curl->easy_setopt(t->easy, CURLOPT_HTTPHEADER, all) != CURLE_OK) {
         free_headers(curl, all);
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }

@@ -54,8 +54,9 @@ struct fetch_transfer; /* one request under way, or finished and not yet closed 
 
 int fetch_start(struct fetch *f, const struct fetch_request *request, struct fetch_transfer **ret,
                 struct tidings_error *err);
-/* Once more a transfer that is finished, with `header` in place of the first one of that name. */
-int fetch_again(struct fetch_transfer *t, const char *header, struct tidings_error *err);
+/* Once more a transfer that is finished, with these headers (NULL at the end) in place of those of
+ * the same names. */
+int fetch_again(struct fetch_transfer *t, const char *const *headers, struct tidings_error *err);
 /* Breaks it off when it is not finished; NULL is fine. */
 void fetch_close(struct fetch_transfer *t);
 
@@ -64,6 +65,7 @@ struct fetch_status {
     char content_type[64];      /* lower case, without parameters */
     char session[512];          /* Mcp-Session-Id; empty: none (or one that is no visible ASCII) */
     char challenge[1024];       /* WWW-Authenticate, several joined; empty: none that fits */
+    char nonce[256];            /* DPoP-Nonce (RFC 9449); empty: none */
     uint32_t retry_after_s;     /* Retry-After, in seconds; 0: none */
     bool finished;              /* all bytes were handed over */
     bool connected;             /* a tunnel, until it is closed */

@@ -185,8 +185,14 @@ static void keep_parameter(struct bearer_challenge *c, struct tidings_str name,
 
 bool bearer_read_challenge(struct tidings_str field, struct bearer_challenge *ret)
 {
+    return bearer_read_scheme(field, STR("Bearer"), ret);
+}
+
+bool bearer_read_scheme(struct tidings_str field, struct tidings_str scheme,
+                        struct bearer_challenge *ret)
+{
     struct tidings_str rest = field;
-    bool is_bearer = false;
+    bool is_wanted = false;
     *ret = (struct bearer_challenge){0};
     while (rest.len > 0) {
         struct tidings_str word = cut_word(&rest);
@@ -195,16 +201,16 @@ bool bearer_read_challenge(struct tidings_str field, struct bearer_challenge *re
         } else if (rest.len > 0 && rest.ptr[0] == '=') {
             rest = str_skip(rest, 1);
             struct tidings_str value = cut_value(&rest);
-            if (is_bearer) {
+            if (is_wanted) {
                 keep_parameter(ret, word, value);
             }
-        } else if (is_bearer) {
+        } else if (is_wanted) {
             return true; /* the next scheme */
         } else {
-            is_bearer = str_eq_nocase(word, STR("Bearer"));
+            is_wanted = str_eq_nocase(word, scheme);
         }
     }
-    return is_bearer;
+    return is_wanted;
 }
 
 /* `quoted` without its backslashes, behind `before`; at most `max` bytes of it. */

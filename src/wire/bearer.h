@@ -39,6 +39,10 @@ int bearer_put_challenge(struct buf *out, const struct bearer_challenge *challen
  * too. Slices point into the field; what was quoted is as it stands there, backslashes and all.
  * Whatever is not understood is passed over. false: there is none. */
 bool bearer_read_challenge(struct tidings_str field, struct bearer_challenge *ret);
+/* The same for the first challenge of another scheme whose parameters have these names: "DPoP"
+ * (RFC 9449). */
+bool bearer_read_scheme(struct tidings_str field, struct tidings_str scheme,
+                        struct bearer_challenge *ret);
 /* TIDINGS_E_DENIED with a sentence for whoever was refused with 401 or 403, of visible ASCII: what
  * the field says they lack, and where to get it. */
 int bearer_refused(long status, struct tidings_str field, struct tidings_error *err);

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Gets a token for a server: another process may have a new one, else it is renewed, else somebody
+ * logs in; and keeps it in the store.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "oauth/oauth_private.h"
+
+#define LOCK_RETRY_MS 50u
+#define LOCK_MS 30000u /* a refresh of another process takes less */
+#define LOGINS_MAX 5u  /* that a person is asked for … */
+#define LOGINS_MS 600000u
+
+static void oauth_login(struct tidings_oauth *o);
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void oauth_reset(struct tidings_oauth *o)
+{
+    alarm_set(&o->lock, 0);
+    o->on_lock = NULL;
+    token_store_unlock(&o->store);
+    token_deinit(&o->fresh);
+    mem_free(o->server);
+    mem_free(o->challenge);
+    str_free_secret(o->shown);
+    o->server = o->challenge = o->shown = NULL;
+}
+
+/* Everybody is told; they may ask again at once. */
+static void oauth_end(struct tidings_oauth *o, const struct tidings_error *why)
+{
+    struct list all;
+    o->flow = NULL;
+    oauth_reset(o);
+    list_init(&all);
+    list_splice(&all, &o->waiters);
+    while (!list_empty(&all)) {
+        struct oauth_waiter *w = list_entry(all.next, struct oauth_waiter, link);
+        list_remove(&w->link);
+        w->done(w->to, why);
+        mem_free(w);
+    }
+}
+
+void oauth_give_up(struct tidings_oauth *o)
+{
+    flow_cancel(o->flow);
+    o->flow = NULL;
+    oauth_reset(o);
+}
+
+/* ---- the lock -------------------------------------------------------------------------------- */
+
+static void oauth_try_lock(struct tidings_oauth *o)
+{
+    struct tidings_error why = {0};
+    void (*fn)(struct tidings_oauth *) = o->on_lock;
+    int rc = token_store_lock(&o->store, &why);
+    if (rc == 0 && clock_monotonic_ms() >= o->lock_until) {
+        rc = tidings_fail(&why, TIDINGS_E_BUSY,
+                          "another process holds the tokens for too long: '%.120s.lock'",
+                          o->store.path);
+    }
+    if (rc == 0) {
+        alarm_set(&o->lock, LOCK_RETRY_MS);
+        return;
+    }
+    o->on_lock = NULL;
+    rc = rc < 0 ? rc : token_store_load(&o->store, &why);
+    if (rc < 0) {
+        oauth_end(o, &why);
+    } else {
+        fn(o);
+    }
+}
+
+/* `fn` runs with the lock held and the file read again, in a turn of its own. */
+static void oauth_with_lock(struct tidings_oauth *o, void (*fn)(struct tidings_oauth *o))
+{
+    o->on_lock = fn;
+    o->lock_until = clock_monotonic_ms() + LOCK_MS;
+    alarm_set(&o->lock, 1);
+}
+
+/* ---- keeping --------------------------------------------------------------------------------- */
+
+static void oauth_keep(struct tidings_oauth *o)
+{
+    struct tidings_error why = {0};
+    int rc = token_store_put(&o->store, &o->fresh, &why);
+    if (rc == 0) {
+        rc = token_store_save(&o->store, &why);
+    }
+    oauth_end(o, rc < 0 ? &why : NULL);
+}
+
+/* ---- flows ----------------------------------------------------------------------------------- */
+
+static void oauth_on_login(void *user, struct token *token, const struct tidings_error *why)
+{
+    struct tidings_oauth *o = user;
+    o->flow = NULL;
+    if (!token) {
+        oauth_end(o, why);
+        return;
+    }
+    o->fresh = *token;
+    *token = (struct token){0};
+    o->was_login = true;
+    oauth_with_lock(o, oauth_keep);
+}
+
+static void oauth_on_refresh(void *user, struct token *token, const struct tidings_error *why)
+{
+    struct tidings_oauth *o = user;
+    o->flow = NULL;
+    if (token) {
+        o->fresh = *token;
+        *token = (struct token){0};
+        o->was_login = false;
+        oauth_keep(o); /* the lock is held */
+    } else if (why->code != TIDINGS_E_DENIED) {
+        oauth_end(o, why); /* later, perhaps */
+    } else {
+        token_store_unlock(&o->store);
+        oauth_login(o);
+    }
+}
+
+static int oauth_start_flow(struct tidings_oauth *o, enum flow_kind kind, flow_done_fn done,
+                            struct tidings_error *err)
+{
+    struct flow_host host = {&o->settings, o->loop, o->fetch};
+    struct flow_order order = {
+        .kind = kind,
+        .server = o->server,
+        .is_probing = o->is_probing && kind == FLOW_LOGIN,
+        .challenge = tidings_str(o->challenge),
+        .before = token_store_find(&o->store, o->server, NULL),
+    };
+    return flow_start(&o->flow, &host, &order, done, o, err);
+}
+
+/* A server that is never content would have a person agree for ever. */
+static int oauth_count_login(struct tidings_oauth *o, struct tidings_error *err)
+{
+    uint64_t now = clock_monotonic_ms();
+    if (!oauth_settings_ask_person(&o->settings)) {
+        return 0;
+    }
+    if (o->logins == 0 || now - o->logins_since > LOGINS_MS) {
+        o->logins = 0;
+        o->logins_since = now;
+    }
+    if (o->logins++ >= LOGINS_MAX) {
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "the server was not content with %u logins in ten minutes", LOGINS_MAX);
+    }
+    return 0;
+}
+
+static void oauth_login(struct tidings_oauth *o)
+{
+    const struct oauth_settings *s = &o->settings;
+    struct tidings_error why = {0};
+    bool is_alone = (s->grant == TIDINGS_OAUTH_CODE && !s->on_open) ||
+                    (s->grant == TIDINGS_OAUTH_DEVICE && !s->on_device);
+    int rc = is_alone ? tidings_fail(&why, TIDINGS_E_DENIED, "%s",
+                                     o->shown ? "the token is refused, and cannot be renewed: log "
+                                                "in again"
+                                              : "the server wants a login, and there is no token "
+                                                "for it: log in first")
+                      : oauth_count_login(o, &why);
+    if (rc == 0) {
+        rc = oauth_start_flow(o, FLOW_LOGIN, oauth_on_login, &why);
+    }
+    if (rc < 0) {
+        oauth_end(o, &why);
+    }
+}
+
+/* With the lock: somebody else may have renewed it meanwhile. */
+static void oauth_renew(struct tidings_oauth *o)
+{
+    struct tidings_error why = {0};
+    const struct token *t = token_store_find(&o->store, o->server, NULL);
+    bool is_another = t && (!o->shown || strcmp(t->access, o->shown) != 0);
+    if (is_another) {
+        o->was_login = false;
+        oauth_end(o, NULL);
+    } else if (t && t->refresh) {
+        if (oauth_start_flow(o, FLOW_REFRESH, oauth_on_refresh, &why) < 0) {
+            oauth_end(o, &why);
+        }
+    } else {
+        token_store_unlock(&o->store);
+        oauth_login(o);
+    }
+}
+
+int oauth_obtain(struct tidings_oauth *o, const struct oauth_wish *wish, struct tidings_error *err)
+{
+    if (o->server) {
+        return strcmp(o->server, wish->server) == 0
+                   ? 0
+                   : tidings_fail(err, TIDINGS_E_BUSY, "a login to another server is under way");
+    }
+    o->server = str_dup(tidings_str(wish->server));
+    o->challenge = str_dup(wish->challenge);
+    o->shown = wish->shown.len > 0 ? str_dup(wish->shown) : NULL;
+    o->is_probing = wish->is_probing;
+    if (!o->server || !o->challenge || (wish->shown.len > 0 && !o->shown)) {
+        oauth_reset(o);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (wish->is_renewing) {
+        oauth_with_lock(o, oauth_renew);
+    } else {
+        alarm_set(&o->lock, 1);
+    }
+    return 0;
+}
+
+/* The alarm: for the lock, or to begin a login in a turn of its own. */
+static void oauth_on_alarm(void *user)
+{
+    struct tidings_oauth *o = user;
+    if (o->on_lock) {
+        oauth_try_lock(o);
+    } else if (o->server && !o->flow) {
+        oauth_login(o);
+    }
+}
+
+int oauth_obtain_init(struct tidings_oauth *o, struct tidings_error *err)
+{
+    return alarm_init(&o->lock, o->loop, oauth_on_alarm, o, err);
+}
+
+void oauth_obtain_deinit(struct tidings_oauth *o)
+{
+    if (o->lock.fd >= 0) {
+        oauth_give_up(o);
+    }
+    alarm_deinit(&o->lock);
+    list_each (it, next, &o->waiters) {
+        list_remove(it);
+        mem_free(list_entry(it, struct oauth_waiter, link));
+    }
+}

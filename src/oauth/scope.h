@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Scopes: words separated by blanks (RFC 6749 §3.3), as sets.
+ */
+#ifndef OAUTH_SCOPE_H
+#define OAUTH_SCOPE_H
+
+#include "base/str.h"
+
+#define SCOPE_MAX 4096u
+
+/* Is every word of `part` in `all`? */
+bool scope_has(struct tidings_str all, struct tidings_str part);
+/* Append the words of `more` that are not there yet and may be scopes. */
+void scope_add(struct buf *all, struct tidings_str more);
+
+#endif

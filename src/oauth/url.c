@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Takes URLs apart, by bytes: nothing is decoded, so nothing can mean two things.
+ */
+#include "oauth/url.h"
+
+static bool url_is_host(struct tidings_str host)
+{
+    bool is_address = host.len > 2 && host.ptr[0] == '[' && host.ptr[host.len - 1] == ']';
+    for (size_t i = is_address; i + is_address < host.len; i++) {
+        char c = host.ptr[i];
+        bool is_hex = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
+        bool is_name = is_hex || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '-' || c == '.' ||
+                       c == '_';
+        if (is_address ? !is_hex && c != ':' && c != '.' : !is_name) {
+            return false;
+        }
+    }
+    return host.len > 0;
+}
+
+/* "host", "host:8080", "[::1]:8080" */
+static bool url_read_authority(struct tidings_str authority, struct url *u)
+{
+    size_t end = 0;
+    uint64_t port = u->is_https ? 443 : 80;
+    if (authority.len > 0 && authority.ptr[0] == '[') {
+        ptrdiff_t close = str_find(authority, ']');
+        end = close < 0 ? 0 : (size_t)close + 1;
+    } else {
+        ptrdiff_t colon = str_find(authority, ':');
+        end = colon < 0 ? authority.len : (size_t)colon;
+    }
+    u->host = tidings_strn(authority.ptr, end);
+    struct tidings_str rest = str_skip(authority, end);
+    if (rest.len > 0 && (rest.ptr[0] != ':' || rest.len > 6 ||
+                         !str_to_u64(str_skip(rest, 1), &port) || port == 0 || port > 65535)) {
+        return false;
+    }
+    u->port = (uint16_t)port;
+    return url_is_host(u->host);
+}
+
+bool url_read(struct tidings_str text, struct url *ret)
+{
+    struct url u = {.text = text};
+    size_t scheme = str_starts(text, STR("https://"))  ? 8
+                    : str_starts(text, STR("http://")) ? 7
+                                                       : 0;
+    if (scheme == 0 || text.len > URL_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.ptr[i];
+        if (c <= ' ' || c > '~' || c == '#' || c == '"' || c == '<' || c == '>' || c == '\\' ||
+            c == '`' || c == '^' || c == '{' || c == '|' || c == '}') {
+            return false;
+        }
+    }
+    u.is_https = scheme == 8;
+    size_t end = scheme;
+    while (end < text.len && text.ptr[end] != '/' && text.ptr[end] != '?') {
+        end++;
+    }
+    u.origin = tidings_strn(text.ptr, end);
+    u.path = str_cut(str_skip(text, end), '?', &u.query, NULL);
+    if (!url_read_authority(str_skip(u.origin, scheme), &u)) {
+        return false;
+    }
+    *ret = u;
+    return true;
+}
+
+bool url_is_loopback(const struct url *u)
+{
+    struct tidings_str rest = str_skip(u->host, 4);
+    if (str_eq_nocase(u->host, STR("localhost")) || str_eq(u->host, STR("[::1]"))) {
+        return true;
+    }
+    for (size_t i = 0; i < rest.len; i++) { /* 127.evil.example is a name */
+        if ((rest.ptr[i] < '0' || rest.ptr[i] > '9') && rest.ptr[i] != '.') {
+            return false;
+        }
+    }
+    return str_starts(u->host, STR("127.")) && rest.len > 0;
+}
+
+bool url_is_safe(const struct url *u)
+{
+    return u->is_https || url_is_loopback(u);
+}
+
+bool url_is_same_origin(const struct url *a, const struct url *b)
+{
+    return a->is_https == b->is_https && a->port == b->port && str_eq_nocase(a->host, b->host);
+}
+
+/* Without the slashes at its end. */
+static struct tidings_str url_path_of(const struct url *u)
+{
+    struct tidings_str path = u->path;
+    while (path.len > 0 && path.ptr[path.len - 1] == '/') {
+        path.len--;
+    }
+    return path;
+}
+
+bool url_covers(const struct url *resource, const struct url *server)
+{
+    struct tidings_str above = url_path_of(resource), path = url_path_of(server);
+    bool is_below = str_starts(path, above) && (path.len == above.len || path.ptr[above.len] == '/');
+    return url_is_same_origin(resource, server) && is_below &&
+           (resource->query.len == 0 || str_eq(resource->query, server->query));
+}
+
+int url_put_well_known(struct buf *out, const struct url *u, const char *name, bool is_behind)
+{
+    buf_puts(out, u->origin);
+    if (is_behind) {
+        buf_puts(out, url_path_of(u));
+    }
+    buf_puts(out, STR("/.well-known/"));
+    buf_puts(out, tidings_str(name));
+    if (!is_behind) {
+        buf_puts(out, url_path_of(u));
+    }
+    if (u->query.len > 0) {
+        buf_putc(out, '?');
+        buf_puts(out, u->query);
+    }
+    return out->failed;
+}
