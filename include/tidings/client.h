@@ -54,6 +54,7 @@
 #ifndef TIDINGS_CLIENT_H
 #define TIDINGS_CLIENT_H
 
+#include <tidings/credentials.h>
 #include <tidings/subscription.h>
 #include <tidings/types.h>
 
@@ -111,6 +112,9 @@ struct tidings_client_options {
     const char *const *headers;       /* "Name: value" for each request, NULL at the end (none) */
     tidings_client_token_fn on_token; /* instead of `token` */
     void *token_user;
+    /* Instead of both: who knows what to show, and what to do when it is refused
+     * (<tidings/oauth.h>). Borrowed, and must last longer than the client. Over HTTP only. */
+    const struct tidings_credentials *credentials;
     /* The revision to speak, "2026-07-28" or one of the legacy ones (the newest both know). A
      * server that speaks another is TIDINGS_E_UNSUPPORTED. */
     const char *version;

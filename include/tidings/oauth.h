@@ -44,10 +44,10 @@ struct tidings_oauth;
 
 /* How tokens are obtained. */
 enum tidings_oauth_grant {
-    TIDINGS_OAUTH_CODE = 0,       /* a person agrees in a browser on this machine */
-    TIDINGS_OAUTH_DEVICE = 1,     /* … on any machine, with a code (RFC 8628) */
-    TIDINGS_OAUTH_CLIENT = 2,     /* the client itself: client_id, and client_secret or client_key */
-    TIDINGS_OAUTH_ASSERTION = 3,  /* a workload: client_id and `assertion` (RFC 7523) */
+    TIDINGS_OAUTH_CODE = 0,      /* a person agrees in a browser on this machine */
+    TIDINGS_OAUTH_DEVICE = 1,    /* … on any machine, with a code (RFC 8628) */
+    TIDINGS_OAUTH_CLIENT = 2,    /* the client itself: client_id, and client_secret or client_key */
+    TIDINGS_OAUTH_ASSERTION = 3, /* a workload: client_id and `assertion` (RFC 7523) */
     TIDINGS_OAUTH_ENTERPRISE = 4, /* the person's `id_token` of the provider at `idp_endpoint`, for
                                    * which that gives an assertion (RFC 8693) */
 };
@@ -75,8 +75,8 @@ struct tidings_oauth_options {
     const char *ca_file;       /* PEM: CAs that certificates may come from (the system's) */
     const char *assertion;     /* a JWT for TIDINGS_OAUTH_ASSERTION */
     const char *id_token, *idp_endpoint, *idp_client_id; /* for TIDINGS_OAUTH_ENTERPRISE */
-    uint16_t redirect_port; /* of the listener (any that is free) */
-    uint32_t login_ms;      /* how long a person may take (300000) */
+    uint16_t redirect_port;                              /* of the listener (any that is free) */
+    uint32_t login_ms;                                   /* how long a person may take (300000) */
     tidings_oauth_open_fn on_open;     /* NULL: nobody can be asked, TIDINGS_OAUTH_CODE fails */
     tidings_oauth_device_fn on_device; /* the same for TIDINGS_OAUTH_DEVICE */
     void *user;

@@ -13,6 +13,8 @@
  *     subscribers.h   who is subscribed to what
  *     store.h         copying, checking, backing up and compacting what a server keeps
  *     client.h        watch and read what another server has
+ *     credentials.h   what a client shows a server to be let in
+ *     oauth.h         … by logging in with OAuth
  *     copy.h          keep a live copy of an entity of another server
  *     question.h      answer what another server asks: forms, sampling, roots
  *     json.h          take apart what it says; merge patches
@@ -26,9 +28,11 @@
 #include <tidings/call.h>
 #include <tidings/client.h>
 #include <tidings/copy.h>
+#include <tidings/credentials.h>
 #include <tidings/file.h>
 #include <tidings/http.h>
 #include <tidings/json.h>
+#include <tidings/oauth.h>
 #include <tidings/prompt.h>
 #include <tidings/provider.h>
 #include <tidings/question.h>

@@ -103,8 +103,8 @@ int private_key_put_pem(const struct private_key *key, struct buf *out)
 {
     BIO *to = tls_api.BIO_new(tls_api.BIO_s_mem());
     char *text = NULL;
-    bool ok = to && tls_api.PEM_write_bio_PKCS8PrivateKey(to, key->evp, NULL, NULL, 0, NULL,
-                                                          NULL) == 1;
+    bool ok =
+        to && tls_api.PEM_write_bio_PKCS8PrivateKey(to, key->evp, NULL, NULL, 0, NULL, NULL) == 1;
     long len = ok ? tls_api.BIO_ctrl(to, BIO_CTRL_INFO, 0, &text) : 0;
     int rc = len > 0 ? buf_put(out, text, (size_t)len) : TIDINGS_E_NOMEM;
     if (len > 0) {
@@ -155,10 +155,10 @@ int private_key_sign(const struct private_key *key, struct tidings_str bytes, st
     unsigned char signature[SIGNATURE_MAX];
     size_t len = sizeof(signature);
     EVP_MD_CTX *md = tls_api.EVP_MD_CTX_new();
-    bool ok = md &&
-              tls_api.EVP_DigestSignInit_ex(md, NULL, "SHA256", NULL, NULL, key->evp, NULL) == 1 &&
-              tls_api.EVP_DigestSign(md, signature, &len, (const unsigned char *)bytes.ptr,
-                                     bytes.len) == 1;
+    bool ok =
+        md && tls_api.EVP_DigestSignInit_ex(md, NULL, "SHA256", NULL, NULL, key->evp, NULL) == 1 &&
+        tls_api.EVP_DigestSign(md, signature, &len, (const unsigned char *)bytes.ptr, bytes.len) ==
+            1;
     int rc = !ok           ? TIDINGS_E_NOMEM
              : key->is_rsa ? buf_put(out, signature, len)
                            : private_key_put_raw(signature, len, out);

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "client/connection.h"
 #include "client/copy.h"
+#include "client/credentials.h"
 #include "client/events.h"
 #include "client/inbound.h"
 #include "client/question.h"
@@ -89,6 +90,7 @@ static struct tidings_client *client_create(const struct tidings_client_options 
     if (rc == 0 && (rc = poller_add(&c->poller, &c->wake, c->wake_fd, EPOLLIN)) < 0) {
         tidings_fail(err, rc, "create a client: %s", tidings_code_text(rc));
     }
+    rc = rc == 0 ? credentials_attach(c, err) : rc;
     if (rc < 0) {
         tidings_client_destroy(c);
         return NULL;
@@ -153,6 +155,7 @@ void tidings_client_destroy(struct tidings_client *c)
     map_deinit(&c->requests);
     connection_info_deinit(&c->info);
     mem_free(c->last_error);
+    credentials_detach(c);
     poller_deinit(&c->poller);
     if (c->wake_fd >= 0) {
         close(c->wake_fd);

@@ -23,8 +23,8 @@
  * that no program renews, is not. */
 static bool is_between_tokens(const struct tidings_client *c, int code)
 {
-    return code == TIDINGS_E_DENIED && c->is_token_refused && c->settings.on_token &&
-           c->has_watched;
+    return code == TIDINGS_E_DENIED && c->is_token_refused &&
+           (c->settings.on_token || c->settings.credentials) && c->has_watched;
 }
 
 static bool connection_may_recover(int code)

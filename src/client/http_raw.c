@@ -97,13 +97,13 @@ static int http_raw_finish(const struct raw *r, int rc, struct tidings_client_ht
 
 /* What goes out: the client's own headers, its token, those given. */
 static int http_raw_fill(struct fetch_request *q, const struct tidings_client *c,
-                         const struct tidings_client_http *request, const char *token,
-                         struct tidings_error *err)
+                         const struct tidings_client_http *request,
+                         const struct credentials_lines *shown, struct tidings_error *err)
 {
     size_t n = 0;
     q->headers[n++] = "Expect:"; /* the library's own is not wanted */
-    if (token && *token) {
-        q->headers[n++] = token;
+    for (size_t i = 0; i < shown->count; i++) {
+        q->headers[n++] = shown->lines[i].ptr;
     }
     for (size_t i = 0; c->settings.headers && c->settings.headers[i]; i++) {
         q->headers[n++] = c->settings.headers[i];
@@ -167,12 +167,11 @@ int tidings_client_http(struct tidings_client *c, const struct tidings_client_ht
                               .on_bytes = http_raw_on_bytes,
                               .user = &r};
     struct fetch *f = NULL;
-    struct buf token;
-    buf_init_secret(&token, 65536);
-    settings_put_token(&c->settings, &token);
-    buf_putc(&token, '\0');
-    int rc = token.failed ? tidings_fail(err, token.failed, "the token is too long")
-                          : http_raw_fill(&q, c, request, token.ptr, err);
+    struct credentials_lines shown;
+    credentials_lines_init(&shown);
+    int rc = credentials_lines_fill(&shown, &c->settings, q.method ? q.method : "GET", q.url);
+    rc = rc < 0 ? tidings_fail(err, rc, "the token cannot be shown: %s", tidings_code_text(rc))
+                : http_raw_fill(&q, c, request, &shown, err);
     if (rc == 0) {
         rc = fetch_create(c->wake_fd, c->settings.max_bytes, &f, err);
     }
@@ -180,6 +179,6 @@ int tidings_client_http(struct tidings_client *c, const struct tidings_client_ht
         rc = http_raw_run(&r, f, &q, ret, err);
     }
     fetch_destroy(f);
-    buf_deinit(&token);
+    credentials_lines_deinit(&shown);
     return rc;
 }

@@ -265,6 +265,10 @@ static void requests_on_deadline(void *user)
         return;
     }
     struct response a = {0};
+    if (r->client->held > 0) { /* somebody logs in */
+        poller_set(&r->client->poller, &r->deadline, r->timeout_ms);
+        return;
+    }
     tidings_fail(&a.why, TIDINGS_E_TIMEOUT, "no answer to %s within %u ms", r->method,
                  r->timeout_ms);
     requests_tell_cancelled(r);

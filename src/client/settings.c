@@ -121,6 +121,7 @@ int settings_init(struct client_settings *s, const struct tidings_client_options
         .max_bytes = o->max_bytes > 0 ? o->max_bytes : (size_t)16 << 20,
         .on_token = o->on_token,
         .token_user = o->token_user,
+        .credentials = o->credentials,
         .on_stderr = o->on_stderr,
         .stderr_user = o->stderr_user,
         .on_wire = o->on_wire,

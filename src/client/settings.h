@@ -24,6 +24,7 @@ struct client_settings {
     tidings_client_stderr_fn on_stderr;
     tidings_client_wire_fn on_wire;
     void *token_user, *stderr_user, *wire_user;
+    const struct tidings_credentials *credentials; /* NULL: none */
     uint32_t timeout_ms, retry_min_ms, retry_max_ms, probe_ms, verify_ms, silence_ms;
     struct trace trace; /* empty: none */
     size_t max_bytes;

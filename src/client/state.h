@@ -4,6 +4,7 @@
  *
  *     poller           what it waits for, behind one descriptor
  *     transport        bytes <-> messages: HTTP, WebSocket, lines; byte_stream below the last two
+ *     credentials      what an HTTP request shows to be let in
  *     requests         numbers, requests that wait for their response, deadlines, cancellation
  *     events           what the program hears, kept until a step hands it over
  *     heartbeat        a connection that is dead without a word
@@ -96,6 +97,8 @@ struct tidings_client {
     int wake_fd;
     atomic_bool stopping;
     struct transport *transport;
+    struct poller_fd credentials; /* the program's */
+    unsigned held; /* exchanges that wait for credentials: no deadline runs out meanwhile */
 
     /* connection */
     enum client_stage stage;

@@ -183,6 +183,10 @@ static void on_patience(void *user)
 {
     struct tidings_client *c = user;
     struct tidings_error why;
+    if (c->held > 0) { /* somebody logs in */
+        poller_set(&c->poller, &c->patience, c->settings.timeout_ms);
+        return;
+    }
     tidings_fail(&why, TIDINGS_E_TIMEOUT, "the server did not acknowledge within %u ms",
                  c->settings.timeout_ms);
     connection_lose(c, &why);

@@ -10,6 +10,7 @@
 #define CLIENT_TRANSPORT_HTTP_H
 
 #include "base/list.h"
+#include "client/credentials.h"
 #include "client/poller.h"
 #include "client/transport.h"
 #include "http_client/fetch.h"
@@ -41,17 +42,20 @@ struct exchange {
     struct buf body; /* an answer in JSON */
     struct sse_parser sse;
     struct poller_timer linger; /* its end, or its next part */
-    struct buf token;           /* "Authorization: …" as it was shown; empty: none was */
-    struct buf last_event_id;   /* of a request's stream: what it goes on after */
+    struct credentials_lines shown;
+    const char *method;       /* of HTTP */
+    struct buf last_event_id; /* of a request's stream: what it goes on after */
     int64_t retry_ms;
     bool has_head, is_sse;
     bool is_standalone;
     bool is_tracked;
     bool had_session;
-    unsigned session; /* … the one after so many */
-    bool is_renewed;  /* another token was shown, since the first was refused */
-    bool is_busy;     /* one of its functions is running */
-    bool is_over;     /* … and is the last one */
+    unsigned session;             /* … the one after so many */
+    unsigned refusals;            /* another token was shown, since one was refused */
+    bool is_waiting;              /* … for the program's credentials */
+    struct tidings_error refusal; /* why there are no better ones; code 0: nothing of the kind */
+    bool is_busy;                 /* one of its functions is running */
+    bool is_over;                 /* … and is the last one */
 };
 
 /* `m` NULL: GET (the stream) or DELETE, without a message. NULL with an error. */

@@ -10,11 +10,24 @@
 #include "client/state.h"
 #include "client/transport_http.h"
 
+#define MAX_REFUSALS 4u
 #define MAX_RETRY_AFTER_S 300u /* a server that wants to be left alone for longer is asked then */
 
 static struct tidings_client *client_of(const struct exchange *x)
 {
     return x->http->base.client;
+}
+
+static void exchange_stop_waiting(struct exchange *x)
+{
+    const struct tidings_credentials *c = client_of(x)->settings.credentials;
+    if (x->is_waiting) {
+        x->is_waiting = false;
+        client_of(x)->held--;
+        if (c->forget) {
+            c->forget(c->user, x);
+        }
+    }
 }
 
 void exchange_end(struct exchange *x)
@@ -29,11 +42,12 @@ void exchange_end(struct exchange *x)
         h->leaving = NULL;
         h->has_left = true;
     }
+    exchange_stop_waiting(x);
     poller_unset(&x->linger);
     list_remove(&x->link);
     fetch_close(x->transfer);
     buf_deinit(&x->body);
-    buf_deinit(&x->token);
+    credentials_lines_deinit(&x->shown);
     buf_deinit(&x->last_event_id);
     sse_parser_deinit(&x->sse);
     mem_free(x);
@@ -147,6 +161,8 @@ static void exchange_explain(const struct exchange *x, const struct fetch_status
     bool is_plain = strncmp(x->http->url, "http://", 7) == 0;
     if (s->error.code != 0) {
         *why = s->error;
+    } else if (x->refusal.code != 0) {
+        *why = x->refusal;
     } else if (s->status == 400 && is_plain && errors_want_tls(buf_str(&x->body))) {
         tidings_fail(why, TIDINGS_E_PARSE,
                      "the server speaks TLS there: https:// may be meant (HTTP 400)");
@@ -230,16 +246,87 @@ static void stream_ended(struct exchange *x, const struct fetch_status *s)
     transport_lost(&x->http->base, &why);
 }
 
-/* A token that was refused may have been replaced just now: once more, with the new one. */
-static bool show_another(struct exchange *x)
+/* ---- refused --------------------------------------------------------------------------------- */
+
+static const char *exchange_url(const struct exchange *x)
 {
-    if (x->is_renewed || !settings_renew_token(&client_of(x)->settings, &x->token)) {
-        return false;
+    const struct http_transport *h = x->http;
+    return h->endpoint && strcmp(x->method, "POST") == 0 ? h->endpoint : h->url;
+}
+
+/* Once more, with what `shown` says now. */
+static bool exchange_repeat(struct exchange *x)
+{
+    const char *lines[CREDENTIALS_LINES + 1] = {NULL};
+    for (size_t i = 0; i < x->shown.count; i++) {
+        lines[i] = x->shown.lines[i].ptr;
     }
-    x->is_renewed = true;
+    x->refusals++;
     x->has_head = false;
     buf_clear(&x->body);
-    return fetch_again(x->transfer, x->token.ptr, NULL) == 0;
+    return fetch_again(x->transfer, lines, &x->refusal) == 0;
+}
+
+static bool exchange_show_again(struct exchange *x)
+{
+    int rc = credentials_lines_fill(&x->shown, &client_of(x)->settings, x->method, exchange_url(x));
+    if (rc < 0) {
+        tidings_fail(&x->refusal, rc, "the credentials cannot be shown: %s", tidings_code_text(rc));
+        return false;
+    }
+    return exchange_repeat(x);
+}
+
+static void exchange_conclude(struct exchange *x);
+
+static void exchange_on_credentials(void *to, const struct tidings_error *why)
+{
+    struct exchange *x = to;
+    x->is_waiting = false;
+    client_of(x)->held--;
+    if (why) {
+        x->refusal = *why;
+    } else if (exchange_show_again(x)) {
+        return;
+    }
+    exchange_conclude(x);
+}
+
+/* The program's credentials may have something better, now or later. */
+static bool exchange_ask_credentials(struct exchange *x, const struct fetch_status *s)
+{
+    struct tidings_client *client = client_of(x);
+    const struct tidings_credentials *c = client->settings.credentials;
+    struct tidings_credentials_refusal refusal = {
+        .url = exchange_url(x),
+        .status = s->status,
+        .challenge = tidings_str(s->challenge),
+        .nonce = tidings_str(s->nonce),
+        .shown = credentials_lines_authorization(&x->shown),
+        .attempt = x->refusals,
+    };
+    if (!c->refused || x->http->leaving == x || x->refusals >= MAX_REFUSALS) {
+        return false;
+    }
+    int rc = c->refused(c->user, &refusal, exchange_on_credentials, x, &x->refusal);
+    if (rc == 0) {
+        return exchange_show_again(x);
+    }
+    x->is_waiting = rc > 0;
+    client->held += rc > 0;
+    return rc > 0;
+}
+
+/* A token that was refused may have been replaced just now: once more, with the new one. */
+static bool show_another(struct exchange *x, const struct fetch_status *s)
+{
+    const struct client_settings *o = &client_of(x)->settings;
+    x->refusal = (struct tidings_error){0};
+    if (o->credentials && !x->http->unix_path) {
+        return (s->status == 401 || s->status == 403) && exchange_ask_credentials(x, s);
+    }
+    return s->status == 401 && x->refusals == 0 && credentials_lines_renew(&x->shown, o) &&
+           exchange_repeat(x);
 }
 
 /* True: it goes on. */
@@ -247,9 +334,6 @@ static bool finished(struct exchange *x, const struct fetch_status *s)
 {
     struct tidings_client *c = client_of(x);
     struct tidings_error why = {0};
-    if (s->status == 401 && show_another(x)) {
-        return true;
-    }
     c->is_token_refused = s->status == 401;
     c->challenge = s->challenge;
     if (s->status == 429 || s->status == 503) {
@@ -280,6 +364,19 @@ static bool finished(struct exchange *x, const struct fetch_status *s)
     return false;
 }
 
+static void exchange_conclude(struct exchange *x)
+{
+    x->is_busy = true;
+    if (!x->is_over) {
+        x->is_over = !finished(x, fetch_status(x->transfer));
+        client_of(x)->challenge = "";
+    }
+    x->is_busy = false;
+    if (x->is_over) {
+        exchange_end(x);
+    }
+}
+
 static void exchange_on_change(void *user)
 {
     struct exchange *x = user;
@@ -297,14 +394,11 @@ static void exchange_on_change(void *user)
             transport_streaming(&x->http->base, h->last_event_id.len > 0);
         }
     }
-    if (s->finished && !x->is_over) {
-        struct tidings_client *c = client_of(x);
-        x->is_over = !finished(x, s);
-        c->challenge = "";
-    }
     x->is_busy = false;
     if (x->is_over) {
         exchange_end(x);
+    } else if (s->finished && !show_another(x, s)) {
+        exchange_conclude(x);
     }
 }
 
@@ -318,9 +412,10 @@ static int exchange_start(struct exchange *x, const char *method, const struct t
     const struct client_settings *o = &client_of(x)->settings;
     struct header_lines lines;
     bool is_stream = x->is_standalone || x->id > 0; /* requests have deadlines of their own */
+    x->method = method;
     struct fetch_request r = {
         .method = method,
-        .url = m && h->endpoint ? h->endpoint : h->url,
+        .url = exchange_url(x),
         .unix_path = h->unix_path,
         .ca_file = o->ca_file,
         .cert_file = o->cert_file,
@@ -331,17 +426,16 @@ static int exchange_start(struct exchange *x, const char *method, const struct t
         .on_change = exchange_on_change,
         .user = x,
     };
-    x->is_renewed = false;
-    buf_clear(&x->token);
-    settings_put_token(o, &x->token);
+    x->refusals = 0;
     struct header_state state = {.session = h->session,
                                  .last_event_id = x->is_standalone ? h->last_event_id.ptr
                                                                    : x->last_event_id.ptr};
     int rc = header_lines_init(&lines, client_of(x), m, &state);
-    rc = rc < 0 ? rc : x->token.failed;
+    int shown = credentials_lines_fill(&x->shown, o, method, r.url);
+    rc = rc < 0 ? rc : shown;
     size_t n = 0;
-    if (x->token.len > 0) {
-        r.headers[n++] = x->token.ptr; /* the first: the one that fetch_again replaces */
+    for (size_t i = 0; rc == 0 && i < x->shown.count; i++) {
+        r.headers[n++] = x->shown.lines[i].ptr;
     }
     for (size_t i = 0; rc == 0 && i < lines.count; i++) {
         r.headers[n++] = lines.lines[i].ptr;
@@ -372,7 +466,7 @@ struct exchange *exchange_begin(struct http_transport *h, const char *method,
     x->session = h->sessions;
     x->retry_ms = -1;
     buf_init(&x->body, max);
-    buf_init_secret(&x->token, CLIENT_MAX_TOKEN_LINE);
+    credentials_lines_init(&x->shown);
     buf_init(&x->last_event_id, 4096);
     sse_parser_init(&x->sse, max);
     poller_timer_init(&x->linger, exchange_on_linger, x);

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "oauth/form.h"
+#include "oauth/encoded_form.h"
 #include "wire/http.h"
 
 #define CALLBACK_CONNECTIONS 8u
@@ -74,16 +74,16 @@ bool callback_answer_read(struct callback_answer *a, struct tidings_str query, c
 {
     struct buf given;
     buf_init(&given, CALLBACK_TEXT_MAX);
-    int has_state = form_find(query, "state", &given);
+    int has_state = encoded_form_find(query, "state", &given);
     bool is_ours = has_state == 1 && callback_is_same(buf_str(&given), tidings_str(state));
     buf_deinit(&given);
     if (!is_ours) {
         return false;
     }
-    int has_code = form_find(query, "code", &a->code);
-    int has_error = form_find(query, "error", &a->error);
-    int has_issuer = form_find(query, "iss", &a->issuer);
-    (void)form_find(query, "error_description", &a->description);
+    int has_code = encoded_form_find(query, "code", &a->code);
+    int has_error = encoded_form_find(query, "error", &a->error);
+    int has_issuer = encoded_form_find(query, "iss", &a->issuer);
+    (void)encoded_form_find(query, "error_description", &a->description);
     a->has_issuer = has_issuer != 0; /* a bad one is one that does not match */
     if (has_issuer < 0) {
         buf_clear(&a->issuer);
@@ -108,9 +108,9 @@ static void callback_reply(const struct callback_conn *c, int status, const char
 {
     struct buf out;
     char body[512];
-    int len = snprintf(body, sizeof(body),
-                       "<!doctype html><meta charset=\"utf-8\"><title>tidings</title><p>%s</p>\n",
-                       text);
+    int len =
+        snprintf(body, sizeof(body),
+                 "<!doctype html><meta charset=\"utf-8\"><title>tidings</title><p>%s</p>\n", text);
     buf_init(&out, 4096);
     http_put_status(&out, status);
     buf_putf(&out,
@@ -139,11 +139,14 @@ static void callback_on_request(struct callback_conn *conn, const struct http_re
     callback_answer_init(&answer);
     bool is_place = req->method == HTTP_GET && str_eq(req->path, STR("/callback")) &&
                     callback_is_host(c, req->host);
-    bool is_ours = is_place && !c->is_answered &&
-                   callback_answer_read(&answer, req->query, c->state);
-    callback_reply(conn, is_ours ? 200 : is_place ? 400 : 404,
-                   is_ours    ? "The answer has arrived: go back to the program. This window can be "
-                                "closed."
+    bool is_ours =
+        is_place && !c->is_answered && callback_answer_read(&answer, req->query, c->state);
+    callback_reply(conn,
+                   is_ours    ? 200
+                   : is_place ? 400
+                              : 404,
+                   is_ours ? "The answer has arrived: go back to the program. This window can be "
+                             "closed."
                    : is_place ? "This is not the answer to the login that is waited for."
                               : "There is nothing here.");
     callback_conn_close(conn);
@@ -218,7 +221,8 @@ static int callback_listen(struct callback *c, uint16_t port, struct tidings_err
     if (c->fd < 0 || bind(c->fd, (struct sockaddr *)&at, sizeof(at)) < 0 ||
         listen(c->fd, CALLBACK_CONNECTIONS) < 0 ||
         getsockname(c->fd, (struct sockaddr *)&at, &len) < 0) {
-        return error_errno(err, errno, "listen at 127.0.0.1:%u for the answer of the browser", port);
+        return error_errno(err, errno, "listen at 127.0.0.1:%u for the answer of the browser",
+                           port);
     }
     unsigned number = ntohs(at.sin_port);
     snprintf(c->url, sizeof(c->url), "http://127.0.0.1:%u/callback", number);

@@ -14,7 +14,7 @@
 
 /* Texts are decoded; whatever is in them a stranger may have written. */
 struct callback_answer {
-    struct buf code;   /* empty: there is none, but an error */
+    struct buf code; /* empty: there is none, but an error */
     struct buf error, description;
     struct buf issuer; /* `iss`; empty: not said */
     bool has_issuer;

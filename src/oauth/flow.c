@@ -2,7 +2,7 @@
  *
  * Life of a flow, and its HTTP requests: bounded in bytes and time, no redirects.
  */
-#include "oauth/flow_private.h"
+#include "oauth/flow.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "oauth/document.h"
+#include "oauth/flow_private.h"
 #include "wire/bearer.h"
 
 #define FLOW_ANSWER_MS 20000u
@@ -102,8 +103,8 @@ static void flow_on_change(void *user)
     }
     struct tidings_error why = s->error;
     if (f->body.failed == TIDINGS_E_LIMIT) {
-        tidings_fail(&why, TIDINGS_E_LIMIT, "an answer of the authorization is larger than %u bytes",
-                     DOCUMENT_MAX);
+        tidings_fail(&why, TIDINGS_E_LIMIT,
+                     "an answer of the authorization is larger than %u bytes", DOCUMENT_MAX);
     }
     struct flow_answer answer = {.status = s->status, .challenge = s->challenge, .nonce = s->nonce};
     struct fetch_transfer *transfer = f->transfer;
@@ -173,8 +174,8 @@ static void flow_take_challenge(struct flow *f, struct tidings_str field)
 {
     struct bearer_challenge c;
     struct url named, server;
-    f->wants_proof = !bearer_read_scheme(field, STR("Bearer"), &c) &&
-                     bearer_read_scheme(field, STR("DPoP"), &c);
+    f->wants_proof =
+        !bearer_read_scheme(field, STR("Bearer"), &c) && bearer_read_scheme(field, STR("DPoP"), &c);
     buf_clear(&f->wanted);
     scope_add(&f->wanted, c.scope);
     /* A server names its own document; that of another would be about another. */
@@ -235,10 +236,10 @@ static int flow_take_before(struct flow *f, const struct token *t, struct tiding
         f->issuer.revocation_endpoint =
             t->revocation_endpoint ? str_dup(tidings_str(t->revocation_endpoint)) : NULL;
         scope_add(&f->scope, tidings_str(t->scope));
-        rc = !f->client_id || !f->issuer.token_endpoint || !f->issuer.issuer ||
-                     !f->resource.resource
-                 ? TIDINGS_E_NOMEM
-                 : 0;
+        rc =
+            !f->client_id || !f->issuer.token_endpoint || !f->issuer.issuer || !f->resource.resource
+                ? TIDINGS_E_NOMEM
+                : 0;
     }
     if (rc == 0 && f->kind != FLOW_LOGIN && t->key) {
         return private_key_read(&f->key, tidings_str(t->key), err);

@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "oauth/document.h"
+#include "oauth/encoded_form.h"
 #include "oauth/flow_private.h"
-#include "oauth/form.h"
 #include "oauth/registration.h"
 
 /* ---- showing it ------------------------------------------------------------------------------ */
@@ -31,9 +31,9 @@ static int flow_put_basic(const struct flow *f, struct buf *authorization)
 {
     struct buf pair;
     buf_init_secret(&pair, 8 * TOKEN_TEXT_MAX);
-    form_put_encoded(&pair, tidings_str(f->client_id));
+    encoded_form_put_value(&pair, tidings_str(f->client_id));
     buf_putc(&pair, ':');
-    form_put_encoded(&pair, tidings_str(f->client_secret ? f->client_secret : ""));
+    encoded_form_put_value(&pair, tidings_str(f->client_secret ? f->client_secret : ""));
     buf_puts(authorization, STR("Authorization: Basic "));
     int rc = pair.failed ? pair.failed : base64_put(authorization, buf_str(&pair));
     buf_deinit(&pair);
@@ -46,9 +46,9 @@ static int flow_put_assertion(const struct flow *f, struct buf *form)
     buf_init_secret(&jwt, TOKEN_TEXT_MAX);
     int rc = assertion_put(&jwt, f->host.settings->client_key, f->client_id, f->issuer.issuer);
     if (rc == 0) {
-        form_put(form, "client_assertion_type",
-                 "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
-        form_put(form, "client_assertion", jwt.ptr);
+        encoded_form_put(form, "client_assertion_type",
+                         "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
+        encoded_form_put(form, "client_assertion", jwt.ptr);
     }
     buf_deinit(&jwt);
     return rc;
@@ -60,14 +60,14 @@ int flow_put_client(struct flow *f, struct buf *form, struct buf *authorization)
     case CLIENT_AUTH_BASIC:
         return flow_put_basic(f, authorization);
     case CLIENT_AUTH_KEY:
-        form_put(form, "client_id", f->client_id);
+        encoded_form_put(form, "client_id", f->client_id);
         return f->host.settings->client_key ? flow_put_assertion(f, form) : TIDINGS_E_INVALID;
     case CLIENT_AUTH_POST:
-        form_put(form, "client_id", f->client_id);
-        form_put(form, "client_secret", f->client_secret);
+        encoded_form_put(form, "client_id", f->client_id);
+        encoded_form_put(form, "client_secret", f->client_secret);
         return form->failed;
     default:
-        form_put(form, "client_id", f->client_id);
+        encoded_form_put(form, "client_id", f->client_id);
         return form->failed;
     }
 }
@@ -81,8 +81,8 @@ static void flow_choose_scope(struct flow *f)
     const struct oauth_settings *s = f->host.settings;
     const char *all = f->resource.scopes;
     buf_clear(&f->scope);
-    struct tidings_str before = tidings_str(f->before.scope && f->wanted.len > 0 ? f->before.scope
-                                                                                 : "");
+    struct tidings_str before =
+        tidings_str(f->before.scope && f->wanted.len > 0 ? f->before.scope : "");
     while (before.len > 0) {
         struct tidings_str word = str_cut(before, ' ', &before, NULL);
         scope_add(&f->scope, str_eq(word, STR("offline_access")) ? STR_EMPTY : word);
@@ -141,7 +141,7 @@ static void flow_register(struct flow *f)
         .client_name = f->host.settings->client_name,
         .redirect_uri = f->redirect_uri,
         .scope = f->scope.len > 0 ? f->scope.ptr : NULL,
-        .method = known & CLIENT_AUTH_NONE                 ? CLIENT_AUTH_NONE
+        .method = known & CLIENT_AUTH_NONE                  ? CLIENT_AUTH_NONE
                   : known == 0 || known & CLIENT_AUTH_BASIC ? CLIENT_AUTH_BASIC
                                                             : CLIENT_AUTH_POST,
         .grant = is_device ? "urn:ietf:params:oauth:grant-type:device_code" : "authorization_code",
@@ -246,9 +246,10 @@ static void flow_on_callback(void *user, const struct callback_answer *a)
     struct flow *f = user;
     char code[64], why[160];
     if (!flow_is_from_issuer(f, a)) {
-        flow_failf(f, TIDINGS_E_DENIED,
-                   "the answer in the browser is not from '%.120s', which was asked: it is not used",
-                   f->issuer.issuer);
+        flow_failf(
+            f, TIDINGS_E_DENIED,
+            "the answer in the browser is not from '%.120s', which was asked: it is not used",
+            f->issuer.issuer);
         return;
     }
     if (a->code.len == 0) {
@@ -267,9 +268,9 @@ static bool flow_open_callback(struct flow *f)
 {
     struct tidings_error why = {0};
     const struct oauth_settings *s = f->host.settings;
-    int rc = s->on_open ? 0
-                        : tidings_fail(&why, TIDINGS_E_DENIED,
-                                       "nobody is there to log in: log in first");
+    int rc = s->on_open
+                 ? 0
+                 : tidings_fail(&why, TIDINGS_E_DENIED, "nobody is there to log in: log in first");
     rc = rc == 0 && (random_text(f->state) < 0 || random_text(f->verifier) < 0)
              ? tidings_fail(&why, TIDINGS_E_IO, "there is no randomness")
              : rc;

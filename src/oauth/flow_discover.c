@@ -98,8 +98,8 @@ static void flow_ask_server(struct flow *f)
     };
     unsigned count = flow_has_path(f->resource.issuer) ? 3 : 2;
     if (f->place < count) {
-        flow_get_well_known(f, f->resource.issuer, places[f->place].name, places[f->place].is_behind,
-                            false, flow_on_server);
+        flow_get_well_known(f, f->resource.issuer, places[f->place].name,
+                            places[f->place].is_behind, false, flow_on_server);
     } else {
         flow_guess_server(f);
     }
@@ -111,8 +111,8 @@ static void flow_on_resource(struct flow *f, const struct flow_answer *answer)
 {
     struct tidings_error why = {0};
     if (answer->status == 200) {
-        int rc = resource_metadata_read(answer->body, f->server, f->before.issuer, &f->resource,
-                                        &why);
+        int rc =
+            resource_metadata_read(answer->body, f->server, f->before.issuer, &f->resource, &why);
         if (rc < 0) {
             flow_fail(f, &why);
             return;

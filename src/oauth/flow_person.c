@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "oauth/document.h"
+#include "oauth/encoded_form.h"
 #include "oauth/flow_private.h"
-#include "oauth/form.h"
 
 #define INTERVAL_MS 5000u
 #define INTERVAL_MAX_MS 60000u
@@ -53,15 +53,15 @@ static void flow_put_address(struct flow *f, struct buf *out)
     if (!strchr(endpoint, '?')) {
         buf_putc(out, '?');
     }
-    form_put(out, "response_type", "code");
-    form_put(out, "client_id", f->client_id);
-    form_put(out, "redirect_uri", f->redirect_uri);
-    form_put(out, "state", f->state);
-    form_put(out, "code_challenge", challenge.ptr);
-    form_put(out, "code_challenge_method", "S256");
-    form_put(out, "resource", f->resource.resource ? f->resource.resource : f->server);
-    form_put(out, "scope", scope);
-    form_put(out, "prompt", is_offline ? "consent" : NULL); /* OpenID Connect Core §11 */
+    encoded_form_put(out, "response_type", "code");
+    encoded_form_put(out, "client_id", f->client_id);
+    encoded_form_put(out, "redirect_uri", f->redirect_uri);
+    encoded_form_put(out, "state", f->state);
+    encoded_form_put(out, "code_challenge", challenge.ptr);
+    encoded_form_put(out, "code_challenge_method", "S256");
+    encoded_form_put(out, "resource", f->resource.resource ? f->resource.resource : f->server);
+    encoded_form_put(out, "scope", scope);
+    encoded_form_put(out, "prompt", is_offline ? "consent" : NULL); /* OpenID Connect Core §11 */
     buf_deinit(&challenge);
 }
 
@@ -99,7 +99,8 @@ static void flow_show_code(struct flow *f, const struct json *document)
     char *url = NULL, *code = NULL;
     struct tidings_error why = {0};
     int64_t expires = jv_int(jv_get(document, "expires_in"));
-    uint64_t limit = expires > 0 && expires < EXPIRES_MAX_S ? (uint64_t)expires * 1000 : s->login_ms;
+    uint64_t limit =
+        expires > 0 && expires < EXPIRES_MAX_S ? (uint64_t)expires * 1000 : s->login_ms;
     int rc = document_url(document, "verification_uri", &url, &why);
     if (rc == 0) {
         rc = document_text(document, "user_code", 64, &code, &why);
@@ -153,8 +154,8 @@ void flow_ask_device(struct flow *f)
         return;
     }
     buf_init(&form, 65536);
-    form_put(&form, "scope", flow_scope(f));
-    form_put(&form, "resource", f->resource.resource ? f->resource.resource : f->server);
+    encoded_form_put(&form, "scope", flow_scope(f));
+    encoded_form_put(&form, "resource", f->resource.resource ? f->resource.resource : f->server);
     flow_post_form(f, f->issuer.device_endpoint, &form, flow_on_device);
     buf_deinit(&form);
 }

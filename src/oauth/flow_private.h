@@ -36,16 +36,16 @@ struct flow {
     flow_answer_fn on_answer;
 
     /* what is known */
-    char *metadata_url;     /* that the server named; NULL: none */
-    struct buf wanted;      /* scopes that the server named */
-    bool wants_proof;       /* of a key (DPoP) */
-    unsigned place;         /* which of the addresses of a document is tried */
-    struct token before;    /* `resource` NULL: none */
+    char *metadata_url;  /* that the server named; NULL: none */
+    struct buf wanted;   /* scopes that the server named */
+    bool wants_proof;    /* of a key (DPoP) */
+    unsigned place;      /* which of the addresses of a document is tried */
+    struct token before; /* `resource` NULL: none */
     struct resource_metadata resource;
     struct server_metadata issuer;
     struct buf scope; /* to be asked for */
     char *client_id, *client_secret;
-    unsigned client_auth; /* enum client_auth */
+    unsigned client_auth;    /* enum client_auth */
     struct private_key *key; /* tokens are bound to it; NULL: they are not */
     char nonce[256];
     bool is_nonce_tried;
@@ -63,7 +63,7 @@ struct flow {
 struct flow_request {
     const char *method, *url;
     struct tidings_str body;
-    const char *content_type; /* NULL: no body */
+    const char *content_type;          /* NULL: no body */
     const char *authorization, *proof; /* whole lines; NULL: none */
 };
 

@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "oauth/encoded_form.h"
 #include "oauth/flow_private.h"
-#include "oauth/form.h"
 
 #define FORM_MAX (128u << 10)
 #define SLOWER_MS 5000u
@@ -136,30 +136,30 @@ static void flow_put_grant(const struct flow *f, struct buf *form)
     const struct oauth_settings *s = f->host.settings;
     const char *scope = f->scope.len > 0 ? f->scope.ptr : NULL;
     if (f->kind == FLOW_REFRESH) {
-        form_put(form, "grant_type", "refresh_token");
-        form_put(form, "refresh_token", f->before.refresh);
+        encoded_form_put(form, "grant_type", "refresh_token");
+        encoded_form_put(form, "refresh_token", f->before.refresh);
         return;
     }
     switch (s->grant) {
     case TIDINGS_OAUTH_CLIENT:
-        form_put(form, "grant_type", "client_credentials");
-        form_put(form, "scope", scope);
+        encoded_form_put(form, "grant_type", "client_credentials");
+        encoded_form_put(form, "scope", scope);
         break;
     case TIDINGS_OAUTH_ASSERTION:
     case TIDINGS_OAUTH_ENTERPRISE:
-        form_put(form, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
-        form_put(form, "assertion", f->assertion ? f->assertion : s->assertion);
-        form_put(form, "scope", scope);
+        encoded_form_put(form, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
+        encoded_form_put(form, "assertion", f->assertion ? f->assertion : s->assertion);
+        encoded_form_put(form, "scope", scope);
         break;
     case TIDINGS_OAUTH_DEVICE:
-        form_put(form, "grant_type", "urn:ietf:params:oauth:grant-type:device_code");
-        form_put(form, "device_code", f->device_code);
+        encoded_form_put(form, "grant_type", "urn:ietf:params:oauth:grant-type:device_code");
+        encoded_form_put(form, "device_code", f->device_code);
         break;
     case TIDINGS_OAUTH_CODE:
-        form_put(form, "grant_type", "authorization_code");
-        form_put(form, "code", f->code);
-        form_put(form, "redirect_uri", f->redirect_uri);
-        form_put(form, "code_verifier", f->verifier);
+        encoded_form_put(form, "grant_type", "authorization_code");
+        encoded_form_put(form, "code", f->code);
+        encoded_form_put(form, "redirect_uri", f->redirect_uri);
+        encoded_form_put(form, "code_verifier", f->verifier);
         break;
     }
 }
@@ -169,7 +169,7 @@ void flow_ask_token(struct flow *f)
     struct buf form;
     buf_init_secret(&form, FORM_MAX);
     flow_put_grant(f, &form);
-    form_put(&form, "resource", f->resource.resource ? f->resource.resource : f->server);
+    encoded_form_put(&form, "resource", f->resource.resource ? f->resource.resource : f->server);
     flow_post_form(f, f->issuer.token_endpoint, &form, flow_on_token);
     buf_deinit(&form);
 }
@@ -197,14 +197,14 @@ void flow_ask_assertion(struct flow *f)
     const struct oauth_settings *s = f->host.settings;
     struct buf form;
     buf_init_secret(&form, FORM_MAX);
-    form_put(&form, "grant_type", "urn:ietf:params:oauth:grant-type:token-exchange");
-    form_put(&form, "requested_token_type", "urn:ietf:params:oauth:token-type:id-jag");
-    form_put(&form, "audience", f->issuer.issuer);
-    form_put(&form, "resource", f->resource.resource ? f->resource.resource : f->server);
-    form_put(&form, "subject_token", s->id_token);
-    form_put(&form, "subject_token_type", "urn:ietf:params:oauth:token-type:id_token");
-    form_put(&form, "client_id", s->idp_client_id);
-    form_put(&form, "scope", f->scope.len > 0 ? f->scope.ptr : NULL);
+    encoded_form_put(&form, "grant_type", "urn:ietf:params:oauth:grant-type:token-exchange");
+    encoded_form_put(&form, "requested_token_type", "urn:ietf:params:oauth:token-type:id-jag");
+    encoded_form_put(&form, "audience", f->issuer.issuer);
+    encoded_form_put(&form, "resource", f->resource.resource ? f->resource.resource : f->server);
+    encoded_form_put(&form, "subject_token", s->id_token);
+    encoded_form_put(&form, "subject_token_type", "urn:ietf:params:oauth:token-type:id_token");
+    encoded_form_put(&form, "client_id", s->idp_client_id);
+    encoded_form_put(&form, "scope", f->scope.len > 0 ? f->scope.ptr : NULL);
     struct flow_request r = {.method = "POST",
                              .url = s->idp_endpoint,
                              .content_type = "application/x-www-form-urlencoded",
@@ -238,8 +238,8 @@ void flow_revoke(struct flow *f)
         return;
     }
     buf_init_secret(&form, FORM_MAX);
-    form_put(&form, "token", t->refresh ? t->refresh : t->access);
-    form_put(&form, "token_type_hint", t->refresh ? "refresh_token" : "access_token");
+    encoded_form_put(&form, "token", t->refresh ? t->refresh : t->access);
+    encoded_form_put(&form, "token_type_hint", t->refresh ? "refresh_token" : "access_token");
     flow_post_form(f, t->revocation_endpoint, &form, flow_on_revoked);
     buf_deinit(&form);
 }

@@ -23,12 +23,11 @@ static int metadata_check_resource(const char *resource, const char *server,
         url_read(tidings_str(server), &asked) && url_covers(&named, &asked)) {
         return 0;
     }
-    return tidings_fail(err, TIDINGS_E_DENIED,
-                        "the metadata of '%.120s' is that of another resource: '%s'; no token is "
-                        "asked for",
-                        server,
-                        document_shown(tidings_str(resource ? resource : ""), shown,
-                                       sizeof(shown)));
+    return tidings_fail(
+        err, TIDINGS_E_DENIED,
+        "the metadata of '%.120s' is that of another resource: '%s'; no token is "
+        "asked for",
+        server, document_shown(tidings_str(resource ? resource : ""), shown, sizeof(shown)));
 }
 
 /* The preferred one if it is there, else the first that may be asked. */

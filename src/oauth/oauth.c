@@ -37,10 +37,8 @@ static int oauth_show(void *user, const struct tidings_credentials_request *requ
     buf_putf(&line, "Authorization: %s %s", t->is_bound ? "DPoP" : "Bearer", t->access);
     int rc = line.failed ? line.failed : put(to, line.ptr);
     if (rc == 0 && t->is_bound) {
-        struct proof p = {.method = request->method,
-                          .url = request->url,
-                          .token = t->access,
-                          .nonce = o->nonce};
+        struct proof p = {
+            .method = request->method, .url = request->url, .token = t->access, .nonce = o->nonce};
         buf_clear(&line);
         buf_puts(&line, STR("DPoP: "));
         rc = private_key_read(&key, tidings_str(t->key), NULL);

@@ -113,6 +113,17 @@ static void oauth_on_login(void *user, struct token *token, const struct tidings
     oauth_with_lock(o, oauth_keep);
 }
 
+/* It is of no use any more, also to the next process. */
+static void oauth_drop_refresh(struct tidings_oauth *o)
+{
+    struct token *t = token_store_find(&o->store, o->server, NULL);
+    if (t) {
+        str_free_secret(t->refresh);
+        t->refresh = NULL;
+        (void)token_store_save(&o->store, NULL);
+    }
+}
+
 static void oauth_on_refresh(void *user, struct token *token, const struct tidings_error *why)
 {
     struct tidings_oauth *o = user;
@@ -125,6 +136,7 @@ static void oauth_on_refresh(void *user, struct token *token, const struct tidin
     } else if (why->code != TIDINGS_E_DENIED) {
         oauth_end(o, why); /* later, perhaps */
     } else {
+        oauth_drop_refresh(o);
         token_store_unlock(&o->store);
         oauth_login(o);
     }

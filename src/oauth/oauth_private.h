@@ -29,13 +29,13 @@ struct tidings_oauth {
     struct token_store store;
     struct flow *flow; /* NULL: none is under way */
     struct list waiters;
-    char *server;     /* that the flow is for; NULL: none */
-    char *challenge;  /* … and how it refused */
-    char *shown;      /* the token that it refused; NULL: none was shown */
+    char *server;    /* that the flow is for; NULL: none */
+    char *challenge; /* … and how it refused */
+    char *shown;     /* the token that it refused; NULL: none was shown */
     bool is_probing;
-    bool was_login;   /* the last that succeeded was a login, no refresh */
-    struct token fresh; /* to be kept, when the lock is held */
-    struct alarm lock;  /* asks for it again */
+    bool was_login;      /* the last that succeeded was a login, no refresh */
+    struct token fresh;  /* to be kept, when the lock is held */
+    struct alarm lock;   /* asks for it again */
     uint64_t lock_until; /* clock_monotonic_ms */
     void (*on_lock)(struct tidings_oauth *o);
     char nonce[256];       /* the server's, for proofs */

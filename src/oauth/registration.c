@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "json/write.h"
 #include "oauth/document.h"
 #include "oauth/token.h"
+#include "json/write.h"
 
 static const struct {
     const char *name;
@@ -88,7 +88,8 @@ int registration_read(long status, struct tidings_str text, struct registration 
     }
     rc = document_text(root, "client_id", TOKEN_TEXT_MAX, &r.client_id, err);
     if (rc == 0 && (!r.client_id || !r.client_id[0])) {
-        rc = tidings_fail(err, TIDINGS_E_PARSE, "the registration was answered without a client id");
+        rc =
+            tidings_fail(err, TIDINGS_E_PARSE, "the registration was answered without a client id");
     }
     if (rc == 0) {
         rc = document_text(root, "client_secret", TOKEN_TEXT_MAX, &r.client_secret, err);

@@ -95,8 +95,8 @@ static void token_read_expiry(const struct json *root, struct token_answer *a)
     uint64_t seconds = 0;
     a->expires_s = -1;
     if (jv_is_number(expires) && jv_real(expires) >= 0) {
-        a->expires_s = jv_real(expires) < (double)EXPIRES_MAX ? (int64_t)jv_real(expires)
-                                                              : EXPIRES_MAX;
+        a->expires_s =
+            jv_real(expires) < (double)EXPIRES_MAX ? (int64_t)jv_real(expires) : EXPIRES_MAX;
     } else if (str_to_u64(jv_str(expires), &seconds)) { /* some write it as a text */
         a->expires_s = seconds < (uint64_t)EXPIRES_MAX ? (int64_t)seconds : EXPIRES_MAX;
     }

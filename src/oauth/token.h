@@ -15,7 +15,7 @@ struct token {
     char *issuer, *token_endpoint;
     char *revocation_endpoint; /* NULL: none */
     char *client_id;
-    char *client_secret; /* NULL: none */
+    char *client_secret;  /* NULL: none */
     unsigned client_auth; /* enum client_auth of oauth/metadata.h */
     char *access;
     char *refresh;      /* NULL: none */
@@ -25,7 +25,7 @@ struct token {
     bool is_bound;      /* shown with a proof, as `DPoP` */
 };
 
-void token_deinit(struct token *t); /* wipes; all zero: fine */
+void token_deinit(struct token *t);                         /* wipes; all zero: fine */
 int token_copy(struct token *to, const struct token *from); /* TIDINGS_E_NOMEM */
 
 /* An answer of a token endpoint. */

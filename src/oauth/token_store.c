@@ -13,11 +13,11 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "json/write.h"
 #include "oauth/document.h"
 #include "oauth/registration.h"
 #include "oauth/scope.h"
 #include "oauth/url.h"
+#include "json/write.h"
 
 int token_store_init(struct token_store *s, const char *path)
 {
@@ -113,8 +113,7 @@ void token_store_remove(struct token_store *s, struct token *t)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static int token_store_read_one(const struct json *item, struct token *t,
-                                struct tidings_error *err)
+static int token_store_read_one(const struct json *item, struct token *t, struct tidings_error *err)
 {
     const struct {
         const char *name;
@@ -333,9 +332,11 @@ int token_store_save(struct token_store *s, struct tidings_error *err)
     }
     buf_init_secret(&text, TOKEN_STORE_BYTES);
     token_store_write(s, &text);
-    int rc = text.failed ? tidings_fail(err, text.failed, "the tokens are too large for a file") : 0;
+    int rc =
+        text.failed ? tidings_fail(err, text.failed, "the tokens are too large for a file") : 0;
     (void)unlink(beside); /* left by somebody who died; we hold the lock */
-    int fd = rc == 0 ? open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+    int fd =
+        rc == 0 ? open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
     if (rc == 0 && fd < 0) {
         rc = error_errno(err, errno, "create '%s'", beside);
     }

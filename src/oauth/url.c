@@ -10,8 +10,8 @@ static bool url_is_host(struct tidings_str host)
     for (size_t i = is_address; i + is_address < host.len; i++) {
         char c = host.ptr[i];
         bool is_hex = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
-        bool is_name = is_hex || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '-' || c == '.' ||
-                       c == '_';
+        bool is_name =
+            is_hex || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '-' || c == '.' || c == '_';
         if (is_address ? !is_hex && c != ':' && c != '.' : !is_name) {
             return false;
         }
@@ -108,7 +108,8 @@ static struct tidings_str url_path_of(const struct url *u)
 bool url_covers(const struct url *resource, const struct url *server)
 {
     struct tidings_str above = url_path_of(resource), path = url_path_of(server);
-    bool is_below = str_starts(path, above) && (path.len == above.len || path.ptr[above.len] == '/');
+    bool is_below =
+        str_starts(path, above) && (path.len == above.len || path.ptr[above.len] == '/');
     return url_is_same_origin(resource, server) && is_below &&
            (resource->query.len == 0 || str_eq(resource->query, server->query));
 }

@@ -13,6 +13,8 @@
 
 #include <tidings/tidings.h>
 
+#include "login.h"
+
 struct driver {
     struct tidings_client *client;
     const char *between; /* a tool to call while the server waits for an answer; NULL: none */
@@ -203,18 +205,6 @@ static int use_everything(struct driver *d, struct tidings_error *err)
     return rc < 0 ? rc : tidings_client_list(d->client, TIDINGS_LISTING_PROMPTS, read_item, d, err);
 }
 
-/* ---- credentials ----------------------------------------------------------------------------- */
-
-/* The scenarios auth/…: how the client gets its token. The context has what the suite registered
- * beforehand (client_id, client_secret, private_key_pem …). */
-static void set_credentials(struct tidings_client_options *options, const char *scenario,
-                            struct tidings_str context)
-{
-    (void)options;
-    (void)scenario;
-    (void)context;
-}
-
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct {
@@ -241,7 +231,12 @@ static int run(const char *url, const char *scenario, struct tidings_error *err)
     struct driver d = {.context = tidings_str(context)};
     struct tidings_client_options options = {.name = "tidings-conformance", .timeout_ms = 10000};
     int rc = tidings_fail(err, TIDINGS_E_NOTFOUND, "nothing is known of this scenario");
-    set_credentials(&options, scenario, d.context);
+    struct tidings_error none = {0};
+    struct tidings_oauth *login = login_create(scenario, d.context, &none);
+    options.credentials = login ? tidings_oauth_credentials(login) : NULL;
+    if (none.code < 0) {
+        return tidings_fail(err, none.code, "%s", none.text);
+    }
     d.client = tidings_client_create(url, &options, err);
     struct tidings_question_handlers handlers = {.on_form = on_form, .user = &d};
     if (!d.client || tidings_client_on_question(d.client, &handlers, err) < 0) {
@@ -257,6 +252,7 @@ static int run(const char *url, const char *scenario, struct tidings_error *err)
         }
     }
     tidings_client_destroy(d.client);
+    tidings_oauth_destroy(login);
     return rc;
 }
 

@@ -2,9 +2,9 @@
  *
  * Percent-encoding and its reverse.
  */
-#include "oauth/form.h"
+#include "oauth/encoded_form.h"
 
-void form_put_encoded(struct buf *out, struct tidings_str value)
+void encoded_form_put_value(struct buf *out, struct tidings_str value)
 {
     static const char digits[] = "0123456789ABCDEF";
     for (size_t i = 0; i < value.len; i++) {
@@ -20,7 +20,7 @@ void form_put_encoded(struct buf *out, struct tidings_str value)
     }
 }
 
-void form_put(struct buf *out, const char *name, const char *value)
+void encoded_form_put(struct buf *out, const char *name, const char *value)
 {
     if (!value) {
         return;
@@ -30,23 +30,23 @@ void form_put(struct buf *out, const char *name, const char *value)
     }
     buf_puts(out, tidings_str(name));
     buf_putc(out, '=');
-    form_put_encoded(out, tidings_str(value));
+    encoded_form_put_value(out, tidings_str(value));
 }
 
-static int form_digit(char c)
+static int encoded_form_digit(char c)
 {
-    return c >= '0' && c <= '9'                   ? c - '0'
+    return c >= '0' && c <= '9'                     ? c - '0'
            : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
                                                     : -1;
 }
 
-static int form_decode(struct tidings_str value, struct buf *out)
+static int encoded_form_decode(struct tidings_str value, struct buf *out)
 {
     for (size_t i = 0; i < value.len; i++) {
         char c = value.ptr[i] == '+' ? ' ' : value.ptr[i];
         if (c == '%') {
-            int high = i + 2 < value.len ? form_digit(value.ptr[i + 1]) : -1;
-            int low = i + 2 < value.len ? form_digit(value.ptr[i + 2]) : -1;
+            int high = i + 2 < value.len ? encoded_form_digit(value.ptr[i + 1]) : -1;
+            int low = i + 2 < value.len ? encoded_form_digit(value.ptr[i + 2]) : -1;
             if (high < 0 || low < 0) {
                 return TIDINGS_E_PARSE;
             }
@@ -61,7 +61,7 @@ static int form_decode(struct tidings_str value, struct buf *out)
     return out->failed;
 }
 
-int form_find(struct tidings_str form, const char *name, struct buf *out)
+int encoded_form_find(struct tidings_str form, const char *name, struct buf *out)
 {
     struct tidings_str found = STR_EMPTY;
     unsigned count = 0;
@@ -76,6 +76,6 @@ int form_find(struct tidings_str form, const char *name, struct buf *out)
     if (count != 1) {
         return count == 0 ? 0 : TIDINGS_E_PARSE;
     }
-    int rc = form_decode(found, out);
+    int rc = encoded_form_decode(found, out);
     return rc < 0 ? rc : 1;
 }
