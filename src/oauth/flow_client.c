@@ -12,7 +12,8 @@
 
 /* ---- showing it ------------------------------------------------------------------------------ */
 
-unsigned flow_choose_auth(const struct flow *f, bool has_secret)
+/* Which of the ways that the server knows a client with this secret or key shows itself. */
+static unsigned flow_choose_auth(const struct flow *f, bool has_secret)
 {
     unsigned known = f->issuer.auth_methods;
     if (f->host.settings->client_key && f->host.settings->client_id) {

@@ -15,25 +15,6 @@
 #define INTERVAL_MAX_MS 60000u
 #define EXPIRES_MAX_S 3600
 
-void flow_identified(struct flow *f)
-{
-    switch (f->host.settings->grant) {
-    case TIDINGS_OAUTH_CODE:
-        flow_ask_person(f);
-        break;
-    case TIDINGS_OAUTH_DEVICE:
-        flow_ask_device(f);
-        break;
-    case TIDINGS_OAUTH_ENTERPRISE:
-        flow_ask_assertion(f);
-        break;
-    case TIDINGS_OAUTH_CLIENT:
-    case TIDINGS_OAUTH_ASSERTION:
-        flow_ask_token(f);
-        break;
-    }
-}
-
 static const char *flow_scope(const struct flow *f)
 {
     return f->scope.len > 0 ? f->scope.ptr : NULL;
@@ -65,7 +46,7 @@ static void flow_put_address(struct flow *f, struct buf *out)
     buf_deinit(&challenge);
 }
 
-void flow_ask_person(struct flow *f)
+static void flow_ask_person(struct flow *f)
 {
     const struct oauth_settings *s = f->host.settings;
     struct buf address;
@@ -146,7 +127,7 @@ static void flow_on_device(struct flow *f, const struct flow_answer *answer)
     jv_unref(root);
 }
 
-void flow_ask_device(struct flow *f)
+static void flow_ask_device(struct flow *f)
 {
     struct buf form;
     if (!f->host.settings->on_device) {
@@ -158,4 +139,25 @@ void flow_ask_device(struct flow *f)
     encoded_form_put(&form, "resource", f->resource.resource ? f->resource.resource : f->server);
     flow_post_form(f, f->issuer.device_endpoint, &form, flow_on_device);
     buf_deinit(&form);
+}
+
+/* ---- by the grant ---------------------------------------------------------------------------- */
+
+void flow_identified(struct flow *f)
+{
+    switch (f->host.settings->grant) {
+    case TIDINGS_OAUTH_CODE:
+        flow_ask_person(f);
+        break;
+    case TIDINGS_OAUTH_DEVICE:
+        flow_ask_device(f);
+        break;
+    case TIDINGS_OAUTH_ENTERPRISE:
+        flow_ask_assertion(f);
+        break;
+    case TIDINGS_OAUTH_CLIENT:
+    case TIDINGS_OAUTH_ASSERTION:
+        flow_ask_token(f);
+        break;
+    }
 }

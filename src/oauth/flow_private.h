@@ -76,17 +76,13 @@ void flow_succeed(struct flow *f, struct token *token);
 
 /* ---- the steps ------------------------------------------------------------------------------- */
 
-void flow_discover(struct flow *f);   /* flow_discover.c: resource, server */
-void flow_discovered(struct flow *f); /* flow_client.c: who we are there; register */
-void flow_identified(struct flow *f); /* flow_person.c, flow_token.c: by the grant */
-void flow_ask_person(struct flow *f);
-void flow_ask_device(struct flow *f);
+void flow_discover(struct flow *f);      /* flow_discover.c: resource, server */
+void flow_discovered(struct flow *f);    /* flow_client.c: who we are there; register */
+void flow_identified(struct flow *f);    /* flow_person.c, flow_token.c: by the grant */
 void flow_ask_token(struct flow *f);     /* by the grant, or the refresh token */
 void flow_ask_assertion(struct flow *f); /* of the identity provider */
 void flow_revoke(struct flow *f);
 
-/* Which of the ways that a server knows a client with this secret or key shows itself. */
-unsigned flow_choose_auth(const struct flow *f, bool has_secret);
 /* Who we are, into the form or as a line of its own: `authorization` stays empty otherwise. */
 int flow_put_client(struct flow *f, struct buf *form, struct buf *authorization);
 /* POST the form to an endpoint of the authorization server, with who we are and a proof. */

@@ -71,7 +71,7 @@ bool url_read(struct tidings_str text, struct url *ret)
     return true;
 }
 
-bool url_is_loopback(const struct url *u)
+static bool url_is_loopback(const struct url *u)
 {
     struct tidings_str rest = str_skip(u->host, 4);
     if (str_eq_nocase(u->host, STR("localhost")) || str_eq(u->host, STR("[::1]"))) {

@@ -23,9 +23,7 @@ struct url {
 
 /* False: it is no such URL. */
 bool url_read(struct tidings_str text, struct url *ret);
-/* Does the host mean this very machine: localhost, 127.0.0.0/8, ::1? */
-bool url_is_loopback(const struct url *u);
-/* May a secret travel there: https, or this very machine? */
+/* May a secret travel there: https, or this very machine (localhost, 127.0.0.0/8, ::1)? */
 bool url_is_safe(const struct url *u);
 bool url_is_same_origin(const struct url *a, const struct url *b);
 /* Is `server` the resource, or below it: the same origin, and a path that begins with its
