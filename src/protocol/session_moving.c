@@ -70,8 +70,12 @@ static void session_put_state(const struct session_moving *m, struct buf *out)
     buf_init(&by, 4096);
     jw_init(&w, &by);
     principal_write(&w, session->principal);
+    const struct client_info *client =
+        client_info_get(&session->worker->requests->clients, session->subscriber->client);
     struct session_state s = {
         .by = buf_str(&by),
+        .client_name = client ? client->name : STR_EMPTY,
+        .client_version = client ? client->version : STR_EMPTY,
         .revision = session->revision->name,
         .initialized = session->initialized,
         .has_listed = session->listen->has_listed,

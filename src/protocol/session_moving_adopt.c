@@ -152,6 +152,7 @@ static struct session *adoption_make(struct adoption *a, const struct session_jo
     session->next_stream = s->stream + (unsigned)takeovers * STREAMS_UNWRITTEN;
     session->next_event = s->event + takeovers * EVENTS_UNWRITTEN;
     session->subscriber->log_level = (int8_t)s->level;
+    subscriber_set_client(session->subscriber, s->client);
     session_declare(session, s->asks & ASK_EVERYTHING);
     session->moving->generation = job->generation;
     session->moving->is_adopted = session->moving->is_arriving = true;

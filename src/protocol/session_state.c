@@ -40,6 +40,13 @@ void session_state_begin(struct jw *w, const struct session_state *s)
     jw_put_integer(w, STR("level"), s->level);
     jw_put_integer(w, STR("turn"), (int64_t)s->generation);
     jw_put_integer(w, STR("asks"), s->asks);
+    if (s->client_name.len > 0) {
+        jw_key(w, STR("client"));
+        jw_begin_object(w);
+        jw_put_string(w, STR("name"), s->client_name);
+        jw_put_string(w, STR("version"), s->client_version);
+        jw_end_object(w);
+    }
     jw_put_integer(w, STR("stream"), s->stream);
     jw_put_integer(w, STR("event"), (int64_t)s->event);
     session_state_put_cursor(w, STR("cursor"), &s->cursor);
@@ -240,6 +247,7 @@ static int session_state_take(struct session_state *s, struct json *root, struct
     if (!read_subs(s, jv_get(root, "subscriptions"))) {
         return session_state_refuse(err, "subscriptions");
     }
+    s->client = jv_is(jv_get(root, "client"), JV_OBJECT) ? jv_get(root, "client") : NULL;
     s->revision = jv_str(revision);
     s->initialized = jv_is_true(jv_get(root, "initialized"));
     s->has_listed = jv_is_true(jv_get(root, "listed"));

@@ -47,6 +47,8 @@ struct session_state {
     struct log_cursor cursor;
     struct session_rewind rewinds[SESSION_STATE_REWINDS];
     unsigned rewind_count;
+    struct tidings_str client_name, client_version; /* to be written: what its client is called */
+    struct json *client;                            /* read: an object with these; NULL: nothing */
     /* Of one that was read; private: */
     struct json *root, *subs;
     struct buf text; /* of `by` */

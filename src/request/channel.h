@@ -40,6 +40,8 @@ struct channel_facts {
     char address[CHANNEL_ADDRESS_MAX]; /* "192.0.2.1:50044", "[2001:db8::1]:50044", "uid:1000" */
     const char *listener;              /* "http", "https", "tcp", "tls", "unix", "stdio" */
     uint64_t bytes_out;                /* that the kernel took, of this connection */
+    uint64_t bytes_in;                 /* of it; 0: it does not count them … */
+    int fd;                            /* … and the kernel may; 0: there is nothing to ask */
     uint64_t stalled_ms;               /* it takes nothing for so long; 0: it does, or need not */
     bool is_local;                     /* from this machine */
 };

@@ -18,6 +18,7 @@
 #include "delivery/subscription.h"
 #include "request/channel.h"
 #include "request/request.h"
+#include "transport/peer_identity.h"
 #include "json/write.h"
 
 #define SESSION_HASH_BYTES 4u
@@ -188,6 +189,10 @@ static void write_peer(struct page *p, const struct subscriber *subscriber)
                           subscriber->sink ? subscriber->sink->ops->pending(subscriber->sink) : 0);
     status_rows_put_count(w, "lagMs", lag_ms > facts.stalled_ms ? lag_ms : facts.stalled_ms);
     status_rows_put_count(w, "bytesOut", facts.bytes_out);
+    uint64_t received = facts.fd > 0 ? peer_identity_received(facts.fd) : facts.bytes_in;
+    if (received > 0) { /* a Unix socket with HTTP does not say */
+        status_rows_put_count(w, "bytesIn", received);
+    }
     if (error) {
         jw_put_string(w, STR("lastError"), tidings_str(error->text));
         jw_put_integer(w, STR("lastErrorCode"), error->code);

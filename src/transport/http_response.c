@@ -312,6 +312,7 @@ static void http_channel_facts(const struct channel *channel, struct channel_fac
 {
     const struct http_conn *conn = conn_of_channel(channel);
     peer_identity_facts(&conn->out, true, ret);
+    ret->fd = conn->out.fd;
     if (conn->state != CONN_GONE && deadline_is_listed(&conn->stall)) {
         ret->stalled_ms = deadline_age_ms(&conn->hw->stalled, conn->stall.listed_ms);
     }

@@ -129,6 +129,7 @@ static void handle(struct line *line, enum line_result result, struct tidings_st
 
 void line_feed(struct line *line, const char *bytes, size_t len)
 {
+    line->received += len;
     if (!line->reader) {
         line->reader = mem_alloc(sizeof(*line->reader));
         if (line->reader) {

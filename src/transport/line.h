@@ -25,6 +25,7 @@ struct line {
      * it does so in every turn anyway. */
     void (*schedule_review)(struct line *line);
     const char *reason; /* why it is broken, for the log; NULL: it is not */
+    uint64_t received;  /* bytes, since it began */
     uint32_t max_line;
     bool eof;         /* nothing more will come */
     bool finished;    /* … and nothing of what came is left */

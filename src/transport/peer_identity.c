@@ -5,6 +5,7 @@
 #include "transport/peer_identity.h"
 
 #include <errno.h>
+#include <linux/tcp.h> /* more of struct tcp_info than <netinet/tcp.h> has */
 #include <stdio.h>
 
 #include "base/sendq.h"
@@ -126,6 +127,13 @@ void peer_identity_facts(const struct sendq *out, bool is_http, struct channel_f
                     : is_tls  ? "tls"
                               : "tcp";
     ret->bytes_out = out->written;
+}
+
+uint64_t peer_identity_received(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 ? info.tcpi_bytes_received : 0;
 }
 
 bool peer_identity_timed_out(int fd)

@@ -27,6 +27,8 @@ bool peer_identity_quota_name(int fd, const union socket_address *from, char out
 struct channel_facts;
 struct sendq;
 void peer_identity_facts(const struct sendq *out, bool is_http, struct channel_facts *ret);
+/* Bytes that the kernel has received on a TCP connection, with TLS; 0: it does not say. */
+uint64_t peer_identity_received(int fd);
 /* Has the socket failed because it took nothing for so long (TCP_USER_TIMEOUT)? Asks once. */
 bool peer_identity_timed_out(int fd);
 

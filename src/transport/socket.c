@@ -320,6 +320,7 @@ static void socket_channel_facts(const struct channel *channel, struct channel_f
 {
     const struct line_conn *conn = of_line(line_of(channel));
     peer_identity_facts(&conn->line.out, false, ret);
+    ret->bytes_in = conn->line.received;
     if (conn->state != LINE_GONE && deadline_is_listed(&conn->stall)) {
         ret->stalled_ms = deadline_age_ms(&conn->sw->stalled, conn->stall.listed_ms);
     }

@@ -26,6 +26,7 @@ static void stdio_facts(const struct channel *channel, struct channel_facts *ret
 {
     ret->listener = "stdio";
     ret->bytes_out = line_of(channel)->out.written;
+    ret->bytes_in = line_of(channel)->received;
     ret->is_local = true;
 }
 

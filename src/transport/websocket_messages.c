@@ -139,6 +139,7 @@ static void websocket_facts(const struct channel *channel, struct channel_facts 
 {
     const struct websocket *ws = websocket_of_channel(channel);
     peer_identity_facts(&ws->out, true, ret);
+    ret->fd = ws->out.fd;
     if (ws->state != WEBSOCKET_GONE && deadline_is_listed(&ws->stall)) {
         ret->stalled_ms = deadline_age_ms(&ws->ww->stalled, ws->stall.listed_ms);
     }

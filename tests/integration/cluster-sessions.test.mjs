@@ -174,9 +174,12 @@ test('sessions of several nodes', { skip }, async (t) => {
         assert.equal(new Set(told).size, told.length, `nothing is told twice: ${told.join('\n')}`);
     });
     await t.test('a session is ended at any node, and is then at none', async (t) => {
-        const [a, b] = await twoNodes(t);
+        const [a, b] = await twoNodes(t, ['--self']);
         const session = await initialize(a);
         assert.equal((await ask(b, session, { message: ping })).status, 200);
+        const peers = await ask(b, session, { message: { jsonrpc: '2.0', id: 8, method: 'resources/read', params: { uri: 'tidings://self/peers' } } });
+        const [row] = JSON.parse(JSON.parse(/\{.*\}/.exec(await peers.text())[0]).result.contents[0].text);
+        assert.deepEqual(row.client, { name: 'test', version: '1' }, 'what it called itself at the other node');
         assert.equal((await ask(a, session, { message: ping })).status, 200);
         assert.equal((await ask(b, session, { method: 'DELETE' })).status, 204);
         await eventually(async () => (await ask(a, session, { message: ping })).status === 404, 'the other node has let go of it');

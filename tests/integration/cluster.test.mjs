@@ -106,6 +106,13 @@ test('nodes on one database', { skip }, async (t) => {
         const { node } = await cluster(t);
         const [a, b] = [await node('a'), await node('b')];
         await a.lines.next((line) => /nodes: node is there name=b/.test(line), 'that b came');
+        const metrics = async (who) => (await read(who, 'tidings://self/metrics')).text;
+        for (const [who, name] of [[a, 'a'], [b, 'b']]) {
+            await eventually(async () => /^tidings_nodes 2$/m.test(await metrics(who)), `${name} counts two nodes`);
+            const [, lag] = new RegExp(`^tidings_node_lag_seconds\\{node="${name}"\\} (\\S+)$`, 'm').exec(await metrics(who));
+            assert.ok(Number(lag) >= 0 && Number(lag) < 60, lag);
+        }
+        assert.match(await good(t, ['nodes', b.url]), /^ a +lives +.*\n\*b +lives +/m);
         b.child.kill('SIGSTOP');
         await a.lines.next((line) => /warn nodes: node is silent name=b seenMs=\d+/.test(line), 'that b is silent');
         await tool(a, 'publish', { uri: X, text: 'unseen by b' });
@@ -114,6 +121,8 @@ test('nodes on one database', { skip }, async (t) => {
         assert.ok(row.lag > 0 && row.lagMs >= 6000 && row.lagMs >= row.seenMs, JSON.stringify(row));
         const said = await good(t, ['status', a.url]);
         assert.match(said, /nodes +1 live, 1 silent; this one is .* behind/);
+        assert.match(await metrics(a), /^tidings_nodes 1$/m);
+        assert.match(await good(t, ['nodes', a.url]), /^\*a +lives +.*\n b +SILENT +\d/m);
         b.child.kill('SIGCONT');
         await a.lines.next((line) => /nodes: node is there name=b/.test(line), 'that b is back');
         await b.stop();
