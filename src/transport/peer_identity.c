@@ -5,7 +5,7 @@
 #include "transport/peer_identity.h"
 
 #include <errno.h>
-#include <linux/tcp.h> /* more of struct tcp_info than <netinet/tcp.h> has */
+#include <linux/tcp.h> /* its struct tcp_info has more than that of libc */
 #include <stdio.h>
 
 #include "base/sendq.h"
