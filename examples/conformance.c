@@ -7,11 +7,11 @@
  *
  * prints its URL on standard error when clients can connect, and serves until it is told to stop.
  */
+#include "conformance.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#include <tidings/tidings.h>
 
 static struct tidings_server *server;
 
@@ -582,6 +582,7 @@ int main(int argc, char **argv)
     server = tidings_server_create(&err);
     int rc = server ? add_rows(&err) : err.code;
     rc = rc == 0 ? add_tools(&err) : rc;
+    rc = rc == 0 ? conformance_add_tasks(server, &err) : rc;
     rc = rc == 0 ? add_prompts(&err) : rc;
     int status = tidings_code_exit(rc);
     if (rc < 0) {

@@ -42,6 +42,16 @@ extern "C" {
 
 struct tidings_call;
 
+/* Whether calls of a tool are tasks (extension io.modelcontextprotocol/tasks of revision
+ * 2026-07-28): the client gets a handle at once and asks for the result later, over whichever
+ * connection; it may answer questions, cancel, or subscribe to `tidings://tasks/ID`. The handler is
+ * the same: everything here works. */
+enum tidings_task_support {
+    TIDINGS_TASK_NEVER = 0,
+    TIDINGS_TASK_OPTIONAL, /* of clients that declare the extension; of others an ordinary call */
+    TIDINGS_TASK_REQUIRED, /* other clients are refused */
+};
+
 /* Answer the call, inside the function or later. Called on a worker's thread, several at once, and
  * must not block (unless it was registered as blocking: then on a pool of threads). */
 typedef void (*tidings_call_fn)(void *user, struct tidings_call *call);
@@ -156,9 +166,20 @@ TIDINGS_API bool tidings_call_cancelled(const struct tidings_call *call);
  * given stays. */
 TIDINGS_API void tidings_call_on_cancel(struct tidings_call *call, tidings_call_fn fn, void *user);
 
+/* Make a call a task from here on: the client gets its handle now. For tools that were registered
+ * with `begins_task`, whose handler knows whether it takes long, or has something to ask first. 0:
+ * it is one, also when it was before. TIDINGS_E_UNSUPPORTED: the client did not declare that it can
+ * follow tasks, or the tool that it has any; go on as before. TIDINGS_E_LIMIT: there are too many
+ * (`--max-tasks`, `--max-client-tasks`). From then on `--call-timeout` does not count, but the time
+ * to live of the task; nobody waits any more when the task is cancelled. */
+TIDINGS_API int tidings_call_begin_task(struct tidings_call *call, struct tidings_error *err);
+/* Say whether a call is a task. */
+TIDINGS_API bool tidings_call_is_task(const struct tidings_call *call);
+
 /* Report how far a call is, to clients that asked to know. `progress` must rise from report to
  * report (others are dropped), `total` <= 0 means not known, `message` may be empty. At most about
- * 50 a second are sent, the one that reaches `total` always. */
+ * 50 a second are sent, the one that reaches `total` always. Of a task `message` becomes what its
+ * status says, and nothing is sent. */
 TIDINGS_API void tidings_call_progress(struct tidings_call *call, double progress, double total,
                                        struct tidings_str message);
 
@@ -175,7 +196,8 @@ TIDINGS_API void tidings_call_log(struct tidings_call *call, enum tidings_log_le
  * with tidings_call_done(call, 0, NULL), and is called again, as a new call, when the client has
  * the answers. Nothing is remembered in between but what tidings_call_keep was given. That is so in
  * every revision: in 2026-07-28 the client gets `input_required` and calls again, before that it is
- * sent requests while its call waits (`--ask-timeout`). */
+ * sent requests while its call waits (`--ask-timeout`); of a task its status is `input_required`
+ * until everything is answered. */
 
 /* Say whether the client of a call can be asked a method. */
 TIDINGS_API bool tidings_call_can_ask(const struct tidings_call *call, const char *method);

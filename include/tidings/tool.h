@@ -40,7 +40,12 @@ struct tidings_tool {
                                          prefix reserved by the protocol */
     uint64_t timeout_ms;              /* 0: the server's --call-timeout */
     bool is_blocking;                 /* the handler may block: it runs on a pool of threads */
-    void *reserved[4];                /* zero */
+    bool begins_task;                 /* it is an ordinary call until the handler says
+                                         tidings_call_begin_task */
+    enum tidings_task_support task;
+    uint64_t task_ttl_ms; /* for how long a task is kept, from its beginning; one that runs longer
+                             fails. 0: the server's --task-ttl */
+    void *reserved[3];    /* zero */
 };
 
 /* Offer a tool to clients. They are told that the list changed. `handler` answers calls of it

@@ -5,6 +5,7 @@
  */
 #include "access/access.h"
 
+#include "access/owned_uri.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/change.h"
@@ -143,6 +144,9 @@ static bool class_allows(const struct access_class *class, enum access_op op,
 
 bool access_allows(const struct principal *principal, enum access_op op, struct tidings_str uri)
 {
+    if (owned_uri_is(uri)) {
+        return op != ACCESS_WRITE && owned_uri_is_of(uri, principal);
+    }
     return !principal || !principal->class || class_allows(principal->class, op, uri);
 }
 
@@ -200,6 +204,9 @@ bool access_writes_everything(const struct principal *principal)
 
 bool access_hears(const struct principal *principal, const struct change *change)
 {
+    if (owned_uri_is(change->uri)) {
+        return owned_uri_is_of(change->uri, principal);
+    }
     if (access_is_full(principal)) {
         return true;
     }

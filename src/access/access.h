@@ -7,7 +7,8 @@
  * Without rules everybody may do everything. A set of rules is immutable and counted, because all
  * threads read it; which of them hold for a principal is decided when it is interned, and
  * principals for whom the same hold are one class. Changing the rules makes new principals
- * (access_enforce_rules).
+ * (access_enforce_rules). What belongs to one principal (access/owned_uri.h) is judged by that
+ * alone.
  */
 #ifndef ACCESS_ACCESS_H
 #define ACCESS_ACCESS_H

@@ -43,7 +43,8 @@ const char *limit_text(enum limit limit)
 bool limit_is_counted(enum limit limit)
 {
     return limit == LIMIT_CONNECTIONS || limit == LIMIT_CLIENTS || limit == LIMIT_SESSIONS ||
-           limit == LIMIT_ALL_SUBSCRIPTIONS || limit == LIMIT_CALLS || limit == LIMIT_INPUT;
+           limit == LIMIT_ALL_SUBSCRIPTIONS || limit == LIMIT_CALLS || limit == LIMIT_TASKS ||
+           limit == LIMIT_INPUT;
 }
 
 void limit_counters_init(struct limit_counters *counters)

@@ -36,6 +36,10 @@
     X(CALLS, "max-calls", 0, "tools and prompts under way at a time")                              \
     X(CALL_TIME, "call-timeout", 0, "ms for a tool, prompt or provider to answer")                 \
     X(ASK_TIME, "ask-timeout", 0, "ms for a client to answer what a tool or prompt asks")          \
+    X(TASKS, "max-tasks", 0, "tasks that run or whose results are kept")                           \
+    X(CLIENT_TASKS, "max-client-tasks", 0, "tasks of one client")                                  \
+    X(TASK_TIME, "task-ttl", 0, "ms for a task to finish")                                         \
+    X(TASK_BYTES, "task-bytes", 67108864, "bytes of results of tasks, a quarter for one client")   \
     X(QUESTIONS, "open-questions", 64, "questions that one client has not answered")               \
     X(BODY, "max-body", 0, "bytes of an HTTP body or WebSocket message")                           \
     X(LINE, "max-line", 0, "bytes of a message on a line")                                         \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Beginning and ending a worker's parts, in order, and the one timer that ends what has been there
- * too long: idle sessions, requests that nobody answers, principals that have expired; it also logs
- * how much was left out of the log, failures and streams.
+ * too long: idle sessions, requests that nobody answers, principals and tasks that have expired; it
+ * also logs how much was left out of the log, failures and streams.
  */
 #include "core/core.h"
 
@@ -14,6 +14,7 @@
 #include "catalog/catalog.h"
 #include "delivery/hub.h"
 #include "handler/call.h"
+#include "handler/task.h"
 #include "protocol/access_enforce.h"
 #include "protocol/last_error.h"
 
@@ -45,6 +46,8 @@ static uint64_t core_next_tick(const struct worker *worker, uint64_t now)
     if (worker->failures->due_ms > 0) {
         due = worker->failures->due_ms < due ? worker->failures->due_ms : due;
     }
+    at = tasks_due_ms(worker->handlers->tasks);
+    due = at < due ? at : due;
     if (worker->delivery->log.due_ms > 0) {
         due = worker->delivery->log.due_ms < due ? worker->delivery->log.due_ms : due;
     }
@@ -80,6 +83,7 @@ static void core_on_tick(struct loop_timer *timer, void *user)
     requests_expire(&core->worker);
     requests_drop_kept(&core->worker);
     access_enforce_expiry(&core->worker);
+    tasks_sweep(core->handlers.tasks);
     uint64_t now = loop_now_ms(core->worker.loop);
     if (core->failures.due_ms > 0 && core->failures.due_ms <= now) {
         failures_say_left_out(&core->failures, now);

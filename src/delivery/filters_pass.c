@@ -5,6 +5,7 @@
  */
 #include "access/access.h"
 #include "access/allowance.h"
+#include "access/owned_uri.h"
 #include "base/str.h"
 #include "delivery/delivery.h"
 #include "delivery/filters_private.h"
@@ -171,6 +172,9 @@ static bool filters_want(struct subscription *sub, const struct change *change)
 bool filters_pass(struct subscription *sub, const struct change *change, bool alone)
 {
     const struct subscription_extra *x = sub->extra;
+    if (sub->kind != MATCH_LITERAL && owned_uri_is(change->uri)) {
+        return false; /* whoever hears of it must know it already */
+    }
     if (!access_hears(sub->subscriber->principal, change) || is_told_of_first_half(sub, change) ||
         (x && alone && !filters_want(sub, change))) {
         return false;

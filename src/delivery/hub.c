@@ -13,6 +13,7 @@
 #include "delivery/delivery.h"
 #include "delivery/hub_private.h"
 #include "delivery/options.h"
+#include "handler/task.h"
 #include "store/change.h"
 #include "store/sqlite_file_history.h"
 
@@ -233,6 +234,7 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     limit_counters_init(&hub->limit_counters);
     hub->quotas = quotas_create(&hub->limit_counters);
     hub->allowances = allowances_create();
+    hub->tasks = tasks_create(&hub->limit_counters);
     hub->mailbox = mailbox_create(loop, hub, err);
     hub->pool = pool_create(POOL_THREADS, POOL_WAITING, err);
     hub->host = (struct provider_host){host_changed, host_missed, loop, hub->pool};
@@ -247,7 +249,7 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
     if (!hub->mailbox || !hub->pool || !has_lists || !hub->watch_timer || !hub->parked_timer ||
         !hub->await_timer || !merges || !hub->catalog || !hub->quotas || !hub->allowances ||
-        hub_hold_init(hub, err) < 0) {
+        !hub->tasks || hub_hold_init(hub, err) < 0) {
         hub_destroy(hub);
         return NULL;
     }
@@ -297,6 +299,7 @@ void hub_destroy(struct hub *hub)
     }
     quotas_destroy(hub->quotas);
     allowances_destroy(hub->allowances);
+    tasks_destroy(hub->tasks);
     explicit_bzero(&hub->seal, sizeof(hub->seal));
     mem_free(hub->workers);
     mem_free(hub);

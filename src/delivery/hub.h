@@ -24,6 +24,7 @@ struct hub;
 struct allowances;
 struct limit_counters;
 struct quotas;
+struct tasks;
 struct option_rules;
 struct pool;
 struct seal_key;
@@ -88,6 +89,7 @@ const struct seal_key *hub_seal(const struct hub *hub);
 struct limit_counters *hub_limit_counters(struct hub *hub);
 struct quotas *hub_quotas(struct hub *hub);
 struct allowances *hub_allowances(struct hub *hub);
+struct tasks *hub_tasks(struct hub *hub);
 /* A new reference to the newest list (NULL: there are none); like hub_catalog. */
 struct feature_list *hub_features(struct hub *hub, enum feature_kind kind);
 

@@ -213,6 +213,11 @@ struct quotas *hub_quotas(struct hub *hub)
     return hub->quotas;
 }
 
+struct tasks *hub_tasks(struct hub *hub)
+{
+    return hub->tasks;
+}
+
 struct allowances *hub_allowances(struct hub *hub)
 {
     return hub->allowances;

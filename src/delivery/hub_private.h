@@ -52,6 +52,7 @@ struct hub {
     struct limit_counters limit_counters;
     struct quotas *quotas;
     struct allowances *allowances;
+    struct tasks *tasks;
     size_t max_announced; /* atomic */
     size_t announced;     /* atomic: bytes of changes that wait for their number */
     struct hub_merge merge;

@@ -143,6 +143,9 @@ static const char *named_by(struct tidings_str method, bool *required)
         {{"resources/read", 14}, "uri", true},
         {{"tools/call", 10}, "name", true},
         {{"prompts/get", 11}, "name", true},
+        {{"tasks/get", 9}, "taskId", true},
+        {{"tasks/update", 12}, "taskId", true},
+        {{"tasks/cancel", 12}, "taskId", true},
         {{"resources/metadata", 18}, "uri", false},
         {{"resources/directory/read", 24}, "uri", false},
     };
@@ -217,6 +220,17 @@ int dialect_asked_log_level(const struct json *meta)
 struct json *dialect_capabilities(const struct json *meta)
 {
     return jv_get(meta, META_CAPABILITIES);
+}
+
+bool dialect_declares_tasks(const struct json *meta)
+{
+    return jv_is(jv_get(jv_get(dialect_capabilities(meta), "extensions"), DIALECT_TASKS),
+                 JV_OBJECT);
+}
+
+void dialect_put_tasks_required(struct buf *out)
+{
+    buf_puts(out, STR("{\"extensions\":{\"" DIALECT_TASKS "\":{}}}"));
 }
 
 struct json *dialect_client_info(const struct json *meta)

@@ -111,6 +111,11 @@ int dialect_asked_log_level(const struct json *meta);
 struct json *dialect_capabilities(const struct json *meta);
 /* What the client of a modern request calls itself: an object, or NULL. */
 struct json *dialect_client_info(const struct json *meta);
+/* The extension of tasks. Did the client of a modern request declare it? */
+#define DIALECT_TASKS "io.modelcontextprotocol/tasks"
+bool dialect_declares_tasks(const struct json *meta);
+/* The object of capabilities that has it. */
+void dialect_put_tasks_required(struct buf *out);
 bool dialect_is_modern_version(struct tidings_str protocol_version);
 /* Does a header that repeats part of the body say `value`? It may be wrapped as =?base64?…?=. */
 bool dialect_header_equals(struct tidings_str header, struct tidings_str value);
@@ -213,6 +218,7 @@ enum dialect_cache {
     CACHE_NOW,    /* stale at once: live content */
     CACHE_HOUR,   /* what hardly ever changes, or never */
     CACHE_ASKING, /* not the result yet: the client is asked for input */
+    CACHE_TASK,   /* … it is given a task that will have it */
 };
 
 /* {"jsonrpc":"2.0","id":…,"result":{ … the caller's members … */
@@ -248,6 +254,7 @@ void dialect_write_versions(struct jw *w, struct tidings_str ceiling, bool moder
 void dialect_write_error(struct jw *w, struct tidings_str id_json, const struct dialect_error *e);
 /* JSON-RPC code for a failure of ours, by era. */
 int dialect_code(enum era era, int tidings_code);
+int dialect_task_code(int tidings_code); /* of a task that failed */
 /* A failure of ours on the way to an answer. */
 struct dialect_failure {
     enum era era;
@@ -266,6 +273,7 @@ int dialect_status(const struct server_identity *self, enum era era, int rpc_cod
 /* `offers`: what this server has, as handlers_offers says: LIST_TOOLS, LIST_PROMPTS, OFFER_…. */
 #define OFFER_COMPLETIONS 0x100u /* beside the lists (enum change_list) */
 #define OFFER_SUBSCRIPTIONS 0x200u
+#define OFFER_TASKS 0x400u
 void dialect_write_initialize(struct jw *w, const struct revision *rev,
                               const struct server_identity *self, unsigned offers);
 void dialect_write_discover(struct jw *w, const struct server_identity *self, unsigned offers);

@@ -25,9 +25,12 @@ void dialect_begin_meta(struct jw *w, enum era era, const struct server_identity
                         enum dialect_cache cache)
 {
     if (era == ERA_MODERN) {
-        bool asks = cache == CACHE_ASKING;
-        jw_put_string(w, STR("resultType"), asks ? STR("input_required") : STR("complete"));
-        if (cache != CACHE_NONE && !asks) {
+        bool is_cached = cache == CACHE_NOW || cache == CACHE_HOUR;
+        jw_put_string(w, STR("resultType"),
+                      cache == CACHE_ASKING ? STR("input_required")
+                      : cache == CACHE_TASK ? STR("task")
+                                            : STR("complete"));
+        if (is_cached) {
             jw_put_integer(w, STR("ttlMs"), cache == CACHE_HOUR ? 3600000 : 0);
             jw_put_string(w, STR("cacheScope"), self->is_private ? STR("private") : STR("public"));
         }
@@ -149,6 +152,11 @@ int dialect_code(enum era era, int code)
     return RPC_INTERNAL;
 }
 
+int dialect_task_code(int tidings_code)
+{
+    return dialect_code(ERA_MODERN, tidings_code);
+}
+
 int dialect_status(const struct server_identity *self, enum era era, int rpc_code)
 {
     if (dialect_answers_200(self, era, rpc_code)) {
@@ -202,6 +210,9 @@ static void write_capabilities(struct jw *w, const struct server_identity *self,
     }
     jw_key(w, STR("extensions"));
     jw_begin_object(w);
+    if (era == ERA_MODERN && (offers & OFFER_TASKS)) {
+        jw_put_raw(w, STR(DIALECT_TASKS), STR("{}"));
+    }
     jw_put_raw(w, STR("dev.tidings/subscription-correlation"),
                STR("{\"semantics\":\"tidings://self/semantics\",\"bookmarks\":true,"
                    "\"list\":\"dev.tidings/subscriptions/list\"}"));

@@ -2,7 +2,7 @@
  *
  * The life of a handler's call: begin, deadline, cancellation, end. What its handler gives is in
  * call_content.c, what it reports meanwhile in call_report.c, what it asks its client in
- * call_ask.c and call_wait.c.
+ * call_ask.c and call_wait.c, and calls that are tasks in call_task.c.
  */
 #include "handler/call.h"
 
@@ -41,10 +41,13 @@ static bool move_state(struct tidings_call *h, int from, int to)
 
 /* ---- end ------------------------------------------------------------------------------------- */
 
-static void call_free(struct tidings_call *h)
+void call_free(struct tidings_call *h)
 {
     list_remove(&h->link);
-    limit_leave(h->base.worker->limit_counters, LIMIT_CALLS);
+    call_task_deinit(h);
+    if (h->task_state <= CALL_TASK_OPENING) { /* else it counts as a task */
+        limit_leave(h->base.worker->limit_counters, LIMIT_CALLS);
+    }
     call_ask_deinit(h);
     feature_unref(h->feature);
     principal_unref(h->principal);
@@ -107,6 +110,10 @@ static void call_on_done(struct job *r)
     struct tidings_call *h = r->user;
     if (h->on_worker) {
         call_finish_on_worker(h);
+    }
+    if (h->task_state != CALL_TASK_NONE) {
+        call_task_done(h);
+        return;
     }
     bool asks = h->outcome == CALL_RESULT && call_has_asked(h) && !h->meta;
     if (asks && h->request && !h->request->cancelled) {
@@ -185,8 +192,8 @@ static void call_on_cancel(struct job *r)
     }
 }
 
-/* Nobody waits for it any more. Home thread. */
-static void call_cancel(struct tidings_call *h)
+/* Home thread. */
+void call_cancel(struct tidings_call *h)
 {
     job_cancel(&h->base);
 }
@@ -247,6 +254,10 @@ static void call_give_up(struct tidings_call *h)
         call_wait_expire(h);
         return;
     }
+    if (!h->request) {
+        call_task_expire(h);
+        return;
+    }
     struct request *request = h->request;
     const struct feature *f = h->feature;
     uint64_t allowed = f->timeout_ms ? f->timeout_ms : h->base.worker->limits->call_timeout_ms;
@@ -271,7 +282,8 @@ static struct tidings_call *first_due(struct worker *worker)
     struct tidings_call *first = NULL;
     list_each (it, next, &worker->handlers->calls) {
         struct tidings_call *h = list_entry(it, struct tidings_call, link);
-        if (h->request && h->deadline_ms > 0 && (!first || h->deadline_ms < first->deadline_ms)) {
+        bool is_awaited = h->request || h->task_state >= CALL_TASK_RUNNING;
+        if (is_awaited && h->deadline_ms > 0 && (!first || h->deadline_ms < first->deadline_ms)) {
             first = h;
         }
     }
@@ -403,12 +415,16 @@ static void run_job(void *job)
     }
 }
 
-static void call_start(struct tidings_call *h)
+void call_start(struct tidings_call *h)
 {
     struct worker *worker = h->base.worker;
     uint64_t own = h->feature->timeout_ms, allowed = own ? own : worker->limits->call_timeout_ms;
-    h->request->job = &h->base;
-    call_set_deadline(h, allowed > 0 ? loop_now_ms(worker->loop) + allowed : 0);
+    if (h->request) {
+        h->request->job = &h->base;
+        call_set_deadline(h, allowed > 0 ? loop_now_ms(worker->loop) + allowed : 0);
+    } else {
+        call_set_deadline(h, call_task_deadline(h));
+    }
     if (!h->feature->is_blocking) {
         job_start(&h->base, NULL, run_handler);
         return;
@@ -442,7 +458,11 @@ static bool call_begin(struct request *request, const struct call_kind *kind, st
         call_free(h);
         return true;
     }
-    call_start(h);
+    if (f->task == TIDINGS_TASK_NEVER || f->begins_task || !call_task_is_possible(request)) {
+        call_start(h);
+    } else if (!call_task_begin(h)) {
+        call_free(h);
+    }
     return true;
 }
 
@@ -522,6 +542,11 @@ void call_run(struct request *request, const struct call_kind *kind)
     struct feature *f = feature_find(worker->handlers->features[kind->feature], jv_str(name));
     if (!f || !call_is_offered(request, f)) {
         call_refuse_unknown(request, kind->feature, kind->what, jv_str(name));
+        return;
+    }
+    if (f->task == TIDINGS_TASK_REQUIRED && !call_task_is_possible(request)) {
+        call_task_refuse(request, "this tool runs as a task, for clients that declare the "
+                                  "extension '" DIALECT_TASKS "'");
         return;
     }
     struct allowance *client = channel_allowance(request->channel);

@@ -17,6 +17,9 @@
  * A handler that asks its client back is called again with the answers. In the modern era that is
  * another request, and another call. In the legacy era the client is sent requests (call_wait.c)
  * and this call begins again, as if it were another.
+ *
+ * A call may be a task (call_task.c): its request is answered with a handle, and what it gives goes
+ * into the task (handler/task.h) instead of an answer.
  */
 #ifndef HANDLER_CALL_H
 #define HANDLER_CALL_H
@@ -46,6 +49,8 @@ struct call_kind {
     void (*write)(struct tidings_call *h, struct jw *w);
     /* On the worker: it failed, or was late (what it gave is not known then). Answer `request`. */
     void (*fail)(struct request *request, const struct tidings_error *err);
+    /* The same as members of a result, for a task; NULL: there are no tasks of this kind. */
+    void (*write_failure)(struct jw *w, struct tidings_str text);
 };
 
 enum call_outcome {
@@ -77,6 +82,15 @@ struct call_ask {
 };
 
 struct call_wait;
+struct task;
+
+/* How far a call is with being a task. */
+enum call_task_state {
+    CALL_TASK_NONE,
+    CALL_TASK_OPENING, /* its request is answered when the task is kept */
+    CALL_TASK_RUNNING,
+    CALL_TASK_ASKING, /* its handler is done and the client is asked */
+};
 
 struct tidings_call {
     struct job base;         /* .done runs on the worker; .cancelled; .err */
@@ -94,6 +108,9 @@ struct tidings_call {
     struct buf arguments_text, json_text;
     struct call_ask ask;
     struct call_wait *wait; /* legacy era: its handler is done and the client is asked; else NULL */
+    struct task *task;      /* a reference: made by the handler's thread … */
+    enum call_task_state task_state; /* … and the worker's: what is known of it there */
+    bool starts_later, is_done;      /* its handler begins, or is done, when the task is kept */
     uint64_t deadline_ms;
     enum call_outcome outcome;
     struct refusal limit;
@@ -171,6 +188,32 @@ void call_wait(struct tidings_call *h);
 void call_wait_expire(struct tidings_call *h);
 /* The client of `request` came back: what it was asked after that event is sent again. */
 void call_resume(struct request *request, unsigned event);
+
+/* call_task.c */
+/* May the client of this request be given a task? */
+bool call_task_is_possible(const struct request *request);
+/* If not: answer so. */
+void call_task_refuse(struct request *request, const char *text);
+/* Begin it as a task: the request is answered with a handle, then the handler is called. false: the
+ * request was answered with an error, and the call is to be freed. */
+bool call_task_begin(struct tidings_call *h);
+/* Its handler is done, with something or questions. */
+void call_task_done(struct tidings_call *h);
+/* Its deadline has passed. */
+void call_task_expire(struct tidings_call *h);
+/* When it has to be done. */
+uint64_t call_task_deadline(const struct tidings_call *h);
+/* A word on how far it is. */
+void call_task_progress(struct tidings_call *h, struct tidings_str message);
+/* It goes: its task without a result, if it has none. */
+void call_task_deinit(struct tidings_call *h);
+
+/* call.c, for call_task.c: call the handler; nobody waits for it any more. */
+void call_start(struct tidings_call *h);
+void call_cancel(struct tidings_call *h);
+void call_free(struct tidings_call *h);
+/* call_wait.c: begin again with these answers, an object by name that is taken. */
+void call_go_on(struct tidings_call *h, struct json *gathered);
 
 /* call_report.c */
 void call_read_report_options(struct tidings_call *h); /* progress token and log level */

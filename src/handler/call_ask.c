@@ -224,7 +224,8 @@ int tidings_call_ask(struct tidings_call *h, const char *key, const char *method
 
 int tidings_call_keep(struct tidings_call *h, struct tidings_str state, struct tidings_error *err)
 {
-    if (h->meta && seal_load(err) < 0) { /* in the legacy era it does not leave the server */
+    /* In the legacy era, and of a task, it does not leave the server. */
+    if (h->meta && !h->task && seal_load(err) < 0) {
         return error_wrap(err, TIDINGS_E_UNSUPPORTED, "a state cannot be sealed");
     }
     buf_clear(&h->ask.state);

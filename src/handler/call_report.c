@@ -113,7 +113,8 @@ void tidings_call_progress(struct tidings_call *h, double progress, double total
                            struct tidings_str message)
 {
     bool rises = isfinite(progress) && (h->progress_ms == 0 || progress > h->progress);
-    if (h->progress_token.len == 0 || !rises || tidings_call_cancelled(h)) {
+    bool is_task = tidings_call_is_task(h);
+    if ((h->progress_token.len == 0 && !is_task) || !rises || tidings_call_cancelled(h)) {
         return;
     }
     uint64_t now = clock_monotonic_ms() + 1; /* 0 means never */
@@ -123,6 +124,10 @@ void tidings_call_progress(struct tidings_call *h, double progress, double total
     }
     h->progress = progress;
     h->progress_ms = now;
+    if (is_task) { /* there is no request that a notification could belong to */
+        call_task_progress(h, message);
+        return;
+    }
     struct buf text;
     buf_init(&text, NOTE_BYTES);
     dialect_put_progress(&text, h->progress_token, progress, total, message);

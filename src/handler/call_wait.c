@@ -215,10 +215,23 @@ static int wait_check(const struct call_question *q, struct json *result, struct
                   : 0;
 }
 
+void call_go_on(struct tidings_call *h, struct json *gathered)
+{
+    struct call_ask *ask = &h->ask;
+    buf_clear(&ask->kept);
+    buf_puts(&ask->kept, buf_str(&ask->state));
+    jv_unref(ask->gathered);
+    ask->gathered = ask->responses = gathered;
+    buf_clear(&ask->requests);
+    buf_clear(&ask->state);
+    ask->key_count = ask->missing = 0;
+    ask->has_requests = ask->has_state = false;
+    call_again(h);
+}
+
 /* Everything is answered. */
 static void wait_go_on(struct tidings_call *h)
 {
-    struct call_ask *ask = &h->ask;
     struct tidings_error err;
     struct json *gathered = NULL;
     struct buf text;
@@ -230,20 +243,12 @@ static void wait_go_on(struct tidings_call *h)
                  ? tidings_fail(&err, text.failed, "out of memory")
                  : jv_parse(buf_str(&text), h->base.worker->limits->max_depth, &gathered, &err);
     buf_deinit(&text);
-    buf_clear(&ask->kept);
-    buf_puts(&ask->kept, buf_str(&ask->state));
     if (rc < 0) {
         wait_fail(h, &err);
         return;
     }
     wait_free(h, NULL);
-    jv_unref(ask->gathered);
-    ask->gathered = ask->responses = gathered;
-    buf_clear(&ask->requests);
-    buf_clear(&ask->state);
-    ask->key_count = ask->missing = 0;
-    ask->has_requests = ask->has_state = false;
-    call_again(h);
+    call_go_on(h, gathered);
 }
 
 static void wait_answered(struct asked *asked, struct json *result, struct json *error)

@@ -107,6 +107,10 @@ struct feature_list *feature_list_derive(const struct feature_list *old, struct 
         }
     }
     list->count = n;
+    list->has_tasks = false;
+    for (size_t i = 0; i < n; i++) {
+        list->has_tasks = list->has_tasks || list->at[i]->task != TIDINGS_TASK_NEVER;
+    }
     list->refs = 1;
     return list;
 }

@@ -36,6 +36,9 @@ struct feature {
     uint64_t timeout_ms;       /* 0: the server's */
     struct tidings_str writes; /* only for who may write this; empty: for everybody */
     bool is_blocking;
+    enum tidings_task_support task; /* of a tool: may or must its calls be tasks? … */
+    bool begins_task;               /* … when its handler says so */
+    uint64_t task_ttl_ms;           /* 0: the server's */
     unsigned refs;
 };
 
@@ -54,6 +57,7 @@ int feature_check_name(struct tidings_str name, struct tidings_error *err);
 
 struct feature_list {
     unsigned refs;
+    bool has_tasks; /* a call of one of them may be a task */
     size_t count;
     struct feature *at[]; /* by name, ascending */
 };

@@ -4,6 +4,7 @@
  */
 #include "handler/handlers.h"
 
+#include "access/limit.h"
 #include "catalog/catalog.h"
 #include "dialect/dialect.h"
 #include "store/change.h"
@@ -32,7 +33,10 @@ unsigned handlers_offers(const struct worker *worker)
     return (worker->self->has_tools || (tools && tools->count > 0) ? LIST_TOOLS : 0u) |
            (worker->self->has_prompts || (prompts && prompts->count > 0) ? LIST_PROMPTS : 0u) |
            (handlers_complete(worker) ? OFFER_COMPLETIONS : 0u) |
-           (worker->self->no_subscriptions ? 0u : OFFER_SUBSCRIPTIONS);
+           (worker->self->no_subscriptions ? 0u : OFFER_SUBSCRIPTIONS) |
+           ((tools && tools->has_tasks) || limit_in_use(worker->limit_counters, LIMIT_TASKS) > 0
+                ? OFFER_TASKS
+                : 0u);
 }
 
 void handlers_deinit(struct worker *worker)

@@ -15,10 +15,12 @@ struct asking;
 struct buf;
 struct pool;
 struct request;
+struct tasks;
 
 struct handlers {
     struct feature_list *features[FEATURE_KINDS]; /* references; NULL: none */
     struct pool *pool;                            /* for handlers that block; the hub's */
+    struct tasks *tasks;                          /* of the whole server; the hub's */
     struct list calls;                            /* struct tidings_call under way */
     struct loop_timer *timer;                     /* of their deadlines */
     uint64_t due_ms;                              /* when it will run; 0: it does not */
@@ -35,8 +37,8 @@ struct handlers {
 /* From now on these are all features of that kind. Takes the reference. */
 void handlers_set_features(struct worker *worker, enum feature_kind kind,
                            struct feature_list *list);
-/* LIST_TOOLS and LIST_PROMPTS as far as there are any, or were declared; OFFER_COMPLETIONS and
- * OFFER_SUBSCRIPTIONS. */
+/* LIST_TOOLS and LIST_PROMPTS as far as there are any, or were declared; OFFER_COMPLETIONS,
+ * OFFER_SUBSCRIPTIONS and OFFER_TASKS. */
 unsigned handlers_offers(const struct worker *worker);
 void handlers_deinit(struct worker *worker); /* no call is under way any more */
 

@@ -177,6 +177,9 @@ static const struct method {
     {{"tools/list", 10}, method_tools_list, IN_BOTH, LIST_TOOLS},
     {{"prompts/get", 11}, method_prompts_get, IN_BOTH, LIST_PROMPTS},
     {{"prompts/list", 12}, method_prompts_list, IN_BOTH, LIST_PROMPTS},
+    {{"tasks/get", 9}, method_tasks_get, IN_MODERN, OFFER_TASKS},
+    {{"tasks/update", 12}, method_tasks_update, IN_MODERN, OFFER_TASKS},
+    {{"tasks/cancel", 12}, method_tasks_cancel, IN_MODERN, OFFER_TASKS},
     {{"dev.tidings/subscriptions/list", 30}, method_subscriptions_list, IN_BOTH, 0},
     {{"completion/complete", 19}, method_complete, IN_BOTH, OFFER_COMPLETIONS},
 };

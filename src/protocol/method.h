@@ -27,6 +27,9 @@ void method_prompts_get(struct request *request);
 void method_prompts_list(struct request *request);
 void method_complete(struct request *request);
 void method_tools_call(struct request *request);
+void method_tasks_get(struct request *request);
+void method_tasks_update(struct request *request);
+void method_tasks_cancel(struct request *request);
 void method_subscriptions_list(struct request *request);
 /* subscriptions/listen: takes the request; acknowledges on the stream it becomes. */
 void method_listen(struct request *request);

@@ -14,6 +14,7 @@
 #include "delivery/delivery_log.h"
 #include "delivery/list_changed.h"
 #include "delivery/subscribe.h"
+#include "handler/call.h"
 #include "handler/handlers.h"
 #include "protocol/method.h"
 #include "store/change.h"
@@ -131,6 +132,26 @@ static bool method_listen_check_uris(struct request *request, struct json *uris)
     return true;
 }
 
+/* Of the extension of tasks. They are heard of by their URIs (tidings://tasks/ID), so that none of
+ * these is ever acknowledged. */
+static bool method_listen_check_tasks(struct request *request, struct json *ids)
+{
+    if (!ids) {
+        return true;
+    }
+    if (!call_task_is_possible(request)) {
+        call_task_refuse(request, "notifications.taskIds is for clients that declare the extension "
+                                  "'" DIALECT_TASKS "'");
+        return false;
+    }
+    if (!jv_is(ids, JV_ARRAY)) {
+        request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
+                     "notifications.taskIds must be an array of ids");
+        return false;
+    }
+    return true;
+}
+
 /* Options for a URI that is not asked for would be ignored in silence. */
 static bool check_option_uris(struct request *request, struct json *options, struct json *uris)
 {
@@ -163,7 +184,8 @@ static bool check_listen(struct request *request, struct json *wanted)
     if (!check_flag(request, wanted, "toolsListChanged") ||
         !check_flag(request, wanted, "promptsListChanged") ||
         !check_flag(request, wanted, "resourcesListChanged") ||
-        !method_listen_check_uris(request, jv_get(wanted, "resourceSubscriptions"))) {
+        !method_listen_check_uris(request, jv_get(wanted, "resourceSubscriptions")) ||
+        !method_listen_check_tasks(request, jv_get(wanted, "taskIds"))) {
         return false;
     }
     struct json *options = options_find(request->msg.params);

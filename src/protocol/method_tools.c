@@ -59,13 +59,18 @@ static void method_tools_note_result(const struct tidings_call *h)
     jv_unref(blocks);
 }
 
+static void method_tools_write_failure(struct jw *w, struct tidings_str text)
+{
+    method_tools_put_text(w, text);
+    jw_put_bool(w, STR("isError"), true);
+}
+
 static void answer_error(struct request *request, struct tidings_str text)
 {
     request->has_failed = true;
     method_tools_note(request, text);
     request_begin(request);
-    method_tools_put_text(&request->w, text);
-    jw_put_bool(&request->w, STR("isError"), true);
+    method_tools_write_failure(&request->w, text);
     request_end(request, CACHE_NONE);
 }
 
@@ -137,9 +142,11 @@ static void method_tools_write_result(struct tidings_call *h, struct jw *w)
     if (h->structured.len > 0) {
         jw_put_raw(w, STR("structuredContent"), buf_str(&h->structured));
     }
-    if (h->is_error) {
+    if (h->is_error && h->request) {
         h->request->has_failed = true;
         method_tools_note_result(h);
+    }
+    if (h->is_error) {
         jw_put_bool(w, STR("isError"), true);
     }
 }
@@ -158,6 +165,7 @@ static const struct call_kind tools = {
     .check = method_tools_check,
     .write = method_tools_write_result,
     .fail = method_tools_fail,
+    .write_failure = method_tools_write_failure,
 };
 
 void method_tools_call(struct request *request)

@@ -137,6 +137,7 @@ struct config {
     uint64_t max_breadth;
     uint64_t max_value;
     uint64_t max_calls, call_timeout_ms, ask_timeout_ms;
+    uint64_t max_tasks, max_client_tasks, task_ttl_ms;
     uint64_t log_age_ms;    /* 0: no limit */
     unsigned io_uring;      /* 0: auto, 1: off */
     char *entities;         /* a file, or ":memory:"; empty: none */

@@ -58,6 +58,18 @@ static void metrics_server(struct metrics_text *m, const struct tidings_server *
     metrics_put_one(m, METRICS_GAUGE, "tidings_workers", "Threads that serve.", s->worker_count);
 }
 
+static void metrics_tasks(struct metrics_text *m, struct tidings_server *s)
+{
+    size_t count[TASK_CANCELLED + 1];
+    tasks_count(hub_tasks(s->hub), count);
+    metrics_begin(m, METRICS_GAUGE, "tidings_tasks", "Tasks that are kept, by status.");
+    for (size_t i = 0; i <= TASK_CANCELLED; i++) {
+        char labels[METRICS_LABELS] = "";
+        metrics_label(labels, "status", tidings_str(task_status_name((enum task_status)i)));
+        metrics_put(m, labels, count[i]);
+    }
+}
+
 static void metrics_clients(struct metrics_text *m, const struct figures *f,
                             const struct limit_counters *limits)
 {
@@ -232,6 +244,7 @@ static void metrics_gathered(void *user, const struct figures *f)
         metrics_process(&m, ask.server);
         metrics_server(&m, ask.server);
         metrics_clients(&m, f, limits);
+        metrics_tasks(&m, ask.server);
         metrics_delivery(&m, f);
         metrics_operations(&m, f->operations);
         metrics_refusals(&m, f, limits);

@@ -10,6 +10,7 @@
 
 #include "console/console.h"
 #include "delivery/hub.h"
+#include "handler/task.h"
 #include "provider/published.h"
 #include "server/config.h"
 #include "server/entity_authority.h"
@@ -45,6 +46,13 @@ struct server_socket {
 };
 
 struct metrics_listener;
+
+/* Where tasks are kept, and served. */
+struct server_tasks {
+    struct task_store store;
+    struct keeper *keeper;
+    struct tidings_provider *provider; /* tidings://tasks/; NULL: there is none */
+};
 
 struct tidings_server {
     struct config config;
@@ -86,6 +94,7 @@ struct tidings_server {
     struct keeper *keeper;              /* of the store; NULL: there is none */
     struct server_files *files;         /* what goes there of files; NULL: nothing */
     struct server_sessions *sessions;   /* atomic: … and of sessions; NULL: nothing */
+    struct server_tasks tasks;          /* … and of tasks */
     bool has_file;                      /* it is one that outlives the server */
     struct server_nodes *nodes;         /* those that share the store; NULL: none do */
     struct server_owned *owned;         /* mounts that one of them watches; NULL: there are none */
@@ -214,6 +223,14 @@ void server_sessions_moved(struct tidings_server *s, struct tidings_str key);
 void server_sessions_broken(struct tidings_server *s);
 /* After the store was closed. */
 void server_sessions_close(struct tidings_server *s);
+
+/* ---- server_tasks.c: tasks as resources, and in the store ------------------------------------ */
+
+/* Take over those that the store has; then mount tidings://tasks/, if there are any or a tool makes
+ * some. */
+int server_tasks_mount(struct tidings_server *s, struct tidings_error *err);
+/* The store is closed, and no worker runs. */
+void server_tasks_close(struct tidings_server *s);
 
 /* ---- server_announce.c: announcements that all nodes tell ------------------------------------ */
 

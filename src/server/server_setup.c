@@ -126,6 +126,9 @@ static void freeze_limits(struct tidings_server *s)
         .max_calls = c->max_calls,
         .call_timeout_ms = c->call_timeout_ms,
         .ask_timeout_ms = c->ask_timeout_ms,
+        .max_tasks = c->max_tasks,
+        .max_client_tasks = c->max_client_tasks,
+        .task_ttl_ms = c->task_ttl_ms,
         .options = &s->option_limits,
         .session_timeout_ms = c->session_timeout_ms,
         .io_uring = c->io_uring == 0,
@@ -257,6 +260,9 @@ static int mount_all(struct tidings_server *s, struct tidings_error *err)
                       STR(STATUS_PREFIX), STR_EMPTY, &s->status, err);
     }
     if (rc == 0) {
+        rc = server_tasks_mount(s, err);
+    }
+    if (rc == 0) {
         status_set_sandbox(s->status, &s->sandbox);
         status_set_server(s->status, s);
         status_set_nodes(s->status, s->nodes);
@@ -273,7 +279,8 @@ enum { CHANGE_TOOLS_AUTO, CHANGE_TOOLS_ON, CHANGE_TOOLS_OFF }; /* values of chan
 static bool has_resources(struct tidings_server *s)
 {
     struct catalog *c = hub_catalog(s->hub);
-    bool has = c->mount_count > 1 || c->resources.count > 0 || c->templates.count > 0;
+    bool has = c->mount_count > (s->tasks.provider ? 2u : 1u) || c->resources.count > 0 ||
+               c->templates.count > 0;
     catalog_unref(c);
     return has;
 }

@@ -84,6 +84,20 @@ static int tools_put_row(struct buf *out, const struct tidings_tool *about, stru
     return rc;
 }
 
+#define TASK_TTL_MAX_MS (UINT64_C(30) * 24 * 3600 * 1000)
+static int tools_check_task(const struct tidings_tool *about, struct tidings_error *err)
+{
+    if ((unsigned)about->task > TIDINGS_TASK_REQUIRED ||
+        (about->begins_task && about->task == TIDINGS_TASK_NEVER)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "task must be one of TIDINGS_TASK_NEVER, _OPTIONAL and _REQUIRED, and "
+                            "begins_task is for the last two");
+    }
+    return about->task_ttl_ms > TASK_TTL_MAX_MS
+               ? tidings_fail(err, TIDINGS_E_INVALID, "task_ttl_ms may be at most 30 days")
+               : 0;
+}
+
 int server_tools_add_for(struct tidings_server *s, const struct tidings_tool *about,
                          tidings_call_fn handler, void *user, struct tidings_str uri,
                          struct tidings_error *err)
@@ -94,6 +108,7 @@ int server_tools_add_for(struct tidings_server *s, const struct tidings_tool *ab
     }
     rc = rc < 0 ? rc : RESERVED_CHECK(about, err);
     rc = rc < 0 ? rc : feature_check_name(about->name, err);
+    rc = rc < 0 ? rc : tools_check_task(about, err);
     rc = rc < 0 ? rc : meta_check(about->meta, ROW_BYTES, ROW_DEPTH, err);
     if (rc < 0) {
         return rc;
@@ -118,6 +133,9 @@ int server_tools_add_for(struct tidings_server *s, const struct tidings_tool *ab
     f->output = schemas.output;
     f->header_params = schemas.header_params;
     f->writes = uri;
+    f->task = about->task;
+    f->begins_task = about->begins_task;
+    f->task_ttl_ms = about->task_ttl_ms;
     feature_set_handler(f, handler, user, about->timeout_ms, about->is_blocking);
     return hub_add_feature(s->hub, f, err);
 }

@@ -91,6 +91,13 @@ struct kept_change {
 /* Return false to stop. */
 typedef bool (*kept_change_fn)(void *user, const struct kept_change *change);
 
+/* A task of a tool (handler/task.h), for those who ask for its result after a restart. */
+struct kept_task {
+    struct tidings_str id, client, status, message, payload;
+    int64_t created_ms, updated_ms, ttl_ms;
+};
+typedef void (*kept_task_fn)(void *user, const struct kept_task *task);
+
 struct transfer_ops; /* store/transfer.h */
 
 /* What a store that outlives the program can do beyond struct entity_rows_ops. */
@@ -111,6 +118,13 @@ struct kept_ops {
     int (*create_changelog)(struct entity_rows *rows, const struct changelog_limits *limits,
                             struct changelog **ret, struct tidings_error *err);
     const struct transfer_ops *transfer; /* copying it into another */
+    /* Tasks; NULL: they are not kept here. Inside a batch: keep one, instead of another with its
+     * id; forget those whose time to live has passed at that Unix time. */
+    int (*put_task)(struct entity_rows *rows, const struct kept_task *task,
+                    struct tidings_error *err);
+    int (*sweep_tasks)(struct entity_rows *rows, int64_t now_ms, struct tidings_error *err);
+    int (*each_task)(struct entity_rows *rows, kept_task_fn fn, void *user,
+                     struct tidings_error *err);
 };
 
 #endif

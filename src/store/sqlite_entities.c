@@ -27,6 +27,7 @@
 #include "store/sqlite_changelog.h"
 #include "store/sqlite_private.h"
 #include "store/sqlite_published.h"
+#include "store/sqlite_tasks.h"
 #include "store/sqlite_transfer.h"
 
 static const struct entity_rows_ops sqlite_ops;
@@ -478,4 +479,7 @@ static const struct kept_ops sqlite_kept = {
     .each_change = sqlite_changes_each,
     .create_changelog = changelog_sqlite_create,
     .transfer = &sqlite_transfer,
+    .put_task = sqlite_tasks_put,
+    .sweep_tasks = sqlite_tasks_sweep,
+    .each_task = sqlite_tasks_each,
 };

@@ -49,6 +49,8 @@ enum statement {
     OLD_REMOVED,
     FORGET_REMOVED,
     RAISE_FLOOR,
+    PUT_TASK,
+    SWEEP_TASKS,
     FILE_MOUNT,
     ADD_FILE_MOUNT,
     DROP_FILE_MOUNT,

@@ -78,6 +78,10 @@ static const char *const steps[] = {
     " kind INTEGER, size INTEGER, modified INTEGER, at INTEGER, uri TEXT UNIQUE, etag TEXT,"
     " came_from TEXT, target TEXT, created INTEGER, created_epoch INTEGER,"
     " created_number INTEGER);",
+    /* store/sqlite_tasks.c */
+    ("CREATE TABLE tasks(id TEXT PRIMARY KEY, client TEXT, status TEXT, created INTEGER,"
+     " updated INTEGER, ttl INTEGER, expires INTEGER, message TEXT, payload TEXT) WITHOUT ROWID;"
+     "CREATE INDEX tasks_expires ON tasks(expires);"),
 };
 
 const struct sqlite_layout sqlite_entities_layout = {
@@ -174,6 +178,8 @@ static const char *const statements[STATEMENTS] = {
     [RAISE_FLOOR] = "UPDATE main.state SET floor=max(floor, ?1)",
     [OLD_REMOVED] = "SELECT seq FROM main.published WHERE content IS NULL ORDER BY seq DESC LIMIT 1"
                     " OFFSET ?1",
+    [PUT_TASK] = "INSERT OR REPLACE INTO main.tasks VALUES(?1,?2,?3,?4,?5,?6,?4+?6,?7,?8)",
+    [SWEEP_TASKS] = "DELETE FROM main.tasks WHERE expires<=?1",
     [FILE_MOUNT] = "SELECT mount, root, device, root IS NOT NULL FROM main.file_mounts WHERE"
                    " prefix=?1",
     [ADD_FILE_MOUNT] = "INSERT OR IGNORE INTO main.file_mounts(prefix, settings) VALUES(?1, ?2)",

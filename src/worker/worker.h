@@ -51,6 +51,9 @@ struct worker_limits {
     size_t max_calls;         /* handlers of tools and prompts under way, on all workers */
     uint64_t call_timeout_ms; /* for each of them */
     uint64_t ask_timeout_ms;  /* for a client to answer what they ask */
+    size_t max_tasks;         /* tasks that run or whose results are kept; … */
+    size_t max_client_tasks;  /* … of one client */
+    uint64_t task_ttl_ms;     /* how long each is kept, from its beginning */
     const struct option_limits *options; /* of subscriptions (delivery/options.h) */
     bool io_uring;                       /* try to gather writes */
     uint64_t session_timeout_ms;

@@ -44,6 +44,9 @@ int harness_try_tool(struct harness *b, const struct harness_tool *tool)
     f->user = tool->user;
     f->timeout_ms = tool->timeout_ms;
     f->is_blocking = tool->is_blocking;
+    f->task = tool->task;
+    f->begins_task = tool->begins_task;
+    f->task_ttl_ms = tool->task_ttl_ms;
     return hub_add_feature(b->hub, f, NULL);
 }
 

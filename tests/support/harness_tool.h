@@ -17,6 +17,9 @@ struct harness_tool {
     void *user;
     uint64_t timeout_ms;
     bool is_blocking;
+    enum tidings_task_support task;
+    bool begins_task;
+    uint64_t task_ttl_ms;
 };
 
 void harness_add_tool(struct harness *b, const struct harness_tool *tool);

@@ -39,7 +39,9 @@ export function post(server, message, headers = {}) {
 
 /** The headers that go with a modern request. */
 export function modernHeaders(method, params = {}) {
-    const named = { 'resources/read': 'uri', 'tools/call': 'name', 'prompts/get': 'name' }[method];
+    const named = method.startsWith('tasks/')
+        ? 'taskId'
+        : { 'resources/read': 'uri', 'tools/call': 'name', 'prompts/get': 'name' }[method];
     const headers = { 'MCP-Protocol-Version': MODERN, 'Mcp-Method': method };
     if (named && typeof params[named] === 'string') {
         headers['Mcp-Name'] = params[named];

@@ -1,0 +1,579 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of tasks: their beginning and end, what they count against, and when they are
+ * forgotten: those that have ended hang in a heap by the moment they go, so that nobody looks at
+ * the others. What they ask is in task_ask.c, how they are written in task_write.c.
+ */
+#include "handler/task.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mailbox.h"
+#include "base/mem.h"
+#include "handler/task_private.h"
+
+void tasks_lock(struct tasks *all)
+{
+    pthread_mutex_lock(&all->lock);
+}
+
+void tasks_unlock(struct tasks *all)
+{
+    pthread_mutex_unlock(&all->lock);
+}
+
+/* ---- the heap: 1 is the top, the children of n are 2n and 2n + 1 ------------------------------
+ */
+
+static void heap_set(struct tasks *all, size_t at, struct task *t)
+{
+    all->heap[at] = t;
+    t->heap_at = at;
+}
+
+static void heap_tell_due(struct tasks *all)
+{
+    uint64_t due = all->heap_count > 0 ? all->heap[1]->due_ms : UINT64_MAX;
+    __atomic_store_n(&all->due_ms, due, __ATOMIC_RELEASE);
+}
+
+/* There is room for every task (heap_reserve). */
+static void heap_add(struct tasks *all, struct task *t)
+{
+    size_t at = ++all->heap_count;
+    for (; at > 1 && all->heap[at / 2]->due_ms > t->due_ms; at /= 2) {
+        heap_set(all, at, all->heap[at / 2]);
+    }
+    heap_set(all, at, t);
+    heap_tell_due(all);
+}
+
+static struct task *heap_take(struct tasks *all)
+{
+    struct task *first = all->heap[1], *last = all->heap[all->heap_count--];
+    size_t at = 1;
+    for (size_t child = 2; child <= all->heap_count; child = 2 * at) {
+        if (child < all->heap_count && all->heap[child + 1]->due_ms < all->heap[child]->due_ms) {
+            child++;
+        }
+        if (all->heap[child]->due_ms >= last->due_ms) {
+            break;
+        }
+        heap_set(all, at, all->heap[child]);
+        at = child;
+    }
+    if (all->heap_count > 0) {
+        heap_set(all, at, last);
+    }
+    first->heap_at = 0;
+    heap_tell_due(all);
+    return first;
+}
+
+static int heap_reserve(struct tasks *all)
+{
+    if (all->count + 2 <= all->heap_room) {
+        return 0;
+    }
+    size_t room = all->heap_room > 0 ? all->heap_room * 2 : 64;
+    struct task **heap = mem_realloc(all->heap, room * sizeof(struct task *));
+    if (!heap) {
+        return TIDINGS_E_NOMEM;
+    }
+    all->heap = heap;
+    all->heap_room = room;
+    return 0;
+}
+
+/* ---- whose limits they count against --------------------------------------------------------- */
+
+static struct task_client *client_enter(struct tasks *all, struct tidings_str name)
+{
+    struct task_client *c = map_find(&all->clients, name);
+    if (!c) {
+        c = mem_zalloc(sizeof(*c) + name.len + 1);
+        if (!c) {
+            return NULL;
+        }
+        memcpy(c->text, name.ptr, name.len);
+        c->name = tidings_strn(c->text, name.len);
+        if (map_put(&all->clients, c->name, c, NULL) < 0) {
+            mem_free(c);
+            return NULL;
+        }
+    }
+    c->count++;
+    return c;
+}
+
+static void client_leave(struct tasks *all, struct task_client *c)
+{
+    if (--c->count == 0) {
+        (void)map_remove(&all->clients, c->name);
+        mem_free(c);
+    }
+}
+
+/* ---- references ------------------------------------------------------------------------------ */
+
+struct task *task_ref(struct task *t)
+{
+    __atomic_add_fetch(&t->refs, 1, __ATOMIC_RELAXED);
+    return t;
+}
+
+static void task_free(struct task *t)
+{
+    struct tasks *all = t->all;
+    tasks_lock(all);
+    task_clear_questions(t);
+    all->bytes -= t->payload.len;
+    if (t->client) {
+        t->client->bytes -= t->payload.len;
+        client_leave(all, t->client);
+    }
+    all->count--;
+    tasks_unlock(all);
+    limit_leave(all->counters, LIMIT_TASKS);
+    mailbox_unref(t->home);
+    buf_deinit(&t->message);
+    buf_deinit(&t->end_message);
+    buf_deinit(&t->payload);
+    mem_free(t);
+}
+
+void task_unref(struct task *t)
+{
+    if (t && __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        task_free(t);
+    }
+}
+
+struct tidings_str task_uri(const struct task *t)
+{
+    return tidings_str(t->uri);
+}
+
+struct tidings_str task_id(const struct task *t)
+{
+    return str_skip(task_uri(t), sizeof(OWNED_URI_PREFIX) - 1);
+}
+
+void task_tell(struct task *t)
+{
+    if (t->all->changed) {
+        t->all->changed(t->all->changed_user, task_uri(t), false);
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void task_uncount(struct task *t)
+{
+    t->all->by_status[t->status] -= t->is_counted;
+    t->is_counted = false;
+}
+
+void task_set_status(struct task *t, enum task_status status)
+{
+    task_uncount(t);
+    t->status = status;
+    t->all->by_status[status]++;
+    t->is_counted = true;
+    t->updated_ms = clock_wall_ms();
+}
+
+/* Two references: the table's, and the caller's. With the lock. */
+static int task_make(struct tasks *all, const char *id, struct tidings_str client,
+                     struct task **ret)
+{
+    struct task *t = mem_zalloc(sizeof(*t));
+    if (!t) {
+        return TIDINGS_E_NOMEM;
+    }
+    t->all = all;
+    t->refs = 2;
+    (void)snprintf(t->uri, sizeof(t->uri), "%s%s", OWNED_URI_PREFIX, id);
+    buf_init(&t->message, TASK_MAX_MESSAGE);
+    buf_init(&t->end_message, TASK_MAX_MESSAGE);
+    buf_init(&t->payload, TASKS_BYTES);
+    t->created_ms = t->updated_ms = clock_wall_ms();
+    t->begun_ms = clock_monotonic_ms();
+    t->client = client_enter(all, client);
+    if (!t->client || map_put(&all->by_id, task_id(t), t, NULL) < 0) {
+        if (t->client) {
+            client_leave(all, t->client);
+        }
+        mem_free(t);
+        return TIDINGS_E_NOMEM;
+    }
+    all->count++;
+    *ret = t;
+    return 0;
+}
+
+/* It has all it may? An empty name has no limits of its own. With the lock. */
+static bool client_is_full(struct tasks *all, const struct task_spec *spec)
+{
+    const struct task_client *c =
+        spec->client.len > 0 ? map_find(&all->clients, spec->client) : NULL;
+    return c && spec->max_client > 0 && c->count >= spec->max_client;
+}
+
+int tasks_open(struct tasks *all, const struct task_spec *spec, const struct task_ops *ops,
+               struct task **ret, struct refusal *why)
+{
+    char id[OWNED_ID_LEN + 1];
+    int rc = owned_id_create(spec->principal, id);
+    if (rc < 0) {
+        return rc;
+    }
+    tasks_sweep(all);
+    if (!limit_enter(all->counters, LIMIT_TASKS, spec->max)) {
+        *why = limit_refusal(LIMIT_TASKS, spec->max, false);
+        return TIDINGS_E_LIMIT;
+    }
+    tasks_lock(all);
+    bool is_full = client_is_full(all, spec);
+    rc = is_full ? TIDINGS_E_LIMIT : heap_reserve(all);
+    rc = rc < 0 ? rc : task_make(all, id, spec->client, ret);
+    if (rc == 0) {
+        struct task *t = *ret;
+        t->ttl_ms = spec->ttl_ms;
+        t->home = mailbox_ref(spec->home);
+        t->ops = ops;
+        t->call = spec->call;
+    }
+    tasks_unlock(all);
+    if (rc < 0) {
+        limit_leave(all->counters, LIMIT_TASKS);
+    }
+    if (is_full) {
+        limit_hit(all->counters, LIMIT_CLIENT_TASKS);
+        *why = limit_refusal(LIMIT_CLIENT_TASKS, spec->max_client, true);
+    }
+    return rc;
+}
+
+/* ---- keeping --------------------------------------------------------------------------------- */
+
+struct task_keeping {
+    struct task *t; /* a reference */
+    void (*done)(void *user, int code);
+    void *user;
+};
+
+static struct task_row task_row_of(const struct task *t)
+{
+    return (struct task_row){
+        .id = task_id(t),
+        .client = t->client->name,
+        .status = t->is_ending ? t->end_status : TASK_WORKING,
+        .created_ms = t->created_ms,
+        .updated_ms = clock_wall_ms(),
+        .ttl_ms = t->ttl_ms,
+        .message = buf_str(&t->end_message),
+        .payload = buf_str(&t->payload),
+    };
+}
+
+static void task_found(struct task *t)
+{
+    tasks_lock(t->all);
+    t->is_published = true;
+    if (!t->is_ending) {
+        task_set_status(t, TASK_WORKING);
+    }
+    tasks_unlock(t->all);
+}
+
+static void task_created(void *user, int code)
+{
+    struct task_keeping *k = user;
+    if (code >= 0) {
+        task_found(k->t);
+    }
+    k->done(k->user, code);
+    task_unref(k->t);
+    mem_free(k);
+}
+
+void task_publish(struct task *t, void (*done)(void *user, int code), void *user)
+{
+    struct task_store *store = t->all->store;
+    struct task_keeping *k = store ? mem_zalloc(sizeof(*k)) : NULL;
+    if (!store) {
+        task_found(t);
+        done(user, 0);
+    } else if (!k) {
+        done(user, TIDINGS_E_NOMEM);
+    } else {
+        *k = (struct task_keeping){.t = task_ref(t), .done = done, .user = user};
+        struct task_row row = task_row_of(t);
+        store->put(store, &row, task_created, k);
+    }
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Everybody sees it now. Takes the reference. */
+static void task_ended(void *user, int code)
+{
+    (void)code; /* what could not be kept is there until the server stops */
+    struct task *t = user;
+    tasks_lock(t->all);
+    struct buf before = t->message;
+    t->message = t->end_message;
+    t->end_message = before;
+    task_clear_questions(t);
+    task_set_status(t, t->end_status);
+    if (t->heap_at == 0) {
+        task_uncount(t); /* it was forgotten meanwhile */
+    }
+    tasks_unlock(t->all);
+    task_tell(t);
+    task_unref(t);
+}
+
+/* With the lock: what it ends with, as far as there is room for it. */
+static void task_set_end(struct task *t, enum task_status status, struct tidings_str message,
+                         struct tidings_str payload)
+{
+    static const char full[] = "{\"code\":-32603,\"message\":\"there is no room for the result of "
+                               "the task (task-bytes); fetch or cancel others\"}";
+    struct tasks *all = t->all;
+    bool has_share = t->client->name.len == 0 || t->client->bytes + payload.len <= TASKS_BYTES / 4;
+    bool fits = has_share && all->bytes + payload.len <= TASKS_BYTES;
+    if (payload.len > 0 && (!fits || buf_puts(&t->payload, payload) < 0)) {
+        limit_hit(all->counters, LIMIT_TASK_BYTES);
+        status = TASK_FAILED;
+        message = STR("there is no room for its result");
+        buf_deinit(&t->payload);
+        buf_init(&t->payload, sizeof(full));
+        buf_puts(&t->payload, tidings_str(full));
+    }
+    all->bytes += t->payload.len;
+    t->client->bytes += t->payload.len;
+    size_t len = message.len < TASK_MAX_MESSAGE ? message.len : 0;
+    buf_clear(&t->end_message);
+    buf_put(&t->end_message, message.ptr, len);
+    t->end_status = status;
+}
+
+bool task_end(struct task *t, enum task_status status, struct tidings_str message,
+              struct tidings_str payload)
+{
+    struct tasks *all = t->all;
+    uint64_t now = clock_monotonic_ms();
+    tasks_lock(all);
+    if (t->is_ending) {
+        tasks_unlock(all);
+        return false;
+    }
+    t->is_ending = true;
+    task_set_end(t, status, message, payload);
+    uint64_t age = now - t->begun_ms;
+    t->ttl_ms = age + TASK_KEPT_MS > t->ttl_ms ? age + TASK_KEPT_MS : t->ttl_ms;
+    t->due_ms = t->begun_ms + t->ttl_ms;
+    heap_add(all, t);
+    struct task_row row = task_row_of(t);
+    tasks_unlock(all);
+    task_ref(t);
+    if (all->store) {
+        all->store->put(all->store, &row, task_ended, t);
+    } else {
+        task_ended(t, 0);
+    }
+    return true;
+}
+
+void task_discard(struct task *t)
+{
+    struct tasks *all = t->all;
+    tasks_lock(all);
+    bool was_there = !t->is_ending && map_remove(&all->by_id, task_id(t)) != NULL;
+    if (was_there) {
+        t->is_ending = true;
+        task_uncount(t);
+    }
+    tasks_unlock(all);
+    if (was_there) {
+        task_unref(t);
+    }
+}
+
+void task_detach(struct task *t)
+{
+    t->call = NULL;
+    task_unref(t);
+}
+
+void task_set_message(struct task *t, struct tidings_str message)
+{
+    size_t len = message.len < TASK_MAX_MESSAGE ? message.len : TASK_MAX_MESSAGE - 1;
+    while (len > 0 && len < message.len && ((unsigned char)message.ptr[len] & 0xc0) == 0x80) {
+        len--;
+    }
+    tasks_lock(t->all);
+    bool is_new = !t->is_ending && !str_eq(buf_str(&t->message), tidings_strn(message.ptr, len));
+    if (is_new) {
+        buf_clear(&t->message);
+        buf_put(&t->message, message.ptr, len);
+        t->updated_ms = clock_wall_ms();
+    }
+    tasks_unlock(t->all);
+    if (is_new) {
+        task_tell(t);
+    }
+}
+
+uint64_t task_deadline_ms(struct task *t)
+{
+    return t->begun_ms + task_ttl_ms(t);
+}
+
+uint64_t task_ttl_ms(struct task *t)
+{
+    tasks_lock(t->all);
+    uint64_t ttl = t->ttl_ms;
+    tasks_unlock(t->all);
+    return ttl;
+}
+
+int64_t task_updated_ms(struct task *t)
+{
+    tasks_lock(t->all);
+    int64_t updated = t->updated_ms;
+    tasks_unlock(t->all);
+    return updated;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+struct tasks *tasks_create(struct limit_counters *counters)
+{
+    struct tasks *all = mem_zalloc(sizeof(*all));
+    if (all) {
+        pthread_mutex_init(&all->lock, NULL);
+        map_init(&all->by_id);
+        map_init(&all->clients);
+        all->counters = counters;
+        all->due_ms = UINT64_MAX;
+    }
+    return all;
+}
+
+void tasks_destroy(struct tasks *all)
+{
+    if (!all) {
+        return;
+    }
+    struct task *t;
+    for (size_t pos = 0; (t = map_next(&all->by_id, &pos)) != NULL;) {
+        task_unref(t);
+    }
+    map_deinit(&all->by_id);
+    map_deinit(&all->clients);
+    mem_free(all->heap);
+    pthread_mutex_destroy(&all->lock);
+    mem_free(all);
+}
+
+void tasks_on_change(struct tasks *all, tasks_changed_fn changed, void *user)
+{
+    all->changed = changed;
+    all->changed_user = user;
+}
+
+void tasks_set_store(struct tasks *all, struct task_store *store)
+{
+    all->store = store;
+}
+
+bool tasks_restore(struct tasks *all, const struct task_row *row)
+{
+    static const char stopped[] = "{\"code\":-32603,\"message\":\"the server was stopped while the "
+                                  "task ran; call the tool again\"}";
+    char id[OWNED_ID_LEN + 1];
+    int64_t left = row->created_ms + (int64_t)row->ttl_ms - clock_wall_ms();
+    bool has_ended = row->status >= TASK_COMPLETED;
+    struct task *t = NULL;
+    if (left <= 0 || row->id.len != OWNED_ID_LEN || map_find(&all->by_id, row->id)) {
+        return false;
+    }
+    memcpy(id, row->id.ptr, OWNED_ID_LEN);
+    id[OWNED_ID_LEN] = '\0';
+    (void)limit_enter(all->counters, LIMIT_TASKS, 0);
+    tasks_lock(all);
+    int rc = heap_reserve(all);
+    rc = rc < 0 ? rc : task_make(all, id, row->client, &t);
+    if (rc == 0) {
+        t->created_ms = row->created_ms;
+        t->ttl_ms = row->ttl_ms;
+        t->is_ending = t->is_published = true;
+        task_set_end(t, has_ended ? row->status : TASK_FAILED,
+                     has_ended ? row->message : STR("the server was stopped while it ran"),
+                     has_ended ? row->payload : tidings_str(stopped));
+        buf_puts(&t->message, buf_str(&t->end_message));
+        task_set_status(t, t->end_status);
+        t->updated_ms = has_ended ? row->updated_ms : t->updated_ms;
+        t->due_ms = clock_monotonic_ms() + (uint64_t)left;
+        heap_add(all, t);
+    }
+    tasks_unlock(all);
+    if (rc < 0) {
+        limit_leave(all->counters, LIMIT_TASKS);
+    }
+    task_unref(t);
+    return rc == 0;
+}
+
+uint64_t tasks_due_ms(const struct tasks *all)
+{
+    return __atomic_load_n(&all->due_ms, __ATOMIC_ACQUIRE);
+}
+
+void tasks_sweep(struct tasks *all)
+{
+    uint64_t now = clock_monotonic_ms();
+    bool has_swept = false;
+    while (tasks_due_ms(all) <= now) {
+        struct task *t = NULL;
+        tasks_lock(all);
+        if (all->heap_count > 0 && all->heap[1]->due_ms <= now) {
+            t = heap_take(all);
+            (void)map_remove(&all->by_id, task_id(t));
+            task_uncount(t);
+        }
+        tasks_unlock(all);
+        if (t && all->changed) {
+            all->changed(all->changed_user, task_uri(t), true);
+        }
+        task_unref(t);
+        has_swept = true;
+    }
+    if (has_swept && all->store) {
+        all->store->sweep(all->store, clock_wall_ms());
+    }
+}
+
+struct task *tasks_find(struct tasks *all, struct tidings_str id, const struct principal *p)
+{
+    if (!owned_id_is_of(id, p)) {
+        return NULL;
+    }
+    tasks_lock(all);
+    struct task *t = map_find(&all->by_id, id);
+    bool is_there = t && t->is_published && (t->heap_at == 0 || t->due_ms > clock_monotonic_ms());
+    t = is_there ? task_ref(t) : NULL;
+    tasks_unlock(all);
+    return t;
+}
+
+void tasks_count(struct tasks *all, size_t ret[TASK_CANCELLED + 1])
+{
+    tasks_lock(all);
+    memcpy(ret, all->by_status, sizeof(all->by_status));
+    tasks_unlock(all);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a task is made of, for task.c and the files beside it.
+ */
+#ifndef HANDLER_TASK_PRIVATE_H
+#define HANDLER_TASK_PRIVATE_H
+
+#include <pthread.h>
+
+#include "base/map.h"
+#include "handler/task.h"
+
+/* Something a handler asks. */
+struct task_question {
+    struct buf key;              /* as clients see it: "2.name" */
+    size_t name_at;              /* … where the handler's own begins */
+    struct buf question, answer; /* JSON; the last is empty while it is open */
+};
+
+/* Who has tasks, as far as limits are concerned; goes with the last of them. */
+struct task_client {
+    size_t count, bytes;
+    struct tidings_str name;
+    char text[];
+};
+
+struct task {
+    unsigned refs; /* atomic */
+    struct tasks *all;
+    char uri[sizeof(OWNED_URI_PREFIX) + OWNED_ID_LEN]; /* ends in its id */
+    int64_t created_ms;                                /* Unix time */
+    uint64_t begun_ms;                                 /* monotonic */
+    struct mailbox *home;                              /* a reference; NULL: nobody works on it */
+    const struct task_ops *ops;
+    struct tidings_call *call; /* the home's; NULL: it is done */
+    /* Under the lock: */
+    struct task_client *client;
+    enum task_status status, end_status;
+    bool is_published; /* it can be found */
+    bool is_ending;    /* it has ended, which is seen when it is kept */
+    bool is_counted;   /* in by_status */
+    uint64_t ttl_ms, due_ms;
+    int64_t updated_ms;
+    size_t heap_at; /* from 1; 0: it is not there */
+    struct buf message, end_message, payload;
+    struct task_question questions[TASK_MAX_QUESTIONS];
+    unsigned question_count, open_count;
+};
+
+struct tasks {
+    pthread_mutex_t lock;
+    struct limit_counters *counters;
+    struct map by_id;   /* struct task: each is a reference */
+    struct map clients; /* struct task_client, by name */
+    struct task **heap; /* those that have ended, the one that goes first at 1 */
+    size_t heap_count, heap_room, count, bytes;
+    size_t by_status[TASK_CANCELLED + 1];
+    uint64_t due_ms; /* atomic: of the first in the heap; UINT64_MAX: none */
+    tasks_changed_fn changed;
+    void *changed_user;
+    struct task_store *store;
+};
+
+void tasks_lock(struct tasks *all);
+void tasks_unlock(struct tasks *all);
+
+/* With the lock: its status becomes that, and the time of its last update now. */
+void task_set_status(struct task *t, enum task_status status);
+/* With the lock: nothing is asked any more. */
+void task_clear_questions(struct task *t);
+/* Without it: whoever listens hears that it changed. */
+void task_tell(struct task *t);
+struct task *task_ref(struct task *t);
+
+#endif

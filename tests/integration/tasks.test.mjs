@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+//
+// Tasks in a running server: who may see one, by its id and as a resource that can be subscribed to
+// in both eras, from any worker; and what is left of them when the server is killed and starts again.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
+
+import { key, listen, meta, modern, Session } from './lib/rpc.mjs';
+import { legacyClient } from './lib/sdk.mjs';
+import { serveExample } from './lib/server.mjs';
+import { as, TokenFile } from './lib/tokens.mjs';
+import { Tree } from './lib/tree.mjs';
+import { Inbox } from './lib/wait.mjs';
+
+const TASKS = 'io.modelcontextprotocol/tasks';
+const _meta = meta({ [key.capabilities]: { elicitation: {}, extensions: { [TASKS]: {} } } });
+const uriOf = (id) => `tidings://tasks/${id}`;
+
+const say = async (who, method, params = {}) => (await modern(who, method, { _meta, ...params })).json;
+const task = (who, verb, taskId, more = {}) => say(who, `tasks/${verb}`, { taskId, ...more });
+const read = (who, id) => say(who, 'resources/read', { uri: uriOf(id) });
+
+async function begin(who, name, args = {}) {
+    const { result, error } = await say(who, 'tools/call', { name, arguments: args });
+    assert.equal(result?.resultType, 'task', JSON.stringify(error ?? result));
+    return result.taskId;
+}
+
+/** Alice and Bob with tokens, and somebody who shows none is not let in at all. */
+async function start(t, args = []) {
+    const tokens = new TokenFile(t);
+    const given = [tokens.give('alice'), tokens.give('bob')];
+    const server = await serveExample(t, 'conformance', [...tokens.args, '--self', ...args]);
+    return { server, alice: as(server, given[0]), bob: as(server, given[1]) };
+}
+
+/** Wait for an update of the task, then what it says by then; until it has that status. */
+async function until(events, who, id, status) {
+    for (;;) {
+        const { result } = await task(who, 'get', id);
+        if (result.status === status) {
+            return result;
+        }
+        await events.message((m) => m.method === 'notifications/resources/updated', `${id} to change`);
+    }
+}
+
+test('a task is a resource of its owner, who hears how it goes on whichever worker it asks', async (t) => {
+    const { alice } = await start(t, ['--workers', '4']);
+    const id = await begin(alice, 'confirm_delete', { filename: 'a' });
+    const { ack, events } = await listen(alice, { resourceSubscriptions: [uriOf(id)] });
+    assert.deepEqual(ack.notifications.resourceSubscriptions, [uriOf(id)]);
+    const waiting = await until(events, alice, id, 'input_required');
+    const [asked] = Object.keys(waiting.inputRequests);
+    const shown = JSON.parse((await read(alice, id)).result.contents[0].text);
+    assert.deepEqual(shown.inputRequests, waiting.inputRequests);
+    const inputResponses = { [asked]: { action: 'accept', content: { confirm: true } } };
+    assert.equal((await task(alice, 'update', id, { inputResponses })).result.resultType, 'complete');
+    const done = await until(events, alice, id, 'completed');
+    assert.match(done.result.content[0].text, /"confirm":true/);
+    const last = JSON.parse((await read(alice, id)).result.contents[0].text);
+    assert.deepEqual(last.result, done.result);
+});
+
+test('an official client of the legacy era subscribes to a task', async (t) => {
+    const { client, server } = await legacyClient(t, 'http', { example: 'conformance' });
+    const id = await begin(server, 'slow_compute', { seconds: 60 });
+    const updates = new Inbox('updates of the task');
+    client.setNotificationHandler(ResourceUpdatedNotificationSchema, (m) => updates.push(m.params.uri));
+    await client.subscribeResource({ uri: uriOf(id) });
+    await task(server, 'cancel', id);
+    assert.equal(await updates.next(() => true, 'an update'), uriOf(id));
+    const { contents } = await client.readResource({ uri: uriOf(id) });
+    assert.equal(JSON.parse(contents[0].text).status, 'cancelled');
+});
+
+test('to others a task is not there: not by its id, not as a resource, not by patterns', async (t) => {
+    const { alice, bob } = await start(t);
+    const unknown = '0123456789abcdef'.repeat(3);
+    const id = await begin(alice, 'slow_compute', { seconds: 60 });
+    const same = async (ask) => {
+        const [one, other] = [await ask(id), await ask(unknown)];
+        const text = (answer, of) => JSON.stringify({ ...answer, id: 0 }).replaceAll(of, 'ID');
+        assert.equal(text(one, id), text(other, unknown));
+        return one;
+    };
+    assert.equal((await same((x) => task(bob, 'get', x))).error.code, -32602);
+    await same((x) => task(bob, 'cancel', x));
+    await same((x) => task(bob, 'update', x, { inputResponses: {} }));
+    assert.equal((await same((x) => read(bob, x))).error.code, -32602);
+    await same((x) => say(bob, 'resources/metadata', { uri: uriOf(x) }));
+    const session = await Session.open(bob);
+    await same(async (x) => (await session.send('resources/subscribe', { uri: uriOf(x) })).json);
+    const heard = [];
+    for (const pattern of [uriOf(id), 'tidings://tasks/', 'tidings://tasks/*', 'tidings://tasks/{id}', '**']) {
+        const { events } = await listen(bob, { resourceSubscriptions: [pattern] });
+        heard.push(events);
+    }
+    const own = await listen(alice, { resourceSubscriptions: ['tidings://tasks/**', '**'] });
+    heard.push(own.events); /* nor does its owner by a pattern: whoever hears of one has named it */
+    const named = await listen(alice, { resourceSubscriptions: [uriOf(id)] });
+    const isTask = (m) => JSON.stringify(m).includes(id);
+    await task(alice, 'cancel', id);
+    await until(named.events, alice, id, 'cancelled');
+    const second = await begin(alice, 'slow_compute', { seconds: 0 });
+    await until((await listen(alice, { resourceSubscriptions: [uriOf(second)] })).events, alice, second, 'completed');
+    for (const events of heard) {
+        assert.deepEqual(events.seen.slice(1).filter(isTask), []); /* the first acknowledges what was asked */
+    }
+    const { resources } = (await say(alice, 'resources/list')).result;
+    assert.ok(!resources.some(({ uri }) => uri.includes('tasks')), 'none is listed');
+});
+
+test('results outlive a server that is killed, and what ran then has failed', async (t) => {
+    const store = new Tree(t).at('store.db');
+    const tokens = new TokenFile(t);
+    const [one, two] = [tokens.give('alice'), tokens.give('bob')];
+    const again = () => serveExample(t, 'conformance', [...tokens.args, '--store', store, '--publish', 'note:///']);
+    let server = await again();
+    let alice = as(server, one);
+    const done = await begin(alice, 'slow_compute', { seconds: 0 });
+    const ran = await begin(alice, 'slow_compute', { seconds: 60 });
+    const asked = await begin(alice, 'confirm_delete');
+    const { events } = await listen(alice, { resourceSubscriptions: [uriOf(done), uriOf(asked)] });
+    await until(events, alice, done, 'completed');
+    await until(events, alice, asked, 'input_required');
+    await server.kill();
+    server = await again();
+    alice = as(server, one);
+    const kept = (await task(alice, 'get', done)).result;
+    assert.equal(kept.status, 'completed');
+    assert.equal(kept.result.content[0].text, 'computed');
+    for (const id of [ran, asked]) {
+        const { result } = await task(alice, 'get', id);
+        assert.equal(result.status, 'failed');
+        assert.match(result.error.message, /stopped while the task ran/);
+        assert.equal((await task(alice, 'cancel', id)).result.resultType, 'complete');
+        assert.equal((await task(alice, 'get', id)).result.status, 'failed');
+    }
+    assert.equal((await task(as(server, two), 'get', done)).error.code, -32602);
+    assert.equal(JSON.parse((await read(alice, done)).result.contents[0].text).status, 'completed');
+});
+
+test('a client that begins endless tasks is told which limit, and others go on', async (t) => {
+    const { alice, bob } = await start(t, ['--max-client-tasks', '3', '--max-tasks', '5']);
+    for (let i = 0; i < 3; i += 1) {
+        await begin(alice, 'slow_compute', { seconds: 60 });
+    }
+    const refused = await modern(alice, 'tools/call', { _meta, name: 'slow_compute', arguments: { seconds: 0 } });
+    assert.equal(refused.status, 429);
+    assert.equal(refused.json.error.data.limit, 'max-client-tasks');
+    await begin(bob, 'slow_compute', { seconds: 60 });
+    await begin(bob, 'slow_compute', { seconds: 60 });
+    const full = await modern(bob, 'tools/call', { _meta, name: 'slow_compute', arguments: { seconds: 0 } });
+    assert.equal(full.status, 503);
+    assert.equal(full.json.error.data.limit, 'max-tasks');
+    const text = (await say(bob, 'resources/read', { uri: 'tidings://self/metrics' })).result.contents[0].text;
+    assert.match(text, /^tidings_tasks\{status="working"\} 5$/m);
+});
