@@ -252,7 +252,7 @@ static void a_struct_that_was_never_zeroed_is_refused(void **state)
     struct tidings_tool tool = {.name = tidings_str("t")};
     struct tidings_prompt prompt = {.name = tidings_str("p")};
     about.reserved[3] = change.reserved[1] = hook.reserved[3] = &err;
-    info.reserved[3] = tool.reserved[3] = prompt.reserved[3] = &err;
+    info.reserved[3] = tool.reserved[2] = prompt.reserved[3] = &err;
     struct tidings_server *s = served();
     assert_reserved(tidings_server_add_resource(s, &about, on_page, NULL, &err), &err);
     assert_reserved(tidings_server_publish(s, &about, none, &err), &err);
