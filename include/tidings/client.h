@@ -43,7 +43,7 @@
  *     TIDINGS_E_TIMEOUT      no answer in time
  *     TIDINGS_E_CLOSED, _IO  the connection ended, or cannot be made
  *     TIDINGS_E_LIMIT        something is larger than accepted
- *     TIDINGS_E_PARSE        the answer is not one of an MCP server
+ *     TIDINGS_E_PARSE        the answer is not one of an MCP server, or cannot be read
  *     TIDINGS_E_CANCELLED    tidings_client_stop was called
  *     TIDINGS_E_NOMEM        out of memory
  *
@@ -192,6 +192,12 @@ struct tidings_client_info {
     uint64_t beats;      /* comments and pings so far, after half a second of silence or more */
     uint64_t beat_ms;    /* the longest silence before one of them; 0: none came */
     uint64_t reopened; /* legacy HTTP: streams so far that ended in order and were taken up again */
+    /* What the server sent that is not quite right, so far. A message that cannot be read fails the
+     * request it answers (TIDINGS_E_PARSE or TIDINGS_E_LIMIT, with the place); what was watched has
+     * a GAP. */
+    uint64_t unread;   /* messages that cannot be read: no JSON, or nested over 512 levels */
+    uint64_t replaced; /* \u escapes that are half of a surrogate pair: U+FFFD stands there */
+    uint64_t repeated; /* keys that their object had already: the last value counts */
 };
 /* Return who answered: the server, its revision and capabilities. NULL: nobody yet. Valid until the
  * next call that may speak to the server, a step too; inside a callback until it returns. */

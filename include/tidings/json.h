@@ -7,6 +7,11 @@
  *     …
  *     tidings_free(name);
  *
+ * Whatever RFC 8259 allows is read, as from the client's servers: numbers stay as they are written,
+ * of a key that an object has twice the last value counts, half of a surrogate pair becomes U+FFFD,
+ * nesting may be 512 levels deep. tidings_json_compact, which is for what people write, takes only
+ * what can be kept as it is: no such halves, no key twice, integers of 64 bits, 64 levels.
+ *
  * Each call reads the whole text: meant for messages, not for files. Pure functions, any thread.
  * What they return belongs to the caller (tidings_free).
  *

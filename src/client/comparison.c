@@ -6,6 +6,8 @@
  */
 #include "client/comparison.h"
 
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "client/events.h"
@@ -84,15 +86,35 @@ static void comparison_tell(struct tidings_client *c, const struct watch *w, str
     buf_deinit(&text);
 }
 
-static void tell_gap(struct tidings_client *c, const struct watch *w)
+static void tell_gap_because(struct tidings_client *c, const struct watch *w,
+                             struct tidings_str reason)
 {
     struct tidings_state_event e = {
-        .state = TIDINGS_STATE_GAP,
-        .uri = tidings_str(w->uri),
-        .reason = STR("the server cannot tell what changed meanwhile, nor can it be compared"),
-    };
+        .state = TIDINGS_STATE_GAP, .uri = tidings_str(w->uri), .reason = reason};
     events_put_state(c, &e);
     comparison_tell(c, w, tidings_str(w->uri), NULL);
+}
+
+static void tell_gap(struct tidings_client *c, const struct watch *w)
+{
+    tell_gap_because(
+        c, w, STR("the server cannot tell what changed meanwhile, nor can it be compared"));
+}
+
+void comparison_missed(struct tidings_client *c, const char *why)
+{
+    char reason[sizeof(((struct tidings_error *)NULL)->text) + 64];
+    if (c->has_gap) {
+        return; /* whoever hears of it will look at what is then */
+    }
+    (void)snprintf(reason, sizeof(reason), "the server sent what cannot be read: %s", why);
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        if (w->is_accepted && !w->is_ending) {
+            c->has_gap = true;
+            tell_gap_because(c, w, tidings_str(reason));
+        }
+    }
 }
 
 /* NULL: nothing to tell. */

@@ -31,6 +31,9 @@ void comparison_lost(struct tidings_client *c);
 /* The server told of `uri`. */
 void comparison_on_update(struct tidings_client *c, struct watch *w, struct tidings_str uri,
                           bool is_deleted);
+/* Something came on the stream that cannot be read: a gap of everything that is watched, told once
+ * until it is delivered. */
+void comparison_missed(struct tidings_client *c, const char *why);
 void comparison_forget(struct tidings_client *c, struct watch *w); /* it ends */
 
 #endif

@@ -103,6 +103,9 @@ static void connection_publish_info(struct tidings_client *c)
         .beats = c->heartbeat.all,
         .beat_ms = c->heartbeat.all_max,
         .reopened = c->reopened,
+        .unread = c->unread,
+        .replaced = c->replaced,
+        .repeated = c->repeated,
     };
 }
 

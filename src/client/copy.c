@@ -283,7 +283,7 @@ static void copy_follow(struct tidings_copy *y, struct tidings_str uri)
 static bool copy_follow_version(struct tidings_copy *y, struct tidings_str error)
 {
     struct json *root = NULL;
-    (void)jv_parse(error, JSON_MAX_DEPTH, &root, NULL);
+    (void)jv_parse_peer(error, &root, NULL, NULL);
     struct json *data = jv_get(root, "data");
     struct tidings_str type = jv_str(jv_get(data, "entityTypeName")),
                        version = jv_str(jv_get(data, "entityTypeVersion"));
@@ -326,7 +326,7 @@ static void copy_on_update(void *user, const struct tidings_update *u)
     struct tidings_copy *y = user;
     struct json *root = NULL;
     y->is_busy = true;
-    (void)jv_parse(u->params, JSON_MAX_DEPTH, &root, NULL);
+    (void)jv_parse_peer(u->params, &root, NULL, NULL);
     struct json *told = jv_get(jv_get(root, "_meta"), "dev.tidings/data");
     if (!told || !copy_take(y, told)) {
         read_it(y);
@@ -372,9 +372,9 @@ static int copy_take_content(struct tidings_copy *y, struct tidings_str result,
 {
     struct json *root = NULL, *told = NULL;
     bool is_whole = y->is_whole && y->from[0] == '\0';
-    (void)jv_parse(result, JSON_MAX_DEPTH, &root, NULL);
+    (void)jv_parse_peer(result, &root, NULL, NULL);
     struct tidings_str text = jv_str(jv_get(jv_at(jv_get(root, "contents"), 0), "text"));
-    int rc = jv_parse(text, JSON_MAX_DEPTH, &told, NULL);
+    int rc = jv_parse_peer(text, &told, NULL, NULL);
     if (rc < 0 || (!copy_take(y, told) && is_whole)) {
         rc = tidings_fail(err, TIDINGS_E_PARSE, "the content of '%.200s' is no entity", y->uri);
     }
@@ -445,7 +445,7 @@ static int take_kept(struct tidings_copy *y, const struct tidings_copying *kept,
         return 0;
     }
     if (!kept->value || !is_instant(tidings_str(kept->valid_from)) ||
-        jv_parse(tidings_str(kept->value), JSON_MAX_DEPTH, &y->value, NULL) < 0) {
+        jv_parse_peer(tidings_str(kept->value), &y->value, NULL, NULL) < 0) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "what was kept of '%.200s' is no JSON value with the validFrom it had",
                             y->uri);

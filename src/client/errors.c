@@ -114,7 +114,7 @@ void errors_name_missing(const char *method, const char *capabilities, struct ti
         {"completion/", "completions"},
     };
     struct json *all = NULL;
-    if (jv_parse(tidings_str(capabilities), JSON_MAX_DEPTH, &all, NULL) < 0) {
+    if (jv_parse_peer(tidings_str(capabilities), &all, NULL, NULL) < 0) {
         return;
     }
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {

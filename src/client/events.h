@@ -28,6 +28,8 @@ void events_drop_all(struct tidings_client *c);
  * the poller use that up, so whoever took them calls this last. */
 void events_nudge(struct tidings_client *c);
 
+/* Is it what a server notifies of a change with? */
+bool events_is_update(struct tidings_str method);
 void events_deliver(struct tidings_client *c); /* the only place that calls the program … */
 /* … but for the progress of a call that is waited for. */
 void events_call_progress(tidings_client_progress_fn fn, void *user, struct json *params);

@@ -9,7 +9,7 @@
 #include "client/subscriptions.h"
 #include "client/watch.h"
 
-static bool is_update(struct tidings_str method)
+bool events_is_update(struct tidings_str method)
 {
     static const char *const names[] = {
         "notifications/resources/updated",
@@ -36,7 +36,7 @@ static void deliver_notification(struct tidings_client *c, const struct event *e
                            text ? tidings_strn(text, len) : STR("{}"));
         mem_free(text);
     }
-    if (is_update(method) && !client_is_stopping(c)) {
+    if (events_is_update(method) && !client_is_stopping(c)) {
         subscriptions_updated(c, e->root, e->received_ms, false);
     } else if (str_eq(method, STR("notifications/dev.tidings/bookmark"))) {
         subscriptions_bookmark(c, params);
@@ -95,6 +95,7 @@ static void events_deliver_one(struct tidings_client *c, struct event *e)
 void events_deliver(struct tidings_client *c)
 {
     c->is_delivering = true;
+    c->has_gap = false;
     while (!list_empty(&c->events) && !client_is_stopping(c)) {
         struct event *e = list_entry(c->events.next, struct event, link);
         events_remove(c, e);

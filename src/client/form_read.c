@@ -119,7 +119,7 @@ static int form_judge_field(const struct tidings_field *f, struct tidings_str te
     struct json *root = NULL, *value = NULL;
     struct json_schema *schema = NULL;
     struct schema_error e = {.text = ""};
-    int rc = jv_parse(f->schema, JSON_MAX_DEPTH, &root, err);
+    int rc = jv_parse_peer(f->schema, &root, NULL, err);
     rc = rc == 0 ? schema_compile(root, &options, &schema, err) : rc;
     rc = rc == 0 ? jv_parse(text, JSON_MAX_DEPTH, &value, err) : rc;
     if (rc == 0 && !schema_validate(schema, value, &e)) {

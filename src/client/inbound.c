@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Handles a message of the server: a response, a notification or a request. Those that are not
- * well-formed are passed over: a connection is worth more than one bad message on it.
+ * Handles a message of the server: a response, a notification or a request. A connection is worth
+ * more than one bad message on it: what cannot be read fails the request that it answers, or is a
+ * gap in what is watched; what is no message of JSON-RPC at all is passed over.
  */
 #include "client/inbound.h"
 
 #include <stdio.h>
 
+#include "base/error.h"
+#include "client/comparison.h"
 #include "client/events.h"
 #include "client/heartbeat.h"
 #include "client/question.h"
@@ -14,6 +17,7 @@
 #include "client/state.h"
 #include "client/subscriptions.h"
 #include "client/tool_schemas.h"
+#include "json/peek.h"
 #include "wire/rpc.h"
 
 static void take_notification(struct tidings_client *c, const struct rpc_message *m,
@@ -44,11 +48,61 @@ static bool is_echo(struct tidings_client *c, const struct rpc_message *m)
     return true;
 }
 
+static void fail_answer(struct tidings_client *c, int64_t id, long status,
+                        struct tidings_error *why)
+{
+    c->transport->ops->forget(c->transport, id, true);
+    error_wrap(why, why->code, "the answer of the server cannot be read");
+    requests_fail(c, id, status, why);
+}
+
+static void count_unread(struct tidings_client *c)
+{
+    c->info.public.unread = ++c->unread;
+}
+
+/* A text that is not JSON, or holds what cannot be kept. Log lines among the messages, and pages of
+ * proxies, are no messages: of those the transport says more. */
+static void take_unread(struct tidings_client *c, struct tidings_str text, int64_t exchange,
+                        long status, struct tidings_error *why)
+{
+    static const char sign[] = "\"jsonrpc\"";
+    if (why->code == TIDINGS_E_NOMEM || !memmem(text.ptr, text.len, sign, sizeof(sign) - 1)) {
+        return;
+    }
+    struct tidings_str method = json_peek(text, STR("method")), id = json_peek(text, STR("id"));
+    int64_t number = 0;
+    count_unread(c);
+    if (method.len > 1 && id.len > 0) {
+        struct json *asked = NULL;
+        if (jv_parse(id, 1, &asked, NULL) == 0) {
+            requests_reply_error(c, asked, -32700, "the request cannot be read");
+        }
+        jv_unref(asked);
+    } else if (method.len > 1) {
+        if (events_is_update(tidings_strn(method.ptr + 1, method.len - 2))) {
+            comparison_missed(c, why->text);
+        }
+    } else if (str_to_i64(id, &number) && requests_awaits(c, number, false)) {
+        fail_answer(c, number, status, why);
+    } else if (requests_awaits(c, exchange, false)) {
+        fail_answer(c, exchange, status, why);
+    } else {
+        comparison_missed(c, why->text);
+    }
+}
+
 static void take_object(struct tidings_client *c, struct json *root, size_t bytes, int64_t exchange,
                         long status)
 {
     struct rpc_message m;
-    if (rpc_read(root, &m, NULL) < 0) {
+    struct tidings_error why = {0};
+    if (rpc_read(root, &m, &why) < 0) {
+        if (requests_awaits(c, jv_int(m.id), false) && jv_get(root, "jsonrpc") &&
+            !jv_get(root, "method")) {
+            count_unread(c);
+            fail_answer(c, jv_int(m.id), status, &why);
+        }
         return;
     }
     if (m.kind == RPC_REQUEST && is_echo(c, &m)) {
@@ -84,9 +138,14 @@ void inbound_message(struct tidings_client *c, struct tidings_str text, int64_t 
                      long status)
 {
     struct json *root = NULL;
-    if (jv_parse(text, JSON_MAX_DEPTH, &root, NULL) < 0) {
+    struct jv_mended mended;
+    struct tidings_error why = {0};
+    if (jv_parse_peer(text, &root, &mended, &why) < 0) {
+        take_unread(c, text, exchange, status, &why);
         return;
     }
+    c->info.public.replaced = c->replaced += mended.halves;
+    c->info.public.repeated = c->repeated += mended.repeated;
     if (jv_is(root, JV_ARRAY)) { /* 2025-03-26 */
         for (size_t i = 0; i < jv_count(root); i++) {
             take_object(c, jv_at(root, i), text.len / jv_count(root), exchange, status);

@@ -34,7 +34,7 @@ static char *json_as_text(const struct json *value)
 char *tidings_json_get(struct tidings_str json, const char *pointer)
 {
     struct json *root = NULL;
-    if (jv_parse(json, JSON_MAX_DEPTH, &root, NULL) < 0) {
+    if (jv_parse_peer(json, &root, NULL, NULL) < 0) {
         return NULL;
     }
     const struct json *value = jv_point(root, tidings_str(pointer));
@@ -46,7 +46,7 @@ char *tidings_json_get(struct tidings_str json, const char *pointer)
 char *tidings_json_text(struct tidings_str json, const char *pointer, size_t *ret_len)
 {
     struct json *root = NULL;
-    if (jv_parse(json, JSON_MAX_DEPTH, &root, NULL) < 0) {
+    if (jv_parse_peer(json, &root, NULL, NULL) < 0) {
         return NULL;
     }
     const struct json *value = jv_point(root, tidings_str(pointer));
@@ -72,7 +72,7 @@ char *tidings_json_bytes(struct tidings_str json, const char *pointer, size_t *r
 {
     struct json *root = NULL;
     struct buf out;
-    if (jv_parse(json, JSON_MAX_DEPTH, &root, NULL) < 0) {
+    if (jv_parse_peer(json, &root, NULL, NULL) < 0) {
         return NULL;
     }
     buf_init(&out, TEXT_MAX);
@@ -105,7 +105,7 @@ int tidings_json_each(struct tidings_str json, const char *pointer, tidings_json
 {
     struct json *root = NULL;
     int rc = 0;
-    if (jv_parse(json, JSON_MAX_DEPTH, &root, NULL) < 0) {
+    if (jv_parse_peer(json, &root, NULL, NULL) < 0) {
         return TIDINGS_E_NOTFOUND;
     }
     struct json *at = jv_point(root, tidings_str(pointer));
@@ -197,10 +197,10 @@ char *tidings_json_merge(struct tidings_str target, struct tidings_str patch,
 {
     struct json *a = NULL, *b = NULL, *merged = NULL;
     char *text = NULL;
-    int rc = target.len > 0 ? jv_parse(target, JSON_MAX_DEPTH, &a, err) : 0;
+    int rc = target.len > 0 ? jv_parse_peer(target, &a, NULL, err) : 0;
     if (rc < 0) {
         error_wrap(err, rc, "target");
-    } else if ((rc = jv_parse(patch, JSON_MAX_DEPTH, &b, err)) < 0) {
+    } else if ((rc = jv_parse_peer(patch, &b, NULL, err)) < 0) {
         error_wrap(err, rc, "patch");
     } else {
         merged = merge_apply(a, b);

@@ -393,6 +393,12 @@ void requests_forget(struct tidings_client *c, int64_t id)
     }
 }
 
+bool requests_awaits(const struct tidings_client *c, int64_t id, bool is_stream)
+{
+    const struct request *r = requests_find(c, id);
+    return r && r->is_sent && r->wire == id && r->is_stream == is_stream;
+}
+
 void *requests_user(const struct tidings_client *c, int64_t id, response_fn fn)
 {
     struct request *r = requests_find(c, id);

@@ -49,6 +49,8 @@ void requests_fail(struct tidings_client *c, int64_t id, long status,
                    const struct tidings_error *why);
 /* Whose it is, when `fn` hears of it; else NULL. */
 void *requests_user(const struct tidings_client *c, int64_t id, response_fn fn);
+/* Is an answer to this number awaited; of a stream, which may take as long as it likes, or not? */
+bool requests_awaits(const struct tidings_client *c, int64_t id, bool is_stream);
 /* What waited for the client to become ready. */
 void requests_send_all(struct tidings_client *c);
 /* All of a kind end like this. */

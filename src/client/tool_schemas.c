@@ -108,7 +108,7 @@ static void tool_schema_compile(struct tool_schema *t)
 {
     const struct schema_options options = {.max_cost = SCHEMA_COST};
     struct json *root = NULL;
-    t->is_useless = jv_parse(tidings_str(t->text), JSON_MAX_DEPTH, &root, NULL) < 0 ||
+    t->is_useless = jv_parse_peer(tidings_str(t->text), &root, NULL, NULL) < 0 ||
                     schema_compile(root, &options, &t->schema, NULL) < 0;
     jv_unref(root);
 }

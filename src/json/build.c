@@ -34,6 +34,8 @@ int build_init(struct build *b, size_t values, size_t text_bytes)
     b->top = 0;
     b->cap = BUILD_SMALL_STACK;
     b->depth = 0;
+    b->may_repeat = false;
+    b->repeated = 0;
     b->document = NULL;
     if (values < VALUE_BLOCK_MAX - head && text_bytes < UINT32_MAX) {
         b->document = mem_alloc((head + values) * sizeof(struct json) + text_bytes);
@@ -231,6 +233,53 @@ bool build_null(struct build *b)
     return v != NULL;
 }
 
+/* The first member with the key of member `i`, from 0. */
+static size_t first_like(const struct value_index *index, const struct json *items, size_t i)
+{
+    struct tidings_str key = value_text(&items[2 * i]);
+    size_t at = 0;
+    if (index) {
+        return value_index_find(index, items, key) - 1;
+    }
+    while (!tidings_str_eq(value_text(&items[2 * at]), key)) {
+        at++;
+    }
+    return at;
+}
+
+/* Of members with the same key one is left, with the last value. Returns how many are left; on
+ * failure that is 0 and `b` has failed. */
+static size_t drop_repeated(struct build *b, struct json *items, size_t count)
+{
+    struct value_index *index = count > VALUE_FEW ? value_index_create(items, count) : NULL;
+    size_t left = 0;
+    if (count > VALUE_FEW && !index) {
+        build_fail(b);
+        return 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t first = first_like(index, items, i);
+        items[2 * first + 1] = items[2 * i + 1];
+        if (first < i) {
+            items[2 * i].tag = JV_NULL; /* no key any more */
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (items[2 * i].tag == JV_STRING) {
+            items[2 * left] = items[2 * i];
+            items[2 * left + 1] = items[2 * i + 1];
+            left++;
+        }
+    }
+    b->repeated += (unsigned)(count - left);
+    if (left == count) {
+        b->open[b->depth - 1].index = index; /* it can stay */
+    } else {
+        mem_free(index);
+    }
+    return left;
+}
+
 /* The stack becomes a block, whose values from `base` on stay where they are. */
 static struct json *keep_stack(struct build *b, size_t base)
 {
@@ -252,6 +301,13 @@ bool build_end(struct build *b)
     struct build_open *open = &b->open[b->depth - 1];
     size_t base = open->base, n = b->top - base;
     bool is_object = value_type(&b->stack[base - 1]) == JV_OBJECT;
+    if (is_object && b->may_repeat && n > 0) {
+        n = 2 * drop_repeated(b, b->stack + base, n / 2);
+        b->top = base + n;
+        if (n == 0) {
+            return false;
+        }
+    }
     size_t count = is_object ? n / 2 : n;
     bool is_large = is_object && count > VALUE_FEW;
     if (is_large && !open->index) {
@@ -326,8 +382,10 @@ static bool copy_items(struct build *b, struct json *to, const struct json *from
 static bool copy_value(struct build *b, struct json *to, const struct json *from)
 {
     enum jv_type type = value_type(from);
-    if (type == JV_STRING) {
-        return put_string(b, to, value_text(from));
+    if (type == JV_STRING || value_is_written(from)) {
+        bool ok = put_string(b, to, value_text(from));
+        to->tag = type;
+        return ok;
     }
     *to = *from;
     to->tag = type;

@@ -39,6 +39,8 @@ struct build {
     struct json *stack;
     size_t top, cap;
     unsigned depth;
+    bool may_repeat;   /* keys of an object: the last one counts, in the place of the first */
+    unsigned repeated; /* such keys so far */
     struct build_open open[BUILD_MAX_DEPTH];
     struct json small[BUILD_SMALL_STACK];
 };

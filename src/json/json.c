@@ -4,6 +4,7 @@
  */
 #include "json/json.h"
 
+#include "json/number.h"
 #include "json/value.h"
 
 struct json *jv_ref(struct json *v)
@@ -58,9 +59,22 @@ int64_t jv_int(const struct json *v)
     return jv_is(v, JV_INT) ? v->whole : 0;
 }
 
+struct tidings_str jv_written(const struct json *v)
+{
+    return v && value_is_written(v) ? value_text(v) : tidings_strn("", 0);
+}
+
 double jv_real(const struct json *v)
 {
-    return jv_is(v, JV_REAL) ? v->real : (double)jv_int(v);
+    double real = 0;
+    if (!jv_is(v, JV_REAL)) {
+        return (double)jv_int(v);
+    }
+    if (!value_is_written(v)) {
+        return v->real;
+    }
+    (void)number_to_real(value_text(v), &real);
+    return real;
 }
 
 bool jv_is_true(const struct json *v)
@@ -112,7 +126,9 @@ bool jv_equal(const struct json *a, const struct json *b)
     case JV_INT:
         return a->whole == b->whole;
     case JV_REAL:
-        return a->real == b->real;
+        return value_is_written(a) && value_is_written(b)
+                   ? tidings_str_eq(value_text(a), value_text(b))
+                   : jv_real(a) == jv_real(b);
     case JV_STRING:
         return tidings_str_eq(value_text(a), value_text(b));
     case JV_ARRAY:

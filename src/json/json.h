@@ -8,6 +8,8 @@
  * character or half of a pair that is complete, no text after the value, nesting at most
  * `max_depth` (and 512). Strings may hold U+0000 (as \u0000); accessors give length-counted slices.
  *
+ * What another program wrote may be valid and still not that narrow: jv_parse_peer reads it too.
+ *
  * A document is a few blocks of memory that never change and are freed together (json/value.h). A
  * `struct json` is borrowed from its document: valid until the last reference is given back, of
  * whichever of its values that is. Any thread may read it.
@@ -24,6 +26,17 @@
  * root carries one reference. */
 int jv_parse(struct tidings_str text, unsigned max_depth, struct json **ret_root,
              struct tidings_error *err);
+/* What jv_parse_peer put right. */
+struct jv_mended {
+    unsigned halves;   /* \u escapes that are half of a surrogate pair: U+FFFD stands there now */
+    unsigned repeated; /* keys that an object had already: the last value counts */
+};
+/* Parse what a peer wrote, anything RFC 8259 allows: besides what jv_parse takes, halves of
+ * surrogate pairs, keys twice or with U+0000, nesting of 512 levels, and any number. One that 64
+ * bits or a double do not hold as it is written is a JV_REAL that jv_written and the writer give as
+ * it was. Fails as jv_parse does; `ret_mended` may be NULL. */
+int jv_parse_peer(struct tidings_str text, struct json **ret_root, struct jv_mended *ret_mended,
+                  struct tidings_error *err);
 /* A reference to any value keeps its whole document. NULL is fine for both. */
 struct json *jv_ref(struct json *v);
 void jv_unref(struct json *v);
@@ -38,7 +51,8 @@ static inline struct json *jv_get(const struct json *v, const char *key)
 }
 struct tidings_str jv_str(const struct json *v); /* terminated; empty unless a string */
 int64_t jv_int(const struct json *v);            /* 0 unless an integer */
-double jv_real(const struct json *v);            /* any number; else 0 */
+double jv_real(const struct json *v);            /* any number, or the nearest; else 0 */
+struct tidings_str jv_written(const struct json *v); /* a number kept as text; else empty */
 bool jv_is_true(const struct json *v);
 bool jv_is_bool(const struct json *v);
 bool jv_is_number(const struct json *v);

@@ -12,19 +12,15 @@
 #include "json/json.h"
 
 #include <endian.h>
-#include <errno.h>
-#include <locale.h>
-#include <math.h>
-#include <stdlib.h>
+#include <float.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/str.h"
 #include "json/build.h"
+#include "json/number.h"
 
 #define EACH_BYTE(c) (0x0101010101010101u * (uint64_t)(c))
 #define HIGH_BITS EACH_BYTE(0x80)
-#define SHORT_NUMBER 64u
 #define FIRST_BLOCK 4096u
 #define TEXT_MAX ((size_t)1 << 30) /* lengths are counted in 32 bits */
 
@@ -32,6 +28,7 @@ struct parser {
     const char *begin, *at, *end;
     const char *key_start; /* of the member whose value comes next */
     unsigned max_depth;
+    struct jv_mended *mended; /* NULL: nothing is, what would have to be is refused */
     bool is_object[BUILD_MAX_DEPTH]; /* of the containers that are open */
     int failed;                      /* the code, with … */
     const char *why;
@@ -229,11 +226,15 @@ static bool read_unicode(struct parser *p, char **out)
     p->at += 6;
     if (c >= 0xD800 && c <= 0xDFFF) {
         int32_t low = c <= 0xDBFF ? unicode_unit(p->at, p->end) : -1;
-        if (low < 0xDC00 || low > 0xDFFF) {
+        bool is_pair = low >= 0xDC00 && low <= 0xDFFF;
+        if (!is_pair && !p->mended) {
             return parse_refuse(p, start, "half of a surrogate pair");
         }
-        c = 0x10000 + ((c - 0xD800) << 10) + ((uint32_t)low - 0xDC00);
-        p->at += 6;
+        c = is_pair ? 0x10000 + ((c - 0xD800) << 10) + ((uint32_t)low - 0xDC00) : 0xFFFD;
+        p->at += is_pair ? 6 : 0;
+        if (!is_pair) {
+            p->mended->halves++;
+        }
     }
     *out = put_character(*out, c);
     return true;
@@ -297,91 +298,43 @@ static bool read_string(struct parser *p, struct json *ret)
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-static const char *skip_digits(const char *s, const char *end)
+/* As it is written. What follows it, at least the end of the text, leaves room for the byte that
+ * terminates it. */
+static void keep_number(struct parser *p, struct json *ret, struct tidings_str number)
 {
-    while (s < end && *s >= '0' && *s <= '9') {
-        s++;
-    }
-    return s;
-}
-
-/* The end of the number at p->at (RFC 8259 §6), or NULL. */
-static const char *number_end(const struct parser *p, bool *ret_is_real)
-{
-    const char *s = p->at + (*p->at == '-');
-    const char *digits = s;
-    s = skip_digits(s, p->end);
-    if (s == digits || (*digits == '0' && s - digits > 1)) {
-        return NULL;
-    }
-    *ret_is_real = false;
-    if (s < p->end && *s == '.') {
-        *ret_is_real = true;
-        digits = s + 1;
-        s = skip_digits(digits, p->end);
-        if (s == digits) {
-            return NULL;
-        }
-    }
-    if (s < p->end && (*s == 'e' || *s == 'E')) {
-        *ret_is_real = true;
-        s++;
-        s += s < p->end && (*s == '+' || *s == '-');
-        digits = s;
-        s = skip_digits(digits, p->end);
-        if (s == digits) {
-            return NULL;
-        }
-    }
-    return s;
-}
-
-/* strtod in the C locale, whatever the program's is. */
-static int to_real(struct tidings_str number, double *ret)
-{
-    char small[SHORT_NUMBER];
-    char *text = number.len < sizeof small ? small : mem_alloc(number.len + 1);
-    locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    int rc = TIDINGS_E_NOMEM;
-    if (text && c_locale) {
-        memcpy(text, number.ptr, number.len);
-        text[number.len] = '\0';
-        errno = 0;
-        *ret = strtod_l(text, NULL, c_locale);
-        /* ERANGE is also said of numbers too small: those are 0, or nearly. */
-        rc = errno == ERANGE && fabs(*ret) > 1 ? TIDINGS_E_LIMIT : 0;
-    }
-    if (c_locale) {
-        freelocale(c_locale);
-    }
-    if (text != small) {
-        mem_free(text);
-    }
-    return rc;
+    memcpy(p->b.text, number.ptr, number.len);
+    p->b.text[number.len] = '\0';
+    *ret = (struct json){.text = p->b.text, .len = (uint32_t)number.len, .tag = JV_REAL};
+    p->b.text += number.len + 1;
 }
 
 static bool parse_number(struct parser *p, struct json *ret)
 {
     bool is_real;
     const char *start = p->at;
-    const char *end = number_end(p, &is_real);
-    if (!end) {
+    struct tidings_str number = {start, (size_t)(p->end - start)};
+    number.len = number_length(number, &is_real);
+    if (number.len == 0) {
         return parse_refuse(p, start, "invalid number");
     }
-    struct tidings_str number = {start, (size_t)(end - start)};
     int rc;
+    ret->len = 0;
     if (is_real) {
         ret->tag = JV_REAL;
-        rc = to_real(number, &ret->real);
+        rc = number_to_real(number, &ret->real);
     } else {
         ret->tag = JV_INT;
         rc = str_to_i64(number, &ret->whole) ? 0 : TIDINGS_E_LIMIT;
+    }
+    p->at = start + number.len;
+    if (p->mended && (rc == TIDINGS_E_LIMIT || (rc == 0 && is_real && number.len > DBL_DIG))) {
+        keep_number(p, ret, number);
+        return true;
     }
     if (rc == TIDINGS_E_LIMIT) {
         return parse_refuse(p, start,
                             "number out of range (integers have 64 bits, others are doubles)");
     }
-    p->at = end;
     return rc == 0 ? true : refuse_memory(p);
 }
 
@@ -420,7 +373,8 @@ static bool parse_token(struct parser *p, struct json *ret)
 /* Is the key of the value that was read last a new one? */
 static bool parse_check_key(struct parser *p)
 {
-    int rc = p->b.depth > 0 && p->is_object[p->b.depth - 1] ? build_check_key(&p->b) : 1;
+    bool is_member = p->b.depth > 0 && p->is_object[p->b.depth - 1];
+    int rc = is_member && !p->mended ? build_check_key(&p->b) : 1;
     return rc < 0    ? refuse_memory(p)
            : rc == 0 ? parse_refuse(p, p->key_start, "duplicate object key")
                      : true;
@@ -477,7 +431,8 @@ static bool read_key(struct parser *p)
         return false;
     }
     /* Only an escape can have made it, and then the key is shorter than its text. */
-    if (key->len + 2 < (size_t)(p->at - p->key_start) && memchr(key->text, '\0', key->len)) {
+    if (!p->mended && key->len + 2 < (size_t)(p->at - p->key_start) &&
+        memchr(key->text, '\0', key->len)) {
         return parse_refuse(p, p->key_start, "U+0000 in an object key");
     }
     parse_skip_blanks(p);
@@ -550,8 +505,8 @@ static size_t first_values(size_t len)
     return 4 + (len < FIRST_BLOCK ? len / 11 : FIRST_BLOCK / 11);
 }
 
-int jv_parse(struct tidings_str text, unsigned max_depth, struct json **ret_root,
-             struct tidings_error *err)
+static int parse_text(struct tidings_str text, unsigned max_depth, struct jv_mended *mended,
+                      struct json **ret_root, struct tidings_error *err)
 {
     if (text.len == 0) {
         return tidings_fail(err, TIDINGS_E_PARSE, "line 1 column 1: the text is empty");
@@ -563,13 +518,35 @@ int jv_parse(struct tidings_str text, unsigned max_depth, struct json **ret_root
     p.begin = p.at = text.ptr;
     p.end = text.ptr + text.len;
     p.max_depth = max_depth < BUILD_MAX_DEPTH ? max_depth : BUILD_MAX_DEPTH;
+    p.mended = mended;
     p.failed = 0;
-    bool ok = build_init(&p.b, first_values(text.len), text.len + 1) == 0 ? parse_all(&p)
-                                                                          : refuse_memory(&p);
+    bool ok = build_init(&p.b, first_values(text.len), text.len + 1) == 0;
+    p.b.may_repeat = mended != NULL;
+    ok = ok ? parse_all(&p) : refuse_memory(&p);
     if (!ok) {
         build_discard(&p.b);
         return explain(&p, err);
     }
+    if (mended) {
+        mended->repeated = p.b.repeated;
+    }
     *ret_root = build_finish(&p.b);
     return 0;
+}
+
+int jv_parse(struct tidings_str text, unsigned max_depth, struct json **ret_root,
+             struct tidings_error *err)
+{
+    return parse_text(text, max_depth, NULL, ret_root, err);
+}
+
+int jv_parse_peer(struct tidings_str text, struct json **ret_root, struct jv_mended *ret_mended,
+                  struct tidings_error *err)
+{
+    struct jv_mended mended = {0};
+    int rc = parse_text(text, BUILD_MAX_DEPTH, &mended, ret_root, err);
+    if (ret_mended) {
+        *ret_mended = mended;
+    }
+    return rc;
 }

@@ -83,6 +83,13 @@ struct value_index *value_index_create(const struct json *items, size_t count)
     return index;
 }
 
+size_t value_index_find(const struct value_index *index, const struct json *items,
+                        struct tidings_str key)
+{
+    uint32_t slot;
+    return value_probe(index, items, key, str_hash(key, index->seed), &slot);
+}
+
 struct json *value_find(const struct json *object, struct tidings_str key)
 {
     struct json *items = object->items;
@@ -94,8 +101,6 @@ struct json *value_find(const struct json *object, struct tidings_str key)
         }
         return NULL;
     }
-    uint32_t slot;
-    const struct value_index *index = items[-1].index;
-    uint32_t member = value_probe(index, items, key, str_hash(key, index->seed), &slot);
-    return member ? &items[2 * (size_t)(member - 1) + 1] : NULL;
+    size_t member = value_index_find(items[-1].index, items, key);
+    return member ? &items[2 * (member - 1) + 1] : NULL;
 }

@@ -26,11 +26,11 @@ struct json {
     union {
         int64_t whole;
         double real;
-        const char *text;                /* terminated */
+        const char *text;                /* terminated; of a number too, if it is as written */
         struct json *items;              /* elements, or the key and value of each member */
         const struct value_index *index; /* of the items behind it */
     };
-    uint32_t len; /* bytes, elements or members */
+    uint32_t len; /* bytes, elements or members; of a number in binary 0 */
     uint32_t tag; /* distance from the block's beginning in units of a value, and the type */
 };
 
@@ -81,6 +81,12 @@ static inline struct tidings_str value_text(const struct json *v)
     return tidings_strn(v->text, v->len);
 }
 
+/* A number that neither 64 bits nor a double hold as it was written: its text is kept. */
+static inline bool value_is_written(const struct json *v)
+{
+    return value_type(v) == JV_REAL && v->len > 0;
+}
+
 /* Elements of an array, members of an object; 0 for anything else. */
 static inline size_t value_elements(const struct json *v)
 {
@@ -111,6 +117,9 @@ void value_free(struct value_document *d);
 struct value_index *value_index_create(const struct json *items, size_t count);
 /* The member of this number, from 0; there must be room. False: its key is there already. */
 bool value_index_add(struct value_index *index, const struct json *items, size_t number);
+/* The number of the member with the key, from 1; 0: there is none. */
+size_t value_index_find(const struct value_index *index, const struct json *items,
+                        struct tidings_str key);
 /* The value of a member, or NULL. */
 struct json *value_find(const struct json *object, struct tidings_str key);
 

@@ -390,7 +390,11 @@ static void write_put_value(struct buf *b, const struct json *v)
         buf_puti(b, jv_int(v));
         break;
     case JV_REAL:
-        put_real(b, jv_real(v));
+        if (jv_written(v).len > 0) {
+            buf_puts(b, jv_written(v));
+        } else {
+            put_real(b, jv_real(v));
+        }
         break;
     case JV_STRING:
         write_put_quoted(b, jv_str(v), false, false);

@@ -2,7 +2,9 @@
  *
  * Any bytes as JSON: an answer, no crash. What parses is written, parses again, and is written the
  * same; what does not parse is still a string the writer can quote. jansson's own parser judges
- * alike and reads the same, but for what tests/unit/json/test_parse_differential.c excepts.
+ * alike and reads the same, but for what tests/unit/json/test_parse_differential.c excepts. What
+ * parses, a peer may send, and it is the same; what a peer may send is written, and then needs no
+ * mending.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,7 @@
 #include <jansson.h>
 
 #include "support/jansson_value.h"
+#include "json/peek.h"
 #include "json/write.h"
 
 #define DEPTH_MAX 512u
@@ -50,6 +53,30 @@ static void compare(struct tidings_str text)
     jv_unref(ours);
 }
 
+static void read_peer(struct tidings_str text)
+{
+    struct json *strict = NULL, *peer = NULL, *again = NULL;
+    struct jv_mended mended;
+    struct buf out, second;
+    int rc = jv_parse(text, DEPTH_MAX, &strict, NULL);
+    require(jv_parse_peer(text, &peer, &mended, NULL) == 0 || (rc < 0 && !peer));
+    require(rc < 0 || (jv_equal(strict, peer) && mended.halves + mended.repeated == 0));
+    if (peer) {
+        write_value(&out, peer);
+        require(jv_parse_peer(buf_str(&out), &again, &mended, NULL) == 0);
+        require(mended.halves + mended.repeated == 0 && jv_equal(peer, again));
+        write_value(&second, again);
+        require(str_eq(buf_str(&out), buf_str(&second)));
+        buf_deinit(&second);
+        buf_deinit(&out);
+    }
+    struct tidings_str found = json_peek(text, STR("id"));
+    require(found.len == 0 || (found.ptr >= text.ptr && found.ptr + found.len <= text.ptr + text.len));
+    jv_unref(again);
+    jv_unref(peer);
+    jv_unref(strict);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct tidings_str text = {(const char *)data, size};
@@ -57,6 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct json *v = NULL, *again = NULL;
     struct buf first, second;
     compare(text);
+    read_peer(text);
     if (jv_parse(text, JSON_MAX_DEPTH, &v, &err) == 0) {
         write_value(&first, v);
         require(jv_parse(buf_str(&first), JSON_MAX_DEPTH, &again, NULL) == 0);

@@ -117,6 +117,39 @@ void remote_end_after(uint64_t ms)
     }
 }
 
+static void say_mended(const struct cli *cli, uint64_t count, const char *what, const char *which)
+{
+    fprintf(stderr, "tidings %s: the server sent %s: %s", cli->command->name, what, which);
+    if (count > 1) {
+        fprintf(stderr, " (%llu times)", (unsigned long long)count);
+    }
+    fputc('\n', stderr);
+}
+
+void remote_say_mended(const struct cli *cli, struct tidings_client *client)
+{
+    static uint64_t replaced, repeated, unread;
+    const struct tidings_client_info *info = tidings_client_info(client);
+    if (!info || cli->quiet) {
+        return;
+    }
+    if (info->replaced > replaced) {
+        say_mended(cli, info->replaced - replaced, "half of a surrogate pair",
+                   "U+FFFD stands in its place");
+        replaced = info->replaced;
+    }
+    if (info->repeated > repeated) {
+        say_mended(cli, info->repeated - repeated, "a key twice in an object",
+                   "the last value counts");
+        repeated = info->repeated;
+    }
+    if (info->unread > unread) {
+        say_mended(cli, info->unread - unread, "a message that cannot be read",
+                   "'-v' shows it");
+        unread = info->unread;
+    }
+}
+
 int remote_run(struct cli *cli, remote_fn fn)
 {
     struct tidings_error err = {0};
@@ -127,6 +160,9 @@ int remote_run(struct cli *cli, remote_fn fn)
     int status = rc >= 0 || remote_caught ? rc
                  : client                 ? remote_tell(cli, client, &err)
                           : command_fail(cli->command->name, &err, target_hint(cli, rc));
+    if (client) {
+        remote_say_mended(cli, client);
+    }
     remote_interruptible(NULL);
     tidings_client_destroy(client);
     if (remote_caught) {

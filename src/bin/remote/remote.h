@@ -37,6 +37,10 @@ void remote_end_after(uint64_t ms);
 /* The time was over. */
 extern volatile int remote_late;
 
+/* Say on standard error what the server sent that was put right or could not be read, since it was
+ * said last. */
+void remote_say_mended(const struct cli *cli, struct tidings_client *client);
+
 /* Milliseconds of a clock that only goes forward. */
 uint64_t now_ms(void);
 

@@ -105,6 +105,7 @@ static void watch_on_update(void *user, const struct tidings_update *u)
         change_put_lines(&w->cli, &view, u, &c);
     }
     content_release(&c);
+    remote_say_mended(&w->cli, w->client);
     bool is_counted = !w->batch && !u->initial && w->left > 0;
     /* Whoever read us has gone: nothing is left to do. */
     w->is_lost = fflush(stdout) != 0 || w->is_lost;
