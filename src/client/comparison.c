@@ -97,8 +97,8 @@ static void tell_gap_because(struct tidings_client *c, const struct watch *w,
 
 static void tell_gap(struct tidings_client *c, const struct watch *w)
 {
-    tell_gap_because(
-        c, w, STR("the server cannot tell what changed meanwhile, nor can it be compared"));
+    tell_gap_because(c, w,
+                     STR("the server cannot tell what changed meanwhile, nor can it be compared"));
 }
 
 void comparison_missed(struct tidings_client *c, const char *why)

@@ -17,8 +17,8 @@
 #include "client/state.h"
 #include "client/subscriptions.h"
 #include "client/tool_schemas.h"
-#include "json/peek.h"
 #include "wire/rpc.h"
+#include "json/peek.h"
 
 static void take_notification(struct tidings_client *c, const struct rpc_message *m,
                               struct json *root, size_t bytes, int64_t exchange)

@@ -114,8 +114,8 @@ struct tidings_client {
     const char *challenge;   /* WWW-Authenticate of the answer at hand; "": none */
     uint32_t retry_after_ms; /* how long the server asked to be left alone; 0: it did not */
     struct poller_timer retry;
-    struct tidings_error failure; /* for good; code 0: none */
-    struct tidings_error loss;    /* why it was lost last */
+    struct tidings_error failure;        /* for good; code 0: none */
+    struct tidings_error loss;           /* why it was lost last */
     uint64_t unread, replaced, repeated; /* tidings_client_info */
     char stray_error[160]; /* an error of the server that answers nothing; "": none since it opened
                             */
@@ -144,7 +144,7 @@ struct tidings_client {
     struct list events;
     size_t event_count, event_bytes;
     bool is_delivering, is_stepping;
-    bool has_gap; /* one is told of by an event that is still to be delivered */
+    bool has_gap;              /* one is told of by an event that is still to be delivered */
     struct poller_timer nudge; /* makes the descriptor readable for what came outside a step */
     tidings_state_fn on_state;
     void *state_user;

@@ -146,7 +146,8 @@ static bool is_session_lost(const struct exchange *x, long status)
     if (!x->had_session || (status != 404 && status != 400)) {
         return false;
     }
-    if (status == 404 || x->is_standalone || jv_parse_peer(buf_str(&x->body), &root, NULL, NULL) < 0) {
+    if (status == 404 || x->is_standalone ||
+        jv_parse_peer(buf_str(&x->body), &root, NULL, NULL) < 0) {
         return true;
     }
     bool names_it = jv_is(jv_get(root, "id"), JV_INT);

@@ -49,9 +49,9 @@ static inline struct json *jv_get(const struct json *v, const char *key)
 {
     return jv_get_str(v, tidings_str(key));
 }
-struct tidings_str jv_str(const struct json *v); /* terminated; empty unless a string */
-int64_t jv_int(const struct json *v);            /* 0 unless an integer */
-double jv_real(const struct json *v);            /* any number, or the nearest; else 0 */
+struct tidings_str jv_str(const struct json *v);     /* terminated; empty unless a string */
+int64_t jv_int(const struct json *v);                /* 0 unless an integer */
+double jv_real(const struct json *v);                /* any number, or the nearest; else 0 */
 struct tidings_str jv_written(const struct json *v); /* a number kept as text; else empty */
 bool jv_is_true(const struct json *v);
 bool jv_is_bool(const struct json *v);

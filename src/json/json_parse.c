@@ -28,7 +28,7 @@ struct parser {
     const char *begin, *at, *end;
     const char *key_start; /* of the member whose value comes next */
     unsigned max_depth;
-    struct jv_mended *mended; /* NULL: nothing is, what would have to be is refused */
+    struct jv_mended *mended;        /* NULL: nothing is, what would have to be is refused */
     bool is_object[BUILD_MAX_DEPTH]; /* of the containers that are open */
     int failed;                      /* the code, with … */
     const char *why;

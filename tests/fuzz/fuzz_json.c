@@ -71,7 +71,8 @@ static void read_peer(struct tidings_str text)
         buf_deinit(&out);
     }
     struct tidings_str found = json_peek(text, STR("id"));
-    require(found.len == 0 || (found.ptr >= text.ptr && found.ptr + found.len <= text.ptr + text.len));
+    require(found.len == 0 ||
+            (found.ptr >= text.ptr && found.ptr + found.len <= text.ptr + text.len));
     jv_unref(again);
     jv_unref(peer);
     jv_unref(strict);

@@ -128,7 +128,7 @@ static void say_mended(const struct cli *cli, uint64_t count, const char *what, 
 
 void remote_say_mended(const struct cli *cli, struct tidings_client *client)
 {
-    static uint64_t replaced, repeated, unread;
+    static uint64_t replaced, repeated;
     const struct tidings_client_info *info = tidings_client_info(client);
     if (!info || cli->quiet) {
         return;
@@ -142,11 +142,6 @@ void remote_say_mended(const struct cli *cli, struct tidings_client *client)
         say_mended(cli, info->repeated - repeated, "a key twice in an object",
                    "the last value counts");
         repeated = info->repeated;
-    }
-    if (info->unread > unread) {
-        say_mended(cli, info->unread - unread, "a message that cannot be read",
-                   "'-v' shows it");
-        unread = info->unread;
     }
 }
 

@@ -37,8 +37,7 @@ void remote_end_after(uint64_t ms);
 /* The time was over. */
 extern volatile int remote_late;
 
-/* Say on standard error what the server sent that was put right or could not be read, since it was
- * said last. */
+/* Say on standard error what the server sent that was put right, since it was said last. */
 void remote_say_mended(const struct cli *cli, struct tidings_client *client);
 
 /* Milliseconds of a clock that only goes forward. */

@@ -85,8 +85,9 @@ static void half_a_pair_becomes_the_replacement_character(void **state)
     check("[\"a\\ud83dz\"]", "[\"a\xEF\xBF\xBDz\"]", 1, 0);
     check("[\"\\ude00\\ud83d\"]", "[\"\xEF\xBF\xBD\xEF\xBF\xBD\"]", 2, 0);
     check("[\"\\ud83d\\ud83d\\ude00\"]", "[\"\xEF\xBF\xBD\xF0\x9F\x98\x80\"]", 1, 0);
-    check("[\"\\ud83d\\u0041\"]", "[\"\xEF\xBF\xBD"
-                                  "A\"]",
+    check("[\"\\ud83d\\u0041\"]",
+          "[\"\xEF\xBF\xBD"
+          "A\"]",
           1, 0);
     check("{\"\\udc00\":1}", "{\"\xEF\xBF\xBD\":1}", 1, 0);
     /* Two keys that become the same one are one. */
@@ -97,7 +98,8 @@ static void the_last_of_a_repeated_key_counts_in_the_place_of_the_first(void **s
 {
     (void)state;
     check("{\"a\":1,\"b\":2,\"a\":3}", "{\"a\":3,\"b\":2}", 0, 1);
-    check("{\"a\":{\"x\":1},\"a\":{\"y\":[1,{}]},\"a\":{\"z\":2,\"z\":3}}", "{\"a\":{\"z\":3}}", 0, 3);
+    check("{\"a\":{\"x\":1},\"a\":{\"y\":[1,{}]},\"a\":{\"z\":2,\"z\":3}}", "{\"a\":{\"z\":3}}", 0,
+          3);
     check("[{\"a\":1,\"a\":[]},{\"a\":1}]", "[{\"a\":[]},{\"a\":1}]", 0, 1);
     check("{\"a\\u0000b\":1}", "{\"a\\u0000b\":1}", 0, 0);
 }
@@ -143,8 +145,8 @@ static void nesting_ends_at_512_levels_with_its_place(void **state)
         memset(text + depth, ']', depth);
         int rc = jv_parse_peer(tidings_strn(text, 2 * depth), &root, NULL, &err);
         assert_int_equal(rc, depth == 512 ? 0 : TIDINGS_E_LIMIT);
-        assert_string_equal(
-            err.text, depth == 512 ? "" : "line 1 column 513: nested deeper than 512 levels");
+        assert_string_equal(err.text,
+                            depth == 512 ? "" : "line 1 column 513: nested deeper than 512 levels");
         jv_unref(root);
     }
 }
@@ -152,9 +154,9 @@ static void nesting_ends_at_512_levels_with_its_place(void **state)
 static void what_is_no_json_is_refused_as_ever(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"",       "{",          "[1,]", "{\"a\":1,}", "[\"\\u12\"]",
-                                        "[01]",   "[\"\xff\"]", "NaN",  "{} {}",      "[1e]",
-                                        "[\"\t\"]"};
+    static const char *const texts[] = {
+        "",           "{",   "[1,]",  "{\"a\":1,}", "[\"\\u12\"]", "[01]",
+        "[\"\xff\"]", "NaN", "{} {}", "[1e]",       "[\"\t\"]"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct json *root = NULL;
         struct tidings_error err = {0};

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+//
+// A server on the official TypeScript SDK, version 1, or 2 with SDK=2, whose JSON is valid and odd: halves of
+// surrogate pairs and integers beyond 64 bits as Node writes them, nesting of any depth, and keys twice, as whoever
+// puts texts together writes them. Its tools are named after what they answer with. The resource odd://it changes
+// every 20 ms; of the first updates every other one is nested too deeply to be read.
+// On standard input and output, or over HTTP when PORT is set.
+
+import { randomUUID } from 'node:crypto';
+import http from 'node:http';
+
+const URI = 'odd://it';
+const nested = (levels) => `${'['.repeat(levels)}1${']'.repeat(levels)}`;
+const plain = JSON.stringify;
+let updates = 0;
+
+/** What JSON.stringify would not write is written here, where the SDK writes. */
+JSON.stringify = (...args) => {
+    let text = plain(...args);
+    if (typeof text !== 'string') {
+        return text;
+    }
+    text = text.replace(/"@nested (\d+)"/g, (_, levels) => nested(Number(levels))).replaceAll('"@again":', '"n":');
+    if (text.includes('"notifications/resources/updated"') && (updates += 1) % 2 === 1 && updates < 20) {
+        text = text.replace('"uri":', `"odd":${nested(600)},"uri":`);
+    }
+    return text;
+};
+
+const answers = {
+    half: { text: 'a\ud83dz' },
+    big: { n: 2 ** 64 },
+    deep: { levels: '@nested 100' },
+    twice: { n: 1, '@again': 2 },
+    'too-deep': { levels: '@nested 600' },
+};
+const tools = Object.keys(answers).map((name) => ({ name, inputSchema: { type: 'object' } }));
+const call = (name) => ({ content: [{ type: 'text', text: name }], structuredContent: answers[name] });
+const capabilities = { resources: { subscribe: true }, tools: {} };
+const about = { name: 'odd', version: '1' };
+
+async function version1() {
+    const { Server } = await import('@modelcontextprotocol/sdk/server/index.js');
+    const { StdioServerTransport } = await import('@modelcontextprotocol/sdk/server/stdio.js');
+    const { StreamableHTTPServerTransport } = await import('@modelcontextprotocol/sdk/server/streamableHttp.js');
+    const types = await import('@modelcontextprotocol/sdk/types.js');
+    const build = () => {
+        const server = new Server(about, { capabilities });
+        server.setRequestHandler(types.ListToolsRequestSchema, () => ({ tools }));
+        server.setRequestHandler(types.CallToolRequestSchema, ({ params }) => call(params.name));
+        server.setRequestHandler(types.ReadResourceRequestSchema, () => ({ contents: [{ uri: URI, text: 'it' }] }));
+        server.setRequestHandler(types.SubscribeRequestSchema, () => {
+            const timer = setInterval(() => server.sendResourceUpdated({ uri: URI }).catch(() => {}), 20);
+            server.onclose = () => clearInterval(timer);
+            return {};
+        });
+        return server;
+    };
+    if (process.env.PORT === undefined) {
+        await build().connect(new StdioServerTransport());
+        return undefined;
+    }
+    const sessions = new Map();
+    return async (request, response) => {
+        let transport = sessions.get(request.headers['mcp-session-id']);
+        if (!transport) {
+            transport = new StreamableHTTPServerTransport({
+                sessionIdGenerator: randomUUID,
+                onsessioninitialized: (session) => sessions.set(session, transport),
+            });
+            await build().connect(transport);
+        }
+        await transport.handleRequest(request, response);
+    };
+}
+
+async function version2() {
+    const { toNodeHandler } = await import('@modelcontextprotocol/node');
+    const { createMcpHandler, McpServer } = await import('@modelcontextprotocol/server');
+    const { serveStdio } = await import('@modelcontextprotocol/server/stdio');
+    const build = () => {
+        const server = new McpServer(about, { capabilities });
+        server.registerResource('it', URI, {}, (uri) => ({ contents: [{ uri: uri.href, text: 'it' }] }));
+        for (const { name } of tools) {
+            server.registerTool(name, {}, () => call(name));
+        }
+        return server;
+    };
+    if (process.env.PORT === undefined) {
+        serveStdio(() => {
+            const server = build();
+            const timer = setInterval(() => server.server.sendResourceUpdated({ uri: URI }).catch(() => {}), 20);
+            server.server.onclose = () => clearInterval(timer);
+            return server;
+        });
+        return undefined;
+    }
+    const handler = createMcpHandler(build);
+    setInterval(() => handler.notify.resourceUpdated(URI), 20);
+    return toNodeHandler(handler);
+}
+
+const listener = await (process.env.SDK === '2' ? version2() : version1());
+if (listener) {
+    const server = http.createServer(listener).listen(Number(process.env.PORT), '127.0.0.1', () => {
+        console.error(`at http://127.0.0.1:${server.address().port}/mcp`);
+    });
+    process.on('SIGTERM', () => process.exit(0));
+}

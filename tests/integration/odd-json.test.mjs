@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+//
+// Valid JSON that is not as strict as ours, from servers on the official SDKs, over HTTP and launched: what can be
+// kept is kept and said, and what cannot is an error at once, or a gap of what is watched; nothing is dropped in silence.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { bad, good } from './lib/cli.mjs';
+import { BIN, Program, run } from './lib/server.mjs';
+
+const odd = fileURLToPath(new URL('lib/odd-json.mjs', import.meta.url));
+const PATIENT = ['--timeout', '60s']; // a failure must not come from waiting
+
+/** The arguments that name the server, before and after those of a command. */
+async function server(t, sdk, how) {
+    if (how === 'launched') {
+        return { before: [], after: ['--', process.execPath, odd], env: { SDK: sdk } };
+    }
+    const program = new Program(t, process.execPath, [odd], { env: { SDK: sdk, PORT: '0' }, mayFail: true });
+    const line = await program.lines.next((said) => said.startsWith('at '), 'where it is');
+    return { before: ['-t', line.slice(3)], after: [], env: {} };
+}
+
+for (const [sdk, era] of [['1', 'legacy'], ['2', 'modern']]) {
+    for (const how of ['HTTP', 'launched']) {
+        const title = `SDK ${sdk}, ${how}`;
+        const call = (at, tool) => ['call', '--json', '--era', era, ...PATIENT, ...at.before, tool, ...at.after];
+
+        test(`${title}: what can be kept is kept, and what was put right is said`, async (t) => {
+            const at = await server(t, sdk, how);
+            const options = { env: at.env };
+            const half = await run(t, call(at, 'half'), options);
+            assert.equal(JSON.parse(half.stdout).structuredContent.text, 'a\ufffdz');
+            assert.match(half.stderr, /the server sent half of a surrogate pair: U\+FFFD stands in its place/);
+            const twice = await run(t, call(at, 'twice'), options);
+            assert.deepEqual(JSON.parse(twice.stdout).structuredContent, { n: 2 });
+            assert.match(twice.stderr, /the server sent a key twice in an object: the last value counts/);
+            const big = await run(t, call(at, 'big'), options);
+            assert.match(big.stdout.replace(/\s/g, ''), /"n":18446744073709552000}/);
+            assert.equal(big.stderr, '');
+            const deep = await good(t, call(at, 'deep'), options);
+            assert.ok(deep.replace(/\s/g, '').includes(`${'['.repeat(100)}1${']'.repeat(100)}`));
+        });
+
+        test(`${title}: an answer that cannot be read is an error at once, with the place`, async (t) => {
+            const at = await server(t, sdk, how);
+            const says = /cannot be read: line 1 column \d+: nested deeper than 512 levels/;
+            await bad(t, 69, says, call(at, 'too-deep'), { env: at.env });
+        });
+
+        test(`${title}: an update that cannot be read is a gap that is told, and the next one is heard`, async (t) => {
+            const at = await server(t, sdk, how);
+            const args = ['watch', '--json', '--era', era, ...at.before, 'odd://it', ...at.after];
+            const program = new Program(t, BIN, args, { env: at.env, mayFail: true });
+            const out = program.output();
+            await program.lines.next(
+                (line) => /missed changes of odd:\/\/it: .*cannot be read: line 1 column \d+: nested/.test(line), 'the gap');
+            const gap = JSON.parse(await out.next((line) => JSON.parse(line).truncated, 'an update for it'));
+            assert.equal(gap.uri, 'odd://it');
+            assert.equal(gap.synthetic, true);
+            await out.next((line) => !JSON.parse(line).truncated, 'an update as the server sent it');
+        });
+    }
+}
