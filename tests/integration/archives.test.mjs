@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// What can be downloaded: the bundle for hosts (.mcpb) is accepted by the official tool and runs as its manifest says, server.json
-// is what the MCP registry takes, the Containerfile is one.
+// What can be downloaded: the bundle for hosts (.mcpb) is accepted by the official tool, its manifest by the official schema, and it
+// runs as that says; server.json is what the MCP registry takes, the Containerfile is one.
+//
+// The schema of server.json is in no npm package: what it asks of the members that ours has is written here, from the text of
+// 2025-12-11. TIDINGS_SERVER_SCHEMA=FILE has the whole of it checked, with
+// https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json saved as FILE.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -13,6 +17,8 @@ import { before, after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { unpackExtension, validateManifest } from '@anthropic-ai/mcpb';
+import Ajv from 'ajv';
+import formats from 'ajv-formats';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { validate } from 'dockerfile-utils';
@@ -21,6 +27,38 @@ import { defer } from './lib/cleanup.mjs';
 import { Tree } from './lib/tree.mjs';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
+const MANIFEST_SCHEMA = fileURLToPath(new URL('node_modules/@anthropic-ai/mcpb/schemas/mcpb-manifest-v0.4.schema.json', import.meta.url));
+const SERVER_SCHEMA = process.env.TIDINGS_SERVER_SCHEMA;
+
+/** What is wrong with a value by a schema of draft 7: sentences. */
+const faults = (schema, value) => {
+    const ajv = new Ajv({ strict: false, allErrors: true });
+    formats(ajv);
+    const check = ajv.compile(schema);
+    return check(value) ? [] : check.errors.map((error) => `${error.instancePath} ${error.message}`);
+};
+const load = (file) => JSON.parse(readFileSync(file, 'utf8'));
+
+/** What the registry asks of the members that we have; others we do not have. */
+const text = (more = {}) => ({ type: 'string', ...more });
+const object = (properties, required = Object.keys(properties)) => ({ type: 'object', properties, required, additionalProperties: false });
+const OURS = object({
+    $schema: text({ const: 'https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json' }),
+    name: text({ minLength: 3, maxLength: 200, pattern: '^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$' }),
+    description: text({ minLength: 1, maxLength: 100 }),
+    version: text({ maxLength: 255, pattern: '^\\d+\\.\\d+\\.\\d+$' }),
+    websiteUrl: text({ format: 'uri' }),
+    packages: {
+        type: 'array',
+        items: object({
+            registryType: text({ const: 'mcpb' }),
+            identifier: text({ format: 'uri' }),
+            version: text({ minLength: 1, not: { const: 'latest' } }),
+            fileSha256: text({ pattern: '^[a-f0-9]{64}$' }),
+            transport: object({ type: text({ const: 'stdio' }) }),
+        }),
+    },
+});
 let folder;
 let bundle;
 
@@ -35,7 +73,13 @@ test('the bundle is accepted by the official tool, and a host that installs it g
     const inside = path.join(folder, 'bundle');
     assert.ok(await unpackExtension({ mcpbPath: bundle, outputDir: inside, silent: true }));
     assert.ok(validateManifest(path.join(inside, 'manifest.json')));
-    const manifest = JSON.parse(readFileSync(path.join(inside, 'manifest.json'), 'utf8'));
+    const manifest = load(path.join(inside, 'manifest.json'));
+    const schema = load(MANIFEST_SCHEMA);
+    assert.equal(manifest.manifest_version, '0.4');
+    assert.deepEqual(faults(schema, manifest), []);
+    for (const broken of [{ ...manifest, server: undefined }, { ...manifest, manifest_version: '9' }, { ...manifest, none: 1 }]) {
+        assert.notDeepEqual(faults(schema, JSON.parse(JSON.stringify(broken))), [], 'it would say so');
+    }
     const { command, args } = manifest.server.mcp_config;
     const tree = new Tree(t, { 'a.txt': 'one' });
     const program = command.replace('${__dirname}', inside);
@@ -49,16 +93,21 @@ test('the bundle is accepted by the official tool, and a host that installs it g
 });
 
 test('server.json is as the registry asks, and its hash is that of the bundle', () => {
-    const server = JSON.parse(readFileSync(path.join(folder, 'server.json'), 'utf8'));
-    assert.match(server.$schema, /^https:\/\/static\.modelcontextprotocol\.io\/schemas\/\d{4}-\d\d-\d\d\/server\.schema\.json$/);
-    assert.match(server.name, /^[a-zA-Z0-9.-]+\/[a-zA-Z0-9._-]+$/);
-    assert.ok(server.description.length >= 1 && server.description.length <= 100, `${server.description.length} characters`);
-    assert.match(server.version, /^\d+\.\d+\.\d+$/);
+    const server = load(path.join(folder, 'server.json'));
+    assert.deepEqual(faults(OURS, server), []);
+    assert.notDeepEqual(faults(OURS, { ...server, description: 'x'.repeat(101) }), [], 'it would say so');
     const [one] = server.packages;
-    assert.deepEqual(Object.keys(one).sort(), ['fileSha256', 'identifier', 'registryType', 'transport', 'version']);
-    assert.deepEqual([one.registryType, one.version, one.transport], ['mcpb', server.version, { type: 'stdio' }]);
+    assert.equal(one.version, server.version);
     assert.equal(path.basename(new URL(one.identifier).pathname), path.basename(bundle));
     assert.equal(one.fileSha256, createHash('sha256').update(readFileSync(bundle)).digest('hex'));
+});
+
+test('server.json is what the official schema asks', { skip: !SERVER_SCHEMA && 'TIDINGS_SERVER_SCHEMA is not set' }, () => {
+    const schema = load(SERVER_SCHEMA);
+    const server = load(path.join(folder, 'server.json'));
+    assert.equal(schema.$id, server.$schema);
+    assert.deepEqual(faults(schema, server), []);
+    assert.notDeepEqual(faults(schema, { ...server, description: 'x'.repeat(101) }), [], 'it would say so');
 });
 
 test('the Containerfile has no mistake', () => {
