@@ -125,7 +125,8 @@ void access_class_unref(struct access_class *class)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static bool allows(const struct access_rule *rule, enum access_op op, struct tidings_str uri)
+static bool access_rule_allows(const struct access_rule *rule, enum access_op op,
+                               struct tidings_str uri)
 {
     return (rule->ops & 1u << op) != 0 &&
            (rule->uri.len == 0 || match_kind_matches(rule->kind, rule->uri, uri));
@@ -135,7 +136,7 @@ static bool class_allows(const struct access_class *class, enum access_op op,
                          struct tidings_str uri)
 {
     for (size_t i = 0; i < class->count; i++) {
-        if (allows(class->at[i], op, uri)) {
+        if (access_rule_allows(class->at[i], op, uri)) {
             return true;
         }
     }
@@ -241,7 +242,7 @@ static struct tidings_str scope_for(const struct principal *principal, enum acce
     for (size_t i = 0; i < rules->count; i++) {
         const struct access_rule *rule = &rules->at[i];
         if (rule->scope.len > 0 && is_for(rule, principal) && !access_holds(rule, principal) &&
-            allows(rule, op, uri)) {
+            access_rule_allows(rule, op, uri)) {
             return rule->scope;
         }
     }

@@ -198,7 +198,7 @@ void quota_release(struct quota *q)
 /* ---- judging --------------------------------------------------------------------------------- */
 
 /* It is refused something: once more than it may be, and it is shut out. */
-static struct refusal strike(struct quota *q, enum limit limit, uint64_t value, uint64_t now)
+static struct refusal quota_strike(struct quota *q, enum limit limit, uint64_t value, uint64_t now)
 {
     limit_hit(q->limit_counters, limit);
     if (q->rules->refusals.count > 0 &&
@@ -231,7 +231,7 @@ static bool quota_take(struct quota *q, struct token_bucket *bucket,
     if (wait == 0) {
         return true;
     }
-    *why = strike(q, limit, rule->count, now);
+    *why = quota_strike(q, limit, rule->count, now);
     why->retry_ms = wait;
     return false;
 }
@@ -275,7 +275,7 @@ int quotas_enter(struct quotas *quotas, struct tidings_str name, bool is_local, 
         return TIDINGS_E_LIMIT;
     }
     if (!count_up(&q->connections, q->rules->max_connections)) {
-        *why = strike(q, LIMIT_CLIENT_CONNECTIONS, q->rules->max_connections, now);
+        *why = quota_strike(q, LIMIT_CLIENT_CONNECTIONS, q->rules->max_connections, now);
         quota_release(q);
         return TIDINGS_E_LIMIT;
     }

@@ -150,7 +150,8 @@ static bool token_cache_is_over(int64_t when_ms, int64_t now_ms)
     return when_ms != 0 && when_ms <= now_ms;
 }
 
-static struct identity *recall(struct token_cache *c, const unsigned char *digest, int64_t now_ms)
+static struct identity *token_cache_recall(struct token_cache *c, const unsigned char *digest,
+                                           int64_t now_ms)
 {
     token_cache_catch_up(c);
     struct identity *i = map_find(&c->known, tidings_strn((const char *)digest, SHA256_BYTES));
@@ -297,7 +298,7 @@ bool token_cache_ask(struct token_cache *c, struct tidings_str token, struct aut
     sha256_init(&hash);
     sha256_put(&hash, token.ptr, token.len);
     sha256_end(&hash, digest);
-    struct identity *known = recall(c, digest, clock_wall_ms());
+    struct identity *known = token_cache_recall(c, digest, clock_wall_ms());
     if (known) {
         counters_add(&c->counters->counts.remembered, 1);
         token_cache_accept(known, answer);

@@ -28,7 +28,7 @@ static int verifier_put(struct verifier *v, struct shared_value *value)
 }
 
 /* Caches forget what they remember before they are asked the next time. */
-static void advance(struct verifier *v)
+static void verifier_advance(struct verifier *v)
 {
     __atomic_add_fetch(&v->generation, 1, __ATOMIC_RELEASE);
 }
@@ -47,14 +47,14 @@ int verifier_put_files(struct verifier *v, const struct auth_files *files)
     if (rc == 0 && files->credentials) {
         rc = verifier_put(v, credentials_value(files->credentials));
     }
-    advance(v);
+    verifier_advance(v);
     return rc;
 }
 
 int verifier_put_keys(struct verifier *v, struct jwks *keys)
 {
     int rc = verifier_put(v, jwks_value(keys));
-    advance(v);
+    verifier_advance(v);
     return rc;
 }
 
@@ -67,7 +67,7 @@ static int verifier_unset(void *user, const struct shared_value *old)
 void verifier_remove_keys(struct verifier *v, const struct issuer *issuer)
 {
     (void)shared_map_update(v->shared, tidings_str(issuer->name), NULL, verifier_unset, NULL);
-    advance(v);
+    verifier_advance(v);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -152,8 +152,8 @@ static void verifier_refuse(struct verdict *ret, const char *why)
     *ret = (struct verdict){.outcome = AUTH_INVALID, .why = why};
 }
 
-static void accept(const struct verifier *v, const struct issuer *issuer,
-                   const struct claims *claims, uint64_t proof, struct verdict *ret)
+static void verifier_accept(const struct verifier *v, const struct issuer *issuer,
+                            const struct claims *claims, uint64_t proof, struct verdict *ret)
 {
     struct tidings_str prefix =
         v->settings.issuer_count > 1 ? tidings_str(issuer->name) : STR_EMPTY;
@@ -170,8 +170,8 @@ static void accept(const struct verifier *v, const struct issuer *issuer,
              : (struct verdict){.outcome = AUTH_UNAVAILABLE, .why = "out of memory"};
 }
 
-static void verify(struct verifier *v, const struct issuer *issuer, const struct jwt *t,
-                   const struct claims *claims, struct verdict *ret)
+static void verifier_verify(struct verifier *v, const struct issuer *issuer, const struct jwt *t,
+                            const struct claims *claims, struct verdict *ret)
 {
     enum verdict_need need = issuer->is_remote ? VERDICT_NEEDS_KEYS : VERDICT_FINAL;
     struct jwks *set = jwks_of(shared_map_find(v->shared, tidings_str(issuer->name)));
@@ -185,7 +185,7 @@ static void verify(struct verifier *v, const struct issuer *issuer, const struct
     uint64_t proof = 0;
     switch (jwks_verify(set, t->kid, t->algorithm, t->bytes, buf_str(&t->signature), &proof)) {
     case JWKS_GOOD:
-        accept(v, issuer, claims, proof, ret);
+        verifier_accept(v, issuer, claims, proof, ret);
         break;
     case JWKS_BAD:
         verifier_refuse(ret, "the signature of the token is wrong");
@@ -219,7 +219,7 @@ static void find_jwt(struct verifier *v, struct tidings_str token, int64_t now_m
     } else if ((why = claims_check(t.claims, &rules, now_ms, &claims)) != NULL) {
         verifier_refuse(ret, why);
     } else {
-        verify(v, issuer, &t, &claims, ret);
+        verifier_verify(v, issuer, &t, &claims, ret);
     }
     jwt_deinit(&t);
 }

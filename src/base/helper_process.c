@@ -173,7 +173,7 @@ static void drop_run(struct helper *h, size_t i)
 }
 
 /* What was asked of a run. False: nothing any more. */
-static bool obey(struct run *run)
+static bool helper_obey(struct run *run)
 {
     int number = 0;
     ssize_t n = recv(run->socket, &number, sizeof number, MSG_DONTWAIT);
@@ -232,7 +232,7 @@ static bool helper_process_answer(struct helper *h)
 }
 
 /* Everything that became ready, the last first: a run that goes is replaced by the last one. */
-static bool turn(struct helper *h)
+static bool helper_turn(struct helper *h)
 {
     static struct pollfd polls[1 + 2 * RUNS_MAX];
     size_t count = h->count;
@@ -246,7 +246,7 @@ static bool turn(struct helper *h)
     }
     for (size_t i = count; i-- > 0;) {
         struct run *run = &h->runs[i];
-        if (polls[1 + 2 * i].revents && !obey(run)) {
+        if (polls[1 + 2 * i].revents && !helper_obey(run)) {
             spawn_kill(&run->child); /* its end may take a while: others do not wait for it */
             close(run->socket);
             run->socket = -1;
@@ -290,7 +290,7 @@ void helper_main(const struct helper_plan *plan, int socket)
     h.plan = plan;
     bool goes_on = helper_process_detach(socket);
     while (goes_on) {
-        goes_on = turn(&h);
+        goes_on = helper_turn(&h);
     }
     while (h.count > 0) {
         drop_run(&h, h.count - 1);

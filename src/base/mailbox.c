@@ -204,7 +204,7 @@ void mailbox_unref(struct mailbox *m)
     mem_free(m);
 }
 
-static void wake(struct mailbox *m, bool was_empty)
+static void mailbox_wake(struct mailbox *m, bool was_empty)
 {
     if (m->is_blocking) {
         pthread_mutex_lock(&m->lock);
@@ -227,7 +227,7 @@ void mailbox_send(struct mailbox *m, struct letter *letter)
              !atomic_compare_exchange_weak_explicit(&m->newest, &head, &letter->link,
                                                     memory_order_acq_rel, memory_order_acquire));
     if (head != CLOSED) {
-        wake(m, head == NULL);
+        mailbox_wake(m, head == NULL);
     }
     atomic_fetch_sub_explicit(&m->senders, 1, memory_order_release);
     if (head == CLOSED) {
@@ -243,7 +243,7 @@ size_t mailbox_drain(struct mailbox *m)
     return delivered;
 }
 
-static struct timespec later(int ms)
+static struct timespec mailbox_later(int ms)
 {
     struct timespec at = {0};
     (void)clock_gettime(CLOCK_MONOTONIC, &at);
@@ -256,7 +256,7 @@ static struct timespec later(int ms)
 /* With the lock held: until there is a letter, the mailbox closes, or time is up. */
 static void await_letter(struct mailbox *m, int timeout_ms)
 {
-    struct timespec deadline = later(timeout_ms < 0 ? 0 : timeout_ms);
+    struct timespec deadline = mailbox_later(timeout_ms < 0 ? 0 : timeout_ms);
     bool is_over = timeout_ms == 0;
     while (list_empty(&m->batch) && !is_closed(m)) {
         mailbox_collect(m, &m->batch, NULL);

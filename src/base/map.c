@@ -29,7 +29,7 @@ void map_deinit(struct map *m)
 }
 
 /* The slot of the key, or the free one where it belongs. The table has at least one free slot. */
-static struct map_slot *probe(const struct map *m, struct tidings_str key, uint64_t hash)
+static struct map_slot *map_probe(const struct map *m, struct tidings_str key, uint64_t hash)
 {
     size_t mask = m->cap - 1;
     for (size_t i = (size_t)hash & mask;; i = (i + 1) & mask) {
@@ -76,7 +76,7 @@ static void map_draw_seed(struct map *m)
 
 void *map_find(const struct map *m, struct tidings_str key)
 {
-    return m->count ? probe(m, key, str_hash(key, m->seed))->value : NULL;
+    return m->count ? map_probe(m, key, str_hash(key, m->seed))->value : NULL;
 }
 
 int map_put(struct map *m, struct tidings_str key, void *value, void **ret_old)
@@ -84,14 +84,14 @@ int map_put(struct map *m, struct tidings_str key, void *value, void **ret_old)
     assert(value);
     map_draw_seed(m);
     uint64_t hash = str_hash(key, m->seed);
-    struct map_slot *slot = m->cap ? probe(m, key, hash) : NULL;
+    struct map_slot *slot = m->cap ? map_probe(m, key, hash) : NULL;
     bool is_new = !slot || !slot->value;
     if (!slot || (is_new && m->count + 1 > m->cap / 4 * 3)) {
         int rc = map_resize(m, m->cap ? m->cap * 2 : MAP_MIN_CAP);
         if (rc < 0) {
             return rc;
         }
-        slot = probe(m, key, hash);
+        slot = map_probe(m, key, hash);
     }
     m->count += is_new;
     if (ret_old) {
@@ -120,7 +120,7 @@ void *map_remove(struct map *m, struct tidings_str key)
     if (m->count == 0) {
         return NULL;
     }
-    struct map_slot *slot = probe(m, key, str_hash(key, m->seed));
+    struct map_slot *slot = map_probe(m, key, str_hash(key, m->seed));
     void *value = slot->value;
     if (!value) {
         return NULL;

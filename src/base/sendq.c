@@ -76,7 +76,7 @@ static void unlink_piece(struct sendq_piece **ring, struct sendq_piece *piece)
 }
 
 /* Where what is put in begins its way. */
-static struct sendq_piece **inlet(struct sendq *q)
+static struct sendq_piece **sendq_inlet(struct sendq *q)
 {
     return q->tls ? &q->tls->plain : &q->pieces;
 }
@@ -143,7 +143,8 @@ static int sendq_out_of_memory(struct sendq *q)
     return TIDINGS_E_NOMEM;
 }
 
-static void added(struct sendq *q, struct sendq_piece **ring, struct sendq_piece *piece, size_t len)
+static void sendq_added(struct sendq *q, struct sendq_piece **ring, struct sendq_piece *piece,
+                        size_t len)
 {
     piece->len += len;
     q->pending += len;
@@ -296,7 +297,7 @@ char *sendq_room_in(struct sendq *q, struct sendq_piece **ring, size_t len)
         return NULL;
     }
     char *room = piece->bytes + (piece->start - piece->bytes) + piece->len;
-    added(q, ring, piece, len);
+    sendq_added(q, ring, piece, len);
     return room;
 }
 
@@ -309,7 +310,7 @@ char *sendq_room(struct sendq *q, size_t len)
     if (q->error || len > PTRDIFF_MAX - sizeof(struct sendq_piece)) {
         return NULL;
     }
-    char *room = sendq_room_in(q, inlet(q), len);
+    char *room = sendq_room_in(q, sendq_inlet(q), len);
     if (!room) {
         (void)sendq_out_of_memory(q);
     }
@@ -344,13 +345,13 @@ int sendq_take(struct sendq *q, char *memory, size_t len)
         mem_free(memory);
         return rc;
     }
-    struct sendq_piece *piece = piece_create(inlet(q), PIECE_TAKEN, memory);
+    struct sendq_piece *piece = piece_create(sendq_inlet(q), PIECE_TAKEN, memory);
     if (!piece) {
         mem_free(memory);
         return sendq_out_of_memory(q);
     }
     piece->memory.taken = memory;
-    added(q, inlet(q), piece, len);
+    sendq_added(q, sendq_inlet(q), piece, len);
     return 0;
 }
 

@@ -50,8 +50,8 @@ static size_t known_part(const struct tidings_complete *c, struct tidings_str te
     return text.len;
 }
 
-static int expand(const struct tidings_complete *c, struct tidings_str text,
-                  struct tidings_str value, struct buf *out)
+static int completion_access_expand(const struct tidings_complete *c, struct tidings_str text,
+                                    struct tidings_str value, struct buf *out)
 {
     struct template_variable known[TEMPLATE_MAX_VARIABLES];
     struct uri_template *t = NULL;
@@ -82,7 +82,8 @@ bool completion_access_allows(const struct tidings_complete *c, struct tidings_s
     struct buf expanded, uri;
     buf_init(&expanded, URI_MAX * 3);
     buf_init(&uri, URI_MAX * 3);
-    bool may = has_own && expand(c, tidings_strn(text.ptr, known), value, &expanded) == 0;
+    bool may = has_own &&
+               completion_access_expand(c, tidings_strn(text.ptr, known), value, &expanded) == 0;
     if (may && is_whole) {
         may = uri_canonical(buf_str(&expanded), &uri, NULL) == 0 &&
               access_allows(c->principal, ACCESS_LIST, buf_str(&uri));

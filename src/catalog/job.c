@@ -104,7 +104,7 @@ static void job_deliver_done(struct letter *letter, void *owner)
 }
 
 /* Not while the worker lives: it waits for what is outstanding before it goes. */
-static void lost(struct letter *letter)
+static void job_on_lost(struct letter *letter)
 {
     (void)letter;
 }
@@ -125,7 +125,7 @@ void job_finish_later(struct job *r, int code, const struct tidings_error *err)
 {
     set_outcome(r, code, err);
     r->letter.deliver = job_deliver_done;
-    r->letter.drop = lost;
+    r->letter.drop = job_on_lost;
     mailbox_send(r->worker->mailbox, &r->letter);
 }
 

@@ -322,9 +322,9 @@ static int job_read_give(struct tidings_read *read, const struct read_element *e
     return read->receiver->element(read, e, err);
 }
 
-static int pass(struct tidings_read *read, const struct tidings_resource *about,
-                struct tidings_str bytes, bool may_be_text, int64_t offset,
-                struct tidings_error *err)
+static int job_read_pass(struct tidings_read *read, const struct tidings_resource *about,
+                         struct tidings_str bytes, bool may_be_text, int64_t offset,
+                         struct tidings_error *err)
 {
     bool own = !about || is_own(read, about->uri);
     struct tidings_resource row;
@@ -366,7 +366,7 @@ static int job_read_add(struct tidings_read *read, const struct tidings_resource
 {
     int rc = read->failed.code;
     if (rc == 0) {
-        rc = pass(read, about, bytes, may_be_text, offset, &read->failed);
+        rc = job_read_pass(read, about, bytes, may_be_text, offset, &read->failed);
     }
     if (rc < 0 && err) {
         *err = read->failed;

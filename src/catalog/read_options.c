@@ -149,7 +149,7 @@ bool read_options_holds(const struct read_options *o, struct tidings_str etag,
 }
 
 /* Without parameters. */
-static struct tidings_str essence(struct tidings_str mime_type)
+static struct tidings_str read_options_media_range(struct tidings_str mime_type)
 {
     struct tidings_str rest;
     return str_trim(str_cut(mime_type, ';', &rest, NULL), " \t");
@@ -157,7 +157,7 @@ static struct tidings_str essence(struct tidings_str mime_type)
 
 static bool is_accepted(struct tidings_str wanted, struct tidings_str mime_type)
 {
-    wanted = essence(wanted);
+    wanted = read_options_media_range(wanted);
     if (str_eq(wanted, STR("*/*"))) {
         return true;
     }
@@ -170,7 +170,7 @@ static bool is_accepted(struct tidings_str wanted, struct tidings_str mime_type)
 
 size_t read_options_rank(const struct read_options *o, struct tidings_str mime_type)
 {
-    mime_type = essence(mime_type);
+    mime_type = read_options_media_range(mime_type);
     size_t rank = 0;
     while (rank < o->format_count && !is_accepted(o->formats[rank], mime_type)) {
         rank++;

@@ -6,7 +6,7 @@
 
 #include "base/str.h"
 
-static void breach(struct read_rules *r, const char *what, struct tidings_str which)
+static void read_rules_breach(struct read_rules *r, const char *what, struct tidings_str which)
 {
     if (r->breach.code == 0) {
         tidings_fail(&r->breach, TIDINGS_E_INTERNAL, "%s ('%.*s')", what, STR_ARG_MAX(which, 100));
@@ -18,16 +18,17 @@ static void add_format(struct read_rules *r, struct tidings_str mime_type)
     uint64_t hash = str_hash(mime_type, 0);
     for (unsigned i = 0; i < r->own; i++) {
         if (r->formats[i] == hash) {
-            breach(r,
-                   "the elements of a resource without children are alternatives and need a "
-                   "mimeType each, all different",
-                   mime_type);
+            read_rules_breach(
+                r,
+                "the elements of a resource without children are alternatives and need a "
+                "mimeType each, all different",
+                mime_type);
         }
     }
     if (r->own < READ_ALTERNATIVES_MAX) {
         r->formats[r->own++] = hash;
     } else {
-        breach(r, "a resource without children has at most 16 alternatives", mime_type);
+        read_rules_breach(r, "a resource without children has at most 16 alternatives", mime_type);
     }
 }
 
@@ -42,8 +43,8 @@ int read_rules_add(struct read_rules *r, bool own, const struct tidings_resource
         r->listable = r->listable || about->listable;
         add_format(r, about->mime_type);
     } else {
-        breach(r, "a resource without children must not give content under another URI",
-               about->uri);
+        read_rules_breach(r, "a resource without children must not give content under another URI",
+                          about->uri);
     }
     return 0;
 }

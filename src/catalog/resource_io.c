@@ -68,7 +68,8 @@ static void resource_io_discard(struct tidings_read *read)
 }
 
 /* On whichever thread the provider answers from; nobody else looks at it meanwhile. */
-static int keep(struct tidings_read *read, const struct read_element *e, struct tidings_error *err)
+static int resource_io_keep(struct tidings_read *read, const struct read_element *e,
+                            struct tidings_error *err)
 {
     struct resource_io *p = read->base.user;
     if (p->about) {
@@ -96,7 +97,7 @@ static int keep(struct tidings_read *read, const struct read_element *e, struct 
     return 0;
 }
 
-static const struct read_receiver receiver = {keep, resource_io_discard};
+static const struct read_receiver receiver = {resource_io_keep, resource_io_discard};
 
 static void list_done(struct job *job)
 {

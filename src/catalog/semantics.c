@@ -41,7 +41,8 @@ static struct tidings_str semantics_scheme_of(struct tidings_str uri)
     return str_find(scheme, '{') >= 0 ? STR_EMPTY : scheme;
 }
 
-static void consider(struct tidings_str uri, struct tidings_str after, struct tidings_str *least)
+static void semantics_consider(struct tidings_str uri, struct tidings_str after,
+                               struct tidings_str *least)
 {
     struct tidings_str scheme = semantics_scheme_of(uri);
     if (str_cmp(scheme, after) > 0 && (least->len == 0 || str_cmp(scheme, *least) < 0)) {
@@ -54,13 +55,13 @@ static struct tidings_str next_scheme(const struct catalog *c, struct tidings_st
 {
     struct tidings_str least = STR_EMPTY;
     for (size_t i = 0; i < c->mount_count; i++) {
-        consider(c->mounts[i]->prefix, after, &least);
+        semantics_consider(c->mounts[i]->prefix, after, &least);
     }
     const struct entries *registered[] = {&c->resources, &c->templates};
     for (size_t i = 0; i < 2; i++) {
         struct entries_position at = {0};
         for (struct catalog_entry *e; (e = entries_next(registered[i], &at)) != NULL;) {
-            consider(e->about->uri, after, &least);
+            semantics_consider(e->about->uri, after, &least);
         }
     }
     return least;

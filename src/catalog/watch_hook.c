@@ -38,7 +38,7 @@ void watch_hook_unref(struct watch_hook *h)
 }
 
 /* The place of the first that is not before `text`. */
-static size_t seek(const struct watch_hooks *hooks, struct tidings_str text)
+static size_t watch_hook_seek(const struct watch_hooks *hooks, struct tidings_str text)
 {
     size_t from = 0, to = hooks->count;
     while (from < to) {
@@ -54,7 +54,7 @@ static size_t seek(const struct watch_hooks *hooks, struct tidings_str text)
 
 struct watch_hook *watch_hooks_find(const struct watch_hooks *hooks, struct tidings_str text)
 {
-    size_t i = seek(hooks, text);
+    size_t i = watch_hook_seek(hooks, text);
     return i < hooks->count && str_eq(hooks->at[i]->text, text) ? hooks->at[i] : NULL;
 }
 
@@ -69,7 +69,7 @@ int watch_hooks_copy(struct watch_hooks *to, const struct watch_hooks *from, str
     if (!to->at) {
         return TIDINGS_E_NOMEM;
     }
-    size_t place = add ? seek(from, add->text) : from->count;
+    size_t place = add ? watch_hook_seek(from, add->text) : from->count;
     for (size_t i = 0; i <= from->count; i++) {
         if (i == place && add) {
             to->at[to->count++] = watch_hook_ref(add);

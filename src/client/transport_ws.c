@@ -28,7 +28,7 @@ static struct ws_transport *ws_of(struct transport *l)
     return (struct ws_transport *)(void *)l;
 }
 
-static int connect(struct ws_transport *l, struct tidings_error *err);
+static int transport_ws_connect(struct ws_transport *l, struct tidings_error *err);
 
 static void transport_ws_fail(struct ws_transport *l, int code, struct tidings_str text)
 {
@@ -102,7 +102,7 @@ static void refused(struct ws_transport *l, struct tidings_error *why)
     if (c->is_token_refused && !l->is_renewed && settings_renew_token(&c->settings, &l->token)) {
         l->is_renewed = true;
         byte_stream_close(l->stream);
-        if (connect(l, why) == 0) {
+        if (transport_ws_connect(l, why) == 0) {
             return;
         }
     }
@@ -204,7 +204,7 @@ static void forget_connection(struct ws_transport *l)
     buf_deinit(&l->head);
 }
 
-static int connect(struct ws_transport *l, struct tidings_error *err)
+static int transport_ws_connect(struct ws_transport *l, struct tidings_error *err)
 {
     forget_connection(l);
     if (ws_client_key(l->key) < 0) {
@@ -220,7 +220,7 @@ static int ws_open(struct transport *base, struct tidings_error *err)
     buf_clear(&l->token);
     settings_put_token(&base->client->settings, &l->token);
     return l->token.failed ? tidings_fail(err, l->token.failed, "the token is too long")
-                           : connect(l, err);
+                           : transport_ws_connect(l, err);
 }
 
 static int ws_send(struct transport *base, const struct transport_message *m,

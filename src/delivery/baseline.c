@@ -96,7 +96,7 @@ void baseline_unref(struct baseline *b)
 /* ---- holding: what chains are at is kept by whoever makes the patches ------------------------ */
 
 /* A reference of a chain's; NULL is fine. */
-static struct baseline *hold(struct baseline *b)
+static struct baseline *baseline_hold(struct baseline *b)
 {
     const struct worker *worker = b ? b->all->worker : NULL;
     if (b && b->chains++ == 0 && worker) {
@@ -158,11 +158,11 @@ void chain_move(struct chain *chain, struct tidings_str uri, struct baseline *to
     struct baseline *old = NULL;
     if (is_one(chain, uri) || (!chain->one && !map_find(&chain->many, uri))) {
         old = chain->one;
-        chain->one = hold(to);
+        chain->one = baseline_hold(to);
     } else if (!to || (!map_find(&chain->many, uri) && chain->many.count >= CHAIN_MAX)) {
         old = map_remove(&chain->many, uri);
     } else if (map_put(&chain->many, baseline_uri(to), to, (void **)&old) == 0) {
-        (void)hold(to); /* its text is the key */
+        (void)baseline_hold(to); /* its text is the key */
     } else {
         old = map_remove(&chain->many, uri);
     }

@@ -49,7 +49,7 @@ static bool went_elsewhere(const struct subscriber *subscriber, uint64_t seq)
     return false;
 }
 
-static void replay(struct subscriber *subscriber, const struct hub_catchup *c)
+static void catchup_replay(struct subscriber *subscriber, const struct hub_catchup *c)
 {
     for (size_t i = 0; i < c->count; i++) {
         const struct change *change = c->changes[i].change;
@@ -80,7 +80,7 @@ static void caught_up(struct hub_catchup *c, struct worker *worker)
         if (subscriber->sink && c->truncated) {
             resync_mark_all(subscriber);
         } else if (subscriber->sink) { /* else it went meanwhile, and the next one asks again */
-            replay(subscriber, c);
+            catchup_replay(subscriber, c);
         }
         subscriber_mark_dirty(subscriber);
     }

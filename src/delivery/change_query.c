@@ -74,7 +74,7 @@ static struct listen *listen_of(const struct change_query *query)
     return list_entry(query->subscriber->listens.next, struct listen, link);
 }
 
-static void lose(struct change_query *query, struct subscription *sub)
+static void change_query_lose(struct change_query *query, struct subscription *sub)
 {
     query->has_found = true;
     if (!sub->truncated) {
@@ -89,14 +89,14 @@ static void lose_all(struct change_query *query, struct tidings_str scope, uint6
     list_each (it, next, &listen_of(query)->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
         if (seq > sub->since && subscription_may_cover(sub, scope)) {
-            lose(query, sub);
+            change_query_lose(query, sub);
         }
     }
 }
 
 /* ---- the log --------------------------------------------------------------------------------- */
 
-static enum lookup_answer covers(struct subscription *sub, struct tidings_str uri)
+static enum lookup_answer change_query_covers(struct subscription *sub, struct tidings_str uri)
 {
     struct tidings_provider *p = sub->extra ? sub->extra->covers_provider : NULL;
     enum lookup_answer answer = lookup_ask(sub, uri);
@@ -116,9 +116,9 @@ static const struct subscription *find_sub(struct change_query *query,
         if (change->seq <= sub->since || !access_hears(query->subscriber->principal, change)) {
             continue;
         }
-        enum lookup_answer answer = covers(sub, change->uri);
+        enum lookup_answer answer = change_query_covers(sub, change->uri);
         if (answer == LOOKUP_UNKNOWN) {
-            lose(query, sub);
+            change_query_lose(query, sub);
         } else if (answer == LOOKUP_YES &&
                    filters_pass(sub, change, row->replaced_seq <= sub->since)) {
             return sub;
@@ -182,7 +182,7 @@ static void change_query_ask_log(struct change_query *query)
 }
 
 /* Where it has looked at everything it was told of: done, or wait for more. */
-static void decide(struct change_query *query)
+static void change_query_decide(struct change_query *query)
 {
     bool waits = query->waits &&
                  query->subscriber->subscription_count > 0; /* they may have been taken away */
@@ -220,7 +220,7 @@ static void change_query_on_log(struct hub_catchup *c, struct worker *worker)
             finish_here(query, true);
         }
     } else if (query) {
-        decide(query);
+        change_query_decide(query);
     }
 }
 
@@ -242,7 +242,7 @@ static void change_query_on_update(struct subscriber *subscriber, const struct d
 }
 
 /* The server stops, or the application wants it gone: one last look. */
-static void disconnect(struct subscriber *subscriber)
+static void change_query_disconnect(struct subscriber *subscriber)
 {
     struct change_query *query = subscriber->owner;
     query->waits = false;
@@ -259,7 +259,7 @@ static void change_query_on_destroy(struct subscriber *subscriber)
 
 static const struct subscriber_ops change_query_subscriber_ops = {
     .on_update = change_query_on_update,
-    .disconnect = disconnect,
+    .disconnect = change_query_disconnect,
     .on_destroy = change_query_on_destroy,
 };
 
@@ -272,7 +272,7 @@ static void drop_rule_extras(struct subscription *sub)
     sub->wants_content = false;
 }
 
-static void subscribed(struct subscribe_batch *s, const struct log_cursor *at)
+static void change_query_on_subscribed(struct subscribe_batch *s, const struct log_cursor *at)
 {
     (void)at;
     if (!s->pending.listen) {
@@ -290,7 +290,7 @@ static void subscribed(struct subscribe_batch *s, const struct log_cursor *at)
         drop_rule_extras(w->sub);
         if (w->sub->since == SINCE_UNKNOWN) {
             w->sub->since = s->worker->last_seq;
-            lose(query, w->sub);
+            change_query_lose(query, w->sub);
         }
         query->upto = w->sub->since < query->upto ? w->sub->since : query->upto;
     }
@@ -303,7 +303,7 @@ static void subscribed(struct subscribe_batch *s, const struct log_cursor *at)
     }
     if (!query->catchup) {
         query->again = query->upto < s->worker->last_seq; /* out of memory: later */
-        decide(query);
+        change_query_decide(query);
     }
 }
 
@@ -383,7 +383,7 @@ struct change_query *change_query_create(struct request *request, struct json *u
     subscriber->owner = query;
     subscriber->ops = &change_query_subscriber_ops;
     subscriber_set_sink(subscriber, &query->sink);
-    s->done = subscribed;
+    s->done = change_query_on_subscribed;
     s->user = query;
     s->awaits = true;
     if (copy_uris(s, uris, since, err) < 0) {
@@ -405,7 +405,7 @@ void change_query_hurry(struct change_query *query)
 {
     query->waits = false;
     if (!query->wanted && !query->catchup) {
-        decide(query);
+        change_query_decide(query);
     }
 }
 

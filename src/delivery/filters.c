@@ -45,8 +45,8 @@ static int write_text(struct json *schema, struct buf *text, struct tidings_erro
 }
 
 /* *ret_cost: in steps, also when it fails. */
-static int compile(struct json *schema, struct json_schema **ret, uint64_t *ret_cost,
-                   struct tidings_error *err)
+static int filters_compile(struct json *schema, struct json_schema **ret, uint64_t *ret_cost,
+                           struct tidings_error *err)
 {
     const struct schema_options options = {
         .max_depth = FILTER_MAX_DEPTH,
@@ -82,7 +82,7 @@ static int filters_create(struct filters *all, struct json *schema, struct tidin
     memcpy(f->text, text.ptr, text.len);
     f->sees_time = filters_names(text, "\"time\"");
     f->looks_back = filters_names(text, "\"previous\"") || filters_names(text, "\"change\"");
-    int rc = compile(schema, &f->schema, ret_cost, err);
+    int rc = filters_compile(schema, &f->schema, ret_cost, err);
     if (rc == 0 && map_put(&all->by_text, tidings_strn(f->text, f->len), f, NULL) < 0) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
@@ -150,7 +150,7 @@ int filter_check(struct json *schema, struct tidings_error *err)
     struct json_schema *compiled = NULL;
     int rc = write_text(schema, &text, err);
     buf_deinit(&text);
-    rc = rc == 0 ? compile(schema, &compiled, NULL, err) : rc;
+    rc = rc == 0 ? filters_compile(schema, &compiled, NULL, err) : rc;
     schema_destroy(compiled);
     return rc;
 }

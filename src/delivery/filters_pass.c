@@ -36,7 +36,7 @@ static bool is_value(const struct json *value, struct tidings_str wanted)
 }
 
 /* Of several values one is enough. */
-static bool holds(struct json *subject, const struct subscription_condition *c)
+static bool filters_condition_holds(struct json *subject, const struct subscription_condition *c)
 {
     struct json *value = jv_get_str(jv_get(subject, "metadata"), c->key);
     bool found = is_value(value, c->value);
@@ -61,8 +61,8 @@ static struct json *document_for(struct subscription *sub, const struct change *
 }
 
 /* At the expense of its client. false: that has not enough left for a judgement, however long. */
-static bool judge(struct subscription *sub, const struct change *change,
-                  const struct change *before, bool hides_from, enum schema_verdict *ret)
+static bool filters_judge(struct subscription *sub, const struct change *change,
+                          const struct change *before, bool hides_from, enum schema_verdict *ret)
 {
     struct worker *worker = sub->subscriber->worker;
     struct allowance *client = sub->subscriber->allowance;
@@ -83,7 +83,7 @@ static bool judge(struct subscription *sub, const struct change *change,
     return true;
 }
 
-static bool satisfies(struct subscription *sub, const struct change *change)
+static bool filters_satisfies(struct subscription *sub, const struct change *change)
 {
     struct worker *worker = sub->subscriber->worker;
     struct filter *f = sub->extra->schema;
@@ -92,7 +92,7 @@ static bool satisfies(struct subscription *sub, const struct change *change)
     uint32_t turn = f->sees_time ? loop_turn_number(worker->loop) : 0;
     if (f->judged_seq != change->seq || f->judged_before != before_seq || f->judged_turn != turn) {
         f->judged_seq = 0;
-        if (!judge(sub, change, before, false, &f->verdict)) {
+        if (!filters_judge(sub, change, before, false, &f->verdict)) {
             return true; /* others may be able to pay */
         }
         f->judged_seq = change->seq;
@@ -110,7 +110,7 @@ static bool all_hold(const struct subscription_extra *x, struct json *subject)
 {
     bool all = true;
     for (size_t i = 0; all && i < x->condition_count; i++) {
-        all = holds(subject, &x->conditions[i]);
+        all = filters_condition_holds(subject, &x->conditions[i]);
     }
     return all;
 }
@@ -124,7 +124,7 @@ static bool pass_without_from(struct subscription *sub, const struct change *cha
     bool passes = !subject || all_hold(x, subject);
     jv_unref(subject);
     if (passes && x->schema) {
-        passes = !judge(sub, change, filters_previous(sub, change), true, &verdict) ||
+        passes = !filters_judge(sub, change, filters_previous(sub, change), true, &verdict) ||
                  verdict != SCHEMA_NOT_VALID;
     }
     return passes;
@@ -161,7 +161,7 @@ static bool filters_want(struct subscription *sub, const struct change *change)
     if (x->condition_count > 0 && !all_hold(x, delivery_subject(subscriber->worker, change))) {
         return false;
     }
-    if (x->schema && !satisfies(sub, change)) {
+    if (x->schema && !filters_satisfies(sub, change)) {
         return false;
     }
     struct tidings_str uri =

@@ -117,7 +117,7 @@ int hub_set_rules(struct hub *hub, struct option_rules *rules, struct tidings_er
 
 /* ---- catching up ----------------------------------------------------------------------------- */
 
-static bool collect(void *user, const struct changelog_row *row)
+static bool hub_collect(void *user, const struct changelog_row *row)
 {
     struct hub_catchup *c = user;
     c->changes[c->count] = *row;
@@ -157,7 +157,7 @@ static void catchup_deliver(struct letter *letter, void *owner)
     if (found > 0) {
         c->changes = mem_alloc(found * sizeof(*c->changes));
         if (c->changes) {
-            log->ops->each(log, c->since, collect, c);
+            log->ops->each(log, c->since, hub_collect, c);
         } else {
             c->truncated = true;
         }

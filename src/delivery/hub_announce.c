@@ -282,9 +282,9 @@ static int announce_check_kind(const struct tidings_change *change, struct tidin
                                   "a change is UPDATED, CREATED, DELETED, or MOVED with 'from'");
 }
 
-static int announce(struct hub *hub, const struct tidings_change *change, bool is_kept,
-                    uint64_t position, const struct tidings_provider *owned,
-                    struct tidings_error *err)
+static int hub_announce_change(struct hub *hub, const struct tidings_change *change, bool is_kept,
+                               uint64_t position, const struct tidings_provider *owned,
+                               struct tidings_error *err)
 {
     int rc = announce_check_kind(change, err);
     if (rc < 0) {
@@ -348,7 +348,7 @@ static int announce(struct hub *hub, const struct tidings_change *change, bool i
 
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err)
 {
-    return announce(hub, change, false, 0, NULL, err);
+    return hub_announce_change(hub, change, false, 0, NULL, err);
 }
 
 void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user)
@@ -366,7 +366,7 @@ void hub_on_owned(struct hub *hub, hub_owned_fn fn, void *user)
 int hub_announce_owned(struct hub *hub, const struct tidings_provider *p,
                        const struct tidings_change *change, struct tidings_error *err)
 {
-    int rc = change ? announce(hub, change, false, 0, p, err) : TIDINGS_E_BUSY;
+    int rc = change ? hub_announce_change(hub, change, false, 0, p, err) : TIDINGS_E_BUSY;
     if (rc < 0 && rc != TIDINGS_E_INVALID && hub->owned) {
         (void)hub->owned(hub->owned_user, p, NULL, NULL);
     }
@@ -385,7 +385,7 @@ int hub_announce_shared(struct hub *hub, const struct tidings_change *change, bo
 int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
                       struct tidings_error *err)
 {
-    return announce(hub, change, true, position, NULL, err);
+    return hub_announce_change(hub, change, true, position, NULL, err);
 }
 
 static void announce_position(struct hub *hub, uint64_t position, bool is_broken)

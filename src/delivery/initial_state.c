@@ -252,7 +252,7 @@ static bool walk_reaches(const struct walk *k, struct tidings_str prefix)
 
 static void walk_next(struct walk *k);
 
-static void walked(struct job *job)
+static void initial_state_on_walked(struct job *job)
 {
     struct walk *k = job->user;
     k->is_lost = k->is_lost || job->code < 0;
@@ -290,7 +290,7 @@ static void walk_next(struct walk *k)
         walk_end(k);
         return;
     }
-    job_init(&k->list.base, k->worker, walked, k, STR_EMPTY);
+    job_init(&k->list.base, k->worker, initial_state_on_walked, k, STR_EMPTY);
     k->list.on_row = walk_row;
     k->list.principal = k->principal;
     k->list.subscribes = true;

@@ -21,7 +21,7 @@ struct paid_lookup {
     void *user;
 };
 
-static void found(void *user, struct match_node *node)
+static void lookup_on_found(void *user, struct match_node *node)
 {
     struct paid_lookup *l = user;
     l->calls->found(l->user, node);
@@ -64,7 +64,8 @@ static void lookup_on_unpaid(void *user, struct match_node *node)
 void lookup_find(struct worker *worker, const struct change *change,
                  const struct lookup_calls *calls, void *user)
 {
-    static const struct match_calls with_price = {found, may_pay, lookup_on_paid, lookup_on_unpaid};
+    static const struct match_calls with_price = {lookup_on_found, may_pay, lookup_on_paid,
+                                                  lookup_on_unpaid};
     struct paid_lookup l = {worker, change, calls, user};
     match_find_paid(&worker->delivery->match, change->uri, &with_price, &l);
 }

@@ -53,7 +53,7 @@ static size_t outbox_room(const struct outbox *o)
     return o->has_ring ? o->ring.cap : 1;
 }
 
-static int grow(struct outbox *o)
+static int outbox_grow(struct outbox *o)
 {
     uint32_t cap = o->has_ring ? o->ring.cap * 2 : OUTBOX_FIRST_CAP;
     struct outbox_item *items = mem_alloc(cap * sizeof(*items));
@@ -74,7 +74,7 @@ static int grow(struct outbox *o)
 }
 
 /* Where it is; `count`: nowhere. */
-static size_t find(struct outbox *o, const struct subscription *sub, struct tidings_str uri)
+static size_t outbox_find(struct outbox *o, const struct subscription *sub, struct tidings_str uri)
 {
     unsigned left = sub->queued;
     for (size_t i = o->count; i-- > 0 && left > 0;) {
@@ -105,7 +105,7 @@ static void outbox_insert(struct outbox *o, const struct outbox_item *next)
 
 /* `next` is the newer of both. A strict subscription is told in the order of numbers, so it goes to
  * the end; whoever comes back from before it finds the newer one in the log, and only that. */
-static void merge(struct outbox *o, size_t index, const struct outbox_item *next)
+static void outbox_merge(struct outbox *o, size_t index, const struct outbox_item *next)
 {
     struct outbox_item *item = outbox_at(o, index);
     bool moves = next->sub->is_strict;
@@ -134,19 +134,19 @@ static void merge(struct outbox *o, size_t index, const struct outbox_item *next
 }
 
 /* `next` comes after what is queued. Takes over its reference on success. */
-static enum outbox_result add(struct outbox *o, const struct outbox_item *next, size_t max)
+static enum outbox_result outbox_add(struct outbox *o, const struct outbox_item *next, size_t max)
 {
     struct subscription *sub = next->sub;
-    size_t index = sub->queued > 0 ? find(o, sub, next->change->uri) : o->count;
+    size_t index = sub->queued > 0 ? outbox_find(o, sub, next->change->uri) : o->count;
     if (index < o->count && next->initial) { /* what waits is newer than the state it began with */
         change_unref(next->change);
         return OUTBOX_MERGED;
     }
     if (index < o->count) {
-        merge(o, index, next);
+        outbox_merge(o, index, next);
         return OUTBOX_MERGED;
     }
-    if (o->count >= max || (o->count == outbox_room(o) && grow(o) < 0)) {
+    if (o->count >= max || (o->count == outbox_room(o) && outbox_grow(o) < 0)) {
         return OUTBOX_FULL;
     }
     outbox_insert(o, next);
@@ -166,7 +166,7 @@ enum outbox_result outbox_push(struct outbox *o, struct subscription *sub,
         .kind = as.kind & 7u,
         .caught_up = as.caught_up,
     };
-    enum outbox_result r = add(o, &item, max);
+    enum outbox_result r = outbox_add(o, &item, max);
     if (r == OUTBOX_FULL) {
         change_unref(change);
     }
@@ -185,7 +185,7 @@ enum outbox_result outbox_push_initial(struct outbox *o, struct subscription *su
         .kind = change->kind & 7u,
         .initial = true,
     };
-    enum outbox_result r = add(o, &item, max);
+    enum outbox_result r = outbox_add(o, &item, max);
     if (r == OUTBOX_FULL) {
         change_unref(change);
     }
@@ -200,7 +200,7 @@ bool outbox_take(struct outbox *o, struct outbox *from, uint32_t due, size_t max
         item.sub->queued--;
         item.due = due;
         drop_first(from);
-        if (add(o, &item, max) == OUTBOX_FULL) {
+        if (outbox_add(o, &item, max) == OUTBOX_FULL) {
             change_unref(item.change);
             fits = false;
         }

@@ -193,8 +193,8 @@ static void keep_pending(struct subscription *sub)
 }
 
 /* The watch is armed: make the subscription, or release the watch again. */
-static void establish(struct subscribe_batch *s, struct subscribe_item *w,
-                      const struct hub_arm *arm)
+static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item *w,
+                                const struct hub_arm *arm)
 {
     struct listen *listen = s->pending.listen;
     struct subscription *old = listen_find_sub(listen, w->spelled);
@@ -285,7 +285,7 @@ static void subscribe_finish(struct subscribe_batch *s, const struct hub_arm *ar
     struct listen *listen = s->pending.listen;
     for (size_t i = 0; listen && arm && i < s->count; i++) {
         if (!s->items[i].refused) {
-            establish(s, &s->items[i], arm);
+            subscribe_establish(s, &s->items[i], arm);
         }
     }
     if (listen && s->wants_list) {

@@ -70,8 +70,8 @@ struct baseline_read {
     struct buf text;
 };
 
-static int take(struct tidings_read *read, const struct read_element *element,
-                struct tidings_error *err)
+static int subscribe_baseline_take(struct tidings_read *read, const struct read_element *element,
+                                   struct tidings_error *err)
 {
     struct baseline_read *a = read->base.user;
     (void)buf_puts(&a->text, element->bytes);
@@ -99,7 +99,7 @@ static void keep_spelling(struct subscribe_item *w, struct tidings_str text)
     }
 }
 
-static void asked(struct job *job)
+static void subscribe_baseline_on_read(struct job *job)
 {
     struct baseline_read *a = job->user;
     struct subscribe_item *w = a->item;
@@ -117,7 +117,7 @@ static void asked(struct job *job)
 
 bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct subscribe_item *w))
 {
-    static const struct read_receiver receiver = {take, discard_state};
+    static const struct read_receiver receiver = {subscribe_baseline_take, discard_state};
     struct worker *worker = w->owner->worker;
     struct catalog_hit hit = {.provider = w->stat.base.provider};
     bool asks = w->options.include == OPTION_INCLUDE_PATCH && w->kind == MATCH_LITERAL &&
@@ -132,7 +132,7 @@ bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct s
     a->item = w;
     a->done = done;
     buf_init(&a->text, worker->limits->max_read_bytes + 4096);
-    job_init(&a->read.base, worker, asked, a, w->uri);
+    job_init(&a->read.base, worker, subscribe_baseline_on_read, a, w->uri);
     a->read.receiver = &receiver;
     a->read.principal = w->owner->principal;
     a->read.is_patch = true;

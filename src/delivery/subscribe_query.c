@@ -12,7 +12,7 @@
 
 #define CONDITIONS_MAX 8u
 
-static struct tidings_str decoded(struct subscribe_item *w, struct tidings_str text)
+static struct tidings_str subscribe_query_decode(struct subscribe_item *w, struct tidings_str text)
 {
     struct buf out;
     buf_init(&out, URI_MAX);
@@ -44,8 +44,8 @@ static void read_conditions(struct subscribe_item *w, struct tidings_str query)
             return;
         }
         struct subscription_condition *c = &w->conditions[w->condition_count++];
-        c->key = decoded(w, key);
-        c->value = decoded(w, value);
+        c->key = subscribe_query_decode(w, key);
+        c->value = subscribe_query_decode(w, value);
         if (!c->key.ptr || !c->value.ptr) {
             subscribe_item_refuse(w, TIDINGS_E_INVALID, "the query has a bad percent-encoding");
         }

@@ -69,7 +69,7 @@ enum spelling {
 };
 
 /* The canonical form of `in` into w->uri; false after refusing. */
-static bool spell(struct subscribe_item *w, struct tidings_str in, enum spelling as)
+static bool subscribe_spell(struct subscribe_item *w, struct tidings_str in, enum spelling as)
 {
     struct buf text;
     struct tidings_error err;
@@ -194,7 +194,7 @@ static void resolve_container(struct subscribe_item *w)
 
 static void resolve_pattern(struct subscribe_item *w, enum match_kind kind, const char *wild)
 {
-    if (!spell(w, w->spelled, AS_PATTERN) || !is_served(w)) {
+    if (!subscribe_spell(w, w->spelled, AS_PATTERN) || !is_served(w)) {
         return;
     }
     w->kind = kind;
@@ -260,7 +260,7 @@ static void ask_provider(struct subscribe_item *w, struct tidings_provider *p)
     int rc = p->ops->query(p, w->uri, glob, &len, &err);
     if (rc < 0) {
         subscribe_item_refuse(w, rc, "%s", err.text);
-    } else if (spell(w, tidings_strn(glob, len), AS_PATTERN)) {
+    } else if (subscribe_spell(w, tidings_strn(glob, len), AS_PATTERN)) {
         w->kind = MATCH_GLOB;
         scope_below_slash(w, fixed_prefix(w->uri, "*["));
     }
@@ -414,7 +414,7 @@ static bool resolve_by_text(struct subscribe_item *w)
         resolve_pattern(w, MATCH_GLOB_Q, "*[?");
         return true;
     case OPTION_MATCH_CONTAINER:
-        if (spell(w, w->spelled, AS_CONTAINER)) {
+        if (subscribe_spell(w, w->spelled, AS_CONTAINER)) {
             resolve_container(w);
         }
         return true;
@@ -442,12 +442,12 @@ static bool resolve_by_text(struct subscribe_item *w)
     }
     if (w->options.match == OPTION_MATCH_AUTO && path.len < w->spelled.len &&
         has_any(w->spelled, "{}[]")) {
-        if (spell(w, w->spelled, AS_PATTERN)) {
+        if (subscribe_spell(w, w->spelled, AS_PATTERN)) {
             resolve_query(w); /* no resource is called that */
         }
         return true;
     }
-    return !spell(w, w->subject.len > 0 ? w->subject : w->spelled, AS_URI);
+    return !subscribe_spell(w, w->subject.len > 0 ? w->subject : w->spelled, AS_URI);
 }
 
 /* What the server says of options below the URI, as far as its text goes before a wildcard. */

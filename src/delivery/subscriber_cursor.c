@@ -10,7 +10,7 @@
 #include "delivery/subscriber.h"
 #include "delivery/subscription.h"
 
-static uint64_t below(uint64_t from, uint64_t cursor)
+static uint64_t subscriber_cursor_below(uint64_t from, uint64_t cursor)
 {
     return from > 0 && cursor >= from ? from - 1 : cursor;
 }
@@ -18,7 +18,8 @@ static uint64_t below(uint64_t from, uint64_t cursor)
 /* Nothing above what the log is asked for, what lists changed, and what is held back. */
 static uint64_t below_pending(const struct subscriber *subscriber, uint64_t cursor)
 {
-    cursor = below(subscriber->lists_from, below(subscriber->catching_from, cursor));
+    cursor = subscriber_cursor_below(subscriber->lists_from,
+                                     subscriber_cursor_below(subscriber->catching_from, cursor));
     if (subscriber->held_count == 0) {
         return cursor;
     }
@@ -56,7 +57,7 @@ uint64_t subscriber_written_with_first(const struct subscriber *subscriber)
 
 uint64_t subscriber_low_water(const struct subscriber *subscriber)
 {
-    return below(subscriber->resync_from, subscriber_written(subscriber));
+    return subscriber_cursor_below(subscriber->resync_from, subscriber_written(subscriber));
 }
 
 struct log_cursor subscriber_cursor(const struct subscriber *subscriber)

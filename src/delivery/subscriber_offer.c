@@ -18,7 +18,7 @@
 #include "store/changelog.h"
 
 /* Full: what waits becomes "something changed" per subscription. */
-static void collapse(struct subscriber *subscriber)
+static void subscriber_collapse(struct subscriber *subscriber)
 {
     limit_hit(subscriber->worker->limit_counters, LIMIT_OUTBOX);
     delivery_log_full(subscriber);
@@ -33,15 +33,15 @@ static void collapse(struct subscriber *subscriber)
 }
 
 /* Into the outbox, or collapse it. */
-static void enqueue(struct subscriber *subscriber, struct subscription *sub,
-                    const struct change *change, struct outbox_as as)
+static void subscriber_enqueue(struct subscriber *subscriber, struct subscription *sub,
+                               const struct change *change, struct outbox_as as)
 {
     enum outbox_result r =
         outbox_push(&subscriber->outbox, sub, change, as, subscriber->worker->limits->outbox_max);
     if (r == OUTBOX_MERGED) {
         subscriber->worker->stats.coalesced++;
     } else if (r == OUTBOX_FULL) {
-        collapse(subscriber);
+        subscriber_collapse(subscriber);
         resync_mark(sub, change->seq);
     }
     subscriber_mark_dirty(subscriber);
@@ -56,7 +56,7 @@ void subscriber_release_held(struct subscription *sub, uint32_t due)
     subscriber->held_count--;
     if (held &&
         !outbox_take(&subscriber->outbox, held, due, subscriber->worker->limits->outbox_max)) {
-        collapse(subscriber);
+        subscriber_collapse(subscriber);
         resync_mark(sub, first);
     }
     mem_free(held);
@@ -72,7 +72,7 @@ void subscriber_offer_initial(struct subscriber *subscriber, struct subscription
     if (subscriber->sink &&
         outbox_push_initial(&subscriber->outbox, sub, change, lag_due_now(),
                             subscriber->worker->limits->outbox_max) == OUTBOX_FULL) {
-        collapse(subscriber);
+        subscriber_collapse(subscriber);
         resync_mark(sub, change->seq);
     }
     subscriber_mark_dirty(subscriber);
@@ -103,7 +103,7 @@ static void subscriber_offer_filtered(struct subscriber *subscriber, struct subs
             (void)change_content_for(sub, change, &value,
                                      &to); /* so that it is there when it is needed */
         }
-        enqueue(subscriber, sub, change, as);
+        subscriber_enqueue(subscriber, sub, change, as);
         break;
     case WINDOW_HELD:
         subscriber->held_count += !held_before;

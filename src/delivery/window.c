@@ -20,25 +20,25 @@ void windows_deinit(struct windows *w)
 
 /* ---- the heap -------------------------------------------------------------------------------- */
 
-static struct window **slot(struct windows *all, uint32_t index)
+static struct window **window_heap_slot(struct windows *all, uint32_t index)
 {
     return &all->heap[index - 1];
 }
 
-static void put(struct windows *all, uint32_t index, struct window *w)
+static void window_heap_put(struct windows *all, uint32_t index, struct window *w)
 {
-    *slot(all, index) = w;
+    *window_heap_slot(all, index) = w;
     w->index = index;
 }
 
 static void sift_up(struct windows *all, struct window *w)
 {
     uint32_t index = w->index;
-    while (index > 1 && (*slot(all, index / 2))->open_ms > w->open_ms) {
-        put(all, index, *slot(all, index / 2));
+    while (index > 1 && (*window_heap_slot(all, index / 2))->open_ms > w->open_ms) {
+        window_heap_put(all, index, *window_heap_slot(all, index / 2));
         index /= 2;
     }
-    put(all, index, w);
+    window_heap_put(all, index, w);
 }
 
 static void sift_down(struct windows *all, struct window *w)
@@ -49,16 +49,17 @@ static void sift_down(struct windows *all, struct window *w)
         if (child > all->count) {
             break;
         }
-        if (child < all->count && (*slot(all, child + 1))->open_ms < (*slot(all, child))->open_ms) {
+        if (child < all->count && (*window_heap_slot(all, child + 1))->open_ms <
+                                      (*window_heap_slot(all, child))->open_ms) {
             child++;
         }
-        if ((*slot(all, child))->open_ms >= w->open_ms) {
+        if ((*window_heap_slot(all, child))->open_ms >= w->open_ms) {
             break;
         }
-        put(all, index, *slot(all, child));
+        window_heap_put(all, index, *window_heap_slot(all, child));
         index = child;
     }
-    put(all, index, w);
+    window_heap_put(all, index, w);
 }
 
 int windows_enter(struct windows *all, struct window *w)
@@ -72,7 +73,7 @@ int windows_enter(struct windows *all, struct window *w)
         all->heap = heap;
         all->cap = cap;
     }
-    put(all, ++all->count, w);
+    window_heap_put(all, ++all->count, w);
     sift_up(all, w);
     return 0;
 }
@@ -83,11 +84,11 @@ void windows_leave(struct windows *all, struct window *w)
         return;
     }
     uint32_t index = w->index;
-    struct window *last = *slot(all, all->count);
+    struct window *last = *window_heap_slot(all, all->count);
     all->count--;
     w->index = 0;
     if (last != w) {
-        put(all, index, last);
+        window_heap_put(all, index, last);
         sift_up(all, last);
         sift_down(all, last);
     }
@@ -111,10 +112,10 @@ void window_set_period(struct windows *all, struct window *w, uint64_t now_ms, u
 
 struct window *windows_due(struct windows *all, uint64_t now_ms)
 {
-    if (all->count == 0 || (*slot(all, 1))->open_ms > now_ms) {
+    if (all->count == 0 || (*window_heap_slot(all, 1))->open_ms > now_ms) {
         return NULL;
     }
-    struct window *w = *slot(all, 1);
+    struct window *w = *window_heap_slot(all, 1);
     windows_leave(all, w);
     w->open_ms = now_ms + w->period_ms;
     return w;

@@ -265,7 +265,7 @@ struct pieces {
     size_t small_len;
 };
 
-static void piece(struct pieces *p, struct tidings_str s)
+static void dialect_put_piece(struct pieces *p, struct tidings_str s)
 {
     if (s.len == 0) {
         return; /* it may be NULL, which memcpy must not see */
@@ -351,17 +351,17 @@ static void small_members(struct pieces *p, const struct dialect_updated *u)
 
 static void metadata_pieces(struct pieces *p, const struct dialect_updated *u)
 {
-    piece(p, STR("{\"change_type\":\""));
-    piece(p, tidings_str(u->hides_from ? tidings_change_name(u->kind)
-                                       : change_type_name(u->change, u->kind)));
+    dialect_put_piece(p, STR("{\"change_type\":\""));
+    dialect_put_piece(p, tidings_str(u->hides_from ? tidings_change_name(u->kind)
+                                                   : change_type_name(u->change, u->kind)));
     if (u->hides_from && u->change->to.len > 0) { /* the rest is of where it is now */
-        piece(p, STR("\"}"));
+        dialect_put_piece(p, STR("\"}"));
         return;
     }
-    piece(p, STR("\","));
-    piece(p,
-          u->hides_version ? change_metadata_without_version(u->change) : u->change->metadata_json);
-    piece(p, STR("}"));
+    dialect_put_piece(p, STR("\","));
+    dialect_put_piece(p, u->hides_version ? change_metadata_without_version(u->change)
+                                          : u->change->metadata_json);
+    dialect_put_piece(p, STR("}"));
 }
 
 /* Up to `uri`, which every form begins with. */
@@ -370,16 +370,16 @@ static void begin_pieces(struct pieces *p, const struct dialect_updated *u)
     p->count = 0;
     p->size = 0;
     p->small_len = 0;
-    piece(p, STR(UPDATED));
-    piece(p, u->uri_begin);
-    piece(p, u->uri_json);
+    dialect_put_piece(p, STR(UPDATED));
+    dialect_put_piece(p, u->uri_begin);
+    dialect_put_piece(p, u->uri_json);
 }
 
 /* `metadata` beside `uri`, where the profile wants it there. */
 static void top_metadata_pieces(struct pieces *p, const struct dialect_updated *u)
 {
     if (u->top_metadata && u->change) {
-        piece(p, STR(",\"metadata\":"));
+        dialect_put_piece(p, STR(",\"metadata\":"));
         metadata_pieces(p, u);
     }
 }
@@ -387,29 +387,29 @@ static void top_metadata_pieces(struct pieces *p, const struct dialect_updated *
 static void dialect_write_gather(struct pieces *p, const struct dialect_updated *u)
 {
     begin_pieces(p, u);
-    piece(p, STR(",\"subscribedUri\":"));
-    piece(p, u->subscribed_json);
+    dialect_put_piece(p, STR(",\"subscribedUri\":"));
+    dialect_put_piece(p, u->subscribed_json);
     top_metadata_pieces(p, u);
-    piece(p, STR(",\"_meta\":{\"dev.tidings/subscribedUri\":"));
-    piece(p, u->subscribed_json);
+    dialect_put_piece(p, STR(",\"_meta\":{\"dev.tidings/subscribedUri\":"));
+    dialect_put_piece(p, u->subscribed_json);
     if (u->change) {
         struct tidings_str meta = u->change->meta_json;
         meta = str_skip(meta, u->hides_version ? u->change->meta_version_len : 0);
         meta.len -= u->hides_from ? u->change->meta_from_len : 0;
-        piece(p, meta);
+        dialect_put_piece(p, meta);
     }
     if (u->change) {
-        piece(p, STR(",\"dev.tidings/metadata\":"));
+        dialect_put_piece(p, STR(",\"dev.tidings/metadata\":"));
         metadata_pieces(p, u);
     }
     if (u->value_json.len > 0) {
-        piece(p, STR(",\"dev.tidings/data\":"));
-        piece(p, u->value_json);
+        dialect_put_piece(p, STR(",\"dev.tidings/data\":"));
+        dialect_put_piece(p, u->value_json);
     }
     small_members(p, u);
-    piece(p, tidings_strn(p->small, p->small_len));
-    piece(p, u->listen_id_json);
-    piece(p, STR("}}}"));
+    dialect_put_piece(p, tidings_strn(p->small, p->small_len));
+    dialect_put_piece(p, u->listen_id_json);
+    dialect_put_piece(p, STR("}}}"));
     assert(p->count <= PIECES_MAX);
 }
 
@@ -417,20 +417,20 @@ static void gather_slim(struct pieces *p, const struct dialect_updated *u)
 {
     begin_pieces(p, u);
     if (!str_eq(u->uri_json, u->subscribed_json)) {
-        piece(p, STR(",\"subscribedUri\":"));
-        piece(p, u->subscribed_json);
+        dialect_put_piece(p, STR(",\"subscribedUri\":"));
+        dialect_put_piece(p, u->subscribed_json);
     }
     top_metadata_pieces(p, u);
-    piece(p, STR(",\"_meta\":{"));
+    dialect_put_piece(p, STR(",\"_meta\":{"));
     if (u->value_json.len > 0) {
-        piece(p, STR("\"dev.tidings/data\":"));
-        piece(p, u->value_json);
-        piece(p, STR(","));
+        dialect_put_piece(p, STR("\"dev.tidings/data\":"));
+        dialect_put_piece(p, u->value_json);
+        dialect_put_piece(p, STR(","));
     }
     usual_members(p, u);
-    piece(p, tidings_strn(p->small, p->small_len));
-    piece(p, u->listen_id_json);
-    piece(p, STR("}}}"));
+    dialect_put_piece(p, tidings_strn(p->small, p->small_len));
+    dialect_put_piece(p, u->listen_id_json);
+    dialect_put_piece(p, STR("}}}"));
 }
 
 /* What the document of the profile prints, and nothing more. */
@@ -438,21 +438,21 @@ static void gather_literal(struct pieces *p, const struct dialect_updated *u)
 {
     p->count = 0;
     p->size = 0;
-    piece(p, profile_rules(u->profile)->has_short_method
-                 ? STR("{\"jsonrpc\":\"2.0\",\"method\":\"resources/updated\","
-                       "\"params\":{\"uri\":")
-                 : STR(UPDATED));
-    piece(p, u->uri_begin);
-    piece(p, u->uri_json);
+    dialect_put_piece(p, profile_rules(u->profile)->has_short_method
+                             ? STR("{\"jsonrpc\":\"2.0\",\"method\":\"resources/updated\","
+                                   "\"params\":{\"uri\":")
+                             : STR(UPDATED));
+    dialect_put_piece(p, u->uri_begin);
+    dialect_put_piece(p, u->uri_json);
     if (profile_rules(u->profile)->has_metadata && u->top_metadata && u->change) {
-        piece(p, STR(",\"metadata\":"));
+        dialect_put_piece(p, STR(",\"metadata\":"));
         metadata_pieces(p, u);
     }
     if (profile_rules(u->profile)->has_data && u->value_json.len > 0) {
-        piece(p, STR(","));
-        piece(p, u->value_json);
+        dialect_put_piece(p, STR(","));
+        dialect_put_piece(p, u->value_json);
     }
-    piece(p, STR("}}"));
+    dialect_put_piece(p, STR("}}"));
 }
 
 bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *user, size_t size),

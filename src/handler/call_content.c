@@ -14,7 +14,7 @@
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-static struct json *argument(const struct tidings_call *h, const char *name)
+static struct json *call_argument(const struct tidings_call *h, const char *name)
 {
     return name[0] == '/' ? jv_point(h->arguments, tidings_str(name)) : jv_get(h->arguments, name);
 }
@@ -83,23 +83,23 @@ struct tidings_str tidings_call_arguments(struct tidings_call *h)
 
 bool tidings_call_has(const struct tidings_call *h, const char *name)
 {
-    return argument(h, name) != NULL;
+    return call_argument(h, name) != NULL;
 }
 
 struct tidings_str tidings_call_string(const struct tidings_call *h, const char *name)
 {
-    return jv_str(argument(h, name));
+    return jv_str(call_argument(h, name));
 }
 
 double tidings_call_number(const struct tidings_call *h, const char *name, double fallback)
 {
-    const struct json *v = argument(h, name);
+    const struct json *v = call_argument(h, name);
     return jv_is(v, JV_INT) || jv_is(v, JV_REAL) ? jv_real(v) : fallback;
 }
 
 int64_t tidings_call_integer(const struct tidings_call *h, const char *name, int64_t fallback)
 {
-    const struct json *v = argument(h, name);
+    const struct json *v = call_argument(h, name);
     if (jv_is(v, JV_REAL)) { /* 3.0 is an integer to a schema, too */
         double d = jv_real(v);
         bool fits = d >= -9007199254740992.0 && d <= 9007199254740992.0;
@@ -110,13 +110,13 @@ int64_t tidings_call_integer(const struct tidings_call *h, const char *name, int
 
 bool tidings_call_boolean(const struct tidings_call *h, const char *name, bool fallback)
 {
-    const struct json *v = argument(h, name);
+    const struct json *v = call_argument(h, name);
     return jv_is(v, JV_TRUE) || (fallback && !jv_is(v, JV_FALSE));
 }
 
 struct tidings_str tidings_call_json(struct tidings_call *h, const char *name)
 {
-    const struct json *v = argument(h, name);
+    const struct json *v = call_argument(h, name);
     return v ? as_text(&h->json_text, v) : STR_EMPTY;
 }
 
@@ -159,8 +159,8 @@ int tidings_call_text(struct tidings_call *h, struct tidings_str text, struct ti
     return call_end_block(h, err);
 }
 
-static int media(struct tidings_call *h, struct tidings_str type, struct tidings_str bytes,
-                 const char *mime_type, struct tidings_error *err)
+static int call_put_media(struct tidings_call *h, struct tidings_str type, struct tidings_str bytes,
+                          const char *mime_type, struct tidings_error *err)
 {
     if (!mime_type || !mime_type[0]) {
         return tidings_fail(err, TIDINGS_E_INVALID, "an image or sound needs a media type");
@@ -179,13 +179,13 @@ static int media(struct tidings_call *h, struct tidings_str type, struct tidings
 int tidings_call_image(struct tidings_call *h, struct tidings_str bytes, const char *mime_type,
                        struct tidings_error *err)
 {
-    return media(h, STR("image"), bytes, mime_type, err);
+    return call_put_media(h, STR("image"), bytes, mime_type, err);
 }
 
 int tidings_call_audio(struct tidings_call *h, struct tidings_str bytes, const char *mime_type,
                        struct tidings_error *err)
 {
-    return media(h, STR("audio"), bytes, mime_type, err);
+    return call_put_media(h, STR("audio"), bytes, mime_type, err);
 }
 
 int tidings_call_resource(struct tidings_call *h, const struct tidings_resource *about,

@@ -51,7 +51,7 @@ struct note {
     struct buf text;
 };
 
-static void send(struct tidings_call *h, int level, const struct buf *text)
+static void call_report_send(struct tidings_call *h, int level, const struct buf *text)
 {
     struct request *request = h->request;
     if (request && (h->log_level != LOG_ASK_SESSION ||
@@ -71,7 +71,7 @@ static void note_deliver(struct letter *letter, void *owner)
     (void)owner;
     struct note *note = list_entry(letter, struct note, letter);
     __atomic_sub_fetch(&note->h->notes, 1, __ATOMIC_RELAXED);
-    send(note->h, note->level, &note->text);
+    call_report_send(note->h, note->level, &note->text);
     note_free(note);
 }
 
@@ -81,14 +81,14 @@ static void note_drop(struct letter *letter)
 }
 
 /* Takes the memory of `text`. */
-static void post(struct tidings_call *h, int level, struct buf *text)
+static void call_report_post(struct tidings_call *h, int level, struct buf *text)
 {
     if (text->failed) {
         buf_deinit(text);
         return;
     }
     if (pthread_equal(h->base.thread, pthread_self())) {
-        send(h, level, text);
+        call_report_send(h, level, text);
         buf_deinit(text);
         return;
     }
@@ -131,7 +131,7 @@ void tidings_call_progress(struct tidings_call *h, double progress, double total
     struct buf text;
     buf_init(&text, NOTE_BYTES);
     dialect_put_progress(&text, h->progress_token, progress, total, message);
-    post(h, LOG_UNWANTED, &text);
+    call_report_post(h, LOG_UNWANTED, &text);
 }
 
 void tidings_call_log(struct tidings_call *h, enum tidings_log_level level, const char *logger,
@@ -145,5 +145,5 @@ void tidings_call_log(struct tidings_call *h, enum tidings_log_level level, cons
     struct buf text;
     buf_init(&text, NOTE_BYTES);
     dialect_put_log_message(&text, tidings_str(names[level]), tidings_str(logger), message);
-    post(h, (int)level, &text);
+    call_report_post(h, (int)level, &text);
 }

@@ -82,7 +82,7 @@ static int add_row(struct scan *s, struct json *property, struct tidings_str nam
     return 0;
 }
 
-static int visit(struct scan *s, struct json *schema, bool is_reachable);
+static int header_params_visit(struct scan *s, struct json *schema, bool is_reachable);
 
 /* Everything below a value that no chain of `properties` leads to: it may not say it at all. */
 static int visit_rest(struct scan *s, struct json *schema)
@@ -92,7 +92,7 @@ static int visit_rest(struct scan *s, struct json *schema)
     int rc = 0;
     if (jv_is(schema, JV_ARRAY)) {
         for (size_t i = 0; i < jv_count(schema) && rc == 0; i++) {
-            rc = visit(s, jv_at(schema, i), false);
+            rc = header_params_visit(s, jv_at(schema, i), false);
         }
         return rc;
     }
@@ -102,7 +102,7 @@ static int visit_rest(struct scan *s, struct json *schema)
         if (!str_eq(key, STR("const")) && !str_eq(key, STR("enum")) &&
             !str_eq(key, STR("default")) && !str_eq(key, STR("examples")) &&
             !str_eq(key, STR("properties"))) {
-            rc = visit(s, value, false);
+            rc = header_params_visit(s, value, false);
         }
     }
     return rc;
@@ -130,14 +130,14 @@ static int visit_properties(struct scan *s, struct json *properties, bool is_rea
         size_t len = s->pointer.len;
         put_token(&s->pointer, key);
         rc = s->pointer.failed ? tidings_fail(s->err, s->pointer.failed, "properties are too deep")
-                               : visit(s, value, is_reachable);
+                               : header_params_visit(s, value, is_reachable);
         s->pointer.len = len;
     }
     return rc;
 }
 
 /* Recursion is as deep as the schema, which its parser has bounded. */
-static int visit(struct scan *s, struct json *schema, bool is_reachable)
+static int header_params_visit(struct scan *s, struct json *schema, bool is_reachable)
 {
     struct json *name = jv_get(schema, KEY);
     int rc = 0;
@@ -156,7 +156,7 @@ int header_params_create(struct json *schema, struct header_params **ret, struct
 {
     struct scan s = {.err = err};
     buf_init(&s.pointer, 64u * 1024u);
-    int rc = visit(&s, schema, true);
+    int rc = header_params_visit(&s, schema, true);
     buf_deinit(&s.pointer);
     if (rc < 0) {
         mem_free(s.found);
@@ -174,7 +174,7 @@ void header_params_destroy(struct header_params *m)
 /* ---- what a request says --------------------------------------------------------------------- */
 
 /* Strings byte by byte, the others as JSON writes them; 7.0 is 7. */
-static bool equals(struct tidings_str header, const struct json *value)
+static bool header_params_equals(struct tidings_str header, const struct json *value)
 {
     if (jv_is(value, JV_STRING)) {
         return dialect_header_equals(header, jv_str(value));
@@ -197,7 +197,8 @@ bool header_params_holds(const struct header_params *m, struct json *arguments,
         bool is_given = value && !jv_is(value, JV_NULL);
         unsigned count = 0;
         struct tidings_str header = http_header(req, row->header, &count);
-        if (count > 1 || (count == 1) != is_given || (is_given && !equals(header, value))) {
+        if (count > 1 || (count == 1) != is_given ||
+            (is_given && !header_params_equals(header, value))) {
             tidings_fail(err, TIDINGS_E_INVALID, "the header %s %s the argument '%s' it repeats%s",
                          row->header, count == 0 ? "is missing beside" : "differs from",
                          row->pointer + 1, count > 1 ? ", or is there twice" : "");

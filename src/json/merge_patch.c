@@ -65,7 +65,7 @@ static bool has_null_member(const struct json *v)
     return false;
 }
 
-static int diff(struct build *b, const struct json *from, const struct json *to);
+static int merge_patch_diff(struct build *b, const struct json *from, const struct json *to);
 
 static int diff_member(struct build *b, const struct json *from, const struct json *m)
 {
@@ -76,7 +76,7 @@ static int diff_member(struct build *b, const struct json *from, const struct js
     if (jv_is(m + 1, JV_NULL)) {
         return 0;
     }
-    return build_key(b, value_text(m)) ? diff(b, before, m + 1) : TIDINGS_E_NOMEM;
+    return build_key(b, value_text(m)) ? merge_patch_diff(b, before, m + 1) : TIDINGS_E_NOMEM;
 }
 
 static int diff_members(struct build *b, const struct json *from, const struct json *to)
@@ -95,7 +95,7 @@ static int diff_members(struct build *b, const struct json *from, const struct j
     return 1;
 }
 
-static int diff(struct build *b, const struct json *from, const struct json *to)
+static int merge_patch_diff(struct build *b, const struct json *from, const struct json *to)
 {
     if (!jv_is(to, JV_OBJECT) || !jv_is(from, JV_OBJECT)) {
         return has_null_member(to) ? 0 : build_copy(b, to) ? 1 : TIDINGS_E_NOMEM;
@@ -108,7 +108,7 @@ int merge_diff(struct json *from, struct json *to, struct json **ret_patch)
 {
     struct build b;
     int rc = build_init(&b, BUILD_FIRST_VALUES, BUILD_FIRST_TEXT);
-    rc = rc == 0 ? diff(&b, from, to) : rc;
+    rc = rc == 0 ? merge_patch_diff(&b, from, to) : rc;
     if (rc == 1) {
         *ret_patch = build_finish(&b);
     } else {

@@ -320,7 +320,7 @@ static enum match_payment find_payer(void *user, struct match_entry *entry,
     return is_wanted ? MATCH_UNPAID : MATCH_UNWANTED;
 }
 
-static void charge(void *user, struct match_node *payer, uint64_t steps)
+static void match_charge(void *user, struct match_node *payer, uint64_t steps)
 {
     struct lookup *l = user;
     if (l->calls->paid) {
@@ -422,7 +422,7 @@ static inline void find_with(struct match_segment *segments, struct match *m,
     l.view.found = match_report;
     l.view.unsure = report_unsure;
     l.view.pay = find_payer;
-    l.view.spent = charge;
+    l.view.spent = match_charge;
     l.view.user = &l;
     l.view.segments = segments;
     l.view.count = 0;

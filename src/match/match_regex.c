@@ -167,7 +167,7 @@ static void link_to(struct match_regex **list, struct match_regex *x)
 }
 
 /* Out of its list; the gram goes with its last regex. */
-static void unfile(struct match_regexes *r, struct match_regex *x)
+static void match_regex_unfile(struct match_regexes *r, struct match_regex *x)
 {
     *x->link = x->next;
     if (x->next) {
@@ -186,8 +186,8 @@ static void unfile(struct match_regexes *r, struct match_regex *x)
     x->gram = NULL;
 }
 
-static int file(struct match_regexes *r, struct match_seed seed, struct match_regex *x,
-                struct tidings_error *err)
+static int match_regex_file(struct match_regexes *r, struct match_seed seed, struct match_regex *x,
+                            struct tidings_error *err)
 {
     char literals[2 * REGEX_MAX_BYTES];
     struct tidings_str all = tidings_strn(literals, regex_literals(source_of(x), literals));
@@ -291,7 +291,7 @@ int match_regexes_add(struct match_regexes *r, struct match_seed seed, struct ti
         tidings_fail(err, rc, "regex: out of memory");
         goto fail_table;
     }
-    rc = file(r, seed, x, err);
+    rc = match_regex_file(r, seed, x, err);
     if (rc < 0) {
         goto fail_filing;
     }
@@ -317,7 +317,7 @@ void match_regexes_remove(struct match_regexes *r, struct match_seed seed,
     if (len > 0) {
         each_gram(r, seed, all, len, count_gram, &is_added);
     }
-    unfile(r, x);
+    match_regex_unfile(r, x);
     match_table_remove(&r->sources, &x->entry.item);
     free_regex(r, x);
     close_shared(r);

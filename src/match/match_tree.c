@@ -126,12 +126,12 @@ static void remove_shape(struct match_tree *tree, struct match_state *s, struct 
     }
 }
 
-static size_t clipped(size_t n)
+static size_t match_tree_clipped(size_t n)
 {
     return n > UINT8_MAX ? UINT8_MAX : n;
 }
 
-static uint8_t rounded(uint8_t n)
+static uint8_t match_tree_rounded(uint8_t n)
 {
     uint8_t power = 32;
     while (power > n) {
@@ -166,13 +166,13 @@ static struct match_shape shape_of(const struct plan_step *step)
         break;
     case PLAN_REST:
         shape.kind = SHAPE_REST;
-        shape.head = (uint8_t)clipped(step->text.len);
+        shape.head = (uint8_t)match_tree_clipped(step->text.len);
         break;
     case PLAN_PART:
     case PLAN_PART_END:
         shape.kind = ends ? SHAPE_PART_END : SHAPE_PART;
-        shape.head = (uint8_t)clipped(part_head(step->text));
-        shape.tail = (uint8_t)clipped(part_tail(step->text));
+        shape.head = (uint8_t)match_tree_clipped(part_head(step->text));
+        shape.tail = (uint8_t)match_tree_clipped(part_tail(step->text));
         inner = shape.head + shape.tail > 0 ? 0 : part_inner(step->text).len;
         if (inner >= 8) {
             shape.kind = ends ? SHAPE_GRAM8_END : SHAPE_GRAM8;
@@ -387,8 +387,8 @@ static struct match_edge *take_step(const struct pattern_insert *p, struct match
     }
     struct match_shape round = shape;
     if (shape.kind == SHAPE_PART || shape.kind == SHAPE_PART_END || shape.kind == SHAPE_REST) {
-        round.head = rounded(shape.head);
-        round.tail = rounded(shape.tail);
+        round.head = match_tree_rounded(shape.head);
+        round.tail = match_tree_rounded(shape.tail);
     }
     if (round.head != shape.head || round.tail != shape.tail) {
         size_t alike_round;
@@ -420,7 +420,7 @@ static void remove_edge(struct match_tree *tree, struct match_edge *e)
 }
 
 /* Remove the state and those above it that lead nowhere any more. */
-static void prune(struct match_tree *tree, struct match_state *s)
+static void match_tree_prune(struct match_tree *tree, struct match_state *s)
 {
     while (s != &tree->root && s->edge.shape_count == 0) {
         struct match_state *parent = s->edge.parent;
@@ -443,7 +443,7 @@ int match_tree_add(struct match_tree *tree, struct match_seed seed, enum pattern
     for (size_t i = 0; i < plan.count; i++) {
         struct match_edge *e = take_step(&p, s, &plan.steps[i], &rc);
         if (!e) {
-            prune(tree, s);
+            match_tree_prune(tree, s);
             return rc;
         }
         if (i + 1 == plan.count) {
@@ -460,5 +460,5 @@ void match_tree_remove(struct match_tree *tree, struct match_entry *leaf)
     struct match_edge *e = (struct match_edge *)leaf;
     struct match_state *parent = e->parent;
     remove_edge(tree, e);
-    prune(tree, parent);
+    match_tree_prune(tree, parent);
 }

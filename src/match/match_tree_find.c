@@ -46,7 +46,7 @@ static struct tidings_str run_text(const struct match_view *v, size_t at, size_t
 }
 
 /* `at` is the segment behind the edge. */
-static void arrive(const struct walk *w, struct match_edge *e, size_t at)
+static void match_tree_arrive(const struct walk *w, struct match_edge *e, size_t at)
 {
     if (e->item.kind == ITEM_STATE) {
         match_tree_find_visit(w, (struct match_state *)e, at);
@@ -76,7 +76,7 @@ static void match_tree_find_take(const struct walk *w, struct match_edge *e, siz
     case SHAPE_RUN:
     case SHAPE_END:
         if (str_eq(text, run_text(w->view, at, e->head))) {
-            arrive(w, e, at + e->head);
+            match_tree_arrive(w, e, at + e->head);
         }
         break;
     case SHAPE_LOOP:
@@ -89,7 +89,7 @@ static void match_tree_find_take(const struct walk *w, struct match_edge *e, siz
     case SHAPE_ALL:
     case SHAPE_REST:
         if (str_starts(str_skip(w->view->text, w->view->segments[at].at), text)) {
-            arrive(w, e, at);
+            match_tree_arrive(w, e, at);
         }
         break;
     case SHAPE_PART:
@@ -99,7 +99,7 @@ static void match_tree_find_take(const struct walk *w, struct match_edge *e, siz
     case SHAPE_GRAM8_END:
     case SHAPE_GRAM4_END:
         if (part_matches(text, segment_text(w, at))) {
-            arrive(w, e, at + 1);
+            match_tree_arrive(w, e, at + 1);
         }
         break;
     }

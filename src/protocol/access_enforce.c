@@ -43,7 +43,7 @@ static bool access_enforce_is_over(const struct subscription *sub,
     return is_named && !is_query && !access_subscribes(principal, subscription_uri(sub));
 }
 
-static void narrow(struct subscriber *subscriber)
+static void access_enforce_narrow(struct subscriber *subscriber)
 {
     struct principal *principal = (struct principal *)(uintptr_t)subscriber->principal;
     outbox_filter(&subscriber->outbox, may_hear, principal);
@@ -66,7 +66,7 @@ static void narrow(struct subscriber *subscriber)
 }
 
 /* false: out of memory, and it may not go on by the old rules. */
-static bool renew(struct worker *worker, struct subscriber *subscriber)
+static bool access_enforce_renew(struct worker *worker, struct subscriber *subscriber)
 {
     const struct principal *principal = principal_ref(subscriber->principal);
     bool good = principal_renew(worker, &principal) == 0;
@@ -88,13 +88,13 @@ void access_enforce_rules(struct worker *worker, struct access_rules *rules)
     }
     list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
-        bool is_renewed = renew(worker, subscriber);
+        bool is_renewed = access_enforce_renew(worker, subscriber);
         const struct access_class *class =
             subscriber->principal ? subscriber->principal->class : NULL;
         if (!is_renewed || (class && class->count == 0)) {
             access_enforce_end_streams(subscriber);
         } else if (class) {
-            narrow(subscriber);
+            access_enforce_narrow(subscriber);
         }
     }
 }

@@ -170,7 +170,8 @@ static struct session *open_unasked(struct channel *channel, const struct dialec
 /* ---- notifications --------------------------------------------------------------------------- */
 
 /* notifications/cancelled: one table of what is under way, whatever the era. */
-static void cancel(struct channel *channel, struct session *session, const struct rpc_message *msg)
+static void inbound_cancel(struct channel *channel, struct session *session,
+                           const struct rpc_message *msg)
 {
     struct json *id = jv_get(msg->params, "requestId");
     if (!jv_is(id, JV_INT) && !jv_is(id, JV_STRING)) {
@@ -197,7 +198,7 @@ static void cancel(struct channel *channel, struct session *session, const struc
     buf_deinit(&text);
 }
 
-static void initialized(struct channel *channel, struct session *session, struct request *request)
+static void inbound_ready(struct channel *channel, struct session *session, struct request *request)
 {
     if (session) {
         session->initialized = true;
@@ -224,13 +225,13 @@ static void initialized(struct channel *channel, struct session *session, struct
     }
 }
 
-static void notification(struct channel *channel, struct session *session,
-                         const struct rpc_message *msg)
+static void inbound_notification(struct channel *channel, struct session *session,
+                                 const struct rpc_message *msg)
 {
     if (str_eq(msg->method, STR("notifications/cancelled"))) {
-        cancel(channel, session, msg);
+        inbound_cancel(channel, session, msg);
     } else if (str_eq(msg->method, STR("notifications/initialized"))) {
-        initialized(channel, session, NULL);
+        inbound_ready(channel, session, NULL);
     }
 }
 
@@ -247,7 +248,7 @@ static void refuse_in_batch(struct arrival *a, struct json *root, const struct r
 }
 
 /* A message connection is there from its first request on. Without memory it is not seen. */
-static void greet(struct request *request)
+static void inbound_greet(struct request *request)
 {
     struct channel *channel = request->channel;
     bool is_new = !channel->subscriber;
@@ -309,7 +310,7 @@ static void inbound_run(struct arrival *a, struct json *root, const struct rpc_m
         request_batch_add(a->batch, request);
     }
     if (!channel->ops->is_http) {
-        greet(request);
+        inbound_greet(request);
     }
     const struct subscriber *subscriber = session ? session->subscriber : channel->subscriber;
     request->client = subscriber ? subscriber->client : 0;
@@ -441,12 +442,12 @@ static void inbound_one(struct arrival *a, struct json *root)
         str_eq(msg.method, STR("notifications/initialized"))) {
         struct request *request = request_create(channel, root, &msg);
         if (request) {
-            initialized(channel, session, request);
+            inbound_ready(channel, session, request);
             return;
         }
     }
     if (msg.kind == RPC_NOTIFICATION) {
-        notification(channel, session, &msg);
+        inbound_notification(channel, session, &msg);
     } else {
         asking_answer(session ? session->asking : channel_asking(channel), msg.id, root);
     }

@@ -25,7 +25,7 @@ struct completing {
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
-static void completed(struct job *job)
+static void method_complete_on_done(struct job *job)
 {
     struct completing *c = job->user;
     struct request *request = c->request;
@@ -241,7 +241,7 @@ void method_complete(struct request *request)
     bool is_prompt = str_eq(jv_str(jv_get(ref, "type")), STR("ref/prompt"));
     struct tidings_str uri =
         is_prompt ? STR_EMPTY : method_complete_uri(request, jv_str(jv_get(ref, "uri")));
-    job_init(&c->complete.base, request->worker, completed, c, uri);
+    job_init(&c->complete.base, request->worker, method_complete_on_done, c, uri);
     c->request = request;
     c->complete.name = jv_str(jv_get(jv_get(params, "argument"), "name"));
     c->complete.value = jv_str(jv_get(jv_get(params, "argument"), "value"));

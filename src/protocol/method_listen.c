@@ -284,7 +284,7 @@ static void note_refused(const struct subscribe_batch *s)
     }
 }
 
-static void acknowledge(struct subscribe_batch *s, const struct log_cursor *at)
+static void method_listen_acknowledge(struct subscribe_batch *s, const struct log_cursor *at)
 {
     struct listen *listen = s->pending.listen;
     if (!listen) {
@@ -332,7 +332,7 @@ void method_listen(struct request *request)
         give_up(request, subscriber, listen, s);
         return;
     }
-    s->done = acknowledge;
+    s->done = method_listen_acknowledge;
     s->era = request->era;
     if (request->worker->self->list_changed) {
         unsigned offers = handlers_offers(request->worker);

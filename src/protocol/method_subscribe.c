@@ -50,7 +50,7 @@ static void answer_subscribed(struct subscribe_batch *s, const struct log_cursor
     }
 }
 
-static void dropped(struct subscribe_batch *s)
+static void method_subscribe_on_dropped(struct subscribe_batch *s)
 {
     request_drop(s->user);
 }
@@ -89,7 +89,7 @@ void method_subscribe_one(struct request *request, struct listen *listen,
     }
     s->is_legacy = true;
     s->done = answer_subscribed;
-    s->dropped = dropped;
+    s->dropped = method_subscribe_on_dropped;
     s->user = request;
     s->items[0].spelled = copy;
     s->items[0].options = options;

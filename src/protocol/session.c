@@ -78,7 +78,7 @@ static void session_on_lists_written(struct subscriber *subscriber)
     session->lists.upto = subscriber->worker->last_seq;
 }
 
-static void touch(struct session *session)
+static void session_touch(struct session *session)
 {
     session->active_ms = loop_now_ms(session->worker->loop);
     list_remove(&session->link);
@@ -146,7 +146,7 @@ static void on_newest_stream_end(struct subscriber *subscriber)
     }
     remember_end(session, stream);
     stream_free(stream);
-    touch(session);
+    session_touch(session);
     stream = session_newest_stream(session);
     if (stream) {
         session->newest_from =
@@ -175,7 +175,7 @@ static void session_end_streams(struct subscriber *subscriber)
         stream->sink->ops->end(stream->sink);
         stream_free(stream);
     }
-    touch(session);
+    session_touch(session);
     session_note_streamless(session);
 }
 
@@ -376,7 +376,7 @@ struct session *session_find(struct worker *worker, struct tidings_str id,
         session->principal = principal_ref(principal);
         subscriber_set_principal(session->subscriber, principal);
     }
-    touch(session);
+    session_touch(session);
     return session;
 }
 
@@ -407,7 +407,7 @@ void session_sweep(struct worker *worker)
             break; /* the rest was active later */
         }
         if (session->stream_count > 0 || !list_empty(&session->requests)) {
-            touch(session);
+            session_touch(session);
         } else {
             worker->ending = "its session was not used for long (--session-timeout)";
             session_destroy(session);

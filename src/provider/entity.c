@@ -37,7 +37,7 @@ static int entity_run(struct keeper_job *job, struct entities *entities)
                        : entity_complete(r, entities, &job->err);
 }
 
-static void done(struct keeper_job *job, int code)
+static void entity_job_on_done(struct keeper_job *job, int code)
 {
     struct entity_job *r = list_entry(job, struct entity_job, job);
     entity_finish(r, code < 0 ? code : 0, &job->err);
@@ -46,7 +46,7 @@ static void done(struct keeper_job *job, int code)
 }
 
 /* Takes what was asked over, or answers it with a failure. */
-static void submit(const struct entity_job *asked)
+static void entity_job_submit(const struct entity_job *asked)
 {
     const struct entity_mount *m = tidings_provider_state(asked->provider);
     struct tidings_error err = {0};
@@ -58,7 +58,7 @@ static void submit(const struct entity_job *asked)
     }
     *r = *asked;
     r->job.run = entity_run;
-    r->job.done = done;
+    r->job.done = entity_job_on_done;
     list_init(&r->job.letter.link);
     arena_init(&r->arena, ENTITY_ARENA_MAX);
     int rc = r->complete || r->text.len == 0 ? 0 : entity_uri_parse(r->text, &r->uri, &err);
@@ -75,37 +75,39 @@ static void submit(const struct entity_job *asked)
 static void mount_read(struct tidings_provider *p, struct tidings_read *read,
                        struct tidings_str uri)
 {
-    submit(&(struct entity_job){.provider = p, .read = read, .text = uri});
+    entity_job_submit(&(struct entity_job){.provider = p, .read = read, .text = uri});
 }
 
 static void mount_patch(struct tidings_provider *p, struct tidings_read *read,
                         struct tidings_str uri, struct tidings_str baseline)
 {
-    submit(&(struct entity_job){
+    entity_job_submit(&(struct entity_job){
         .provider = p, .read = read, .is_patch = true, .text = uri, .from = baseline});
 }
 
 static void mount_list(struct tidings_provider *p, struct tidings_list *list)
 {
-    submit(&(struct entity_job){.provider = p, .list = list});
+    entity_job_submit(&(struct entity_job){.provider = p, .list = list});
 }
 
 static void mount_children(struct tidings_provider *p, struct tidings_list *list,
                            struct tidings_str uri)
 {
-    submit(&(struct entity_job){.provider = p, .list = list, .children = true, .text = uri});
+    entity_job_submit(
+        &(struct entity_job){.provider = p, .list = list, .children = true, .text = uri});
 }
 
 static void mount_stat(struct tidings_provider *p, struct tidings_stat *stat,
                        struct tidings_str uri)
 {
-    submit(&(struct entity_job){.provider = p, .stat = stat, .text = uri});
+    entity_job_submit(&(struct entity_job){.provider = p, .stat = stat, .text = uri});
 }
 
 static void mount_complete(struct tidings_provider *p, struct tidings_complete *complete,
                            struct tidings_str uri_template)
 {
-    submit(&(struct entity_job){.provider = p, .complete = complete, .text = uri_template});
+    entity_job_submit(
+        &(struct entity_job){.provider = p, .complete = complete, .text = uri_template});
 }
 
 static void mount_write(struct tidings_provider *p, struct tidings_write *write,

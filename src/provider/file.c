@@ -47,7 +47,7 @@ static const struct number_key number_keys[] = {
 
 #define NUMBER_KEYS (sizeof number_keys / sizeof number_keys[0])
 
-static int64_t *setting(struct file_settings *s, const struct number_key *row)
+static int64_t *file_setting(struct file_settings *s, const struct number_key *row)
 {
     return (int64_t *)(void *)((char *)s + row->offset);
 }
@@ -60,7 +60,7 @@ static int file_take_number(struct file_settings *s, const struct number_key *ro
         return tidings_fail(err, TIDINGS_E_INVALID, "'%s' must be a whole number from %lld to %lld",
                             row->key, (long long)row->min, (long long)row->max);
     }
-    *setting(s, row) = n;
+    *file_setting(s, row) = n;
     return 0;
 }
 
@@ -135,7 +135,7 @@ static int take_config(struct file_provider *f, struct tidings_str config,
                        struct tidings_error *err)
 {
     for (size_t i = 0; i < NUMBER_KEYS; i++) {
-        *setting(&f->settings, &number_keys[i]) = number_keys[i].fallback;
+        *file_setting(&f->settings, &number_keys[i]) = number_keys[i].fallback;
     }
     f->root.excludes_git = true;
     struct json *doc = NULL;

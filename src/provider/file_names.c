@@ -148,8 +148,8 @@ struct record {
 };
 
 /* Is it something we serve (1), and what? Most file systems say without a stat. */
-static int classify(const struct file_root *root, int dir, const struct record *r, const char *path,
-                    struct file_name *ret)
+static int file_names_classify(const struct file_root *root, int dir, const struct record *r,
+                               const char *path, struct file_name *ret)
 {
     *ret = (struct file_name){0};
     if (r->type == DT_REG || r->type == DT_DIR) {
@@ -202,7 +202,7 @@ static int names_take(struct file_names *n, const struct file_root *root, int di
     int rc = 0;
     file_path_push(path, raw);
     if (!path->failed && !file_is_excluded(root, buf_str(path))) {
-        rc = classify(root, dir, r, path->ptr, &kind);
+        rc = file_names_classify(root, dir, r, path->ptr, &kind);
     }
     if (rc > 0) {
         rc = names_add(n, raw, &kind, after);

@@ -64,7 +64,7 @@ static void on_step(void *user, int dir, const char *name)
     (void)snprintf(a->name, sizeof a->name, "%s", name);
 }
 
-static void unwatch(struct file_watch *w, int wd)
+static void file_ancestors_unwatch(struct file_watch *w, int wd)
 {
     bool is_point = map_find(&w->by_wd, tidings_strn((const char *)&wd, sizeof wd)) != NULL;
     if (!is_point && !file_ancestors_has(w, wd)) {
@@ -73,7 +73,7 @@ static void unwatch(struct file_watch *w, int wd)
 }
 
 /* Watch the way as it is now, each directory before its name is looked up. */
-static void arm(struct file_watch *w)
+static void file_ancestors_arm(struct file_watch *w)
 {
     int before[FILE_ANCESTORS_MAX];
     size_t count = w->ancestor_count;
@@ -92,7 +92,7 @@ static void arm(struct file_watch *w)
         w->ancestors_are_polled = true; /* half the way perhaps */
     }
     for (size_t i = 0; i < count; i++) {
-        unwatch(w, before[i]);
+        file_ancestors_unwatch(w, before[i]);
     }
     if (w->ancestors_are_polled && !loop_timer_is_running(w->poll_timer)) {
         loop_timer_start(w->poll_timer, (uint64_t)w->settings->poll_ms,
@@ -106,7 +106,7 @@ void file_ancestors_rest(struct file_watch *w)
     w->ancestor_count = 0;
     w->ancestors_are_polled = false;
     for (size_t i = 0; i < count; i++) {
-        unwatch(w, w->ancestors[i].wd);
+        file_ancestors_unwatch(w, w->ancestors[i].wd);
     }
 }
 
@@ -126,7 +126,7 @@ static void compare_root(struct file_watch *w, bool must_compare)
 
 void file_ancestors_check(struct file_watch *w, bool must_compare)
 {
-    arm(w);
+    file_ancestors_arm(w);
     compare_root(w, must_compare);
 }
 

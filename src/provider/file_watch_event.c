@@ -104,8 +104,8 @@ static struct pending *pending_create(struct file_watch *w, struct tidings_str p
 }
 
 /* Something happened to the file at `path`: look at it in a while. */
-static void pend(struct file_watch *w, struct tidings_str path, bool is_write,
-                 struct tidings_str from)
+static void file_event_pend(struct file_watch *w, struct tidings_str path, bool is_write,
+                            struct tidings_str from)
 {
     uint64_t now = clock_monotonic_ms();
     uint64_t quiet_ms = (uint64_t)w->settings->quiet_ms;
@@ -143,7 +143,7 @@ void file_event_written(struct file_watch *w, const struct file_node *node)
     buf_init(&path, FILE_MAX_PATH);
     file_node_path(node, &path);
     if (!path.failed) {
-        pend(w, buf_str(&path), true, STR_EMPTY);
+        file_event_pend(w, buf_str(&path), true, STR_EMPTY);
     } else if (path.failed == TIDINGS_E_NOMEM) {
         file_retry_add(w, TIDINGS_E_NOMEM);
     }
@@ -207,7 +207,7 @@ static bool pending_check(struct file_watch *w, const struct pending *p)
     return verdict != FILE_SAME;
 }
 
-static void fire(struct file_watch *w, struct pending *p, uint64_t now)
+static void file_event_fire(struct file_watch *w, struct pending *p, uint64_t now)
 {
     bool is_busy = pending_check(w, p) && p->is_written && w->settings->modify_ms > 0;
     if (!is_busy) {
@@ -252,7 +252,7 @@ static void on_quiet(struct loop_timer *timer, void *user)
         if (p->due_ms > now) {
             break;
         }
-        fire(w, p, now);
+        file_event_fire(w, p, now);
     }
     while (!list_empty(&w->cooling)) {
         struct pending *p = list_entry(w->cooling.next, struct pending, link);
@@ -260,7 +260,7 @@ static void on_quiet(struct loop_timer *timer, void *user)
             break;
         }
         if (p->is_written) {
-            fire(w, p, now);
+            file_event_fire(w, p, now);
         } else {
             pending_free(w, p);
         }
@@ -321,7 +321,7 @@ static void on_file_event(struct file_watch *w, const struct inotify_event *e,
     if ((e->mask & IN_MOVED_FROM) && node && (node->flags & FILE_NODE_PRESENT)) {
         move_begin(w, e, path);
     }
-    pend(w, path, (e->mask & IN_MODIFY) != 0, from);
+    file_event_pend(w, path, (e->mask & IN_MODIFY) != 0, from);
 }
 
 static void on_event(struct file_watch *w, const struct inotify_event *e)

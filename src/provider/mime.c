@@ -276,7 +276,7 @@ void mime_destroy(struct mime_table *m)
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 /* Keys are short and differ early. */
-static int compare(struct tidings_str wanted, const char *key)
+static int mime_compare(struct tidings_str wanted, const char *key)
 {
     size_t i = 0;
     while (i < wanted.len && wanted.ptr[i] == key[i] && key[i]) {
@@ -286,13 +286,13 @@ static int compare(struct tidings_str wanted, const char *key)
     return next - (key[i] ? (unsigned char)key[i] : -1);
 }
 
-static const struct builtin *search(const struct builtin *rows, size_t count,
-                                    struct tidings_str wanted)
+static const struct builtin *mime_search(const struct builtin *rows, size_t count,
+                                         struct tidings_str wanted)
 {
     size_t low = 0;
     while (low < count) {
         size_t middle = low + (count - low) / 2;
-        int order = compare(wanted, rows[middle].key);
+        int order = mime_compare(wanted, rows[middle].key);
         if (order == 0) {
             return &rows[middle];
         }
@@ -305,7 +305,7 @@ static const struct builtin *search(const struct builtin *rows, size_t count,
     return NULL;
 }
 
-#define SEARCH(rows, wanted) search(rows, sizeof(rows) / sizeof((rows)[0]), wanted)
+#define SEARCH(rows, wanted) mime_search(rows, sizeof(rows) / sizeof((rows)[0]), wanted)
 
 static struct tidings_str find_builtin(struct tidings_str lower)
 {
@@ -320,7 +320,8 @@ static struct tidings_str find_builtin(struct tidings_str lower)
     return row ? tidings_str(row->type) : STR_EMPTY;
 }
 
-static const struct glob *better(const struct glob *best, const struct glob *g, bool is_lowered)
+static const struct glob *mime_is_better(const struct glob *best, const struct glob *g,
+                                         bool is_lowered)
 {
     if (!g || (is_lowered && g->is_case_sensitive)) {
         return best;
@@ -334,19 +335,19 @@ static const struct glob *better(const struct glob *best, const struct glob *g, 
 static const struct glob *find_glob(const struct mime_table *m, struct tidings_str name,
                                     bool is_lowered)
 {
-    const struct glob *best = better(NULL, map_find(&m->names, name), is_lowered);
+    const struct glob *best = mime_is_better(NULL, map_find(&m->names, name), is_lowered);
     if (best) {
         return best;
     }
     size_t first = name.len > m->longest_suffix ? name.len - m->longest_suffix : 0;
     for (size_t i = first; i < name.len; i++) {
         if (m->begins_suffix[(unsigned char)name.ptr[i]]) {
-            best = better(best, map_find(&m->suffixes, str_skip(name, i)), is_lowered);
+            best = mime_is_better(best, map_find(&m->suffixes, str_skip(name, i)), is_lowered);
         }
     }
     for (size_t i = 0; i < m->pattern_count; i++) {
         if (glob_matches(m->patterns[i]->text, name)) {
-            best = better(best, m->patterns[i], is_lowered);
+            best = mime_is_better(best, m->patterns[i], is_lowered);
         }
     }
     return best;

@@ -345,7 +345,7 @@ static void published_complete(struct tidings_provider *p, struct tidings_comple
 
 /* ---- write ----------------------------------------------------------------------------------- */
 
-static void written(void *user, int rc, const char *etag, const struct tidings_error *err)
+static void published_written(void *user, int rc, const char *etag, const struct tidings_error *err)
 {
     if (rc == TIDINGS_E_UNKNOWN) {
         tidings_write_explain(user, STR("{\"reason\":\"outcomeUnknown\"}"));
@@ -368,11 +368,11 @@ static void published_write(struct tidings_provider *p, struct tidings_write *wr
     pub.about = (struct tidings_resource){0};
     pub.about.uri = uri;
     if (tidings_write_is_removal(write)) {
-        published_remove_then(store_of(p), p, &pub, written, write);
+        published_remove_then(store_of(p), p, &pub, published_written, write);
         return;
     }
     pub.about.mime_type = tidings_write_mime_type(write);
-    published_put_then(store_of(p), p, &pub, written, write);
+    published_put_then(store_of(p), p, &pub, published_written, write);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -141,7 +141,7 @@ static int published_keep_run(struct keeper_job *job, struct entities *e)
     return 0;
 }
 
-static void committed(struct publishing *p)
+static void published_keep_committed(struct publishing *p)
 {
     struct published *store = p->step.store;
     struct published_item *fresh = p->step.fresh;
@@ -169,7 +169,7 @@ static void job_done(struct keeper_job *job, int code)
 {
     struct publishing *p = list_entry(job, struct publishing, job);
     if (code >= 0 && p->is_change) {
-        committed(p);
+        published_keep_committed(p);
     } else if (job->is_lost) {
         publishing_undo(p);
     }

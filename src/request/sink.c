@@ -12,7 +12,7 @@ static char *no_room(struct sink *sink, struct tidings_str event_id, size_t len)
     return NULL;
 }
 
-static void nothing(struct sink *sink, struct tidings_str event_id, int64_t retry_ms)
+static void sink_ignore(struct sink *sink, struct tidings_str event_id, int64_t retry_ms)
 {
     (void)sink;
     (void)event_id;
@@ -39,7 +39,7 @@ static void cut_nothing(struct sink *sink, const char *reason)
 const struct sink_ops sink_nowhere = {
     .name = "local",
     .room = no_room,
-    .prime = nothing,
+    .prime = sink_ignore,
     .pending = never_pending,
     .end = end_nothing,
     .cut = cut_nothing,

@@ -145,7 +145,7 @@ static void announcings_end(struct list *taken, int code, const struct tidings_e
     }
 }
 
-static void announced(struct keeper_job *job, int code)
+static void server_announce_on_done(struct keeper_job *job, int code)
 {
     struct announcing *a = list_entry(job, struct announcing, job);
     struct tidings_server *s = a->server;
@@ -159,7 +159,8 @@ static void announced(struct keeper_job *job, int code)
 
 static void announcing_submit(struct announcing *a)
 {
-    a->job = (struct keeper_job){.is_write = true, .run = run_announce, .done = announced};
+    a->job =
+        (struct keeper_job){.is_write = true, .run = run_announce, .done = server_announce_on_done};
     list_init(&a->job.letter.link);
     keeper_submit(a->server->keeper, &a->job);
 }

@@ -135,7 +135,8 @@ struct gathering {
 };
 
 /* Takes the reference; NULL: out of memory. */
-static bool gather(struct gathering *g, struct change *c, enum tidings_change_kind kind)
+static bool server_files_gather(struct gathering *g, struct change *c,
+                                enum tidings_change_kind kind)
 {
     struct file_part *part = g->part;
     if (c && part->change_count == g->room) {
@@ -161,7 +162,8 @@ static bool gather_row(void *user, const struct changelog_row *row)
     bool is_ours = c->everything || (c->lists == 0 && c->position == 0 &&
                                      has_history(catalog_mount(g->files->catalog, c->uri)));
     bool is_new = c->kind == TIDINGS_CHANGE_UPDATED && row->created_seq > g->saved_to;
-    return !is_ours || gather(g, change_ref(c), is_new ? TIDINGS_CHANGE_CREATED : c->kind);
+    return !is_ours ||
+           server_files_gather(g, change_ref(c), is_new ? TIDINGS_CHANGE_CREATED : c->kind);
 }
 
 /* The log does not reach back to what was last saved: of no file is it known what happened. */
@@ -170,8 +172,8 @@ static void gather_missed(struct gathering *g, uint64_t epoch, uint64_t floor)
     const struct catalog *c = g->files->catalog;
     for (size_t i = 0; i < c->mount_count; i++) {
         if (has_history(c->mounts[i]) &&
-            !gather(g, change_create_missed(c->mounts[i]->prefix, epoch, floor),
-                    TIDINGS_CHANGE_UPDATED)) {
+            !server_files_gather(g, change_create_missed(c->mounts[i]->prefix, epoch, floor),
+                                 TIDINGS_CHANGE_UPDATED)) {
             return;
         }
     }

@@ -202,7 +202,7 @@ static int run_renew(struct keeper_job *job, struct entities *e)
     return rc;
 }
 
-static void renewed(struct keeper_job *job, int code)
+static void server_nodes_on_renewed(struct keeper_job *job, int code)
 {
     struct server_nodes *n = list_entry(job, struct server_nodes, job);
     if (code == TIDINGS_E_EXISTS && !n->is_refused) {
@@ -218,7 +218,7 @@ static void nodes_on_timer(struct loop_timer *timer, void *user)
     (void)timer;
     if (!__atomic_exchange_n(&n->is_busy, true, __ATOMIC_ACQ_REL)) {
         gather_state(n);
-        n->job = (struct keeper_job){.run = run_renew, .done = renewed};
+        n->job = (struct keeper_job){.run = run_renew, .done = server_nodes_on_renewed};
         list_init(&n->job.letter.link);
         keeper_submit(n->server->keeper, &n->job);
     }

@@ -184,7 +184,7 @@ static int run_enter(struct keeper_job *job, struct entities *e)
     return rc;
 }
 
-static void entered(struct keeper_job *job, int code)
+static void owned_on_entered(struct keeper_job *job, int code)
 {
     struct owned_mount *m = list_entry(job, struct owned_mount, enter);
     bool was_owned = m->owner.stage == OWNER_OWNING;
@@ -213,7 +213,7 @@ static void owned_enter(struct owned_mount *m)
     m->is_busy = true;
     __atomic_store_n(&m->has_missed, false, __ATOMIC_RELEASE);
     m->enter_term = m->owner.term;
-    m->enter = (struct keeper_job){.is_write = true, .run = run_enter, .done = entered};
+    m->enter = (struct keeper_job){.is_write = true, .run = run_enter, .done = owned_on_entered};
     list_init(&m->enter.letter.link);
     keeper_submit(m->all->server->keeper, &m->enter);
 }

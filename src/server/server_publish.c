@@ -13,7 +13,7 @@
 #include "catalog/resource.h"
 #include "uri/uri.h"
 
-static const struct catalog *mounts(struct tidings_server *s)
+static const struct catalog *server_publish_mounts(struct tidings_server *s)
 {
     return __atomic_load_n(&s->mounted, __ATOMIC_ACQUIRE);
 }
@@ -40,7 +40,7 @@ static bool is_published(const struct tidings_provider *p)
 static bool may_publish(struct tidings_server *s, struct tidings_str uri,
                         struct tidings_provider **ret)
 {
-    const struct catalog *c = mounts(s);
+    const struct catalog *c = server_publish_mounts(s);
     *ret = c ? catalog_mount(c, uri) : NULL;
     if (c) {
         return is_published(*ret);
@@ -186,7 +186,7 @@ int server_publish_reserve(struct tidings_server *s, struct tidings_str uri,
 {
     struct tidings_provider *mount = NULL;
     /* The prefixes may still change before it runs. */
-    bool matters = !mounts(s) || may_publish(s, uri, &mount);
+    bool matters = !server_publish_mounts(s) || may_publish(s, uri, &mount);
     return matters ? published_reserve(s->published, uri, err) : 0;
 }
 
@@ -208,7 +208,7 @@ static int check_template(const struct catalog *c, struct tidings_str text,
 int server_publish_check_template(struct tidings_server *s, struct tidings_str text,
                                   struct tidings_error *err)
 {
-    const struct catalog *c = mounts(s);
+    const struct catalog *c = server_publish_mounts(s);
     return c ? check_template(c, text, err) : 0;
 }
 

@@ -133,7 +133,8 @@ static int publish_tools_answer(struct tidings_call *call, const char *etag, boo
     return rc;
 }
 
-static void published(void *user, int rc, const char *etag, const struct tidings_error *why)
+static void publish_tools_on_published(void *user, int rc, const char *etag,
+                                       const struct tidings_error *why)
 {
     struct tidings_error err = *why;
     if (rc >= 0) {
@@ -167,7 +168,7 @@ static void on_publish(void *user, struct tidings_call *call)
     rc = rc == 0 ? read_common(call, &p, &metadata, &err) : rc;
     rc = rc == 0 ? read_publication(call, &p, &bytes, &err) : rc;
     if (rc == 0) {
-        server_publish_put_then(user, &p, published, call);
+        server_publish_put_then(user, &p, publish_tools_on_published, call);
     } else {
         tidings_call_done(call, rc, &err);
     }
@@ -177,7 +178,8 @@ static void on_publish(void *user, struct tidings_call *call)
 
 /* ---- unpublish ------------------------------------------------------------------------------- */
 
-static void unpublished(void *user, int rc, const char *etag, const struct tidings_error *why)
+static void publish_tools_on_unpublished(void *user, int rc, const char *etag,
+                                         const struct tidings_error *why)
 {
     struct tidings_error err = *why;
     (void)etag;
@@ -196,7 +198,7 @@ static void on_unpublish(void *user, struct tidings_call *call)
     int rc = check_access(call, &err);
     rc = rc == 0 ? read_common(call, &p, &metadata, &err) : rc;
     if (rc == 0) {
-        server_publish_remove_then(user, &p, unpublished, call);
+        server_publish_remove_then(user, &p, publish_tools_on_unpublished, call);
     } else {
         tidings_call_done(call, rc, &err);
     }

@@ -131,7 +131,7 @@ enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static void reload(struct tidings_server *s)
+static void server_reload_now(struct tidings_server *s)
 {
     void *fresh[ROWS] = {NULL};
     struct tidings_error err = {0, ""};
@@ -176,7 +176,7 @@ void server_reload_when_asked(struct tidings_server *s)
         reopen_log();
     }
     if (__atomic_exchange_n(&s->reloading, false, __ATOMIC_ACQ_REL)) {
-        reload(s);
+        server_reload_now(s);
     }
 }
 

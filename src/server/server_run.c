@@ -159,7 +159,7 @@ static void wind_down(struct tidings_server *s)
 }
 
 /* They have been given time, and it is taken back. */
-static void hurry(struct tidings_server *s)
+static void server_run_hurry(struct tidings_server *s)
 {
     if (!s->has_hurried && __atomic_load_n(&s->hurries, __ATOMIC_ACQUIRE)) {
         s->has_hurried = true;
@@ -204,10 +204,10 @@ int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
         }
     }
     wind_down(s);
-    hurry(s);
+    server_run_hurry(s);
     while (!workers_have_ended(s)) {
         loop_run(s->loop);
-        hurry(s);
+        server_run_hurry(s);
     }
     for (size_t i = 0; i < s->worker_count; i++) {
         worker_thread_join(s->workers[i]);
@@ -285,7 +285,7 @@ int tidings_server_turn(struct tidings_server *s, struct tidings_error *err)
         wind_down(s);
     }
     if (s->is_winding_down && !workers_have_ended(s)) {
-        hurry(s);
+        server_run_hurry(s);
     }
     bool is_over = have_jobs_ended(s);
     s->is_turning = false;

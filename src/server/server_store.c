@@ -106,7 +106,7 @@ static bool add_kept(void *user, const struct kept_change *k)
     return true;
 }
 
-static int rebuild(struct keeper_job *job, struct entities *e)
+static int server_store_rebuild(struct keeper_job *job, struct entities *e)
 {
     struct rebuilding *r = list_entry(job, struct rebuilding, job);
     struct entity_rows *rows = entities_rows(e);
@@ -157,7 +157,7 @@ static int server_store_open_file(struct tidings_server *s, const struct changel
     }
     struct rebuilding r = {
         .server = s, .limits = limits, .has_entities = s->config.entities[0] != '\0'};
-    r.job.run = rebuild;
+    r.job.run = server_store_rebuild;
     rc = keeper_run(s->keeper, &r.job);
     if (rc == 0 && keeper_is_shared(s->keeper)) {
         hub_set_seal(s->hub, &r.seal); /* what one node sealed the others open */

@@ -173,7 +173,8 @@ static void answer_subscribers(struct worker_answer *part, struct worker *worker
     }
 }
 
-static uint64_t unsubscribe(struct subscriber *subscriber, struct tidings_str spelled)
+static uint64_t server_subscribers_unsubscribe(struct subscriber *subscriber,
+                                               struct tidings_str spelled)
 {
     uint64_t count = 0;
     list_each (lit, lnext, &subscriber->listens) {
@@ -189,7 +190,7 @@ static uint64_t unsubscribe(struct subscriber *subscriber, struct tidings_str sp
     return count;
 }
 
-static void fill(struct worker_answer *part, struct worker *worker)
+static void server_subscribers_fill(struct worker_answer *part, struct worker *worker)
 {
     const struct question *q = part->question;
     const struct worker_stats *stats = &worker->stats;
@@ -208,7 +209,9 @@ static void fill(struct worker_answer *part, struct worker *worker)
         break;
     case DO_UNSUBSCRIBE:
         subscriber = find_subscriber(worker, q->subscriber);
-        part->count = subscriber ? unsubscribe(subscriber, tidings_strn(q->uri, q->uri_len)) : 0;
+        part->count = subscriber ? server_subscribers_unsubscribe(subscriber,
+                                                                  tidings_strn(q->uri, q->uri_len))
+                                 : 0;
         break;
     case DO_DISCONNECT:
         subscriber = find_subscriber(worker, q->subscriber);
@@ -253,7 +256,7 @@ static void subscribers_part_done(struct worker_answer *part)
 static void subscribers_part_deliver(struct letter *letter, void *owner)
 {
     struct worker_answer *part = list_entry(letter, struct worker_answer, letter);
-    fill(part, owner);
+    server_subscribers_fill(part, owner);
     subscribers_part_done(part);
 }
 
@@ -343,7 +346,7 @@ static int ask_here(struct tidings_server *s, struct question *q, struct tidings
     if (!make_parts(q, 1)) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    fill(&q->parts[0], only);
+    server_subscribers_fill(&q->parts[0], only);
     return 0;
 }
 
@@ -444,8 +447,9 @@ static int tell_rows(struct question *q, tidings_subscriber_fn fn, void *user,
 
 /* ---- the public functions -------------------------------------------------------------------- */
 
-static int list(struct tidings_server *s, uint64_t subscriber, struct tidings_str uri,
-                tidings_subscriber_fn fn, void *user, struct tidings_error *err)
+static int server_subscribers_list(struct tidings_server *s, uint64_t subscriber,
+                                   struct tidings_str uri, tidings_subscriber_fn fn, void *user,
+                                   struct tidings_error *err)
 {
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
@@ -465,13 +469,13 @@ static int list(struct tidings_server *s, uint64_t subscriber, struct tidings_st
 int tidings_server_subscribers(struct tidings_server *s, struct tidings_str uri,
                                tidings_subscriber_fn fn, void *user, struct tidings_error *err)
 {
-    return list(s, 0, uri, fn, user, err);
+    return server_subscribers_list(s, 0, uri, fn, user, err);
 }
 
 int tidings_server_subscriptions(struct tidings_server *s, uint64_t subscriber,
                                  tidings_subscriber_fn fn, void *user, struct tidings_error *err)
 {
-    return subscriber == 0 ? 0 : list(s, subscriber, STR_EMPTY, fn, user, err);
+    return subscriber == 0 ? 0 : server_subscribers_list(s, subscriber, STR_EMPTY, fn, user, err);
 }
 
 int tidings_server_is_subscribed(struct tidings_server *s, uint64_t subscriber,
@@ -480,7 +484,7 @@ int tidings_server_is_subscribed(struct tidings_server *s, uint64_t subscriber,
     if (subscriber == 0 || uri.len == 0) {
         return 0;
     }
-    int rc = list(s, subscriber, uri, NULL, NULL, err);
+    int rc = server_subscribers_list(s, subscriber, uri, NULL, NULL, err);
     return rc > 0 ? 1 : rc;
 }
 
@@ -508,8 +512,8 @@ int tidings_server_totals(struct tidings_server *s, struct tidings_totals *total
     return 0;
 }
 
-static int change(struct tidings_server *s, const struct question *about, struct tidings_str uri,
-                  struct tidings_error *err)
+static int server_subscribers_change(struct tidings_server *s, const struct question *about,
+                                     struct tidings_str uri, struct tidings_error *err)
 {
     if (about->subscriber == 0) {
         return tidings_fail(err, TIDINGS_E_INVALID, "no subscriber has the number 0");
@@ -531,12 +535,12 @@ int tidings_server_unsubscribe(struct tidings_server *s, uint64_t subscriber,
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "unsubscribing needs the URI as it was spelled");
     }
-    return change(s, &about, subscribed_uri, err);
+    return server_subscribers_change(s, &about, subscribed_uri, err);
 }
 
 int tidings_server_disconnect(struct tidings_server *s, uint64_t subscriber,
                               struct tidings_error *err)
 {
     struct question about = {.what = DO_DISCONNECT, .subscriber = subscriber};
-    return change(s, &about, STR_EMPTY, err);
+    return server_subscribers_change(s, &about, STR_EMPTY, err);
 }

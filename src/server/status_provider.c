@@ -106,7 +106,7 @@ struct gather {
 };
 
 /* One array: the parts in order, up to the first that is not complete. */
-static void join(struct gather *g, struct buf *text)
+static void status_join(struct gather *g, struct buf *text)
 {
     bool more = true;
     buf_init(text, PART_MAX * g->count + 64);
@@ -132,7 +132,7 @@ static void status_finish(struct gather *g)
 {
     struct buf text;
     struct tidings_error err = {0};
-    join(g, &text);
+    status_join(g, &text);
     for (size_t i = 0; i < g->count; i++) {
         buf_deinit(&g->parts[i].text);
     }

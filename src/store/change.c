@@ -77,7 +77,7 @@ int change_put_metadata(struct buf *out, const struct json *metadata, struct tid
 #define VERSION_MAX 40u
 #define USUAL_BYTES 256u /* of what we write besides URI and metadata */
 
-static struct tidings_str version(char out[VERSION_MAX], uint64_t epoch, uint64_t seq)
+static struct tidings_str change_version(char out[VERSION_MAX], uint64_t epoch, uint64_t seq)
 {
     int n =
         snprintf(out, VERSION_MAX, "%llx.%llu", (unsigned long long)epoch, (unsigned long long)seq);
@@ -158,7 +158,7 @@ static struct change *change_make(const struct tidings_change *change, struct ti
 {
     struct buf text;
     char room[VERSION_MAX];
-    struct tidings_str number = version(room, epoch, seq);
+    struct tidings_str number = change_version(room, epoch, seq);
     buf_init(&text, SIZE_MAX / 2);
     (void)buf_reserve(&text, USUAL_BYTES + change->uri.len + change->metadata.len);
     jw_quote(&text, change->uri);

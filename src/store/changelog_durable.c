@@ -26,7 +26,7 @@ static const struct durable *durable_of(const struct changelog *log)
 
 /* ---- the log --------------------------------------------------------------------------------- */
 
-static struct changelog *inner(const struct changelog *log)
+static struct changelog *changelog_durable_inner(const struct changelog *log)
 {
     return durable_of(log)->memory;
 }
@@ -34,7 +34,7 @@ static struct changelog *inner(const struct changelog *log)
 static void durable_destroy(struct changelog *log)
 {
     if (log) {
-        inner(log)->ops->destroy(inner(log));
+        changelog_durable_inner(log)->ops->destroy(changelog_durable_inner(log));
         durable_of(log)->of->destroy(durable_of(log)->user);
         mem_free(log);
     }
@@ -42,12 +42,12 @@ static void durable_destroy(struct changelog *log)
 
 static uint64_t durable_epoch(const struct changelog *log)
 {
-    return inner(log)->ops->epoch(inner(log));
+    return changelog_durable_inner(log)->ops->epoch(changelog_durable_inner(log));
 }
 
 static uint64_t durable_first(const struct changelog *log)
 {
-    return inner(log)->ops->first(inner(log));
+    return changelog_durable_inner(log)->ops->first(changelog_durable_inner(log));
 }
 
 static bool durable_resume(const struct changelog *log, uint64_t epoch, uint64_t position,
@@ -65,17 +65,17 @@ static bool durable_knows(const struct changelog *log, uint64_t epoch)
 
 static uint64_t durable_last(const struct changelog *log)
 {
-    return inner(log)->ops->last(inner(log));
+    return changelog_durable_inner(log)->ops->last(changelog_durable_inner(log));
 }
 
 static uint64_t durable_floor(const struct changelog *log)
 {
-    return inner(log)->ops->floor(inner(log));
+    return changelog_durable_inner(log)->ops->floor(changelog_durable_inner(log));
 }
 
 static uint64_t durable_next(struct changelog *log)
 {
-    return inner(log)->ops->next(inner(log));
+    return changelog_durable_inner(log)->ops->next(changelog_durable_inner(log));
 }
 
 static int durable_append(struct changelog *log, const struct change *change)
@@ -84,28 +84,28 @@ static int durable_append(struct changelog *log, const struct change *change)
     if (d->of->appended) {
         d->of->appended(d->user, change);
     }
-    return inner(log)->ops->append(inner(log), change);
+    return changelog_durable_inner(log)->ops->append(changelog_durable_inner(log), change);
 }
 
 static void durable_lost(struct changelog *log, uint64_t seq)
 {
-    inner(log)->ops->lost(inner(log), seq);
+    changelog_durable_inner(log)->ops->lost(changelog_durable_inner(log), seq);
 }
 
 static size_t durable_each(const struct changelog *log, uint64_t after, changelog_each_fn fn,
                            void *user)
 {
-    return inner(log)->ops->each(inner(log), after, fn, user);
+    return changelog_durable_inner(log)->ops->each(changelog_durable_inner(log), after, fn, user);
 }
 
 static size_t durable_count(const struct changelog *log)
 {
-    return inner(log)->ops->count(inner(log));
+    return changelog_durable_inner(log)->ops->count(changelog_durable_inner(log));
 }
 
 static size_t durable_bytes(const struct changelog *log)
 {
-    return inner(log)->ops->bytes(inner(log));
+    return changelog_durable_inner(log)->ops->bytes(changelog_durable_inner(log));
 }
 
 static const struct changelog_ops durable_ops = {

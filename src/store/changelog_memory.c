@@ -77,7 +77,7 @@ static bool changelog_memory_is_over(const struct memory *m)
            changelog_memory_is_too_old(m, list_entry(m->order.next, struct entry, link));
 }
 
-static void evict(struct memory *m)
+static void changelog_memory_evict(struct memory *m)
 {
     while (!list_empty(&m->order) && changelog_memory_is_over(m)) {
         struct entry *oldest = list_entry(m->order.next, struct entry, link);
@@ -203,7 +203,7 @@ static int memory_append(struct changelog *log, const struct change *change)
     }
     m->bytes += entry_bytes(e);
     link_in_order(m, e);
-    evict(m);
+    changelog_memory_evict(m);
     return 0;
 }
 

@@ -53,7 +53,7 @@ static void keeper_lose(struct keeper *k, int code, const struct tidings_error *
     }
 }
 
-static void commit(struct keeper *k)
+static void keeper_commit(struct keeper *k)
 {
     if (!k->is_open) {
         return;
@@ -92,7 +92,7 @@ static void on_before_wait(void *user)
     if (k->is_open && k->shared) {
         (void)mailbox_drain(k->actor.mailbox);
     }
-    commit(k);
+    keeper_commit(k);
     keeper_follow_before_wait(k);
 }
 
@@ -146,7 +146,7 @@ static void keeper_run_write(struct keeper *k, struct keeper_job *job)
     }
     list_append(&k->batch, &job->letter.link);
     if (++k->count >= BATCH_MAX) {
-        commit(k);
+        keeper_commit(k);
     }
 }
 
@@ -159,7 +159,7 @@ static void job_deliver(struct letter *letter, void *owner)
     } else if (job->is_aside) {
         keeper_answer(job, job->run(job, k->entities));
     } else {
-        commit(k);
+        keeper_commit(k);
         int rc = job->run(job, k->entities);
         if (rc < 0) { /* what worked may have come from memory */
             keeper_follow_note(k, rc, &job->err);
@@ -196,7 +196,7 @@ static void waiting_drop(struct letter *letter)
 }
 
 /* The mailbox is the one of who waits, who closes it: nothing of it may be touched after this. */
-static void waited(struct keeper_job *job, int code)
+static void keeper_on_waited(struct keeper_job *job, int code)
 {
     struct mailbox *waiter = mailbox_ref(job->waiter);
     if (job->then) {
@@ -216,7 +216,7 @@ int keeper_run(struct keeper *k, struct keeper_job *job)
         return job->err.code;
     }
     job->then = job->done;
-    job->done = waited;
+    job->done = keeper_on_waited;
     list_init(&job->letter.link);
     keeper_submit(k, job);
     (void)mailbox_wait(job->waiter, -1);
@@ -278,7 +278,7 @@ void keeper_close(struct keeper *k)
     }
     actor_stop(&k->actor);
     if (k->actor.loop) {
-        commit(k);
+        keeper_commit(k);
         keeper_follow_close(k);
         loop_hook_remove(&k->before_wait);
         loop_timer_close(k->idle);

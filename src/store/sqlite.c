@@ -105,7 +105,7 @@ static int sqlite_failed(struct sqlite *db, struct tidings_error *err)
     return tidings_fail(err, TIDINGS_E_IO, "%s", text);
 }
 
-static int configure(struct sqlite *db, struct tidings_error *err)
+static int sqlite_configure(struct sqlite *db, struct tidings_error *err)
 {
     int rc = sqlite_exec(db,
                          "PRAGMA locking_mode=EXCLUSIVE;"
@@ -156,7 +156,7 @@ static int cannot_open(const char *path, int code, struct tidings_error *err)
 }
 
 /* What can be done about a file that is no store of ours. */
-static int advise(struct sqlite *db, const char *path, int code, struct tidings_error *err)
+static int sqlite_advise(struct sqlite *db, const char *path, int code, struct tidings_error *err)
 {
     switch (db->handle ? api.extended_errcode(db->handle) & 0xff : SQLITE_OK) {
     case SQLITE_CANTOPEN:
@@ -260,13 +260,13 @@ int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err
         rc = sqlite_failed(db, err);
     }
     if (rc == 0) {
-        rc = configure(db, err);
+        rc = sqlite_configure(db, err);
     }
     if (rc == 0) {
         rc = remember_files(db, path, err);
     }
     if (rc < 0) {
-        rc = rc == TIDINGS_E_BUSY ? rc : advise(db, path, rc, err);
+        rc = rc == TIDINGS_E_BUSY ? rc : sqlite_advise(db, path, rc, err);
         sqlite_close(db);
         return error_wrap(err, rc, "database '%s'", path);
     }

@@ -114,8 +114,8 @@ static void read_row(struct sqlite3_stmt *st, struct entity_version *v)
 }
 
 /* The row with that number; it stays handed out. */
-static int fetch(struct sqlite_entities *s, int64_t seq, struct entity_version *ret,
-                 struct tidings_error *err)
+static int sqlite_entities_fetch(struct sqlite_entities *s, int64_t seq, struct entity_version *ret,
+                                 struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, ROW, &st, err);
@@ -158,7 +158,7 @@ static int sqlite_find(struct entity_rows *rows, struct tidings_str id, int64_t 
         rc = found < 0 ? found : 1;
     }
     if (rc == 1) {
-        rc = fetch(s, row.seq, ret, err);
+        rc = sqlite_entities_fetch(s, row.seq, ret, err);
     }
     if (rc == 1) {
         ret->to = next.from;
@@ -192,7 +192,7 @@ static int sqlite_history(struct entity_rows *rows, struct tidings_str id, int64
     for (bool go_on = true; rc == 1 && go_on; row = next) {
         struct entity_version v;
         int more = find_next(s, id, row.from, &next, err);
-        rc = more < 0 ? more : fetch(s, row.seq, &v, err);
+        rc = more < 0 ? more : sqlite_entities_fetch(s, row.seq, &v, err);
         if (rc == 1) {
             v.to = next.from;
             go_on = fn(user, &v) && more == 1;
@@ -233,8 +233,8 @@ int sqlite_entities_append(struct sqlite_entities *s, const struct entity_versio
 }
 
 /* The version that began at `from` is no more. */
-static int hide(struct sqlite_entities *s, struct tidings_str id, int64_t from,
-                struct tidings_error *err)
+static int sqlite_entities_hide(struct sqlite_entities *s, struct tidings_str id, int64_t from,
+                                struct tidings_error *err)
 {
     static const enum statement both[] = {REMOVE_FRESH, ADD_GONE};
     int rc = 0;
@@ -255,9 +255,9 @@ int sqlite_entities_enter(struct sqlite_entities *s, const struct sqlite_log_row
 {
     s->n_fresh++;
     if (p->forget != TIMELINE_NEVER) {
-        return hide(s, p->id, p->forget, err);
+        return sqlite_entities_hide(s, p->id, p->forget, err);
     }
-    int rc = p->replaces != TIMELINE_NEVER ? hide(s, p->id, p->replaces, err) : 0;
+    int rc = p->replaces != TIMELINE_NEVER ? sqlite_entities_hide(s, p->id, p->replaces, err) : 0;
     struct sqlite3_stmt *st = NULL;
     rc = rc == 0 ? sqlite_statement(s, ADD_FRESH, &st, err) : rc;
     if (rc < 0) {

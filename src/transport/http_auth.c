@@ -226,7 +226,7 @@ void conn_give_up_pending_token(struct http_conn *conn)
 
 /* ---- taking back ----------------------------------------------------------------------------- */
 
-static void dismiss(struct http_worker *hw, principal_test_fn is_gone, void *user)
+static void http_auth_dismiss(struct http_worker *hw, principal_test_fn is_gone, void *user)
 {
     access_enforce_revocation(hw->worker, is_gone, user);
     websocket_dismiss(hw->websockets, is_gone, user);
@@ -240,7 +240,7 @@ static bool is_equal_to(void *user, const struct principal *principal)
 
 static void on_revoked(void *user, void *attached)
 {
-    dismiss(user, is_equal_to, attached);
+    http_auth_dismiss(user, is_equal_to, attached);
 }
 
 /* Its key was withdrawn. */
@@ -253,7 +253,7 @@ void http_review_tokens(struct http_worker *hw)
 {
     if (hw->token_cache && token_cache_needs_review(hw->token_cache)) {
         token_cache_review(hw->token_cache, on_revoked, hw);
-        dismiss(hw, is_unproven, hw->config->auth->auth);
+        http_auth_dismiss(hw, is_unproven, hw->config->auth->auth);
     }
 }
 

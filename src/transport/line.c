@@ -116,7 +116,7 @@ static bool line_has_room(const struct line *line)
     return !line->broken && !line->has_yielded && message_conn_has_room(&line->channel, &line->out);
 }
 
-static void handle(struct line *line, enum line_result result, struct tidings_str text)
+static void line_handle(struct line *line, enum line_result result, struct tidings_str text)
 {
     if (result == LINE_TOO_LONG) {
         limit_hit(line->channel.worker->limit_counters, LIMIT_LINE);
@@ -182,7 +182,7 @@ void line_pump(struct line *line)
             line->channel.handled--; /* there was none */
         } else {
             line->took = true;
-            handle(line, result, text);
+            line_handle(line, result, text);
         }
     }
     if (line->finished && !was_finished) {

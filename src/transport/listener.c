@@ -156,7 +156,7 @@ static void listener_on_ready(struct loop_poll *poll, int events, void *user)
     }
 }
 
-static void resume(struct loop_timer *timer, void *user)
+static void listener_resume(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct listener *l = user;
@@ -191,7 +191,7 @@ struct listener *listener_open(struct loop *loop, const struct listener_options 
         listener_close(l);
         return NULL;
     }
-    l->pause = loop_timer_open(loop, resume, l);
+    l->pause = loop_timer_open(loop, listener_resume, l);
     l->poll = loop_poll_open(loop, l->endpoint.fd, listener_on_ready, l, err);
     if (!l->pause || write_url(l) < 0) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

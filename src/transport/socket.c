@@ -100,7 +100,7 @@ void line_conn_close(struct line_conn *conn, const char *reason)
 
 /* Everything is said. What still comes is thrown away for a while, so that the last answer is read
  * before the reset that unread input would cause. */
-static void linger(struct line_conn *conn)
+static void socket_linger(struct line_conn *conn)
 {
     sendq_end(&conn->line.out);
     struct channel_facts facts;
@@ -149,7 +149,7 @@ static void on_tls_failed(struct line_conn *conn, ssize_t why)
         tls_session_destroy(sendq_detach_tls(out));
         line_conn_refuse(conn, 400, "this port speaks TLS");
     } else if (sendq_flush(out) == SENDQ_EMPTY) {
-        linger(conn);
+        socket_linger(conn);
     } else {
         line_conn_close(conn, "TLS failed");
     }
@@ -271,7 +271,7 @@ static void line_conn_review(struct line_conn *conn)
     if (line->broken) {
         line_conn_close(conn, line->reason);
     } else if (line_is_done(line)) {
-        linger(conn);
+        socket_linger(conn);
     } else {
         line_conn_want(conn);
     }
@@ -354,7 +354,7 @@ static void socket_set_options(const struct socket_config *config, int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
 }
 
-static void adopt(struct letter *letter, void *owner)
+static void socket_adopt(struct letter *letter, void *owner)
 {
     struct socket_worker *sw = owner;
     struct handover *h = list_entry(letter, struct handover, letter);
@@ -406,7 +406,7 @@ struct socket_worker *socket_worker_create(struct worker *worker,
     loop_hook_add(worker->loop, &sw->end_hook, socket_end_turn, sw);
     sw->next_turn = loop_timer_open(worker->loop, socket_on_next_turn, sw);
     sw->inbox.limit_counters = worker->limit_counters;
-    sw->inbox.adopt = adopt;
+    sw->inbox.adopt = socket_adopt;
     sw->inbox.mailbox = mailbox_create(worker->loop, sw, err);
     if (timed < 0 || !sw->inbox.mailbox || !sw->next_turn) {
         socket_worker_destroy(sw);

@@ -143,7 +143,7 @@ static void refuse_tls(struct websocket *ws)
 
 /* What the client sent, into the scratch buffer. Returns the bytes; 0: none at the moment, or none
  * ever when `eof` is set, which may come with the last ones; -1: it was closed, or will be. */
-static ssize_t receive(struct websocket *ws)
+static ssize_t websocket_read_socket(struct websocket *ws)
 {
     const struct websocket_owner *owner = &ws->ww->owner;
     struct tls_session *tls = sendq_tls(&ws->out);
@@ -164,7 +164,7 @@ static ssize_t receive(struct websocket *ws)
 
 static void discard_input(struct websocket *ws)
 {
-    if (receive(ws) >= 0 && ws->eof) {
+    if (websocket_read_socket(ws) >= 0 && ws->eof) {
         websocket_close(ws, "refused");
     }
 }
@@ -184,7 +184,7 @@ void websocket_read(struct websocket *ws)
     const struct websocket_owner *owner = &ws->ww->owner;
     bool is_over = ws->state == WEBSOCKET_AWAITING_CLOSE;
     for (size_t total = 0; total < READ_QUANTUM && (is_over || !ws->has_rest);) {
-        ssize_t n = receive(ws);
+        ssize_t n = websocket_read_socket(ws);
         if (n > 0 && !is_over) {
             websocket_note_received(ws);
         }

@@ -56,13 +56,13 @@ void sse_parser_deinit(struct sse_parser *p)
     }
 }
 
-static int replace(struct buf *b, struct tidings_str value)
+static int sse_replace(struct buf *b, struct tidings_str value)
 {
     buf_clear(b);
     return buf_puts(b, value);
 }
 
-static void dispatch(struct sse_parser *p, sse_event_fn fn, void *user)
+static void sse_dispatch(struct sse_parser *p, sse_event_fn fn, void *user)
 {
     if (p->has_data || p->has_id || p->retry_ms >= 0) {
         struct sse_event event = {
@@ -95,14 +95,14 @@ static int on_field(struct sse_parser *p, struct tidings_str name, struct tiding
         return add_data(p, value);
     }
     if (str_eq(name, STR("event"))) {
-        return replace(&p->event, value);
+        return sse_replace(&p->event, value);
     }
     if (str_eq(name, STR("id"))) {
         if (str_find(value, '\0') >= 0) {
             return 0; /* the standard: ignore an id that holds U+0000 */
         }
         p->has_id = true;
-        return replace(&p->id, value);
+        return sse_replace(&p->id, value);
     }
     if (str_eq(name, STR("retry")) && str_find(value, '-') < 0 && str_to_i64(value, &ms)) {
         p->retry_ms = ms;
@@ -122,7 +122,7 @@ static int on_line(struct sse_parser *p, struct tidings_str line, sse_event_fn f
         }
     }
     if (line.len == 0) {
-        dispatch(p, fn, user);
+        sse_dispatch(p, fn, user);
         return 0;
     }
     struct tidings_str value;
@@ -133,7 +133,7 @@ static int on_line(struct sse_parser *p, struct tidings_str line, sse_event_fn f
     return on_field(p, name, value); /* a comment is a field without name */
 }
 
-static int failure(const struct sse_parser *p)
+static int sse_failure(const struct sse_parser *p)
 {
     if (p->line.failed || p->data.failed) {
         return p->line.failed ? p->line.failed : p->data.failed;
@@ -144,7 +144,7 @@ static int failure(const struct sse_parser *p)
 int sse_parser_feed(struct sse_parser *p, const char *bytes, size_t len, sse_event_fn fn,
                     void *user)
 {
-    int rc = failure(p);
+    int rc = sse_failure(p);
     size_t start = 0;
     for (size_t i = 0; rc == 0 && i < len; i++) {
         if (bytes[i] == '\n' && p->after_cr) {

@@ -69,7 +69,7 @@ const char *ws_library(void)
     return library_check(&library, NULL) < 0 ? NULL : "wslay";
 }
 
-static void remember(struct ws_reader *r, const char *bytes, size_t len)
+static void ws_reader_remember(struct ws_reader *r, const char *bytes, size_t len)
 {
     size_t n = len < HEADER_BYTES ? len : HEADER_BYTES;
     memmove(r->tail, r->tail + n, HEADER_BYTES - n);
@@ -85,7 +85,7 @@ static ssize_t give_bytes(uint8_t *out, size_t len, int flags, void *user)
         return -1; /* come again */
     }
     memcpy(out, r->bytes, n);
-    remember(r, r->bytes, n);
+    ws_reader_remember(r, r->bytes, n);
     r->bytes += n;
     r->len -= n;
     r->held += n;
