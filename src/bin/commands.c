@@ -15,12 +15,15 @@ extern const struct command command_serve, command_config, command_token, comman
     command_probe, command_bench, command_servers, command_completions, command_help,
     command_version, command_info, command_request, command_store, command_store_copy,
     command_store_check, command_store_backup, command_store_compact, command_status, command_top,
-    command_peers, command_subscriptions, command_nodes, command_kick, command_limits;
+    command_peers, command_subscriptions, command_nodes, command_kick, command_limits,
+    command_login, command_logout;
 
 const struct command *const commands[] = {
     &command_serve,
     &command_config,
     &command_token,
+    &command_login,
+    &command_logout,
     &command_read,
     &command_tail,
     &command_watch,

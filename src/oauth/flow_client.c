@@ -141,7 +141,6 @@ static void flow_register(struct flow *f)
     struct registration_request q = {
         .client_name = f->host.settings->client_name,
         .redirect_uri = f->redirect_uri,
-        .scope = f->scope.len > 0 ? f->scope.ptr : NULL,
         .method = known & CLIENT_AUTH_NONE                  ? CLIENT_AUTH_NONE
                   : known == 0 || known & CLIENT_AUTH_BASIC ? CLIENT_AUTH_BASIC
                                                             : CLIENT_AUTH_POST,

@@ -60,9 +60,6 @@ int registration_put(struct buf *out, const struct registration_request *r)
     jw_string(&w, STR("refresh_token"));
     jw_end_array(&w);
     jw_put_string(&w, STR("token_endpoint_auth_method"), tidings_str(client_auth_name(r->method)));
-    if (r->scope && r->scope[0]) {
-        jw_put_string(&w, STR("scope"), tidings_str(r->scope));
-    }
     jw_end_object(&w);
     return out->failed;
 }

@@ -11,11 +11,11 @@
 struct registration_request {
     const char *client_name;
     const char *redirect_uri; /* NULL: none is used */
-    const char *scope;        /* NULL: not said */
     enum client_auth method;
     const char *grant; /* the first of grant_types; refresh_token is the second */
 };
-/* The JSON body. */
+/* The JSON body. Scopes are not named: those of the server may be unknown to the authorization
+ * server, and more may be wanted later. */
 int registration_put(struct buf *out, const struct registration_request *r);
 
 struct registration {

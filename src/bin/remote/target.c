@@ -16,6 +16,7 @@
 #include "bin/cli/suggest.h"
 #include "bin/cli/user_file.h"
 #include "bin/remote/consent.h"
+#include "bin/remote/login_tokens.h"
 #include "bin/remote/trust.h"
 #include "bin/remote/verbose.h"
 
@@ -492,6 +493,9 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         options.directory = target.directory;
         set_environment(&target);
         take_token(cli, &options, &why);
+        if (why.code == 0 && !cli->is_careful && cli->origin != TARGET_NOWHERE) {
+            (void)login_tokens_use(cli, target.url, &options, &why);
+        }
         if (options.token || options.key_file || (headers && headers[0])) {
             process_has_secrets();
         }
@@ -568,10 +572,7 @@ static const char *plain_hint(const struct cli *cli, int code)
         return by_name ? "'tidings servers' lists the names that are known"
                        : "check the address and the URIs; 'tidings ls' lists what a server has";
     case TIDINGS_E_DENIED:
-        return cli->launch
-                   ? "check that the program can be run"
-                   : "a token is given by --token-file or TIDINGS_TOKEN; certificates by --cacert, "
-                     "--cert";
+        return login_tokens_hint(cli);
     case TIDINGS_E_TIMEOUT:
         return "--timeout gives it more time";
     case TIDINGS_E_IO:
