@@ -97,14 +97,14 @@ TIDINGS_API void tidings_oauth_destroy(struct tidings_oauth *oauth);
 TIDINGS_API const struct tidings_credentials *
 tidings_oauth_credentials(struct tidings_oauth *oauth);
 
-/* Log in to a server before anything is asked of it, and wait until a token is there or it has
- * failed. A token that is there already is replaced. TIDINGS_E_DENIED: somebody said no, or one of
- * the two servers is not to be trusted; TIDINGS_E_TIMEOUT: nobody agreed in time;
- * TIDINGS_E_UNSUPPORTED: the authorization server does not offer what is needed. */
+/* Get a token for a server before anything is asked of it. Waits until it is there, or has failed.
+ * A token that is there already is replaced. TIDINGS_E_DENIED: somebody said no, or one of the two
+ * servers is not to be trusted; TIDINGS_E_TIMEOUT: nobody agreed in time; TIDINGS_E_UNSUPPORTED:
+ * the authorization server does not offer what is needed. */
 TIDINGS_API int tidings_oauth_login(struct tidings_oauth *oauth, const char *server,
                                     struct tidings_error *err);
-/* Log out of a server: ask the authorization server to revoke its tokens, where it can be asked,
- * and forget them. TIDINGS_E_NOTFOUND: there is none. A revocation that fails is no failure: the
+/* Give up the token of a server: it is revoked where that can be asked for, and forgotten.
+ * TIDINGS_E_NOTFOUND: there is none. A revocation that fails is no failure: the
  * tokens are forgotten, and `err` says so with code 0. */
 TIDINGS_API int tidings_oauth_logout(struct tidings_oauth *oauth, const char *server,
                                      struct tidings_error *err);
