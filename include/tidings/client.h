@@ -278,6 +278,15 @@ typedef void (*tidings_client_notification_fn)(void *user, struct tidings_str me
 TIDINGS_API void tidings_client_on_notification(struct tidings_client *client,
                                                 tidings_client_notification_fn fn, void *user);
 
+/* Something that the client passes over, for a person to know: a sentence. */
+typedef void (*tidings_client_warning_fn)(void *user, struct tidings_str text);
+/* Be told what a client passes over. That is a tool whose arguments are declared as header
+ * fields (`x-mcp-header`) in a way that is not allowed: it is left out of lists, and not called.
+ * `fn` is called by the function that asks the server, and must not call the client; what it is
+ * told holds names of the server. NULL: no more. */
+TIDINGS_API void tidings_client_on_warning(struct tidings_client *client,
+                                           tidings_client_warning_fn fn, void *user);
+
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 /* Ask the server anything, and wait for the answer. `params` is a JSON object (NULL: none), which

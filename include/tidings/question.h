@@ -87,7 +87,7 @@ TIDINGS_API int tidings_client_on_question(struct tidings_client *client,
                                            const struct tidings_question_handlers *handlers,
                                            struct tidings_error *err);
 
-/* Tell the server of a client that its roots have changed: what on_roots would answer. Up to
+/* Say that the roots of a client have changed: what on_roots would answer. Up to
  * 2025-11-25; later servers ask whenever they need to know, and nothing is sent. */
 TIDINGS_API void tidings_client_roots_changed(struct tidings_client *client);
 

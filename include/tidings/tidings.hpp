@@ -517,6 +517,26 @@ private:
     std::unique_ptr<struct tidings_server, destroy> server_; /* goes first: it calls the others */
 };
 
+/* Who answers what a server asks (<tidings/question.h>), inside whatever call of the client waits
+ * for it. An empty one: that cannot be asked. */
+struct questions {
+    using fn = std::function<void(struct tidings_question *)>;
+    fn form{}, url{}, sampling{}, roots{}, withdrawn{};
+    bool sampling_tools = false;
+};
+
+namespace detail
+{
+template <questions::fn questions::*Member>
+inline tidings_question_fn asked(const questions &q) noexcept
+{
+    return q.*Member ? [](void *user, struct tidings_question *question) noexcept {
+        (static_cast<questions *>(user)->*Member)(question);
+    }
+                     : static_cast<tidings_question_fn>(nullptr);
+}
+} // namespace detail
+
 /* A client of any MCP server. Used by one thread at a time. */
 class client
 {
@@ -609,6 +629,22 @@ public:
             },
             state_.get());
     }
+    /* Answer what the server asks. Before it connects. */
+    void on_question(questions q)
+    {
+        auto kept = std::make_unique<questions>(std::move(q));
+        struct tidings_question_handlers on = {};
+        on.on_form = detail::asked<&questions::form>(*kept);
+        on.on_url = detail::asked<&questions::url>(*kept);
+        on.on_sampling = detail::asked<&questions::sampling>(*kept);
+        on.on_roots = detail::asked<&questions::roots>(*kept);
+        on.on_withdrawn = detail::asked<&questions::withdrawn>(*kept);
+        on.sampling_tools = kept->sampling_tools;
+        on.user = kept.get();
+        detail::checked check;
+        check(tidings_client_on_question(get(), &on, &check.err));
+        questions_ = std::move(kept);
+    }
     /* Hear of changes, inside run() and step(). `options` is a JSON object or empty. */
     [[nodiscard]] subscription subscribe(text uri, detail::update_fn fn, text options = {},
                                          detail::state_fn on_state = {})
@@ -646,6 +682,7 @@ private:
         void operator()(struct tidings_client *c) const noexcept { tidings_client_destroy(c); }
     };
     std::unique_ptr<detail::state_fn> state_; /* where it stays when this object moves */
+    std::unique_ptr<questions> questions_;
     std::unique_ptr<struct tidings_client, destroy> client_;
 };
 

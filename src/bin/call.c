@@ -10,11 +10,14 @@
 
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
+#include "bin/remote/answer.h"
 #include "bin/remote/tool.h"
 
 struct call {
     struct cli cli;
     const char *arguments; /* --args */
+    const char *answer;    /* --answer */
+    struct words roots;    /* --roots */
     char *schema;          /* of the tool, as far as known */
 };
 
@@ -75,9 +78,16 @@ static int show_result(const struct cli *cli, struct tidings_str result)
 static int call_tool(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     struct call *c = (struct call *)cli;
-    char *arguments = call_make_arguments(c, client, err);
+    struct answers answers = {.cli = cli, .given = c->answer, .roots = &c->roots};
+    int begun = answers_begin(&answers, client, err);
+    char *arguments = begun == 0 ? call_make_arguments(c, client, err) : NULL;
     char *result = arguments ? tool_call(cli, client, cli->args[0], arguments, err) : NULL;
     int rc = result ? show_result(cli, tidings_str(result)) : err->code;
+    if (rc == 0 || rc == 1) {
+        int judged = answers_judge(&answers, err);
+        rc = judged < 0 ? judged : rc;
+    }
+    answers_end(&answers);
     tidings_free(result);
     tidings_free(arguments);
     tidings_free(c->schema);
@@ -262,6 +272,17 @@ static const struct option call_options[] = {
      .offset = offsetof(struct call, arguments),
      .metavar = "JSON",
      .help = "all arguments as one object; -: from standard input, @FILE: from a file"},
+    {.name = "answer",
+     .kind = OPTION_TEXT,
+     .offset = offsetof(struct call, answer),
+     .metavar = "JSON",
+     .help = "answer to what the server asks: an object for a form, \"accept\", \"decline\", "
+             "\"cancel\", or an array of answers; -, @FILE: from there"},
+    {.name = "roots",
+     .kind = OPTION_LIST,
+     .offset = offsetof(struct call, roots),
+     .metavar = "DIR",
+     .help = "a directory that the server may know of, as one of the client's roots"},
     {0},
 };
 
@@ -270,11 +291,15 @@ const struct command command_call = {
     .args = "TOOL [NAME=VALUE…]",
     .help = "call a tool",
     .refused = "'tidings tools -l' lists tools and their arguments",
-    .about = "Call a tool and print what it answers. A VALUE is taken as the tool's schema says, a "
-             "string\nwhere it says nothing; NAME:=VALUE is JSON always. When the tool fails, its "
-             "answer goes to\nstandard error and the status is 1. On a terminal its progress is "
-             "shown.\n\n"
-             "--json prints the result of the server.\n",
+    .about =
+        "Call a tool and print what it answers. A VALUE is taken as the tool's schema says, a "
+        "string\nwhere it says nothing; NAME:=VALUE is JSON always. When the tool fails, its "
+        "answer goes to\nstandard error and the status is 1. On a terminal its progress is "
+        "shown.\n\n"
+        "What the server asks meanwhile (a form, an address to visit) is asked on the "
+        "terminal, or\nanswered by --answer. Where there is neither it is told what was asked, "
+        "and the status is 75.\n\n"
+        "--json prints the result of the server.\n",
     .options = call_options,
     .size = sizeof(struct call),
     .min_args = 1,

@@ -18,6 +18,7 @@
 #include "client/requests.h"
 #include "client/state.h"
 #include "client/subscriptions.h"
+#include "client/tool_headers.h"
 #include "client/tool_schemas.h"
 #include "http_client/fetch.h"
 
@@ -152,6 +153,7 @@ void tidings_client_destroy(struct tidings_client *c)
     events_drop_all(c);
     subscriptions_deinit(c);
     tool_schemas_forget(c);
+    tool_headers_forget(c);
     map_deinit(&c->requests);
     connection_info_deinit(&c->info);
     mem_free(c->last_error);
@@ -169,6 +171,14 @@ void tidings_client_on_state(struct tidings_client *c, tidings_state_fn fn, void
     if (c) {
         c->on_state = fn;
         c->state_user = user;
+    }
+}
+
+void tidings_client_on_warning(struct tidings_client *c, tidings_client_warning_fn fn, void *user)
+{
+    if (c) {
+        c->on_warning = fn;
+        c->warning_user = user;
     }
 }
 

@@ -110,7 +110,8 @@ void connection_lose(struct tidings_client *c, const struct tidings_error *why)
     poller_unset(&c->stream_patience);
     bool is_hopeless = c->is_unread && !c->has_info; /* it never worked */
     c->is_unread = false;
-    if (reason.code != TIDINGS_E_PARSE && broke_in_probe(c, stage) && !is_hopeless) {
+    bool is_verdict = reason.code == TIDINGS_E_PARSE || reason.code == TIDINGS_E_UNSUPPORTED;
+    if (!is_verdict && broke_in_probe(c, stage) && !is_hopeless) {
         c->transport->ops->close(c->transport);
         c->is_open = false;
         requests_fail_all(c, &reason, REQUESTS_SENT);

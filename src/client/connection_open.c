@@ -18,12 +18,14 @@
 #include "client/requests.h"
 #include "client/state.h"
 #include "client/subscriptions.h"
+#include "client/tool_headers.h"
 #include "client/tool_schemas.h"
 #include "json/write.h"
 
 #define STREAM_PATIENCE_MS 2000u /* some servers begin a stream with the first thing they tell */
 
 static void initialize(struct tidings_client *c);
+static void discover(struct tidings_client *c);
 
 /* ---- who answered ---------------------------------------------------------------------------- */
 
@@ -74,6 +76,7 @@ static int take_info(struct tidings_client *c, struct json *result, struct tidin
     }
     connection_info_deinit(&c->info);
     tool_schemas_forget(c);
+    tool_headers_forget(c);
     c->info = i;
     c->can_subscribe = !result || jv_is_true(jv_get(resources, "subscribe"));
     c->has_info = true;
@@ -128,25 +131,57 @@ static void ready(struct tidings_client *c)
 
 /* ---- modern ---------------------------------------------------------------------------------- */
 
-static bool has_version(struct json *list)
+static bool has_version(struct json *list, const char *version)
 {
     for (size_t i = 0; i < jv_count(list); i++) {
-        if (str_eq(jv_str(jv_at(list, i)), STR(CLIENT_MODERN))) {
+        if (str_eq(jv_str(jv_at(list, i)), tidings_str(version))) {
             return true;
         }
     }
     return false;
 }
 
-/* 1: modern, 0: legacy, else an error that neither would help against. */
-static int connection_judge_era(const struct tidings_client *c, const struct response *a)
+/* Of the revisions that a server names: 1: the modern one we know is among them, 0: one of the
+ * legacy ones is; else an error that says what it speaks. */
+static int connection_judge_versions(struct json *list, struct tidings_error *err)
+{
+    static const char *const known[] = {TIDINGS_PROTOCOL_VERSIONS};
+    struct tidings_str newest = STR_EMPTY;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (has_version(list, known[i])) {
+            return i == 0 ? 1 : 0;
+        }
+    }
+    for (size_t i = 0; i < jv_count(list); i++) {
+        struct tidings_str one = jv_str(jv_at(list, i));
+        newest = is_version(one) && str_cmp(one, newest) > 0 ? one : newest;
+    }
+    if (newest.len == 0) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                            "the server does not speak " CLIENT_MODERN ", nor says what it speaks");
+    }
+    bool is_newer = str_cmp(newest, STR(CLIENT_MODERN)) > 0;
+    return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                        "the server speaks %.*s%s, and nothing that this client knows (the newest "
+                        "is " CLIENT_MODERN ")%s",
+                        STR_ARG(newest), is_newer ? ", a newer revision" : "",
+                        is_newer ? ": a newer version of tidings may" : "");
+}
+
+/* 1: modern, 0: legacy, else an error that neither would help against: `why`. */
+static int connection_judge_era(const struct tidings_client *c, const struct response *a,
+                                struct tidings_error *why)
 {
     int64_t code = jv_int(jv_get(a->error, "code"));
     bool is_http = c->transport->ops->has_exchanges;
     bool is_refusal = a->status == 401 || a->status == 403 || a->status == 408 ||
                       a->status == 429 || a->status >= 500;
     if (a->result) {
-        return has_version(jv_get(a->result, "supportedVersions")) ? 1 : 0;
+        struct json *versions = jv_get(a->result, "supportedVersions");
+        return jv_count(versions) > 0 ? connection_judge_versions(versions, why) : 0;
+    }
+    if (a->error && code == -32022 && (!is_http || a->status == 400)) {
+        return connection_judge_versions(jv_get(jv_get(a->error, "data"), "supported"), why);
     }
     if (is_refusal) {
         return a->why.code;
@@ -175,7 +210,17 @@ static void on_discovered(void *user, const struct response *a)
         return;
     }
     c->broken_probes = 0;
-    int verdict = connection_judge_era(c, a);
+    int verdict = connection_judge_era(c, a, &why);
+    if (verdict > 0 && jv_int(jv_get(a->error, "code")) == -32022) {
+        if (!c->has_asked_again) { /* it refused what it says that it speaks */
+            c->has_asked_again = true;
+            discover(c);
+            return;
+        }
+        verdict = tidings_fail(&why, TIDINGS_E_UNSUPPORTED,
+                               "the server says that it speaks " CLIENT_MODERN
+                               ", and refuses it (-32022)");
+    }
     if (verdict == 0 && c->settings.version) {
         verdict = tidings_fail(&why, TIDINGS_E_UNSUPPORTED, "the server does not speak %s",
                                c->settings.version);
@@ -219,6 +264,12 @@ static int take_initialized(struct tidings_client *c, struct json *result,
     struct tidings_str version = jv_str(jv_get(result, "protocolVersion"));
     if (!is_version(version)) {
         return tidings_fail(err, TIDINGS_E_PARSE, "the server names no protocol version");
+    }
+    if (str_cmp(version, STR(CLIENT_MODERN)) > 0) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                            "the server speaks %.*s, a newer revision than this client knows (the "
+                            "newest is " CLIENT_MODERN "): a newer version of tidings may",
+                            STR_ARG(version));
     }
     if (c->settings.version && !str_eq(version, tidings_str(c->settings.version))) {
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "the server speaks %.*s, not %s",
@@ -345,6 +396,7 @@ void connection_opened(struct tidings_client *c)
     bool is_legacy = c->settings.version ? strcmp(c->settings.version, CLIENT_MODERN) != 0
                                          : c->era == TIDINGS_ERA_LEGACY;
     c->is_open = true;
+    c->has_asked_again = false;
     c->stray_error[0] = '\0';
     c->is_resumed = c->era == TIDINGS_ERA_LEGACY && c->has_session;
     if (c->is_resumed) {

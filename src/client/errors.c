@@ -93,13 +93,13 @@ int errors_from_response(struct json *error, long status, struct tidings_error *
     int64_t code = jv_int(jv_get(error, "code"));
     struct tidings_str text = jv_str(jv_get(error, "message"));
     int reason = reason_code(error);
-    int own = reason < 0                        ? reason
-              : is_busy(status)                 ? TIDINGS_E_BUSY
-              : status == 401 || status == 403  ? TIDINGS_E_DENIED
-              : is_missing(error, code, status) ? TIDINGS_E_NOTFOUND
-              : code == -32601                  ? TIDINGS_E_UNSUPPORTED
-              : code == -32603                  ? TIDINGS_E_BUSY
-                                                : TIDINGS_E_INVALID;
+    int own = reason < 0                         ? reason
+              : is_busy(status)                  ? TIDINGS_E_BUSY
+              : status == 401 || status == 403   ? TIDINGS_E_DENIED
+              : is_missing(error, code, status)  ? TIDINGS_E_NOTFOUND
+              : code == -32601 || code == -32022 ? TIDINGS_E_UNSUPPORTED
+              : code == -32603                   ? TIDINGS_E_BUSY
+                                                 : TIDINGS_E_INVALID;
     return tidings_fail(err, own, "%.*s (%" PRId64 ")", STR_ARG(text), code);
 }
 

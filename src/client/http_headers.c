@@ -5,6 +5,7 @@
 #include "client/http_headers.h"
 
 #include "client/state.h"
+#include "client/tool_headers.h"
 
 #define MAX_LINE 16384u
 
@@ -15,21 +16,13 @@ static struct buf *http_headers_next_line(struct header_lines *h)
     return b;
 }
 
-/* Mcp-Name travels as it is when a header can carry it, else in base64 between markers. */
-static void http_headers_put_name(struct buf *out, struct tidings_str name)
+/* Lines that are made already. */
+static void http_headers_put_fields(struct header_lines *h, struct tidings_str fields)
 {
-    bool is_plain = !str_starts(name, STR("=?base64?"));
-    for (size_t i = 0; i < name.len; i++) {
-        is_plain = is_plain && name.ptr[i] > ' ' && name.ptr[i] <= '~';
+    struct tidings_str rest = fields;
+    while (rest.len > 0 && h->count < HEADER_LINES) {
+        buf_puts(http_headers_next_line(h), str_cut(rest, '\n', &rest, NULL));
     }
-    buf_puts(out, STR("Mcp-Name: "));
-    if (is_plain) {
-        buf_puts(out, name);
-        return;
-    }
-    buf_puts(out, STR("=?base64?"));
-    base64_put(out, name);
-    buf_puts(out, STR("?="));
 }
 
 static void put_modern(struct header_lines *h, const struct transport_message *m)
@@ -37,9 +30,12 @@ static void put_modern(struct header_lines *h, const struct transport_message *m
     buf_puts(http_headers_next_line(h), STR("MCP-Protocol-Version: " CLIENT_MODERN));
     if (m && m->method) {
         buf_putf(http_headers_next_line(h), "Mcp-Method: %s", m->method);
+        http_headers_put_fields(h, m->fields);
     }
     if (m && m->name.len > 0) {
-        http_headers_put_name(http_headers_next_line(h), m->name);
+        struct buf *line = http_headers_next_line(h);
+        buf_puts(line, STR("Mcp-Name: "));
+        tool_headers_put_value(line, m->name);
     }
 }
 

@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "client/transport.h"
 
-#define HEADER_LINES 8u
+#define HEADER_LINES 40u /* 32 of them for arguments of a tool */
 
 struct header_lines {
     struct buf lines[HEADER_LINES]; /* "Name: value" */

@@ -16,6 +16,7 @@
 #include "client/requests.h"
 #include "client/state.h"
 #include "client/subscriptions.h"
+#include "client/tool_headers.h"
 #include "client/tool_schemas.h"
 #include "wire/rpc.h"
 #include "json/peek.h"
@@ -29,6 +30,7 @@ static void take_notification(struct tidings_client *c, const struct rpc_message
         subscriptions_acknowledged(c, m->params, exchange);
     } else if (str_eq(m->method, STR("notifications/tools/list_changed"))) {
         tool_schemas_forget(c);
+        tool_headers_forget(c);
     } else if (str_eq(m->method, STR("notifications/cancelled"))) {
         subscriptions_cancelled(c, jv_int(jv_get(m->params, "requestId")));
         question_cancelled(c, jv_get(m->params, "requestId"));

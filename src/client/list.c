@@ -16,6 +16,7 @@
 #include "client/json_text.h"
 #include "client/page_cursors.h"
 #include "client/state.h"
+#include "client/tool_headers.h"
 #include "client/tool_schemas.h"
 #include "json/write.h"
 
@@ -156,12 +157,25 @@ struct texts {
     bool are_tools;
 };
 
+bool list_takes_tool(struct tidings_client *c, struct json *tool)
+{
+    struct tidings_error why;
+    if (tool_headers_note(c, tool, &why) < 0) {
+        if (c->on_warning) {
+            c->on_warning(c->warning_user, tidings_str(why.text));
+        }
+        return false;
+    }
+    tool_schemas_note(c, tool);
+    return true;
+}
+
 static int give_text(void *user, struct json *item)
 {
     struct texts *t = user;
     size_t len;
-    if (t->are_tools) {
-        tool_schemas_note(t->client, item);
+    if (t->are_tools && !list_takes_tool(t->client, item)) {
+        return 0;
     }
     char *text = json_text_of(t->client, item, &len);
     if (text) {

@@ -32,6 +32,9 @@ typedef int (*json_item_fn)(void *user, struct json *item);
 int list_children(struct tidings_client *c, const char *uri, json_item_fn fn, void *user,
                   struct list_budget *budget, struct tidings_error *err);
 
+/* A tool that was listed is remembered; false: it must not be used, and the program was warned. */
+bool list_takes_tool(struct tidings_client *c, struct json *tool);
+
 /* The tools of the server, likewise. */
 int list_all_tools(struct tidings_client *c, json_item_fn fn, void *user,
                    struct list_budget *budget, struct tidings_error *err);

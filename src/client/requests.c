@@ -17,8 +17,10 @@
 #include "client/question.h"
 #include "client/round.h"
 #include "client/state.h"
+#include "client/tool_headers.h"
 #include "json/write.h"
 
+#define REQUESTS_FIELDS_MAX 16384u /* bytes of arguments that are header fields too */
 #define LONGEST 10u /* progress prolongs the time for an answer, up to so many times */
 
 struct request {
@@ -158,17 +160,26 @@ static struct tidings_str requests_name_of(const struct request *r)
 
 static int transmit(struct tidings_client *c, const struct request *r, struct tidings_error *err)
 {
-    struct buf text;
+    struct buf text, fields;
     buf_init(&text, 2 * c->settings.max_bytes);
+    buf_init(&fields, REQUESTS_FIELDS_MAX);
     requests_put_message(&text, c, r);
+    if (strcmp(r->method, "tools/call") == 0) {
+        tool_headers_put(c, requests_name_of(r), jv_get(r->params, "arguments"), &fields);
+    }
     struct transport_message m = {.text = buf_str(&text),
                                   .id = r->wire,
                                   .method = r->method,
                                   .name = requests_name_of(r),
+                                  .fields = buf_str(&fields),
                                   .is_stream = r->is_stream};
-    int rc = text.failed ? tidings_fail(err, text.failed, "the request is too large")
-                         : transport_send(c->transport, &m, err);
+    int rc = text.failed     ? tidings_fail(err, text.failed, "the request is too large")
+             : fields.failed ? tidings_fail(err, fields.failed,
+                                            "the arguments that are header fields too are too "
+                                            "large")
+                             : transport_send(c->transport, &m, err);
     buf_deinit(&text);
+    buf_deinit(&fields);
     return rc;
 }
 

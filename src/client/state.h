@@ -14,7 +14,8 @@
  *     question         what the server asks; round: answers that go with the request once more
  *     inbound          a message that came: a response, a notification, a request
  *     ask, list, walk  requests that wait for their response
- *     call             of a tool; tool_schemas: what its result must be like
+ *     call             of a tool; tool_schemas: what its result must be like; tool_headers: which
+ *                      of its arguments are header fields too
  *     copy             live copies of entities, on top of subscriptions and requests
  *     client           life, running
  *
@@ -49,6 +50,7 @@
 #define CLIENT_MAX_FADING 8u /* beyond: the oldest ends at once */
 
 struct snapshot;
+struct tool_headers;
 struct tool_schemas;
 struct watch;
 
@@ -109,6 +111,7 @@ struct tidings_client {
     bool is_eager;          /* somebody runs it: worth connecting without being asked anything */
     unsigned failures;      /* attempts in a row that led nowhere */
     unsigned broken_probes; /* … and without an answer to server/discover */
+    bool has_asked_again;   /* server/discover, since the revision was refused */
     bool is_unread; /* the program that was launched ended without reading what it was sent */
     bool is_token_refused;   /* by the answer at hand (401), or the last one */
     const char *challenge;   /* WWW-Authenticate of the answer at hand; "": none */
@@ -130,6 +133,9 @@ struct tidings_client {
     int64_t next_id;
     char *last_error;                  /* JSON; NULL: none */
     struct tool_schemas *tool_schemas; /* NULL: nothing is known */
+    struct tool_headers *tool_headers; /* likewise */
+    tidings_client_warning_fn on_warning;
+    void *warning_user;
 
     /* question */
     struct tidings_question_handlers handlers;

@@ -28,11 +28,12 @@ struct transport;
 /* One message on its way out. */
 struct transport_message {
     struct tidings_str text;
-    int64_t id;              /* of a request; 0: a notification, or an answer of ours */
-    const char *method;      /* NULL: an answer of ours */
-    struct tidings_str name; /* the resource, tool or prompt it is about; may be empty */
-    bool is_stream;          /* its answer may take as long as it likes */
-    bool is_tracked;         /* transport_delivered once the server has it */
+    int64_t id;                /* of a request; 0: a notification, or an answer of ours */
+    const char *method;        /* NULL: an answer of ours */
+    struct tidings_str name;   /* the resource, tool or prompt it is about; may be empty */
+    struct tidings_str fields; /* more header lines, each with a line feed; may be empty */
+    bool is_stream;            /* its answer may take as long as it likes */
+    bool is_tracked;           /* transport_delivered once the server has it */
 };
 
 struct transport_ops {

@@ -19,7 +19,7 @@
 
 #include "base/str.h"
 
-#define FETCH_MAX_HEADERS 48u
+#define FETCH_MAX_HEADERS 80u
 
 struct fetch;
 

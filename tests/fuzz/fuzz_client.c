@@ -2,10 +2,13 @@
  *
  * Any lines as what a server says to a client that asks and watches, in both eras: no message makes
  * it write what is no JSON (support/fake_transport.c), answer a question twice, or keep more than
- * it may. The first byte says who answers what connecting asks: '0' the lines alone, '1' a modern
- * server, '2' a legacy one. The line "end" breaks the connection off.
+ * it may. What the server asks is answered in every way there is. The first byte says who answers
+ * what connecting asks: '0' the lines alone, '1' a modern server, '2' a legacy one. The line "end"
+ * breaks the connection off.
  */
 #include <stdlib.h>
+
+#include <tidings/question.h>
 
 #include "client/state.h"
 #include "support/fake_transport.h"
@@ -68,6 +71,43 @@ static void on_notification(void *user, struct tidings_str method, struct tiding
     require(method.len > 0 && params.len > 0);
 }
 
+static struct tidings_question *kept; /* answered after the next one */
+
+/* In every way there is, one after the other. */
+static void on_question(void *user, struct tidings_question *q)
+{
+    static unsigned turn;
+    (void)user;
+    require(tidings_question_params(q).ptr[0] != '\0' && kept != q);
+    switch (turn++ % 4) {
+    case 0:
+        if (tidings_question_accept(q, TIDINGS_STR("{}"), NULL) < 0) {
+            tidings_question_refuse(q, NULL);
+        }
+        break;
+    case 1:
+        tidings_question_decline(q);
+        break;
+    case 2:
+        if (tidings_question_answer(q, TIDINGS_STR("{\"roots\":[]}"), NULL) < 0) {
+            tidings_question_cancel(q);
+        }
+        break;
+    default:
+        if (kept) {
+            tidings_question_cancel(kept);
+        }
+        kept = q;
+    }
+}
+
+static void on_withdrawn(void *user, struct tidings_question *q)
+{
+    (void)user;
+    require(q == kept);
+    kept = NULL;
+}
+
 /* Until nothing more happens by itself. */
 static void run_until_idle(struct tidings_client *c, struct fake *f)
 {
@@ -85,13 +125,20 @@ static struct tidings_client *begin(struct fake *f)
     struct tidings_client_options o = {.max_bytes = 4096, .retry_min_ms = 1, .retry_max_ms = 1};
     struct tidings_subscribe_options on = {.fn = on_update};
     struct tidings_client *c = fake_client(f, hear, NULL, &o);
+    struct tidings_question_handlers handlers = {.on_form = on_question,
+                                                 .on_url = on_question,
+                                                 .on_sampling = on_question,
+                                                 .on_roots = on_question,
+                                                 .on_withdrawn = on_withdrawn};
+    kept = NULL;
+    require(tidings_client_on_question(c, &handlers, NULL) == 0);
     tidings_client_on_state(c, on_state, NULL);
     tidings_client_on_notification(c, on_notification, NULL);
     require(tidings_client_subscribe(c, "x:/a/", &on, NULL) &&
             tidings_client_subscribe(c, "x:/{b}", &on, NULL) &&
             tidings_client_subscribe(c, "x:/*.c", &on, NULL));
     for (unsigned i = 0; i < QUESTIONS; i++) {
-        struct tidings_client_asking a = {.method = "q",
+        struct tidings_client_asking a = {.method = i == 0 ? "tools/call" : "q",
                                           .on_answer = on_answer,
                                           .on_progress = on_progress,
                                           .user = &answered[i]};

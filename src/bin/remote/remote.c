@@ -145,11 +145,22 @@ void remote_say_mended(const struct cli *cli, struct tidings_client *client)
     }
 }
 
+static void remote_warn(void *user, struct tidings_str text)
+{
+    const struct cli *cli = user;
+    if (!cli->quiet && !cli->json) {
+        fprintf(stderr, "tidings %s: ", cli->command->name);
+        put_text(stderr, text);
+        fputc('\n', stderr);
+    }
+}
+
 int remote_run(struct cli *cli, remote_fn fn)
 {
     struct tidings_error err = {0};
     struct tidings_client *client = target_open(cli, &err);
     remote_interruptible(client);
+    tidings_client_on_warning(client, remote_warn, cli);
     int rc = client ? fn(cli, client, &err) : err.code;
     int written = command_finish(cli->command->name);
     int status = rc >= 0 || remote_caught ? rc

@@ -63,6 +63,17 @@ int main()
                     server.changed("hello:///count", R"({"by":"set"})");
                     return std::string("done");
                 });
+    server.tool("ask", "Asks", {}, [](tidings::call &call) -> std::string {
+        struct tidings_error err = {};
+        const struct tidings_str said = tidings_call_answer(call.get(), "who");
+        if (said.len == 0) {
+            EXPECT(tidings_call_ask(call.get(), "who", "elicitation/create",
+                                    tidings_str(R"({"message":"who?","requestedSchema":{"type":"object",)"
+                                                R"("properties":{"name":{"type":"string"}}}})"),
+                                    &err) == 0);
+        }
+        return std::string(tidings::view(said));
+    });
     server.tool("fail", "Fails", {}, [](tidings::call &) -> std::string {
         throw std::runtime_error("on purpose");
     });
@@ -87,6 +98,11 @@ int main()
     {
         tidings::client client(address.get_future().get());
         bool connected = false;
+        tidings::questions questions;
+        questions.form = [](struct tidings_question *q) {
+            EXPECT(tidings_question_accept(q, tidings_str(R"({"name":"ann"})"), nullptr) == 0);
+        };
+        client.on_question(std::move(questions));
         client.on_state(
             [&](const tidings_state_event &e) { connected |= e.state == TIDINGS_STATE_CONNECTED; });
         const std::string counted = "hello:///count";
@@ -94,6 +110,8 @@ int main()
         EXPECT(field(client.read(std::string_view(counted)), "/contents/0/text") == "0");
         EXPECT(field(client.prompt("greet", R"({"whom":"ann"})"), "/messages/0/content/text") ==
                "Greet ann");
+        EXPECT(field(client.call_tool("ask"), "/content/0/text") ==
+               R"({"action":"accept","content":{"name":"ann"}})");
         EXPECT(client.call_tool("pick", R"({"what":"c"})").find("none of 'a', 'b'") !=
                std::string::npos);
         EXPECT(field(client.read("item:///7"), "/contents/0/text") == "this is item:///7");
@@ -106,7 +124,7 @@ int main()
         EXPECT(client.request("tools/list").find("the new count") != std::string::npos);
         int tools = 0;
         client.list(TIDINGS_LISTING_TOOLS, [&](std::string_view) { tools++; });
-        EXPECT(tools == 3);
+        EXPECT(tools == 4);
         try {
             client.list(TIDINGS_LISTING_TOOLS, [](std::string_view) { throw 42; });
             EXPECT(false);

@@ -229,6 +229,105 @@ static void a_version_that_was_asked_for_is_the_only_one(void **state)
     tidings_client_destroy(c);
 }
 
+/* A server that names what it speaks, in an error (-32022) or a result, and never anything else. */
+struct naming {
+    const char *versions;
+    bool is_result;
+    int refusals; /* before it answers */
+};
+
+static void naming_server(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    struct naming *n = f->user;
+    (void)m;
+    if (strcmp(method, "server/discover") == 0 && n->is_result) {
+        fake_sayf(f,
+                  "{\"jsonrpc\":\"2.0\",\"id\":%" PRId64
+                  ",\"result\":{\"supportedVersions\":%s,\"capabilities\":{}}}",
+                  id, n->versions);
+    } else if (strcmp(method, "server/discover") == 0 && n->refusals-- > 0) {
+        fake_sayf(f,
+                  "{\"jsonrpc\":\"2.0\",\"id\":%" PRId64
+                  ",\"error\":{\"code\":-32022,\"message\":\"no\",\"data\":{\"supported\":%s}}}",
+                  id, n->versions);
+    } else if (strcmp(method, "server/discover") == 0) {
+        (void)fake_modern(f, method, id);
+    } else {
+        (void)fake_legacy(f, method, id);
+    }
+}
+
+static void a_refused_revision_means_a_modern_server(void **state)
+{
+    static const struct {
+        struct naming server;
+        int code;
+        const char *log, *why;
+    } rows[] = {
+        {{"[\"2026-07-28\"]", false, 1}, 0, "server/discover 1\nserver/discover 2\n", ""},
+        {{"[\"2026-07-28\"]", false, 9},
+         TIDINGS_E_UNSUPPORTED,
+         "server/discover 1\nserver/discover 2\n",
+         "and refuses it"},
+        {{"[\"2027-03-04\",\"2027-01-01\"]", false, 9},
+         TIDINGS_E_UNSUPPORTED,
+         "server/discover 1\n",
+         "speaks 2027-03-04, a newer revision"},
+        {{"[\"2027-03-04\"]", true, 0},
+         TIDINGS_E_UNSUPPORTED,
+         "server/discover 1\n",
+         "speaks 2027-03-04, a newer revision"},
+        {{"[\"2027-03-04\",\"2026-07-28\"]", true, 0}, 0, "server/discover 1\n", ""},
+        {{"[\"1999-01-01\"]", false, 9},
+         TIDINGS_E_UNSUPPORTED,
+         "server/discover 1\n",
+         "speaks 1999-01-01, and nothing"},
+        {{"[]", false, 9}, TIDINGS_E_UNSUPPORTED, "server/discover 1\n", "nor says what"},
+        {{"[\"\\u001b[31m\",7]", false, 9},
+         TIDINGS_E_UNSUPPORTED,
+         "server/discover 1\n",
+         "nor says what"},
+        /* It names one that has sessions. */
+        {{"[\"2025-11-25\"]", false, 9},
+         0,
+         "server/discover 1\ninitialize 2\nnotifications/initialized 0\n",
+         ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct fake f;
+        struct naming server = rows[i].server;
+        struct tidings_error err = {0};
+        struct tidings_client *c = fake_client(&f, naming_server, &server, NULL);
+        int rc = tidings_client_connect(c, &err);
+        assert_int_equal(rc, rows[i].code);
+        assert_string_equal(f.log, rows[i].log);
+        assert_non_null(strstr(err.text, rows[i].why));
+        tidings_client_destroy(c);
+    }
+}
+
+static void newer_server(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    (void)m;
+    if (strcmp(method, "initialize") == 0) {
+        fake_result(f, id, "{\"protocolVersion\":\"2027-01-01\",\"capabilities\":{}}");
+    } else {
+        fake_error(f, id, -32601, "what?");
+    }
+}
+
+static void a_newer_revision_is_told_as_such(void **state)
+{
+    struct fake f;
+    struct tidings_error err = {0};
+    (void)state;
+    struct tidings_client *c = fake_client(&f, newer_server, NULL, NULL);
+    assert_int_equal(tidings_client_connect(c, &err), TIDINGS_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "2027-01-01, a newer revision"));
+    tidings_client_destroy(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +338,8 @@ int main(void)
         cmocka_unit_test(a_connection_that_broke_says_nothing_of_the_era),
         cmocka_unit_test(an_end_in_order_is_soon_followed_by_another_attempt),
         cmocka_unit_test(a_version_that_was_asked_for_is_the_only_one),
+        cmocka_unit_test(a_refused_revision_means_a_modern_server),
+        cmocka_unit_test(a_newer_revision_is_told_as_such),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

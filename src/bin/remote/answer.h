@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Answers of the command line to what a server asks while it works: those given with --answer, else
+ * on the terminal, else none, and then it is told what was asked.
+ *
+ * What the server says (messages, titles, addresses) is a stranger's text, and shown as such.
+ */
+#ifndef BIN_ANSWER_H
+#define BIN_ANSWER_H
+
+#include <tidings/question.h>
+
+#include "bin/cli/command.h"
+
+struct answers {
+    const struct cli *cli;
+    const char *given;         /* --answer; NULL: none */
+    const struct words *roots; /* --roots */
+    /* filled in: */
+    char *json;          /* of --answer, compact */
+    size_t next;         /* of an array: the next one */
+    unsigned unanswered; /* questions that nobody could answer */
+};
+
+/* The client may be asked, and this answers. `given`, `roots` and `cli` are set. */
+int answers_begin(struct answers *a, struct tidings_client *client, struct tidings_error *err);
+void answers_end(struct answers *a);
+/* 0, or that something was not answered, with what to do about it. */
+int answers_judge(const struct answers *a, struct tidings_error *err);
+
+/* Ask a person on the terminal, and answer. */
+void answers_ask(const struct cli *cli, struct tidings_question *question);
+
+#endif

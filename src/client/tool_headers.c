@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Finds `x-mcp-header` in the input schemas of tools, and writes the header fields of their calls.
+ */
+#include "client/tool_headers.h"
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "client/state.h"
+#include "json/pointer.h"
+
+#define TOOL_HEADERS_SAFE 9007199254740991.0 /* beyond, numbers are not the same everywhere */
+
+struct tool_header {
+    char *name;    /* of the field, without Mcp-Param- */
+    char *pointer; /* to the argument */
+};
+
+struct tool_declares {
+    struct tool_header headers[TOOL_HEADERS_LINES];
+    size_t count;
+    struct tidings_error fault; /* code 0: none */
+    size_t name_len;
+    char name[];
+};
+
+struct tool_headers {
+    struct map by_name;
+};
+
+static void tool_declares_free(struct tool_declares *d)
+{
+    for (size_t i = 0; i < d->count; i++) {
+        mem_free(d->headers[i].name);
+        mem_free(d->headers[i].pointer);
+    }
+    mem_free(d);
+}
+
+void tool_headers_forget(struct tidings_client *c)
+{
+    struct tool_headers *all = c->tool_headers;
+    struct tool_declares *d;
+    size_t at = 0;
+    c->tool_headers = NULL;
+    while (all && (d = map_next(&all->by_name, &at)) != NULL) {
+        tool_declares_free(d);
+    }
+    if (all) {
+        map_deinit(&all->by_name);
+        mem_free(all);
+    }
+}
+
+/* ---- what a schema declares ------------------------------------------------------------------ */
+
+/* RFC 9110, 5.6.2. */
+static bool is_field_name(struct tidings_str s)
+{
+    bool is_fit = s.len > 0 && s.len <= 128;
+    for (size_t i = 0; is_fit && i < s.len; i++) {
+        unsigned char ch = (unsigned char)s.ptr[i];
+        is_fit = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') ||
+                 (ch != '\0' && strchr("!#$%&'*+-.^_`|~", ch));
+    }
+    return is_fit;
+}
+
+static int tool_headers_fault(struct tool_declares *d, const char *what)
+{
+    return tidings_fail(&d->fault, TIDINGS_E_PARSE,
+                        "the tool '%.60s' is left out: its x-mcp-header %s", d->name, what);
+}
+
+static int tool_headers_add(struct tool_declares *d, struct json *schema, struct buf *path)
+{
+    struct json *given = jv_get(schema, "x-mcp-header");
+    struct tidings_str name = jv_str(given), type = jv_str(jv_get(schema, "type"));
+    if (!jv_is(given, JV_STRING) || !is_field_name(name)) {
+        return tool_headers_fault(d, "is no name of a header field");
+    }
+    if (!str_eq(type, STR("string")) && !str_eq(type, STR("integer")) &&
+        !str_eq(type, STR("boolean"))) {
+        return tool_headers_fault(d, "is on something other than a string, integer or boolean");
+    }
+    for (size_t i = 0; i < d->count; i++) {
+        if (str_eq_nocase(name, tidings_str(d->headers[i].name))) {
+            return tool_headers_fault(d, "is there twice");
+        }
+    }
+    if (d->count >= TOOL_HEADERS_LINES || path->failed) {
+        return tool_headers_fault(d, "is there too often, or too deep");
+    }
+    struct tool_header *h = &d->headers[d->count++];
+    *h = (struct tool_header){.name = str_dup(name), .pointer = str_dup(buf_str(path))};
+    return h->name && h->pointer ? 0 : tidings_fail(&d->fault, TIDINGS_E_NOMEM, "out of memory");
+}
+
+static int tool_headers_scan(struct tool_declares *d, struct json *schema, struct buf *path,
+                             bool is_reachable);
+
+/* Below a keyword through which no argument can be found: a schema, several, or several by name. */
+static int tool_headers_scan_other(struct tool_declares *d, struct json *value, bool has_names,
+                                   struct buf *path)
+{
+    struct tidings_str key;
+    struct json *one;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < (jv_is(value, JV_ARRAY) ? jv_count(value) : 0); i++) {
+        rc = tool_headers_scan(d, jv_at(value, i), path, false);
+    }
+    if (rc < 0 || !jv_is(value, JV_OBJECT)) {
+        return rc;
+    }
+    if (!has_names) {
+        return tool_headers_scan(d, value, path, false);
+    }
+    for (void *at = NULL; rc == 0 && (at = jv_next(value, at, &key, &one)) != NULL;) {
+        rc = tool_headers_scan(d, one, path, false);
+    }
+    return rc;
+}
+
+static void tool_headers_put_key(struct buf *path, struct tidings_str key)
+{
+    buf_putc(path, '/');
+    for (size_t i = 0; i < key.len; i++) {
+        if (key.ptr[i] == '~' || key.ptr[i] == '/') {
+            buf_puts(path, key.ptr[i] == '~' ? STR("~0") : STR("~1"));
+        } else {
+            buf_putc(path, key.ptr[i]);
+        }
+    }
+}
+
+/* The argument that `path` leads to, and those below it. */
+static int tool_headers_scan(struct tool_declares *d, struct json *schema, struct buf *path,
+                             bool is_reachable)
+{
+    static const char *const others[] = {
+        "$defs",
+        "definitions",
+        "patternProperties",
+        "dependentSchemas",
+        "items",
+        "prefixItems",
+        "contains",
+        "additionalProperties",
+        "propertyNames",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "oneOf",
+        "anyOf",
+        "allOf",
+        "not",
+        "if",
+        "then",
+        "else",
+    };
+    struct json *properties = jv_get(schema, "properties"), *one;
+    struct tidings_str key;
+    int rc = 0;
+    if (jv_get(schema, "x-mcp-header")) {
+        rc = is_reachable && path->len > 0
+                 ? tool_headers_add(d, schema, path)
+                 : tool_headers_fault(d, "is not on an argument, or not on one that is always one");
+    }
+    for (void *at = NULL; rc == 0 && (at = jv_next(properties, at, &key, &one)) != NULL;) {
+        size_t len = path->len;
+        tool_headers_put_key(path, key);
+        rc = tool_headers_scan(d, one, path, is_reachable);
+        if (!path->failed) {
+            path->len = len;
+            path->ptr[len] = '\0';
+        }
+    }
+    for (size_t i = 0; rc == 0 && i < sizeof(others) / sizeof(others[0]); i++) {
+        rc = tool_headers_scan_other(d, jv_get(schema, others[i]), i < 4, path);
+    }
+    return rc;
+}
+
+static struct tool_declares *tool_declares_create(struct tidings_str name)
+{
+    struct tool_declares *d = mem_zalloc(sizeof(*d) + name.len + 1);
+    if (d) {
+        d->name_len = name.len;
+        memcpy(d->name, name.ptr, name.len);
+    }
+    return d;
+}
+
+static void tool_headers_keep(struct tidings_client *c, struct tool_declares *d)
+{
+    struct tidings_str name = tidings_strn(d->name, d->name_len);
+    struct tool_headers *all = c->tool_headers;
+    if (!all && (all = mem_zalloc(sizeof(*all))) != NULL) {
+        map_init(&all->by_name);
+        c->tool_headers = all;
+    }
+    struct tool_declares *before = all ? map_remove(&all->by_name, name) : NULL;
+    if (before) {
+        tool_declares_free(before);
+    }
+    bool is_worth = d->count > 0 || d->fault.code < 0;
+    if (!all || !is_worth || all->by_name.count >= TOOL_HEADERS_MAX ||
+        map_put(&all->by_name, name, d, NULL) < 0) {
+        tool_declares_free(d);
+    }
+}
+
+/* Only there are header fields sent. */
+static bool tool_headers_matter(const struct tidings_client *c)
+{
+    return c->era == TIDINGS_ERA_MODERN && c->transport->ops->has_exchanges;
+}
+
+int tool_headers_note(struct tidings_client *c, struct json *tool, struct tidings_error *err)
+{
+    struct tidings_str name = jv_str(jv_get(tool, "name"));
+    if (!tool_headers_matter(c) || name.len == 0) {
+        return 0;
+    }
+    struct buf path;
+    struct tool_declares *d = tool_declares_create(name);
+    if (!d) {
+        return 0;
+    }
+    buf_init(&path, TOOL_HEADERS_PATH);
+    int rc = tool_headers_scan(d, jv_get(tool, "inputSchema"), &path, true);
+    buf_deinit(&path);
+    if (rc < 0 && err) {
+        *err = d->fault;
+    }
+    tool_headers_keep(c, d);
+    return rc == TIDINGS_E_PARSE ? rc : 0;
+}
+
+static const struct tool_declares *tool_headers_find(const struct tidings_client *c,
+                                                     struct tidings_str tool)
+{
+    return c->tool_headers ? map_find(&c->tool_headers->by_name, tool) : NULL;
+}
+
+int tool_headers_check(const struct tidings_client *c, struct tidings_str tool,
+                       struct tidings_error *err)
+{
+    const struct tool_declares *d = tool_headers_find(c, tool);
+    return d && d->fault.code < 0 ? tidings_fail(err, d->fault.code, "%s", d->fault.text) : 0;
+}
+
+/* ---- the lines of a call --------------------------------------------------------------------- */
+
+void tool_headers_put_value(struct buf *out, struct tidings_str value)
+{
+    bool is_plain = value.len > 0 && !str_starts(value, STR("=?base64?")) && value.ptr[0] != ' ' &&
+                    value.ptr[value.len - 1] != ' ';
+    for (size_t i = 0; is_plain && i < value.len; i++) {
+        is_plain = value.ptr[i] >= ' ' && value.ptr[i] <= '~';
+    }
+    if (is_plain) {
+        buf_puts(out, value);
+        return;
+    }
+    buf_puts(out, STR("=?base64?"));
+    base64_put(out, value);
+    buf_puts(out, STR("?="));
+}
+
+/* False: it is nothing that a field can say. */
+static bool tool_headers_can_say(const struct json *value)
+{
+    double number = jv_real(value);
+    bool is_safe = number >= -TOOL_HEADERS_SAFE && number <= TOOL_HEADERS_SAFE;
+    return jv_is(value, JV_STRING) || jv_is_bool(value) ||
+           (jv_is_number(value) && is_safe && (double)(int64_t)number == number);
+}
+
+void tool_headers_put(const struct tidings_client *c, struct tidings_str tool,
+                      struct json *arguments, struct buf *out)
+{
+    const struct tool_declares *d = tool_headers_matter(c) ? tool_headers_find(c, tool) : NULL;
+    for (size_t i = 0; d && i < d->count; i++) {
+        struct json *value = jv_point(arguments, tidings_str(d->headers[i].pointer));
+        if (!value || !tool_headers_can_say(value)) {
+            continue;
+        }
+        buf_putf(out, "Mcp-Param-%s: ", d->headers[i].name);
+        if (jv_is(value, JV_STRING)) {
+            tool_headers_put_value(out, jv_str(value));
+        } else if (jv_is_bool(value)) {
+            buf_puts(out, jv_is_true(value) ? STR("true") : STR("false"));
+        } else {
+            buf_puti(out, (int64_t)jv_real(value));
+        }
+        buf_putc(out, '\n');
+    }
+}

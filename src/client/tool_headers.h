@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Arguments of tools that travel as header fields of HTTP too (`x-mcp-header` in a tool's input
+ * schema, SEP-2243): which they are, as far as the server's tools were listed, and the lines of a
+ * call. A tool that declares them in a way that is not allowed is not to be used.
+ */
+#ifndef CLIENT_TOOL_HEADERS_H
+#define CLIENT_TOOL_HEADERS_H
+
+#include "base/str.h"
+#include "json/json.h"
+
+struct tidings_client;
+
+#define TOOL_HEADERS_MAX 1000u  /* tools that have any; of more nothing is known */
+#define TOOL_HEADERS_LINES 32u  /* of one tool */
+#define TOOL_HEADERS_PATH 1024u /* bytes of a JSON pointer to an argument */
+
+/* An element of tools/list. TIDINGS_E_PARSE: it must not be used, and why. */
+int tool_headers_note(struct tidings_client *c, struct json *tool, struct tidings_error *err);
+void tool_headers_forget(struct tidings_client *c);
+/* May it be called? TIDINGS_E_PARSE: it was noted as one that must not. */
+int tool_headers_check(const struct tidings_client *c, struct tidings_str tool,
+                       struct tidings_error *err);
+/* The lines "Mcp-Param-Name: value" of a call, each with a line feed. */
+void tool_headers_put(const struct tidings_client *c, struct tidings_str tool,
+                      struct json *arguments, struct buf *out);
+/* A value as it travels: as it is where a header can carry it, else in base64 between markers. */
+void tool_headers_put_value(struct buf *out, struct tidings_str value);
+
+#endif

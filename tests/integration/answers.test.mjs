@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+//
+// What servers ask of `tidings call`: servers on both official SDKs, server-everything and ours, on both wires; answered by
+// --answer and --roots, on a terminal, or by nobody.
+
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { bad, good } from './lib/cli.mjs';
+import { BIN, EXAMPLES, Program, run } from './lib/server.mjs';
+import { Terminal, noTerminal } from './lib/terminal.mjs';
+import { Tree } from './lib/tree.mjs';
+
+const here = (name) => fileURLToPath(new URL(name, import.meta.url));
+const node = process.execPath;
+const ASKER = here('lib/asker.mjs');
+const EVERYTHING = path.join(here('./node_modules'), '@modelcontextprotocol/server-everything/dist/index.js');
+
+/** The askers: how to reach each. `env` is the launched server's. */
+const LAUNCHED = {
+    'SDK 1, launched': { env: { SDK: '1' }, words: ['--', node, ASKER] },
+    'SDK 2, launched': { env: {}, words: ['--', node, ASKER] },
+    'SDK 2, launched, legacy': { env: {}, words: ['--era', 'legacy', '--', node, ASKER] },
+};
+const SERVED = {
+    'SDK 1 over HTTP': { SDK: '1' },
+    'SDK 1 over HTTP, on the stream of the session': { SDK: '1', FAR: '1' },
+    'SDK 2 over HTTP': {},
+};
+
+async function served(t, env) {
+    const program = new Program(t, node, [ASKER], { env: { PORT: '0', ...env }, mayFail: true });
+    const line = await program.lines.next((text) => text.startsWith('at '), 'that it serves', 60_000);
+    return line.slice(3);
+}
+
+/** `tidings call` of each asker: (t, words) => its end. */
+const askers = Object.fromEntries([
+    ...Object.entries(LAUNCHED).map(([name, { env, words }]) => [
+        name, async (t, args) => run(t, ['call', ...args, ...words], { env }),
+    ]),
+    ...Object.entries(SERVED).map(([name, env]) => [
+        name, async (t, args) => run(t, ['call', await served(t, env), ...args]),
+    ]),
+]);
+
+const ANSWER = { name: 'Ann', colour: 'g' };
+
+for (const [name, call] of Object.entries(askers)) {
+    test(`${name}: a form, an address and roots are answered from the command line`, async (t) => {
+        const tree = new Tree(t, { 'work/a.txt': '' });
+        const said = async (...args) => {
+            const end = await call(t, args);
+            assert.equal(end.code, 0, `${args}: ${end.stdout}${end.stderr}`);
+            return JSON.parse(end.stdout);
+        };
+        // Called at once, so that it takes the time of one.
+        const [filled, declined, visited, roots] = await Promise.all([
+            said('form', '--answer', JSON.stringify(ANSWER)),
+            said('form', '--answer', '"decline"'),
+            said('visit', '--answer', '["accept"]'),
+            said('roots', '--roots', tree.at('work')),
+        ]);
+        assert.deepEqual(filled, { action: 'accept', content: { name: 'Ann', age: 30, colour: 'g' } });
+        assert.deepEqual(declined, { action: 'decline' });
+        assert.deepEqual(visited, { action: 'accept' });
+        assert.deepEqual(roots, { roots: [{ uri: `file://${tree.at('work')}/`, name: 'work' }] });
+    });
+}
+
+test('nobody answers: it is said what was asked, and how to answer', async (t) => {
+    const { env, words } = LAUNCHED['SDK 1, launched'];
+    const [form, visit, json, wrong] = await Promise.all([
+        bad(t, 75, /the server asks: Who are you\?/, ['call', 'form', ...words], { env }),
+        bad(t, 75, /visit https:\/\/user@pay\.example:8443\/now\?n=1/, ['call', 'visit', ...words], { env }),
+        run(t, ['call', '--json', 'form', ...words], { env }),
+        bad(t, 75, /age/, ['call', 'form', '--answer', '{"name":"Ann","age":-1}', ...words], { env }),
+    ]);
+    assert.match(form.stderr, /^ {2}name \(text, required\): As on your passport$/m);
+    assert.match(form.stderr, /^ {2}age \(integer\), unless given 30$/m);
+    assert.match(form.stderr, /^ {2}colour \(one of r, g\)$/m);
+    assert.match(form.stderr, /nobody answered: run it on a terminal, or give --answer JSON/);
+    assert.deepEqual(JSON.parse(form.stdout), { action: 'cancel' });
+    assert.match(visit.stderr, /the server asks: Pay here/);
+    const failure = JSON.parse(json.stderr.trim().split('\n').at(-1));
+    assert.deepEqual([json.code, failure.status, failure.error], [75, 75, 'cancelled']);
+    assert.deepEqual(JSON.parse(wrong.stdout), { action: 'cancel' });
+});
+
+test('what is no answer, and what is no directory, is refused before the server is asked', async (t) => {
+    await bad(t, 65, /no-json/, ['call', 'form', '--answer', 'no-json', '--', '/bin/false']);
+    await bad(t, 64, /--roots takes a directory, not 'https:\/\/x\/'/, ['call', 'form', '--roots', 'https://x/', '--', '/bin/false']);
+});
+
+test('server-everything asks, and hears', async (t) => {
+    const words = ['--', node, EVERYTHING, 'stdio'];
+    const answer = JSON.stringify({ name: 'Ann', check: true });
+    const said = await good(t, ['call', 'trigger-elicitation-request', '--answer', answer, ...words]);
+    assert.match(said, /Ann/);
+});
+
+test('our own server asks, in both eras, in one round and in several', async (t) => {
+    const launch = ['--', path.join(EXAMPLES, 'conformance'), '--stdio'];
+    for (const era of ['modern', 'legacy']) {
+        const call = (tool, answer) => good(t, ['call', '--era', era, tool, '--answer', JSON.stringify(answer), ...launch]);
+        const [once, defaults] = await Promise.all([
+            call('test_input_required_result_elicitation', { name: 'Ann' }),
+            call('test_elicitation_sep1034_defaults', 'accept'),
+        ]);
+        assert.match(once, /Ann/);
+        assert.match(defaults, /"action":\s*"accept"/);
+        const rounds = await call('test_input_required_result_multi_round', [{ name: 'Ann' }, { color: 'red' }]);
+        assert.match(rounds, /red/); // the answer to the second
+    }
+});
+
+/* ---- on a terminal --------------------------------------------------------------------------- */
+
+const onTerminal = (t, tool) =>
+    new Terminal(t, [BIN, 'call', tool, '--', node, ASKER], { env: {} });
+
+test('a person fills in a form', { skip: noTerminal }, async (t) => {
+    const terminal = onTerminal(t, 'form');
+    await terminal.shows('The server asks: Who are you?');
+    await terminal.shows('As on your passport');
+    await terminal.shows('Your name (text, required): ');
+    terminal.type('\n');
+    await terminal.shows('it has to be filled in');
+    await terminal.shows('Your name (text, required): ');
+    terminal.type('Ann\n');
+    await terminal.shows('age (integer) [30]: ');
+    terminal.type('old\n');
+    await terminal.shows("'old' is no number");
+    await terminal.shows('age (integer) [30]: ');
+    terminal.type('200\n');
+    await terminal.shows('age (integer) [30]: ');
+    terminal.type('\n');
+    await terminal.shows(/1 {2}Red \(r\)\s+2 {2}Green \(g\)\s+Colour \(number or name\): /);
+    terminal.type('2\n');
+    await terminal.shows('Newsletter? (y/n): ');
+    terminal.type('y\n');
+    await terminal.shows('Send this?');
+    terminal.type('\n');
+    await terminal.shows('{"action":"accept","content":{"name":"Ann","age":30,"colour":"g","news":true}}');
+    assert.equal((await terminal.ended()).code, 0);
+});
+
+test('a person says no, or leaves', { skip: noTerminal }, async (t) => {
+    const no = onTerminal(t, 'visit');
+    await no.shows('The server asks: Pay here');
+    await no.shows('https://user@pay.example:8443/now?n=1');
+    await no.shows('at pay.example. Open it in a browser if you trust that.');
+    await no.shows('Done?');
+    no.type('n\n');
+    await no.shows('{"action":"decline"}');
+    const gone = onTerminal(t, 'form');
+    await gone.shows('Your name (text, required): ');
+    gone.type('\x04'); // Ctrl-D
+    await gone.shows('{"action":"cancel"}');
+});
+
+test('what a server says cannot drive the terminal', { skip: noTerminal }, async (t) => {
+    const terminal = onTerminal(t, 'evil');
+    await terminal.shows('title');
+    await terminal.shows('[');
+    await terminal.shows(': ');
+    terminal.type('\n');
+    await terminal.shows('Send this?');
+    const shown = terminal.screen.replaceAll('\r\x1b[K', ''); // ours, which clears the line of the progress
+    assert.doesNotMatch(shown, /[\x1b\x07\u202e]/u);
+    terminal.type('n\n');
+    await terminal.shows('{"action":"decline"}');
+});
