@@ -125,6 +125,11 @@ export class Mounts {
         this.counts.written += 1;
     }
 
+    /** Each file once more. */
+    writeAll() {
+        this.uris.forEach((uri) => this.#write(uri));
+    }
+
     async run() {
         const { world } = this;
         const { random } = world;

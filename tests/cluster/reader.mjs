@@ -15,6 +15,7 @@ const METADATA = 'dev.tidings/metadata';
 const JSON_HEADERS = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' };
 const PATIENCE = 4000;
 const NEVER = 2 ** 31 - 1;
+const REST = 200;
 
 const positionOf = (cursor) => Number(cursor.split('~')[0].split('.')[2] ?? 0);
 const idOf = (uri) => uri.slice(TYPE.length);
@@ -30,7 +31,7 @@ export class Reader {
     doubts = new Set(); // URIs to be read
     blind = new Set(); // those of which it was told nothing but to look again, until it did
     lookedAgain = new Map(); // of a URI: when it was last told to look again
-    files = new Map(); // of a file's URI: { at, etag } of what it was told last
+    files = new Map(); // of a file's URI: { etag } of what it was told last; none: it was removed
     mustLook = []; // times it was told to look again in OWNED: { since, wholeAt, story }
     wholeAtPosition = 0; // of its cursor when it last was seen to know everything
     wholeAt = 0; // when it last was seen to know everything
@@ -57,12 +58,11 @@ export class Reader {
     /** For whoever looks for the reason of a failure; `uri`: what it is about, or nothing in particular. */
     note(what, uri = undefined) {
         this.trace.push({ uri, text: `${this.world.seconds()} ${what}` });
-        this.trace.splice(0, this.trace.length - 2000);
     }
 
-    /** The last of what concerns a URI, or all. */
-    story(uri) {
-        return this.trace.filter((one) => one.uri === undefined || uri === undefined || one.uri === uri).slice(-40)
+    /** The last of what concerns a URI, or all; until there were so many notes. */
+    story(uri, upto = this.trace.length) {
+        return this.trace.slice(0, upto).filter((one) => one.uri === undefined || uri === undefined || one.uri === uri).slice(-40)
             .map(({ text }) => text).join('; ');
     }
 
@@ -181,10 +181,13 @@ export class Reader {
 
     /** What the cursor claims when it goes: held against the store in the end. */
     #claim() {
-        if (this.cursor && this.isWhole) {
+        if (this.cursor && this.isWhole && !this.cursor.includes('~')) { // with that it says itself that some have yet to be told
             const heard = new Map([...this.known].filter(([id]) => !this.blind.has(`${TYPE}${id}`)));
             this.note(`goes with ${this.cursor}`);
-            this.ledger.cursors.push({ who: this.name, position: positionOf(this.cursor), heard, story: (id) => this.story(`${TYPE}${id}`) });
+            const upto = this.trace.length;
+            this.ledger.cursors.push({
+                who: this.name, position: positionOf(this.cursor), heard, story: (id) => this.story(`${TYPE}${id}`, upto),
+            });
         }
     }
 
@@ -202,7 +205,12 @@ export class Reader {
         this.heard.forEach((_, uri) => this.again.add(uri));
         this.looksHere = new Set(); // subscriptions that it was told here to look again of
         this.state = 'here';
-        const timer = setTimeout(() => this.leave(), stay - Date.now());
+        // While everything is at rest it stays: who went elsewhere would be told of what it missed.
+        const leave = () => (this.world.isAtRest ? again(REST) : this.leave());
+        const again = (ms) => {
+            this.timer = setTimeout(leave, ms);
+        };
+        again(stay - Date.now());
         try {
             for (;;) {
                 const item = await this.events.next(() => true, 'an event', NEVER);
@@ -213,7 +221,7 @@ export class Reader {
                 }
             }
         } finally {
-            clearTimeout(timer);
+            clearTimeout(this.timer);
         }
     }
 
@@ -271,7 +279,7 @@ export class Reader {
         const etag = _meta['dev.tidings/change'] === 'deleted' ? undefined : _meta['dev.tidings/etag'];
         this.note(`told ${_meta['dev.tidings/change'] ?? ''} ${etag} (${_meta[CURSOR]})`, uri);
         this.world.mounts.counts.told += 1;
-        this.files.set(uri, { at: Date.now(), etag });
+        this.files.set(uri, { etag });
         this.doubts.add(uri);
     }
 
@@ -385,10 +393,13 @@ export class Reader {
             + ` but of ${last}, at most ${this.heard.get(uri)}: ${this.story(uri)}`;
     }
 
-    /** Of a file it was told that it is as it is, or to look since it was written; and it looked. */
+    /**
+     * Of a file it was told that it is as it is, or to look since it was written; and it looked. (One that was made and removed
+     * again before anybody saw it is as it was told before.)
+     */
     #fileMistake(uri, { n, at }, etag) {
         const told = this.files.get(uri);
-        if (!(this.lookedAgain.get(uri) >= at) && !(told?.at >= at && isSameState(told.etag, etag))) {
+        if (!(this.lookedAgain.get(uri) >= at) && !(told && isSameState(told.etag, etag))) {
             return `was not told that ${uri} is ${n} (${etag}), but ${told?.etag}: ${this.story(uri)}`;
         }
         return this.numbers.get(uri) === n ? undefined

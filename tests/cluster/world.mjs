@@ -316,6 +316,7 @@ export class World {
     /** When nothing fails any more, all nodes say the same and everybody believes it. */
     async checkpoint() {
         this.nodes.forEach((node) => node.running || this.ledger.wrong(`node ${node.name} ended by itself:\n${node.program.stderr}`));
+        this.isAtRest = true;
         await eventually(() => this.people.every((one) => !one.busy), 'writers rest', SETTLED);
         const ms = await this.#settle(async () => {
             const { truth, why } = await this.#truth();
@@ -323,10 +324,13 @@ export class World {
         });
         if (this.mounts) {
             this.ledger.mountLatencies.push(ms + await this.#settle(() => this.#mountsDiffer()));
+            this.mounts.writeAll(); // … and nobody begins to own them now, which would hide what is missed
+            await this.#settle(() => this.#mountsDiffer());
             await this.mounts.judgeRows();
             this.mounts.judgeTruncated(this.readers);
         }
         this.readers.forEach((reader) => reader.isSettled());
+        this.isAtRest = false;
         this.ledger.counts.checkpoints += 1;
         this.ledger.latencies.push(ms);
         this.log(`checkpoint after ${ms} ms, mounts ${this.ledger.mountLatencies.at(-1)} ms: ${JSON.stringify(this.ledger.counts)}`);
