@@ -130,7 +130,7 @@ static void announcing_end(struct announcing *a, int code, const struct tidings_
         log_warn(LOG_NODES, "announced here alone", KV("uri", a->change.uri),
                  KV("reason", err->text));
         (void)hub_announce(s->hub, &a->change, NULL);
-    } else if (is_over) {
+    } else if (is_over && !a->mount) { /* of a mount its next owner has everybody look again */
         s->announced_lost++;
     }
     announcing_free(a);
@@ -207,8 +207,9 @@ void server_announce_again(struct tidings_server *s)
 void server_announce_close(struct tidings_server *s)
 {
     while (!list_empty(&s->announcing)) {
-        s->announced_lost++;
-        announcing_free(list_entry(s->announcing.next, struct announcing, link));
+        struct announcing *a = list_entry(s->announcing.next, struct announcing, link);
+        s->announced_lost += a->mount == NULL;
+        announcing_free(a);
     }
     if (s->announced_lost > 0) {
         log_warn(LOG_NODES, "announcements lost", KV("count", s->announced_lost),

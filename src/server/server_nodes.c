@@ -37,6 +37,7 @@ struct noted_node {
     char name[SHARED_NAME_MAX + 1];
     bool lives, is_there; /* is there: it has a row still */
     bool is_behind;       /* and that was said */
+    bool differs;         /* it has a mount otherwise, and that was said */
 };
 
 struct server_nodes {
@@ -74,6 +75,7 @@ static void gather_state(struct server_nodes *n)
     jw_put_integer(&w, STR("subscriptions"),
                    (int64_t)limit_in_use(counters, LIMIT_ALL_SUBSCRIPTIONS));
     server_owned_write(s, &w);
+    server_declared_write(s, &w);
     jw_end_object(&w);
 }
 
@@ -124,6 +126,18 @@ static void judge_lag(const char *name, int64_t behind, bool *is_behind)
     }
 }
 
+static void judge_mounts(struct server_nodes *n, const struct node_row *row, bool *differs)
+{
+    struct mount_difference d;
+    bool was = *differs;
+    *differs = server_declared_differs(n->server, row->state, &d);
+    if (*differs && !was) {
+        log_warn(LOG_NODES, "mount is declared otherwise at another node: say the same at all",
+                 KV("mount", d.mount), KV("here", mount_nodes_name(d.here)),
+                 KV("there", mount_nodes_name(d.there)), KV("name", row->name));
+    }
+}
+
 /* Another one is said to have come, or to be silent, when that changes. */
 static void note_other(struct server_nodes *n, const struct node_row *row)
 {
@@ -141,6 +155,7 @@ static void note_other(struct server_nodes *n, const struct node_row *row)
     }
     if (lives) {
         judge_lag(noted->name, behind_of(row), &noted->is_behind);
+        judge_mounts(n, row, &noted->differs);
     }
     noted->lives = lives;
     noted->is_there = true;
@@ -297,7 +312,8 @@ static bool put_row(void *user, const struct node_row *row)
                 continue;
             }
             jw_key(&r->w, key);
-            if (str_eq(key, STR("owns"))) {
+            if (str_eq(key, STR("owns")) || str_eq(key, STR("owned")) ||
+                str_eq(key, STR("shared"))) {
                 put_owned(r, member);
             } else {
                 jw_value(&r->w, member);

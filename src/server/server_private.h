@@ -274,6 +274,20 @@ bool server_owned_has(struct tidings_server *s, struct tidings_str uri);
 struct jw;
 void server_owned_write(struct tidings_server *s, struct jw *w);
 
+/* ---- server_declared.c: what nodes say of mounts that several of them have --------------------
+ */
+
+/* "owned" and "shared": the prefixes of those mounts here, in at most some bytes. */
+void server_declared_write(struct tidings_server *s, struct jw *w);
+struct mount_difference {
+    struct tidings_str mount;
+    enum mount_nodes here, there;
+};
+/* Any thread: does another node, by what it has written in its row, have a mount of this one
+ * otherwise? *ret: the first. */
+bool server_declared_differs(struct tidings_server *s, struct tidings_str state,
+                             struct mount_difference *ret);
+
 /* ---- server_files.c: what is known of files goes to the store -------------------------------- */
 
 /* After everything was mounted: mounts of files save what they know, and who comes back with a

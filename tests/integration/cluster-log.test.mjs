@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+//
+// What nodes of a cluster say of each other in their logs and in tidings://self/nodes: who is behind and who has caught up, which
+// mounts are declared otherwise elsewhere, and how many announcements were lost when a server ended without its store.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { exchange } from './lib/fault-watcher.mjs';
+import { Node } from './lib/nodes.mjs';
+import { Postgres, skip } from './lib/postgres.mjs';
+import { call } from './lib/rpc.mjs';
+import { as, TokenFile } from './lib/tokens.mjs';
+import { Tree } from './lib/tree.mjs';
+import { DEADLINE } from './lib/wait.mjs';
+import { Watcher } from './lib/watcher.mjs';
+
+const MOUNT = 'file://data/';
+const A = `${MOUNT}a.txt`;
+const LONG = 3 * DEADLINE;
+
+const nodesOf = async (server) => JSON.parse((await call(server, 'resources/read', { uri: 'tidings://self/nodes' })).contents[0].text);
+const says = ({ program }, match) => program.lines.next((line) => match.test(line), `${match}`, LONG);
+
+test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
+    const database = await Postgres.start(t);
+    let schemas = 0;
+    const schema = async () => {
+        const name = `s${schemas++}`;
+        await database.sql(`CREATE SCHEMA ${name}`);
+        return name;
+    };
+    const start = async (t, name, where, args = []) => {
+        const node = await Node.make(t, name, { databases: [database], schema: where, args: ['--self', '--allow-write', '--node', name, ...args] });
+        return node.start();
+    };
+
+    const all = [];
+    all.push(t.test('who is behind, and has caught up', async (t) => {
+        const where = await schema();
+        const a = await start(t, 'a', where);
+        // A node that lives and says of itself that it does not keep up.
+        const put = (behind) => database.sql(`INSERT INTO ${where}.tidings_nodes(name, instance, version, state, epoch, followed, begun, until, layout, behind)
+            VALUES('slow', 7, '1', '{}', 7, 0, 0, (extract(epoch FROM now()) * 1000)::int8 + 600000, 2, ${behind})
+            ON CONFLICT (name) DO UPDATE SET behind = excluded.behind`);
+        await put(9999);
+        await says(a, /node is there name=slow/);
+        await put(12345);
+        await says(a, /warn nodes: node is behind name=slow lagMs=12345/);
+        const row = (await nodesOf(a.program)).find(({ name }) => name === 'slow');
+        assert.deepEqual([row.lagMs, row.lives], [12345, true], JSON.stringify(row));
+        await put(5000); // not yet
+        await put(1999);
+        await says(a, /info nodes: node has caught up name=slow/);
+        const after = (await nodesOf(a.program)).find(({ name }) => name === 'slow');
+        assert.equal(after.lagMs, 1999);
+        assert.equal(a.program.stderr.match(/node is behind/g).length, 1, 'said once');
+    }));
+
+    all.push(t.test('a mount that is owned at one node, shared at another and plain at a third: each that differs says so, by name', async (t) => {
+        const where = await schema();
+        const tree = new Tree(t, { 'a.txt': 'zero' });
+        const tokens = new TokenFile(t);
+        const [ada, bob] = [tokens.give('ada'), tokens.give('bob')];
+        const rules = [{ principal: 'ada', uri: 'tidings://self/**', allow: ['list', 'read'] }, { principal: 'bob', allow: ['list', 'read', 'subscribe'] }]
+            .flatMap((rule) => ['--access', JSON.stringify(rule)]);
+        const mount = ['--window', '0', ...tokens.args, ...rules, '--mount', `${MOUNT}=${tree.path}`];
+        const a = await start(t, 'a', where, [...mount, '--owned', MOUNT]);
+        await says(a, /this node owns a mount/);
+        const b = await start(t, 'b', where, [...mount, '--shared', MOUNT]);
+        const c = await start(t, 'c', where, mount);
+        const differs = (here, there, name) => new RegExp(`mount is declared otherwise at another node: say the same at all mount=${MOUNT} here=${here} there=${there} name=${name}$`);
+        await Promise.all([
+            says(a, differs('owned', 'shared', 'b')), says(b, differs('shared', 'owned', 'a')),
+            says(c, differs('local', 'owned', 'a')), says(c, differs('local', 'shared', 'b')),
+        ]);
+        // Whoever asks, those that may not see the mount do not hear of it.
+        const rowsOf = async (token) => (await nodesOf(as(c.program, token))).map(({ name, owned, shared }) => [name, owned ?? [], shared ?? []]);
+        assert.deepEqual(await rowsOf(bob), [['a', [MOUNT], []], ['b', [], [MOUNT]], ['c', [], []]]);
+        assert.deepEqual(await rowsOf(ada), [['a', [], []], ['b', [], []], ['c', [], []]]);
+        // A change is told at each: by the owner, by who watches too, by who has it for itself.
+        const watchers = await Promise.all([a, b, c].map(({ program }) => Watcher.open('modern', as(program, bob), [A])));
+        tree.replace('a.txt', 'one');
+        const told = await Promise.all(watchers.map((watcher) => watcher.updated(A)));
+        assert.equal(new Set(told.map(({ _meta }) => _meta['dev.tidings/etag'])).size, 1, JSON.stringify(told));
+        await says(c, /changed in a mount that this node does not share uri=file:\/\/data\/a\.txt/);
+    }));
+
+    all.push(t.test('announcements that were accepted and could not be written when the server ended are counted', async (t) => {
+        const a = await start(t, 'a', await schema());
+        a.cut({ quietly: true }); // it does not know yet
+        for (const n of [1, 2]) {
+            const body = JSON.stringify({ changes: [{ uri: 'published:///x', metadata: { n } }] });
+            const { status } = await exchange(a.program, { path: '/notify', headers: { 'Content-Type': 'application/json' }, body }, DEADLINE);
+            assert.equal(status, 200);
+        }
+        await a.drain();
+        assert.match(a.program.stderr, /warn nodes: announcements lost count=2 reason="the server ended before the store could be reached again"/);
+    }));
+
+    all.push(t.test('a server that ends in order with its store has lost none', async (t) => {
+        const a = await start(t, 'a', await schema());
+        const body = JSON.stringify({ changes: [{ uri: 'published:///x' }] });
+        const { status } = await exchange(a.program, { path: '/notify', headers: { 'Content-Type': 'application/json' }, body }, DEADLINE);
+        assert.equal(status, 200);
+        await a.drain();
+        assert.doesNotMatch(a.program.stderr, /announcements lost/);
+    }));
+    await Promise.all(all);
+});
