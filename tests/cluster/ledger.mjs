@@ -19,7 +19,7 @@ export class Ledger {
     tokens = new Map(); // of a write: { uri, base, outcome, version }
     won = new Map(); // `${uri} ${base}` -> token
     breaks = []; // when the database lost something, as ms
-    cursors = []; // { who, position, heard: Map(entity -> ms), story }: claims to be held against the store
+    cursors = []; // { who, position, heard: Map(entity -> ms), at, story }: claims to be held against the store
     repeats = []; // { who, id, version, position }
     latencies = []; // ms until everybody knew everything at rest …
     mountLatencies = []; // … of mounts too, which nobody may own for a while
@@ -104,13 +104,16 @@ export class Ledger {
 
     /**
      * `positions`: of an entity's id, [ms of the version, position] pairs that rise. Nobody's cursor may claim more
-     * than it was told, and what is told again must lie above the cursor that was given back.
+     * than it was told, and what is told again must lie above the cursor that was given back. Who comes back is told of
+     * each entity what changed it last; who is cut meanwhile may have a cursor above a version that it was not told of, but
+     * then there was a newer one above the cursor, which it is told next.
      */
     judgeCursors(positions) {
-        for (const { who, position, heard, story } of this.cursors) {
+        for (const { who, position, heard, at, story } of this.cursors) {
             for (const [id, ms] of heard) {
                 const due = positions.get(id)?.findLast(([, at]) => at <= position);
-                if (due && due[0] > ms) {
+                const isSuperseded = positions.get(id)?.some(([version, above]) => above > position && version <= at);
+                if (due && due[0] > ms && !isSuperseded) {
                     this.wrong(`${who}: cursor at ${position} claims version ${due[0]} of ${id} (position ${due[1]}),`
                         + ` it knows ${ms}: ${story(id)}`);
                 }

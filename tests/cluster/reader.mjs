@@ -186,13 +186,14 @@ export class Reader {
             this.note(`goes with ${this.cursor}`);
             const upto = this.trace.length;
             this.ledger.cursors.push({
-                who: this.name, position: positionOf(this.cursor), heard, story: (id) => this.story(`${TYPE}${id}`, upto),
+                who: this.name, position: positionOf(this.cursor), heard, at: Date.now(), story: (id) => `${this.story(`${TYPE}${id}`, upto)}; all: ${this.story(undefined, upto)}`,
             });
         }
     }
 
     async #hear(cursor) {
-        const stay = Date.now() + 1000 + this.world.random.below(this.world.stay);
+        const { random } = this.world; // now and then it goes in the middle of what it is told first
+        const stay = Date.now() + (random.chance(0.2) ? random.below(60) : 1000 + random.below(this.world.stay));
         this.note(`at ${this.node.name} since ${this.cursor}${this.asked ? `, after ${this.asked}` : ''}`);
         if (this.cursor) {
             this.ledger.counts.hops += 1;
@@ -231,7 +232,7 @@ export class Reader {
         if (_meta['dev.tidings/suspended']) {
             this.ledger.wrong(`${this.name}: its subscription to ${uri} was ended at ${this.node.name}: ${this.story(uri)}`);
         } else if (_meta['dev.tidings/truncated']) {
-            this.#truncated(uri);
+            this.#truncated(uri, _meta);
         } else if (this.covered.includes(uri) && isFile(uri)) {
             this.#toldFile(uri, _meta);
         } else if (this.covered.includes(uri)) {
@@ -251,9 +252,9 @@ export class Reader {
         this.lookedAgain.set(uri, Date.now());
     }
 
-    #truncated(uri) {
+    #truncated(uri, _meta) {
         const hasBroken = this.ledger.brokeSince(this.wholeAt);
-        this.note(`truncated ${uri} at ${this.node.name}`);
+        this.note(`truncated ${uri} at ${this.node.name} (${_meta[CURSOR]})`);
         if (!this.uris.includes(uri)) {
             this.ledger.wrong(`${this.name} was told to look again of ${uri}, which it has not subscribed to: ${this.story(uri)}`);
         } else if (uri.startsWith(OWNED)) {
@@ -277,7 +278,7 @@ export class Reader {
     /** A file changed, and is as its etag says; without one it is not there. */
     #toldFile(uri, _meta) {
         const etag = _meta['dev.tidings/change'] === 'deleted' ? undefined : _meta['dev.tidings/etag'];
-        this.note(`told ${_meta['dev.tidings/change'] ?? ''} ${etag} (${_meta[CURSOR]})`, uri);
+        this.note(`told ${uri} ${_meta['dev.tidings/change'] ?? ''} ${etag} (${_meta[CURSOR]})`, uri);
         this.world.mounts.counts.told += 1;
         this.files.set(uri, { etag });
         this.doubts.add(uri);
@@ -290,7 +291,7 @@ export class Reader {
             return;
         }
         const before = this.heard.get(uri) ?? -1;
-        this.note(`told ${version} (${_meta[CURSOR]})`, uri);
+        this.note(`told ${uri} ${version} (${_meta[CURSOR]})`, uri);
         if (version <= before && uri.startsWith(EVENTS)) {
             // Accepted at one node, then another at a second one: nothing says which is committed first.
             this.ledger.counts.announcedLate += 1;
