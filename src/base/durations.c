@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Buckets of durations.
+ * Counting durations in the buckets of a histogram, and adding histograms up.
  */
 #include "base/durations.h"
 

@@ -61,7 +61,7 @@ struct options {
     bool echo;
     bool is_strict;          /* told in the order of numbers, whatever merges */
     bool bookmarks;          /* the newest cursor from time to time */
-    bool is_slim;            /* updates say no more than what changed and the cursor */
+    bool is_slim;            /* of updates: struct dialect_updated */
     struct log_cursor since; /* with OPTION_SINCE; or … */
     struct tidings_str
         sealed; /* … as it was given, borrowed from the message: delivery/cursor_seal.h */

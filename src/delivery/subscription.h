@@ -82,7 +82,7 @@ struct subscription {
     bool since_pending : 1;      /* what changed after `since`, as soon as there is a stream */
     bool wants_metadata : 1;     /* as a member of params */
     bool wants_content : 1;
-    bool is_slim : 1;      /* updates say no more than what changed and the cursor */
+    bool is_slim : 1;      /* of updates: struct dialect_updated */
     bool is_plain : 1;     /* quoting changed nothing: one text serves for both */
     bool is_canonical : 1; /* and so does it for the canonical one */
     bool is_resumed : 1;   /* it came from another node, with its session */

@@ -191,7 +191,9 @@ struct dialect_rules {
     bool has_data;             /* updates have `title` and `data`, the content itself */
 };
 
-/* "gateway", "erlmcp", "lumenize"; NULL: no such ("none" neither). */
+/* The names of all profiles, for lists of what is accepted. */
+#define DIALECT_PROFILES "gateway", "erlmcp", "lumenize"
+/* One of DIALECT_PROFILES; NULL: no such ("none" neither). */
 const struct profile *dialect_find_profile(struct tidings_str name);
 /* What holds on this server, and in a profile (NULL: none). */
 const struct dialect_rules *dialect_rules(const struct server_identity *self);
@@ -301,7 +303,7 @@ struct dialect_updated {
     bool suspended;    /* this subscription is not evaluated any more */
     bool initial;      /* nothing changed: the state when it was subscribed */
     bool top_metadata; /* metadata also as a member of params */
-    bool is_slim;      /* what changed, the cursor, what was asked for; and what else is unusual */
+    bool is_slim; /* say only what changed, the cursor, what was asked for and what is unusual */
     const struct profile *profile;
 };
 /* Write the message into the room given for exactly its size; false when none is given. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whose error it was.
+ * Finds the subscriber of the client that an error was answered to, and keeps the error there.
  */
 #include "protocol/last_error.h"
 

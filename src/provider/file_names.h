@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The names of one directory, in the order of their URIs. See file_names.c.
+ * The names of one directory, read at once and handed out one by one in the order of their URIs.
  */
 #ifndef PROVIDER_FILE_NAMES_H
 #define PROVIDER_FILE_NAMES_H

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/edit_distance.h"
+#include "dialect/dialect.h"
 
 #define FIELD(f) offsetof(struct config, f)
 #define KIB 1024ull
@@ -19,7 +20,7 @@
 #define HOUR (3600ull * SEC)
 
 static const char *const versions[] = {TIDINGS_PROTOCOL_VERSIONS, NULL};
-static const char *const profiles[] = {"none", "gateway", "erlmcp", "lumenize", NULL};
+static const char *const profiles[] = {"none", DIALECT_PROFILES, NULL};
 static const char *const urings[] = {"auto", "off", NULL};
 static const char *const auths[] = {"off", "request", "require", NULL}; /* enum tls_client_auth */
 static const char *const tls_versions[] = {"1.2", "1.3", NULL};         /* enum tls_version */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The letters to the workers, and the sum of their answers.
+ * Asks each worker for its counters, by a letter, and adds up the answers.
  */
 #include "server/figures.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lines of metrics.
+ * Writes families of metrics and their samples, a line each.
  */
 #include "server/metrics_text.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What stands against serving now.
+ * Finds out whether the server can serve now, and if not, why.
  */
 #include "server/server_health.h"
 

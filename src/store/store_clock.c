@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A point that both clocks have in common, and how exactly it is known.
+ * Reckons the time of the store from one moment at which its clock and ours are both known, and
+ * from how exactly they are.
  */
 #include "store/store_clock.h"
 

@@ -25,7 +25,7 @@ static struct server_identity with(const char *name)
 static void only_the_names_of_the_table_are_profiles(void **state)
 {
     (void)state;
-    static const char *const good[] = {"gateway", "erlmcp", "lumenize"};
+    static const char *const good[] = {DIALECT_PROFILES};
     static const char *const bad[] = {"none", "", "Gateway", "gateway "};
     for (size_t i = 0; i < COUNT(good); i++) {
         assert_non_null(dialect_find_profile(tidings_str(good[i])));
