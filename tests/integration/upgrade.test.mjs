@@ -2,16 +2,18 @@
 //
 // A server is replaced under load, three times, by a service manager that keeps its listening socket (as systemd does with
 // tidings.socket): no connection is refused, no acknowledged write is lost, and every subscriber of both eras hears of every change.
+// And a store that an earlier program wrote is brought up to date.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { defer } from './lib/cleanup.mjs';
 import { request } from './lib/http.mjs';
 import { LineSplitter } from './lib/lines.mjs';
-import { listen, meta, Session } from './lib/rpc.mjs';
-import { BIN, cleanEnv } from './lib/server.mjs';
+import { call, listen, meta, Session } from './lib/rpc.mjs';
+import { BIN, cleanEnv, run, serve } from './lib/server.mjs';
 import { CURSOR, isUpdate, OPTIONS } from './lib/subscriber.mjs';
 import { Tree } from './lib/tree.mjs';
 import { eventually, Inbox } from './lib/wait.mjs';
@@ -186,4 +188,40 @@ test('a server is replaced under load, and nobody is refused or misses anything'
     await Promise.all(running);
     t.diagnostic(`${written.size} writes, ${counts.connections} connections, ${counts.ended} ended without an answer`);
     assert.equal(counts.refused, 0);
+});
+
+const sqlite = await import('node:sqlite').catch(() => undefined); // of Node 22.13 and later
+
+test('a store that an earlier program wrote has its entities, their history, what was published, and its cursors', { skip: !sqlite && 'this Node has no SQLite' }, async (t) => {
+    const file = new Tree(t).at('tidings.db');
+    const old = new sqlite.DatabaseSync(file);
+    old.exec(readFileSync(new URL('../packages/store-6.sql', import.meta.url), 'utf8'));
+    old.close();
+    const number = (sql) => {
+        const db = new sqlite.DatabaseSync(file);
+        const [value] = Object.values(db.prepare(sql).get());
+        db.close();
+        return value;
+    };
+    assert.equal(number('PRAGMA user_version'), 6);
+    const server = await serve(t, { args: ['--entities', file, '--publish', 'app:///', '--allow-write', '--window', '0'] });
+    const value = async (uri) => (await call(server, 'resources/read', { uri })).contents[0].text;
+    assert.deepEqual(JSON.parse(await value('entity:///User@1/ann')).value, { age: 7 });
+    assert.equal(await value('app:///note'), 'again\n');
+    const log = await run(t, ['entity', 'log', server.url, 'User@1/ann']);
+    assert.match(log.stdout, /\{"age":6\}\n.*\{"age":7\}\n$/);
+    const uris = ['entity:///User@1/', 'app:///**'];
+    const { events } = await listen(server, { resourceSubscriptions: uris }, { params: { _meta: meta({ [OPTIONS]: { since: 'ecae35c08e1ab671.7.4' } }) } });
+    const told = [];
+    for (let i = 0; i < 3; i += 1) {
+        const { params } = await events.message(isUpdate, 'what was missed');
+        assert.equal(params._meta['dev.tidings/truncated'], undefined);
+        told.push(`${params._meta['dev.tidings/change']} ${params.uri}`);
+    }
+    assert.deepEqual(told, ['updated entity:///User@1/ann', 'deleted entity:///User@1/bob', 'updated app:///note']);
+    await call(server, 'tools/call', { name: 'publish', arguments: { uri: 'app:///note', text: 'now' } });
+    assert.equal((await events.message(isUpdate, 'a new change')).params.uri, 'app:///note');
+    await server.stop();
+    assert.equal(number('PRAGMA user_version'), 10);
+    assert.equal(number('PRAGMA integrity_check'), 'ok');
 });

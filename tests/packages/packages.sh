@@ -1,7 +1,7 @@
 #!/bin/bash
 # The Debian packages as somebody would use them: built, judged by lintian and systemd-analyze, then
-# installed, run, upgraded with a store, removed and purged in a chroot of Debian 12 (mmdebstrap, as
-# root). And the archives: the tarball runs, the bundle's manifest and server.json are as their
+# installed, run, upgraded with its store and with one that an earlier program wrote (store-6.sql), removed
+# and purged in a chroot of Debian 12 (mmdebstrap, as root). And the archives: the tarball runs, the bundle's manifest and server.json are as their
 # schemas ask.
 #
 # usage: packages.sh ROOT WORK      Each check prints "ok NAME"; ends with "N passed, M failed".
@@ -95,7 +95,7 @@ settings_are_read() {
 serve() {
     local pid status=1 i
     inside setpriv --reuid _tidings --regid _tidings --clear-groups \
-        tidings serve --config /etc/tidings/tidings.json --http 127.0.0.1:17941 --allow-write 2>"$work/serve.log" &
+        tidings serve --config /etc/tidings/tidings.json --http 127.0.0.1:17941 --publish app:/// --allow-write 2>"$work/serve.log" &
     pid=$!
     for i in $(seq 100); do
         grep -q 'serving on' "$work/serve.log" && break
@@ -117,6 +117,27 @@ writes() {
         inside env TIDINGS_SERVER=$url tidings entity put User@1/ann '{"age": 7}'
 }
 reads() { inside env TIDINGS_SERVER=$url tidings entity get User@1/ann | tee /dev/stderr | grep -q '"age": 7'; }
+
+# In place of its store one of an earlier layout, as whoever upgrades from that time has it.
+store=$chroot/var/lib/tidings/tidings.db
+older_store() {
+    mv "$store" "$store.own" && rm -f "$store"-wal "$store"-shm && sqlite3 "$store" <"$root/tests/packages/store-6.sql" >/dev/null &&
+        chown --reference="$store.own" "$store" && chmod --reference="$store.own" "$store"
+}
+own_store() { rm -f "$store"-wal "$store"-shm && mv "$store.own" "$store"; }
+said() { printf '%s\n' "$1" | grep -q "$2" || { echo "no '$2' in: $1"; return 1; }; }
+# Entities with their history, what was published, and what a cursor from before has to be told, once and without a gap.
+older_reads() {
+    local log told
+    log=$(inside env TIDINGS_SERVER=$url tidings entity log User@1/ann) || return 1
+    told=$(inside env TIDINGS_SERVER=$url tidings watch --json --since ecae35c08e1ab671.7.4 -n 3 --timeout 20s 'entity:///User@1/' 'app:///**') || return 1
+    said "$(inside env TIDINGS_SERVER=$url tidings entity get User@1/ann)" '"age": 7' && said "$log" '{"age":6}' && said "$log" '{"age":7}' &&
+        ! inside env TIDINGS_SERVER=$url tidings entity get User@1/bob 2>/dev/null &&
+        said "$(inside env TIDINGS_SERVER=$url tidings read app:///note)" '^again$' &&
+        said "$told" '"change":"updated","uri":"entity:///User@1/ann"' && said "$told" '"change":"deleted","uri":"entity:///User@1/bob"' &&
+        said "$told" '"change":"updated","uri":"app:///note"' && ! printf '%s' "$told" | grep truncated &&
+        inside env TIDINGS_SERVER=$url tidings entity put User@1/ann '{"age": 8}'
+}
 
 # The same packages with a higher version, as the next one will be.
 next_version() {
@@ -143,14 +164,17 @@ purge() {
     inside dpkg -P tidings && is_gone etc/tidings && is_gone var/lib/tidings && is_gone var/log/tidings
 }
 
-if [ "$(id -u)" -ne 0 ] || ! command -v mmdebstrap >/dev/null; then
-    echo "left out: a chroot needs root and mmdebstrap"
+if [ "$(id -u)" -ne 0 ] || ! command -v mmdebstrap >/dev/null || ! command -v sqlite3 >/dev/null; then
+    echo "left out: a chroot needs root, mmdebstrap and sqlite3"
 else
     check 'a chroot of Debian 12' make_chroot
     check 'installed, with everything in its place' install_all
     check 'the settings of the service are read' settings_are_read
     check 'the service keeps what is written' serve writes
+    check 'a store that an earlier program wrote is there' older_store
     check 'upgraded, with the settings that were changed' upgrade
+    check 'that store is brought up to date: entities, history, what was published, cursors' serve older_reads
+    check 'the own store again' own_store
     check 'the store of the version before is read' serve reads
     check 'removed, but for settings and store' remove
     check 'purged' purge
