@@ -2,10 +2,10 @@
  *
  * The public keys of one issuer: a JSON Web Key Set (RFC 7517), read strictly and then immutable.
  *
- * Only keys that can verify one of our algorithms are kept: RSA, EC on P-256 and P-384, Ed25519.
- * Others in the set (encryption, secrets, curves we do not have, too short) are passed over, as the
- * RFC wants it; so is one that holds its private part. A key that says what it is for (`alg`,
- * `use`, `key_ops`) is used for nothing else.
+ * Only keys that can verify one of our algorithms are kept: RSA, EC on P-256, P-384 and P-521,
+ * Ed25519. Others in the set (encryption, secrets, curves we do not have, too short) are passed
+ * over, as the RFC wants it; so is one that holds its private part. A key that says what it is for
+ * (`alg`, `use`, `key_ops`) is used for nothing else.
  */
 #ifndef AUTH_JWKS_H
 #define AUTH_JWKS_H

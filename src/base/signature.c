@@ -14,10 +14,15 @@
 #define RSA_BITS_MAX 8192 /* larger ones cost a verifier too much */
 #define RSA_EXPONENT_BYTES 8u
 #define ED25519_BYTES 32u
-#define COORDINATE_MAX 48u
-#define DER_MAX 128u /* two numbers of P-384 and what is around them */
+#define COORDINATE_MAX 66u
+#define DER_MAX 144u /* two numbers of P-521 and what is around them */
 
-enum key_kind { KEY_RSA, KEY_P256, KEY_P384, KEY_ED25519 };
+enum key_kind { KEY_RSA, KEY_P256, KEY_P384, KEY_P521, KEY_ED25519 };
+
+static const struct {
+    const char *name;
+    size_t bytes; /* of a coordinate */
+} curves[] = {[KEY_P256] = {"P-256", 32}, [KEY_P384] = {"P-384", 48}, [KEY_P521] = {"P-521", 66}};
 
 struct public_key {
     EVP_PKEY *evp;
@@ -37,6 +42,7 @@ static const struct {
     [SIGNATURE_PS512] = {KEY_RSA, "SHA512", true},
     [SIGNATURE_ES256] = {KEY_P256, "SHA256", false},
     [SIGNATURE_ES384] = {KEY_P384, "SHA384", false},
+    [SIGNATURE_ES512] = {KEY_P521, "SHA512", false},
     [SIGNATURE_EDDSA] = {KEY_ED25519, NULL, false},
 };
 
@@ -51,7 +57,8 @@ bool signature_find_algorithm(struct tidings_str name, enum signature_algorithm 
     static const char *const names[] = {
         [SIGNATURE_RS256] = "RS256", [SIGNATURE_RS384] = "RS384", [SIGNATURE_RS512] = "RS512",
         [SIGNATURE_PS256] = "PS256", [SIGNATURE_PS384] = "PS384", [SIGNATURE_PS512] = "PS512",
-        [SIGNATURE_ES256] = "ES256", [SIGNATURE_ES384] = "ES384", [SIGNATURE_EDDSA] = "EdDSA",
+        [SIGNATURE_ES256] = "ES256", [SIGNATURE_ES384] = "ES384", [SIGNATURE_ES512] = "ES512",
+        [SIGNATURE_EDDSA] = "EdDSA",
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (tidings_str_eq(name, tidings_str(names[i]))) {
@@ -166,17 +173,20 @@ int public_key_rsa(struct public_key **ret, struct tidings_str n, struct tidings
 int public_key_ec(struct public_key **ret, struct tidings_str curve, struct tidings_str x,
                   struct tidings_str y, struct tidings_error *err)
 {
-    bool is_256 = str_eq(curve, STR("P-256"));
-    size_t len = is_256 ? 32 : COORDINATE_MAX;
+    enum key_kind kind = KEY_P256;
     char group[] = "P-256";
     unsigned char point[1 + 2 * COORDINATE_MAX] = {POINT_CONVERSION_UNCOMPRESSED};
     int rc = signature_load(err);
     if (rc < 0) {
         return rc;
     }
-    if (!is_256 && !str_eq(curve, STR("P-384"))) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "the curve is P-256 or P-384");
+    while (kind <= KEY_P521 && !str_eq(curve, tidings_str(curves[kind].name))) {
+        kind++;
     }
+    if (kind > KEY_P521) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "the curve is P-256, P-384 or P-521");
+    }
+    size_t len = curves[kind].bytes;
     if (x.len != len || y.len != len) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a coordinate on this curve has %zu bytes",
                             len);
@@ -189,7 +199,7 @@ int public_key_ec(struct public_key **ret, struct tidings_str curve, struct tidi
         tls_api.OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, point, 1 + 2 * len),
         tls_api.OSSL_PARAM_construct_end(),
     };
-    return make_key(ret, is_256 ? KEY_P256 : KEY_P384, from_params("EC", params), err);
+    return make_key(ret, kind, from_params("EC", params), err);
 }
 
 int public_key_ed25519(struct public_key **ret, struct tidings_str x, struct tidings_error *err)
@@ -226,7 +236,7 @@ bool public_key_fits(const struct public_key *key, enum signature_algorithm algo
  * be one. */
 static size_t to_der(enum key_kind kind, struct tidings_str raw, unsigned char out[DER_MAX])
 {
-    size_t half = kind == KEY_P256 ? 32 : COORDINATE_MAX;
+    size_t half = curves[kind].bytes;
     if (raw.len != 2 * half) {
         return 0;
     }
@@ -267,7 +277,7 @@ bool signature_is_good(const struct public_key *key, enum signature_algorithm al
     if (!public_key_fits(key, algorithm)) {
         return false;
     }
-    if (key->kind == KEY_P256 || key->kind == KEY_P384) {
+    if (key->kind >= KEY_P256 && key->kind <= KEY_P521) {
         signature = tidings_strn((char *)der, to_der(key->kind, signature, der));
         if (signature.len == 0) {
             return false;

@@ -21,6 +21,7 @@ enum signature_algorithm {
     SIGNATURE_PS512,
     SIGNATURE_ES256,
     SIGNATURE_ES384,
+    SIGNATURE_ES512,
     SIGNATURE_EDDSA, /* with Ed25519 */
 };
 
@@ -36,7 +37,7 @@ struct public_key;
  * coordinates have exactly the length of their curve, and the point must lie on it. */
 int public_key_rsa(struct public_key **ret, struct tidings_str n, struct tidings_str e,
                    struct tidings_error *err);
-/* `curve`: "P-256" or "P-384". */
+/* `curve`: "P-256", "P-384" or "P-521". */
 int public_key_ec(struct public_key **ret, struct tidings_str curve, struct tidings_str x,
                   struct tidings_str y, struct tidings_error *err);
 int public_key_ed25519(struct public_key **ret, struct tidings_str x, struct tidings_error *err);
@@ -45,8 +46,8 @@ void public_key_destroy(struct public_key *key); /* NULL is fine */
 /* Is this the kind of key, and the curve, that the algorithm is for? */
 bool public_key_fits(const struct public_key *key, enum signature_algorithm algorithm);
 
-/* Is it the signature of these bytes? Of ES256 and ES384: r and s one behind the other, as JWS has
- * them. False too for a key that does not fit, and without memory. */
+/* Is it the signature of these bytes? Of ES256, ES384 and ES512: r and s one behind the other, as
+ * JWS has them. False too for a key that does not fit, and without memory. */
 bool signature_is_good(const struct public_key *key, enum signature_algorithm algorithm,
                        struct tidings_str bytes, struct tidings_str signature);
 

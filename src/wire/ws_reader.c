@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * WebSocket messages in, over wslay's reader of frames: it knows headers, lengths and masks; what
- * may follow what, and which sizes, codes and texts are right, is decided here. Its shared library
+ * may follow what, and which sizes, codes and texts are right, is decided here; texts as they come,
+ * so that one that cannot be UTF-8 any more ends at that byte (RFC 6455 §8.1). Its shared library
  * is loaded with the first reader: a server that nobody speaks WebSocket to does without it.
  *
  * Invariant: `held` is how many of the bytes that wslay has taken belong to no frame that was seen
@@ -16,6 +17,7 @@
 #include "base/error.h"
 #include "base/library.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "wire/ws.h"
 
 #define WSLAY_BYTES 4096u                /* what wslay itself keeps, about */
@@ -38,14 +40,15 @@ struct ws_reader {
     size_t held;
     unsigned char tail[HEADER_BYTES]; /* the last bytes that wslay has taken */
     size_t max_message;
-    size_t mark;           /* bytes of the message that ws_reader_has_grown knows of */
-    bool is_client;        /* what comes is a server's */
-    struct buf message;    /* its fragments so far */
-    uint64_t left;         /* of the frame being read */
-    bool in_frame;         /* its header was seen, its end was not */
-    bool in_message;       /* a fragment came, the last one did not */
-    bool was_given;        /* the message was handed out */
-    enum ws_event outcome; /* WS_CLOSE or WS_FAILED once there is nothing more to read */
+    size_t mark;             /* bytes of the message that ws_reader_has_grown knows of */
+    bool is_client;          /* what comes is a server's */
+    struct buf message;      /* its fragments so far … */
+    struct utf8_pieces utf8; /* … checked as they come */
+    uint64_t left;           /* of the frame being read */
+    bool in_frame;           /* its header was seen, its end was not */
+    bool in_message;         /* a fragment came, the last one did not */
+    bool was_given;          /* the message was handed out */
+    enum ws_event outcome;   /* WS_CLOSE or WS_FAILED once there is nothing more to read */
     struct ws_message last;
     unsigned control_len;
     char control[WS_MAX_CONTROL]; /* the payload of a ping, pong or close */
@@ -195,6 +198,11 @@ static enum ws_event ws_reader_fail_size(struct ws_reader *r)
     return ws_reader_fail(r, WS_TOO_BIG, "the message is larger than is accepted here");
 }
 
+static enum ws_event ws_reader_fail_utf8(struct ws_reader *r)
+{
+    return ws_reader_fail(r, WS_NOT_UTF8, "the message is not UTF-8");
+}
+
 /* Has a header come that announces more than is accepted? wslay tells of a frame when the first
  * byte of its payload is there; until then what it holds is this header. */
 static bool announces_too_much(const struct ws_reader *r)
@@ -306,8 +314,7 @@ static enum ws_event end_frame(struct ws_reader *r, const struct wslay_frame_ioc
     r->was_given = true;
     r->mark = 0;
     ret->payload = buf_str(&r->message);
-    return str_is_utf8(ret->payload) ? WS_TEXT
-                                     : ws_reader_fail(r, WS_NOT_UTF8, "the message is not UTF-8");
+    return utf8_pieces_end(&r->utf8) ? WS_TEXT : ws_reader_fail_utf8(r);
 }
 
 static enum ws_event take_data(struct ws_reader *r, const struct wslay_frame_iocb *f)
@@ -317,6 +324,8 @@ static enum ws_event take_data(struct ws_reader *r, const struct wslay_frame_ioc
     if (f->opcode & 8u) { /* control: at most 125 bytes, wslay saw to it */
         memcpy(r->control + r->control_len, f->data, f->data_length);
         r->control_len += (unsigned)f->data_length;
+    } else if (!utf8_pieces_add(&r->utf8, tidings_strn((const char *)f->data, f->data_length))) {
+        return ws_reader_fail_utf8(r);
     } else if (buf_put(&r->message, f->data, f->data_length) < 0) {
         return ws_reader_fail(r, WS_INTERNAL, "out of memory");
     }

@@ -3,10 +3,12 @@
  * Any bytes as frames of a WebSocket: the same messages and the same end whether they come whole,
  * one by one, or in sevens to readers that are thrown away whenever they say they may be. The first
  * byte unmasks for the fuzzer: with it set, the rest is a list of (first byte, length, payload)
- * that is made into masked frames.
+ * that is made into masked frames. The bytes are also judged as UTF-8 in pieces, as those of a
+ * message are: the same verdict as for the whole, at the first byte that decides it.
  */
 #include <stdlib.h>
 
+#include "base/utf8.h"
 #include "wire/ws.h"
 
 #define MAX 64u
@@ -73,8 +75,21 @@ static void make_frames(const uint8_t *data, size_t size, struct buf *out)
     }
 }
 
+static void judge_pieces(struct tidings_str text, size_t step)
+{
+    struct utf8_pieces u = {0};
+    bool ok = true;
+    for (size_t at = 0; ok && at < text.len; at += step) {
+        size_t len = text.len - at < step ? text.len - at : step;
+        ok = utf8_pieces_add(&u, tidings_strn(text.ptr + at, len));
+    }
+    require((ok && utf8_pieces_end(&u)) == str_is_utf8(text));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    judge_pieces(tidings_strn((const char *)data, size), 1);
+    judge_pieces(tidings_strn((const char *)data, size), 11);
     struct buf frames, whole, dribbled, anew;
     buf_init(&frames, SIZE_MAX);
     if (size > 0 && data[0]) {

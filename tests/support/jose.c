@@ -40,8 +40,10 @@ struct jose_key *jose_key_create(const char *algorithm)
         key->digest = NULL;
         key->evp = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
     } else if (key->kind == 'E') {
-        key->evp =
-            EVP_PKEY_Q_keygen(NULL, NULL, "EC", strstr(algorithm, "384") ? "P-384" : "P-256");
+        key->evp = EVP_PKEY_Q_keygen(NULL, NULL, "EC",
+                                     strstr(algorithm, "384")   ? "P-384"
+                                     : strstr(algorithm, "512") ? "P-521"
+                                                                : "P-256");
     } else {
         key->evp = EVP_PKEY_Q_keygen(NULL, NULL, "RSA",
                                      (size_t)(bits ? strtoul(bits + 1, NULL, 10) : 2048));
@@ -105,6 +107,7 @@ void jose_put_jwk(struct buf *out, const struct jose_key *key, const char *more)
         jose_put_point(&first, &second, key);
         buf_puts(out, key->kind == 'D'  ? STR("{\"kty\":\"OKP\",\"crv\":\"Ed25519\"")
                       : first.len == 32 ? STR("{\"kty\":\"EC\",\"crv\":\"P-256\"")
+                      : first.len == 66 ? STR("{\"kty\":\"EC\",\"crv\":\"P-521\"")
                                         : STR("{\"kty\":\"EC\",\"crv\":\"P-384\""));
     }
     buf_putf(out, ",\"%s\":\"", names[0]);
@@ -139,7 +142,7 @@ static size_t to_raw(unsigned char *der, size_t len, size_t half, unsigned char 
 
 void jose_sign(struct buf *out, const struct jose_key *key, struct tidings_str bytes)
 {
-    unsigned char sig[1024], raw[128];
+    unsigned char sig[1024], raw[132];
     size_t len = sizeof(sig);
     EVP_PKEY_CTX *ctx = NULL;
     EVP_MD_CTX *md = EVP_MD_CTX_new();
@@ -151,7 +154,8 @@ void jose_sign(struct buf *out, const struct jose_key *key, struct tidings_str b
     must(EVP_DigestSign(md, sig, &len, (const unsigned char *)bytes.ptr, bytes.len) == 1);
     EVP_MD_CTX_free(md);
     if (key->kind == 'E') {
-        len = to_raw(sig, len, strcmp(key->digest, "SHA384") == 0 ? 48 : 32, raw);
+        size_t half = key->digest[3] == '2' ? 32 : key->digest[3] == '3' ? 48 : 66;
+        len = to_raw(sig, len, half, raw);
     }
     must(buf_put(out, key->kind == 'E' ? raw : sig, len) == 0);
 }

@@ -75,6 +75,21 @@ static void the_examples_of_the_rfcs_are_good(void **state)
     buf_deinit(&a.buf);
     buf_deinit(&b.buf);
     assert_int_equal(
+        public_key_ec(&key, STR("P-521"),
+                      decode(&a, "AekpBQ8ST8a8VcfVOTNl353vSrDCLLJXmPk06wTjxrrjcBpXp5EOnYG_NjFZ6OvLF"
+                                 "V1jSfS9tsz4qUxcWceqwQGk"),
+                      decode(&b, "ADSmRA43Z1DSNx_RvcLI87cdL07l6jQyyBXMoxVg_l2Th-x3S1WDhjDly79ajL4Kk"
+                                 "d0AZMaZmh9ubmf63e3kyMj2"),
+                      &err),
+        0);
+    check(key, SIGNATURE_ES512, "eyJhbGciOiJFUzUxMiJ9.UGF5bG9hZA",
+          "AdwMgeerwtHoh-l192l60hp9wAHZFVJbLfD_UxMi70cwnZOYaRI1bKPWROc-mZZqwqT2SI-KGDKB34XO0aw_7Xdt"
+          "AG8GaSwFKdCAPZgoXD2YBJZCPEX3xKpRwcdOO8KpEHwJjyqOgzDO7iKvU8vcnwNrmxYbSW9ERBXukOXolLzeO_"
+          "Jn");
+    public_key_destroy(key);
+    buf_deinit(&a.buf);
+    buf_deinit(&b.buf);
+    assert_int_equal(
         public_key_ed25519(&key, decode(&a, "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"), &err),
         0);
     check(key, SIGNATURE_EDDSA, "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc",
@@ -96,7 +111,9 @@ static struct public_key *make(const char *algorithm, struct jose_key **ret_priv
         assert_int_equal(public_key_rsa(&key, buf_str(&first), buf_str(&second), &err), 0);
     } else {
         jose_put_point(&first, &second, *ret_private);
-        struct tidings_str curve = first.len == 48 ? STR("P-384") : STR("P-256");
+        struct tidings_str curve = first.len == 48   ? STR("P-384")
+                                   : first.len == 66 ? STR("P-521")
+                                                     : STR("P-256");
         int rc = second.len == 0
                      ? public_key_ed25519(&key, buf_str(&first), &err)
                      : public_key_ec(&key, curve, buf_str(&first), buf_str(&second), &err);
@@ -108,7 +125,7 @@ static struct public_key *make(const char *algorithm, struct jose_key **ret_priv
 }
 
 static const char *const names[] = {"RS256", "RS384", "RS512", "PS256", "PS384",
-                                    "PS512", "ES256", "ES384", "EdDSA"};
+                                    "PS512", "ES256", "ES384", "ES512", "EdDSA"};
 enum { NAMES = sizeof(names) / sizeof(names[0]) };
 
 static void every_algorithm_verifies_its_own_and_no_other(void **state)
@@ -141,8 +158,8 @@ static void every_algorithm_verifies_its_own_and_no_other(void **state)
 static void names_are_exact(void **state)
 {
     (void)state;
-    static const char *const others[] = {"none",  "None",   "",       "HS256", "HS512",  "rs256",
-                                         "ES512", "ES256K", "RS256 ", "RS1",   "Ed25519"};
+    static const char *const others[] = {"none",  "None",  "",       "HS256",  "HS512", "rs256",
+                                         "es512", "ES521", "ES256K", "RS256 ", "RS1",   "Ed25519"};
     enum signature_algorithm algorithm;
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         assert_false(signature_find_algorithm(tidings_str(others[i]), &algorithm));
