@@ -142,6 +142,7 @@ struct http_reading {
     bool takes_events;             /* the client accepts a stream for an answer */
     bool polls;                    /* … and wants none for the stream of its session */
     enum http_session session : 8; /* of this request */
+    bool doubts_session; /* it was brought here, and asked for again because it seemed old */
 };
 
 struct http_conn {

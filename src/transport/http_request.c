@@ -280,6 +280,7 @@ void conn_finish_request(struct http_conn *conn)
     r->scanned = r->head_len = r->body_len = r->body_need = r->body_mark = 0;
     r->is_accepted = r->is_chunked = r->body_done = r->is_head = false;
     r->session = HTTP_SESSION_UNASKED;
+    r->doubts_session = false;
     mem_free(r->origin);
     r->origin = NULL;
     if (r->after == AFTER_REFUSE) {

@@ -33,6 +33,7 @@ _Static_assert(sizeof(BODY) - 1 == 40, "Content-Length");
 static struct wire w;
 static struct session_job *asked[8];
 static size_t asked_count;
+static int put_code; /* of what is written */
 
 static void submit(struct session_store *store, struct session_job *job)
 {
@@ -41,6 +42,7 @@ static void submit(struct session_store *store, struct session_job *job)
         assert_true(asked_count < 8);
         asked[asked_count++] = job;
     } else {
+        job->code = job->op == SESSION_PUT ? put_code : job->code;
         session_job_answer(job);
     }
 }
@@ -70,6 +72,7 @@ static int setup(void **state)
     (void)state;
     wire_start(&w);
     asked_count = 0;
+    put_code = 0;
     for (size_t i = 0; i < w.b.worker_count; i++) {
         assert_int_equal(sessions_share(w.b.worker[i], &store, NULL), 0);
     }
@@ -119,6 +122,27 @@ static void streams_and_ends_of_sessions_do_too(void **state)
     wire_assert_has(wire_heard(c), "HTTP/1.1 200 OK");
     wire_assert_has(wire_heard(d), "HTTP/1.1 204");
     assert_int_equal(w.b.worker[0]->stats.sessions, 0);
+}
+
+/* The node was stopped while its question was answered. Meanwhile another took the session, and
+ * told its client more, which comes here again: the answer is old. */
+static void who_heard_of_later_events_is_not_given_the_session_as_it_was_before(void **state)
+{
+    (void)state;
+    struct wire_client *c = wire_connect(&w, 0), *d = wire_connect(&w, 0);
+    wire_say(c, GET);
+    wire_say(d, "GET /mcp HTTP/1.1\r\n" HEAD "Last-Event-ID: 1.9000000.ea.2.2\r\n\r\n");
+    assert_int_equal(asked_count, 1); /* together */
+    put_code = TIDINGS_E_CONFLICT;    /* it is not this node's any more */
+    reply(1);
+    put_code = 0;
+    assert_string_equal(wire_heard(d), "");
+    while (asked_count == 0) { /* so it is taken again, though not at once */
+        (void)usleep(1000);
+        wire_turn(&w);
+    }
+    reply(1);
+    wire_assert_has(wire_heard(d), "no such event"); /* it is here: of its events this is none */
 }
 
 static void one_that_is_nowhere_is_not_found(void **state)
@@ -236,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_request_waits_for_its_session),
         TEST(streams_and_ends_of_sessions_do_too),
+        TEST(who_heard_of_later_events_is_not_given_the_session_as_it_was_before),
         TEST(one_that_is_nowhere_is_not_found),
         TEST(while_the_store_is_away_nobody_is_sent_away_for_good),
         TEST(what_follows_an_answer_that_waited_may_end_the_session),
