@@ -18,7 +18,7 @@ const node = process.execPath;
 const ASKER = here('lib/asker.mjs');
 const EVERYTHING = path.join(here('./node_modules'), '@modelcontextprotocol/server-everything/dist/index.js');
 
-/** The askers: how to reach each. `env` is the launched server's. */
+/** Askers that are launched: the options of `tidings call`, and the environment. */
 const LAUNCHED = {
     'SDK 1, launched': { env: { SDK: '1' }, words: ['--', node, ASKER] },
     'SDK 2, launched': { env: {}, words: ['--', node, ASKER] },
@@ -29,41 +29,30 @@ const SERVED = {
     'SDK 1 over HTTP, on the stream of the session': { SDK: '1', FAR: '1' },
     'SDK 2 over HTTP': {},
 };
+const ANSWER = JSON.stringify({ name: 'Ann', colour: 'g' });
+const FILLED = { action: 'accept', content: { name: 'Ann', age: 30, colour: 'g' } };
 
-async function served(t, env) {
-    const program = new Program(t, node, [ASKER], { env: { PORT: '0', ...env }, mayFail: true });
-    const line = await program.lines.next((text) => text.startsWith('at '), 'that it serves', 60_000);
-    return line.slice(3);
-}
+test('launched servers on both SDKs have their form filled in', async (t) => {
+    // At once, so that it takes the time of one.
+    await Promise.all(Object.entries(LAUNCHED).map(async ([name, { env, words }]) => {
+        const said = await good(t, ['call', 'form', '--answer', ANSWER, ...words], { env });
+        assert.deepEqual(JSON.parse(said), FILLED, name);
+    }));
+});
 
-/** `tidings call` of each asker: (t, words) => its end. */
-const askers = Object.fromEntries([
-    ...Object.entries(LAUNCHED).map(([name, { env, words }]) => [
-        name, async (t, args) => run(t, ['call', ...args, ...words], { env }),
-    ]),
-    ...Object.entries(SERVED).map(([name, env]) => [
-        name, async (t, args) => run(t, ['call', await served(t, env), ...args]),
-    ]),
-]);
-
-const ANSWER = { name: 'Ann', colour: 'g' };
-
-for (const [name, call] of Object.entries(askers)) {
+for (const [name, env] of Object.entries(SERVED)) {
     test(`${name}: a form, an address and roots are answered from the command line`, async (t) => {
         const tree = new Tree(t, { 'work/a.txt': '' });
-        const said = async (...args) => {
-            const end = await call(t, args);
-            assert.equal(end.code, 0, `${args}: ${end.stdout}${end.stderr}`);
-            return JSON.parse(end.stdout);
-        };
-        // Called at once, so that it takes the time of one.
+        const program = new Program(t, node, [ASKER], { env: { PORT: '0', ...env }, mayFail: true });
+        const line = await program.lines.next((text) => text.startsWith('at '), 'that it serves', 60_000);
+        const said = async (...args) => JSON.parse(await good(t, ['call', line.slice(3), ...args]));
         const [filled, declined, visited, roots] = await Promise.all([
-            said('form', '--answer', JSON.stringify(ANSWER)),
+            said('form', '--answer', ANSWER),
             said('form', '--answer', '"decline"'),
             said('visit', '--answer', '["accept"]'),
             said('roots', '--roots', tree.at('work')),
         ]);
-        assert.deepEqual(filled, { action: 'accept', content: { name: 'Ann', age: 30, colour: 'g' } });
+        assert.deepEqual(filled, FILLED);
         assert.deepEqual(declined, { action: 'decline' });
         assert.deepEqual(visited, { action: 'accept' });
         assert.deepEqual(roots, { roots: [{ uri: `file://${tree.at('work')}/`, name: 'work' }] });

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+//
+// examples/host.c, which docs/host.md explains: two servers of an .mcp.json, one of ours and one on the official SDK; copies
+// stay live, and a form is filled in.
+
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { EXAMPLES, Program, serve } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
+import { within } from './lib/wait.mjs';
+
+const ASKER = fileURLToPath(new URL('lib/asker.mjs', import.meta.url));
+
+test('it has at most 150 lines', () => {
+    const source = fileURLToPath(new URL('../../examples/host.c', import.meta.url));
+    assert.ok(fs.readFileSync(source, 'utf8').split('\n').length - 1 <= 150);
+});
+
+test('a host keeps live copies, and asks its user what servers ask', async (t) => {
+    const tree = new Tree(t, { 'notes/a.txt': 'one' });
+    const { url } = await serve(t, { args: [tree.at('notes')] });
+    tree.write('.mcp.json', JSON.stringify({
+        mcpServers: { notes: { url }, asker: { command: process.execPath, args: [ASKER] } },
+    }));
+    const host = new Program(t, path.join(EXAMPLES, 'host'), [tree.at('.mcp.json')], { mayFail: true });
+    let shown = '';
+    let wake = () => {};
+    host.child.stdout.setEncoding('utf8').on('data', (text) => {
+        shown += text;
+        wake();
+    });
+    /** Until it is shown, behind what was awaited before. */
+    const shows = (pattern) => within(new Promise((resolve) => {
+        wake = () => {
+            const at = pattern.exec(shown);
+            if (at) {
+                shown = shown.slice(at.index + at[0].length);
+                wake = () => {};
+                resolve();
+            }
+        };
+        wake();
+    }), () => `${pattern}; shown: ${shown}${host.stderr}`);
+
+    const uri = new RegExp(`file://${tree.at('notes')}/a\\.txt: a new copy`);
+    await shows(uri);
+    tree.write('notes/a.txt', 'two');
+    await shows(uri);
+    host.child.stdin.write('asker form {}\n');
+    await shows(/asker asks: Who are you\?/);
+    await shows(/Your name \(required\): /);
+    host.child.stdin.write('Ann\n');
+    await shows(/age: /);
+    host.child.stdin.write('old\n');
+    await shows(/'old' is no number/);
+    await shows(/age: /);
+    host.child.stdin.write('\n');
+    await shows(/Colour: /);
+    host.child.stdin.write('green\n');
+    await shows(/Newsletter\?: /);
+    host.child.stdin.write('\n');
+    await shows(/accept.*Ann.*30.*colour.*g/);
+    host.child.stdin.write('asker evil\n');
+    await shows(/asker asks: \?\]0;owned\?/); // and no escape sequence
+    assert.doesNotMatch(shown, /\x1b/);
+    host.child.stdin.end();
+    await shows(/cancel/);
+    assert.equal((await host.closed).code, 0);
+});
