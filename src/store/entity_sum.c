@@ -19,16 +19,23 @@ static uint64_t sum_word(uint64_t sum, uint64_t word)
     return sum ^ (sum >> 32);
 }
 
+static uint64_t sum_bytes(uint64_t sum, const char *at, size_t len)
+{
+    uint64_t word = 0;
+    memcpy(&word, at, len);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word); /* files may be carried to other machines */
+#endif
+    return sum_word(sum, word);
+}
+
 static uint64_t sum_str(uint64_t sum, struct tidings_str s)
 {
-    for (size_t at = 0; at < s.len; at += 8) {
-        uint64_t word = 0;
-        memcpy(&word, s.ptr + at, s.len - at < 8 ? s.len - at : 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        word = __builtin_bswap64(word); /* files may be carried to other machines */
-#endif
-        sum = sum_word(sum, word);
+    size_t at = 0;
+    for (; at + 8 <= s.len; at += 8) {
+        sum = sum_bytes(sum, s.ptr + at, 8);
     }
+    sum = at < s.len ? sum_bytes(sum, s.ptr + at, s.len - at) : sum;
     return sum_word(sum, s.len);
 }
 

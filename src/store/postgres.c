@@ -15,9 +15,7 @@
 
 static const struct postgres_library *pq(void)
 {
-    const struct postgres_library *api = NULL;
-    (void)postgres_library(&api, NULL); /* loaded: there is a connection */
-    return api;
+    return postgres_loaded_library();
 }
 
 /* ---- parameters and rows --------------------------------------------------------------------- */

@@ -39,6 +39,11 @@ int postgres_library(const struct postgres_library **ret, struct tidings_error *
     return library_check(&library, err);
 }
 
+const struct postgres_library *postgres_loaded_library(void)
+{
+    return &api;
+}
+
 /* ---- what failures mean ---------------------------------------------------------------------- */
 
 struct meaning {
