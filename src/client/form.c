@@ -50,25 +50,24 @@ static struct tidings_str choice_value(struct json *choice)
 static int form_check_field(struct tidings_str name, struct json *field, struct tidings_error *err)
 {
     struct json *choices = form_choices(field);
-    int shown = name.len < 60 ? (int)name.len : 60;
     if (!jv_is(field, JV_OBJECT) || form_type(field) < 0) {
         return tidings_fail(err, TIDINGS_E_PARSE,
                             "the field '%.*s' of the form is neither text, a number, yes or no, "
                             "nor a choice",
-                            shown, name.ptr);
+                            STR_ARG_MAX(name, 60));
     }
     if (choices && (!jv_is(choices, JV_ARRAY) || jv_count(choices) == 0 ||
                     jv_count(choices) > FORM_MAX_CHOICES)) {
         return tidings_fail(err, TIDINGS_E_PARSE,
-                            "the field '%.*s' of the form has no choices, or more than %u", shown,
-                            name.ptr, FORM_MAX_CHOICES);
+                            "the field '%.*s' of the form has no choices, or more than %u",
+                            STR_ARG_MAX(name, 60), FORM_MAX_CHOICES);
     }
     for (size_t i = 0; i < jv_count(choices); i++) {
         struct json *one = jv_at(choices, i);
         if (!jv_is(one, JV_STRING) && !jv_is(jv_get(one, "const"), JV_STRING)) {
             return tidings_fail(err, TIDINGS_E_PARSE,
-                                "a choice of the field '%.*s' of the form is no text", shown,
-                                name.ptr);
+                                "a choice of the field '%.*s' of the form is no text",
+                                STR_ARG_MAX(name, 60));
         }
     }
     return 0;
@@ -239,7 +238,7 @@ int form_complete(struct json *schema, struct tidings_str content, struct buf *o
     for (void *at = NULL; rc == 0 && (at = jv_next(given, at, &name, &value)) != NULL;) {
         if (!jv_get_str(fields, name)) {
             rc = tidings_fail(err, TIDINGS_E_INVALID, "the form has no field '%.*s'",
-                              name.len < 60 ? (int)name.len : 60, name.ptr);
+                              STR_ARG_MAX(name, 60));
         }
     }
     if (rc == 0 && form_put(fields, given, out) < 0) {

@@ -107,7 +107,7 @@ static int question_kind_of(struct tidings_str method, struct json *params,
         *ret = TIDINGS_QUESTION_FORM;
     } else {
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "'%.*s' is nothing a client can be asked",
-                            method.len < 60 ? (int)method.len : 60, method.ptr);
+                            STR_ARG_MAX(method, 60));
     }
     return 0;
 }

@@ -59,10 +59,9 @@ int feature_check_name(struct tidings_str name, struct tidings_error *err)
                c == '_' || c == '-' || c == '.';
     }
     if (!good) {
-        int shown = name.len < 64 ? (int)name.len : 64;
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "the name '%.*s' must be 1 to %u of A-Z a-z 0-9 _ - .", shown, name.ptr,
-                            NAME_MAX_BYTES);
+                            "the name '%.*s' must be 1 to %u of A-Z a-z 0-9 _ - .",
+                            STR_ARG_MAX(name, 64), NAME_MAX_BYTES);
     }
     return 0;
 }

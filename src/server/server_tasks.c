@@ -218,8 +218,8 @@ static void tasks_provider_read(struct tidings_provider *p, struct tidings_read 
     task_write(t, &w, true);
     jw_end_object(&w);
     tasks_provider_describe(t, &about);
-    int rc = text.failed ? tidings_fail(&err, text.failed, "the task does not fit")
-                         : tidings_read_text(read, &about, buf_str(&text), &err);
+    int rc = buf_check(&text, "the task", NULL, &err);
+    rc = rc < 0 ? rc : tidings_read_text(read, &about, buf_str(&text), &err);
     buf_deinit(&text);
     task_unref(t);
     tidings_read_done(read, rc, &err);
