@@ -56,6 +56,11 @@ function warnings(status) {
   if (status.truncated > 0) {
     list.push(count(status.truncated) + " times somebody was told to read again because history did not reach back");
   }
+  const last = status.lastFailure;
+  if (last && status.nowMs - last.atMs < 60e3) {
+    list.push("a request failed " + duration(status.nowMs - last.atMs) + " ago: " + last.method + (last.cause ? ", refused (" + last.cause + ")" : "") +
+      ", from " + last.address + ": " + last.reason);
+  }
   if (status.refusals > 0) list.push(count(status.refusals) + " refusals since the start: see below");
   return list;
 }

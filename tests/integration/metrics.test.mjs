@@ -83,7 +83,7 @@ test('a scrape is what promtool accepts, and counts what happened', { skip: noPr
     assert.ok(at.tidings_sent_bytes_total > 0 && at.tidings_received_bytes_total > 0);
 });
 
-test('each notification is once in the histogram of the lag: told at once, held back, from the log, at the beginning', async (t) => {
+test('each notification is once in the histogram of the lag: told at once, held back, from the log, at the beginning, as truncated', async (t) => {
     const { server, metrics } = await monitored(t, { args: ['--self', '--window', '0', '--workers', '2'] });
     const uri = server.uri('a.txt');
     const isUpdate = (m) => m.method === 'notifications/resources/updated';
@@ -126,6 +126,9 @@ test('each notification is once in the histogram of the lag: told at once, held 
     const from = await follow({ since: told[0].cursor });
     told.push({ count: 0, merged: 0 });
     await hears(from, told.length - 1, told[0].version);
+    const lost = await follow({ since: 'abc.5' }); // of another life
+    assert.equal((await lost.message(isUpdate, 'an update')).params._meta['dev.tidings/truncated'], true);
+    told.push({ count: 1 });
     const at = samples(await scrape(metrics));
     const sum = told.reduce((n, { count }) => n + count, 0);
     assert.equal(at.tidings_deliveries_total, sum);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -244,9 +245,39 @@ static void refusals_are_warnings_with_lines_of_their_own(void **state)
                                  "status=403 others=2"));
 }
 
+static void the_newest_is_kept_with_its_reason_and_address_cut_between_characters(void **state)
+{
+    (void)state;
+    char long_reason[400], text[1024];
+    for (size_t i = 0; i + 2 < sizeof(long_reason); i += 2) {
+        memcpy(long_reason + i, "\xc3\xa9", 3);
+    }
+    const struct failure x = {.kind = FAILURE_HTTP,
+                              .cause = FAILURE_HOST,
+                              .method = "/mcp",
+                              .code = 403,
+                              .reason = tidings_str(long_reason)};
+    assert_int_equal(f.last.at_ms, 0);
+    failures_note(&f, &x, STR("192.0.2.1"), 1000);
+    assert_int_equal(strlen(f.last.reason), sizeof(f.last.reason) - 2); /* no half of an é */
+    const struct failure y = {.kind = FAILURE_RPC, .code = -32602, .reason = STR("a \"b\"")};
+    failures_note(&f, &y, STR("uid:1000"), 2000);
+    struct buf out;
+    struct jw w;
+    buf_init(&out, sizeof(text));
+    jw_init(&w, &out);
+    failure_last_write(&f.last, &w);
+    snprintf(text, sizeof(text), "%.*s", STR_ARG(buf_str(&out)));
+    buf_deinit(&out);
+    assert_string_equal(text, "{\"atMs\":2000,\"method\":\"unknown\",\"code\":-32602,"
+                              "\"reason\":\"a \\\"b\\\"\",\"address\":\"uid:1000\"}");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            the_newest_is_kept_with_its_reason_and_address_cut_between_characters, begin, end),
         TEST(a_line_says_what_failed_for_whom_and_why),
         TEST(what_is_our_fault_is_a_warning),
         TEST(refusals_are_warnings_with_lines_of_their_own),
