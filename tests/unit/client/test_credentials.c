@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Credentials of the program: asked before each request, told of each refusal, waited for without a
+ * deadline, and left alone once nobody waits.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <tidings/client.h>
+
+#include "support/scripted_server.h"
+
+enum reply { SHOW_AGAIN, WAIT, GIVE_UP };
+
+/* What the program's credentials do, and what they were asked. */
+struct scene {
+    struct scripted_server server;
+    struct tidings_client *client;
+    struct tidings_credentials credentials;
+    enum reply reply;
+    atomic_int status; /* of a refusal; 0: 401 */
+    int token;         /* the one that is shown; 0: none */
+    atomic_int wanted; /* … and that the server wants */
+    int shown, refused, forgotten;
+    unsigned last_attempt;
+    bool fails;        /* what was waited for */
+    const char *extra; /* a line that is shown too; NULL: none */
+    int fd;            /* readable: `done` is due */
+    uint64_t ticks;    /* steps before it is */
+    tidings_credentials_done_fn done;
+    void *to;
+};
+
+static int show(void *user, const struct tidings_credentials_request *request,
+                tidings_credentials_put_fn put, void *to)
+{
+    struct scene *s = user;
+    char line[64];
+    s->shown++;
+    assert_string_equal(request->method, "POST");
+    assert_string_equal(request->url, s->server.url);
+    if (s->token == 0) {
+        return 0;
+    }
+    snprintf(line, sizeof(line), "Authorization: Bearer t-%d", s->token);
+    int rc = put(to, line);
+    return rc == 0 && s->extra ? put(to, s->extra) : rc;
+}
+
+static int refused(void *user, const struct tidings_credentials_refusal *refusal,
+                   tidings_credentials_done_fn done, void *to, struct tidings_error *err)
+{
+    struct scene *s = user;
+    uint64_t one = 1;
+    s->refused++;
+    s->last_attempt = refusal->attempt;
+    assert_string_equal(refusal->challenge.ptr, "Bearer scope=\"a\"");
+    assert_string_equal(refusal->nonce.ptr, "n");
+    assert_int_equal(refusal->shown.len > 0, s->token > 0);
+    if (s->reply == GIVE_UP) {
+        return tidings_fail(err, TIDINGS_E_DENIED, "nobody has a better one");
+    }
+    s->done = done;
+    s->to = to;
+    if (s->reply == SHOW_AGAIN) {
+        s->token++;
+        return 0;
+    }
+    assert_int_equal(write(s->fd, &one, sizeof(one)), sizeof(one));
+    return 1;
+}
+
+static void forget(void *user, void *to)
+{
+    struct scene *s = user;
+    assert_ptr_equal(to, s->to);
+    s->forgotten++;
+}
+
+static int descriptor(void *user)
+{
+    return ((struct scene *)user)->fd;
+}
+
+static void step(void *user)
+{
+    struct scene *s = user;
+    struct tidings_error why = {0};
+    uint64_t count;
+    if (s->ticks > 0) {
+        s->ticks--;
+        usleep(1000); /* the client's deadline is 20 ms: what takes longer must not count */
+        return;
+    }
+    assert_int_equal(read(s->fd, &count, sizeof(count)), sizeof(count));
+    s->token = s->wanted;
+    tidings_fail(&why, TIDINGS_E_DENIED, "the person said no");
+    s->done(s->to, s->fails ? &why : NULL);
+}
+
+static void answer(struct scripted_server *server, const struct scripted_request *r)
+{
+    struct scene *s = server->user;
+    char line[64];
+    snprintf(line, sizeof(line), "\r\nAuthorization: Bearer t-%d\r\n", s->wanted);
+    if (!strcasestr(r->head, line)) {
+        scripted_reply(r, s->status ? s->status : 401,
+                       "WWW-Authenticate: Bearer scope=\"a\"\r\nDPoP-Nonce: n\r\n",
+                       "application/json", "{}");
+    } else if (!scripted_discovered(r)) {
+        bool is_once = !strstr(strcasestr(r->head, "Authorization:") + 1, "Authorization:");
+        bool has_extra = !s->extra || strstr(r->head, s->extra);
+        scripted_result(r, "", is_once && has_extra ? "{\"contents\":[1]}" : "{\"contents\":[]}");
+    }
+}
+
+static void begin(struct scene *s)
+{
+    s->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->credentials = (struct tidings_credentials){.user = s,
+                                                  .show = show,
+                                                  .refused = refused,
+                                                  .forget = forget,
+                                                  .fd = descriptor,
+                                                  .step = step};
+    struct tidings_client_options o = {.credentials = &s->credentials, .timeout_ms = 2000};
+    scripted_start(&s->server, answer, s);
+    s->client = tidings_client_create(s->server.url, &o, NULL);
+    assert_non_null(s->client);
+}
+
+static void end(struct scene *s)
+{
+    tidings_client_destroy(s->client);
+    scripted_stop(&s->server);
+    close(s->fd);
+}
+
+static void reads(struct scene *s)
+{
+    char *text = tidings_client_read(s->client, "x:/a", NULL);
+    assert_non_null(text);
+    assert_string_equal(text, "{\"contents\":[1]}");
+    tidings_free(text);
+}
+
+static void each_request_shows_what_it_is_given(void **state)
+{
+    struct scene s = {.token = 1, .wanted = 1, .extra = "DPoP: a.b.c"};
+    (void)state;
+    begin(&s);
+    reads(&s);
+    assert_int_equal(s.shown, 2); /* discover, read */
+    assert_int_equal(s.refused, 0);
+    end(&s);
+}
+
+static void a_better_one_at_once_is_shown_at_once(void **state)
+{
+    struct scene s = {.wanted = 2, .reply = SHOW_AGAIN, .extra = "DPoP: a.b.c"};
+    (void)state;
+    begin(&s);
+    reads(&s);
+    assert_int_equal(s.refused, 2); /* none, the first */
+    assert_int_equal(s.last_attempt, 1);
+    end(&s);
+}
+
+static void what_is_waited_for_outlasts_the_deadline(void **state)
+{
+    struct scene s = {.wanted = 7, .reply = WAIT, .ticks = 100};
+    struct tidings_client_options o = {.timeout_ms = 20};
+    (void)state;
+    begin(&s);
+    tidings_client_destroy(s.client);
+    o.credentials = &s.credentials;
+    s.client = tidings_client_create(s.server.url, &o, NULL);
+    assert_int_equal(tidings_client_connect(s.client, NULL), 0);
+    assert_int_equal(s.refused, 1);
+    assert_int_equal(s.forgotten, 0);
+    end(&s);
+}
+
+static void what_cannot_be_had_fails_the_request(void **state)
+{
+    struct scene s = {.wanted = 7, .reply = GIVE_UP};
+    struct tidings_error err = {0};
+    (void)state;
+    begin(&s);
+    assert_int_equal(tidings_client_connect(s.client, &err), TIDINGS_E_DENIED);
+    assert_string_equal(err.text, "nobody has a better one");
+    s.reply = WAIT;
+    s.fails = true;
+    assert_int_equal(tidings_client_connect(s.client, &err), TIDINGS_E_DENIED);
+    assert_string_equal(err.text, "the person said no");
+    end(&s);
+}
+
+static void a_server_that_is_never_content_is_left(void **state)
+{
+    struct scene s = {.wanted = -1, .reply = SHOW_AGAIN};
+    struct tidings_error err = {0};
+    (void)state;
+    begin(&s);
+    assert_int_equal(tidings_client_connect(s.client, &err), TIDINGS_E_DENIED);
+    assert_int_equal(s.refused, 4);
+    s.status = 403;
+    s.refused = 0;
+    assert_true(tidings_client_connect(s.client, &err) < 0);
+    assert_int_equal(s.refused, 4);
+    end(&s);
+}
+
+static void who_stops_waiting_is_forgotten(void **state)
+{
+    struct scene s = {.wanted = 7, .reply = WAIT, .ticks = UINT64_MAX};
+    (void)state;
+    begin(&s);
+    while (s.refused == 0) {
+        assert_int_equal(tidings_client_step(s.client, 100, NULL), 1);
+    }
+    end(&s);
+    assert_int_equal(s.forgotten, 1);
+}
+
+static void lines_that_are_none_are_refused(void **state)
+{
+    static const char *const bad[] = {"no colon", "X: a\r\nY: b", ": x", "A B: c", "X: \x1b[2J"};
+    struct tidings_error err = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct scene s = {.token = 1, .wanted = 1, .extra = bad[i]};
+        begin(&s);
+        assert_int_equal(tidings_client_connect(s.client, &err), TIDINGS_E_INVALID);
+        end(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_request_shows_what_it_is_given),
+        cmocka_unit_test(a_better_one_at_once_is_shown_at_once),
+        cmocka_unit_test(what_is_waited_for_outlasts_the_deadline),
+        cmocka_unit_test(what_cannot_be_had_fails_the_request),
+        cmocka_unit_test(a_server_that_is_never_content_is_left),
+        cmocka_unit_test(who_stops_waiting_is_forgotten),
+        cmocka_unit_test(lines_that_are_none_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
