@@ -51,6 +51,7 @@ static const struct transport_events transport_events = {
     .streaming = connection_streaming,
     .delivered = connection_delivered,
     .active = inbound_active,
+    .admitted = requests_prolong,
     .lost = connection_lost,
 };
 

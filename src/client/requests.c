@@ -369,6 +369,22 @@ void requests_send_all(struct tidings_client *c)
     }
 }
 
+static void requests_prolong_list(struct list *all)
+{
+    list_each (it, next, all) {
+        struct request *r = list_entry(it, struct request, link);
+        if (poller_is_set(&r->deadline)) {
+            poller_set(&r->client->poller, &r->deadline, r->timeout_ms);
+        }
+    }
+}
+
+void requests_prolong(struct tidings_client *c)
+{
+    requests_prolong_list(&c->unsent);
+    requests_prolong_list(&c->in_flight);
+}
+
 bool requests_retry(struct tidings_client *c, int64_t id)
 {
     struct request *r = requests_find(c, id);

@@ -51,6 +51,8 @@ void requests_fail(struct tidings_client *c, int64_t id, long status,
 void *requests_user(const struct tidings_client *c, int64_t id, response_fn fn);
 /* Is an answer to this number awaited; of a stream, which may take as long as it likes, or not? */
 bool requests_awaits(const struct tidings_client *c, int64_t id, bool is_stream);
+/* Whatever was waited for is over: each has its time again. */
+void requests_prolong(struct tidings_client *c);
 /* What waited for the client to become ready. */
 void requests_send_all(struct tidings_client *c);
 /* All of a kind end like this. */

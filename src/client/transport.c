@@ -63,6 +63,11 @@ void transport_active(struct transport *t, int64_t exchange, bool is_beat)
     t->events->active(t->client, exchange, is_beat);
 }
 
+void transport_admitted(struct transport *t)
+{
+    t->events->admitted(t->client);
+}
+
 void transport_lost(struct transport *t, const struct tidings_error *why)
 {
     struct tidings_client_wire wire = {.reason = tidings_str(why->text)};

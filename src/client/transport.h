@@ -84,6 +84,8 @@ struct transport_events {
     /* Bytes came on the exchange of that request, 0: none; `is_beat`: only to show that the server
      * is there. */
     void (*active)(struct tidings_client *c, int64_t exchange, bool is_beat);
+    /* No exchange waits for credentials any more. */
+    void (*admitted)(struct tidings_client *c);
     void (*lost)(struct tidings_client *c, const struct tidings_error *why);
     /* Each of these that is or has no message, and each that is sent, before it is acted upon.
      * NULL: nobody listens. */
@@ -111,6 +113,7 @@ void transport_session_lost(struct transport *t, int64_t id, bool is_present);
 void transport_streaming(struct transport *t, bool is_seamless);
 void transport_delivered(struct transport *t, const struct tidings_error *why);
 void transport_active(struct transport *t, int64_t exchange, bool is_beat);
+void transport_admitted(struct transport *t);
 void transport_lost(struct transport *t, const struct tidings_error *why);
 
 /* ---- kinds ----------------------------------------------------------------------------------- */

@@ -18,12 +18,19 @@ static struct tidings_client *client_of(const struct exchange *x)
     return x->http->base.client;
 }
 
+static void exchange_release(struct exchange *x)
+{
+    x->is_waiting = false;
+    if (--client_of(x)->held == 0) {
+        transport_admitted(&x->http->base);
+    }
+}
+
 static void exchange_stop_waiting(struct exchange *x)
 {
     const struct tidings_credentials *c = client_of(x)->settings.credentials;
     if (x->is_waiting) {
-        x->is_waiting = false;
-        client_of(x)->held--;
+        exchange_release(x);
         if (c->forget) {
             c->forget(c->user, x);
         }
@@ -283,8 +290,7 @@ static void exchange_conclude(struct exchange *x);
 static void exchange_on_credentials(void *to, const struct tidings_error *why)
 {
     struct exchange *x = to;
-    x->is_waiting = false;
-    client_of(x)->held--;
+    exchange_release(x);
     if (why) {
         x->refusal = *why;
     } else if (exchange_show_again(x)) {

@@ -127,6 +127,20 @@ static void flow_on_change(void *user)
     fetch_close(transfer);
 }
 
+bool flow_may_ask(struct flow *f, const char *url)
+{
+    struct url server, next;
+    bool may = url_read(tidings_str(f->server), &server) && url_read(tidings_str(url), &next) &&
+               url_may_lead(&server, &next);
+    if (!may) {
+        flow_failf(f, TIDINGS_E_DENIED,
+                   "only https is used for a login, http on this very machine by a server that is "
+                   "there too: not '%.100s'",
+                   url);
+    }
+    return may;
+}
+
 void flow_ask(struct flow *f, const struct flow_request *r, flow_answer_fn fn)
 {
     struct tidings_error why = {0};
@@ -142,11 +156,7 @@ void flow_ask(struct flow *f, const struct flow_request *r, flow_answer_fn fn)
         .on_change = flow_on_change,
         .user = f,
     };
-    struct url u;
-    if (!url_read(tidings_str(r->url), &u) || !url_is_safe(&u)) {
-        flow_failf(f, TIDINGS_E_DENIED,
-                   "only https is used for a login, and http on this very machine, not '%.100s'",
-                   r->url);
+    if (!flow_may_ask(f, r->url)) {
         return;
     }
     q.headers[n++] = "Accept: application/json";

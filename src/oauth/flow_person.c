@@ -50,6 +50,9 @@ static void flow_ask_person(struct flow *f)
 {
     const struct oauth_settings *s = f->host.settings;
     struct buf address;
+    if (!flow_may_ask(f, f->issuer.authorization_endpoint)) {
+        return;
+    }
     buf_init(&address, 65536);
     flow_put_address(f, &address);
     alarm_set(&f->deadline, s->login_ms);

@@ -67,6 +67,8 @@ struct flow_request {
     const char *authorization, *proof; /* whole lines; NULL: none */
 };
 
+/* May the server have us go there? Else the flow is over. */
+bool flow_may_ask(struct flow *f, const char *url);
 /* Send it; the answer, or the failure of the flow, follows. */
 void flow_ask(struct flow *f, const struct flow_request *r, flow_answer_fn fn);
 /* It is over. */

@@ -317,11 +317,11 @@ int tidings_oauth_logout(struct tidings_oauth *o, const char *server, struct tid
     if (rc == 0 && !t) {
         rc = tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no token for '%.160s'", server);
     }
-    if (rc == 0) {
+    for (; t; t = token_store_find(&o->store, server, NULL)) { /* of each issuer */
         oauth_revoke(o, server, t, &why);
         token_store_remove(&o->store, t);
-        rc = token_store_save(&o->store, err);
     }
+    rc = rc == 0 ? token_store_save(&o->store, err) : rc;
     token_store_unlock(&o->store);
     if (rc == 0 && why.code < 0) {
         tidings_fail(err, why.code, "forgotten here, but not revoked: %s", why.text);

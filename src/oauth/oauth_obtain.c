@@ -6,7 +6,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "oauth/document.h"
 #include "oauth/oauth_private.h"
+#include "wire/bearer.h"
 
 #define LOCK_RETRY_MS 50u
 #define LOCK_MS 30000u /* a refresh of another process takes less */
@@ -174,18 +176,31 @@ static int oauth_count_login(struct tidings_oauth *o, struct tidings_error *err)
     return 0;
 }
 
+/* Nobody can be asked; what somebody should do. */
+static int oauth_say_alone(const struct tidings_oauth *o, struct tidings_error *err)
+{
+    struct bearer_challenge c;
+    char scope[120];
+    bool is_scope = bearer_read_challenge(tidings_str(o->challenge), &c) &&
+                    str_eq(c.error, STR("insufficient_scope"));
+    if (is_scope) {
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "the token does not allow that: log in again, for the scopes '%s'",
+                            document_shown(c.scope, scope, sizeof(scope)));
+    }
+    return tidings_fail(err, TIDINGS_E_DENIED, "%s",
+                        o->shown ? "the token is refused, and cannot be renewed: log in again"
+                                 : "the server wants a login, and there is no token for it: log in "
+                                   "first");
+}
+
 static void oauth_login(struct tidings_oauth *o)
 {
     const struct oauth_settings *s = &o->settings;
     struct tidings_error why = {0};
     bool is_alone = (s->grant == TIDINGS_OAUTH_CODE && !s->on_open) ||
                     (s->grant == TIDINGS_OAUTH_DEVICE && !s->on_device);
-    int rc = is_alone ? tidings_fail(&why, TIDINGS_E_DENIED, "%s",
-                                     o->shown ? "the token is refused, and cannot be renewed: log "
-                                                "in again"
-                                              : "the server wants a login, and there is no token "
-                                                "for it: log in first")
-                      : oauth_count_login(o, &why);
+    int rc = is_alone ? oauth_say_alone(o, &why) : oauth_count_login(o, &why);
     if (rc == 0) {
         rc = oauth_start_flow(o, FLOW_LOGIN, oauth_on_login, &why);
     }

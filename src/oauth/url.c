@@ -90,6 +90,11 @@ bool url_is_safe(const struct url *u)
     return u->is_https || url_is_loopback(u);
 }
 
+bool url_may_lead(const struct url *server, const struct url *next)
+{
+    return url_is_loopback(server) ? url_is_safe(next) : next->is_https && !url_is_loopback(next);
+}
+
 bool url_is_same_origin(const struct url *a, const struct url *b)
 {
     return a->is_https == b->is_https && a->port == b->port && str_eq_nocase(a->host, b->host);

@@ -25,6 +25,8 @@ struct url {
 bool url_read(struct tidings_str text, struct url *ret);
 /* May a secret travel there: https, or this very machine (localhost, 127.0.0.0/8, ::1)? */
 bool url_is_safe(const struct url *u);
+/* May a server have us go there? One on another machine does not lead to this one. */
+bool url_may_lead(const struct url *server, const struct url *next);
 bool url_is_same_origin(const struct url *a, const struct url *b);
 /* Is `server` the resource, or below it: the same origin, and a path that begins with its
  * segments? */

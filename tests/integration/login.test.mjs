@@ -5,6 +5,7 @@
 // outlives it, two processes renew it once, more scopes are asked for when they are needed.
 
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
 import http from 'node:http';
 import { test } from 'node:test';
 
@@ -15,6 +16,7 @@ import { defer } from './lib/cleanup.mjs';
 import { lines } from './lib/cli.mjs';
 import { browse, Home, logIn, login } from './lib/login.mjs';
 import { BIN, Program, serve } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
 import { DEADLINE, Inbox, slow } from './lib/wait.mjs';
 
 const SCOPES = 'files:read files:write';
@@ -113,10 +115,11 @@ class Authority {
 }
 
 /** Our server, which wants tokens of the authority. */
-async function start(t, { args = ['--auth-scope', 'files:read'] } = {}) {
+async function start(t, { args = ['--auth-scope', 'files:read'], tree } = {}) {
     const authority = await Authority.start(t);
     const server = await serve(t, {
         files: { 'a.txt': 'content' },
+        tree,
         args: ['--auth-issuer', authority.issuer, '--auth-leeway', '0', ...args],
     });
     return { authority, server, home: new Home(t) };
@@ -227,6 +230,26 @@ test('a login for more: what was granted stays, what is needed is added', async 
     const scope = new URL(end.address).searchParams.get('scope').split(' ');
     assert.deepEqual(scope.sort(), ['files:read', 'files:write', 'offline_access']);
     assert.equal(home.tokens().length, 1);
+});
+
+test('what a token does not allow is said, with the scopes; a login for them allows it', async (t) => {
+    const tree = new Tree(t, { 'a.txt': 'open', 'deep/b.txt': 'secret' });
+    const rules = tree.at('rules.json');
+    writeFileSync(
+        rules,
+        JSON.stringify([
+            { uri: tree.uri('a.txt'), allow: ['read'] },
+            { uri: tree.uri('deep/'), scope: 'files:write', allow: ['read'] },
+        ]),
+    );
+    const { server, home } = await start(t, { tree, args: ['--auth-scope', 'files:read', '--access-file', rules] });
+    await logIn(t, home, server.url);
+    assert.equal((await home.run(t, ['read', server.url, tree.uri('a.txt')])).stdout, 'open');
+    const denied = await home.run(t, ['read', server.url, tree.uri('deep/b.txt')]);
+    assert.notEqual(denied.code, 0);
+    assert.match(denied.stderr, /scope wanted: files:read files:write[^]*'tidings login http/);
+    await logIn(t, home, server.url, { args: ['--scope', 'files:write'] });
+    assert.equal((await home.run(t, ['read', server.url, tree.uri('deep/b.txt')])).stdout, 'secret');
 });
 
 test('a client logs in for itself, with a secret from a file', async (t) => {

@@ -84,6 +84,32 @@ static void secrets_go_to_https_and_to_this_machine(void **state)
     }
 }
 
+static void a_server_elsewhere_does_not_lead_here(void **state)
+{
+    static const struct {
+        const char *server, *next;
+        bool may;
+    } cases[] = {
+        {"https://a.test/mcp", "https://as.test/x", true},
+        {"https://a.test/mcp", "http://as.test/x", false},
+        {"https://a.test/mcp", "http://localhost:8080/x", false},
+        {"https://a.test/mcp", "https://127.0.0.1/x", false},
+        {"https://a.test/mcp", "https://[::1]/x", false},
+        {"http://localhost:1/mcp", "http://127.0.0.1:2/x", true},
+        {"http://127.0.0.1/mcp", "https://as.test/x", true},
+        {"http://127.0.0.1/mcp", "http://as.test/x", false},
+    };
+    struct url a, b;
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_true(url_read(tidings_str(cases[i].server), &a));
+        assert_true(url_read(tidings_str(cases[i].next), &b));
+        if (url_may_lead(&a, &b) != cases[i].may) {
+            fail_msg("wrong: %s to %s", cases[i].server, cases[i].next);
+        }
+    }
+}
+
 static void a_resource_covers_what_is_below_it(void **state)
 {
     static const struct {
@@ -182,6 +208,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_plain_urls_are_read),
         cmocka_unit_test(secrets_go_to_https_and_to_this_machine),
+        cmocka_unit_test(a_server_elsewhere_does_not_lead_here),
         cmocka_unit_test(a_resource_covers_what_is_below_it),
         cmocka_unit_test(documents_have_their_addresses),
         cmocka_unit_test(forms_are_written_and_read),
