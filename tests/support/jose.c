@@ -160,6 +160,32 @@ void jose_sign(struct buf *out, const struct jose_key *key, struct tidings_str b
     must(buf_put(out, key->kind == 'E' ? raw : sig, len) == 0);
 }
 
+void jose_rsa_public(const struct jose_key *key, struct tidings_str signature,
+                     unsigned char block[256])
+{
+    size_t len = 256;
+    EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(key->evp, NULL);
+    must(ctx && EVP_PKEY_encrypt_init(ctx) == 1);
+    must(EVP_PKEY_CTX_set_rsa_padding(ctx, RSA_NO_PADDING) == 1);
+    must(EVP_PKEY_encrypt(ctx, block, &len, (const unsigned char *)signature.ptr, signature.len) ==
+             1 &&
+         len == 256);
+    EVP_PKEY_CTX_free(ctx);
+}
+
+bool jose_rsa_private(const struct jose_key *key, const unsigned char block[256], struct buf *out)
+{
+    unsigned char bytes[256];
+    size_t len = sizeof(bytes);
+    EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(key->evp, NULL);
+    must(ctx && EVP_PKEY_decrypt_init(ctx) == 1);
+    must(EVP_PKEY_CTX_set_rsa_padding(ctx, RSA_NO_PADDING) == 1);
+    bool ok = EVP_PKEY_decrypt(ctx, bytes, &len, block, 256) == 1;
+    EVP_PKEY_CTX_free(ctx);
+    must(!ok || (len == 256 && buf_put(out, bytes, len) == 0));
+    return ok;
+}
+
 void jose_put_token(struct buf *out, const struct jose_key *key, const char *header,
                     const char *claims)
 {

@@ -28,6 +28,11 @@ void jose_put_token(struct buf *out, const struct jose_key *key, const char *hea
                     const char *claims);
 /* The signature alone. */
 void jose_sign(struct buf *out, const struct jose_key *key, struct tidings_str bytes);
+/* The bare operations of RSA with 2048 bits: the block under a signature, and the signature that a
+ * block makes; false: it is larger than the modulus. */
+void jose_rsa_public(const struct jose_key *key, struct tidings_str signature,
+                     unsigned char block[256]);
+bool jose_rsa_private(const struct jose_key *key, const unsigned char block[256], struct buf *out);
 void jose_put_rsa(struct buf *n, struct buf *e, const struct jose_key *key);
 void jose_put_point(struct buf *x, struct buf *y,
                     const struct jose_key *key); /* y: Ed25519 has none */
