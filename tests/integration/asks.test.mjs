@@ -2,6 +2,7 @@
 //
 // Tools that ask their client back, one handler for both eras: the official clients answer forms,
 // sampling and roots over every transport, and one of them loses the stream on which it was asked.
+// Over WebSocket and TCP, which the SDKs do not speak, the client is ours, by hand; and servers stop while they wait.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -12,7 +13,12 @@ import {
     ListRootsRequestSchema,
 } from '@modelcontextprotocol/sdk/types.js';
 
+import { SocketPeer } from '../contract/transport/lines.mjs';
+import { initialize, post } from './lib/rpc.mjs';
 import { LEGACY_TRANSPORTS, legacyClient, modernClient, TRANSPORTS } from './lib/sdk.mjs';
+import { serveExample } from './lib/server.mjs';
+import { DEADLINE, within } from './lib/wait.mjs';
+import { WebSocketRaw } from './lib/websocket.mjs';
 
 const capabilities = { elicitation: {}, sampling: {}, roots: {} };
 const sample = { role: 'assistant', model: 'm', content: { type: 'text', text: 'a sample' } };
@@ -92,4 +98,108 @@ test('http 2025-11-25: a client that loses its stream before it was asked is ask
     assert.equal(cuts, 1);
     assert.deepEqual(asked, ['elicitation/create']);
     assert.deepEqual(JSON.parse(content[0].text), filled);
+});
+
+/* ---- WebSocket and TCP, by hand -------------------------------------------------------------- */
+
+/** The conformance example on HTTP and TCP, and a way to say and hear messages on a connection of that kind. */
+async function connectRaw(t, how) {
+    const server = await serveExample(t, 'conformance', how === 'tcp' ? ['--tcp', '127.0.0.1:0'] : []);
+    if (how === 'websocket') {
+        const ws = await WebSocketRaw.open(server);
+        return { server, say: (m) => ws.write(m), hear: (match, what) => ws.message(match, what), over: ws.over };
+    }
+    const port = Number(/tcp:\/\/127\.0\.0\.1:(\d+)/.exec(server.stderr)[1]);
+    const peer = await SocketPeer.connect(t, { host: '127.0.0.1', port });
+    return {
+        server,
+        say: (m) => peer.write(JSON.stringify(m)),
+        hear: (match, what) => peer.inbox.next(match, what),
+        over: peer.ended,
+    };
+}
+
+const CALL = { jsonrpc: '2.0', id: 'call', method: 'tools/call',
+    params: { name: 'test_input_required_result_multiple_inputs', arguments: {} } };
+const ANSWERS = { 'elicitation/create': filled, 'sampling/createMessage': sample, 'roots/list': roots };
+
+for (const how of ['websocket', 'tcp']) {
+    test(`${how} 2025-11-25: everything there is to ask is asked on the connection, and answered in any order`, async (t) => {
+        const { say, hear } = await connectRaw(t, how);
+        await say(initialize('2025-11-25', { id: 'hello', capabilities }));
+        await hear((m) => m.id === 'hello', 'the answer to initialize');
+        await say({ jsonrpc: '2.0', method: 'notifications/initialized' });
+        await say(CALL);
+        const questions = [];
+        for (const method of Object.keys(ANSWERS)) {
+            questions.push(await hear((m) => m.method === method, method));
+        }
+        for (const { id, method } of questions.reverse()) {
+            await say({ jsonrpc: '2.0', id, result: ANSWERS[method] });
+        }
+        const { result } = await hear((m) => m.id === 'call', 'the answer to the call');
+        const said = result.content.map((block) => block.text);
+        assert.deepEqual(JSON.parse(said[0]), filled);
+        assert.deepEqual(JSON.parse(said[1]).content, sample.content);
+        assert.deepEqual(JSON.parse(said[2]), roots);
+    });
+
+    test(`${how} 2025-03-26: a call of a batch asks, and its answers come in a batch`, async (t) => {
+        const { say, hear } = await connectRaw(t, how);
+        await say(initialize('2025-03-26', { id: 'hello', capabilities }));
+        await hear((m) => m.id === 'hello', 'the answer to initialize');
+        await say({ jsonrpc: '2.0', method: 'notifications/initialized' });
+        await say([CALL, { jsonrpc: '2.0', id: 'ping', method: 'ping' }]);
+        const batch = [];
+        for (const method of Object.keys(ANSWERS)) {
+            const { id } = await hear((m) => m.method === method, method);
+            batch.push({ jsonrpc: '2.0', id, result: ANSWERS[method] });
+        }
+        await say(batch);
+        const all = await hear((m) => Array.isArray(m), 'the answers to the batch');
+        const { result } = all.find(({ id }) => id === 'call');
+        assert.deepEqual(JSON.parse(result.content[2].text), roots);
+        assert.deepEqual(all.find(({ id }) => id === 'ping').result, {});
+    });
+
+    test(`${how}: a server that is told to stop while a handler waits takes the answer, and ends`, async (t) => {
+        const { server, say, hear, over } = await connectRaw(t, how);
+        await say(initialize('2025-11-25', { id: 'hello', capabilities }));
+        await hear((m) => m.id === 'hello', 'the answer to initialize');
+        await say(CALL);
+        const questions = [];
+        for (const method of Object.keys(ANSWERS)) {
+            questions.push(await hear((m) => m.method === method, method));
+        }
+        const stopped = server.stop('SIGTERM', DEADLINE); // it must exit with status 0
+        for (const { id, method } of questions) {
+            await say({ jsonrpc: '2.0', id, result: ANSWERS[method] });
+        }
+        const { result } = await hear((m) => m.id === 'call', 'the answer to the call');
+        assert.deepEqual(JSON.parse(result.content[2].text), roots);
+        await stopped;
+        await within(over, 'the end of the connection');
+    });
+}
+
+test('http 2025-11-25: a server that is told to stop ends though a handler waits for an answer that never comes', async (t) => {
+    const server = await serveExample(t, 'conformance');
+    const hello = await post(server, initialize('2025-11-25', { capabilities }));
+    const session = { 'Mcp-Session-Id': hello.headers.get('mcp-session-id'), 'MCP-Protocol-Version': '2025-11-25' };
+    const asked = fetch(server.url, {
+        method: 'POST',
+        headers: { ...session, 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' },
+        body: JSON.stringify(CALL),
+    });
+    const reader = (await asked).body.getReader();
+    let text = '';
+    while (!text.includes('roots/list')) {
+        const { value, done } = await within(reader.read(), 'a question');
+        assert.ok(!done, text);
+        text += Buffer.from(value).toString();
+    }
+    await server.stop('SIGTERM', DEADLINE);
+    for (let end = false; !end;) {
+        ({ done: end } = await within(reader.read().catch(() => ({ done: true })), 'the end of the stream'));
+    }
 });

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Signed tokens in every way that they can be wrong, for each algorithm: the kinds of cases that
- * Wycheproof's json_web_signature vectors have, under its names, with keys made here and claims that
- * are JSON (its own are not, so none of them gets as far as a signature here).
+ * Wycheproof's json_web_signature vectors have, under its names, with keys made here and claims
+ * that are JSON (its own are not, so none of them gets as far as a signature here).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -182,19 +182,21 @@ static void judge_headers(const struct subject *s)
     struct jose_key *other = jose_key_create(s->algorithm);
     buf_init(&jwk, 2048);
     jose_put_jwk(&jwk, other, "\"kid\":\"k\"");
-    (void)snprintf(header, sizeof(header), "{\"alg\":\"%s\",\"kid\":\"k\",\"jwk\":%s}", s->algorithm,
-                   jwk.ptr);
+    (void)snprintf(header, sizeof(header), "{\"alg\":\"%s\",\"kid\":\"k\",\"jwk\":%s}",
+                   s->algorithm, jwk.ptr);
     judge_header(s, "rejectsAttackerProvidedEmbeddedJwk", other, header, false);
     judge_header(s, "rejectsOtherKey", other, s->header, false);
     judge_header(s, "rejectsAlgIsNone", s->key, "{\"alg\":\"none\",\"kid\":\"k\"}", false);
     judge_header(s, "rejectsAlgMissing", s->key, "{\"kid\":\"k\"}", false);
     judge_header(s, "rejectsAlgTwice", s->key, "{\"alg\":\"none\",\"alg\":\"ES256\"}", false);
     judge_header(s, "rejectsUnknownKid", s->key, "{\"alg\":\"ES256\",\"kid\":\"other\"}", false);
-    (void)snprintf(header, sizeof(header), "{\"alg\":\"%s\",\"kid\":\"k\",\"crit\":[\"b64\"],"
-                                           "\"b64\":true}",
+    (void)snprintf(header, sizeof(header),
+                   "{\"alg\":\"%s\",\"kid\":\"k\",\"crit\":[\"b64\"],"
+                   "\"b64\":true}",
                    s->algorithm);
     judge_header(s, "rejectsCrit", s->key, header, false);
-    (void)snprintf(header, sizeof(header), "{ \"kid\" : \"k\",\n\t\"alg\" : \"%s\" }", s->algorithm);
+    (void)snprintf(header, sizeof(header), "{ \"kid\" : \"k\",\n\t\"alg\" : \"%s\" }",
+                   s->algorithm);
     judge_header(s, "ValidWhiteSpaceInJsonHeader", s->key, header, true);
     static const char *const claimed[] = {"HS256", "HS384", "HS512", "RS256", "RS384",
                                           "RS512", "PS256", "PS384", "PS512", "ES256",
@@ -257,9 +259,9 @@ static void judge_signatures(const struct subject *s)
         int fill;
         bool first, second;
     } rows[] = {
-        {"RIsZero", 0, true, false},       {"SIsZero", 0, false, true},
-        {"AllZero", 0, true, true},        {"RIsTooBig", 0xff, true, false},
-        {"SIsTooBig", 0xff, false, true},  {"AllTooBig", 0xff, true, true},
+        {"RIsZero", 0, true, false},      {"SIsZero", 0, false, true},
+        {"AllZero", 0, true, true},       {"RIsTooBig", 0xff, true, false},
+        {"SIsTooBig", 0xff, false, true}, {"AllTooBig", 0xff, true, true},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         memcpy(bytes, s->signature.ptr, len);

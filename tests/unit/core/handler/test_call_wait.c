@@ -74,6 +74,23 @@ static void ask_much(void *user, struct tidings_call *h)
     tidings_call_done(h, rc, &err);
 }
 
+/* Asks the model, which may use a tool. */
+static void ask_with_tools(void *user, struct tidings_call *h)
+{
+    (void)user;
+    struct tidings_error err;
+    struct tidings_str answer = tidings_call_answer(h, "model");
+    int rc =
+        answer.len > 0
+            ? tidings_call_text(h, answer, &err)
+            : tidings_call_ask(h, "model", "sampling/createMessage",
+                               STR("{\"messages\":[],\"maxTokens\":1,\"tools\":[{\"name\":\"t\","
+                                   "\"inputSchema\":{\"type\":\"object\"}}],\"toolChoice\":{"
+                                   "\"mode\":\"auto\"}}"),
+                               &err);
+    tidings_call_done(h, rc, &err);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -86,6 +103,7 @@ static int setup(void **state)
                              .name = "pool", .handler = greet, .user = form, .is_blocking = true});
     harness_add_tool(&b, &(struct harness_tool){.name = "all", .handler = ask_all});
     harness_add_tool(&b, &(struct harness_tool){.name = "much", .handler = ask_much});
+    harness_add_tool(&b, &(struct harness_tool){.name = "tools", .handler = ask_with_tools});
     harness_run_until_idle(&b);
     return 0;
 }
@@ -310,6 +328,56 @@ static void only_what_was_declared_is_asked(void **state)
     client_free(c);
 }
 
+static void a_model_that_may_use_tools_is_asked_where_that_was_declared(void **state)
+{
+    (void)state;
+    static const char used[] = "{\"role\":\"assistant\",\"model\":\"m\",\"stopReason\":\"toolUse\","
+                               "\"content\":[{\"type\":\"tool_use\",\"id\":\"1\",\"name\":\"t\","
+                               "\"input\":{}}]}";
+    struct harness_session without = open_session(NULL, "\"sampling\":{}");
+    struct client *c = call(&without, "tools");
+    assert_json(client_answer(c)->text, "error|code", "-32021");
+    assert_json(client_answer(c)->text, "error|data|requiredCapabilities|sampling|tools", "{}");
+    client_free(c);
+    struct harness_session s = open_session(NULL, "\"sampling\":{\"tools\":{}}");
+    c = call(&s, "tools");
+    assert_json(client_nth(c, "sampling/createMessage", 0), "params|tools|0|name", "t");
+    assert_json(client_nth(c, "sampling/createMessage", 0), "params|toolChoice|mode", "auto");
+    assert_int_equal(respond(&s, NULL, "1", text_of("\"result\":%s", used)), 202);
+    assert_json(last_event(c), "result|content|0|text", used);
+    client_free(c);
+}
+
+#define BATCH(tool)                                                                                \
+    "[{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"tools/call\",\"params\":{\"name\":\"" tool        \
+    "\"}},"                                                                                        \
+    "{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"ping\"}]"
+
+/* 2025-03-26: the call is one of a batch, and so are the answers. */
+static void calls_of_a_batch_ask_and_answers_come_in_one(void **state)
+{
+    (void)state;
+    struct client *c = client_pipe(&b);
+    client_legacy(c, NULL, "1", "initialize",
+                  "\"protocolVersion\":\"2025-03-26\",\"capabilities\":{" EVERYTHING "},"
+                  "\"clientInfo\":{\"name\":\"t\",\"version\":\"1\"}");
+    size_t before = client_count_kind(c, SAID_ANSWER);
+    client_say(c, NULL, BATCH("all"));
+    harness_run_until_idle(&b);
+    assert_json(client_nth(c, "roots/list", 0), "id", "1");
+    assert_json(client_nth(c, "sampling/createMessage", 0), "id", "2");
+    client_say(c, NULL,
+               "[{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"roots\":[{\"uri\":\"file:///r\"}]}},"
+               "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"role\":\"assistant\",\"model\":\"m\","
+               "\"content\":{\"type\":\"text\",\"text\":\"hi\"}}}]");
+    harness_run_until_idle(&b);
+    const char *answer = client_nth_kind(c, SAID_ANSWER, before)->text;
+    assert_non_null(strstr(answer, "file:///r"));
+    assert_non_null(strstr(answer, "\"id\":8"));
+    assert_non_null(strstr(answer, "\"id\":9"));
+    client_free(c);
+}
+
 /* ---- ends ------------------------------------------------------------------------------------ */
 
 static void who_cancels_the_call_is_asked_no_more(void **state)
@@ -435,6 +503,31 @@ static void an_answer_is_kept_for_who_comes_back(void **state)
     assert_int_equal(b.worker[0]->requests->kept_bytes, 0);
 }
 
+static void an_answer_that_nobody_fetches_is_dropped_in_time(void **state)
+{
+    (void)state;
+    struct harness_session s = open_session(NULL, EVERYTHING);
+    struct requests *all = b.worker[0]->requests;
+    struct client *c = call(&s, "greet");
+    char event[256];
+    snprintf(event, sizeof(event), "%s", client_nth_said(c, ASKED, 0)->id);
+    client_vanish(c);
+    assert_int_equal(respond(&s, NULL, "1", "\"result\":" ACCEPT), 202);
+    client_free(c);
+    struct request *kept = list_entry(all->kept.next, struct request, job_link);
+    uint64_t begun = kept->job_begun_ms;
+    kept->job_begun_ms = begun - REQUEST_KEPT_MS / 2;
+    requests_drop_kept(b.worker[0]);
+    assert_true(all->kept_bytes > 0);
+    kept->job_begun_ms = begun - REQUEST_KEPT_MS;
+    requests_drop_kept(b.worker[0]);
+    assert_int_equal(all->kept_bytes, 0);
+    assert_true(list_empty(&all->kept));
+    c = session_stream(&s, event);
+    assert_int_equal(client_answer(c)->status, 400);
+    client_free(c);
+}
+
 static void who_takes_no_stream_is_asked_on_that_of_the_session(void **state)
 {
     (void)state;
@@ -478,12 +571,15 @@ int main(void)
         WITH_BENCH(an_answer_is_taken_from_nobody_else),
         WITH_BENCH(answers_that_are_no_good_fail_the_call),
         WITH_BENCH(only_what_was_declared_is_asked),
+        WITH_BENCH(a_model_that_may_use_tools_is_asked_where_that_was_declared),
+        WITH_BENCH(calls_of_a_batch_ask_and_answers_come_in_one),
         WITH_BENCH(who_cancels_the_call_is_asked_no_more),
         WITH_BENCH(who_does_not_answer_in_time_is_told),
         WITH_BENCH(who_goes_away_takes_the_call_along),
         WITH_BENCH(only_so_many_questions_are_open),
         WITH_BENCH(a_lost_stream_is_resumed_with_what_is_not_answered),
         WITH_BENCH(an_answer_is_kept_for_who_comes_back),
+        WITH_BENCH(an_answer_that_nobody_fetches_is_dropped_in_time),
         WITH_BENCH(who_takes_no_stream_is_asked_on_that_of_the_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
