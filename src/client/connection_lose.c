@@ -158,6 +158,11 @@ void connection_session_lost(struct tidings_client *c, int64_t id, bool is_prese
 {
     struct tidings_error why;
     tidings_fail(&why, TIDINGS_E_CLOSED, "the session has ended");
+    if (c->awaits_stream && id == 0) {
+        connection_go_on(
+            c); /* the stream was refused; what is asked says whether it is the session */
+        return;
+    }
     bool was_ready = is_present && c->stage == STAGE_READY;
     if (was_ready) {
         c->has_session = false;

@@ -4,10 +4,12 @@
 // --answer and --roots, on a terminal, or by nobody.
 
 import assert from 'node:assert/strict';
+import http from 'node:http';
 import path from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
+import { defer } from './lib/cleanup.mjs';
 import { bad, good } from './lib/cli.mjs';
 import { BIN, EXAMPLES, Program, run } from './lib/server.mjs';
 import { Terminal, noTerminal } from './lib/terminal.mjs';
@@ -104,6 +106,53 @@ test('our own server asks, in both eras, in one round and in several', async (t)
         assert.match(rounds, /red/); // the answer to the second
     }
 });
+
+/* ---- the stream on which a session may be asked ----------------------------------------------- */
+
+/** A legacy server that asks nothing; `get` answers the GET of its stream. */
+async function sessionServer(t, get) {
+    const heard = [];
+    const server = http.createServer(async (request, response) => {
+        heard.push(request.method);
+        if (request.method !== 'POST') {
+            get(request, response);
+            return;
+        }
+        const { id, method } = JSON.parse(Buffer.concat(await request.toArray()));
+        heard.push(method);
+        const results = {
+            initialize: { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'x', version: '1' } },
+            'tools/call': { content: [{ type: 'text', text: 'called' }] },
+        };
+        const body = results[method] ? { result: results[method] } : { error: { code: -32601, message: 'what?' } };
+        response.writeHead(id === undefined ? 202 : 200, { 'content-type': 'application/json', 'mcp-session-id': 's' });
+        response.end(id === undefined ? '' : JSON.stringify({ jsonrpc: '2.0', id, ...body }));
+    });
+    server.listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    defer(t, () => {
+        server.closeAllConnections();
+        server.close();
+    });
+    return { heard, url: `http://127.0.0.1:${server.address().port}/mcp` };
+}
+
+const STREAMS = {
+    'has no stream': (request, response) => response.writeHead(405).end(),
+    'refuses it': (request, response) => response.writeHead(400).end('no'),
+    'fails': (request, response) => response.destroy(),
+    'ends it at once': (request, response) => response.writeHead(200, { 'content-type': 'text/event-stream' }).end(),
+    'says nothing there, not even that it is one': () => {},
+};
+
+for (const [name, get] of Object.entries(STREAMS)) {
+    test(`a server that ${name} is called all the same`, async (t) => {
+        const { heard, url } = await sessionServer(t, get);
+        assert.equal(await good(t, ['call', url, 'tool']), 'called\n');
+        const [asked, called] = [heard.indexOf('GET'), heard.indexOf('tools/call')];
+        assert.ok(asked >= 0 && asked < called, heard.join(' '));
+    });
+}
 
 /* ---- on a terminal --------------------------------------------------------------------------- */
 

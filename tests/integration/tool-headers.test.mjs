@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+//
+// Tools that want arguments as header fields too (x-mcp-header, 2026-07-28): a server that refuses calls without them, and
+// whose list has a tool that declares them wrongly.
+
+import assert from 'node:assert/strict';
+import http from 'node:http';
+import { test } from 'node:test';
+
+import { defer } from './lib/cleanup.mjs';
+import { bad, good } from './lib/cli.mjs';
+import { run } from './lib/server.mjs';
+
+const property = (name) => ({ type: 'string', 'x-mcp-header': name });
+const TOOLS = [
+    { name: 'right', inputSchema: { type: 'object', properties: { region: property('Region') } } },
+    { name: 'wrong\u001b[31m', inputSchema: { type: 'object', properties: { a: property('Evil\r\nX: y') } } },
+];
+
+async function serveTools(t) {
+    const heard = [];
+    const server = http.createServer(async (request, response) => {
+        const { id, method, params } = JSON.parse(Buffer.concat(await request.toArray()));
+        const field = request.headers['mcp-param-region'];
+        heard.push(method === 'tools/call' ? `${method} ${field}` : method);
+        const results = {
+            'server/discover': { supportedVersions: ['2026-07-28'], capabilities: { tools: {} } },
+            'tools/list': { tools: TOOLS },
+            'tools/call': { content: [{ type: 'text', text: `in ${params.arguments?.region}` }] },
+        };
+        const isRefused = method === 'tools/call' && field !== params.arguments.region;
+        response.writeHead(isRefused ? 400 : 200, { 'content-type': 'application/json' });
+        response.end(JSON.stringify({
+            jsonrpc: '2.0', id,
+            ...(isRefused ? { error: { code: -32020, message: 'header mismatch' } }
+                : { result: { resultType: 'complete', ttlMs: 0, cacheScope: 'private', ...results[method] } }),
+        }));
+    });
+    server.listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    defer(t, () => {
+        server.closeAllConnections();
+        server.close();
+    });
+    return { heard, url: `http://127.0.0.1:${server.address().port}/mcp` };
+}
+
+test('fields that a server misses are sent, once its tools are known', async (t) => {
+    const { heard, url } = await serveTools(t);
+    assert.equal(await good(t, ['call', url, 'right', '--args', '{"region":"north"}']), 'in north\n');
+    assert.deepEqual(heard, ['server/discover', 'tools/call undefined', 'tools/list', 'tools/call north']);
+});
+
+test('fields of a tool that is known are sent at once', async (t) => {
+    const { heard, url } = await serveTools(t);
+    assert.equal(await good(t, ['call', url, 'right', 'region=south']), 'in south\n');
+    assert.deepEqual(heard, ['server/discover', 'tools/list', 'tools/call south']);
+});
+
+test('a tool that declares fields wrongly is left out, with a warning that drives no terminal', async (t) => {
+    const { heard, url } = await serveTools(t);
+    const end = await run(t, ['tools', url]);
+    assert.deepEqual([end.code, end.stdout.trim()], [0, 'right']);
+    assert.match(end.stderr, /the tool 'wrong\S*\[31m' is left out: its x-mcp-header is no name of a header field/);
+    assert.doesNotMatch(end.stderr, /\x1b/);
+    await bad(t, 65, /is left out/, ['call', url, TOOLS[1].name, 'a=1']);
+    assert.ok(!heard.some((method) => method.startsWith('tools/call')));
+});
