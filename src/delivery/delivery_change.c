@@ -111,6 +111,9 @@ void delivery_on_change(struct worker *worker, const struct change *change)
         list_changed_offer(worker, change->lists);
     } else if (change->everything) {
         offer_everything(worker, change_scope(change));
+        if (worker->principals->rules) {
+            list_changed_touch_below(worker, change_scope(change));
+        }
     } else {
         struct change *shared = (struct change *)(uintptr_t)change;
         static const struct lookup_calls calls = {is_listening, delivery_change_offer};

@@ -428,6 +428,7 @@ static void missed_deliver(struct letter *letter, void *owner)
     struct tidings_str prefix = {l->prefix, l->len};
     uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
     publish_made(hub, change_create_missed(prefix, epoch, seq), seq, 0, prefix);
+    hub_list_changed(hub, CHANGE_LIST);
     mem_free(l);
 }
 

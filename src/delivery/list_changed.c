@@ -4,6 +4,8 @@
  */
 #include "delivery/list_changed.h"
 
+#include <string.h>
+
 #include "access/access.h"
 #include "access/principal.h"
 #include "base/mem.h"
@@ -14,6 +16,8 @@
 #include "delivery/subscriber.h"
 #include "dialect/dialect.h"
 #include "store/change.h"
+
+#define SCOPE_MAX 1024u /* bytes of a mount's prefix that is looked at */
 
 void list_changed_want(struct listen *listen, unsigned lists)
 {
@@ -82,22 +86,48 @@ static bool class_lists(const struct access_class *class, struct tidings_str uri
            (target.len == 0 || access_class_reaches(class, ACCESS_LIST, target));
 }
 
-void list_changed_touch(struct worker *worker, struct tidings_str uri, struct tidings_str target)
+/* May something that begins so be listed? */
+static bool class_lists_below(const struct access_class *class, struct tidings_str scope)
+{
+    char text[SCOPE_MAX + 4];
+    if (scope.len == 0 || scope.len > SCOPE_MAX) {
+        return true; /* told without need: better than never */
+    }
+    memcpy(text, scope.ptr, scope.len);
+    memcpy(text + scope.len, "{x}", 4); /* a template: anything that begins so */
+    return access_class_reaches(class, ACCESS_LIST, tidings_str(text));
+}
+
+static void list_changed_touch_class(struct worker *worker, struct access_class *class)
 {
     uint64_t period = hub_list_period(worker->hub), now = loop_now_ms(worker->loop);
+    if (class->list_notified_ms == 0 || now >= class->list_notified_ms + period) {
+        list_changed_notify_class(worker, class, now);
+    } else if (!class->is_list_pending) {
+        class->is_list_pending = true;
+        if (!loop_timer_is_running(worker->delivery->list_timer)) {
+            loop_timer_start(worker->delivery->list_timer, class->list_notified_ms + period - now,
+                             0);
+        }
+    }
+}
+
+void list_changed_touch(struct worker *worker, struct tidings_str uri, struct tidings_str target)
+{
     list_each (it, next, &worker->principals->classes) {
         struct access_class *class = list_entry(it, struct access_class, link);
-        if (class->is_full || !class_lists(class, uri, target)) {
-            continue;
+        if (!class->is_full && class_lists(class, uri, target)) {
+            list_changed_touch_class(worker, class);
         }
-        if (class->list_notified_ms == 0 || now >= class->list_notified_ms + period) {
-            list_changed_notify_class(worker, class, now);
-        } else if (!class->is_list_pending) {
-            class->is_list_pending = true;
-            if (!loop_timer_is_running(worker->delivery->list_timer)) {
-                loop_timer_start(worker->delivery->list_timer,
-                                 class->list_notified_ms + period - now, 0);
-            }
+    }
+}
+
+void list_changed_touch_below(struct worker *worker, struct tidings_str scope)
+{
+    list_each (it, next, &worker->principals->classes) {
+        struct access_class *class = list_entry(it, struct access_class, link);
+        if (!class->is_full && class_lists_below(class, scope)) {
+            list_changed_touch_class(worker, class);
         }
     }
 }
@@ -131,7 +161,9 @@ void list_changed_replay(struct subscriber *subscriber, const struct changelog_r
                   (change->kind != TIDINGS_CHANGE_UPDATED || row->created_seq > since);
     unsigned lists = change->lists;
     if (!access_is_full(subscriber->principal)) {
-        bool may = is_row && class_lists(subscriber->principal->class, change->uri, change->target);
+        const struct access_class *class = subscriber->principal->class;
+        bool may = (is_row && class_lists(class, change->uri, change->target)) ||
+                   (change->everything && class_lists_below(class, change_scope(change)));
         lists = (lists & ~(unsigned)LIST_RESOURCES) | (may ? LIST_RESOURCES : 0u);
     }
     list_each (it, next, &subscriber->listens) {

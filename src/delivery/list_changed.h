@@ -29,6 +29,8 @@ void list_changed_offer(struct worker *worker, unsigned lists);
 /* A resource or template came or went. Who may not see everything hears of the list only if it may
  * list this, at most once per period of its class; others with list_changed_offer. */
 void list_changed_touch(struct worker *worker, struct tidings_str uri, struct tidings_str target);
+/* Anything below it may have, or (empty) anything at all. */
+void list_changed_touch_below(struct worker *worker, struct tidings_str scope);
 void list_changed_on_period(struct loop_timer *timer, void *user);
 /* The log has it: the same for one that comes back. */
 void list_changed_replay(struct subscriber *subscriber, const struct changelog_row *row,

@@ -260,6 +260,31 @@ test('mounts that several nodes have', { skip }, async (t) => {
         await eventually(async () => (await nodesOf(as(b, bob))).some(({ owns }) => owns?.includes(MOUNT)), 'who may sees it');
     });
 
+    await t.test('what came while nobody watched changes the list of those who may see it, and of nobody else', async (t) => {
+        const tokens = new TokenFile(t);
+        const [ada, bob, eve] = ['ada', 'bob', 'eve'].map((name) => tokens.give(name));
+        const see = ['list', 'read', 'subscribe'];
+        const rules = [
+            { principal: 'ada', allow: [...see, 'write'] }, { principal: 'bob', uri: `${MOUNT}sub/**`, allow: see },
+            { principal: 'eve', uri: 'published:///**', allow: see },
+        ].flatMap((rule) => ['--access', JSON.stringify(rule)]);
+        const { tree, owner, others } = await three(t, [...tokens.args, ...rules]);
+        const [{ program: b }] = others;
+        const publish = (text) => call(as(b, ada), 'tools/call', { name: 'publish', arguments: { uri: 'published:///x', text } });
+        await publish('zero');
+        const hear = (who, uri) => listen(as(b, who), { resourcesListChanged: true, resourceSubscriptions: [uri] });
+        const [full, some, none] = await Promise.all([hear(ada, MOUNT), hear(bob, `${MOUNT}sub/**`), hear(eve, 'published:///**')]);
+        others.forEach((node) => node.pause());
+        await owner.drain();
+        tree.write('sub/new.txt', 'nobody saw it come');
+        others.forEach((node) => node.go());
+        const isList = (m) => m.method === 'notifications/resources/list_changed';
+        await Promise.all([full, some].map(({ events }) => events.message(isList, 'that the list changed', TAKEOVER)));
+        await publish('one');
+        await none.events.message(updates('published:///x'), 'what comes after it');
+        assert.deepEqual(none.events.messages.filter(isList), []);
+    });
+
     await t.test('what cannot be is refused by its name', async (t) => {
         const tree = new Tree(t, { 'a.txt': '' });
         const store = database.url({ schema: await schema() });
