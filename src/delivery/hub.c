@@ -337,12 +337,12 @@ uint64_t hub_reached(const struct hub *hub)
 
 void hub_set_store_unreachable(struct hub *hub, bool is_unreachable)
 {
-    __atomic_store_n(&hub->is_unreachable, is_unreachable, __ATOMIC_RELEASE);
+    __atomic_store_n(&hub->is_store_unreachable, is_unreachable, __ATOMIC_RELEASE);
 }
 
 bool hub_is_store_unreachable(const struct hub *hub)
 {
-    return __atomic_load_n(&hub->is_unreachable, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&hub->is_store_unreachable, __ATOMIC_ACQUIRE);
 }
 
 bool hub_resume(const struct hub *hub, const struct log_cursor *c, bool is_durable, uint64_t *ret)

@@ -187,8 +187,8 @@ static bool is_ahead(struct hub *hub)
         size_t one = __atomic_load_n(&hub->workers[i]->delivery->announced, __ATOMIC_RELAXED);
         waiting = one > waiting ? one : waiting;
     }
-    hub->is_pressed = hub->is_pressed && waiting > most;
-    return waiting > most && !hub->is_pressed;
+    hub->has_stuck_worker = hub->has_stuck_worker && waiting > most;
+    return waiting > most && !hub->has_stuck_worker;
 }
 
 void hub_announce_unpark(struct hub *hub, bool all)
@@ -208,7 +208,7 @@ void hub_announce_timer(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct hub *hub = user;
-    hub->is_pressed = loop_now_ms(hub->loop) - hub->parked_ms >= PARKED_MAX_MS;
+    hub->has_stuck_worker = loop_now_ms(hub->loop) - hub->parked_ms >= PARKED_MAX_MS;
     hub_announce_unpark(hub, false);
 }
 

@@ -44,7 +44,7 @@ struct hub {
     void *shared_user;
     hub_owned_fn owned; /* NULL: likewise */
     void *owned_user;
-    bool is_unreachable;                          /* atomic: its store cannot be reached */
+    bool is_store_unreachable;                    /* atomic: the store cannot be reached */
     struct hub_list lists[LIST_COUNT];            /* by notice */
     struct feature_list *features[FEATURE_KINDS]; /* NULL: none yet */
     struct seal_key seal;
@@ -58,14 +58,14 @@ struct hub {
     struct hub_merge merge;
     struct list parked; /* announcements that wait until the workers have caught up … */
     struct loop_timer *parked_timer;
-    uint64_t parked_ms;   /* … and since when none of them could go on */
-    bool is_pressed;      /* a worker does not catch up: nobody waits for it any more */
-    struct letter lost;   /* on its way while is_lost */
-    bool is_lost;         /* atomic: something was refused since everybody was last told */
-    bool running;         /* atomic */
-    pthread_t thread;     /* atomic; while it runs */
-    pthread_mutex_t held; /* by whoever acts in its stead, or sends it a letter; recursive */
-    bool can_hold;        /* that was made */
+    uint64_t parked_ms;    /* … and since when none of them could go on */
+    bool has_stuck_worker; /* one that does not catch up: nobody waits for it any more */
+    struct letter lost;    /* on its way while is_lost */
+    bool is_lost;          /* atomic: something was refused since everybody was last told */
+    bool running;          /* atomic */
+    pthread_t thread;      /* atomic; while it runs */
+    pthread_mutex_t mutex; /* held by whoever acts in its stead, or sends it a letter; recursive */
+    bool has_mutex;        /* it was made */
 };
 
 int hub_hold_init(struct hub *hub, struct tidings_error *err);

@@ -20,28 +20,28 @@ int hub_hold_init(struct hub *hub, struct tidings_error *err)
     bool good = pthread_mutexattr_init(&attr) == 0;
     if (good) {
         pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
-        good = pthread_mutex_init(&hub->held, &attr) == 0;
+        good = pthread_mutex_init(&hub->mutex, &attr) == 0;
         pthread_mutexattr_destroy(&attr);
     }
-    hub->can_hold = good;
+    hub->has_mutex = good;
     return good ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
 void hub_hold_deinit(struct hub *hub)
 {
-    if (hub->can_hold) {
-        pthread_mutex_destroy(&hub->held);
+    if (hub->has_mutex) {
+        pthread_mutex_destroy(&hub->mutex);
     }
 }
 
 void hub_hold(struct hub *hub)
 {
-    pthread_mutex_lock(&hub->held);
+    pthread_mutex_lock(&hub->mutex);
 }
 
 void hub_release(struct hub *hub)
 {
-    pthread_mutex_unlock(&hub->held);
+    pthread_mutex_unlock(&hub->mutex);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

@@ -138,7 +138,7 @@ static uint32_t mark_of(const struct subscriber *subscriber, const struct log_cu
     if (first < CURSOR_ALL_TOLD) {
         return first;
     }
-    return subscriber->was_lost && at->seq < subscriber->worker->delivery->marks.first
+    return subscriber->was_truncated && at->seq < subscriber->worker->delivery->marks.first
                ? CURSOR_ALL_TOLD
                : 0;
 }
@@ -160,8 +160,8 @@ static bool write_truncated(struct subscriber *subscriber, struct subscription *
     if (!subscriber->sink || subscriber_is_blocked(subscriber)) {
         return false;
     }
-    bool was_lost = subscriber->was_lost;
-    subscriber->was_lost = true;
+    bool was_truncated = subscriber->was_truncated;
+    subscriber->was_truncated = true;
     struct log_cursor cursor = delivery_cursor(subscriber->worker, subscriber_written(subscriber));
     cursor.lost = mark_of(subscriber, &cursor, first);
     struct dialect_updated u = {
@@ -180,7 +180,7 @@ static bool write_truncated(struct subscriber *subscriber, struct subscription *
     uint64_t waited =
         subscriber->has_truncated ? lag_since(subscriber->outbox.resync_due, now_us) : 0;
     if (!subscriber_write_update(subscriber, &u, sub, waited)) {
-        subscriber->was_lost = was_lost;
+        subscriber->was_truncated = was_truncated;
         return false;
     }
     sub->truncated = false;

@@ -242,14 +242,16 @@ static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item
     sub->since_pending = w->options.given & OPTION_SINCE;
     if (sub->since_pending) {
         sub->since = subscribe_item_since(w, arm->seq);
-        listen->subscriber->was_lost = listen->subscriber->was_lost || w->options.since.lost > 0;
+        listen->subscriber->was_truncated =
+            listen->subscriber->was_truncated || w->options.since.lost > 0;
         keep_pending(sub);
     }
     if (s->is_resumed) { /* what the log has is told with everything else of its session */
         sub->since = subscribe_item_since(w, arm->seq);
         sub->since_pending = sub->since == SINCE_UNKNOWN;
         sub->is_resumed = true;
-        listen->subscriber->was_lost = listen->subscriber->was_lost || w->options.since.lost > 0;
+        listen->subscriber->was_truncated =
+            listen->subscriber->was_truncated || w->options.since.lost > 0;
         keep_pending(sub);
     }
     subscription_set_period(sub, &w->options);

@@ -23,7 +23,7 @@ struct subscriber *subscriber_create(struct worker *worker, const struct princip
     subscriber->worker = worker;
     subscriber->principal = principal_ref(principal);
     subscriber->cursor = worker->last_seq;
-    subscriber->since_s = (uint32_t)(clock_wall_coarse_ms() / 1000);
+    subscriber->created_s = (uint32_t)(clock_wall_coarse_ms() / 1000);
     subscriber->number = ++worker->delivery->subscribers_made;
     outbox_init(&subscriber->outbox);
     list_init(&subscriber->listens);

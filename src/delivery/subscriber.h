@@ -89,7 +89,7 @@ struct subscriber {
     struct list listens;
     uint64_t cursor;             /* without a stream: everything matched up to here was written */
     struct hub_catchup *catchup; /* the log is being asked; live changes are in its answer */
-    uint32_t since_s;            /* it is there; Unix time */
+    uint32_t created_s;          /* when it was made; Unix time */
     uint32_t error;              /* its last one, in worker->delivery->errors; 0: none */
     /* The lowest numbers of what is not written yet, 0: none: … */
     uint64_t resync_from;   /* … behind the mark of a subscription that must look again */
@@ -97,11 +97,11 @@ struct subscriber {
     uint64_t catching_from; /* … of what the log is being asked for */
     uint64_t lists_upto;    /* lists that changed up to here are known, when catching up */
     uint32_t listen_count, subscription_count;
-    uint32_t held_count;    /* subscriptions that hold something back */
-    uint32_t catching;      /* subscriptions the log is being asked for */
-    int8_t log_level;       /* messages below it are not sent (logging/setLevel) */
-    bool has_truncated : 1; /* some sub is marked */
-    bool was_lost : 1;      /* some was, and told: on this stream, or before its client came back */
+    uint32_t held_count;     /* subscriptions that hold something back */
+    uint32_t catching_count; /* subscriptions the log is being asked for */
+    int8_t log_level;        /* messages below it are not sent (logging/setLevel) */
+    bool has_truncated : 1;  /* some sub is marked */
+    bool was_truncated : 1; /* some was, and told: on this stream, or before its client came back */
     bool has_list_pending : 1;
     bool waits_content : 1;           /* the first item needs content that is being read */
     bool is_behind : 1;               /* in worker->delivery->behind, by its dirty_link */

@@ -31,8 +31,8 @@ void subscription_catch_up(struct subscription *sub, const void *job)
     uint64_t from = sub->since + 1;
     sub->catching_up = true;
     sub->catchup = job;
-    subscriber->catching++;
-    subscriber->catching_from = subscriber->catching > 1 && subscriber->catching_from < from
+    subscriber->catching_count++;
+    subscriber->catching_from = subscriber->catching_count > 1 && subscriber->catching_from < from
                                     ? subscriber->catching_from
                                     : from;
 }
@@ -42,9 +42,9 @@ void subscription_caught_up(struct subscription *sub, uint64_t replayed_to)
     if (sub->catching_up) {
         sub->catching_up = false;
         sub->replayed_to = replayed_to;
-        sub->subscriber->catching--;
+        sub->subscriber->catching_count--;
         sub->subscriber->catching_from =
-            sub->subscriber->catching > 0 ? sub->subscriber->catching_from : 0;
+            sub->subscriber->catching_count > 0 ? sub->subscriber->catching_from : 0;
     }
 }
 

@@ -108,7 +108,7 @@ static void subscribers_collect(struct worker_answer *part, const struct subscri
                                 .suspended = sub->suspended,
                                 .truncated = sub->truncated,
                                 .is_modern = subscriber->is_modern,
-                                .since_ms = (int64_t)subscriber->since_s * 1000,
+                                .since_ms = (int64_t)subscriber->created_s * 1000,
                                 .waiting = subscriber->outbox.count,
                                 .lag_ms = lag_ms > facts.stalled_ms ? lag_ms : facts.stalled_ms,
                                 .bytes_out = facts.bytes_out,

@@ -167,7 +167,7 @@ static void put_origin(struct jw *w, const struct subscriber *subscriber,
                   subscriber->sink ? tidings_str(subscriber->sink->ops->name) : STR("none"));
     jw_put_string(w, STR("era"), subscriber->is_modern ? STR("modern") : STR("legacy"));
     put_session(w, subscriber);
-    jw_put_integer(w, STR("sinceMs"), (int64_t)subscriber->since_s * 1000);
+    jw_put_integer(w, STR("sinceMs"), (int64_t)subscriber->created_s * 1000);
 }
 
 static void write_peer(struct page *p, const struct subscriber *subscriber)
