@@ -137,7 +137,7 @@ void failures_say_left_out(struct failures *f, uint64_t now_ms)
 
 /* ---- the newest ------------------------------------------------------------------------------ */
 
-/* As much as fits, and no part of a character. */
+/* As much as fits, and no part of a character; of what is no UTF-8, the ASCII. */
 static void failures_cut(char *out, size_t max, struct tidings_str text)
 {
     size_t len = text.len < max ? text.len : max - 1;
@@ -146,6 +146,10 @@ static void failures_cut(char *out, size_t max, struct tidings_str text)
     }
     memcpy(out, text.len > 0 ? text.ptr : "", len);
     out[len] = '\0';
+    bool is_text = str_is_utf8(tidings_strn(out, len));
+    for (size_t i = 0; !is_text && i < len; i++) {
+        out[i] = (unsigned char)out[i] < 0x80 && out[i] ? out[i] : '?';
+    }
 }
 
 void failures_note(struct failures *f, const struct failure *x, struct tidings_str address,
@@ -155,7 +159,9 @@ void failures_note(struct failures *f, const struct failure *x, struct tidings_s
                                     .kind = x->kind,
                                     .cause = x->cause,
                                     .code = x->code,
+                                    .has_path = x->path.len > 0,
                                     .method = x->method ? x->method : UNKNOWN};
+    failures_cut(f->last.about, sizeof(f->last.about), x->path.len > 0 ? x->path : x->uri);
     failures_cut(f->last.reason, sizeof(f->last.reason), x->reason);
     failures_cut(f->last.address, sizeof(f->last.address), address);
 }
@@ -174,6 +180,9 @@ void failure_last_write(const struct failure_last *last, struct jw *w)
     jw_begin_object(w);
     jw_put_integer(w, STR("atMs"), last->at_ms);
     jw_put_string(w, STR("method"), tidings_str(last->method));
+    if (last->about[0]) {
+        jw_put_string(w, last->has_path ? STR("path") : STR("uri"), tidings_str(last->about));
+    }
     failures_put_kind(w, last->kind, last->code);
     if (last->cause != FAILURE_ORDINARY) {
         jw_put_string(w, STR("cause"), tidings_str(failures_cause(last->cause)));

@@ -72,9 +72,12 @@ struct failure_last {
     enum failure_cause cause;
     int code;
     const char *method;
+    bool has_path;  /* `about` is a path of HTTP, else a URI */
+    char about[96]; /* or empty */
     char reason[160], address[64];
 };
-/* `{"atMs", "method", "code", "cause", "reason", "address"}`, as the rows have them. */
+/* `{"atMs", "method", "path" or "uri", "code", "cause", "reason", "address"}`, as the rows and
+ * lines have them. */
 void failure_last_write(const struct failure_last *last, struct jw *w);
 
 /* All zero: nothing failed yet. */

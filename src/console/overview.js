@@ -58,7 +58,7 @@ function warnings(status) {
   }
   const last = status.lastFailure;
   if (last && status.nowMs - last.atMs < 60e3) {
-    list.push("a request failed " + duration(status.nowMs - last.atMs) + " ago: " + last.method + (last.cause ? ", refused (" + last.cause + ")" : "") +
+    list.push("a request failed " + duration(status.nowMs - last.atMs) + " ago: " + last.method + " " + (last.path || last.uri || "") + (last.cause ? ", refused (" + last.cause + ")" : "") +
       ", from " + last.address + ": " + last.reason);
   }
   if (status.refusals > 0) list.push(count(status.refusals) + " refusals since the start: see below");

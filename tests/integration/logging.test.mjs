@@ -192,8 +192,13 @@ test('what is asked for where nothing is, is told by its path, and what is denie
     assert.deepEqual([lastFailure.method, lastFailure.status, lastFailure.cause, lastFailure.reason, lastFailure.address],
         ['/resource', 404, 'access', 'resource not found', '127.0.0.1']);
     assert.ok(Math.abs(lastFailure.atMs - Date.now()) < 60_000);
+    assert.equal(lastFailure.uri, server.uri('hidden'));
+    await get('/resource?uri=file%3A%2F%2F%2Fa%ff%fe%00%c3', ada); // no text
+    const now = JSON.parse((await call(as(server, root), 'resources/read', { uri: 'tidings://self/status' })).contents[0].text).lastFailure;
+    assert.ok(now.method === '/resource' && now.atMs >= lastFailure.atMs && /^[\x20-\x7e]*$/.test(now.uri ?? ''), JSON.stringify(now));
+    await get(at('hidden'), ada);
     const shown = await run(t, ['status', server.url], { env: { TIDINGS_TOKEN: root } });
-    assert.match(shown.stdout, /^failed +last .* ago: \/resource, refused: access of 127\.0\.0\.1: resource not found$/m);
+    assert.match(shown.stdout, /^failed +last .* ago: \/resource file:\S+\/hidden, refused: access of 127\.0\.0\.1: resource not found$/m);
 });
 
 test('the access log has every transport, and each line who, what, how long and how much', async (t) => {

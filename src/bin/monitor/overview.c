@@ -119,14 +119,18 @@ static void overview_put_failure(struct overview_lines *l, struct tidings_str s)
     }
     char *method = text_at(s, "/lastFailure/method"), *reason = text_at(s, "/lastFailure/reason");
     char *cause = text_at(s, "/lastFailure/cause"), *address = text_at(s, "/lastFailure/address");
-    overview_line(l, "failed", "last %s ago: %s%s%s of %s: %s",
-                  span_text(now > at ? now - at : 0, age), method ? method : "",
-                  cause && *cause ? ", refused: " : "", cause ? cause : "", address ? address : "",
-                  reason ? reason : "");
+    char *path = text_at(s, "/lastFailure/path"), *uri = text_at(s, "/lastFailure/uri");
+    const char *about = path && *path ? path : uri ? uri : "";
+    overview_line(l, "failed", "last %s ago: %s%s%s%s%s of %s: %s",
+                  span_text(now > at ? now - at : 0, age), method ? method : "", *about ? " " : "",
+                  about, cause && *cause ? ", refused: " : "", cause ? cause : "",
+                  address ? address : "", reason ? reason : "");
     tidings_free(method);
     tidings_free(reason);
     tidings_free(cause);
     tidings_free(address);
+    tidings_free(path);
+    tidings_free(uri);
 }
 
 size_t overview_put(const struct cli *cli, FILE *out, struct tidings_str s,

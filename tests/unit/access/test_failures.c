@@ -260,6 +260,10 @@ static void the_newest_is_kept_with_its_reason_and_address_cut_between_character
     assert_int_equal(f.last.at_ms, 0);
     failures_note(&f, &x, STR("192.0.2.1"), 1000);
     assert_int_equal(strlen(f.last.reason), sizeof(f.last.reason) - 2); /* no half of an é */
+    const struct failure odd = {.path = STR("/a\xff\xc3\xa9"), .uri = STR("no")};
+    failures_note(&f, &odd, STR("x"), 1500);
+    assert_true(f.last.has_path);
+    assert_string_equal(f.last.about, "/a???");
     const struct failure y = {.kind = FAILURE_RPC, .code = -32602, .reason = STR("a \"b\"")};
     failures_note(&f, &y, STR("uid:1000"), 2000);
     struct buf out;
