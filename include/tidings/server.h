@@ -135,7 +135,8 @@ TIDINGS_API int tidings_server_set_info(struct tidings_server *server,
                                         struct tidings_error *err);
 
 /* Advertise a feature although nothing of it is registered: "tools", "prompts". Its list is empty.
- * Any thread. */
+ * Without a profile both are advertised anyway, because hosts that begin with tools fail where
+ * there is no list. Any thread. */
 TIDINGS_API int tidings_server_declare(struct tidings_server *server, const char *feature,
                                        struct tidings_error *err);
 

@@ -30,10 +30,13 @@ test('info says who a server is, how it speaks, what it offers and how much', as
     assert.match(said, /^versions +2026-07-28, 2025-11-25/m);
     assert.match(said, /^capabilities +resources \(subscribe, listChanged\), tools/m);
     assert.match(said, /^tools +\d+$/m);
-    assert.match(said, /^prompts +not offered$/m);
+    assert.match(said, /^prompts +0$/m);
+    const strict = await serve(t, { files: {}, args: ['--profile', 'gateway'] });
+    assert.match(await good(t, ['info', strict.url]), /^prompts +not offered$/m);
     const [object] = objects(await good(t, ['info', '--json', '--era', 'legacy', server.url]));
     assert.deepEqual([object.era, object.protocol, object.server.name], ['legacy', '2025-11-25', 'tidings']);
-    assert.equal(object.counts.prompts, null);
+    assert.equal(object.counts.prompts.count, 0);
+    assert.equal(objects(await good(t, ['info', '--json', strict.url]))[0].counts.prompts, null);
     assert.deepEqual([object.counts.templates.isMore, object.capabilities.resources.subscribe], [false, true]);
     const prompts = await serveExample(t, 'conformance');
     assert.ok(objects(await good(t, ['info', '--json', prompts.url]))[0].counts.prompts.count > 0);

@@ -129,8 +129,7 @@ const CHECKS = [
     ['resources/subscribe is gone', 'resources/subscribe', { _meta: meta() }, {}, 404, -32601],
     ['resources/unsubscribe is gone', 'resources/unsubscribe', { _meta: meta() }, {}, 404, -32601],
     ['initialize is gone', 'initialize', { _meta: meta() }, {}, 404, -32601],
-    ['prompts are not offered', 'prompts/list', { _meta: meta() }, {}, 404, -32601],
-    ['prompts are not offered', 'prompts/list', { _meta: meta() }, {}, 404, -32601],
+    ['tasks are not offered', 'tasks/get', { _meta: meta(), taskId: 'x' }, { 'Mcp-Name': 'x' }, 404, -32601],
     ['bad cursor', 'resources/list', { _meta: meta(), cursor: 'nonsense!' }, {}, 200, -32602],
     ['cursor that is not a string', 'resources/list', { _meta: meta(), cursor: 7 }, {}, 200, -32602],
     ['listen without notifications', 'subscriptions/listen', { _meta: meta() }, {}, 200, -32602],
@@ -361,7 +360,7 @@ test('legacy: unknown method is 200 / -32601, bad params 200 / -32602', async (t
     const server = await serve(t, { files });
     const session = await Session.open(server);
     expect(await session.send('no/such'), 200, -32601);
-    expect(await session.send('prompts/list'), 200, -32601);
+    expect(await session.send('tasks/get', { taskId: 'x' }), 200, -32601);
     expect(await session.send('server/discover'), 200, -32601);
     expect(await session.send('subscriptions/listen'), 200, -32601);
     expect(await session.send('resources/read'), 200, -32602);

@@ -37,7 +37,7 @@ test('only what is asked for and supported is honoured', async (t) => {
         [{}, {}],
         [{ resourcesListChanged: false }, {}],
         [{ resourcesListChanged: true }, { resourcesListChanged: true }],
-        [{ toolsListChanged: true, promptsListChanged: true }, { toolsListChanged: true }],
+        [{ toolsListChanged: true, promptsListChanged: false }, { toolsListChanged: true }],
         [{ resourceSubscriptions: [] }, {}],
         [{ somethingElse: true, resourcesListChanged: true }, { resourcesListChanged: true }],
     ];

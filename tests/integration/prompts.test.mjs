@@ -156,15 +156,12 @@ for (const version of LEGACY) {
     });
 }
 
-test('without prompts there are no such methods', async (t) => {
+test('without prompts the list is empty, and none can be had', async (t) => {
     const server = await serve(t, { files: {} });
     const session = await Session.open(server, LATEST_LEGACY);
-    assert.equal(session.result.capabilities.prompts, undefined);
-    for (const method of ['prompts/list', 'prompts/get']) {
-        const { json } = await session.send(method, { name: 'x' });
-        assert.equal(json.error.code, -32601);
-        const answer = await modern(server, method, { name: 'x' });
-        assert.equal(answer.status, 404);
-        assert.equal(answer.json.error.code, -32601);
-    }
+    assert.deepEqual(session.result.capabilities.prompts, { listChanged: true });
+    assert.deepEqual((await session.call('prompts/list')).prompts, []);
+    assert.deepEqual((await modern(server, 'prompts/list')).json.result.prompts, []);
+    assert.equal((await session.send('prompts/get', { name: 'x' })).json.error.code, -32602);
+    assert.equal((await modern(server, 'prompts/get', { name: 'x' })).json.error.code, -32602);
 });

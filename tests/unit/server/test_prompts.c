@@ -106,7 +106,7 @@ static void clients_get_what_was_registered(void **state)
     assert_json(text, "result|completion|values", "[\"row\"]");
     assert_int_equal(tidings_server_remove_prompt(served(), name, &err), 0);
     text = ask("prompts/get", "review", "\"name\":\"review\"");
-    assert_json(text, "error|code", "-32601");
+    assert_json(text, "error|code", "-32602");
 }
 
 static void what_cannot_be_is_refused_with_the_reason(void **state)
