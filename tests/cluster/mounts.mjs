@@ -52,6 +52,7 @@ export class Mounts {
     #logs = new WeakMap();
     #pending = new Map(); // of a mount: what befell its owner
     #judged = 0; // position up to which rows of EACH were
+    #judgedAt = 0;
     #announcer; // of the last of them
     entered = []; // positions at which somebody began to own OWNED
 
@@ -210,9 +211,13 @@ export class Mounts {
 
     /**
      * What the database has of announcements since it was last asked: who announced in EACH, and when somebody began to own a
-     * mount. A crash empties the table; what is there is still in order.
+     * mount. A crash empties the table, also of rows that say so: those after it are judged by themselves.
      */
     async judgeRows() {
+        if (this.world.ledger.brokeSince(this.#judgedAt)) {
+            this.#announcer = undefined;
+        }
+        this.#judgedAt = Date.now();
         const rows = await this.world.primary.sql(`SELECT position, convert_from(uri, 'UTF8') FROM tidings_announced
             WHERE position > ${this.#judged} AND convert_from(uri, 'UTF8') LIKE '%file://%' ORDER BY position`);
         for (const [position, uri] of rows) {

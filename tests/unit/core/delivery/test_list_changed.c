@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "delivery/hub.h"
 #include "support/harness_client.h"
 #include "support/harness_core.h"
 #include "support/harness_json.h"
@@ -100,6 +101,24 @@ static void a_listen_hears_of_the_lists_it_asked_for(void **state)
     client_free(both);
 }
 
+static void what_was_missed_may_have_changed_the_list(void **state)
+{
+    (void)state;
+    let_the_period_pass();
+    struct client *c = client_http(&b), *other = client_http(&b);
+    client_modern(c, "1", "subscriptions/listen",
+                  "\"notifications\":{\"resourcesListChanged\":true}");
+    client_modern(other, "2", "subscriptions/listen",
+                  "\"notifications\":{\"toolsListChanged\":true}");
+    harness_run_until_idle(&b);
+    hub_announce_missed(b.hub, STR("mem:///"));
+    harness_run_until_idle(&b);
+    assert_int_equal(client_count(c, SAID_LIST), 1);
+    assert_int_equal(client_count(other, SAID_LIST), 0);
+    client_free(c);
+    client_free(other);
+}
+
 static void many_changes_are_told_as_two(void **state)
 {
     (void)state;
@@ -182,6 +201,7 @@ int main(void)
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         WITH_BENCH(a_listen_hears_of_the_lists_it_asked_for),
+        WITH_BENCH(what_was_missed_may_have_changed_the_list),
         WITH_BENCH(many_changes_are_told_as_two),
         WITH_BENCH(a_session_hears_on_its_stream_and_catches_up),
         WITH_BENCH(a_pipe_hears_after_its_handshake),
