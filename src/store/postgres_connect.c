@@ -32,13 +32,6 @@ static void postgres_load(void)
     library_open(&library, wanted, sizeof wanted / sizeof *wanted);
 }
 
-int postgres_library(const struct postgres_library **ret, struct tidings_error *err)
-{
-    pthread_once(&once, postgres_load);
-    *ret = &api;
-    return library_check(&library, err);
-}
-
 const struct postgres_library *postgres_loaded_library(void)
 {
     return &api;
@@ -196,8 +189,8 @@ static int postgres_read_url(struct postgres *c, const char *url, struct tidings
 int postgres_create(const char *url, const char *const *statements, struct postgres **ret,
                     struct tidings_error *err)
 {
-    const struct postgres_library *unused;
-    int rc = postgres_library(&unused, err);
+    pthread_once(&once, postgres_load);
+    int rc = library_check(&library, err);
     struct postgres *c = rc == 0 ? mem_zalloc(sizeof(*c)) : NULL;
     if (!c) {
         return rc < 0 ? rc : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

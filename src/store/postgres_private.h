@@ -73,9 +73,7 @@ struct postgres {
     char state[6], tag[32];
 };
 
-/* Loaded, or TIDINGS_E_UNSUPPORTED. */
-int postgres_library(const struct postgres_library **ret, struct tidings_error *err);
-/* The same for who has a connection. */
+/* The functions of libpq, which postgres_create loads: for who has a connection. */
 const struct postgres_library *postgres_loaded_library(void);
 /* Wait until the connection can be read (or written, if asked for). 0: time is up. */
 int postgres_wait(struct postgres *c, bool for_writing, uint64_t until_ms, bool *ret_readable);
