@@ -197,8 +197,8 @@ test('a store that an earlier program wrote has its entities, their history, wha
     const old = new sqlite.DatabaseSync(file);
     old.exec(readFileSync(new URL('../packages/store-6.sql', import.meta.url), 'utf8'));
     old.close();
-    const number = (sql) => {
-        const db = new sqlite.DatabaseSync(file);
+    const number = (sql, of = file) => {
+        const db = new sqlite.DatabaseSync(of);
         const [value] = Object.values(db.prepare(sql).get());
         db.close();
         return value;
@@ -222,6 +222,9 @@ test('a store that an earlier program wrote has its entities, their history, wha
     await call(server, 'tools/call', { name: 'publish', arguments: { uri: 'app:///note', text: 'now' } });
     assert.equal((await events.message(isUpdate, 'a new change')).params.uri, 'app:///note');
     await server.stop();
-    assert.equal(number('PRAGMA user_version'), 10);
+    const fresh = new Tree(t).at('fresh.db');
+    await (await serve(t, { args: ['--entities', fresh] })).stop();
+    assert.ok(number('PRAGMA user_version') > 6);
+    assert.equal(number('PRAGMA user_version'), number('PRAGMA user_version', fresh), 'the layout of today');
     assert.equal(number('PRAGMA integrity_check'), 'ok');
 });

@@ -1,4 +1,4 @@
--- A store of layout 6 of today's ten, written by the program of 2026-11-17 02:00 (commit b8e380bd) and dumped by sqlite3: what
+-- A store of layout 6, written by the program of 2026-11-17 02:00 (commit b8e380bd) and dumped by sqlite3: what
 -- packages.sh has a newer program bring up to date. The steps were
 --     tidings entity add-type User@1 …, put User@1/ann {"age": 6}, put User@1/bob {"age": 3}, publish app:///note (hello),
 --     the cursor ecae35c08e1ab671.7.4 was given out,
