@@ -54,11 +54,11 @@ static bool method_tasks_are_answers(struct json *answers)
 
 void method_tasks_update(struct request *request)
 {
-    struct task *t = method_tasks_find(request);
     struct json *answers = jv_get(request->msg.params, "inputResponses");
     struct tidings_error err;
+    struct task *t = method_tasks_find(request);
     if (!t) {
-        return;
+        return; /* and the request is gone */
     }
     if (!method_tasks_are_answers(answers)) {
         request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
