@@ -189,8 +189,12 @@ static int prompt_check_names(const struct cli *cli, struct tidings_client *clie
 static int prompt(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     struct tidings_str strings = tidings_str(NULL); /* a prompt takes nothing else */
-    int known = prompt_check_names(cli, client, err);
+    struct call *c = (struct call *)cli;
+    struct answers answers = {.cli = cli, .given = c->answer, .roots = &c->roots};
+    int known = answers_begin(&answers, client, err);
+    known = known < 0 ? known : prompt_check_names(cli, client, err);
     if (known < 0) {
+        answers_end(&answers);
         return known;
     }
     char *arguments = tool_arguments(cli->args + 1, cli->arg_count - 1, strings, err);
@@ -200,7 +204,8 @@ static int prompt(struct cli *cli, struct tidings_client *client, struct tidings
     } else if (result) {
         tidings_json_each(tidings_str(result), "/messages", call_put_message, cli);
     }
-    int rc = result ? 0 : err->code;
+    int rc = result ? answers_judge(&answers, err) : err->code;
+    answers_end(&answers);
     tidings_free(result);
     tidings_free(arguments);
     return rc;
@@ -309,13 +314,31 @@ const struct command command_call = {
     .run = run_call,
 };
 
+static const struct option prompt_options[] = {
+    {.name = "answer",
+     .kind = OPTION_TEXT,
+     .offset = offsetof(struct call, answer),
+     .metavar = "JSON",
+     .help = "answer to what the server asks: an object for a form, \"accept\", \"decline\", "
+             "\"cancel\", or an array of answers; -, @FILE: from there"},
+    {.name = "roots",
+     .kind = OPTION_LIST,
+     .offset = offsetof(struct call, roots),
+     .metavar = "DIR",
+     .help = "a directory that the server may know of, as one of the client's roots"},
+    {0},
+};
+
 const struct command command_prompt = {
     .name = "prompt",
     .args = "NAME [NAME=VALUE…]",
     .help = "get a prompt",
     .refused = "'tidings prompts -l' lists prompts and their arguments",
-    .about = "Print the messages of a prompt, filled in with the arguments.\n\n"
+    .about = "Print the messages of a prompt, filled in with the arguments. What the server asks "
+             "first is\nasked and answered as with 'tidings call'.\n\n"
              "--json prints the result of the server.\n",
+    .options = prompt_options,
+    .size = sizeof(struct call),
     .min_args = 1,
     .max_args = WORDS_MAX,
     .arg_kind = ARG_PROMPT,

@@ -107,6 +107,14 @@ test('our own server asks, in both eras, in one round and in several', async (t)
     }
 });
 
+test('a prompt that asks first is answered too', async (t) => {
+    const launch = ['--', path.join(EXAMPLES, 'conformance'), '--stdio'];
+    const prompt = 'test_input_required_result_prompt';
+    const said = await good(t, ['prompt', prompt, '--answer', '{"context":"in a hurry"}', ...launch]);
+    assert.match(said, /in a hurry/);
+    await bad(t, 75, /nobody answered/, ['prompt', prompt, ...launch]);
+});
+
 /* ---- the stream on which a session may be asked ----------------------------------------------- */
 
 /** A legacy server that asks nothing; `get` answers the GET of its stream. */
