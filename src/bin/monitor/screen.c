@@ -6,6 +6,7 @@
 #include "bin/monitor/screen.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 static struct termios screen_before;
 static volatile sig_atomic_t screen_is_on;
 static volatile sig_atomic_t screen_was_left; /* by a signal: nothing is drawn any more */
+static int screen_wake[2] = {-1, -1}; /* a pipe: a signal wants a new frame, whenever it came */
 static char *screen_text;
 static size_t screen_len;
 
@@ -50,6 +52,12 @@ static void screen_draw_on(void)
     screen_is_on = 1;
 }
 
+static void screen_ask_frame(void)
+{
+    ssize_t n = write(screen_wake[1], "", 1); /* full: it is asked for already */
+    (void)n;
+}
+
 /* Leave, then let the other handler have it; what has none ends or stops the program. */
 static void screen_on_signal(int number)
 {
@@ -67,6 +75,7 @@ static void screen_on_signal(int number)
         raise(SIGSTOP); /* … until SIGCONT */
         if (was_on) {
             screen_draw_on();
+            screen_ask_frame();
         }
     }
     errno = error;
@@ -74,14 +83,18 @@ static void screen_on_signal(int number)
 
 static void screen_on_resize(int number)
 {
-    (void)number; /* poll ends, and the next frame has the new size */
+    (void)number;
+    int error = errno;
+    screen_ask_frame(); /* it has the new size */
+    errno = error;
 }
 
 bool screen_enter(void)
 {
     const char *term = getenv("TERM");
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || !term || strcmp(term, "dumb") == 0 ||
-        tcgetattr(STDIN_FILENO, &screen_before) < 0) {
+        tcgetattr(STDIN_FILENO, &screen_before) < 0 ||
+        (screen_wake[0] < 0 && pipe2(screen_wake, O_CLOEXEC | O_NONBLOCK) < 0)) {
         return false;
     }
     atexit(screen_restore);
@@ -137,12 +150,16 @@ void screen_show(FILE *frame)
 
 int screen_key(uint64_t ms)
 {
-    struct pollfd fd = {.fd = STDIN_FILENO, .events = POLLIN};
-    int n = poll(&fd, 1, (int)ms);
+    struct pollfd fds[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                            {.fd = screen_wake[0], .events = POLLIN}};
+    int n = poll(fds, 2, (int)ms);
     if (screen_was_left) {
         return -1;
     }
-    if (n <= 0) {
+    char asked[64];
+    while (n > 0 && fds[1].revents && read(screen_wake[0], asked, sizeof(asked)) > 0) {
+    }
+    if (n <= 0 || !fds[0].revents) {
         return 0;
     }
     unsigned char key = 0;
