@@ -336,6 +336,19 @@ static bool show_another(struct exchange *x, const struct fetch_status *s)
            exchange_repeat(x);
 }
 
+/* What came before the exchange broke off is an answer if it is complete, and otherwise none: why
+ * it broke off says more. */
+static bool has_answer(const struct exchange *x, const struct fetch_status *s)
+{
+    struct json *root = NULL;
+    if (x->is_sse || x->body.len == 0 || s->status == 401) {
+        return false; /* of a 401 the body is no answer: it was not the request that was judged */
+    }
+    bool is_whole = s->error.code == 0 || jv_parse_peer(buf_str(&x->body), &root, NULL, NULL) == 0;
+    jv_unref(root);
+    return is_whole;
+}
+
 /* True: it goes on. */
 static bool finished(struct exchange *x, const struct fetch_status *s)
 {
@@ -355,8 +368,7 @@ static bool finished(struct exchange *x, const struct fetch_status *s)
         transport_session_lost(&x->http->base, x->id, x->session == x->http->sessions);
         return false;
     }
-    /* Of a 401 the body is no answer: it was not the request that was judged. */
-    if (!x->is_sse && x->body.len > 0 && s->status != 401) {
+    if (has_answer(x, s)) {
         transport_received(&x->http->base, buf_str(&x->body), x->id, s->status);
     }
     if (x->is_over || resume_later(x, s)) {
