@@ -11,8 +11,8 @@ import { BIN, Program, run, serve, serveExample } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { DEADLINE } from './lib/wait.mjs';
 
-/** Go on until they are stopped, and have tests of their own. */
-const LASTING = ['serve', 'watch'];
+/** Go on until they are stopped, or want an authorization server (login.test.mjs), and have tests of their own. */
+const ELSEWHERE = ['serve', 'watch', 'login', 'logout'];
 
 const described = async (t) => JSON.parse(await good(t, ['help', '--json']));
 
@@ -89,7 +89,7 @@ test('every command takes --json and prints JSON with it', async (t) => {
     const able = commands.filter((command) => command.options?.some((option) => option.name === '--json'));
     const names = commands.filter((command) => command.options).map((command) => command.name);
     assert.deepEqual(able.map((command) => command.name), names);
-    assert.deepEqual([...Object.keys(samples), ...LASTING].sort(), names.sort());
+    assert.deepEqual([...Object.keys(samples), ...ELSEWHERE].sort(), names.sort());
     for (const [name, sample] of Object.entries(samples)) {
         const printed = objects(await good(t, line(name, ...sample), { cwd: home.path, input: 'text', ms: 6 * DEADLINE }));
         assert.ok(printed.length > 0 && printed.every((one) => one && typeof one === 'object'), name);

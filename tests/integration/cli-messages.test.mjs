@@ -54,11 +54,10 @@ test('words of other programs, a typo and a habit are answered with what to do',
 test('what a server does not have is told as what it is', async (t) => {
     const server = await serve(t, { files: { a: '' }, args: ['--change-tools', 'off'] });
     for (const era of ['modern', 'legacy']) {
-        const says = (what) => new RegExp(`the server offers no ${what} \\(-32601\\)\\n.*'tidings info' says`);
-        await bad(t, 69, says('prompts'), ['prompts', '--era', era, server.url]);
-        await bad(t, 69, says('prompts'), ['prompt', '--era', era, server.url, 'x']);
-        await bad(t, 69, says('tools'), ['tools', '--era', era, server.url]);
-        await bad(t, 69, says('tools'), ['call', '--era', era, server.url, 'x']);
+        for (const [list, use, one] of [['prompts', 'prompt', 'prompt'], ['tools', 'call', 'tool']]) {
+            assert.equal(await good(t, [list, '--era', era, server.url]), '', 'a list of none');
+            await bad(t, 64, new RegExp(`unknown ${one} 'x' \\(-32602\\)\\n.*'tidings ${list} -l' lists`), [use, '--era', era, server.url, 'x']);
+        }
     }
     const { stderr } = await bad(t, 69, /-32601/, ['request', server.url, 'resources/nonsense']);
     assert.doesNotMatch(stderr, /has no/, 'it has resources, but not this method');
