@@ -18,7 +18,7 @@ static struct server {
 static struct copy {
     struct tidings_client *client;
     char *uri, *contents; /* NULL: it cannot be read */
-} copies[COPIES];
+} copies[COPIES + 1];     /* the last is never kept */
 static size_t server_count, copy_count;
 
 /* Nothing that a stranger says may drive the terminal: printable ASCII goes there, and no more. */
@@ -51,7 +51,7 @@ static int follow(void *user, struct tidings_str resource)
     struct copy *c = &copies[copy_count];
     struct tidings_subscribe_options on = {.fn = refresh, .on_state = on_state, .user = c};
     *c = (struct copy){.client = user, .uri = tidings_json_string(resource, "/uri")};
-    copy_count += tidings_client_info(user)->can_subscribe && c->uri &&
+    copy_count += copy_count < COPIES && tidings_client_info(user)->can_subscribe && c->uri &&
                   tidings_client_subscribe(user, c->uri, &on, NULL);
     return copy_count == COPIES;
 }

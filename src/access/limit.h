@@ -39,7 +39,8 @@
     X(TASKS, "max-tasks", 0, "tasks that run or whose results are kept")                           \
     X(CLIENT_TASKS, "max-client-tasks", 0, "tasks of one client")                                  \
     X(TASK_TIME, "task-ttl", 0, "ms for a task to finish")                                         \
-    X(TASK_BYTES, "task-bytes", 67108864, "bytes of results of tasks, a quarter for one client")   \
+    X(TASK_BYTES, "task-bytes", 67108864,                                                          \
+      "bytes of what tasks got and gave, a quarter for one client")                                \
     X(QUESTIONS, "open-questions", 64, "questions that one client has not answered")               \
     X(BODY, "max-body", 0, "bytes of an HTTP body or WebSocket message")                           \
     X(LINE, "max-line", 0, "bytes of a message on a line")                                         \

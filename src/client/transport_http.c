@@ -16,6 +16,7 @@
 
 #define LINGER_MS 1000 /* for a stream that has brought its answer to end by itself */
 #define LEAVE_MS 1000
+#define REPLIES_MAX 256u /* messages that nothing answers, under way: more are not sent */
 
 static const struct transport_ops http_ops, sse_ops;
 
@@ -24,10 +25,23 @@ static struct http_transport *http_of(struct transport *l)
     return (struct http_transport *)(void *)l;
 }
 
+/* A server that asks without end, and takes no reply, would have a connection for each. */
+static bool http_has_room(const struct http_transport *h)
+{
+    size_t count = 0;
+    list_each (it, next, &h->exchanges) {
+        count += list_entry(it, struct exchange, link)->is_reply;
+    }
+    return count < REPLIES_MAX;
+}
+
 static int http_send(struct transport *l, const struct transport_message *m,
                      struct tidings_error *err)
 {
     struct tidings_error why = {0};
+    if (m->id == 0 && !http_has_room(http_of(l))) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "the server does not take what it is sent");
+    }
     if (!exchange_begin(http_of(l), "POST", m, &why)) {
         return tidings_fail(err, why.code, "%s", why.text);
     }

@@ -49,6 +49,7 @@ struct exchange {
     bool has_head, is_sse;
     bool is_standalone;
     bool is_tracked;
+    bool is_reply; /* or a notification: a message that nothing answers */
     bool had_session;
     unsigned session;             /* … the one after so many */
     unsigned refusals;            /* another token was shown, since one was refused */

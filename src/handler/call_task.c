@@ -19,6 +19,8 @@
 #include "handler/task.h"
 #include "request/request.h"
 
+#define VALUE_BYTES 16u /* of JSON, in memory */
+
 bool call_task_is_possible(const struct request *request)
 {
     return request->meta && dialect_declares_tasks(request->meta);
@@ -115,24 +117,31 @@ uint64_t call_task_deadline(const struct tidings_call *h)
     return own > 0 && h->task_state != CALL_TASK_ASKING && due < last ? due : last;
 }
 
+/* Its handler may be finishing on another thread: what it writes there is not touched. */
 void call_task_expire(struct tidings_call *h)
 {
     struct worker *worker = h->base.worker;
     bool is_over = loop_now_ms(worker->loop) >= task_deadline_ms(h->task);
     uint64_t allowed = is_over ? task_ttl_ms(h->task) : h->feature->timeout_ms;
-    h->outcome = is_over ? CALL_REFUSED : CALL_FAILED;
-    h->base.code = tidings_fail(&h->base.err, TIDINGS_E_TIMEOUT,
-                                "the task of '%.*s' did not finish within %llu ms (%s)",
-                                STR_ARG(h->feature->name), (unsigned long long)allowed,
-                                is_over ? "its time to live" : "the tool's own limit");
+    struct tidings_error err;
+    int code = tidings_fail(&err, TIDINGS_E_TIMEOUT,
+                            "the task of '%.*s' did not finish within %llu ms (%s)",
+                            STR_ARG(h->feature->name), (unsigned long long)allowed,
+                            is_over ? "its time to live" : "the tool's own limit");
     limit_hit(worker->limit_counters, is_over ? LIMIT_TASK_TIME : LIMIT_CALL_TIME);
     struct buf payload;
     struct jw w;
     buf_init(&payload, 4096);
     jw_init(&w, &payload);
-    h->ask.missing = 0;
-    enum task_status status = call_task_put(h, &w);
-    (void)task_end(h->task, status, tidings_str(h->base.err.text), buf_str(&payload));
+    if (is_over) {
+        call_task_put_error(&w, dialect_task_code(code), tidings_str(err.text));
+    } else {
+        jw_begin_object(&w);
+        h->kind->write_failure(&w, tidings_str(err.text));
+    }
+    jw_end_object(&w);
+    (void)task_end(h->task, is_over ? TASK_FAILED : TASK_COMPLETED, tidings_str(err.text),
+                   buf_str(&payload));
     buf_deinit(&payload);
     h->deadline_ms = 0;
     if (h->task_state == CALL_TASK_ASKING) {
@@ -267,10 +276,12 @@ static void call_task_on_opened(struct job *job)
     int code = job->code;
     mem_free(o);
     h->request = NULL;
-    if (is_lost) {
-        task_discard(h->task); /* nobody knows of it */
-        h->deadline_ms = 0;
+    if (is_lost && code < 0) {
+        task_discard(h->task);
+    } else if (is_lost) {
+        task_retract(h->task); /* nobody knows of it */
     }
+    h->deadline_ms = is_lost ? 0 : h->deadline_ms;
     if (request) {
         request->job = NULL;
         call_task_answer(h, request, code);
@@ -321,6 +332,22 @@ static void call_task_drop(struct letter *letter)
     mem_free(list_entry(letter, struct call_opening, letter));
 }
 
+/* About the memory that a value takes. */
+static size_t call_task_weigh(struct json *v)
+{
+    size_t bytes = VALUE_BYTES + jv_str(v).len + jv_written(v).len;
+    struct tidings_str key;
+    struct json *value = NULL;
+    for (size_t i = 0; jv_is(v, JV_ARRAY) && i < jv_count(v); i++) {
+        bytes += call_task_weigh(jv_at(v, i));
+    }
+    void *at = jv_is(v, JV_OBJECT) ? jv_next(v, NULL, &key, &value) : NULL;
+    for (; at; at = jv_next(v, at, &key, &value)) {
+        bytes += VALUE_BYTES + key.len + call_task_weigh(value);
+    }
+    return bytes;
+}
+
 /* Any thread. */
 static int call_task_create(struct tidings_call *h, struct refusal *why)
 {
@@ -332,6 +359,7 @@ static int call_task_create(struct tidings_call *h, struct refusal *why)
         .max = limits->max_tasks,
         .max_client = limits->max_client_tasks,
         .ttl_ms = own > 0 ? own : limits->task_ttl_ms,
+        .bytes = call_task_weigh(h->root),
         .home = h->base.worker->mailbox,
         .call = h,
     };

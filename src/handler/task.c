@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The table of tasks: their beginning and end, what they count against, and when they are
- * forgotten: those that have ended hang in a heap by the moment they go, so that nobody looks at
- * the others. What they ask is in task_ask.c, how they are written in task_write.c.
+ * forgotten: those that have ended hang in a heap by the moment they go (task_heap.c), so that
+ * nobody looks at the others. What they ask is in task_ask.c, how they are written in task_write.c.
  */
 #include "handler/task.h"
 
@@ -21,69 +21,6 @@ void tasks_lock(struct tasks *all)
 void tasks_unlock(struct tasks *all)
 {
     pthread_mutex_unlock(&all->lock);
-}
-
-/* ---- the heap: 1 is the top, the children of n are 2n and 2n + 1 ------------------------------
- */
-
-static void heap_set(struct tasks *all, size_t at, struct task *t)
-{
-    all->heap[at] = t;
-    t->heap_at = at;
-}
-
-static void heap_tell_due(struct tasks *all)
-{
-    uint64_t due = all->heap_count > 0 ? all->heap[1]->due_ms : UINT64_MAX;
-    __atomic_store_n(&all->due_ms, due, __ATOMIC_RELEASE);
-}
-
-/* There is room for every task (heap_reserve). */
-static void heap_add(struct tasks *all, struct task *t)
-{
-    size_t at = ++all->heap_count;
-    for (; at > 1 && all->heap[at / 2]->due_ms > t->due_ms; at /= 2) {
-        heap_set(all, at, all->heap[at / 2]);
-    }
-    heap_set(all, at, t);
-    heap_tell_due(all);
-}
-
-static struct task *heap_take(struct tasks *all)
-{
-    struct task *first = all->heap[1], *last = all->heap[all->heap_count--];
-    size_t at = 1;
-    for (size_t child = 2; child <= all->heap_count; child = 2 * at) {
-        if (child < all->heap_count && all->heap[child + 1]->due_ms < all->heap[child]->due_ms) {
-            child++;
-        }
-        if (all->heap[child]->due_ms >= last->due_ms) {
-            break;
-        }
-        heap_set(all, at, all->heap[child]);
-        at = child;
-    }
-    if (all->heap_count > 0) {
-        heap_set(all, at, last);
-    }
-    first->heap_at = 0;
-    heap_tell_due(all);
-    return first;
-}
-
-static int heap_reserve(struct tasks *all)
-{
-    if (all->count + 2 <= all->heap_room) {
-        return 0;
-    }
-    size_t room = all->heap_room > 0 ? all->heap_room * 2 : 64;
-    struct task **heap = mem_realloc(all->heap, room * sizeof(struct task *));
-    if (!heap) {
-        return TIDINGS_E_NOMEM;
-    }
-    all->heap = heap;
-    all->heap_room = room;
-    return 0;
 }
 
 /* ---- whose limits they count against --------------------------------------------------------- */
@@ -115,6 +52,13 @@ static void client_leave(struct tasks *all, struct task_client *c)
     }
 }
 
+/* With the lock: more (or less) counts against it. */
+static void task_count_bytes(struct task *t, size_t more, size_t less)
+{
+    t->all->bytes += more - less;
+    t->client->bytes += more - less;
+}
+
 /* ---- references ------------------------------------------------------------------------------ */
 
 struct task *task_ref(struct task *t)
@@ -128,11 +72,8 @@ static void task_free(struct task *t)
     struct tasks *all = t->all;
     tasks_lock(all);
     task_clear_questions(t);
-    all->bytes -= t->payload.len;
-    if (t->client) {
-        t->client->bytes -= t->payload.len;
-        client_leave(all, t->client);
-    }
+    task_count_bytes(t, 0, t->payload.len + t->held);
+    client_leave(all, t->client);
     all->count--;
     tasks_unlock(all);
     limit_leave(all->counters, LIMIT_TASKS);
@@ -213,12 +154,20 @@ static int task_make(struct tasks *all, const char *id, struct tidings_str clien
     return 0;
 }
 
-/* It has all it may? An empty name has no limits of its own. With the lock. */
-static bool client_is_full(struct tasks *all, const struct task_spec *spec)
+/* Is there room for one more? An empty name has no limits of its own. With the lock. */
+static bool tasks_have_room(struct tasks *all, const struct task_spec *spec, struct refusal *why)
 {
     const struct task_client *c =
         spec->client.len > 0 ? map_find(&all->clients, spec->client) : NULL;
-    return c && spec->max_client > 0 && c->count >= spec->max_client;
+    size_t own = spec->client.len > 0 ? (c ? c->bytes : 0) + spec->bytes : 0;
+    bool is_full = c && spec->max_client > 0 && c->count >= spec->max_client;
+    if (is_full) {
+        *why = limit_refusal(LIMIT_CLIENT_TASKS, spec->max_client, true);
+    } else if (own > TASKS_BYTES / 4 || all->bytes + spec->bytes > TASKS_BYTES) {
+        *why = limit_refusal(LIMIT_TASK_BYTES, TASKS_BYTES, own > TASKS_BYTES / 4);
+        is_full = true;
+    }
+    return !is_full;
 }
 
 int tasks_open(struct tasks *all, const struct task_spec *spec, const struct task_ops *ops,
@@ -235,12 +184,14 @@ int tasks_open(struct tasks *all, const struct task_spec *spec, const struct tas
         return TIDINGS_E_LIMIT;
     }
     tasks_lock(all);
-    bool is_full = client_is_full(all, spec);
-    rc = is_full ? TIDINGS_E_LIMIT : heap_reserve(all);
+    bool is_full = !tasks_have_room(all, spec, why);
+    rc = is_full ? TIDINGS_E_LIMIT : task_heap_reserve(all);
     rc = rc < 0 ? rc : task_make(all, id, spec->client, ret);
     if (rc == 0) {
         struct task *t = *ret;
         t->ttl_ms = spec->ttl_ms;
+        t->held = spec->bytes;
+        task_count_bytes(t, t->held, 0);
         t->home = mailbox_ref(spec->home);
         t->ops = ops;
         t->call = spec->call;
@@ -250,8 +201,7 @@ int tasks_open(struct tasks *all, const struct task_spec *spec, const struct tas
         limit_leave(all->counters, LIMIT_TASKS);
     }
     if (is_full) {
-        limit_hit(all->counters, LIMIT_CLIENT_TASKS);
-        *why = limit_refusal(LIMIT_CLIENT_TASKS, spec->max_client, true);
+        limit_hit(all->counters, why->limit);
     }
     return rc;
 }
@@ -343,8 +293,9 @@ static void task_set_end(struct task *t, enum task_status status, struct tidings
     static const char full[] = "{\"code\":-32603,\"message\":\"there is no room for the result of "
                                "the task (task-bytes); fetch or cancel others\"}";
     struct tasks *all = t->all;
-    bool has_share = t->client->name.len == 0 || t->client->bytes + payload.len <= TASKS_BYTES / 4;
-    bool fits = has_share && all->bytes + payload.len <= TASKS_BYTES;
+    size_t own = t->client->bytes - t->held + payload.len;
+    bool has_share = t->client->name.len == 0 || own <= TASKS_BYTES / 4;
+    bool fits = has_share && all->bytes - t->held + payload.len <= TASKS_BYTES;
     if (payload.len > 0 && (!fits || buf_puts(&t->payload, payload) < 0)) {
         limit_hit(all->counters, LIMIT_TASK_BYTES);
         status = TASK_FAILED;
@@ -353,8 +304,7 @@ static void task_set_end(struct task *t, enum task_status status, struct tidings
         buf_init(&t->payload, sizeof(full));
         buf_puts(&t->payload, tidings_str(full));
     }
-    all->bytes += t->payload.len;
-    t->client->bytes += t->payload.len;
+    task_count_bytes(t, t->payload.len, 0);
     size_t len = message.len < TASK_MAX_MESSAGE ? message.len : 0;
     buf_clear(&t->end_message);
     buf_put(&t->end_message, message.ptr, len);
@@ -376,7 +326,7 @@ bool task_end(struct task *t, enum task_status status, struct tidings_str messag
     uint64_t age = now - t->begun_ms;
     t->ttl_ms = age + TASK_KEPT_MS > t->ttl_ms ? age + TASK_KEPT_MS : t->ttl_ms;
     t->due_ms = t->begun_ms + t->ttl_ms;
-    heap_add(all, t);
+    task_heap_add(all, t);
     struct task_row row = task_row_of(t);
     tasks_unlock(all);
     task_ref(t);
@@ -403,9 +353,26 @@ void task_discard(struct task *t)
     }
 }
 
+/* A row that is over from the beginning goes with the next sweep. */
+void task_retract(struct task *t)
+{
+    struct task_store *store = t->all->store;
+    task_discard(t);
+    if (store) {
+        struct task_row row = task_row_of(t);
+        row.ttl_ms = 0;
+        store->put(store, &row, NULL, NULL);
+        store->sweep(store, clock_wall_ms());
+    }
+}
+
 void task_detach(struct task *t)
 {
     t->call = NULL;
+    tasks_lock(t->all);
+    task_count_bytes(t, 0, t->held);
+    t->held = 0;
+    tasks_unlock(t->all);
     task_unref(t);
 }
 
@@ -496,17 +463,18 @@ bool tasks_restore(struct tasks *all, const struct task_row *row)
     static const char stopped[] = "{\"code\":-32603,\"message\":\"the server was stopped while the "
                                   "task ran; call the tool again\"}";
     char id[OWNED_ID_LEN + 1];
-    int64_t left = row->created_ms + (int64_t)row->ttl_ms - clock_wall_ms();
+    int64_t now = clock_wall_ms();
+    uint64_t age = now > row->created_ms ? (uint64_t)now - (uint64_t)row->created_ms : 0;
     bool has_ended = row->status >= TASK_COMPLETED;
     struct task *t = NULL;
-    if (left <= 0 || row->id.len != OWNED_ID_LEN || map_find(&all->by_id, row->id)) {
+    if (row->ttl_ms <= age || row->id.len != OWNED_ID_LEN || map_find(&all->by_id, row->id)) {
         return false;
     }
     memcpy(id, row->id.ptr, OWNED_ID_LEN);
     id[OWNED_ID_LEN] = '\0';
     (void)limit_enter(all->counters, LIMIT_TASKS, 0);
     tasks_lock(all);
-    int rc = heap_reserve(all);
+    int rc = task_heap_reserve(all);
     rc = rc < 0 ? rc : task_make(all, id, row->client, &t);
     if (rc == 0) {
         t->created_ms = row->created_ms;
@@ -518,8 +486,8 @@ bool tasks_restore(struct tasks *all, const struct task_row *row)
         buf_puts(&t->message, buf_str(&t->end_message));
         task_set_status(t, t->end_status);
         t->updated_ms = has_ended ? row->updated_ms : t->updated_ms;
-        t->due_ms = clock_monotonic_ms() + (uint64_t)left;
-        heap_add(all, t);
+        t->due_ms = clock_monotonic_ms() + (row->ttl_ms - age);
+        task_heap_add(all, t);
     }
     tasks_unlock(all);
     if (rc < 0) {
@@ -542,7 +510,7 @@ void tasks_sweep(struct tasks *all)
         struct task *t = NULL;
         tasks_lock(all);
         if (all->heap_count > 0 && all->heap[1]->due_ms <= now) {
-            t = heap_take(all);
+            t = task_heap_take(all);
             (void)map_remove(&all->by_id, task_id(t));
             task_uncount(t);
         }

@@ -14,9 +14,10 @@
  * least TASK_KEPT_MS since it ended; then tasks_sweep forgets it. Those that run have a deadline
  * like other calls.
  *
- * Bounded: `max_tasks` in all, `max_client_tasks` of one client, TASKS_BYTES of results in all and
- * a quarter of that of one client. A task that finds no room is not begun; a result that finds none
- * is replaced by an error that says so. A task counts until its handler has finished, too.
+ * Bounded: `max_tasks` in all, `max_client_tasks` of one client, TASKS_BYTES of results, and of
+ * what running calls were given, in all and a quarter of that of one client. A task that finds no
+ * room is not begun; a result that finds none is replaced by an error that says so. A task counts
+ * until its handler has finished, too.
  */
 #ifndef HANDLER_TASK_H
 #define HANDLER_TASK_H
@@ -116,6 +117,7 @@ struct task_spec {
     struct tidings_str client;         /* its name where limits count; empty: it has none */
     size_t max, max_client;            /* of worker_limits */
     uint64_t ttl_ms;
+    size_t bytes; /* of what the call was given */
     struct mailbox *home;
     struct tidings_call *call;
 };
@@ -133,6 +135,8 @@ int tasks_open(struct tasks *all, const struct task_spec *spec, const struct tas
 void task_publish(struct task *t, void (*done)(void *user, int code), void *user);
 /* Nobody will ask for it: it is as if it had not been. */
 void task_discard(struct task *t);
+/* The same of one that is kept: its row goes too. */
+void task_retract(struct task *t);
 /* On the home: the call is done with it. Takes the reference. */
 void task_detach(struct task *t);
 

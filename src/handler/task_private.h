@@ -42,6 +42,7 @@ struct task {
     uint64_t ttl_ms, due_ms;
     int64_t updated_ms;
     size_t heap_at; /* from 1; 0: it is not there */
+    size_t held;    /* bytes of what its call was given, which count like those of results */
     struct buf message, end_message, payload;
     struct task_question questions[TASK_MAX_QUESTIONS];
     unsigned question_count, open_count;
@@ -71,5 +72,10 @@ void task_clear_questions(struct task *t);
 /* Without it: whoever listens hears that it changed. */
 void task_tell(struct task *t);
 struct task *task_ref(struct task *t);
+
+/* With the lock: there is room for one more task; it goes at its due_ms; the first that goes. */
+int task_heap_reserve(struct tasks *all);
+void task_heap_add(struct tasks *all, struct task *t);
+struct task *task_heap_take(struct tasks *all);
 
 #endif

@@ -15,6 +15,7 @@
 #include "store/kept.h"
 
 #define TASK_TEXT_MAX (TASKS_BYTES + (1u << 20))
+#define KEPT_TTL_MAX_MS (INT64_C(31) * 24 * 3600 * 1000) /* the longest there is, ended late */
 
 /* ---- the store ------------------------------------------------------------------------------- */
 
@@ -72,8 +73,10 @@ static void server_tasks_put(struct task_store *store, const struct task_row *ro
     struct server_tasks *o = list_entry(store, struct server_tasks, store);
     struct server_task_job *j =
         server_tasks_job(row->id.len + row->client.len + row->message.len + row->payload.len);
-    if (!j) {
+    if (!j && done) {
         done(user, TIDINGS_E_NOMEM);
+    }
+    if (!j) {
         return;
     }
     char *at = j->text;
@@ -118,7 +121,8 @@ static void server_tasks_restore(void *user, const struct kept_task *k)
     int status = task_status_find(k->status);
     struct json *payload = NULL;
     bool is_good =
-        status >= 0 && k->ttl_ms > 0 && k->payload.len <= TASKS_BYTES &&
+        status >= 0 && k->ttl_ms > 0 && k->ttl_ms <= KEPT_TTL_MAX_MS &&
+        k->payload.len <= TASKS_BYTES &&
         (k->payload.len == 0 ||
          (jv_parse(k->payload, JSON_MAX_DEPTH, &payload, NULL) == 0 && jv_is(payload, JV_OBJECT)));
     jv_unref(payload);

@@ -33,7 +33,7 @@ static void covers_put(struct covers *c, const struct subscription *sub, bool is
     jw_put_string(&c->w, STR("peer"), tidings_str(peer));
     jw_put_integer(&c->w, STR("worker"), (int64_t)subscriber->worker->index);
     status_put_who(&c->w, subscriber);
-    jw_put_string(&c->w, STR("subscribedUri"), subscription_spelled(sub));
+    jw_put_string(&c->w, STR("subscribedUri"), status_shown_uri(sub));
     jw_put_integer(&c->w, STR("periodMs"), (int64_t)sub->window.period_ms);
     jw_put_integer(&c->w, STR("waiting"), (int64_t)sub->queued);
     if (is_regex) {

@@ -9,6 +9,7 @@
 
 #include "access/failures.h"
 #include "access/limit.h"
+#include "access/owned_uri.h"
 #include "auth/auth.h"
 #include "base/clock.h"
 #include "base/sha256.h"
@@ -22,6 +23,7 @@
 #include "json/write.h"
 
 #define SESSION_HASH_BYTES 4u
+#define SHOWN_ID_DIGITS 8u /* of the id of a task */
 
 bool status_after_parse(struct tidings_str text, struct status_after *ret)
 {
@@ -202,12 +204,21 @@ static void write_peer(struct page *p, const struct subscriber *subscriber)
     jw_end_object(w);
 }
 
+struct tidings_str status_shown_uri(const struct subscription *sub)
+{
+    const size_t most = sizeof(OWNED_URI_PREFIX) - 1 + SHOWN_ID_DIGITS;
+    struct tidings_str uri = subscription_uri(sub);
+    return !owned_uri_is(uri) ? subscription_spelled(sub)
+           : uri.len > most   ? tidings_strn(uri.ptr, most)
+                              : uri;
+}
+
 static void write_subscription(struct page *p, const struct subscription *sub, uint64_t index)
 {
     struct jw *w = &p->w;
     status_rows_begin_row(p, sub->subscriber, index);
     status_put_who(w, sub->subscriber);
-    jw_put_string(w, STR("subscribedUri"), subscription_spelled(sub));
+    jw_put_string(w, STR("subscribedUri"), status_shown_uri(sub));
     if (sub->listen->id_len > 0) {
         jw_put_raw(w, STR("subscriptionId"), listen_id(sub->listen));
     }

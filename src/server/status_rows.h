@@ -36,7 +36,11 @@ bool status_write_rows(struct buf *out, const struct worker *worker, enum status
 /* The members that say whose a subscription is: `principal`, `by`, `address`, `client`. */
 struct jw;
 struct subscriber;
+struct subscription;
 void status_put_who(struct jw *w, const struct subscriber *subscriber);
+/* What it is subscribed to. The id of a task is cut: among clients that nobody asked who they are
+ * whoever has it may read the task. */
+struct tidings_str status_shown_uri(const struct subscription *sub);
 
 /* The array of all limits; any thread. */
 void status_write_limits(struct jw *w, const struct limit_counters *counters);

@@ -162,6 +162,40 @@ for (const [name, get] of Object.entries(STREAMS)) {
     });
 }
 
+test('a server that asks without end, and takes no reply, gets so many at a time', async (t) => {
+    const MOST = 256;
+    let replies = 0;
+    let stream;
+    const event = (message) => stream.write(`data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`);
+    const ask = (n) => Array.from({ length: n }, (_, i) => event({ id: `p${replies}.${i}`, method: 'ping' }));
+    const server = http.createServer(async (request, response) => {
+        const { id, method } = JSON.parse(String(Buffer.concat(await request.toArray())) || '{}');
+        if (method === 'initialize') {
+            response.writeHead(200, { 'content-type': 'application/json', 'mcp-session-id': 's' });
+            const result = { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'x', version: '1' } };
+            response.end(JSON.stringify({ jsonrpc: '2.0', id, result }));
+        } else if (method === 'tools/call') {
+            stream = response.writeHead(200, { 'content-type': 'text/event-stream' });
+            stream.call = id;
+            ask(500);
+        } else if (method || request.method !== 'POST') {
+            response.writeHead(request.method === 'POST' ? 202 : 405).end();
+        } else if (++replies === MOST) {
+            ask(10);
+            event({ id: stream.call, result: { content: [{ type: 'text', text: 'called' }] } });
+        }
+    });
+    server.listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    defer(t, () => {
+        server.closeAllConnections();
+        server.close();
+    });
+    const url = `http://127.0.0.1:${server.address().port}/mcp`;
+    assert.equal(await good(t, ['call', url, 'tool', '--era', 'legacy']), 'called\n');
+    assert.equal(replies, MOST);
+});
+
 /* ---- on a terminal --------------------------------------------------------------------------- */
 
 const onTerminal = (t, tool) =>

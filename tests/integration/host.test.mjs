@@ -71,3 +71,26 @@ test('a host keeps live copies, and asks its user what servers ask', async (t) =
     await shows(/cancel/);
     assert.equal((await host.closed).code, 0);
 });
+
+test('servers with more resources than it has room for are followed as far as that goes', async (t) => {
+    const MOST = 200;
+    const tree = new Tree(t, Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`many/${i}`, ''])));
+    const { url } = await serve(t, { args: [tree.at('many')] });
+    tree.write('.mcp.json', JSON.stringify({ mcpServers: { one: { url }, other: { url } } }));
+    const host = new Program(t, path.join(EXAMPLES, 'host'), [tree.at('.mcp.json')], { mayFail: true });
+    let shown = '';
+    let copies = 0;
+    const all = new Promise((resolve) => {
+        host.child.stdout.setEncoding('utf8').on('data', (text) => {
+            shown += text;
+            copies = shown.split(': a new copy\n').length - 1;
+            if (copies >= MOST) {
+                resolve();
+            }
+        });
+    });
+    await within(Promise.race([all, host.closed]), () => `${MOST} copies; there are ${copies}`);
+    host.child.stdin.end();
+    assert.equal((await host.closed).code, 0);
+    assert.equal(copies, MOST);
+});

@@ -114,6 +114,20 @@ test('to others a task is not there: not by its id, not as a resource, not by pa
     assert.ok(!resources.some(({ uri }) => uri.includes('tasks')), 'none is listed');
 });
 
+test('nobody learns the id of a task from the list of all subscriptions', async (t) => {
+    const server = await serveExample(t, 'conformance', ['--self']); /* where whoever has the id may */
+    const id = await begin(server, 'slow_compute', { seconds: 60 });
+    const { ack } = await listen(server, { resourceSubscriptions: [uriOf(id)] });
+    assert.deepEqual(ack.notifications.resourceSubscriptions, [uriOf(id)]);
+    const self = 'tidings://self/subscriptions';
+    for (const uri of [self, `${self}?covers=${encodeURIComponent(uriOf(id))}`]) {
+        const { text } = (await say(server, 'resources/read', { uri })).result.contents[0];
+        assert.ok(text.includes(`"${uriOf(id.slice(0, 8))}"`), text);
+        assert.ok(!text.includes(id.slice(0, 9)), text);
+    }
+    await task(server, 'cancel', id);
+});
+
 test('results outlive a server that is killed, and what ran then has failed', async (t) => {
     const store = new Tree(t).at('store.db');
     const tokens = new TokenFile(t);

@@ -533,6 +533,13 @@ static void after_a_restart_results_stay_and_what_ran_has_failed(void **state)
     assert_int_equal(gone, 2);
     row.created_ms -= HOUR_MS;
     assert_false(tasks_restore(all, &row)); /* too old */
+    row.created_ms = INT64_MIN;             /* a damaged row */
+    assert_false(tasks_restore(all, &row));
+    row.created_ms = INT64_MAX; /* or the clock was set back: it counts from now on */
+    assert_true(tasks_restore(all, &row));
+    later(HOUR_MS);
+    tasks_sweep(all);
+    assert_int_equal(gone, 3);
     assert_int_equal(limit_in_use(&counters, LIMIT_TASKS), 0);
 }
 

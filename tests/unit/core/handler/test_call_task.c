@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "handler/call.h"
 #include "handler/handlers.h"
 #include "handler/task.h"
 #include "support/harness_client.h"
@@ -154,8 +155,8 @@ static int teardown(void **state)
 
 /* A request of the modern era by `who` (empty: nobody asked; NULL: the program itself), with what
  * `_meta` has besides. */
-static const char *say(const char *who, const char *method, const char *name, const char *params,
-                       const char *meta)
+static struct client *sent(const char *who, const char *method, const char *name,
+                           const char *params, const char *meta)
 {
     struct client *c = client_http(&b);
     const struct dialect_headers headers = {
@@ -166,10 +167,22 @@ static const char *say(const char *who, const char *method, const char *name, co
     if (who) {
         client_is(c, who[0] ? PRINCIPAL_TOKEN : PRINCIPAL_ANONYMOUS, who, "", 0);
     }
-    client_say(c, &headers,
-               text_of("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":{%s,\"_meta\":{"
-                       "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",%s}}}",
-                       method, params, meta));
+    size_t size = strlen(params) + strlen(meta) + 512;
+    char *text = malloc(size);
+    assert_non_null(text);
+    snprintf(text, size,
+             "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":{%s,\"_meta\":{"
+             "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",%s}}}",
+             method, params, meta);
+    client_say(c, &headers, text);
+    free(text);
+    return c;
+}
+
+static const char *say(const char *who, const char *method, const char *name, const char *params,
+                       const char *meta)
+{
+    struct client *c = sent(who, method, name, params, meta);
     harness_until(&b, client_has_answer, c);
     static char answers[4][4096];
     static unsigned next;
@@ -346,6 +359,24 @@ static void a_client_that_begins_endless_tasks_is_refused(void **state)
     assert_json(task("bob", "get", begin("bob", "hello")), "result|status", "completed");
 }
 
+static void arguments_that_take_much_memory_are_refused(void **state)
+{
+    (void)state;
+    size_t count = TASKS_BYTES / 4 / 16; /* numbers, of two bytes in the message */
+    char *params = malloc(2 * count + 64);
+    assert_non_null(params);
+    int at = snprintf(params, 64, "\"name\":\"hold\",\"arguments\":{\"x\":[0");
+    for (size_t i = 0; i < count; i++) {
+        memcpy(params + at + 2 * i, ",0", 2);
+    }
+    snprintf(params + at + 2 * count, 8, "]}");
+    const char *said = say("alice", "tools/call", "hold", params, META);
+    free(params);
+    assert_json(said, "error|data|limit", "task-bytes");
+    assert_int_equal(kept(), 0);
+    assert_null(held);
+}
+
 /* ---- questions ------------------------------------------------------------------------------- */
 
 static void a_task_asks_and_goes_on_with_the_answers(void **state)
@@ -423,6 +454,9 @@ static void a_handler_that_never_ends_is_told_when_the_time_to_live_is_over(void
     assert_json(said, "result|status", "failed");
     assert_json(said, "result|error|code", "-32603");
     assert_non_null(strstr(said, "did not finish within 5 ms (its time to live)"));
+    assert_int_equal(held->base.code, 0); /* what its handler may be writing is not touched */
+    assert_string_equal(held->base.err.text, "");
+    assert_int_equal(held->outcome, CALL_RESULT);
     assert_int_equal(kept(), 1);
     tidings_call_done(held, 0, NULL);
     assert_json(task("alice", "get", id), "result|status", "failed");
@@ -476,6 +510,49 @@ static void the_task_outlives_its_connection_and_the_server_does_not_wait_for_it
     assert_json(task("alice", "get", id), "error|code", "-32602");
 }
 
+static struct {
+    struct task_store base;
+    uint64_t ttl_ms; /* of the last row */
+    void (*done)(void *user, int code);
+    void *user;
+    unsigned puts, sweeps;
+} store;
+
+static void store_put(struct task_store *base, const struct task_row *row,
+                      void (*done)(void *user, int code), void *user)
+{
+    (void)base;
+    store.ttl_ms = row->ttl_ms;
+    store.done = done;
+    store.user = user;
+    store.puts++;
+}
+
+static void store_sweep(struct task_store *base, int64_t now_ms)
+{
+    (void)base;
+    (void)now_ms;
+    store.sweeps++;
+}
+
+static void who_goes_before_the_task_is_kept_leaves_nothing_in_the_store(void **state)
+{
+    (void)state;
+    memset(&store, 0, sizeof(store));
+    store.base = (struct task_store){.put = store_put, .sweep = store_sweep};
+    tasks_set_store(b.worker[0]->handlers->tasks, &store.base);
+    client_free(sent("alice", "tools/call", "hello", "\"name\":\"hello\"", META));
+    assert_int_equal(store.puts, 1);
+    assert_true(store.ttl_ms > 0);
+    store.done(store.user, 0);
+    harness_run_until_idle(&b);
+    assert_int_equal(kept(), 0);
+    assert_int_equal(store.puts, 2); /* a row that is over */
+    assert_int_equal(store.ttl_ms, 0);
+    assert_int_equal(store.sweeps, 1);
+    tasks_set_store(b.worker[0]->handlers->tasks, NULL);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -487,6 +564,7 @@ int main(void)
         TEST(to_others_it_is_as_if_there_were_no_task),
         TEST(what_is_no_id_is_refused),
         TEST(a_client_that_begins_endless_tasks_is_refused),
+        TEST(arguments_that_take_much_memory_are_refused),
         TEST(a_task_asks_and_goes_on_with_the_answers),
         TEST(a_cancelled_task_stays_cancelled),
         TEST(cancelling_races_with_the_end),
@@ -494,6 +572,7 @@ int main(void)
         TEST(a_tool_has_its_own_limit_as_a_task_too),
         TEST(what_ended_long_ago_is_forgotten),
         TEST(the_task_outlives_its_connection_and_the_server_does_not_wait_for_it),
+        TEST(who_goes_before_the_task_is_kept_leaves_nothing_in_the_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
