@@ -246,6 +246,9 @@ static int login_run(struct cli *cli)
     if (secret) {
         explicit_bzero(secret, strlen(secret));
     }
+    if (key) {
+        explicit_bzero(key, strlen(key));
+    }
     tidings_free(secret);
     tidings_free(key);
     return rc < 0 ? command_fail("login", &err, NULL) : command_finish("login");

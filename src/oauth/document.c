@@ -83,16 +83,19 @@ int document_scopes(const struct json *document, const char *name, char **ret)
 {
     struct json *list = jv_get(document, name);
     struct buf all;
+    size_t bytes = 0;
     *ret = NULL;
     if (!jv_is(list, JV_ARRAY)) {
         return 0;
     }
     buf_init(&all, SCOPE_MAX);
     buf_put(&all, "", 0);
-    for (size_t i = 0; i < jv_count(list) && !all.failed; i++) {
-        scope_add(&all, jv_str(jv_at(list, i)));
+    for (size_t i = 0; i < jv_count(list) && !all.failed && bytes <= SCOPES_MAX; i++) {
+        struct tidings_str words = jv_str(jv_at(list, i));
+        bytes += words.len;
+        scope_add(&all, bytes <= SCOPES_MAX ? words : STR_EMPTY); /* each is held against all */
     }
-    int rc = all.failed;
+    int rc = bytes > SCOPES_MAX ? TIDINGS_E_LIMIT : all.failed;
     *ret = rc == 0 ? buf_detach(&all, NULL) : NULL;
     buf_deinit(&all);
     return rc;

@@ -8,6 +8,7 @@
 #include "base/str.h"
 
 #define SCOPE_MAX 4096u
+#define SCOPES_MAX (4 * SCOPE_MAX) /* bytes of a list, with what is said twice */
 
 /* Is every word of `part` in `all`? */
 bool scope_has(struct tidings_str all, struct tidings_str part);

@@ -344,6 +344,9 @@ int token_store_save(struct token_store *s, struct tidings_error *err)
         int failed = token_store_write_fd(fd, buf_str(&text));
         failed = failed == 0 && rename(beside, s->path) < 0 ? -errno : failed;
         rc = failed < 0 ? error_errno(err, -failed, "write '%s'", s->path) : 0;
+        if (rc < 0) {
+            (void)unlink(beside); /* no second place with tokens in it */
+        }
     }
     if (fd >= 0) {
         close(fd);

@@ -50,6 +50,29 @@ static void a_resource_speaks_for_itself_alone(void **state)
     }
 }
 
+/* Each is held against all before it: what is said again and again must not take long. */
+static void scopes_that_are_said_for_ever_are_too_many(void **state)
+{
+    static const char head[] = "{\"resource\":\"" SERVER "\",\"authorization_servers\":["
+                               "\"https://as.test\"],\"scopes_supported\":[\"a\"";
+    struct resource_metadata m = {0};
+    (void)state;
+    for (int many = 0; many < 2; many++) {
+        struct tidings_error err = {0};
+        struct buf text;
+        buf_init(&text, 1 << 20);
+        buf_puts(&text, STR(head));
+        buf_puts(&text, many ? STR("") : STR(",\""));
+        for (int i = 0; i < 20000; i++) {
+            buf_puts(&text, many ? STR(",\"a\"") : STR("a "));
+        }
+        buf_puts(&text, many ? STR("]}") : STR("\"]}"));
+        assert_int_equal(read_resource(text.ptr, NULL, &m, &err), TIDINGS_E_LIMIT);
+        assert_string_equal(err.text, "the server's metadata names too many scopes");
+        buf_deinit(&text);
+    }
+}
+
 static void the_issuer_is_the_first_that_may_be_asked(void **state)
 {
     static const char text[] = "{\"resource\":\"https://a.test\",\"authorization_servers\":["
@@ -248,6 +271,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_resource_speaks_for_itself_alone),
+        cmocka_unit_test(scopes_that_are_said_for_ever_are_too_many),
         cmocka_unit_test(the_issuer_is_the_first_that_may_be_asked),
         cmocka_unit_test(an_issuer_speaks_for_itself_alone),
         cmocka_unit_test(what_an_issuer_knows_is_read),

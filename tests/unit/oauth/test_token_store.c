@@ -157,6 +157,23 @@ static void what_is_no_file_of_tokens_is_refused(void **state)
     token_store_deinit(&s);
 }
 
+static void what_cannot_be_written_leaves_no_tokens_beside(void **state)
+{
+    struct token_store s;
+    struct tidings_error err = {0};
+    char place[160], beside[168];
+    (void)state;
+    snprintf(place, sizeof(place), "%s/directory", folder); /* which no file takes the place of */
+    snprintf(beside, sizeof(beside), "%s.new", place);
+    assert_int_equal(mkdir(place, 0700), 0);
+    assert_int_equal(token_store_init(&s, place), 0);
+    struct token t = sample("https://a.test/mcp", "secret");
+    assert_int_equal(token_store_put(&s, &t, &err), 0);
+    assert_true(token_store_save(&s, &err) < 0);
+    assert_int_not_equal(access(beside, F_OK), 0);
+    token_store_deinit(&s);
+}
+
 static void there_is_a_maximum(void **state)
 {
     struct token_store s;
@@ -230,6 +247,7 @@ int main(void)
         cmocka_unit_test(the_lock_is_one),
         cmocka_unit_test(a_file_that_others_can_reach_is_refused),
         cmocka_unit_test(what_is_no_file_of_tokens_is_refused),
+        cmocka_unit_test(what_cannot_be_written_leaves_no_tokens_beside),
         cmocka_unit_test(there_is_a_maximum),
         cmocka_unit_test(only_the_answer_to_our_state_counts),
     };
