@@ -12,7 +12,8 @@
  *
  * The client asks `show` before each HTTP request, and when the server refuses one with 401 or 403
  * it tells `refused`, which may have something better at once, later, or never. While it is waited
- * for, the request waits too, and no deadline of the client runs out.
+ * for, the request waits too, and no deadline of the client runs out. Servers at a socket file
+ * (http+unix:) have no address that anything was given for: nothing is asked for them.
  *
  * Everything is called by the functions of the client, on their thread, and must not call the
  * client. Credentials belong to one client at a time.

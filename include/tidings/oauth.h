@@ -104,8 +104,9 @@ tidings_oauth_credentials(struct tidings_oauth *oauth);
 TIDINGS_API int tidings_oauth_login(struct tidings_oauth *oauth, const char *server,
                                     struct tidings_error *err);
 /* Give up the token of a server: it is revoked where that can be asked for, and forgotten.
- * TIDINGS_E_NOTFOUND: there is none. A revocation that fails is no failure: the
- * tokens are forgotten, and `err` says so with code 0. */
+ * TIDINGS_E_NOTFOUND: there is none; TIDINGS_E_BUSY: a token is being obtained just now, here or by
+ * another process. A revocation that fails is no failure: the tokens are forgotten, and `err` says
+ * so with code 0. */
 TIDINGS_API int tidings_oauth_logout(struct tidings_oauth *oauth, const char *server,
                                      struct tidings_error *err);
 

@@ -450,7 +450,9 @@ static int exchange_start(struct exchange *x, const char *method, const struct t
                                  .last_event_id = x->is_standalone ? h->last_event_id.ptr
                                                                    : x->last_event_id.ptr};
     int rc = header_lines_init(&lines, client_of(x), m, &state);
-    int shown = credentials_lines_fill(&x->shown, o, method, r.url);
+    /* Behind a socket file is nobody of that address. */
+    int shown =
+        h->unix_path && o->credentials ? 0 : credentials_lines_fill(&x->shown, o, method, r.url);
     rc = rc < 0 ? rc : shown;
     size_t n = 0;
     for (size_t i = 0; rc == 0 && i < x->shown.count; i++) {

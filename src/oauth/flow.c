@@ -94,6 +94,13 @@ static int flow_on_bytes(void *user, struct tidings_str bytes)
     return buf_puts(&f->body, bytes);
 }
 
+/* Who stands in between, with a certificate of his own or a page of his own, says nothing of the
+ * token that was to be renewed: that is not refused, only not renewed now. */
+static int flow_code(const struct flow *f, int code)
+{
+    return f->kind == FLOW_REFRESH && code == TIDINGS_E_DENIED ? TIDINGS_E_IO : code;
+}
+
 static void flow_on_change(void *user)
 {
     struct flow *f = user;
@@ -113,10 +120,11 @@ static void flow_on_change(void *user)
     f->transfer = NULL;
     buf_init_secret(&f->body, DOCUMENT_MAX);
     answer.body = buf_str(&body);
+    why.code = flow_code(f, why.code);
     if (why.code < 0) {
         flow_fail(f, &why);
     } else if (s->status >= 300 && s->status < 400) {
-        flow_failf(f, TIDINGS_E_DENIED,
+        flow_failf(f, flow_code(f, TIDINGS_E_DENIED),
                    "an address of the authorization leads elsewhere (HTTP %ld): redirects are not "
                    "followed",
                    s->status);

@@ -161,6 +161,16 @@ static void flow_register(struct flow *f)
     buf_deinit(&body);
 }
 
+/* A secret was given at one issuer; a server that names another since must not have it brought
+ * there. */
+static bool flow_has_moved(const struct flow *f)
+{
+    const struct oauth_settings *s = f->host.settings;
+    const struct token *t = &f->before;
+    return s->client_id && (s->client_secret || s->assertion) && !s->issuer && t->issuer &&
+           strcmp(t->client_id, s->client_id) == 0 && strcmp(t->issuer, f->issuer.issuer) != 0;
+}
+
 /* Before anything is sent to an authorization server that cannot help. */
 static bool flow_is_possible(struct flow *f)
 {
@@ -172,6 +182,11 @@ static bool flow_is_possible(struct flow *f)
                    "the server wants tokens of '%.100s', and the client id is for '%.100s': it is "
                    "not shown there",
                    issuer, s->issuer);
+    } else if (flow_has_moved(f)) {
+        flow_failf(f, TIDINGS_E_DENIED,
+                   "the server wants tokens of '%.90s' now, and the client's secret was shown to "
+                   "'%.90s': it is not shown there; log out first if that is meant",
+                   issuer, f->before.issuer);
     } else if (is_code && !f->issuer.authorization_endpoint) {
         flow_failf(f, TIDINGS_E_UNSUPPORTED, "'%.120s' has no authorization endpoint", issuer);
     } else if (is_code && !f->issuer.has_s256) {

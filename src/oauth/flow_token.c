@@ -103,6 +103,14 @@ static bool flow_try_again(struct flow *f, const struct token_answer *a,
     return false;
 }
 
+/* Did the authorization server judge the refresh token (RFC 6749 §5.2), or is it something else
+ * that answers there? Some send the error with 403. */
+static bool flow_is_verdict(const struct token_answer *a, long status)
+{
+    return status == 200 || status == 400 || status == 401 ||
+           strcmp(a->error, "invalid_grant") == 0 || strcmp(a->error, "invalid_client") == 0;
+}
+
 static void flow_on_token(struct flow *f, const struct flow_answer *answer)
 {
     struct token_answer a = {0};
@@ -111,6 +119,9 @@ static void flow_on_token(struct flow *f, const struct flow_answer *answer)
     int rc = token_answer_read(answer->status, answer->body, false, &a, &why);
     if (rc < 0 && flow_try_again(f, &a, answer)) {
         return;
+    }
+    if (f->kind == FLOW_REFRESH && rc == TIDINGS_E_DENIED && !flow_is_verdict(&a, answer->status)) {
+        why.code = TIDINGS_E_BUSY; /* the token stays, for another time */
     }
     if (rc == 0 && a.is_bound && !f->key) {
         rc = tidings_fail(&why, TIDINGS_E_PARSE, "a token came that is bound to a key of nobody");

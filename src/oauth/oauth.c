@@ -123,10 +123,21 @@ static int oauth_refused(void *user, const struct tidings_credentials_refusal *r
     return 1;
 }
 
+/* Does anybody wait for what is under way? Those who are only being told do not. */
+static bool oauth_is_awaited(const struct tidings_oauth *o)
+{
+    list_each (it, next, &o->waiters) {
+        if (!list_entry(it, struct oauth_waiter, link)->is_due) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void oauth_forget(void *user, void *to)
 {
     struct tidings_oauth *o = user;
-    bool was_waiting = !list_empty(&o->waiters);
+    bool was_awaited = oauth_is_awaited(o);
     list_each (it, next, &o->waiters) {
         struct oauth_waiter *w = list_entry(it, struct oauth_waiter, link);
         if (w->to == to) {
@@ -134,7 +145,7 @@ static void oauth_forget(void *user, void *to)
             mem_free(w);
         }
     }
-    if (was_waiting && list_empty(&o->waiters)) {
+    if (was_awaited && !oauth_is_awaited(o)) {
         oauth_give_up(o);
     }
 }
@@ -306,6 +317,9 @@ int tidings_oauth_logout(struct tidings_oauth *o, const char *server, struct tid
     struct tidings_error why = {0};
     uint64_t until = clock_monotonic_ms() + 30000;
     int rc = 0;
+    if (o->server) { /* it holds the lock, or will, and changes the tokens while we wait */
+        return tidings_fail(err, TIDINGS_E_BUSY, "a login is under way: log out after it");
+    }
     while ((rc = token_store_lock(&o->store, err)) == 0 && clock_monotonic_ms() < until) {
         (void)poll(NULL, 0, 50);
     }

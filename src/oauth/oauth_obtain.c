@@ -31,16 +31,20 @@ static void oauth_reset(struct tidings_oauth *o)
     o->server = o->challenge = o->shown = NULL;
 }
 
-/* Everybody is told; they may ask again at once. */
+/* Everybody is told; they may ask again at once, behind the others. Those whose turn has not come
+ * stay where they can be forgotten: whoever is told may end them. */
 static void oauth_end(struct tidings_oauth *o, const struct tidings_error *why)
 {
-    struct list all;
     o->flow = NULL;
     oauth_reset(o);
-    list_init(&all);
-    list_splice(&all, &o->waiters);
-    while (!list_empty(&all)) {
-        struct oauth_waiter *w = list_entry(all.next, struct oauth_waiter, link);
+    list_each (it, next, &o->waiters) {
+        list_entry(it, struct oauth_waiter, link)->is_due = true;
+    }
+    while (!list_empty(&o->waiters)) {
+        struct oauth_waiter *w = list_entry(o->waiters.next, struct oauth_waiter, link);
+        if (!w->is_due) {
+            break;
+        }
         list_remove(&w->link);
         w->done(w->to, why);
         mem_free(w);

@@ -47,6 +47,7 @@ struct oauth_waiter {
     struct list link;
     tidings_credentials_done_fn done;
     void *to;
+    bool is_due; /* it is over, and those before are being told */
 };
 
 /* ---- oauth_obtain.c: getting a token --------------------------------------------------------- */

@@ -4,10 +4,12 @@
 // is refused before it gets what it wants. What it says reaches no terminal but as text.
 
 import assert from 'node:assert/strict';
-import { chmodSync } from 'node:fs';
+import { chmodSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
+import https from 'node:https';
 import { describe, test } from 'node:test';
 
+import { Certificates } from './lib/certs.mjs';
 import { defer } from './lib/cleanup.mjs';
 import { browse, Home, login, logIn } from './lib/login.mjs';
 
@@ -302,6 +304,66 @@ describe('strangers', { concurrency: 4 }, () => {
         assert.ok(!/[\x1b]/.test(refusal.stderr));
         const none = await new Home(t).run(t, ['login', (await strangers(t)).mcp, '--device']);
         assert.match(none.stderr, /offers no login with a code on another device/);
+    });
+
+    test('a secret is not brought to the authorization server that a server names since', async (t) => {
+        const asClient = { metadata: (proper) => ({ ...proper, token_endpoint_auth_methods_supported: ['client_secret_basic'] }) };
+        const other = await strangers(t, asClient);
+        let issuers;
+        const prm = (proper) => ({ ...proper, authorization_servers: issuers ?? proper.authorization_servers });
+        const world = await strangers(t, { ...asClient, prm });
+        const home = new Home(t);
+        const args = ['login', world.mcp, '--as-client', '--client-id', 'machine'];
+        const env = { TIDINGS_CLIENT_SECRET: 'its-secret' };
+        const first = await home.run(t, args, { env });
+        assert.equal(first.code, 0, first.stderr);
+        issuers = [other.issuer.url];
+        const second = await home.run(t, args, { env });
+        assert.notEqual(second.code, 0);
+        assert.match(second.stderr, /it is not shown there; log out first/);
+        assert.ok(!other.was('issuer', '/token'));
+        assert.equal(home.tokens()[0].issuer, world.issuer.url);
+        assert.equal((await home.run(t, ['logout', world.mcp])).code, 0);
+        const meant = await home.run(t, args, { env });
+        assert.equal(meant.code, 0, meant.stderr);
+        assert.ok(other.was('issuer', '/token'));
+    });
+
+    test('a refresh token is kept until the authorization server itself refuses it', async (t) => {
+        const certs = new Certificates(t);
+        certs.make('server');
+        const key = { key: certs.text('server.key'), cert: certs.text('server.pem') };
+        const between = https.createServer(key, (request, response) => json(response, { error: 'invalid_grant' }, 400));
+        await new Promise((resolve) => between.listen(0, '127.0.0.1', resolve));
+        defer(t, () => between.close());
+        let say;
+        const token = (proper, world, response) =>
+            say ? say(world, response) : { ...proper, refresh_token: 'the-refresh-token' };
+        const world = await strangers(t, { token });
+        const home = new Home(t);
+        await logIn(t, home, world.mcp);
+        const kept = () => home.tokens()[0].refresh_token;
+        for (const [name, answer, says] of [
+            ['a page', (_, response) => json(response, '<h1>Log in to the network</h1>', 403), /HTTP 403/],
+            ['nothing', (_, response) => json(response, {}, 404), /HTTP 404/],
+            ['a redirect', (there, response) => redirect('token')(null, there, response), /redirects are not followed/],
+        ]) {
+            say = answer;
+            const end = await home.run(t, ['ls', world.mcp]);
+            assert.notEqual(end.code, 0, name);
+            assert.match(end.stderr, says);
+            assert.equal(kept(), 'the-refresh-token', name);
+        }
+        // Somebody who is not who he says: a certificate of his own.
+        const [one] = home.tokens();
+        const write = (token_endpoint) => writeFileSync(home.file, JSON.stringify({ tokens: [{ ...one, token_endpoint }] }));
+        write(`https://127.0.0.1:${between.address().port}/token`);
+        assert.notEqual((await home.run(t, ['ls', world.mcp])).code, 0);
+        assert.equal(kept(), 'the-refresh-token', 'a certificate');
+        write(one.token_endpoint);
+        say = (_, response) => json(response, { error: 'invalid_grant' }, 403);
+        assert.match((await home.run(t, ['ls', world.mcp])).stderr, /cannot be renewed: log in again/);
+        assert.equal(kept(), undefined);
     });
 
     test('a secret on the command line is refused', async (t) => {

@@ -134,7 +134,8 @@ static void judge_text(const struct subject *s)
             static const char letters[] = "HCShcs";
             const char *letter = strchr(letters, *at);
             const struct tidings_str parts[] = {s->head, s->claims, s->sig};
-            bool is_json = rows[i].form[0] == '{' && (at[-1] != '"' || at[1] != '"');
+            bool is_json =
+                rows[i].form[0] == '{' && (at == rows[i].form || at[-1] != '"' || at[1] != '"');
             if (!letter || (at > rows[i].form && is_json) || (*at == 's' && is_json)) {
                 buf_putc(&text, *at);
                 continue;

@@ -3,14 +3,18 @@
  * Credentials of the program: asked before each request, told of each refusal, waited for without a
  * deadline, and left alone once nobody waits.
  */
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -18,6 +22,7 @@
 #include <tidings/client.h>
 
 #include "base/clock.h"
+#include "support/remove_tree.h"
 #include "support/scripted_server.h"
 
 enum reply { SHOW_AGAIN, WAIT, GIVE_UP };
@@ -248,6 +253,33 @@ static void lines_that_are_none_are_refused(void **state)
     }
 }
 
+/* Whoever is there, it is not "localhost", for which somebody may have given a token. */
+static void a_server_at_a_socket_file_is_shown_nothing(void **state)
+{
+    struct scene s = {.token = 1, .wanted = 1};
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    char folder[] = "/tmp/tidings-credentials-XXXXXX", address[128];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(at.sun_path, sizeof(at.sun_path), "%s/s", folder);
+    snprintf(address, sizeof(address), "http+unix:%s", at.sun_path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    begin(&s);
+    tidings_client_destroy(s.client);
+    struct tidings_client_options o = {.credentials = &s.credentials, .timeout_ms = 2000};
+    s.client = tidings_client_create(address, &o, NULL);
+    struct pollfd came = {.fd = fd, .events = POLLIN};
+    while (poll(&came, 1, 0) == 0) {
+        assert_true(tidings_client_step(s.client, 10, NULL) >= 0);
+    }
+    assert_int_equal(s.shown, 0);
+    end(&s);
+    close(fd);
+    remove_tree(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +290,7 @@ int main(void)
         cmocka_unit_test(a_server_that_is_never_content_is_left),
         cmocka_unit_test(who_stops_waiting_is_forgotten),
         cmocka_unit_test(lines_that_are_none_are_refused),
+        cmocka_unit_test(a_server_at_a_socket_file_is_shown_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
