@@ -314,21 +314,6 @@ const struct command command_call = {
     .run = run_call,
 };
 
-static const struct option prompt_options[] = {
-    {.name = "answer",
-     .kind = OPTION_TEXT,
-     .offset = offsetof(struct call, answer),
-     .metavar = "JSON",
-     .help = "answer to what the server asks: an object for a form, \"accept\", \"decline\", "
-             "\"cancel\", or an array of answers; -, @FILE: from there"},
-    {.name = "roots",
-     .kind = OPTION_LIST,
-     .offset = offsetof(struct call, roots),
-     .metavar = "DIR",
-     .help = "a directory that the server may know of, as one of the client's roots"},
-    {0},
-};
-
 const struct command command_prompt = {
     .name = "prompt",
     .args = "NAME [NAME=VALUE…]",
@@ -337,7 +322,7 @@ const struct command command_prompt = {
     .about = "Print the messages of a prompt, filled in with the arguments. What the server asks "
              "first is\nasked and answered as with 'tidings call'.\n\n"
              "--json prints the result of the server.\n",
-    .options = prompt_options,
+    .options = call_options + 1, /* without --args */
     .size = sizeof(struct call),
     .min_args = 1,
     .max_args = WORDS_MAX,

@@ -82,8 +82,39 @@ struct followed_row {
     struct published_row published;
 };
 
+/* Where a row has what it says of a version. */
+struct version_columns {
+    int type, version, parent, changed_by, principal, since, sum, previous, value;
+};
+
+/* What `ret->change` says already stands in the version too. */
+static void postgres_read_followed(struct pg_result *r, int i, const struct version_columns *at,
+                                   struct followed_row *ret)
+{
+    struct kept_change *c = &ret->change;
+    c->version = (struct entity_version){
+        .id = c->uri,
+        .from = c->modified_ms,
+        .to = TIMELINE_FOREVER,
+        .type = postgres_str(r, i, at->type),
+        .type_version = postgres_str(r, i, at->version),
+        .parent = postgres_str(r, i, at->parent),
+        .changed_by = postgres_str(r, i, at->changed_by),
+        .principal = postgres_str(r, i, at->principal),
+        .deleted = c->removed,
+        .created = c->created,
+        .since = postgres_int(r, i, at->since),
+    };
+    ret->sum = postgres_int(r, i, at->sum);
+    ret->previous = postgres_str(r, i, at->previous);
+    ret->value = postgres_str(r, i, at->value);
+}
+
 static void postgres_read_entity(struct pg_result *r, int i, struct followed_row *ret)
 {
+    static const struct version_columns at = {E_TYPE,       E_VERSION,   E_PARENT,
+                                              E_CHANGED_BY, E_PRINCIPAL, E_SINCE,
+                                              E_SUM,        E_PREVIOUS,  E_VALUE};
     struct kept_change *c = &ret->change;
     *c = (struct kept_change){
         .kind = KEPT_ENTITY,
@@ -94,26 +125,14 @@ static void postgres_read_entity(struct pg_result *r, int i, struct followed_row
         .created = postgres_int(r, i, E_CREATED) != 0,
         .uri = postgres_str(r, i, E_ID),
     };
-    c->version = (struct entity_version){
-        .id = c->uri,
-        .from = c->modified_ms,
-        .to = TIMELINE_FOREVER,
-        .type = postgres_str(r, i, E_TYPE),
-        .type_version = postgres_str(r, i, E_VERSION),
-        .parent = postgres_str(r, i, E_PARENT),
-        .changed_by = postgres_str(r, i, E_CHANGED_BY),
-        .principal = postgres_str(r, i, E_PRINCIPAL),
-        .deleted = c->removed,
-        .created = c->created,
-        .since = postgres_int(r, i, E_SINCE),
-    };
-    ret->sum = postgres_int(r, i, E_SUM);
-    ret->previous = postgres_str(r, i, E_PREVIOUS);
-    ret->value = postgres_str(r, i, E_VALUE);
+    postgres_read_followed(r, i, &at, ret);
 }
 
 static void postgres_read_change(struct pg_result *r, int i, struct followed_row *ret)
 {
+    static const struct version_columns at = {C_TYPE,       C_VERSION,   C_PARENT,
+                                              C_CHANGED_BY, C_PRINCIPAL, C_SINCE,
+                                              C_SUM,        C_PREVIOUS,  C_VALUE};
     struct kept_change *c = &ret->change;
     *c = (struct kept_change){
         .kind = (enum kept_kind)postgres_int(r, i, C_KIND),
@@ -133,22 +152,7 @@ static void postgres_read_change(struct pg_result *r, int i, struct followed_row
     if (c->kind == KEPT_ENTITY || c->kind == KEPT_MOVED) {
         c->uri = postgres_str(r, i, C_ID);
     }
-    c->version = (struct entity_version){
-        .id = c->uri,
-        .from = c->modified_ms,
-        .to = TIMELINE_FOREVER,
-        .type = postgres_str(r, i, C_TYPE),
-        .type_version = postgres_str(r, i, C_VERSION),
-        .parent = postgres_str(r, i, C_PARENT),
-        .changed_by = postgres_str(r, i, C_CHANGED_BY),
-        .principal = postgres_str(r, i, C_PRINCIPAL),
-        .deleted = c->removed,
-        .created = c->created,
-        .since = postgres_int(r, i, C_SINCE),
-    };
-    ret->sum = postgres_int(r, i, C_SUM);
-    ret->previous = postgres_str(r, i, C_PREVIOUS);
-    ret->value = postgres_str(r, i, C_VALUE);
+    postgres_read_followed(r, i, &at, ret);
     if (kept_is_announced(c->kind)) {
         ret->announced = (struct tidings_change){
             .uri = c->uri,
