@@ -251,7 +251,12 @@ static int login_run(struct cli *cli)
     }
     tidings_free(secret);
     tidings_free(key);
-    return rc < 0 ? command_fail("login", &err, NULL) : command_finish("login");
+    return rc < 0 ? command_fail("login", &err,
+                                 rc == TIDINGS_E_INVALID || l->lists
+                                     ? NULL
+                                     : "'tidings info SERVER' says whether the server is there; "
+                                       "where that works without a login, none is needed")
+                  : command_finish("login");
 }
 
 static int logout_run(struct cli *cli)

@@ -65,11 +65,27 @@ function warnings(status) {
   return list;
 }
 
+// A panel with a table, whose body is filled later.
+function tablePanel(title, columns, body) {
+  return h("section", {class: "panel"}, h("h2", {}, title), h("div", {class: "scroll"},
+    h("table", {}, h("thead", {}, h("tr", {}, columns.map((name) => h("th", {scope: "col"}, name)))), body)));
+}
+
+// A node that shares the store: whether it is there, and how far behind the others.
+function nodeRow(node) {
+  const state = !node.lives ? "gone for " + duration(node.seenMs) : node.lag > 0 ? count(node.lag) + " changes behind" : "up to date";
+  return h("tr", {}, h("td", {}, node.name, node.self ? " (this one)" : "", h("div", {class: "dim mono"}, node.address || "")),
+    h("td", {}, node.version), h("td", {class: node.lives ? "" : "bad"}, state), h("td", {class: "num"}, lagMeter(node.lagMs || 0)),
+    h("td", {class: "num"}, count(node.sessions)), h("td", {class: "num"}, count(node.subscriptions)));
+}
+
 function openOverview(main) {
   const tiles = h("div", {class: "grid tiles"});
   const plots = PLOTS.map(plot);
   const notes = h("ul", {});
-  const refused = h("tbody", {});
+  const refused = h("tbody", {}), nodeRows = h("tbody", {});
+  const nodes = tablePanel("Nodes", ["node", "version", "state", "lag", "sessions", "subscriptions"], nodeRows);
+  nodes.hidden = true; // until there are several
   const about = h("p", {class: "dim"});
   const denied = h("p", {class: "empty", hidden: true},
     "The server's own state is not shown to you: its rules do not let you read tidings://self/. ",
@@ -77,9 +93,7 @@ function openOverview(main) {
   const body = h("div", {}, tiles, h("div", {class: "grid"}, plots.map((p) => p.figure)),
     h("div", {class: "grid"},
       h("section", {class: "panel"}, h("h2", {}, "Worth a look"), notes),
-      h("section", {class: "panel"}, h("h2", {}, "Limits that were reached"), h("div", {class: "scroll"},
-        h("table", {}, h("thead", {}, h("tr", {}, h("th", {scope: "col"}, "limit"), h("th", {scope: "col"}, "value"),
-          h("th", {scope: "col"}, "reached"))), refused)))), about);
+      tablePanel("Limits that were reached", ["limit", "value", "reached"], refused)), nodes, about);
   fill(main, h("h2", {class: "skip"}, "Overview"), denied, body);
 
   const drawTiles = (status) => fill(tiles, [
@@ -101,6 +115,14 @@ function openOverview(main) {
     } catch { /* the overview goes on without */ }
   };
 
+  const drawNodes = async (status) => {
+    nodes.hidden = !(status.nodes > 1);
+    if (nodes.hidden) return;
+    try {
+      fill(nodeRows, (await mcp.readJson("tidings://self/nodes")).map(nodeRow));
+    } catch { nodes.hidden = true; /* the rules may hide it */ }
+  };
+
   const draw = () => {
     denied.hidden = !live.denied;
     body.hidden = live.denied;
@@ -115,6 +137,7 @@ function openOverview(main) {
       duration(status.uptimeMs), status.store && status.store.kind !== "none" ? ", store " + status.store.kind : "",
       status.nodes > 1 ? ", " + status.nodes + " nodes" : "");
     drawLimits();
+    drawNodes(status);
   };
   return live.watch(draw);
 }

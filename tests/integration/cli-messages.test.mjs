@@ -63,6 +63,13 @@ test('what a server does not have is told as what it is', async (t) => {
     assert.doesNotMatch(stderr, /has no/, 'it has resources, but not this method');
 });
 
+test('who logs in where none is needed, or answers with what is no JSON, is told what to do', async (t) => {
+    const server = await serve(t, { files: { a: '' } });
+    const { stderr } = await run(t, ['login', '--no-browser', server.url], { env: { XDG_STATE_HOME: new Tree(t).path } });
+    assert.match(stderr, /'tidings info SERVER' says whether the server is there; where that works without a login, none is needed\n/);
+    await bad(t, 65, /--answer: '\{bad': line 1 column 2/, ['call', server.url, 'publish', '--answer', '{bad']);
+});
+
 /** The address of a server's door of that kind. */
 const door = (server, kind) => server.stderr.match(new RegExp(`${kind}://([^\\s,/]+)`))[1];
 

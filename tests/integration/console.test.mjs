@@ -15,6 +15,8 @@ import { Client as ModernClient, StreamableHTTPClientTransport as ModernHttp } f
 
 import { defer } from './lib/cleanup.mjs';
 import { request } from './lib/http.mjs';
+import { startNodes } from './lib/nodes.mjs';
+import { Postgres, skip } from './lib/postgres.mjs';
 import { call, key, listen, meta } from './lib/rpc.mjs';
 import { run, serve } from './lib/server.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
@@ -339,4 +341,17 @@ test('other machines reach it only where it is asked who they are', async (t) =>
     const open = await run(t, ['serve', '--console', '--http', '0.0.0.0:0', '--allow-remote', new Tree(t).path]);
     assert.notEqual(open.code, 0);
     assert.match(open.stderr, /--console: '0\.0\.0\.0' can be reached by other machines.*ask for tokens/);
+});
+
+test('nodes that share a store are shown with version and lag, and one that was killed as gone', { skip }, async (t) => {
+    const database = await Postgres.start(t);
+    const nodes = await startNodes(t, 2, { databases: [database], args: ['--console', '--workers', '1'], isDirect: true });
+    const page = await open(t, nodes[0].program);
+    const version = (await run(t, ['version'])).stdout.match(/\d+\.\d+\.\d+/)[0];
+    const own = page.getByRole('row').filter({ hasText: '(this one)' });
+    await own.filter({ hasText: version }).filter({ hasText: 'up to date' }).waitFor({ timeout: 2 * DEADLINE });
+    await page.getByText('up to date').nth(1).waitFor();
+    await nodes[1].kill();
+    await page.getByText(/^gone for/).waitFor({ timeout: 4 * DEADLINE });
+    isFine(page);
 });

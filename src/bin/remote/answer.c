@@ -179,7 +179,8 @@ int answers_begin(struct answers *a, struct tidings_client *client, struct tidin
                                            .user = a};
     int rc = answers_check_roots(a->roots, err);
     if (rc == 0 && a->given && !(a->json = given_json(a->given, err))) {
-        rc = err->code;
+        struct tidings_error why = *err;
+        rc = tidings_fail(err, why.code, "--answer: %s", why.text);
     }
     return rc == 0 ? tidings_client_on_question(client, &on, err) : rc;
 }
