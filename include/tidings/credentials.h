@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a client shows a server over HTTP so that it is let in, as an interface: who implements it
- * decides where tokens come from. <tidings/oauth.h> is the implementation that the specification of
+ * Credentials of a client over HTTP, as an interface: the header fields, often a bearer token, by
+ * which a server lets its requests in. Who implements it decides where tokens come from.
+ * <tidings/oauth.h> is the implementation that the specification of
  * MCP asks for; a program with tokens of its own kind writes another, often of two functions:
  *
  *     static int show(void *user, const struct tidings_credentials_request *request,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ids with a digest of whose they are.
+ * Makes ids with a digest of the principal they belong to, and checks them.
  */
 #include "access/owned_uri.h"
 
