@@ -258,6 +258,10 @@ static void call_give_up(struct tidings_call *h)
         call_task_expire(h);
         return;
     }
+    if (h->starts_later && h->task_state == CALL_TASK_OPENING) {
+        call_task_give_up(h);
+        return;
+    }
     struct request *request = h->request;
     const struct feature *f = h->feature;
     uint64_t allowed = f->timeout_ms ? f->timeout_ms : h->base.worker->limits->call_timeout_ms;

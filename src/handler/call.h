@@ -197,6 +197,8 @@ void call_task_refuse(struct request *request, const char *text);
 /* Begin it as a task: the request is answered with a handle, then the handler is called. false: the
  * request was answered with an error, and the call is to be freed. */
 bool call_task_begin(struct tidings_call *h);
+/* It is not kept in time: its request is answered so. */
+void call_task_give_up(struct tidings_call *h);
 /* Its handler is done, with something or questions. */
 void call_task_done(struct tidings_call *h);
 /* Its deadline has passed. */

@@ -19,7 +19,8 @@
 #include "handler/task.h"
 #include "request/request.h"
 
-#define VALUE_BYTES 16u /* of JSON, in memory */
+#define VALUE_BYTES 16u   /* of JSON, in memory */
+#define OPENING_MS 10000u /* for the store to keep it, unless other calls have less time */
 
 bool call_task_is_possible(const struct request *request)
 {
@@ -305,6 +306,26 @@ static void call_task_on_opened(struct job *job)
     }
 }
 
+/* The store does not answer. When it does nobody waits for the task any more, and it goes. */
+void call_task_give_up(struct tidings_call *h)
+{
+    struct request *request = h->request;
+    h->request = NULL;
+    h->deadline_ms = 0;
+    if (request->cancelled) {
+        request_drop(request);
+    } else {
+        request_fail(request, TIDINGS_E_BUSY, STR_EMPTY,
+                     "the task cannot be kept: the store does not answer; try again later");
+    }
+}
+
+static uint64_t call_task_opening_ms(const struct tidings_call *h)
+{
+    uint64_t of_calls = h->base.worker->limits->call_timeout_ms;
+    return of_calls > 0 && of_calls < OPENING_MS ? of_calls : OPENING_MS;
+}
+
 static void call_task_kept(void *user, int code)
 {
     struct call_opening *o = user;
@@ -395,6 +416,7 @@ bool call_task_begin(struct tidings_call *h)
         return false;
     }
     h->starts_later = true;
+    call_set_deadline(h, loop_now_ms(h->base.worker->loop) + call_task_opening_ms(h));
     call_task_open(o);
     return true;
 }

@@ -553,6 +553,27 @@ static void who_goes_before_the_task_is_kept_leaves_nothing_in_the_store(void **
     tasks_set_store(b.worker[0]->handlers->tasks, NULL);
 }
 
+/* It answers when nobody waits any more: nothing is left of the task. */
+static void a_store_that_hangs_does_not_hang_those_who_begin_a_task(void **state)
+{
+    (void)state;
+    memset(&store, 0, sizeof(store));
+    store.base = (struct task_store){.put = store_put, .sweep = store_sweep};
+    tasks_set_store(b.worker[0]->handlers->tasks, &store.base);
+    b.limits.call_timeout_ms = 5;
+    const char *said = say("alice", "tools/call", "hold", "\"name\":\"hold\"", META);
+    assert_json(said, "error|code", "-32603");
+    assert_non_null(strstr(said, "the store does not answer; try again later"));
+    assert_int_equal(kept(), 1); /* it counts as long as the store may keep it */
+    store.done(store.user, 0);
+    harness_run_until_idle(&b);
+    assert_null(held);
+    assert_int_equal(kept(), 0);
+    assert_int_equal(store.ttl_ms, 0); /* the row goes, too */
+    assert_int_equal(store.sweeps, 1);
+    tasks_set_store(b.worker[0]->handlers->tasks, NULL);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -573,6 +594,7 @@ int main(void)
         TEST(what_ended_long_ago_is_forgotten),
         TEST(the_task_outlives_its_connection_and_the_server_does_not_wait_for_it),
         TEST(who_goes_before_the_task_is_kept_leaves_nothing_in_the_store),
+        TEST(a_store_that_hangs_does_not_hang_those_who_begin_a_task),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
