@@ -10,14 +10,12 @@
 
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
-#include "bin/remote/answer.h"
+#include "bin/remote/given.h"
 #include "bin/remote/tool.h"
 
 struct call {
     struct cli cli;
     const char *arguments; /* --args */
-    const char *answer;    /* --answer */
-    struct words roots;    /* --roots */
     char *schema;          /* of the tool, as far as known */
 };
 
@@ -78,16 +76,9 @@ static int show_result(const struct cli *cli, struct tidings_str result)
 static int call_tool(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     struct call *c = (struct call *)cli;
-    struct answers answers = {.cli = cli, .given = c->answer, .roots = &c->roots};
-    int begun = answers_begin(&answers, client, err);
-    char *arguments = begun == 0 ? call_make_arguments(c, client, err) : NULL;
+    char *arguments = call_make_arguments(c, client, err);
     char *result = arguments ? tool_call(cli, client, cli->args[0], arguments, err) : NULL;
     int rc = result ? show_result(cli, tidings_str(result)) : err->code;
-    if (rc == 0 || rc == 1) {
-        int judged = answers_judge(&answers, err);
-        rc = judged < 0 ? judged : rc;
-    }
-    answers_end(&answers);
     tidings_free(result);
     tidings_free(arguments);
     tidings_free(c->schema);
@@ -189,12 +180,8 @@ static int prompt_check_names(const struct cli *cli, struct tidings_client *clie
 static int prompt(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     struct tidings_str strings = tidings_str(NULL); /* a prompt takes nothing else */
-    struct call *c = (struct call *)cli;
-    struct answers answers = {.cli = cli, .given = c->answer, .roots = &c->roots};
-    int known = answers_begin(&answers, client, err);
-    known = known < 0 ? known : prompt_check_names(cli, client, err);
+    int known = prompt_check_names(cli, client, err);
     if (known < 0) {
-        answers_end(&answers);
         return known;
     }
     char *arguments = tool_arguments(cli->args + 1, cli->arg_count - 1, strings, err);
@@ -204,8 +191,7 @@ static int prompt(struct cli *cli, struct tidings_client *client, struct tidings
     } else if (result) {
         tidings_json_each(tidings_str(result), "/messages", call_put_message, cli);
     }
-    int rc = result ? answers_judge(&answers, err) : err->code;
-    answers_end(&answers);
+    int rc = result ? 0 : err->code;
     tidings_free(result);
     tidings_free(arguments);
     return rc;
@@ -277,17 +263,6 @@ static const struct option call_options[] = {
      .offset = offsetof(struct call, arguments),
      .metavar = "JSON",
      .help = "all arguments as one object; -: from standard input, @FILE: from a file"},
-    {.name = "answer",
-     .kind = OPTION_TEXT,
-     .offset = offsetof(struct call, answer),
-     .metavar = "JSON",
-     .help = "answer to what the server asks: an object for a form, \"accept\", \"decline\", "
-             "\"cancel\", or an array of answers; -, @FILE: from there"},
-    {.name = "roots",
-     .kind = OPTION_LIST,
-     .offset = offsetof(struct call, roots),
-     .metavar = "DIR",
-     .help = "a directory that the server may know of, as one of the client's roots"},
     {0},
 };
 
@@ -311,6 +286,7 @@ const struct command command_call = {
     .max_args = WORDS_MAX,
     .arg_kind = ARG_TOOL,
     .has_target = true,
+    .may_be_asked = true,
     .run = run_call,
 };
 
@@ -322,12 +298,11 @@ const struct command command_prompt = {
     .about = "Print the messages of a prompt, filled in with the arguments. What the server asks "
              "first is\nasked and answered as with 'tidings call'.\n\n"
              "--json prints the result of the server.\n",
-    .options = call_options + 1, /* without --args */
-    .size = sizeof(struct call),
     .min_args = 1,
     .max_args = WORDS_MAX,
     .arg_kind = ARG_PROMPT,
     .has_target = true,
+    .may_be_asked = true,
     .ask = prompt,
 };
 
@@ -341,5 +316,6 @@ const struct command command_complete = {
     .min_args = 2,
     .max_args = WORDS_MAX,
     .has_target = true,
+    .may_be_asked = true,
     .ask = call_complete,
 };

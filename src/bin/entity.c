@@ -10,6 +10,7 @@
 #include <tidings/json.h>
 
 #include "bin/cli/output.h"
+#include "bin/remote/given.h"
 #include "bin/remote/pages.h"
 #include "bin/remote/remote.h"
 #include "bin/remote/tool.h"

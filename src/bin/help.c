@@ -49,7 +49,11 @@ static void help_put_option(const struct option *o)
 static void help_put_options(const struct command *c)
 {
     static const char *const titles[] = {
-        [SECTION_OWN] = "options", [SECTION_SERVER] = "the server", [SECTION_OUTPUT] = "output"};
+        [SECTION_OWN] = "options",
+        [SECTION_QUESTIONS] = "what the server asks",
+        [SECTION_SERVER] = "the server",
+        [SECTION_OUTPUT] = "output",
+    };
     struct option_walk walk = {.command = c};
     int told = -1;
     for (const struct option *o; (o = option_next(&walk)) != NULL && walk.section < SECTION_HELP;) {

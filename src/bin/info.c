@@ -238,5 +238,6 @@ const struct command command_info = {
              "--json prints one object: server, protocol, era, transport, versions, capabilities, "
              "instructions, and counts, each with count and isMore, or error; null: not offered.\n",
     .has_target = true,
+    .may_be_asked = true,
     .ask = info_print,
 };

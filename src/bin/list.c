@@ -258,6 +258,7 @@ const struct command command_ls = {
     .max_args = 1,
     .arg_kind = ARG_RESOURCE,
     .has_target = true,
+    .may_be_asked = true,
     .ask = ls,
 };
 
@@ -269,6 +270,7 @@ const struct command command_templates = {
     .options = template_options,
     .size = sizeof(struct listing),
     .has_target = true,
+    .may_be_asked = true,
     .ask = list_templates,
 };
 
@@ -280,6 +282,7 @@ const struct command command_tools = {
     .options = item_options,
     .size = sizeof(struct listing),
     .has_target = true,
+    .may_be_asked = true,
     .ask = list_tools,
 };
 
@@ -291,5 +294,6 @@ const struct command command_prompts = {
     .options = item_options,
     .size = sizeof(struct listing),
     .has_target = true,
+    .may_be_asked = true,
     .ask = list_prompts,
 };

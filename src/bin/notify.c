@@ -11,6 +11,7 @@
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
 #include "bin/cli/path_uri.h"
+#include "bin/remote/given.h"
 #include "bin/remote/tool.h"
 
 #define URIS_MAX 1000u /* the server's */

@@ -12,6 +12,7 @@
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
 #include "bin/cli/path_uri.h"
+#include "bin/remote/given.h"
 #include "bin/remote/tool.h"
 
 #define CONTENT_MAX (256u << 20)
@@ -37,8 +38,8 @@ static int publish_put_content(FILE *out, const struct publishing *p, struct tid
     size_t len = 0;
     const char *value = p->message ? p->message : p->cli.arg_count > 1 ? p->cli.args[1] : NULL;
     bool is_input = !p->message && (!value || strcmp(value, "-") == 0);
-    char *content = p->file    ? read_input(p->file, CONTENT_MAX, &len, err)
-                    : is_input ? read_input("-", CONTENT_MAX, &len, err)
+    char *content = p->file    ? given_bytes(p->file, CONTENT_MAX, &len, err)
+                    : is_input ? given_bytes("-", CONTENT_MAX, &len, err)
                                : strdup(value);
     if (!content) {
         return err->code;

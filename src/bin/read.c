@@ -335,5 +335,6 @@ const struct command command_read = {
     .max_args = WORDS_MAX,
     .arg_kind = ARG_RESOURCES,
     .has_target = true,
+    .may_be_asked = true,
     .run = read_command,
 };

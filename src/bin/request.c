@@ -5,7 +5,8 @@
 #include <tidings/json.h>
 
 #include "bin/cli/output.h"
-#include "bin/remote/tool.h"
+#include "bin/remote/given.h"
+#include "bin/remote/remote.h"
 
 /* What the server said besides its sentence, for people: with --json the failure alone is told. */
 static void put_error_data(const struct cli *cli, struct tidings_client *client)
@@ -66,5 +67,6 @@ const struct command command_request = {
     .min_args = 1,
     .max_args = 2,
     .has_target = true,
+    .may_be_asked = true,
     .ask = request_send,
 };

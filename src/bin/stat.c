@@ -65,5 +65,6 @@ const struct command command_stat = {
     .max_args = WORDS_MAX,
     .arg_kind = ARG_RESOURCES,
     .has_target = true,
+    .may_be_asked = true,
     .ask = stat_all,
 };

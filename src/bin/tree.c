@@ -268,5 +268,6 @@ const struct command command_tree = {
     .max_args = 1,
     .arg_kind = ARG_RESOURCE,
     .has_target = true,
+    .may_be_asked = true,
     .ask = tree_show,
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What servers ask of `tidings call`: servers on both official SDKs, server-everything and ours, on both wires; answered by
+// What servers ask of `tidings call`, `read` and other commands: servers on both official SDKs, server-everything and ours, on both wires; answered by
 // --answer and --roots, on a terminal, or by nobody.
 
 import assert from 'node:assert/strict';
@@ -115,6 +115,40 @@ test('a prompt that asks first is answered too', async (t) => {
     await bad(t, 75, /nobody answered/, ['prompt', prompt, ...launch]);
 });
 
+/* ---- other commands --------------------------------------------------------------------------- */
+
+test('a resource that asks before it is read is answered too, in both eras, or it is said what was asked', async (t) => {
+    await Promise.all(Object.entries(LAUNCHED).map(async ([name, { env, words }]) => {
+        const [filled, roots, nobody] = await Promise.all([
+            good(t, ['read', 'ask://form', '--answer', ANSWER, ...words], { env }),
+            good(t, ['read', 'ask://roots', '--roots', '/usr/share', ...words], { env }),
+            bad(t, 75, /tidings read: the server asks: Who are you\?/, ['read', 'ask://form', ...words], { env }),
+        ]);
+        assert.deepEqual(JSON.parse(filled), FILLED, name);
+        assert.deepEqual(JSON.parse(roots), { roots: [{ uri: 'file:///usr/share/', name: 'share' }] }, name);
+        assert.match(nobody.stderr, /nobody answered: run it on a terminal, or give --answer JSON/, name);
+    }));
+    const { env, words } = LAUNCHED['SDK 2, launched'];
+    await bad(t, 64, /roots.*\n.*--roots DIR names a directory/, ['read', 'ask://roots', ...words], { env });
+});
+
+test('lists, completions and subscriptions that ask are answered', async (t) => {
+    const { env, words } = LAUNCHED['SDK 1, launched'];
+    const root = ['--roots', '/usr/share', ...words];
+    const [list, completed, watched, tail, requested] = await Promise.all([
+        good(t, ['ls', '--json', ...root], { env }),
+        good(t, ['complete', 'ask://{name}', 'name=', ...root], { env }),
+        good(t, ['watch', '--json', '-n', '1', 'ask://form', ...root], { env }),
+        good(t, ['tree', '--json', ...root], { env }),
+        good(t, ['request', 'resources/list', ...root], { env }),
+    ]);
+    assert.match(list, /file:\/\/\/usr\/share\//);
+    assert.equal(completed, 'file:///usr/share/\n');
+    assert.equal(JSON.parse(watched.trim().split('\n').at(-1)).uri, 'ask://form');
+    assert.match(tail, /ask:\/\/form/);
+    assert.match(requested, /file:\/\/\/usr\/share\//);
+});
+
 /* ---- the stream on which a session may be asked ----------------------------------------------- */
 
 /** A legacy server that asks nothing; `get` answers the GET of its stream. */
@@ -225,6 +259,21 @@ test('a person fills in a form', { skip: noTerminal }, async (t) => {
     terminal.type('\n');
     await terminal.shows('{"action":"accept","content":{"name":"Ann","age":30,"colour":"g","news":true}}');
     assert.equal((await terminal.ended()).code, 0);
+});
+
+test('a line as long as a terminal has is one answer, and not half of the next', { skip: noTerminal }, async (t) => {
+    const terminal = onTerminal(t, 'form');
+    await terminal.shows('Your name (text, required): ');
+    terminal.type(`${'x'.repeat(4095)}\n`);
+    await terminal.shows('age (integer) [30]: ');
+    terminal.type('31\n');
+    await terminal.shows('Colour (number or name): ');
+    terminal.type('1\n');
+    await terminal.shows('Newsletter? (y/n): ');
+    terminal.type('n\n');
+    await terminal.shows('Send this?');
+    terminal.type('\n');
+    await terminal.shows('"age":31,"colour":"r","news":false');
 });
 
 test('a person says no, or leaves', { skip: noTerminal }, async (t) => {

@@ -42,6 +42,22 @@ static const struct option help_options[] = {
     {0},
 };
 
+static const struct option question_options[] = {
+    {.name = "answer",
+     .kind = OPTION_TEXT,
+     .offset = AT(answer),
+     .metavar = "JSON",
+     .help = "answer to what the server asks: an object for a form, \"accept\", \"decline\", "
+             "\"cancel\", or an array of answers; -, @FILE: from there"},
+    {.name = "roots",
+     .kind = OPTION_LIST,
+     .offset = AT(roots),
+     .metavar = "DIR",
+     .help = "a directory that the server may know of, as one of the client's roots; may be "
+             "repeated"},
+    {0},
+};
+
 static const struct option target_options[] = {
     {.name = "target",
      .letter = 't',
@@ -118,6 +134,7 @@ const struct option *option_next(struct option_walk *w)
     const struct command *c = w->command;
     const struct option *tables[] = {
         [SECTION_OWN] = c->options,
+        [SECTION_QUESTIONS] = c->may_be_asked ? question_options : NULL,
         [SECTION_SERVER] = c->has_target ? target_options : NULL,
         [SECTION_OUTPUT] = c->run_raw ? NULL : output_options,
         [SECTION_HELP] = help_options,

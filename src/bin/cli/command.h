@@ -86,6 +86,8 @@ struct cli {
     const char *ca_file, *cert_file, *key_file;
     unsigned era;         /* auto, modern, legacy, or a revision: target.c */
     uint64_t max_message; /* MiB; 0: that of the client */
+    const char *answer;   /* of commands that may be asked: --answer, … */
+    struct words roots;   /* … and --roots */
     bool verbose;         /* tell what goes over the wire */
     bool list_changes;    /* set by commands that want to be told when lists change */
     bool is_careful; /* set where nobody gave the command: nothing is launched, nobody is asked,
@@ -116,6 +118,7 @@ struct command {
     enum arg_kind arg_kind;
     bool takes_empty;            /* its arguments may be empty */
     bool has_target;             /* it talks to a server: first argument, -t, or -- COMMAND */
+    bool may_be_asked;           /* … which may ask meanwhile: --answer, --roots (answer.h) */
     const char *refused;         /* a hint when the server refuses what it is given; NULL: none */
     const char *beyond;          /* a hint when something is larger than a limit; NULL: none */
     int (*run)(struct cli *cli); /* the exit status */
@@ -132,8 +135,9 @@ extern const struct command *const commands[]; /* bin/commands.c; ends with NULL
  * common one of the same name. */
 enum option_section {
     SECTION_OWN,
-    SECTION_SERVER, /* of all that talk to one */
-    SECTION_OUTPUT, /* of all that print something */
+    SECTION_QUESTIONS, /* of those that may be asked */
+    SECTION_SERVER,    /* of all that talk to one */
+    SECTION_OUTPUT,    /* of all that print something */
     SECTION_HELP,
 };
 struct option_walk {

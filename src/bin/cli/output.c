@@ -49,10 +49,12 @@ static bool is_unsafe(uint32_t c)
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 
-/* Returns the columns. With `keeps_lines` line feeds and tabs go through. */
+/* Returns the columns. With `keeps_lines` line feeds and tabs go through. What needs no escape is
+ * written in one piece: standard error has no buffer, and a launched server that shares it may have
+ * made it one that refuses what it has no room for, which many small pieces soon use up. */
 static size_t put_safe(FILE *out, struct tidings_str s, bool keeps_lines)
 {
-    size_t columns = 0;
+    size_t columns = 0, plain = 0; /* bytes before `s` that are not written yet */
     while (s.len > 0) {
         uint32_t c = 0;
         size_t n = output_decode(s, &c);
@@ -71,12 +73,15 @@ static size_t put_safe(FILE *out, struct tidings_str s, bool keeps_lines)
         }
         size_t step = n > 0 ? n : 1;
         if (escape[0]) {
+            fwrite(s.ptr - plain, 1, plain, out);
             fputs(escape, out);
-        } else {
-            fwrite(s.ptr, 1, step, out);
         }
+        plain = escape[0] ? 0 : plain + step;
         columns += escape[0] ? strlen(escape) : 1;
         s = tidings_strn(s.ptr + step, s.len - step);
+    }
+    if (plain > 0) {
+        fwrite(s.ptr - plain, 1, plain, out);
     }
     return columns;
 }
@@ -108,16 +113,21 @@ bool is_text(struct tidings_str s)
 /* Such characters stand in strings alone, where \u may stand for them. */
 void put_json_text(FILE *out, struct tidings_str json)
 {
+    size_t plain = 0; /* as with put_safe */
     while (json.len > 0) {
         uint32_t c = 0;
         size_t n = output_decode(json, &c);
         size_t step = n > 0 ? n : 1;
-        if (n > 0 && is_unsafe(c) && c != '\n') {
+        bool is_escaped = n > 0 && is_unsafe(c) && c != '\n';
+        if (is_escaped) {
+            fwrite(json.ptr - plain, 1, plain, out);
             fprintf(out, "\\u%04x", (unsigned)c);
-        } else {
-            fwrite(json.ptr, 1, step, out);
         }
+        plain = is_escaped ? 0 : plain + step;
         json = tidings_strn(json.ptr + step, json.len - step);
+    }
+    if (plain > 0) {
+        fwrite(json.ptr - plain, 1, plain, out);
     }
 }
 

@@ -11,7 +11,7 @@
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
 #include "bin/cli/path_uri.h"
-#include "bin/remote/tool.h"
+#include "bin/remote/given.h"
 
 /* ---- what was given -------------------------------------------------------------------------- */
 
@@ -111,7 +111,7 @@ static void answers_on_question(void *user, struct tidings_question *q)
     struct answers *a = user;
     struct tidings_error err = {0};
     char *answer = answers_take(a);
-    if (!answer && !a->given && !a->cli->json && is_terminal(stderr)) {
+    if (!answer && !a->cli->answer && !a->cli->json && is_terminal(stderr)) {
         answers_ask(a->cli, q);
         return;
     }
@@ -137,13 +137,13 @@ static void answers_on_roots(void *user, struct tidings_question *q)
     char *text = NULL;
     if (json_text_begin(&t)) {
         fputs("{\"roots\":[", t.out);
-        for (size_t i = 0; i < a->roots->count; i++) {
-            const char *name = strrchr(a->roots->items[i], '/');
-            char *uri = uri_of_argument(a->roots->items[i], &err);
+        for (size_t i = 0; i < a->cli->roots.count; i++) {
+            const char *name = strrchr(a->cli->roots.items[i], '/');
+            char *uri = uri_of_argument(a->cli->roots.items[i], &err);
             fputs(i > 0 ? ",{\"uri\":" : "{\"uri\":", t.out);
             put_quoted(t.out, tidings_str(uri));
             fputs(",\"name\":", t.out);
-            put_quoted(t.out, tidings_str(name && name[1] ? name + 1 : a->roots->items[i]));
+            put_quoted(t.out, tidings_str(name && name[1] ? name + 1 : a->cli->roots.items[i]));
             fputc('}', t.out);
             free(uri);
         }
@@ -175,10 +175,10 @@ int answers_begin(struct answers *a, struct tidings_client *client, struct tidin
     struct tidings_question_handlers on = {.on_form = answers_on_question,
                                            .on_url = answers_on_question,
                                            .on_roots =
-                                               a->roots->count > 0 ? answers_on_roots : NULL,
+                                               a->cli->roots.count > 0 ? answers_on_roots : NULL,
                                            .user = a};
-    int rc = answers_check_roots(a->roots, err);
-    if (rc == 0 && a->given && !(a->json = given_json(a->given, err))) {
+    int rc = answers_check_roots(&a->cli->roots, err);
+    if (rc == 0 && a->cli->answer && !(a->json = given_json(a->cli->answer, err))) {
         struct tidings_error why = *err;
         rc = tidings_fail(err, why.code, "--answer: %s", why.text);
     }

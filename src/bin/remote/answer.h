@@ -13,18 +13,15 @@
 #include "bin/cli/command.h"
 
 struct answers {
-    const struct cli *cli;
-    const char *given;         /* --answer; NULL: none */
-    const struct words *roots; /* --roots */
-    /* filled in: */
-    char *json;          /* of --answer, compact */
-    size_t next;         /* of an array: the next one */
-    unsigned unanswered; /* questions that nobody could answer */
+    const struct cli *cli; /* with --answer and --roots */
+    char *json;            /* of --answer, compact */
+    size_t next;           /* of an array: the next one */
+    unsigned unanswered;   /* questions that nobody could answer */
 };
 
-/* The client may be asked, and this answers. `given`, `roots` and `cli` are set. */
+/* The client may be asked, and this answers, until the client is destroyed. `cli` is set. */
 int answers_begin(struct answers *a, struct tidings_client *client, struct tidings_error *err);
-void answers_end(struct answers *a);
+void answers_end(struct answers *a); /* behind that */
 /* 0, or that something was not answered, with what to do about it. */
 int answers_judge(const struct answers *a, struct tidings_error *err);
 

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <termios.h>
 #include <unistd.h>
@@ -22,25 +23,35 @@ struct terminal {
     bool has_any;
 };
 
-/* A line from the terminal, whatever standard input is; false: there is none. */
+/* A byte from the terminal; false: there is none. A signal ends a poll, whatever is restarted. */
+static bool terminal_read_byte(struct terminal *t, char *ret)
+{
+    struct pollfd p = {.fd = t->fd, .events = POLLIN};
+    if (poll(&p, 1, -1) == 1 && read(t->fd, ret, 1) == 1) {
+        return true;
+    }
+    t->is_over = true;
+    fputc('\n', stderr);
+    return false;
+}
+
+/* A line from the terminal, whatever standard input is; false: there is none. What is longer than
+ * `size` is read to its end, lest the rest answer what is asked next, and asked for again. */
 static bool terminal_read(struct terminal *t, char *line, size_t size)
 {
-    size_t len = 0;
-    fflush(stderr);
-    while (len + 1 < size) {
-        ssize_t n = read(t->fd, line + len, 1);
-        if (n != 1) {
-            t->is_over = true;
-            fputc('\n', stderr);
-            return false;
+    size_t len;
+    do {
+        char c = 0;
+        fflush(stderr);
+        for (len = 0; terminal_read_byte(t, &c) && c != '\n'; len++) {
+            line[len < size ? len : size - 1] = c;
         }
-        if (line[len] == '\n') {
-            break;
+        if (!t->is_over && len >= size) {
+            fprintf(stderr, "    a line has at most %zu bytes; once more: ", size - 1);
         }
-        len++;
-    }
-    line[len] = '\0';
-    return true;
+    } while (!t->is_over && len >= size);
+    line[len < size ? len : 0] = '\0';
+    return !t->is_over;
 }
 
 static void terminal_put_choices(const struct tidings_field *f)

@@ -14,6 +14,7 @@
 
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
+#include "bin/remote/answer.h"
 #include "bin/remote/target.h"
 
 /* What to do about what the server said. */
@@ -32,10 +33,36 @@ static const char *hint_to_answer(const struct cli *cli, int code)
     }
 }
 
-/* What to do about a failure of something that was asked. */
-static const char *hint(const struct cli *cli, struct tidings_client *client, int code)
+/* What to do about a server that needs something of its client (-32021); NULL: it does not. */
+static const char *hint_to_capability(struct tidings_client *client,
+                                      const struct tidings_error *err)
 {
+    const char *said = tidings_client_last_error(client);
+    char *wanted = said ? tidings_json_get(tidings_str(said), "/data/requiredCapabilities") : NULL;
+    char *roots = wanted ? tidings_json_get(tidings_str(wanted), "/roots") : NULL;
+    char *sampling = wanted ? tidings_json_get(tidings_str(wanted), "/sampling") : NULL;
+    const char *ret = roots || strstr(err->text, "asks for roots")
+                          ? "--roots DIR names a directory that the server may know of"
+                      : sampling || strstr(err->text, "asks for sampling") ||
+                              strstr(err->text, "(sampling), which")
+                          ? "tidings has no model: that takes a host, see <tidings/question.h>"
+                          : NULL;
+    tidings_free(sampling);
+    tidings_free(roots);
+    tidings_free(wanted);
+    return ret;
+}
+
+/* What to do about a failure of something that was asked. */
+static const char *hint(const struct cli *cli, struct tidings_client *client,
+                        const struct tidings_error *err)
+{
+    int code = err->code;
     bool was_said = tidings_client_last_error(client) != NULL;
+    const char *capability = cli->command->may_be_asked ? hint_to_capability(client, err) : NULL;
+    if (capability) {
+        return capability;
+    }
     switch (code) {
     case TIDINGS_E_NOTFOUND:
     case TIDINGS_E_GONE:
@@ -53,7 +80,7 @@ static const char *hint(const struct cli *cli, struct tidings_client *client, in
 static int remote_tell(const struct cli *cli, struct tidings_client *client,
                        const struct tidings_error *err)
 {
-    return command_fail(cli->command->name, err, hint(cli, client, err->code));
+    return command_fail(cli->command->name, err, hint(cli, client, err));
 }
 
 /* A signal handler has no other way to know. */
@@ -155,13 +182,23 @@ static void remote_warn(void *user, struct tidings_str text)
     }
 }
 
+/* What was done without an answer that the server wanted is not what was asked for. */
+static int remote_work(struct answers *answers, struct tidings_client *client, struct cli *cli,
+                       remote_fn fn, struct tidings_error *err)
+{
+    int rc = cli->command->may_be_asked ? answers_begin(answers, client, err) : 0;
+    rc = rc == 0 ? fn(cli, client, err) : rc;
+    return (rc == 0 || rc == 1) && answers->unanswered > 0 ? answers_judge(answers, err) : rc;
+}
+
 int remote_run(struct cli *cli, remote_fn fn)
 {
     struct tidings_error err = {0};
     struct tidings_client *client = target_open(cli, &err);
     remote_interruptible(client);
     tidings_client_on_warning(client, remote_warn, cli);
-    int rc = client ? fn(cli, client, &err) : err.code;
+    struct answers answers = {.cli = cli};
+    int rc = client ? remote_work(&answers, client, cli, fn, &err) : err.code;
     int written = command_finish(cli->command->name);
     int status = rc >= 0 || remote_caught ? rc
                  : client                 ? remote_tell(cli, client, &err)
@@ -171,6 +208,7 @@ int remote_run(struct cli *cli, remote_fn fn)
     }
     remote_interruptible(NULL);
     tidings_client_destroy(client);
+    answers_end(&answers);
     if (remote_caught) {
         signal(remote_caught, SIG_DFL);
         raise(remote_caught);
@@ -219,51 +257,4 @@ bool is_true_at(struct tidings_str json, const char *pointer)
     bool is_true = value && strcmp(value, "true") == 0;
     tidings_free(value);
     return is_true;
-}
-
-char *read_input(const char *path, size_t max, size_t *ret_len, struct tidings_error *err)
-{
-    bool is_input = strcmp(path, "-") == 0;
-    FILE *in = is_input ? stdin : fopen(path, "rbe");
-    size_t len = 0, room = 0;
-    char *text = NULL;
-    if (!in) {
-        tidings_fail(err, errno == ENOENT ? TIDINGS_E_NOTFOUND : TIDINGS_E_IO, "%.160s: %s", path,
-                     strerror(errno));
-        target_is_innocent();
-        return NULL;
-    }
-    if (is_input && is_terminal(stdin) && is_terminal(stderr)) {
-        fputs("(reading standard input; Ctrl-D ends it)\n", stderr);
-    }
-    for (size_t n = 1; n > 0 && len <= max; len += n) {
-        if (room - len < 2) {
-            room = room > 0 ? 2 * room : 65536;
-            char *more = realloc(text, room);
-            if (!more) {
-                tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-                goto fail;
-            }
-            text = more;
-        }
-        n = fread(text + len, 1, room - len - 1, in);
-    }
-    if (ferror(in) || len > max) {
-        tidings_fail(err, len > max ? TIDINGS_E_LIMIT : TIDINGS_E_IO, "%.160s: %s", path,
-                     len > max ? "it is too large" : strerror(errno));
-        goto fail;
-    }
-    text[len] = '\0';
-    *ret_len = len;
-    if (!is_input) {
-        fclose(in);
-    }
-    return text;
-fail:
-    target_is_innocent();
-    if (!is_input) {
-        fclose(in);
-    }
-    free(text);
-    return NULL;
 }

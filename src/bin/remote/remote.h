@@ -48,7 +48,4 @@ char *text_at(struct tidings_str json, const char *pointer);
 /* Is there a true at `pointer`? */
 bool is_true_at(struct tidings_str json, const char *pointer);
 
-/* All of a file, or of standard input for "-", up to `max` bytes; free it. NULL with `err`. */
-char *read_input(const char *path, size_t max, size_t *ret_len, struct tidings_error *err);
-
 #endif

@@ -11,8 +11,6 @@
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
 
-#define INPUT_MAX (16u << 20)
-
 /* ---- arguments ------------------------------------------------------------------------------- */
 
 /* May the argument be something other than a string? `schema` is that of the whole input. */
@@ -89,32 +87,6 @@ char *tool_arguments(const char *const *words, size_t count, struct tidings_str 
     }
     free(text);
     return compact;
-}
-
-char *given_json(const char *argument, struct tidings_error *err)
-{
-    struct tidings_error why = {0};
-    size_t len = 0;
-    char *input = NULL;
-    if (strcmp(argument, "-") == 0 || argument[0] == '@') {
-        input = read_input(argument[0] == '@' ? argument + 1 : "-", INPUT_MAX, &len, err);
-        if (!input) {
-            return NULL;
-        }
-    }
-    char *json =
-        tidings_json_compact(input ? tidings_strn(input, len) : tidings_str(argument), &why);
-    if (!json) {
-        bool is_pair = !input && strchr(argument, '=') && !strpbrk(argument, "{[\"");
-        tidings_fail(err, why.code, "%s%.60s%s: %s%s", input ? "" : "'",
-                     argument[0] == '@'           ? argument + 1
-                     : strcmp(argument, "-") == 0 ? "standard input"
-                                                  : argument,
-                     input ? "" : "'", why.text,
-                     is_pair ? "; JSON is wanted, such as {\"name\": \"value\"}" : "");
-    }
-    free(input);
-    return json;
 }
 
 /* ---- calling --------------------------------------------------------------------------------- */

@@ -15,10 +15,6 @@
 char *tool_arguments(const char *const *words, size_t count, struct tidings_str schema,
                      struct tidings_error *err);
 
-/* JSON from the command line: the text itself, "-" for standard input, "@FILE" for a file. Compact,
- * tidings_free it. NULL with `err`. */
-char *given_json(const char *argument, struct tidings_error *err);
-
 /* Call it, with how far it is on a terminal: the result, tidings_free it. NULL with `err`. */
 char *tool_call(const struct cli *cli, struct tidings_client *client, const char *tool,
                 const char *arguments, struct tidings_error *err);

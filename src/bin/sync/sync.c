@@ -586,5 +586,6 @@ const struct command command_sync = {
     .max_args = 2,
     .arg_kind = ARG_RESOURCE,
     .has_target = true,
+    .may_be_asked = true,
     .ask = run_sync,
 };

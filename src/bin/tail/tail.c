@@ -339,5 +339,6 @@ const struct command command_tail = {
     .max_args = WORDS_MAX,
     .arg_kind = ARG_RESOURCES,
     .has_target = true,
+    .may_be_asked = true,
     .run = tail_run,
 };

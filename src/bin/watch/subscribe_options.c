@@ -11,6 +11,7 @@
 #include <tidings/json.h>
 
 #include "bin/cli/output.h"
+#include "bin/remote/given.h"
 #include "bin/remote/tool.h"
 
 const char *const include_names[] = {"none", "metadata", "value", "patch", NULL};

@@ -314,5 +314,6 @@ const struct command command_watch = {
     .max_args = WORDS_MAX,
     .arg_kind = ARG_RESOURCES,
     .has_target = true,
+    .may_be_asked = true,
     .run = watch_run,
 };

@@ -10,6 +10,7 @@
 
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
+#include "bin/remote/answer.h"
 #include "bin/remote/remote.h"
 #include "bin/remote/target.h"
 #include "bin/watch/batch.h"
@@ -335,6 +336,7 @@ static int watch_exit_status(struct watch *w, int rc, struct tidings_error *err)
 int watch_follow(struct watch *w)
 {
     struct tidings_error err = {0};
+    struct answers answers = {.cli = &w->cli};
     w->client = target_open(&w->cli, &err);
     if (!w->client) {
         return command_fail("watch", &err, target_hint(&w->cli, err.code));
@@ -343,10 +345,12 @@ int watch_follow(struct watch *w)
     tidings_client_on_state(w->client, watch_on_state, w);
     tidings_client_on_notification(w->client, watch_on_notification, w);
     int rc = watch_resume_begin(w, &err);
+    rc = rc == 0 ? answers_begin(&answers, w->client, &err) : rc;
     rc = rc == 0 ? watch_subscribe(w, &err) : rc;
     if (rc < 0) {
         watch_resume_end(w);
         tidings_client_destroy(w->client);
+        answers_end(&answers);
         return command_fail("watch", &err, NULL);
     }
     remote_interruptible(w->client);
@@ -365,5 +369,6 @@ int watch_follow(struct watch *w)
     int status = watch_exit_status(w, rc, &err);
     watch_resume_end(w);
     tidings_client_destroy(w->client);
+    answers_end(&answers);
     return status;
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// A server whose tools ask their client: SDK=1 on the official TypeScript SDK 1.x (legacy era: requests), else on 2.x (modern:
+// A server that asks its client: SDK=1 on the official TypeScript SDK 1.x (legacy era: requests), else on 2.x (modern:
 // `input_required`; legacy clients are sent requests). On standard input and output, or over HTTP when PORT is set.
-// Tools: form, visit, roots, and evil, whose form is full of what a terminal obeys.
+// Tools: form, visit, roots, and evil, whose form is full of what a terminal obeys. The resource ask://NAME asks as the
+// tool does and holds the answer. Legacy: lists (of resources, with the answer as the name of one), completions and
+// subscriptions ask for roots, and what is watched changes when they were told.
 
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
@@ -13,7 +15,7 @@ import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
-import { CallToolRequestSchema, ElicitResultSchema, ListRootsResultSchema, ListToolsRequestSchema } from '@modelcontextprotocol/sdk/types.js';
+import * as types from '@modelcontextprotocol/sdk/types.js';
 
 const form = (message, properties, required = []) => ({ message, requestedSchema: { type: 'object', properties, required } });
 const QUESTIONS = {
@@ -33,16 +35,29 @@ const text = (value) => ({ content: [{ type: 'text', text: JSON.stringify(value)
 /* ---- SDK 1.x --------------------------------------------------------------------------------- */
 
 function build1() {
-    const server = new Server({ name: 'asker', version: '1' }, { capabilities: { tools: {} } });
-    server.setRequestHandler(ListToolsRequestSchema, () => ({
+    const capabilities = { tools: {}, resources: { subscribe: true }, completions: {}, prompts: {} };
+    const server = new Server({ name: 'asker', version: '1' }, { capabilities });
+    const on = (name, handler) => server.setRequestHandler(types[`${name}RequestSchema`], handler);
+    const ask = (name, extra) => {
+        // FAR: on the session's own stream, not on that of the call.
+        const send = process.env.FAR ? (...words) => server.request(...words) : (...words) => extra.sendRequest(...words);
+        const asked = name === 'roots' ? { method: 'roots/list' }
+            : { method: 'elicitation/create', params: QUESTIONS[name] ?? { mode: 'url', elicitationId: 'e1', ...VISIT } };
+        return send(asked, name === 'roots' ? types.ListRootsResultSchema : types.ElicitResultSchema);
+    };
+    const firstRoot = async (extra) => (await ask('roots', extra)).roots[0].uri;
+    on('ListTools', () => ({
         tools: ['form', 'visit', 'roots', 'evil'].map((name) => ({ name, inputSchema: { type: 'object' } })),
     }));
-    server.setRequestHandler(CallToolRequestSchema, async ({ params }, extra) => {
-        // FAR: on the session's own stream, not on that of the call.
-        const ask = process.env.FAR ? (...words) => server.request(...words) : (...words) => extra.sendRequest(...words);
-        const asked = params.name === 'roots' ? { method: 'roots/list' }
-            : { method: 'elicitation/create', params: QUESTIONS[params.name] ?? { mode: 'url', elicitationId: 'e1', ...VISIT } };
-        return text(await ask(asked, params.name === 'roots' ? ListRootsResultSchema : ElicitResultSchema));
+    on('CallTool', async ({ params }, extra) => text(await ask(params.name, extra)));
+    on('ReadResource', async ({ params: { uri } }, extra) => (
+        { contents: [{ uri, text: JSON.stringify(await ask(uri.slice('ask://'.length), extra)) }] }));
+    on('ListResources', async (_, extra) => ({ resources: [{ uri: 'ask://form', name: await firstRoot(extra) }] }));
+    on('Complete', async (_, extra) => ({ completion: { values: [await firstRoot(extra)] } }));
+    on('Subscribe', async ({ params: { uri } }, extra) => {
+        await firstRoot(extra);
+        setImmediate(() => server.sendResourceUpdated({ uri }));
+        return {};
     });
     return server;
 }
@@ -52,13 +67,16 @@ function build1() {
 function build2() {
     const server = new McpServer({ name: 'asker', version: '2' });
     for (const name of ['form', 'visit', 'roots', 'evil']) {
-        server.registerTool(name, { inputSchema: fromJsonSchema({ type: 'object' }) }, (_, ctx) => {
+        const ask = (ctx, told) => {
             const answer = ctx.mcpReq.inputResponses?.it;
             const it = name === 'roots' ? inputRequired.listRoots()
                 : name === 'visit' ? inputRequired.elicitUrl(VISIT)
                 : inputRequired.elicit(QUESTIONS[name]);
-            return answer ? text(answer) : inputRequired({ inputRequests: { it } });
-        });
+            return answer ? told(answer) : inputRequired({ inputRequests: { it } });
+        };
+        server.registerTool(name, { inputSchema: fromJsonSchema({ type: 'object' }) }, (_, ctx) => ask(ctx, text));
+        server.registerResource(name, `ask://${name}`, {}, (uri, ctx) => ask(ctx, (answer) => (
+            { contents: [{ uri: uri.href, text: JSON.stringify(answer) }] })));
     }
     return server;
 }
