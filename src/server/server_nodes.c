@@ -325,7 +325,8 @@ static bool put_row(void *user, const struct node_row *row)
     jw_put_integer(&r->w, STR("followed"), (int64_t)row->followed);
     jw_put_integer(&r->w, STR("lag"), (int64_t)(r->newest - row->followed));
     jw_put_integer(&r->w, STR("lagMs"), lag_of(row, r->newest));
-    jw_put_integer(&r->w, STR("seenMs"), NODE_LEASE_MS - row->left_ms);
+    jw_put_integer(&r->w, STR("seenMs"),
+                   row->left_ms < NODE_LEASE_MS ? NODE_LEASE_MS - row->left_ms : 0);
     jw_put_bool(&r->w, STR("lives"), row->left_ms > 0);
     if (is_self) {
         jw_put_bool(&r->w, STR("self"), true);

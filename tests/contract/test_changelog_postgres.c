@@ -43,18 +43,18 @@ static struct changelog *make_log(const struct changelog_limits *limits, struct 
     return log;
 }
 
-int main(void)
+static int run(struct postgres_server *p)
 {
-    server = postgres_server_start();
-    if (!server) {
-        return 77;
-    }
-    postgres_server_be_quick(server);
+    server = p;
     for (size_t i = 0; i < LOGS; i++) {
         postgres_server_fresh(server, log_urls[i]);
     }
     int failed = changelog_suite("postgres", make_log);
     failed += kept_suite("kept in a database", open_kept);
-    postgres_server_stop(server);
     return failed;
+}
+
+int main(void)
+{
+    return postgres_server_run(run);
 }

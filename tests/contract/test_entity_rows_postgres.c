@@ -63,18 +63,18 @@ static void random_batches_leave_what_they_leave_in_memory(void **state)
     }
 }
 
-int main(void)
+static int run(struct postgres_server *p)
 {
-    server = postgres_server_start();
-    if (!server) {
-        return 77;
-    }
-    postgres_server_be_quick(server);
+    server = p;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_batches_leave_what_they_leave_in_memory),
     };
     int failed = entity_rows_suite("entity rows in PostgreSQL", make);
     failed += cmocka_run_group_tests_name("PostgreSQL", tests, NULL, NULL);
-    postgres_server_stop(server);
     return failed;
+}
+
+int main(void)
+{
+    return postgres_server_run(run);
 }

@@ -532,13 +532,9 @@ static void a_session_is_one_nodes_and_the_other_hears_of_it(void **state)
     store_close(b);
 }
 
-int main(void)
+static int run(struct postgres_server *p)
 {
-    server = postgres_server_start();
-    if (!server) {
-        return 77;
-    }
-    postgres_server_be_quick(server);
+    server = p;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_one_commits_others_follow_in_order),
         cmocka_unit_test(what_an_owner_announces_is_told_from_what_a_program_does),
@@ -555,7 +551,10 @@ int main(void)
         cmocka_unit_test(nodes_are_known_by_name_while_they_live),
         cmocka_unit_test(a_session_is_one_nodes_and_the_other_hears_of_it),
     };
-    int failed = cmocka_run_group_tests_name("several nodes", tests, NULL, NULL);
-    postgres_server_stop(server);
-    return failed;
+    return cmocka_run_group_tests_name("several nodes", tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return postgres_server_run(run);
 }

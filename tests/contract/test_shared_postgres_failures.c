@@ -549,13 +549,9 @@ static void another_store_in_its_place_is_refused(void **state)
     store_close(a);
 }
 
-int main(void)
+static int run(struct postgres_server *p)
 {
-    server = postgres_server_start();
-    if (!server) {
-        return 77;
-    }
-    postgres_server_be_quick(server); /* what was written outlives a process that is killed */
+    server = p;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_that_is_cut_at_any_step_leaves_nothing),
         cmocka_unit_test(whether_a_commit_without_an_answer_happened_is_found_by_following),
@@ -569,7 +565,10 @@ int main(void)
         cmocka_unit_test(another_server_in_its_place_is_noticed),
         cmocka_unit_test(another_store_in_its_place_is_refused),
     };
-    int failed = cmocka_run_group_tests_name("a database that fails", tests, NULL, NULL);
-    postgres_server_stop(server);
-    return failed;
+    return cmocka_run_group_tests_name("a database that fails", tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return postgres_server_run(run);
 }

@@ -201,13 +201,9 @@ static void time_is_the_databases(void **state)
     store_close(a);
 }
 
-int main(void)
+static int run(struct postgres_server *p)
 {
-    server = postgres_server_start();
-    if (!server) {
-        return 77;
-    }
-    postgres_server_be_quick(server);
+    server = p;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_newer_one_goes_ahead_while_this_one_goes_on),
         cmocka_unit_test(who_could_not_go_on_is_waited_for),
@@ -215,7 +211,10 @@ int main(void)
         cmocka_unit_test(a_node_says_how_old_the_oldest_is_that_it_has_not_followed),
         cmocka_unit_test(time_is_the_databases),
     };
-    int failed = cmocka_run_group_tests_name("layouts of the tables", tests, NULL, NULL);
-    postgres_server_stop(server);
-    return failed;
+    return cmocka_run_group_tests_name("layouts of the tables", tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return postgres_server_run(run);
 }

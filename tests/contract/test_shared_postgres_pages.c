@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "store/postgres_rows_private.h"
 #include "support/postgres.h"
 #include "support/store_steps.h"
 
@@ -234,21 +235,62 @@ static void what_comes_with_the_lock_is_followed_once(void **state)
     }
 }
 
-int main(void)
+/* In a batch, with a page of everything that came after what it had followed. */
+static struct postgres_rows *begin_with_page(struct entity_rows *b)
 {
-    server = postgres_server_start();
-    if (!server) {
-        return 77;
-    }
-    postgres_server_be_quick(server);
+    store_begin(b);
+    struct postgres_rows *s = postgres_rows_of(b);
+    assert_non_null(s->next_page);
+    assert_int_equal(s->next_after, s->followed);
+    assert_int_equal(s->page_which, PG_CHANGES); /* which has no rows in a row to be counted by */
+    return s;
+}
+
+/* Planted: what was followed is not what it was when that page was asked for. */
+static void a_page_of_another_position_than_was_followed_is_not_used(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    store_publish_alone(a, "p:///1", "x");
+    store_begin(b);
+    assert_string_equal(store_followed(b, true), "1 published p:///1=x\n");
+    store_put(b, "y", 1, "1");
+    store_commit(b);
+    store_publish_alone(a, "p:///3", "x");
+    store_publish_alone(a, "p:///4", "x");
+    struct postgres_rows *s = begin_with_page(b);
+    postgres_rows_note_followed(s, 3, true);
+    assert_string_equal(store_followed(b, true), "4 published p:///4=x\n");
+    store_put(b, "y", 2, "2");
+    store_commit(b);
+    store_publish_alone(a, "p:///6", "x");
+    s = begin_with_page(b);
+    s->followed = s->next_after - 2;
+    assert_string_equal(store_followed(b, true),
+                        "4 published p:///4=x\n5 entity y\n6 published p:///6=x\n");
+    store_put(b, "y", 3, "3");
+    store_commit(b);
+    assert_int_equal(b->shared->followed(b), 7);
+    store_close(a);
+    store_close(b);
+}
+
+static int run(struct postgres_server *p)
+{
+    server = p;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(versions_of_a_batch_are_kept_as_if_one_by_one),
         cmocka_unit_test(what_is_taken_back_was_not_sent_either),
         cmocka_unit_test(whatever_it_is_who_is_notified_follows_it),
         cmocka_unit_test(who_notifies_of_what_never_happened_changes_nothing),
         cmocka_unit_test(what_comes_with_the_lock_is_followed_once),
+        cmocka_unit_test(a_page_of_another_position_than_was_followed_is_not_used),
     };
-    int failed = cmocka_run_group_tests_name("many rows at a time", tests, NULL, NULL);
-    postgres_server_stop(server);
-    return failed;
+    return cmocka_run_group_tests_name("many rows at a time", tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return postgres_server_run(run);
 }

@@ -194,13 +194,9 @@ static void a_database_of_another_encoding(void **state)
     check_refused(tcp("tidings", "latin"), "tidings", TIDINGS_E_INVALID, "its encoding is LATIN1");
 }
 
-int main(void)
+static int run(struct postgres_server *p)
 {
-    server = postgres_server_start();
-    if (!server) {
-        return 77;
-    }
-    postgres_server_be_quick(server);
+    server = p;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_url_that_is_none),
         cmocka_unit_test(a_name_that_no_cluster_has),
@@ -214,7 +210,10 @@ int main(void)
         cmocka_unit_test(hosts_are_tried_in_turn),
         cmocka_unit_test(a_database_of_another_encoding),
     };
-    int failed = cmocka_run_group_tests_name("databases that are refused", tests, NULL, NULL);
-    postgres_server_stop(server);
-    return failed;
+    return cmocka_run_group_tests_name("databases that are refused", tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return postgres_server_run(run);
 }

@@ -10,6 +10,8 @@ import { exchange } from './lib/fault-watcher.mjs';
 import { Node } from './lib/nodes.mjs';
 import { Postgres, skip } from './lib/postgres.mjs';
 import { call } from './lib/rpc.mjs';
+import { BIN } from './lib/server.mjs';
+import { noTerminal, Terminal } from './lib/terminal.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
 import { DEADLINE } from './lib/wait.mjs';
@@ -86,6 +88,27 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
         await says(c, /changed in a mount that this node does not share uri=file:\/\/data\/a\.txt/);
     }));
 
+    all.push(t.test('a node whose name somebody hostile chose: on a terminal and in the log it is text', { skip: noTerminal }, async (t) => {
+        const where = await schema();
+        const a = await start(t, 'a', where);
+        const names = ['\x1b]0;pwned\x07\x1b[2J\x1b[31m', 'turned\u202eedon', 'a\nb info nodes: node has ended name=a', '\x9b2J', 'x'.repeat(128)];
+        for (const name of names) {
+            await database.sql(`INSERT INTO ${where}.tidings_nodes(name, instance, version, state, epoch, followed, begun, until, layout, behind)
+                VALUES('${name}', 7, '\x1b[7m', '{"address":"\\u001b[5m"}', 7, 0, 0, (extract(epoch FROM now()) * 1000)::int8 + 600000, 2, 0)`);
+        }
+        await says(a, /node is there name=x{128} /);
+        const terminal = new Terminal(t, [BIN, 'nodes', a.program.url]);
+        await terminal.ended();
+        assert.deepEqual([...terminal.screen].filter((c) => /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/u.test(c)), [], JSON.stringify(terminal.screen));
+        for (const shown of [' \\x1b]0;pwned\\x07\\x1b[2 ', ' turned\\u202eedon ', ' a\\nb info nodes: node ', ' \\x9b2J ', ` ${'x'.repeat(22)} `, '\\x1b[5m', '\\x1b[7m']) {
+            assert.ok(terminal.screen.includes(shown), `${shown} in ${JSON.stringify(terminal.screen)}`);
+        }
+        assert.doesNotMatch(terminal.screen, /-\d+ ms/, 'nobody was seen in the future');
+        assert.equal(terminal.screen.trimEnd().split('\n').length, 1 + 1 + names.length, 'a line for each');
+        // eslint-disable-next-line no-control-regex
+        assert.doesNotMatch(a.program.stderr, /[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]|^b info nodes/m);
+    }));
+
     all.push(t.test('announcements that were accepted and could not be written when the server ended are counted', async (t) => {
         const a = await start(t, 'a', await schema());
         a.cut({ quietly: true }); // it does not know yet
@@ -96,6 +119,31 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
         }
         await a.drain();
         assert.match(a.program.stderr, /warn nodes: announcements lost count=2 reason="the server ended before the store could be reached again"/);
+    }));
+
+    all.push(t.test('after a crash of the database: what waits is counted when the server ends, and none once it was told', async (t) => {
+        const own = await Postgres.start(t);
+        const notify = async ({ program }, n) => {
+            const body = JSON.stringify({ changes: [{ uri: 'published:///x', metadata: { n } }] });
+            return (await exchange(program, { path: '/notify', headers: { 'Content-Type': 'application/json' }, body }, DEADLINE)).status;
+        };
+        const at = async (name) => (await Node.make(t, name, { databases: [own], args: ['--self', '--allow-write', '--node', name, '--window', '0'] })).start();
+        const [a, b] = [await at('a'), await at('b')];
+        await call(b.program, 'tools/call', { name: 'publish', arguments: { uri: 'published:///x', text: 'x' } });
+        const watcher = await Watcher.open('modern', b.program, ['published:///x']);
+        for (const node of [a, b]) {
+            node.cut({ quietly: true }); // they do not know yet
+            assert.deepEqual([await notify(node, 1), await notify(node, 2), await notify(node, 3)], [200, 200, 200]);
+        }
+        await own.crash();
+        [a, b].forEach((node) => node.mend());
+        await Promise.all([a, b].map((node) => says(node, /store cannot be reached/)));
+        await a.drain();
+        assert.match(a.program.stderr, /announcements lost count=3 /);
+        await own.begin();
+        await watcher.updated('published:///x');
+        await b.drain();
+        assert.doesNotMatch(b.program.stderr, /announcements lost/);
     }));
 
     all.push(t.test('a server that ends in order with its store has lost none', async (t) => {

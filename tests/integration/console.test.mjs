@@ -355,3 +355,25 @@ test('nodes that share a store are shown with version and lag, and one that was 
     await page.getByText(/^gone for/).waitFor({ timeout: 4 * DEADLINE });
     isFine(page);
 });
+
+test('nodes with names, versions and addresses that somebody hostile wrote into the store are shown and do nothing', { skip }, async (t) => {
+    const database = await Postgres.start(t);
+    const [node] = await startNodes(t, 1, { databases: [database], args: ['--console', '--workers', '1'], isDirect: true });
+    const evil = '<img src=x onerror="window.pwned=1">';
+    const names = [evil, '</td></tr></table><script>window.pwned=1</script>', 'turned\u202eedon', '\x1b]0;pwned\x07\x1b[2J', 'x'.repeat(128)];
+    const quoted = (text) => `'${text.replaceAll("'", "''")}'`;
+    for (const name of names) {
+        await database.sql(`INSERT INTO tidings_nodes(name, instance, version, state, epoch, followed, begun, until)
+            VALUES(${quoted(name)}, 7, ${quoted(evil)}, ${quoted(JSON.stringify({ address: `javascript:${evil}` }))}, 7, 0, 0, (extract(epoch FROM now()) * 1000)::int8 + 600000)`);
+    }
+    const page = await open(t, node.program, 'overview', { viewport: { width: 390, height: 800 } });
+    const shown = [evil, names[1], 'turned\\u202eedon', '\\u001b]0;pwned\\u0007\\u001b[2J', names[4]];
+    for (const text of shown) {
+        await page.getByRole('row').filter({ hasText: text }).filter({ hasText: `javascript:${evil}` }).first().waitFor({ timeout: 2 * DEADLINE });
+    }
+    assert.equal(await page.evaluate(() => window.pwned), undefined);
+    assert.equal(await page.locator('main img, main script, main a[href^="javascript:"]').count(), 0);
+    assert.ok(!(await page.evaluate(() => document.body.innerText)).includes('\u202e'));
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'wider than the screen');
+    isFine(page);
+});

@@ -318,9 +318,16 @@ long long postgres_server_number(struct postgres_server *p, const char *schema, 
     return n;
 }
 
-void postgres_server_be_quick(struct postgres_server *p)
+int postgres_server_run(int (*run)(struct postgres_server *p))
 {
+    struct postgres_server *p = postgres_server_start();
+    if (!p) {
+        return 77;
+    }
     postgres_server_exec(p, "", "ALTER SYSTEM SET fsync=off;SELECT pg_reload_conf()");
+    int failed = run(p);
+    postgres_server_stop(p);
+    return failed;
 }
 
 const char *postgres_server_url(struct postgres_server *p, const char *schema,

@@ -33,8 +33,9 @@ void postgres_server_exec(struct postgres_server *p, const char *schema, const c
 /* The first column of the first row, as a number; 0: none. */
 long long postgres_server_number(struct postgres_server *p, const char *schema, const char *sql);
 
-/* Where nothing crashes: do not wait for the disk. */
-void postgres_server_be_quick(struct postgres_server *p);
+/* For main() of a test: `run` has one that does not wait for the disk (what was written outlives a
+ * process that is killed, not a machine). What it returns, or 77. */
+int postgres_server_run(int (*run)(struct postgres_server *p));
 
 /* Shut down as it should be, and no more; killed (-9). */
 void postgres_server_down(struct postgres_server *p);
