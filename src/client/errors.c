@@ -6,6 +6,7 @@
 #include "client/errors.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -76,6 +77,20 @@ static bool mentions(struct tidings_str text, struct tidings_str what)
     return false;
 }
 
+/* Servers on the official SDKs begin their messages with "MCP error -32601: "; the code is told
+ * anyway, so it stands once. */
+static struct tidings_str errors_message(struct json *error, int64_t code)
+{
+    struct tidings_str text = jv_str(jv_get(error, "message"));
+    char prefix[48];
+    int len = snprintf(prefix, sizeof(prefix), "MCP error %" PRId64 ": ", code);
+    struct tidings_str begin = tidings_strn(prefix, (size_t)len);
+    while (str_starts(text, begin) && text.len > begin.len) {
+        text = tidings_strn(text.ptr + begin.len, text.len - begin.len);
+    }
+    return text;
+}
+
 /* -32002 until 2025-11-25, -32602 since; -32001 and -32601 elsewhere. */
 static bool is_missing(struct json *error, int64_t code, long status)
 {
@@ -84,14 +99,16 @@ static bool is_missing(struct json *error, int64_t code, long status)
     bool says_so = mentions(text, STR("not found"));
     bool names_uri = jv_get(data, "uri") && !jv_get(data, "reason");
     return code == -32002 || (code == -32001 && (status == 0 || status == 200)) ||
-           (code == -32601 && mentions(text, STR("resource not found"))) ||
+           (code == -32601 &&
+            (mentions(text, STR("resource not found")) || mentions(text, STR("unknown tool")) ||
+             mentions(text, STR("unknown prompt")))) ||
            (code == -32602 && (says_so || names_uri));
 }
 
 int errors_from_response(struct json *error, long status, struct tidings_error *err)
 {
     int64_t code = jv_int(jv_get(error, "code"));
-    struct tidings_str text = jv_str(jv_get(error, "message"));
+    struct tidings_str text = errors_message(error, code);
     int reason = reason_code(error);
     int own = reason < 0                         ? reason
               : is_busy(status)                  ? TIDINGS_E_BUSY

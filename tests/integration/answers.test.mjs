@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What servers ask of `tidings call`, `read` and other commands: servers on both official SDKs, server-everything and ours, on both wires; answered by
+// What servers ask of `tidings call`, `read` and other commands: servers on both official SDKs, FastMCP, server-everything and ours, on both wires; answered by
 // --answer and --roots, on a terminal, or by nobody.
 
 import assert from 'node:assert/strict';
@@ -23,6 +23,7 @@ const EVERYTHING = path.join(here('./node_modules'), '@modelcontextprotocol/serv
 /** Askers that are launched: the options of `tidings call`, and the environment. */
 const LAUNCHED = {
     'SDK 1, launched': { env: { SDK: '1' }, words: ['--', node, ASKER] },
+    'FastMCP, launched': { env: { SDK: 'FastMCP' }, words: ['--', node, ASKER] },
     'SDK 2, launched': { env: {}, words: ['--', node, ASKER] },
     'SDK 2, launched, legacy': { env: {}, words: ['--era', 'legacy', '--', node, ASKER] },
 };
@@ -34,7 +35,7 @@ const SERVED = {
 const ANSWER = JSON.stringify({ name: 'Ann', colour: 'g' });
 const FILLED = { action: 'accept', content: { name: 'Ann', age: 30, colour: 'g' } };
 
-test('launched servers on both SDKs have their form filled in', async (t) => {
+test('launched servers on both SDKs and FastMCP have their form filled in', async (t) => {
     // At once, so that it takes the time of one.
     await Promise.all(Object.entries(LAUNCHED).map(async ([name, { env, words }]) => {
         const said = await good(t, ['call', 'form', '--answer', ANSWER, ...words], { env });

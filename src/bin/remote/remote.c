@@ -23,7 +23,8 @@ static const char *hint_to_answer(const struct cli *cli, int code)
     switch (code) {
     case TIDINGS_E_NOTFOUND:
     case TIDINGS_E_GONE:
-        return "'tidings ls' lists what the server has";
+        return cli->command->refused ? cli->command->refused
+                                     : "'tidings ls' lists what the server has";
     case TIDINGS_E_UNSUPPORTED:
         return "'tidings info' says what the server offers";
     case TIDINGS_E_INVALID:

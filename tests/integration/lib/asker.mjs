@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A server that asks its client: SDK=1 on the official TypeScript SDK 1.x (legacy era: requests), else on 2.x (modern:
+// A server that asks its client: SDK=1 on the official TypeScript SDK 1.x (legacy era: requests), SDK=FastMCP on
+// FastMCP (launched only; its lists and subscriptions ask nothing), else on 2.x (modern:
 // `input_required`; legacy clients are sent requests). On standard input and output, or over HTTP when PORT is set.
 // Tools: form, visit, roots, and evil, whose form is full of what a terminal obeys. The resource ask://NAME asks as the
 // tool does and holds the answer. Legacy: lists (of resources, with the answer as the name of one), completions and
@@ -81,6 +82,23 @@ function build2() {
     return server;
 }
 
+/* ---- FastMCP --------------------------------------------------------------------------------- */
+
+async function startFastMcp() {
+    const { FastMCP } = await import('fastmcp');
+    const server = new FastMCP({ name: 'asker', version: '1.0.0' });
+    const ask = async (name, { elicit, session }) => JSON.stringify(name === 'roots' ? { roots: session.roots }
+        : await elicit(QUESTIONS[name] ?? { mode: 'url', elicitationId: 'e1', ...VISIT }));
+    for (const name of ['form', 'visit', 'evil']) {
+        server.addTool({ name, execute: (_, context) => ask(name, context) });
+        server.addResource({ uri: `ask://${name}`, name, load: async (_, context) => ({ text: await ask(name, context) }) });
+    }
+    // It asks for them by itself, once it is connected.
+    const roots = new Promise((resolve) => server.on('connect', ({ session }) => resolve(session)));
+    server.addResource({ uri: 'ask://roots', name: 'roots', load: async () => ({ text: await ask('roots', { session: await roots }) }) });
+    await server.start({ transportType: 'stdio' });
+}
+
 /* ---- serving --------------------------------------------------------------------------------- */
 
 const is1 = process.env.SDK === '1';
@@ -99,7 +117,9 @@ async function handle1(request, response) {
 }
 
 if (process.env.PORT === undefined) {
-    if (is1) {
+    if (process.env.SDK === 'FastMCP') {
+        await startFastMcp();
+    } else if (is1) {
         await build1().connect(new StdioServerTransport());
     } else {
         serveStdio(build2);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// A server on the official TypeScript SDK, version 1, or 2 with SDK=2, whose JSON is valid and odd: halves of
+// A server on the official TypeScript SDK, version 1, or 2 with SDK=2, or on FastMCP with SDK=FastMCP, whose JSON is valid and odd: halves of
 // surrogate pairs and integers beyond 64 bits as Node writes them, nesting of any depth, and keys twice, as whoever
 // puts texts together writes them. Its tools are named after what they answer with. The resource odd://it changes
-// every 20 ms; of the first updates every other one is nested too deeply to be read.
+// every 20 ms, its text has half of a pair; of the first updates every other one is nested too deeply to be read.
 // On standard input and output, or over HTTP when PORT is set.
 
 import { randomUUID } from 'node:crypto';
@@ -35,6 +35,7 @@ const answers = {
     'too-deep': { levels: '@nested 600' },
 };
 const tools = Object.keys(answers).map((name) => ({ name, inputSchema: { type: 'object' } }));
+const content = { uri: URI, text: 'a\ud83dz' };
 const call = (name) => ({ content: [{ type: 'text', text: name }], structuredContent: answers[name] });
 const capabilities = { resources: { subscribe: true }, tools: {} };
 const about = { name: 'odd', version: '1' };
@@ -48,7 +49,7 @@ async function version1() {
         const server = new Server(about, { capabilities });
         server.setRequestHandler(types.ListToolsRequestSchema, () => ({ tools }));
         server.setRequestHandler(types.CallToolRequestSchema, ({ params }) => call(params.name));
-        server.setRequestHandler(types.ReadResourceRequestSchema, () => ({ contents: [{ uri: URI, text: 'it' }] }));
+        server.setRequestHandler(types.ReadResourceRequestSchema, () => ({ contents: [content] }));
         server.setRequestHandler(types.SubscribeRequestSchema, () => {
             const timer = setInterval(() => server.sendResourceUpdated({ uri: URI }).catch(() => {}), 20);
             server.onclose = () => clearInterval(timer);
@@ -80,7 +81,7 @@ async function version2() {
     const { serveStdio } = await import('@modelcontextprotocol/server/stdio');
     const build = () => {
         const server = new McpServer(about, { capabilities });
-        server.registerResource('it', URI, {}, (uri) => ({ contents: [{ uri: uri.href, text: 'it' }] }));
+        server.registerResource('it', URI, {}, () => ({ contents: [content] }));
         for (const { name } of tools) {
             server.registerTool(name, {}, () => call(name));
         }
@@ -100,7 +101,33 @@ async function version2() {
     return toNodeHandler(handler);
 }
 
-const listener = await (process.env.SDK === '2' ? version2() : version1());
+/** It has a listener of its own, on a port that must be known before. */
+async function fastMcp() {
+    const { FastMCP } = await import('fastmcp');
+    const quiet = () => {};
+    const logger = { debug: quiet, error: console.error, info: quiet, log: quiet, warn: quiet };
+    const server = new FastMCP({ ...about, version: '1.0.0', logger });
+    server.addResource({ ...content, name: 'it', load: async () => ({ text: content.text }) });
+    for (const { name } of tools) {
+        server.addTool({ name, execute: async () => call(name) });
+    }
+    setInterval(() => server.sendResourceUpdated(URI), 20).unref();
+    if (process.env.PORT === undefined) {
+        await server.start({ transportType: 'stdio' });
+        return;
+    }
+    const { port } = await new Promise((resolve) => {
+        const free = http.createServer().listen(0, '127.0.0.1', () => {
+            const found = free.address();
+            free.close(() => resolve(found));
+        });
+    });
+    await server.start({ transportType: 'httpStream', httpStream: { host: '127.0.0.1', port } });
+    console.error(`at http://127.0.0.1:${port}/mcp`);
+}
+
+const servers = { 1: version1, 2: version2, FastMCP: fastMcp };
+const listener = await servers[process.env.SDK]();
 if (listener) {
     const server = http.createServer(listener).listen(Number(process.env.PORT), '127.0.0.1', () => {
         console.error(`at http://127.0.0.1:${server.address().port}/mcp`);

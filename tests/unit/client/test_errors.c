@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Errors of servers become codes of ours, and say their own code once.
+ */
+#include "client/errors.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static struct tidings_error errors_of(const char *text)
+{
+    struct tidings_error err = {0};
+    struct json *error = NULL;
+    assert_int_equal(jv_parse(tidings_str(text), 16, &error, NULL), 0);
+    int rc = errors_from_response(error, 0, &err);
+    assert_int_equal(rc, err.code);
+    jv_unref(error);
+    return err;
+}
+
+static void the_code_stands_once(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *error, *text;
+    } cases[] = {
+        {"{\"code\":-32603,\"message\":\"MCP error -32603: no way\"}", "no way (-32603)"},
+        {"{\"code\":-32603,\"message\":\"MCP error -32603: MCP error -32603: x\"}", "x (-32603)"},
+        {"{\"code\":-32603,\"message\":\"MCP error -32602: x\"}", "MCP error -32602: x (-32603)"},
+        {"{\"code\":-32603,\"message\":\"MCP error -32603: \"}", "MCP error -32603:  (-32603)"},
+        {"{\"code\":-1,\"message\":\"\"}", " (-1)"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct tidings_error err = errors_of(cases[i].error);
+        assert_string_equal(err.text, cases[i].text);
+    }
+}
+
+static void what_servers_call_missing_is_not_found(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *error;
+        int code;
+    } cases[] = {
+        {"{\"code\":-32002,\"message\":\"x\"}", TIDINGS_E_NOTFOUND},
+        {"{\"code\":-32602,\"message\":\"Resource x not found\"}", TIDINGS_E_NOTFOUND},
+        /* FastMCP: */
+        {"{\"code\":-32601,\"message\":\"MCP error -32601: Resource not found: 'x'\"}",
+         TIDINGS_E_NOTFOUND},
+        {"{\"code\":-32601,\"message\":\"MCP error -32601: Unknown tool: x\"}", TIDINGS_E_NOTFOUND},
+        {"{\"code\":-32601,\"message\":\"MCP error -32601: Unknown prompt: x\"}",
+         TIDINGS_E_NOTFOUND},
+        {"{\"code\":-32601,\"message\":\"Method not found\"}", TIDINGS_E_UNSUPPORTED},
+        {"{\"code\":-32602,\"message\":\"wrong\"}", TIDINGS_E_INVALID},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(errors_of(cases[i].error).code, cases[i].code);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_code_stands_once),
+        cmocka_unit_test(what_servers_call_missing_is_not_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
