@@ -34,6 +34,9 @@ extern "C" {
 struct tidings_credentials_request {
     const char *method; /* "POST" */
     const char *url;
+    /* The address of the server where that is not `url`: with HTTP+SSE (2024-11-05) messages go to
+     * another one of its host, and a token is for the server. NULL: it is `url`. */
+    const char *server;
 };
 /* Add a header, "Name: value", to the request; at most 4 of at most 64 KiB. TIDINGS_E_INVALID: it
  * cannot be one; TIDINGS_E_LIMIT. */
@@ -47,6 +50,7 @@ struct tidings_credentials_refusal {
     struct tidings_str nonce;     /* DPoP-Nonce (RFC 9449); empty: none */
     struct tidings_str shown;     /* the Authorization header it carried; empty: none */
     unsigned attempt;             /* how often this very request was refused before */
+    const char *server;           /* as in struct tidings_credentials_request */
 };
 /* It may be tried again now (`why` NULL), or there is nothing better to be had. */
 typedef void (*tidings_credentials_done_fn)(void *to, const struct tidings_error *why);

@@ -13,6 +13,7 @@
 void credentials_lines_init(struct credentials_lines *l)
 {
     l->count = 0;
+    l->server = NULL;
     for (size_t i = 0; i < CREDENTIALS_LINES; i++) {
         buf_init_secret(&l->lines[i], CREDENTIALS_LINE_MAX);
     }
@@ -53,7 +54,8 @@ int credentials_lines_fill(struct credentials_lines *l, const struct client_sett
     const struct tidings_credentials *c = s->credentials;
     l->count = 0;
     if (c) {
-        struct tidings_credentials_request request = {.method = method, .url = url};
+        struct tidings_credentials_request request = {
+            .method = method, .url = url, .server = l->server};
         return c->show ? c->show(c->user, &request, credentials_put, l) : 0;
     }
     buf_clear(&l->lines[0]);

@@ -18,6 +18,7 @@ struct tidings_client;
 struct credentials_lines {
     struct buf lines[CREDENTIALS_LINES]; /* "Name: value" */
     size_t count;
+    const char *server; /* as in struct tidings_credentials_request; borrowed */
 };
 
 void credentials_lines_init(struct credentials_lines *l);

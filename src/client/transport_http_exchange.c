@@ -311,6 +311,7 @@ static bool exchange_ask_credentials(struct exchange *x, const struct fetch_stat
         .nonce = tidings_str(s->nonce),
         .shown = credentials_lines_authorization(&x->shown),
         .attempt = x->refusals,
+        .server = x->shown.server,
     };
     if (!c->refused || x->http->leaving == x || x->refusals >= MAX_REFUSALS) {
         return false;
@@ -489,6 +490,7 @@ struct exchange *exchange_begin(struct http_transport *h, const char *method,
     x->retry_ms = -1;
     buf_init(&x->body, max);
     credentials_lines_init(&x->shown);
+    x->shown.server = h->is_sse ? h->url : NULL;
     buf_init(&x->last_event_id, 4096);
     sse_parser_init(&x->sse, max);
     poller_timer_init(&x->linger, exchange_on_linger, x);

@@ -23,11 +23,18 @@
 
 /* ---- showing --------------------------------------------------------------------------------- */
 
+/* Whom a token is for. */
+static const char *oauth_server(const char *server, const char *url)
+{
+    return server ? server : url;
+}
+
 static int oauth_show(void *user, const struct tidings_credentials_request *request,
                       tidings_credentials_put_fn put, void *to)
 {
     struct tidings_oauth *o = user;
-    const struct token *t = token_store_find(&o->store, request->url, NULL);
+    const struct token *t =
+        token_store_find(&o->store, oauth_server(request->server, request->url), NULL);
     struct private_key *key = NULL;
     struct buf line;
     if (!t) {
@@ -66,7 +73,8 @@ static int oauth_check_step_up(struct tidings_oauth *o,
                                const struct tidings_credentials_refusal *refusal,
                                const struct bearer_challenge *c, struct tidings_error *err)
 {
-    const struct token *t = token_store_find(&o->store, refusal->url, NULL);
+    const struct token *t =
+        token_store_find(&o->store, oauth_server(refusal->server, refusal->url), NULL);
     bool is_scope = str_eq(c->error, STR("insufficient_scope"));
     bool is_more = is_scope && c->scope.len > 0 && t && !scope_has(tidings_str(t->scope), c->scope);
     return is_more ? 0 : bearer_refused(refusal->status, refusal->challenge, err);
@@ -107,7 +115,7 @@ static int oauth_refused(void *user, const struct tidings_credentials_refusal *r
         return rc;
     }
     struct oauth_wish wish = {
-        .server = refusal->url,
+        .server = oauth_server(refusal->server, refusal->url),
         .challenge = refusal->challenge,
         .shown = oauth_token_of(refusal->shown),
         .is_renewing = refusal->status == 401,

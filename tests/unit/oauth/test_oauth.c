@@ -29,6 +29,7 @@ struct waiting {
     int told;
     struct waiting *ends; /* NULL: nobody */
     bool asks_again;      /* … and then it is refused once more */
+    const char *endpoint; /* where it was sent, where that is not the server; NULL: it is */
     struct tidings_error why;
 };
 
@@ -52,7 +53,8 @@ static int refuse(struct waiting *w)
 {
     struct tidings_error err = {0};
     struct tidings_credentials_refusal refusal = {
-        .url = SERVER,
+        .url = w->endpoint ? w->endpoint : SERVER,
+        .server = w->endpoint ? SERVER : NULL,
         .status = 401,
         .challenge = tidings_str("Bearer"),
         .shown = tidings_str("Authorization: Bearer a"),
@@ -114,6 +116,22 @@ static void who_asks_again_when_told_is_told_again(void **state)
     tidings_oauth_destroy(o);
 }
 
+/* HTTP+SSE: the stream is at the server's address, messages go to another of the same host. */
+static void who_sends_elsewhere_waits_for_the_same_token(void **state)
+{
+    struct waiting stream = {0}, message = {.endpoint = SERVER "/../messages?session=1"};
+    (void)state;
+    struct tidings_oauth *o = create(NULL);
+    assert_int_equal(refuse(&message), 1);
+    assert_int_equal(refuse(&stream), 1);
+    while (stream.told == 0) {
+        step();
+    }
+    assert_int_equal(message.told, 1);
+    assert_int_equal(stream.why.code, message.why.code);
+    tidings_oauth_destroy(o);
+}
+
 static void nobody_logs_out_while_a_token_is_renewed(void **state)
 {
     static const char text[] =
@@ -148,6 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_ended_by_one_that_is_told_is_not_told),
         cmocka_unit_test(who_asks_again_when_told_is_told_again),
+        cmocka_unit_test(who_sends_elsewhere_waits_for_the_same_token),
         cmocka_unit_test(nobody_logs_out_while_a_token_is_renewed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
