@@ -520,7 +520,7 @@ static int postgres_rows_open(const char *url, struct tidings_str cluster, bool 
     s->base.shared = &postgres_rows_shared;
     postgres_pending_init(&s->pending);
     s->has_notify = true;
-    s->page_which = PG_ENTITIES;
+    s->page.tables = PAGE_ENTITIES;
     s->is_target = is_target;
     s->cluster = str_dup(cluster);
     (void)!random_bytes(&s->instance, sizeof s->instance);

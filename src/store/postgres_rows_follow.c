@@ -6,10 +6,8 @@
  * One statement reads all tables, so from one snapshot. Whoever is in it took a position under the
  * lock and held that to the commit: everything with a lower position is in it too.
  *
- * Most of the time others wrote entities, or announced something, and nothing else. So one table or
- * two are read alone first: if there is a row at each position, one after the other up to where the
- * store is, there is nothing in the other tables. Else the rest is read with more of them. That
- * holds from whichever snapshot rows come, so who was notified of a position reads up to there and
+ * Most of the time others wrote entities, or announced something, and nothing else: one table or
+ * two are read alone first (store/page.h). Who was notified of a position reads up to there and
  * need not ask where the store is.
  */
 #include "base/clock.h"
@@ -19,7 +17,6 @@
 
 #define PAGE_ROWS 1000 /* as the statements say */
 #define NO_VALUES (-1)
-#define MANY_PAGES 16   /* in a row that need not have been read of so many tables: then of fewer */
 #define VALUE_PAGES 256 /* in a row that had no entity which is known here: then without values */
 #define FLOOR_MAX 100000000
 #define READY_MS 1000
@@ -286,6 +283,11 @@ static uint64_t floor_of(const struct postgres_rows *s)
     return s->now.floor > s->now.announced ? s->now.floor : s->now.announced;
 }
 
+static enum postgres_statement page_statement(const struct postgres_rows *s)
+{
+    return PG_CHANGES + (enum postgres_statement)s->page.tables;
+}
+
 static void put_page(struct postgres_values *v, uint64_t after, int64_t value_bytes)
 {
     postgres_put_int(v, (int64_t)after);
@@ -296,7 +298,7 @@ int postgres_rows_send_page(struct postgres_rows *s, struct tidings_error *err)
 {
     struct postgres_values v = {0};
     put_page(&v, s->followed, s->value_pages > 0 ? (int64_t)HEADS_BYTES : NO_VALUES);
-    return postgres_rows_send(s, s->page_which, &v, err);
+    return postgres_rows_send(s, page_statement(s), &v, err);
 }
 
 /* The counter first: what it covers is in the snapshot of the statement after it. */
@@ -317,7 +319,7 @@ static int read_page(struct postgres_rows *s, struct pg_result **ret, uint64_t *
                      struct tidings_error *err)
 {
     struct pg_result *results[2] = {NULL, NULL};
-    uint64_t notified = s->page_which == PG_CHANGES ? 0 : s->notified;
+    uint64_t notified = s->page.tables == PAGE_ALL ? 0 : s->notified;
     bool with_state = notified <= s->followed;
     *ret_newest = s->now.position;
     if (s->is_in_batch && s->next_page && s->next_after == s->followed) {
@@ -350,17 +352,6 @@ static int read_page(struct postgres_rows *s, struct pg_result **ret, uint64_t *
     return rc;
 }
 
-/* How many of the rows are in a row from there on. */
-static int count_in_a_row(struct pg_result *page, int column, uint64_t after)
-{
-    int n = 0;
-    while (n < postgres_rows(page) &&
-           (uint64_t)postgres_int(page, n, column) == after + 1 + (uint64_t)n) {
-        n++;
-    }
-    return n;
-}
-
 /* A statement that would have given such a change. */
 static enum postgres_statement statement_of(enum kept_kind kind)
 {
@@ -372,32 +363,33 @@ static enum postgres_statement statement_of(enum kept_kind kind)
 /* `least` would have given all of the page. */
 static void choose_statement(struct postgres_rows *s, enum postgres_statement least)
 {
-    if (least <= s->page_which) {
-        s->many_pages = MANY_PAGES;
-    } else if (s->many_pages > 0) {
-        s->many_pages--;
-    } else {
-        s->page_which = least;
-    }
+    page_choose(&s->page, (enum page_tables)(least - PG_CHANGES));
     s->value_pages -= s->value_pages > 0;
 }
 
+static uint64_t entity_position(void *rows, size_t i)
+{
+    return (uint64_t)postgres_int(rows, (int)i, E_POSITION);
+}
+
+static uint64_t change_position(void *rows, size_t i)
+{
+    return (uint64_t)postgres_int(rows, (int)i, C_POSITION);
+}
+
 /* How many rows of a page can be followed. *is_last: and that is all there is. */
-static int count_followable(struct postgres_rows *s, struct pg_result *page, uint64_t newest,
+static int count_followable(struct postgres_rows *s, struct pg_result *rows, uint64_t newest,
                             bool is_missed, bool *is_last)
 {
-    int count = postgres_rows(page), n = count;
-    *is_last = count < PAGE_ROWS;
-    if (s->page_which != PG_CHANGES) {
-        int column = s->page_which == PG_ENTITIES ? (int)E_POSITION : (int)C_POSITION;
-        n = is_missed ? 0 : count_in_a_row(page, column, s->followed);
-        if (n < count || (*is_last && s->followed + (uint64_t)n < newest)) {
-            *is_last = false; /* something else lies between */
-            s->page_which = is_missed || s->page_which == PG_RECENT ? PG_CHANGES : PG_RECENT;
-            s->many_pages = MANY_PAGES;
-        }
-    }
-    return n;
+    const struct page page = {
+        .count = (size_t)postgres_rows(rows),
+        .max = PAGE_ROWS,
+        .newest = newest,
+        .is_missed = is_missed,
+        .position = s->page.tables == PAGE_ENTITIES ? entity_position : change_position,
+        .rows = rows,
+    };
+    return (int)page_followable(&s->page, &page, s->followed, is_last);
 }
 
 /* A page of what others wrote. 1: go on; 0: that was all, or `fn` has enough. */
@@ -406,7 +398,7 @@ static int follow_page(struct postgres_rows *s, kept_change_fn fn, void *user,
 {
     struct pg_result *page = NULL;
     uint64_t newest = 0;
-    enum postgres_statement which = s->page_which, least = PG_ENTITIES;
+    enum postgres_statement which = page_statement(s), least = PG_ENTITIES;
     int rc = read_page(s, &page, &newest, err);
     if (rc < 0) {
         return rc;

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "store/entity_heads.h"
 #include "store/entity_ids.h"
+#include "store/page.h"
 #include "store/postgres.h"
 #include "store/postgres_rows.h"
 #include "store/runs.h"
@@ -54,7 +55,7 @@ enum postgres_statement {
     PG_FORGET_REMOVED,
     PG_PUBLISHED,
     PG_PUBLISHED_ONE,
-    PG_CHANGES, /* the next three: each of fewer tables */
+    PG_CHANGES, /* the next three: as enum page_tables has them */
     PG_RECENT,
     PG_ENTITIES,
     PG_FLOOR,
@@ -137,12 +138,12 @@ struct postgres_pending {
 struct postgres_rows {
     struct entity_rows base;
     struct postgres *db;
-    struct postgres *listener;          /* listens; NULL until it is used */
-    enum postgres_statement page_which; /* by which what others wrote is read next */
-    struct pg_result *next_page;        /* of that, read with the lock; or NULL … */
-    uint64_t next_after;                /* … after this position */
-    uint64_t notified;                  /* a position that others have come to */
-    struct pg_result *handed_out;       /* has slices out, or NULL */
+    struct postgres *listener;    /* listens; NULL until it is used */
+    struct page_reader page;      /* of which tables what others wrote is read next */
+    struct pg_result *next_page;  /* of that, read with the lock; or NULL … */
+    uint64_t next_after;          /* … after this position */
+    uint64_t notified;            /* a position that others have come to */
+    struct pg_result *handed_out; /* has slices out, or NULL */
     struct postgres_pending pending;
     struct heads heads;                   /* newest versions of before `followed` */
     struct entity_ids ids;                /* that there may be, as far as followed */
@@ -167,7 +168,6 @@ struct postgres_rows {
     bool reads_ahead; /* others wrote before the last batch: they are followed with the lock */
     bool is_listener_new; /* another descriptor than before, which may have the same number */
     bool has_notify;      /* the engine knows it */
-    unsigned many_pages;  /* to be read yet of more tables than there was something in */
     unsigned value_pages; /* to be read yet with values, for the heads */
 };
 
@@ -251,7 +251,7 @@ int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *re
                               kept_change_fn fn, void *user, struct tidings_error *err);
 int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user,
                          struct tidings_error *err);
-/* The statement `page_which` of what comes after `followed`, into the pipeline. */
+/* The statement of what comes after `followed`, into the pipeline. */
 int postgres_rows_send_page(struct postgres_rows *s, struct tidings_error *err);
 /* Everything up to there was followed, or written here. */
 void postgres_rows_note_followed(struct postgres_rows *s, uint64_t position, bool is_durable);

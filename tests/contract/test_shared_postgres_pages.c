@@ -242,7 +242,7 @@ static struct postgres_rows *begin_with_page(struct entity_rows *b)
     struct postgres_rows *s = postgres_rows_of(b);
     assert_non_null(s->next_page);
     assert_int_equal(s->next_after, s->followed);
-    assert_int_equal(s->page_which, PG_CHANGES); /* which has no rows in a row to be counted by */
+    assert_int_equal(s->page.tables, PAGE_ALL); /* which has no rows in a row to be counted by */
     return s;
 }
 

@@ -191,16 +191,25 @@ bool engine_lock(struct engine *e, unsigned node)
     return true;
 }
 
-static void engine_wake(struct engine *e)
+/* Where the store is, or somebody says that it is. */
+static void engine_notify(struct engine *e)
 {
     struct world *w = e->world;
     for (unsigned i = 0; i < NODES; i++) {
+        struct notification said = {w->now_ms, e->counter};
+        if (world_chance(w, 20)) { /* a stranger: anybody may notify */
+            said.position += 1 + world_random(w, world_random(w, 2) == 0 ? 4 : UINT64_MAX / 2);
+            node_notify(&w->nodes[i], &said);
+            said.position = e->counter;
+        }
         if (world_random(w, 4) == 0) {
             continue; /* lost, also when all is calm */
         }
-        uint64_t at = w->now_ms + world_random(w, w->is_calm ? 2 : 100);
-        if (w->nodes[i].wake_at_ms == 0 || at < w->nodes[i].wake_at_ms || world_chance(w, 4)) {
-            w->nodes[i].wake_at_ms = at;
+        said.at_ms += world_random(w, w->is_calm ? 2 : world_random(w, 4) == 0 ? 3000 : 50);
+        node_notify(&w->nodes[i], &said);
+        if (world_chance(w, 8)) { /* doubled */
+            said.at_ms += world_random(w, 3000);
+            node_notify(&w->nodes[i], &said);
         }
     }
 }
@@ -254,7 +263,7 @@ void engine_commit(struct engine *e, bool is_synced)
     t->count = 0;
     t->is_open = t->is_sent = false;
     e->world->counts->commits++;
-    engine_wake(e);
+    engine_notify(e);
 }
 
 void engine_write(struct engine *e, const struct record *r)
@@ -405,7 +414,7 @@ void engine_step(struct engine *e)
         e->commits++;
         e->has_late = false;
         engine_append(e, &e->late);
-        engine_wake(e);
+        engine_notify(e);
     }
     if (w->is_calm || world_chance(w, 6)) {
         e->flushed = engine_boundary(e, e->flushed);

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "store/change.h"
 
 void node_init(struct node *n, struct world *w, unsigned index)
 {
@@ -53,142 +52,6 @@ void node_lose_connection(struct node *n)
     n->is_connected = false;
 }
 
-/* ---- telling --------------------------------------------------------------------------------- */
-
-static void node_number(struct node *n, struct change *c, uint64_t seq, uint64_t position)
-{
-    if (!c) {
-        abort();
-    }
-    c->position = position;
-    (void)n->log->ops->append(n->log, c);
-    change_unref(c);
-    if (position > 0) {
-        cursor_marks_add(&n->marks, seq, position);
-        runs_mark(n->runs, seq, position);
-    }
-}
-
-static void node_tell_local(struct node *n)
-{
-    uint64_t seq = n->log->ops->next(n->log);
-    node_number(n, change_create(&(struct tidings_change){.uri = STR("l:0")}, n->epoch, seq), seq,
-                0);
-}
-
-static void node_tell_everything(struct node *n, uint64_t position)
-{
-    uint64_t seq = n->log->ops->next(n->log);
-    node_number(n, change_create_notice(CHANGE_EVERYTHING, n->epoch, seq), seq, position);
-}
-
-void node_tell(struct node *n, const struct record *r)
-{
-    char uri[8];
-    record_uri(r, uri);
-    uint64_t seq = n->log->ops->next(n->log);
-    world_say(n->world, "node %u numbers %s%s@%llu: %llu", n->index, r->is_missed ? "*" : "", uri,
-              (unsigned long long)r->position, (unsigned long long)seq);
-    node_number(n, record_change(r, n->epoch, seq), seq, r->position);
-}
-
-/* ---- following ------------------------------------------------------------------------------- */
-
-static bool record_is_durable(const struct record *r)
-{
-    return r->kind != RECORD_ANNOUNCED && r->kind != RECORD_OWNED;
-}
-
-static void node_take(struct node *n, const struct record *r)
-{
-    enum fault fault = n->world->fault;
-    switch (r->kind) {
-    case RECORD_ENTITY:
-    case RECORD_ANNOUNCED:
-        node_tell(n, r);
-        break;
-    case RECORD_OWNED:
-        if (fault != FAULT_OWNER_UNHEARD) {
-            node_tell(n, r);
-        }
-        break;
-    case RECORD_RUN:
-        runs_add(n->runs, r->epoch, r->last);
-        n->must_reopen = n->must_reopen || (r->epoch == n->epoch && r->last != RUN_LIVES);
-        break;
-    case RECORD_BREAK:
-        world_say(n->world, "node %u follows a break: %llu .. %llu", n->index,
-                  (unsigned long long)r->broken.kept, (unsigned long long)r->broken.began);
-        runs_add_break(n->runs, &r->broken);
-        if (r->broken.is_lossy && fault != FAULT_NO_READ_AGAIN) {
-            node_read_runs(n);
-        }
-        n->losses = r->losses;
-        n->losses_seq = n->log->ops->last(n->log) + 1;
-        if (fault != FAULT_NO_TRUNCATED) {
-            node_tell_everything(n, fault == FAULT_BREAK_NO_PLACE ? 0 : r->position);
-        }
-        break;
-    case RECORD_SESSION:
-        if (r->session.node != n->index) {
-            n->has_session[r->index] = false;
-        }
-        break;
-    case RECORD_KEY:
-    case RECORD_LEASE:
-    case RECORD_SESSION_STATE:
-        return;
-    }
-    runs_follow(n->runs, r->position, record_is_durable(r));
-}
-
-/* In its place among what is followed. */
-static void node_miss(struct node *n)
-{
-    uint64_t floor = node_store(n)->announced_floor;
-    world_say(n->world, "node %u misses announcements up to %llu", n->index,
-              (unsigned long long)floor);
-    node_tell_everything(n, floor);
-    runs_follow(n->runs, floor, false);
-}
-
-bool node_follow(struct node *n)
-{
-    struct engine *e = node_store(n);
-    struct world *w = n->world;
-    if (!n->is_connected || n->boot != e->boots || e->is_down) {
-        return false;
-    }
-    bool misses = runs_misses(n->runs, e->announced_floor);
-    size_t first = engine_find(e, runs_followed(n->runs)), end = e->count;
-    if (w->fault == FAULT_TWO_READS && end > first) {
-        end = first + world_random(w, end - first);
-    }
-    if (misses && w->fault == FAULT_MISS_NO_PLACE) {
-        node_tell_everything(n, 0);
-        misses = false;
-    }
-    for (size_t i = first; i < e->count; i++) {
-        const struct record *r = &e->log[i];
-        if (misses && r->position > e->announced_floor) {
-            node_miss(n);
-            misses = false;
-        }
-        if (!r->is_gone && (i < end || !record_is_durable(r))) {
-            node_take(n, r);
-        }
-        if (!node_has_lock(n) && world_chance(w, 50)) {
-            return false; /* interrupted */
-        }
-    }
-    if (misses) {
-        node_miss(n);
-    }
-    n->poll_at_ms = w->now_ms + POLL_MS;
-    n->wake_at_ms = world_chance(w, 4) ? w->now_ms + world_random(w, 50) : 0; /* doubled, or not */
-    return true;
-}
-
 /* ---- batches --------------------------------------------------------------------------------- */
 
 bool node_submit(struct node *n, const struct job *job)
@@ -217,9 +80,16 @@ static void node_answer(struct node *n, size_t at, int code)
     writer_answer(&n->world->writers[job.writer], &job, code, positions);
 }
 
-static void node_lose_batch(struct node *n, int code)
+/* The page that came with the lock is of before. */
+static void node_end_batch(struct node *n)
 {
     n->has_batch = false;
+    n->has_next = n->has_next && n->world->fault == FAULT_PAGE_KEPT;
+}
+
+static void node_lose_batch(struct node *n, int code)
+{
+    node_end_batch(n);
     node_owned_done(n, false);
     while (n->in_batch > 0) {
         n->in_batch--;
@@ -338,13 +208,40 @@ static void node_commit(struct node *n)
         return;
     }
     node_tell_own(n);
-    n->has_batch = false;
+    node_end_batch(n);
     node_owned_done(n, true);
     while (n->in_batch > 0) {
         n->in_batch--;
         node_answer(n, 0, 0);
     }
     n->own_count = 0;
+}
+
+/* What there is to follow comes with the lock, where others wrote between the last two batches. */
+static void node_begin(struct node *n)
+{
+    uint64_t followed = runs_followed(n->runs);
+    if (entities_begin(n->entities, NULL) < 0) {
+        return;
+    }
+    node_read_state(n);
+    if (n->known < followed) {
+        world_say(n->world, "node %u: the store went back", n->index);
+        node_lose_connection(n);
+        entities_rollback(n->entities);
+        return;
+    }
+    if (n->reads_ahead && !n->has_next) {
+        node_read_page(n, &n->next);
+        n->next_after = followed;
+        n->has_next = true;
+    }
+    n->reads_ahead = n->known > followed;
+    if (n->world->fault != FAULT_NO_FOLLOW) {
+        (void)node_follow(n);
+    }
+    n->has_batch = true;
+    n->in_batch = n->own_count = 0;
 }
 
 static void node_batch(struct node *n)
@@ -354,14 +251,7 @@ static void node_batch(struct node *n)
         entities_rollback(n->entities);
         node_lose_batch(n, TIDINGS_E_BUSY);
     } else if (!n->has_batch) {
-        if (entities_begin(n->entities, NULL) == 0) {
-            node_judge(n);
-            if (w->fault != FAULT_NO_FOLLOW) {
-                (void)node_follow(n);
-            }
-            n->has_batch = true;
-            n->in_batch = n->own_count = 0;
-        }
+        node_begin(n);
     } else if (node_wants_batch(n) && world_random(w, 2) > 0) {
         node_run_owned(n);
     } else if (n->in_batch < n->job_count && world_random(w, 4) > 0) {
@@ -402,8 +292,8 @@ void node_step(struct node *n)
         n->lives_at_ms = w->now_ms + POLL_MS;
         e->lives_until[n->index] = engine_now(e) + LIVES_MS;
     }
-    bool is_due = (n->wake_at_ms > 0 && w->now_ms >= n->wake_at_ms) ||
-                  (w->now_ms >= n->poll_at_ms && w->fault != FAULT_NO_POLL);
+    node_hear(n);
+    bool is_due = n->is_woken || (w->now_ms >= n->poll_at_ms && w->fault != FAULT_NO_POLL);
     bool is_wanted = n->job_count > 0 || n->must_reopen || node_wants_batch(n);
     if (n->has_batch || (is_wanted && world_random(w, 2) == 0)) {
         node_batch(n);

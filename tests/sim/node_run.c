@@ -138,6 +138,7 @@ static void node_begin_run(struct node *n)
     n->losses = w->oracle.loss_count;
     node_end_runs(n);
     uint64_t first = n->losses_seq = engine_next(e);
+    n->page.tables = PAGE_ENTITIES;
     n->log = changelog_memory_create_at(&limits, first, NULL);
     n->epoch = n->log->ops->epoch(n->log);
     if (runs_create(CLUSTER_ID, n->epoch, first, &n->runs, NULL) < 0 ||
@@ -198,7 +199,7 @@ void node_connect(struct node *n)
     }
     engine_commit(e, true);
     world_say(w, "node %u is connected", n->index);
-    n->wake_at_ms = w->now_ms;
+    n->is_woken = true; /* what was said meanwhile was not heard */
 }
 
 void node_kill(struct node *n)

@@ -28,29 +28,32 @@ static const struct {
     [FAULT_EARLY] = {"early", 2},
     [FAULT_UNKNOWN] = {"unknown", 2},
     [FAULT_TWO_READS] = {"two-reads", 2},
-    [FAULT_NO_POLL] = {"no-poll", 718},
+    [FAULT_NO_POLL] = {"no-poll", 1100},
     [FAULT_NO_JUDGE] = {"no-judge", 4},
     [FAULT_NO_JUMP] = {"no-jump", 5},
-    [FAULT_NO_TRUNCATED] = {"no-truncated", 20},
-    [FAULT_BREAK_NO_PLACE] = {"break-no-place", 8},
-    [FAULT_MISS_NO_PLACE] = {"miss-no-place", 2351},
-    [FAULT_NO_READ_AGAIN] = {"no-read-again", 635},
+    [FAULT_NO_TRUNCATED] = {"no-truncated", 37},
+    [FAULT_BREAK_NO_PLACE] = {"break-no-place", 9},
+    [FAULT_MISS_NO_PLACE] = {"miss-no-place", 2087},
+    [FAULT_NO_READ_AGAIN] = {"no-read-again", 919},
     [FAULT_ONE_EPOCH] = {"one-epoch", 2},
-    [FAULT_ASYNC] = {"async", 6},
-    [FAULT_LEASE_WALL] = {"lease-wall", 37},
+    [FAULT_ASYNC] = {"async", 9},
+    [FAULT_LEASE_WALL] = {"lease-wall", 50},
     [FAULT_LEASE_ANSWER] = {"lease-answer", 16},
-    [FAULT_NO_TURN] = {"no-turn", 1604},
-    [FAULT_TURN_ALONE] = {"turn-alone", 42240},
-    [FAULT_SESSION_BELIEVED] = {"session-believed", 441},
-    [FAULT_STREAM_BELIEVED] = {"stream-believed", 63},
-    [FAULT_CRASH_FORGOTTEN] = {"crash-forgotten", 21},
+    [FAULT_NO_TURN] = {"no-turn", 1622},
+    [FAULT_TURN_ALONE] = {"turn-alone", 17403},
+    [FAULT_SESSION_BELIEVED] = {"session-believed", 574},
+    [FAULT_STREAM_BELIEVED] = {"stream-believed", 78},
+    [FAULT_CRASH_FORGOTTEN] = {"crash-forgotten", 30},
     [FAULT_NO_REOPEN] = {"no-reopen", 5},
-    [FAULT_NO_KEY] = {"no-key", 30},
+    [FAULT_NO_KEY] = {"no-key", 36},
     [FAULT_OWNER_SILENT] = {"owner-silent", 10},
-    [FAULT_OWNER_EARLY] = {"owner-early", 1045},
-    [FAULT_OWNER_LATE] = {"owner-late", 737},
-    [FAULT_OWNER_GOES_ON] = {"owner-goes-on", 4127},
-    [FAULT_OWNER_UNHEARD] = {"owner-unheard", 6},
+    [FAULT_OWNER_EARLY] = {"owner-early", 1331},
+    [FAULT_OWNER_LATE] = {"owner-late", 948},
+    [FAULT_OWNER_GOES_ON] = {"owner-goes-on", 4359},
+    [FAULT_OWNER_UNHEARD] = {"owner-unheard", 11},
+    [FAULT_NOTIFIED_BELIEVED] = {"notified-believed", 1},
+    [FAULT_PAGE_GAP] = {"page-gap", 1},
+    [FAULT_PAGE_KEPT] = {"page-kept", 2},
 };
 
 /* ---- chance ---------------------------------------------------------------------------------- */
@@ -343,7 +346,8 @@ static void print_counts(const struct counts *c)
                 {"resumed", c->resumed},     {"ahead", c->ahead},         {"refused", c->refused},
                 {"truncated", c->truncated}, {"told", c->told},           {"looks", c->looks},
                 {"acts", c->acts},           {"taken", c->taken},         {"owned", c->owned},
-                {"entered", c->entered},     {"dropped", c->dropped},     {"unheard", c->unheard}};
+                {"entered", c->entered},     {"dropped", c->dropped},     {"unheard", c->unheard},
+                {"unasked", c->unasked}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         printf("%s=%llu ", rows[i].name, (unsigned long long)rows[i].count);
     }
@@ -368,7 +372,7 @@ static int faults_check(uint64_t seeds, uint64_t steps)
     for (unsigned f = FAULT_NONE + 1; f < FAULT_COUNT; f++) {
         struct counts counts = {0};
         uint64_t left = seeds;
-        printf("%-17s", faults[f].name);
+        printf("%-18s", faults[f].name);
         while (left > 0 &&
                seed_check(faults[f].seed + seeds - left, steps, (enum fault)f, false, &counts)) {
             left--;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * A cluster in one thread: nodes, the store they share, clients and writers, with clocks and chance
- * that come from a seed. What decides is the program's own code (store/runs.c, store/lease.c, the
- * change log in memory, entities, the marks of dialect/cursor.c); what it talks to is made up here,
- * and fails in every way it can. docs/cluster.md says what is checked.
+ * that come from a seed. What decides is the program's own code (store/runs.c, store/page.c,
+ * store/lease.c, the change log in memory, entities, the marks of dialect/cursor.c); what it talks
+ * to is made up here, and fails in every way it can. docs/cluster.md says what is checked.
  */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
@@ -16,6 +16,7 @@
 #include "store/entities.h"
 #include "store/kept.h"
 #include "store/owner.h"
+#include "store/page.h"
 #include "store/runs.h"
 
 #define NODES 4u
@@ -28,6 +29,8 @@
 #define CLUSTER_ID 77u /* of the store */
 #define POLL_MS 1000u
 #define LIVES_MS 3000
+#define PAGE_ROWS 4u
+#define INBOX 32u /* notifications on their way to a node: more are lost */
 
 /* Planted mistakes, to see that they are caught. */
 enum fault {
@@ -50,16 +53,19 @@ enum fault {
     FAULT_LEASE_ANSWER,   /* … or from the answer on */
     FAULT_NO_TURN,        /* a session is written by whoever had it */
     FAULT_TURN_ALONE,     /* … or whoever has the same turn */
-    FAULT_SESSION_BELIEVED, /* a node does not ask whether a session is still its own */
-    FAULT_STREAM_BELIEVED,  /* what was written to a stream of a session counts as heard */
-    FAULT_CRASH_FORGOTTEN,  /* a node that begins after a crash takes its log for whole */
-    FAULT_NO_REOPEN,        /* a node that was taken for dead does not say that it lives */
-    FAULT_NO_KEY,           /* what was asked for under a key is not looked up */
-    FAULT_OWNER_SILENT,     /* who begins to watch does not say that everybody has to look again */
-    FAULT_OWNER_EARLY,      /* … says so before it watches */
-    FAULT_OWNER_LATE,       /* … announces what it saw as an owner though it is none any more */
-    FAULT_OWNER_GOES_ON,    /* … goes on where it was after its time was over */
-    FAULT_OWNER_UNHEARD,    /* … is told of at its own node alone */
+    FAULT_SESSION_BELIEVED,  /* a node does not ask whether a session is still its own */
+    FAULT_STREAM_BELIEVED,   /* what was written to a stream of a session counts as heard */
+    FAULT_CRASH_FORGOTTEN,   /* a node that begins after a crash takes its log for whole */
+    FAULT_NO_REOPEN,         /* a node that was taken for dead does not say that it lives */
+    FAULT_NO_KEY,            /* what was asked for under a key is not looked up */
+    FAULT_OWNER_SILENT,      /* who begins to watch does not say that everybody has to look again */
+    FAULT_OWNER_EARLY,       /* … says so before it watches */
+    FAULT_OWNER_LATE,        /* … announces what it saw as an owner though it is none any more */
+    FAULT_OWNER_GOES_ON,     /* … goes on where it was after its time was over */
+    FAULT_OWNER_UNHEARD,     /* … is told of at its own node alone */
+    FAULT_NOTIFIED_BELIEVED, /* what somebody says that the store has come to counts as followed */
+    FAULT_PAGE_GAP,          /* rows of some tables are followed though there are gaps between */
+    FAULT_PAGE_KEPT,         /* the page of one batch is used in the next */
     FAULT_COUNT
 };
 
@@ -184,6 +190,17 @@ struct job {
     uint64_t tag, key; /* key 0: none */
 };
 
+/* As it was read. */
+struct page_rows {
+    struct record at[PAGE_ROWS];
+    size_t count;
+};
+
+/* Heard at that time. */
+struct notification {
+    uint64_t at_ms, position;
+};
+
 enum ask_stage { ASK_IDLE, ASK_ASKED, ASK_ANSWERED };
 
 struct node {
@@ -191,7 +208,7 @@ struct node {
     unsigned index;
     bool is_up, is_stopped, is_cut, is_connected;
     unsigned boot; /* of the store, when it connected */
-    uint64_t connect_at_ms, poll_at_ms, wake_at_ms, lives_at_ms;
+    uint64_t connect_at_ms, poll_at_ms, lives_at_ms;
     /* clocks of its own: the second is never set */
     int64_t wall_ms;
     double rate;
@@ -211,6 +228,16 @@ struct node {
     struct record *own; /* of the batch that was committed */
     size_t own_count, own_room;
     bool must_reopen;
+    /* following */
+    struct notification inbox[INBOX];
+    size_t inbox_count;
+    bool is_woken;
+    uint64_t notified;           /* what others are said to have come to */
+    uint64_t known, known_floor; /* where the store was when it was asked */
+    struct page_reader page;
+    struct page_rows next; /* came with the lock … */
+    uint64_t next_after;   /* … after this position */
+    bool has_next, reads_ahead;
     /* the mount that one of them owns */
     struct owner owner;
     enum ask_stage ask;
@@ -232,7 +259,15 @@ void node_lose_connection(struct node *n);
 void node_step(struct node *n);
 bool node_submit(struct node *n, const struct job *job);
 bool node_is_well(const struct node *n); /* up, running and connected */
+/* node_follow.c */
 bool node_follow(struct node *n);
+void node_read_page(struct node *n, struct page_rows *ret);
+void node_read_state(struct node *n);
+/* Something is on its way to it; what has arrived. */
+void node_notify(struct node *n, const struct notification *said);
+void node_hear(struct node *n);
+void node_tell_local(struct node *n);
+bool record_is_durable(const struct record *r);
 uint64_t node_clock(const struct node *n); /* monotonic */
 uint64_t node_lease_clock(const struct node *n);
 /* node_owner.c: the lease, and what follows from it. */
@@ -370,7 +405,7 @@ void oracle_end(struct world *w);
 struct counts {
     uint64_t steps, commits, crashes, failovers, copies, breaks, kills, stops, cuts, unknown,
         conflicts, resumed, ahead, refused, truncated, told, looks, acts, taken, repeated, owned,
-        entered, dropped, unheard;
+        entered, dropped, unheard, unasked;
 };
 
 struct world {

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A node follows what others wrote: a page at a time (store/page.h), up to where the store says
+ * that it is or a notification does, or with the page that came with the lock; and numbers and
+ * tells it.
+ */
+#include "sim/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "store/change.h"
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static void node_number(struct node *n, struct change *c, uint64_t seq, uint64_t position)
+{
+    if (!c) {
+        abort();
+    }
+    c->position = position;
+    (void)n->log->ops->append(n->log, c);
+    change_unref(c);
+    if (position > 0) {
+        cursor_marks_add(&n->marks, seq, position);
+        runs_mark(n->runs, seq, position);
+    }
+}
+
+void node_tell_local(struct node *n)
+{
+    uint64_t seq = n->log->ops->next(n->log);
+    node_number(n, change_create(&(struct tidings_change){.uri = STR("l:0")}, n->epoch, seq), seq,
+                0);
+}
+
+static void node_tell_everything(struct node *n, uint64_t position)
+{
+    uint64_t seq = n->log->ops->next(n->log);
+    node_number(n, change_create_notice(CHANGE_EVERYTHING, n->epoch, seq), seq, position);
+}
+
+void node_tell(struct node *n, const struct record *r)
+{
+    char uri[8];
+    record_uri(r, uri);
+    uint64_t seq = n->log->ops->next(n->log);
+    world_say(n->world, "node %u numbers %s%s@%llu: %llu", n->index, r->is_missed ? "*" : "", uri,
+              (unsigned long long)r->position, (unsigned long long)seq);
+    node_number(n, record_change(r, n->epoch, seq), seq, r->position);
+}
+
+/* ---- one change ------------------------------------------------------------------------------ */
+
+bool record_is_durable(const struct record *r)
+{
+    return r->kind != RECORD_ANNOUNCED && r->kind != RECORD_OWNED && r->kind != RECORD_SESSION;
+}
+
+static void node_take_break(struct node *n, const struct record *r)
+{
+    enum fault fault = n->world->fault;
+    world_say(n->world, "node %u follows a break: %llu .. %llu", n->index,
+              (unsigned long long)r->broken.kept, (unsigned long long)r->broken.began);
+    runs_add_break(n->runs, &r->broken);
+    if (r->broken.is_lossy && fault != FAULT_NO_READ_AGAIN) {
+        node_read_runs(n);
+    }
+    n->losses = r->losses;
+    n->losses_seq = n->log->ops->last(n->log) + 1;
+    if (fault != FAULT_NO_TRUNCATED) {
+        node_tell_everything(n, fault == FAULT_BREAK_NO_PLACE ? 0 : r->position);
+    }
+}
+
+static void node_take(struct node *n, const struct record *r)
+{
+    switch (r->kind) {
+    case RECORD_ENTITY:
+    case RECORD_ANNOUNCED:
+        node_tell(n, r);
+        break;
+    case RECORD_OWNED:
+        if (n->world->fault != FAULT_OWNER_UNHEARD) {
+            node_tell(n, r);
+        }
+        break;
+    case RECORD_RUN:
+        runs_add(n->runs, r->epoch, r->last);
+        n->must_reopen = n->must_reopen || (r->epoch == n->epoch && r->last != RUN_LIVES);
+        break;
+    case RECORD_BREAK:
+        node_take_break(n, r);
+        break;
+    case RECORD_SESSION:
+        if (r->session.node != n->index) {
+            n->has_session[r->index] = false;
+        }
+        break;
+    case RECORD_KEY:
+    case RECORD_LEASE:
+    case RECORD_SESSION_STATE:
+        return;
+    }
+    runs_follow(n->runs, r->position, record_is_durable(r));
+}
+
+/* In its place among what is followed, when what comes next has that position. */
+static void node_miss(struct node *n, uint64_t next, uint64_t *missed)
+{
+    if (*missed == 0 || next <= *missed) {
+        return;
+    }
+    world_say(n->world, "node %u misses announcements up to %llu", n->index,
+              (unsigned long long)*missed);
+    node_tell_everything(n, *missed);
+    runs_follow(n->runs, *missed, false);
+    *missed = 0;
+}
+
+/* ---- a page ---------------------------------------------------------------------------------- */
+
+static enum page_tables tables_of(enum record_kind kind)
+{
+    bool is_recent = kind == RECORD_ANNOUNCED || kind == RECORD_OWNED || kind == RECORD_SESSION;
+    return kind == RECORD_ENTITY ? PAGE_ENTITIES : is_recent ? PAGE_RECENT : PAGE_ALL;
+}
+
+static uint64_t row_position(void *rows, size_t i)
+{
+    const struct page_rows *page = rows;
+    return page->at[i].position;
+}
+
+void node_read_page(struct node *n, struct page_rows *ret)
+{
+    const struct engine *e = node_store(n);
+    size_t first = engine_find(e, runs_followed(n->runs)), end = e->count;
+    if (n->world->fault == FAULT_TWO_READS && end > first) {
+        end = first + world_random(n->world, end - first);
+    }
+    ret->count = 0;
+    for (size_t i = first; i < e->count && ret->count < PAGE_ROWS; i++) {
+        const struct record *r = &e->log[i];
+        bool is_read = i < end || !record_is_durable(r);
+        if (r->position > 0 && !r->is_gone && is_read && tables_of(r->kind) >= n->page.tables) {
+            ret->at[ret->count++] = *r;
+        }
+    }
+}
+
+/* Where the store is, as it says. */
+void node_read_state(struct node *n)
+{
+    n->known = node_store(n)->counter;
+    n->known_floor = node_store(n)->announced_floor;
+}
+
+/* The rows, and where the store is at least. */
+static uint64_t node_ask_for_page(struct node *n, struct page_rows *ret)
+{
+    bool is_any = n->world->fault == FAULT_PAGE_KEPT;
+    if (node_has_lock(n)) {
+        bool is_next = n->has_next && (is_any || n->next_after == runs_followed(n->runs));
+        if (is_next) { /* it came with the lock */
+            *ret = n->next;
+            n->has_next = false;
+        } else {
+            node_read_page(n, ret);
+        }
+        return n->known;
+    }
+    uint64_t notified = n->page.tables == PAGE_ALL ? 0 : n->notified;
+    bool with_state = notified <= runs_followed(n->runs);
+    if (with_state) {
+        node_read_state(n);
+    }
+    node_read_page(n, ret);
+    n->notified = 0; /* if it says too much, the store is asked */
+    n->world->counts->unasked += !with_state;
+    return with_state ? n->known : notified;
+}
+
+/* How many of the rows. */
+static size_t node_count_followable(struct node *n, struct page_rows *rows, uint64_t newest,
+                                    bool is_missed, bool *ret_last)
+{
+    struct page page = {rows->count, PAGE_ROWS, newest, is_missed, row_position, rows};
+    struct page_reader any = {PAGE_ALL, 0};
+    page.newest = n->world->fault == FAULT_NOTIFIED_BELIEVED ? runs_followed(n->runs) : newest;
+    return page_followable(n->world->fault == FAULT_PAGE_GAP ? &any : &n->page, &page,
+                           runs_followed(n->runs), ret_last);
+}
+
+/* 1: go on; 0: that was all; below: interrupted. */
+static int node_follow_page(struct node *n)
+{
+    struct world *w = n->world;
+    struct page_rows rows;
+    uint64_t newest = node_ask_for_page(n, &rows);
+    uint64_t missed = n->known_floor > runs_followed(n->runs) ? n->known_floor : 0;
+    enum page_tables least = PAGE_ENTITIES;
+    bool is_last = false;
+    size_t count = node_count_followable(n, &rows, newest, missed > 0, &is_last);
+    if (missed > 0 && w->fault == FAULT_MISS_NO_PLACE) {
+        node_tell_everything(n, 0);
+        missed = 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        enum page_tables own = tables_of(rows.at[i].kind);
+        least = own < least ? own : least;
+        node_miss(n, rows.at[i].position, &missed);
+        node_take(n, &rows.at[i]);
+        if (!node_has_lock(n) && world_chance(w, 50)) {
+            return -1;
+        }
+    }
+    if (!is_last) {
+        return 1;
+    }
+    node_miss(n, UINT64_MAX, &missed);
+    page_choose(&n->page, least);
+    runs_follow(n->runs, newest, false); /* rows said what was durable */
+    n->known = n->known < newest ? newest : n->known;
+    return 0;
+}
+
+bool node_follow(struct node *n)
+{
+    const struct engine *e = node_store(n);
+    struct world *w = n->world;
+    if (!n->is_connected || n->boot != e->boots || e->is_down) {
+        return false;
+    }
+    if (node_has_lock(n) && n->known <= runs_followed(n->runs)) {
+        return true;
+    }
+    int rc = 1;
+    while (rc == 1) {
+        rc = node_follow_page(n);
+    }
+    if (rc == 0) {
+        n->poll_at_ms = w->now_ms + POLL_MS;
+        n->is_woken = false;
+    }
+    return rc == 0;
+}
+
+/* ---- notifications --------------------------------------------------------------------------- */
+
+/* Those that have arrived: the highest counts. */
+void node_hear(struct node *n)
+{
+    struct world *w = n->world;
+    uint64_t newest = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < n->inbox_count; i++) {
+        const struct notification *said = &n->inbox[i];
+        if (said->at_ms > w->now_ms) {
+            n->inbox[kept++] = *said;
+        } else {
+            newest = said->position > newest ? said->position : newest;
+        }
+    }
+    if (kept == n->inbox_count) {
+        return;
+    }
+    n->inbox_count = kept;
+    n->notified = newest;
+    n->is_woken = n->is_woken || newest > runs_followed(n->runs);
+}
+
+void node_notify(struct node *n, const struct notification *said)
+{
+    if (n->inbox_count < INBOX) {
+        n->inbox[n->inbox_count++] = *said;
+    }
+}
