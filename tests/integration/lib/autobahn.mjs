@@ -9,9 +9,12 @@ import { encodeFrame } from './websocket.mjs';
 const table = readFileSync(new URL('../../data/autobahn.tsv', import.meta.url), 'utf8');
 
 const payloadOf = (text) => {
-    const [, count, byte] = /^(\d+)\*(..)$/.exec(text) ?? [];
-    return count ? Buffer.alloc(Number(count), byte, 'hex') : Buffer.from(text, 'hex');
+    const [, count, unit] = /^(\d+)\*((?:..)+)$/.exec(text) ?? [];
+    return count ? Buffer.alloc(Number(count), unit, 'hex') : Buffer.from(text, 'hex');
 };
+
+const chopped = (bytes, size) =>
+    Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) => bytes.subarray(i * size, (i + 1) * size));
 
 /** The writes of one frame; where the outcome is due before its end, those until then. */
 function writesOf(frame, chop, masked) {
@@ -28,20 +31,45 @@ function writesOf(frame, chop, masked) {
         rest = rest.subarray(0, at);
     }
     writes.unshift(rest);
-    const whole = chop === 0 ? writes : writes.flatMap((piece) =>
-        Array.from({ length: Math.ceil(piece.length / chop) }, (_, i) => piece.subarray(i * chop, (i + 1) * chop)));
+    const whole = chop > 0 ? writes.flatMap((piece) => chopped(piece, chop)) : writes;
     return Array.from({ length: Number(times) }, () => whole).flat().filter(({ length }) => length > 0);
 }
 
-/** { number, outcome: ['T', 'F1007', …], writes(masked) } for each; what comes after it must have failed is left out. */
+/** The writes of frames that are not waited between. */
+function writesOfAll(frames, chop, masked) {
+    const writes = frames.trim().split(' ').flatMap((frame) => writesOf(frame, Number(chop), masked));
+    return chop === '-' && !frames.includes('|') ? [Buffer.concat(writes)] : writes;
+}
+
+const wordsOf = (outcome) => outcome.trim().split(' ').filter((word) => word !== '').flatMap((word) => {
+    const [what, times = '1'] = word.split('*');
+    return Array.from({ length: Number(times) }, () => what);
+});
+
+/** { number, outcome: ['T', 'F1007', …], pongs: [payload, …], parts(masked): [{ writes, outcome }, …] } for each: it waits
+ * between two parts. What comes after it must have failed is left out. */
 export const cases = table.split('\n').filter((line) => line !== '' && !line.startsWith('#')).map((line) => {
     const [number, chop, outcome, frames] = line.split('\t');
+    const outcomes = outcome.split('~').map(wordsOf);
+    const pings = frames.split(' ').filter((frame) => frame.startsWith('89:')).map((frame) => payloadOf(frame.slice(3)));
     return {
         number,
-        outcome: outcome.split(' ').flatMap((word) => {
-            const [what, times = '1'] = word.split('*');
-            return Array.from({ length: Number(times) }, () => what);
-        }),
-        writes: (masked) => frames.split(' ! ')[0].split(' ').flatMap((frame) => writesOf(frame, Number(chop), masked)),
+        outcome: outcomes.flat(),
+        pongs: pings.slice(0, outcomes.flat().filter((word) => word === 'P').length),
+        parts: (masked) => frames.split(' ! ')[0].split('~').map((part, i) =>
+            ({ writes: writesOfAll(part, chop, masked), outcome: outcomes[i] })),
     };
 });
+
+const DEFLATE = 'permessage-deflate; client_no_context_takeover; client_max_window_bits';
+
+/** What it offers for those that are about compression: 12 the first, 13 each of them, in 18 sizes of messages. */
+export const offers = [
+    '',
+    '; server_no_context_takeover',
+    '; server_max_window_bits=8',
+    '; server_max_window_bits=15',
+    '; server_no_context_takeover; server_max_window_bits=8',
+    '; server_no_context_takeover; server_max_window_bits=15',
+    `; server_no_context_takeover; server_max_window_bits=8, ${DEFLATE}; server_no_context_takeover, ${DEFLATE}`,
+].map((rest) => DEFLATE + rest);

@@ -25,7 +25,9 @@ struct run {
     struct ws_reader *reader;
     bool is_client;
     bool is_over;
-    size_t chop; /* 0: not */
+    size_t chop;        /* bytes in a write; 0: a frame */
+    bool is_gathered;   /* all frames until the next wait are one write */
+    struct buf waiting; /* … which is this one */
     char got[128];
     char last[16];
     unsigned times; /* … in a row */
@@ -75,10 +77,31 @@ static void hear(struct run *r, struct tidings_str bytes)
 
 static void send_bytes(struct run *r, struct tidings_str bytes)
 {
+    if (r->is_gathered) {
+        buf_puts(&r->waiting, bytes);
+        return;
+    }
     size_t step = r->chop > 0 ? r->chop : bytes.len;
     for (size_t at = 0; at < bytes.len; at += step) {
         hear(r, tidings_strn(bytes.ptr + at, bytes.len - at < step ? bytes.len - at : step));
     }
+}
+
+static void send_waiting(struct run *r)
+{
+    assert_int_equal(r->waiting.failed, 0);
+    hear(r, buf_str(&r->waiting));
+    buf_clear(&r->waiting);
+}
+
+/* It waits: what came until now has come. */
+static void note_wait(struct run *r)
+{
+    send_waiting(r);
+    note_last(r);
+    r->last[0] = '\0';
+    size_t len = strlen(r->got);
+    (void)snprintf(r->got + len, sizeof(r->got) - len, "%s~", len > 0 ? " " : "");
 }
 
 static unsigned hex(const char *digits)
@@ -103,7 +126,10 @@ static void read_payload(struct payload *p, struct tidings_str text)
     struct tidings_str count = str_cut(text, '*', &unit, &is_many);
     if (is_many) {
         assert_true(str_to_u64(count, &n) && buf_reserve(&p->bytes, n) == 0);
-        memset(p->bytes.ptr, (int)hex(unit.ptr), n);
+        for (size_t i = 0; i < n; i++) {
+            size_t period = unit.len / 2;
+            p->bytes.ptr[i] = i < period ? (char)hex(unit.ptr + 2 * i) : p->bytes.ptr[i - period];
+        }
         p->bytes.len = n;
         return;
     }
@@ -154,8 +180,11 @@ static void send_frame(struct run *r, struct tidings_str text)
     read_payload(&p, rest);
     buf_init(&frame, MESSAGE_MAX + 64);
     size_t at = 0, begin = put_frame(&frame, r, first, buf_str(&p.bytes));
+    if (p.count > 0) {
+        send_waiting(r);
+    }
     for (size_t i = 0; i < p.count; i++) {
-        assert_true(i == 0 || !r->is_over);
+        assert_false(r->is_over);
         hear(r, tidings_strn(frame.ptr + at, begin + p.ends[i] - at));
         at = begin + p.ends[i];
     }
@@ -175,25 +204,36 @@ static void check_case(struct tidings_str line, bool is_client)
     uint64_t chop = 0;
     bool has_more = true;
     struct tidings_str number = str_cut(line, '\t', &rest, NULL);
-    assert_true(str_to_u64(str_cut(rest, '\t', &rest, NULL), &chop));
+    struct tidings_str writes = str_cut(rest, '\t', &rest, NULL);
+    bool is_gathered = str_eq(writes, STR("-"));
+    assert_true(is_gathered || str_to_u64(writes, &chop));
     struct tidings_str wanted = str_cut(rest, '\t', &rest, NULL);
-    struct run r = {.is_client = is_client, .chop = chop};
+    struct run r = {.is_client = is_client, .chop = chop, .is_gathered = is_gathered};
+    buf_init(&r.waiting, 2 * MESSAGE_MAX);
     r.reader = is_client ? ws_reader_create_client(MESSAGE_MAX, &err)
                          : ws_reader_create(MESSAGE_MAX, &err);
     assert_non_null(r.reader);
     while (has_more) {
         struct tidings_str frame = str_cut(rest, ' ', &rest, &has_more);
-        if (!str_eq(frame, STR("!"))) {
+        bool is_late = str_eq(frame, STR("!"));
+        if (is_late) {
+            send_waiting(&r);
+        } else if (str_eq(frame, STR("~"))) {
+            note_wait(&r);
+        } else {
             send_frame(&r, frame);
-        } else if (!r.is_over) {
+        }
+        if (is_late && !r.is_over) {
             fail_msg("%.*s goes on too long", STR_ARG(number));
         }
     }
+    send_waiting(&r);
     note_last(&r);
     if (!str_eq(tidings_str(r.got), wanted)) {
         fail_msg("%.*s of a %s: %s, not %.*s", STR_ARG(number), is_client ? "server" : "client",
                  r.got, STR_ARG(wanted));
     }
+    buf_deinit(&r.waiting);
     ws_reader_destroy(r.reader);
 }
 
