@@ -13,8 +13,10 @@
  *
  * The client asks `show` before each HTTP request, and when the server refuses one with 401 or 403
  * it tells `refused`, which may have something better at once, later, or never. While it is waited
- * for, the request waits too, and no deadline of the client runs out. Servers at a socket file
- * (http+unix:) have no address that anything was given for: nothing is asked for them.
+ * for, the request waits too, and no deadline of the client runs out. Over WebSocket (ws:, wss:)
+ * the same holds for the request that begins a connection; its `url` is the one with http or https
+ * in place of ws or wss. Servers at a socket file (http+unix:) have no address that anything was
+ * given for: nothing is asked for them.
  *
  * Everything is called by the functions of the client, on their thread, and must not call the
  * client. Credentials belong to one client at a time.
@@ -71,7 +73,16 @@ struct tidings_credentials {
      * never has. */
     int (*fd)(void *user);
     void (*step)(void *user);
-    void *reserved[4]; /* zero */
+    /* Before a request: 0: it may go out now. 1: what it shall carry is being renewed; the request
+     * waits, and `done` is called with `to` by a later `step`, exactly once. Whatever that says,
+     * the request goes out then with what `show` puts. NULL: always 0. */
+    int (*prepare)(void *user, const struct tidings_credentials_request *request,
+                   tidings_credentials_done_fn done, void *to);
+    /* How often something was renewed that nobody had refused; the client asks after each `step`.
+     * When it is more, streams are begun anew with what `show` puts now, before the server ends
+     * them with what they were begun with. NULL: never. */
+    uint64_t (*renewals)(void *user);
+    void *reserved[2]; /* zero */
 };
 
 #ifdef __cplusplus

@@ -7,8 +7,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <tidings/file.h>
 #include <tidings/oauth.h>
@@ -19,6 +17,7 @@
 #include "bin/cli/output.h"
 #include "bin/cli/process.h"
 #include "bin/cli/user_file.h"
+#include "bin/remote/browser.h"
 #include "bin/remote/login_tokens.h"
 #include "bin/remote/target.h"
 
@@ -27,47 +26,18 @@
 
 struct login {
     struct cli cli;
-    const char *client_id, *client_secret, *client_key, *client_url;
+    const char *client_id, *client_secret, *client_key, *client_url, *issuer;
     struct words scopes;
     uint64_t port, wait_ms;
     bool lists, is_device, is_client, no_browser;
 };
 
-/* ---- a browser ------------------------------------------------------------------------------- */
+/* ---- a person -------------------------------------------------------------------------------- */
 
-/* A program with one argument, which no shell sees; what it says is of no interest. */
-static void login_launch(const char *program, const char *url)
-{
-    pid_t pid = fork();
-    if (pid == 0) {
-        pid_t child = fork(); /* nobody waits for a browser */
-        if (child == 0) {
-            const char *const argv[] = {program, url, NULL};
-            if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) {
-                _exit(127);
-            }
-            execvp(program, (char *const *)(uintptr_t)argv);
-            _exit(127);
-        }
-        _exit(0);
-    }
-    if (pid > 0) {
-        (void)waitpid(pid, NULL, 0);
-    }
-}
-
-/* The library gives only http and https, of visible characters. */
 static int login_open(void *user, const char *url)
 {
     const struct login *l = user;
-    const char *own = getenv("BROWSER");
-    bool has_screen = getenv("DISPLAY") || getenv("WAYLAND_DISPLAY");
-    fprintf(stderr, "tidings login: agree at this address (Ctrl-C gives up):\n\n%s\n\n", url);
-    if (!l->no_browser && own && *own) {
-        login_launch(own, url);
-    } else if (!l->no_browser && has_screen) {
-        login_launch("xdg-open", url);
-    }
+    browser_show("login", url, !l->no_browser);
     return 0;
 }
 
@@ -124,14 +94,15 @@ static bool login_join_scopes(const struct words *scopes, char out[SCOPE_TEXT_MA
 static char *login_server(const struct cli *cli, struct tidings_error *err)
 {
     char *url = cli->launch ? NULL : target_address(cli, err);
-    if (url && strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0) {
-        tidings_free(url);
-        url = NULL;
+    char *web = url ? login_tokens_address(url) : NULL;
+    if (!web && err->code == 0) {
+        tidings_fail(err, TIDINGS_E_INVALID,
+                     "'%.100s' is no address to log in to (accepted: https://…, wss://…, and "
+                     "http://…, ws://… on this machine)",
+                     url ? url : "a program that is launched");
     }
-    if (!url && err->code == 0) {
-        tidings_fail(err, TIDINGS_E_INVALID, "only servers at http:// and https:// want a login");
-    }
-    return url;
+    tidings_free(url);
+    return web;
 }
 
 /* ---- list ------------------------------------------------------------------------------------ */
@@ -233,6 +204,7 @@ static int login_run(struct cli *cli)
         .client_secret = secret,
         .client_key = key,
         .client_url = l->client_url,
+        .issuer = l->issuer,
         .scope = scope[0] ? scope : NULL,
         .redirect_port = (uint16_t)l->port,
         .login_ms = (uint32_t)l->wait_ms,
@@ -312,6 +284,11 @@ static const struct option options[] = {
      .offset = AT(client_url),
      .metavar = "URL",
      .help = "a client id metadata document, where the server takes such"},
+    {.name = "issuer",
+     .kind = OPTION_TEXT,
+     .offset = AT(issuer),
+     .metavar = "URL",
+     .help = "the authorization server to use, of those that the server names"},
     {.name = "as-client",
      .kind = OPTION_FLAG,
      .offset = AT(is_client),
@@ -344,7 +321,9 @@ const struct command command_login = {
     .about =
         "Log in to SERVER, once: its authorization server is found, a browser is opened (BROWSER, "
         "or\nxdg-open) or its address printed, and when you have agreed there the token is kept. "
-        "All\ncommands then show it to that server, and renew it when it expires.\n\n"
+        "All\ncommands then show it to that server, and renew it before it expires.\n\n"
+        "Where a server names several authorization servers, the one you were logged in at before "
+        "is\nused, else the first; --issuer names another of them.\n\n"
         "Tokens are in ~/.local/state/tidings/tokens.json (or in $XDG_STATE_HOME), for you alone; "
         "a\nfile that others can read is not used. They are never printed.\n\n"
         "--json with --list prints one object per line: server, issuer, client, scope, renewable, "

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "client/state.h"
+#include "client/subscriptions.h"
 
 #define CREDENTIALS_LINE_MAX 65536u
 
@@ -89,8 +90,14 @@ struct tidings_str credentials_lines_authorization(const struct credentials_line
 static void credentials_on_ready(void *user, uint32_t events)
 {
     struct tidings_client *c = user;
+    const struct tidings_credentials *own = c->settings.credentials;
     (void)events;
-    c->settings.credentials->step(c->settings.credentials->user);
+    own->step(own->user);
+    uint64_t renewals = own->renewals ? own->renewals(own->user) : 0;
+    if (renewals != c->renewals) {
+        c->renewals = renewals;
+        subscriptions_renewed(c);
+    }
 }
 
 int credentials_attach(struct tidings_client *c, struct tidings_error *err)

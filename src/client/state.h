@@ -100,6 +100,7 @@ struct tidings_client {
     atomic_bool stopping;
     struct transport *transport;
     struct poller_fd credentials; /* the program's */
+    uint64_t renewals;            /* … of them, that streams were begun with */
     unsigned held; /* exchanges that wait for credentials: no deadline runs out meanwhile */
 
     /* connection */

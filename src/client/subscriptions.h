@@ -19,6 +19,8 @@ bool subscriptions_wants(const struct tidings_client *c); /* a reason to stay co
 /* Connected: ask for everything. */
 void subscriptions_ready(struct tidings_client *c);
 void subscriptions_lost(struct tidings_client *c);
+/* What requests show was renewed: what is heard is heard from now on by a stream that shows it. */
+void subscriptions_renewed(struct tidings_client *c);
 /* Of struct transport_events; legacy: the stream is there. */
 void subscriptions_streaming(struct tidings_client *c, bool is_seamless);
 /* Modern: the server acknowledged a listen, or cancelled it. */

@@ -54,6 +54,7 @@ struct exchange {
     unsigned session;             /* … the one after so many */
     unsigned refusals;            /* another token was shown, since one was refused */
     bool is_waiting;              /* … for the program's credentials */
+    bool is_unsent;               /* … before it goes out for the first time */
     struct tidings_error refusal; /* why there are no better ones; code 0: nothing of the kind */
     bool is_busy;                 /* one of its functions is running */
     bool is_over;                 /* … and is the last one */

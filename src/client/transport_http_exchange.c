@@ -269,8 +269,8 @@ static bool exchange_repeat(struct exchange *x)
     for (size_t i = 0; i < x->shown.count; i++) {
         lines[i] = x->shown.lines[i].ptr;
     }
-    x->refusals++;
-    x->has_head = false;
+    x->refusals += x->is_unsent ? 0 : 1;
+    x->is_unsent = x->has_head = false;
     buf_clear(&x->body);
     return fetch_again(x->transfer, lines, &x->refusal) == 0;
 }
@@ -291,7 +291,7 @@ static void exchange_on_credentials(void *to, const struct tidings_error *why)
 {
     struct exchange *x = to;
     exchange_release(x);
-    if (why) {
+    if (why && !x->is_unsent) {
         x->refusal = *why;
     } else if (exchange_show_again(x)) {
         return;
@@ -323,6 +323,19 @@ static bool exchange_ask_credentials(struct exchange *x, const struct fetch_stat
     x->is_waiting = rc > 0;
     client->held += rc > 0;
     return rc > 0;
+}
+
+/* What it shall carry may be about to be renewed: then it waits. */
+static bool exchange_prepare(struct exchange *x, const char *url)
+{
+    struct tidings_client *client = client_of(x);
+    const struct tidings_credentials *c = client->settings.credentials;
+    struct tidings_credentials_request request = {.method = x->method, .url = url};
+    bool is_asked = c && c->prepare && !x->http->unix_path && x->http->leaving != x;
+    x->is_unsent = is_asked && c->prepare(c->user, &request, exchange_on_credentials, x) > 0;
+    x->is_waiting = x->is_unsent;
+    client->held += x->is_unsent;
+    return x->is_unsent;
 }
 
 /* A token that was refused may have been replaced just now: once more, with the new one. */
@@ -452,8 +465,10 @@ static int exchange_start(struct exchange *x, const char *method, const struct t
                                                                    : x->last_event_id.ptr};
     int rc = header_lines_init(&lines, client_of(x), m, &state);
     /* Behind a socket file is nobody of that address. */
-    int shown =
-        h->unix_path && o->credentials ? 0 : credentials_lines_fill(&x->shown, o, method, r.url);
+    r.is_held = rc == 0 && exchange_prepare(x, r.url);
+    int shown = r.is_held || (h->unix_path && o->credentials)
+                    ? 0
+                    : credentials_lines_fill(&x->shown, o, method, r.url);
     rc = rc < 0 ? rc : shown;
     size_t n = 0;
     for (size_t i = 0; rc == 0 && i < x->shown.count; i++) {

@@ -7,17 +7,23 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "client/byte_stream.h"
+#include "client/credentials.h"
 #include "client/errors.h"
 #include "client/state.h"
 #include "wire/ws_client.h"
+
+#define WS_MAX_REFUSALS 4u
 
 struct ws_transport {
     struct transport base;
     struct byte_stream *stream;
     char *host, *path;
+    char *url; /* with http in place of ws: that credentials are for */
     char key[WS_KEY_BYTES];
-    struct buf token;         /* "Authorization: …" as it is shown; empty: none */
-    bool is_renewed;          /* … since the first was refused */
+    struct credentials_lines shown;
+    unsigned refusals;        /* others were shown, since the first were refused */
+    bool is_waiting;          /* for the program's credentials … */
+    bool is_unsent;           /* … before anything was shown */
     struct buf head;          /* the answer to the handshake so far */
     struct ws_reader *reader; /* NULL: not agreed yet */
     bool is_plain;            /* ws://, not wss:// */
@@ -93,18 +99,102 @@ static void transport_ws_receive(struct ws_transport *l, struct tidings_str byte
     transport_active(&l->base, 0, false);
 }
 
-/* The handshake failed like this. A token that was refused may have been replaced just now: once
- * more, with the new one. */
-static void refused(struct ws_transport *l, struct tidings_error *why)
+/* ---- credentials ----------------------------------------------------------------------------- */
+
+static void ws_release(struct ws_transport *l)
+{
+    l->is_waiting = false;
+    if (--l->base.client->held == 0) {
+        transport_admitted(&l->base);
+    }
+}
+
+static void ws_stop_waiting(struct ws_transport *l)
+{
+    const struct tidings_credentials *c = l->base.client->settings.credentials;
+    if (l->is_waiting) {
+        ws_release(l);
+        if (c->forget) {
+            c->forget(c->user, l);
+        }
+    }
+}
+
+static int ws_show(struct ws_transport *l, struct tidings_error *err)
+{
+    int rc = credentials_lines_fill(&l->shown, &l->base.client->settings, "GET", l->url);
+    return rc < 0 ? tidings_fail(err, rc, "the credentials cannot be shown: %s",
+                                 tidings_code_text(rc))
+                  : transport_ws_connect(l, err);
+}
+
+static void ws_on_credentials(void *to, const struct tidings_error *why)
+{
+    struct ws_transport *l = to;
+    struct tidings_error err = {0};
+    bool is_over = why && !l->is_unsent;
+    ws_release(l);
+    if (is_over || ws_show(l, &err) < 0) {
+        transport_lost(&l->base, is_over ? why : &err);
+    }
+}
+
+/* True: the program's credentials may have something better, and it is tried, now or later. */
+static bool ws_ask_credentials(struct ws_transport *l, unsigned status, struct tidings_error *why)
+{
+    struct tidings_client *client = l->base.client;
+    const struct tidings_credentials *c = client->settings.credentials;
+    struct tidings_str head = buf_str(&l->head);
+    struct tidings_credentials_refusal refusal = {
+        .url = l->url,
+        .status = status,
+        .challenge = ws_client_field(head, STR("www-authenticate")),
+        .nonce = ws_client_field(head, STR("dpop-nonce")),
+        .shown = credentials_lines_authorization(&l->shown),
+        .attempt = l->refusals,
+    };
+    struct tidings_error reason = {0};
+    if (!c->refused || l->refusals++ >= WS_MAX_REFUSALS) {
+        return false;
+    }
+    int rc = c->refused(c->user, &refusal, ws_on_credentials, l, &reason);
+    if (rc == 0) {
+        byte_stream_close(l->stream);
+        rc = ws_show(l, &reason) < 0 ? -1 : 0;
+    } else if (rc > 0) {
+        byte_stream_close(l->stream);
+        l->is_unsent = false;
+        l->is_waiting = true;
+        client->held++;
+    }
+    if (rc < 0) {
+        *why = reason;
+    }
+    return rc >= 0;
+}
+
+/* A token that was refused may have been replaced just now: once more, with the new one. */
+static bool ws_show_another(struct ws_transport *l, struct tidings_error *why)
 {
     struct tidings_client *c = l->base.client;
-    c->is_token_refused = ws_client_status(buf_str(&l->head)) == 401;
-    if (c->is_token_refused && !l->is_renewed && settings_renew_token(&c->settings, &l->token)) {
-        l->is_renewed = true;
-        byte_stream_close(l->stream);
-        if (transport_ws_connect(l, why) == 0) {
-            return;
-        }
+    unsigned status = ws_client_status(buf_str(&l->head));
+    c->is_token_refused = status == 401;
+    if (c->settings.credentials) {
+        return (status == 401 || status == 403) && ws_ask_credentials(l, status, why);
+    }
+    if (status != 401 || l->refusals > 0 || !credentials_lines_renew(&l->shown, &c->settings)) {
+        return false;
+    }
+    l->refusals++;
+    byte_stream_close(l->stream);
+    return transport_ws_connect(l, why) == 0;
+}
+
+/* The handshake failed like this. */
+static void refused(struct ws_transport *l, struct tidings_error *why)
+{
+    if (ws_show_another(l, why)) {
+        return;
     }
     if (l->is_plain && ws_client_status(buf_str(&l->head)) == 400 &&
         errors_want_tls(buf_str(&l->head))) {
@@ -112,6 +202,8 @@ static void refused(struct ws_transport *l, struct tidings_error *why)
     }
     transport_ws_fail(l, why->code, tidings_str(why->text));
 }
+
+/* ---- the handshake --------------------------------------------------------------------------- */
 
 static void shake_hands(struct ws_transport *l, struct tidings_str bytes)
 {
@@ -170,12 +262,12 @@ static void on_open(void *user)
 {
     struct ws_transport *l = user;
     const struct client_settings *o = &l->base.client->settings;
-    const char *headers[CLIENT_MAX_HEADERS + 2] = {0};
+    const char *headers[CLIENT_MAX_HEADERS + CREDENTIALS_LINES + 1] = {0};
     struct tidings_error err = {0};
     struct buf text;
     size_t n = 0;
-    if (l->token.len > 0) {
-        headers[n++] = l->token.ptr;
+    for (size_t i = 0; i < l->shown.count; i++) {
+        headers[n++] = l->shown.lines[i].ptr;
     }
     for (size_t i = 0; o->headers && o->headers[i]; i++) {
         headers[n++] = o->headers[i];
@@ -216,11 +308,15 @@ static int transport_ws_connect(struct ws_transport *l, struct tidings_error *er
 static int ws_open(struct transport *base, struct tidings_error *err)
 {
     struct ws_transport *l = ws_of(base);
-    l->is_renewed = false;
-    buf_clear(&l->token);
-    settings_put_token(&base->client->settings, &l->token);
-    return l->token.failed ? tidings_fail(err, l->token.failed, "the token is too long")
-                           : transport_ws_connect(l, err);
+    const struct tidings_credentials *c = base->client->settings.credentials;
+    struct tidings_credentials_request request = {.method = "GET", .url = l->url};
+    l->refusals = 0;
+    if (!c || !c->prepare || c->prepare(c->user, &request, ws_on_credentials, l) <= 0) {
+        return ws_show(l, err);
+    }
+    l->is_waiting = l->is_unsent = true;
+    base->client->held++;
+    return 0;
 }
 
 static int ws_send(struct transport *base, const struct transport_message *m,
@@ -244,6 +340,7 @@ static void ws_forget(struct transport *base, int64_t id, bool is_answered)
 /* The reader may be at work further up: it goes with the next opening. */
 static void ws_close(struct transport *base)
 {
+    ws_stop_waiting(ws_of(base));
     byte_stream_close(ws_of(base)->stream);
 }
 
@@ -259,9 +356,11 @@ static bool ws_leave(struct transport *base)
 static void ws_destroy(struct transport *base)
 {
     struct ws_transport *l = ws_of(base);
+    ws_stop_waiting(l);
     byte_stream_destroy(l->stream);
     forget_connection(l);
-    buf_deinit(&l->token);
+    credentials_lines_deinit(&l->shown);
+    mem_free(l->url);
     mem_free(l->host);
     mem_free(l->path);
     mem_free(l);
@@ -276,6 +375,18 @@ static const struct transport_ops ws_ops = {
     .leave = ws_leave,
     .destroy = ws_destroy,
 };
+
+/* `origin` ends in '/', and the path begins with one. */
+static char *ws_web_url(const char *origin, struct tidings_str path)
+{
+    struct buf url;
+    buf_init(&url, 16384);
+    buf_puts(&url, tidings_str(origin));
+    buf_puts(&url, str_skip(path, 1));
+    char *text = url.failed ? NULL : buf_detach(&url, NULL);
+    buf_deinit(&url);
+    return text;
+}
 
 struct transport *transport_ws_create(struct tidings_client *c, const char *url,
                                       struct tidings_str host, struct tidings_str path,
@@ -299,10 +410,11 @@ struct transport *transport_ws_create(struct tidings_client *c, const char *url,
     stream->events = &events;
     stream->user = l;
     buf_init(&l->head, WS_MAX_HEAD + 65536u);
-    buf_init_secret(&l->token, CLIENT_MAX_TOKEN_LINE);
+    credentials_lines_init(&l->shown);
     l->host = str_dup(host);
     l->path = str_dup(path.len > 0 ? path : STR("/"));
-    if (!l->host || !l->path) {
+    l->url = ws_web_url(url, path);
+    if (!l->host || !l->path || !l->url) {
         ws_destroy(&l->base);
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;

@@ -42,6 +42,9 @@ struct fetch_transfer {
     fetch_change_fn on_change;
     void *user;
     bool is_tunnel;
+    bool is_held;
+    bool is_secret;
+    char *body; /* of a secret one: the library's own copy would stay */
     bool head_complete;
     bool ended;   /* the library is done with it */
     bool told;    /* … and on_change was called for it; a tunnel: for being connected */
@@ -153,7 +156,11 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user)
 {
     struct fetch_transfer *t = user;
     t->head_complete = true;
-    return buf_put(&t->in, bytes, size * count) < 0 ? 0 : size * count;
+    int rc = buf_put(&t->in, bytes, size * count);
+    if (t->is_secret) {
+        explicit_bzero(bytes, size * count); /* the library's, which is done with them */
+    }
+    return rc < 0 ? 0 : size * count;
 }
 
 /* Called per line of the head, once more for each interim (1xx) one. */
@@ -240,7 +247,11 @@ static int set_options(struct fetch_transfer *t, const struct fetch_request *req
     if (request->body.len > 0) {
         bad += curl->easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE,
                                  (curl_off_t)request->body.len) != CURLE_OK;
-        bad += curl->easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, request->body.ptr) != CURLE_OK;
+        t->body = request->is_secret ? str_dup(request->body) : NULL;
+        bad += request->is_secret && !t->body;
+        bad += t->body ? curl->easy_setopt(easy, CURLOPT_POSTFIELDS, t->body) != CURLE_OK
+                       : curl->easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, request->body.ptr) !=
+                             CURLE_OK;
     }
     if (request->ca_file) {
         bad += curl->easy_setopt(easy, CURLOPT_CAINFO, request->ca_file) != CURLE_OK;
@@ -287,15 +298,18 @@ int fetch_start(struct fetch *f, const struct fetch_request *request, struct fet
     t->is_tunnel = request->is_tunnel;
     t->user = request->user;
     t->ended = true; /* until the library has it */
+    t->told = t->is_held = request->is_held;
+    t->is_secret = request->is_secret;
     buf_init(&t->in, f->max_bytes);
+    t->in.is_secret = t->is_secret;
     list_init(&t->link);
     t->easy = f->curl.easy_init();
     if (!t->easy || set_options(t, request) < 0 || set_headers(t, request) < 0 ||
-        f->curl.multi_add_handle(f->multi, t->easy) != CURLM_OK) {
+        (!t->is_held && f->curl.multi_add_handle(f->multi, t->easy) != CURLM_OK)) {
         fetch_close(t);
         return tidings_fail(err, TIDINGS_E_NOMEM, "cannot set up a request to '%s'", request->url);
     }
-    t->ended = false;
+    t->ended = t->is_held;
     list_append(&f->transfers, &t->link);
     *ret = t;
     return 0;
@@ -371,6 +385,7 @@ void fetch_close(struct fetch_transfer *t)
     }
     free_headers(&t->fetch->curl, t->headers);
     buf_deinit(&t->in);
+    str_free_secret(t->body);
     mem_free(t);
 }
 
@@ -471,6 +486,9 @@ static int hand_bytes(struct fetch_transfer *t)
     size_t len;
     char *bytes = buf_detach(&t->in, &len);
     int rc = t->on_bytes ? t->on_bytes(t->user, tidings_strn(bytes, len)) : 0;
+    if (t->is_secret) {
+        explicit_bzero(bytes, len);
+    }
     mem_free(bytes);
     return rc;
 }

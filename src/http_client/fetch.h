@@ -47,14 +47,16 @@ struct fetch_request {
     fetch_change_fn on_change; /* may be NULL */
     const char *unix_path;     /* connect to this socket instead of the host of the URL */
     bool is_tunnel;
-    bool no_proxy; /* whatever the environment says */
+    bool is_held;   /* nothing goes out before fetch_again */
+    bool is_secret; /* what goes out and comes in is wiped from memory when it is done with */
+    bool no_proxy;  /* whatever the environment says */
 };
 
 struct fetch_transfer; /* one request under way, or finished and not yet closed */
 
 int fetch_start(struct fetch *f, const struct fetch_request *request, struct fetch_transfer **ret,
                 struct tidings_error *err);
-/* Once more a transfer that is finished, with these headers (NULL at the end) in place of those of
+/* Once more a transfer that is finished, or is held, with these headers (NULL at the end) in place of those of
  * the same names. */
 int fetch_again(struct fetch_transfer *t, const char *const *headers, struct tidings_error *err);
 /* Breaks it off when it is not finished; NULL is fine. */

@@ -24,6 +24,27 @@ void jv_unref(struct json *v)
     }
 }
 
+static void jv_wipe(const struct json *v)
+{
+    size_t count = value_type(v) == JV_OBJECT  ? 2 * (size_t)v->len
+                   : value_type(v) == JV_ARRAY ? v->len
+                                               : 0;
+    for (size_t i = 0; i < count; i++) { /* as deep as what was parsed */
+        jv_wipe(&v->items[i]);
+    }
+    if (value_type(v) == JV_STRING) {
+        explicit_bzero((char *)(uintptr_t)v->text, v->len);
+    }
+}
+
+void jv_unref_secret(struct json *root)
+{
+    if (root) {
+        jv_wipe(root);
+        jv_unref(root);
+    }
+}
+
 enum jv_type jv_type(const struct json *v)
 {
     return v ? value_type(v) : JV_NULL;

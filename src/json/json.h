@@ -40,6 +40,9 @@ int jv_parse_peer(struct tidings_str text, struct json **ret_root, struct jv_men
 /* A reference to any value keeps its whole document. NULL is fine for both. */
 struct json *jv_ref(struct json *v);
 void jv_unref(struct json *v);
+/* The same for the root of a document that nobody else has, and that held a secret: its texts are
+ * wiped first. */
+void jv_unref_secret(struct json *root);
 
 enum jv_type jv_type(const struct json *v);          /* NULL pointer: JV_NULL */
 bool jv_is(const struct json *v, enum jv_type type); /* false for a NULL pointer */

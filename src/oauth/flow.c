@@ -160,6 +160,7 @@ void flow_ask(struct flow *f, const struct flow_request *r, flow_answer_fn fn)
         .ca_file = f->host.settings->ca_file,
         .body = r->body,
         .timeout_ms = FLOW_ANSWER_MS,
+        .is_secret = true,
         .on_bytes = flow_on_bytes,
         .on_change = flow_on_change,
         .user = f,

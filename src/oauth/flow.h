@@ -50,6 +50,9 @@ struct flow;
 /* Tells nothing before the next turn. */
 int flow_start(struct flow **ret, const struct flow_host *host, const struct flow_order *order,
                flow_done_fn done, void *user, struct tidings_error *err);
+/* Was a token asked for, in exchange for something that is good for one use, and may be on its way?
+ */
+bool flow_is_exchanging(const struct flow *f);
 /* Nobody wants it any more: nothing is told. NULL is fine. */
 void flow_cancel(struct flow *f);
 

@@ -217,6 +217,14 @@ static bool flow_make_key(struct flow *f)
     return true;
 }
 
+/* It has given us tokens: whoever got us an id then did so once. */
+static bool flow_was_known(const struct flow *f)
+{
+    const struct token *t = &f->before;
+    return t->issuer && strcmp(t->issuer, f->issuer.issuer) == 0 &&
+           t->client_auth != CLIENT_AUTH_KEY;
+}
+
 /* The listener must be there before its address is registered. */
 static bool flow_open_callback(struct flow *f);
 
@@ -240,6 +248,11 @@ void flow_discovered(struct flow *f)
         }
     } else if (f->issuer.registration_endpoint) {
         flow_register(f);
+    } else if (flow_was_known(f)) {
+        const struct token *t = &f->before;
+        if (flow_take_client(f, t->client_id, t->client_secret, t->client_auth)) {
+            flow_identified(f);
+        }
     } else {
         flow_failf(f, TIDINGS_E_UNSUPPORTED,
                    "'%.120s' registers no clients by itself: get a client id from whoever runs it",

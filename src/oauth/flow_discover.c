@@ -110,9 +110,9 @@ static void flow_ask_server(struct flow *f)
 static void flow_on_resource(struct flow *f, const struct flow_answer *answer)
 {
     struct tidings_error why = {0};
+    struct issuer_choice choice = {f->host.settings->issuer, f->before.issuer};
     if (answer->status == 200) {
-        int rc =
-            resource_metadata_read(answer->body, f->server, f->before.issuer, &f->resource, &why);
+        int rc = resource_metadata_read(answer->body, f->server, &choice, &f->resource, &why);
         if (rc < 0) {
             flow_fail(f, &why);
             return;

@@ -127,7 +127,7 @@ static void flow_on_device(struct flow *f, const struct flow_answer *answer)
     } else {
         flow_show_code(f, root);
     }
-    jv_unref(root);
+    jv_unref_secret(root);
 }
 
 static void flow_ask_device(struct flow *f)

@@ -57,7 +57,8 @@ struct flow {
     char *redirect_uri, *code;
     char *device_code;
     uint64_t interval_ms;
-    char *assertion; /* that an identity provider gave */
+    bool is_exchanging; /* what is asked uses up a code or a refresh token */
+    char *assertion;    /* that an identity provider gave */
 };
 
 struct flow_request {

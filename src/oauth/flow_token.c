@@ -68,6 +68,7 @@ static int flow_make_token(struct flow *f, struct token_answer *a, struct token 
         .access = flow_copy(a->access),
         .refresh = flow_copy(a->refresh ? a->refresh : refresh),
         .expires_ms = a->expires_s >= 0 ? clock_wall_ms() + a->expires_s * 1000 : 0,
+        .life_ms = a->expires_s > 0 ? a->expires_s * 1000 : a->expires_s == 0, /* short: known */
         .is_bound = a->is_bound,
     };
     scope_add(&f->scope, tidings_str(a->scope ? a->scope : ""));
@@ -175,9 +176,16 @@ static void flow_put_grant(const struct flow *f, struct buf *form)
     }
 }
 
+bool flow_is_exchanging(const struct flow *f)
+{
+    return f->is_exchanging;
+}
+
 void flow_ask_token(struct flow *f)
 {
     struct buf form;
+    f->is_exchanging =
+        f->kind == FLOW_REFRESH || f->host.settings->grant == TIDINGS_OAUTH_CODE;
     buf_init_secret(&form, FORM_MAX);
     flow_put_grant(f, &form);
     encoded_form_put(&form, "resource", f->resource.resource ? f->resource.resource : f->server);

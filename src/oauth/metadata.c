@@ -30,15 +30,37 @@ static int metadata_check_resource(const char *resource, const char *server,
         server, document_shown(tidings_str(resource ? resource : ""), shown, sizeof(shown)));
 }
 
+/* The wanted one is not among them: those that are, for whoever has to choose. */
+static int metadata_say_issuers(const struct json *document, const char *wanted,
+                                struct tidings_error *err)
+{
+    struct json *list = jv_get(document, "authorization_servers");
+    struct buf all;
+    char shown[80];
+    buf_init(&all, 320);
+    for (size_t i = 0; jv_is(list, JV_ARRAY) && i < jv_count(list) && !all.failed; i++) {
+        document_shown(jv_str(jv_at(list, i)), shown, sizeof(shown));
+        buf_putf(&all, "%s'%s'", i > 0 ? ", " : "", shown); /* as many as there is room for */
+    }
+    int rc = tidings_fail(err, TIDINGS_E_DENIED,
+                          "the server takes no tokens of '%.90s', it names %s", wanted,
+                          all.len > 0 ? all.ptr : "nobody");
+    buf_deinit(&all);
+    return rc;
+}
+
 /* The preferred one if it is there, else the first that may be asked. */
-static int metadata_choose_issuer(const struct json *document, const char *preferred, char **ret,
-                                  struct tidings_error *err)
+static int metadata_choose_issuer(const struct json *document, const struct issuer_choice *choice,
+                                  char **ret, struct tidings_error *err)
 {
     struct json *list = jv_get(document, "authorization_servers");
     struct tidings_str chosen = STR_EMPTY;
     struct url u;
+    const char *preferred = choice->only ? choice->only : choice->preferred;
     if (preferred && document_lists(document, "authorization_servers", preferred)) {
         chosen = tidings_str(preferred);
+    } else if (choice->only) {
+        return metadata_say_issuers(document, choice->only, err);
     }
     for (size_t i = 0; jv_is(list, JV_ARRAY) && i < jv_count(list) && chosen.len == 0; i++) {
         struct tidings_str issuer = jv_str(jv_at(list, i));
@@ -52,8 +74,9 @@ static int metadata_choose_issuer(const struct json *document, const char *prefe
     return *ret ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
-int resource_metadata_read(struct tidings_str text, const char *server, const char *preferred,
-                           struct resource_metadata *ret, struct tidings_error *err)
+int resource_metadata_read(struct tidings_str text, const char *server,
+                           const struct issuer_choice *choice, struct resource_metadata *ret,
+                           struct tidings_error *err)
 {
     struct resource_metadata m = {0};
     struct json *root = NULL;
@@ -65,7 +88,7 @@ int resource_metadata_read(struct tidings_str text, const char *server, const ch
         rc = metadata_check_resource(m.resource, server, err);
     }
     if (rc == 0) {
-        rc = metadata_choose_issuer(root, preferred, &m.issuer, err);
+        rc = metadata_choose_issuer(root, choice, &m.issuer, err);
     }
     if (rc == 0 && (rc = document_scopes(root, "scopes_supported", &m.scopes)) < 0) {
         tidings_fail(err, rc, "the server's metadata names too many scopes");

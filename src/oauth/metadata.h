@@ -17,11 +17,18 @@ struct resource_metadata {
     bool wants_proof; /* of the key that a token is bound to (DPoP, RFC 9449) */
 };
 
-/* `server`: the URL that was asked, which the resource must be or cover. `preferred`: the issuer to
- * take when several are named and it is among them; NULL: the first. TIDINGS_E_PARSE,
- * TIDINGS_E_DENIED: for another resource, or an address that is not safe. */
-int resource_metadata_read(struct tidings_str text, const char *server, const char *preferred,
-                           struct resource_metadata *ret, struct tidings_error *err);
+/* Which of the issuers that a resource names. */
+struct issuer_choice {
+    const char *only;      /* this one; NULL: any */
+    const char *preferred; /* this one if it is among them; NULL: the first */
+};
+
+/* `server`: the URL that was asked, which the resource must be or cover. TIDINGS_E_PARSE,
+ * TIDINGS_E_DENIED: for another resource, an address that is not safe, or not of the issuer that is
+ * wanted. */
+int resource_metadata_read(struct tidings_str text, const char *server,
+                           const struct issuer_choice *choice, struct resource_metadata *ret,
+                           struct tidings_error *err);
 void resource_metadata_deinit(struct resource_metadata *m); /* all zero: fine */
 
 /* How a client shows who it is at the token endpoint, as bits. */

@@ -52,6 +52,9 @@ static int oauth_show(void *user, const struct tidings_credentials_request *requ
         rc = rc == 0 ? proof_put(&line, key, &p) : rc;
         rc = rc == 0 ? put(to, line.ptr) : rc;
     }
+    if (rc == 0) {
+        oauth_early_shown(o, request->url, t);
+    }
     private_key_destroy(key);
     buf_deinit(&line);
     return rc;
@@ -68,7 +71,8 @@ static struct tidings_str oauth_token_of(struct tidings_str line)
     return rest;
 }
 
-/* 403: what the token lacks can be asked for, unless it has been. */
+/* 403: what the token lacks can be asked for, unless it has been; or there is another one already.
+ */
 static int oauth_check_step_up(struct tidings_oauth *o,
                                const struct tidings_credentials_refusal *refusal,
                                const struct bearer_challenge *c, struct tidings_error *err)
@@ -76,7 +80,9 @@ static int oauth_check_step_up(struct tidings_oauth *o,
     const struct token *t =
         token_store_find(&o->store, oauth_server(refusal->server, refusal->url), NULL);
     bool is_scope = str_eq(c->error, STR("insufficient_scope"));
-    bool is_more = is_scope && c->scope.len > 0 && t && !scope_has(tidings_str(t->scope), c->scope);
+    bool is_another = t && !str_eq(oauth_token_of(refusal->shown), tidings_str(t->access));
+    bool is_more = is_scope && c->scope.len > 0 && t &&
+                   (is_another || !scope_has(tidings_str(t->scope), c->scope));
     return is_more ? 0 : bearer_refused(refusal->status, refusal->challenge, err);
 }
 
@@ -118,17 +124,13 @@ static int oauth_refused(void *user, const struct tidings_credentials_refusal *r
         .server = oauth_server(refusal->server, refusal->url),
         .challenge = refusal->challenge,
         .shown = oauth_token_of(refusal->shown),
-        .is_renewing = refusal->status == 401,
+        .need = refusal->status == 401 ? OAUTH_RENEW : OAUTH_STEP_UP,
     };
     rc = oauth_obtain(o, &wish, err);
-    struct oauth_waiter *w = rc == 0 ? mem_zalloc(sizeof(*w)) : NULL;
-    if (!w) {
-        return rc < 0 ? rc : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    if (rc == 0 && !oauth_wait(o, done, to)) {
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    w->done = done;
-    w->to = to;
-    list_append(&o->waiters, &w->link);
-    return 1;
+    return rc < 0 ? rc : 1;
 }
 
 /* Does anybody wait for what is under way? Those who are only being told do not. */
@@ -153,7 +155,7 @@ static void oauth_forget(void *user, void *to)
             mem_free(w);
         }
     }
-    if (was_awaited && !oauth_is_awaited(o)) {
+    if (was_awaited && !oauth_is_awaited(o) && !o->is_early) {
         oauth_give_up(o);
     }
 }
@@ -196,6 +198,7 @@ static int oauth_set_up(struct tidings_oauth *o, const struct tidings_oauth_opti
         o->fetch_poll = loop_poll_open(o->loop, fetch_fd(o->fetch), oauth_on_fetch, o, err);
         rc = o->fetch_poll ? loop_poll_want(o->fetch_poll, LOOP_READ) : TIDINGS_E_NOMEM;
     }
+    rc = rc == 0 ? oauth_early_init(o, err) : rc;
     return rc == 0 ? oauth_obtain_init(o, err) : rc;
 }
 
@@ -208,7 +211,7 @@ struct tidings_oauth *tidings_oauth_create(const struct tidings_oauth_options *o
         return NULL;
     }
     list_init(&o->waiters);
-    o->store.lock = o->lock.fd = -1;
+    o->store.lock = o->lock.fd = o->early.fd = -1;
     o->credentials = (struct tidings_credentials){
         .user = o,
         .show = oauth_show,
@@ -216,6 +219,8 @@ struct tidings_oauth *tidings_oauth_create(const struct tidings_oauth_options *o
         .forget = oauth_forget,
         .fd = oauth_fd,
         .step = oauth_step,
+        .prepare = oauth_prepare,
+        .renewals = oauth_renewals,
     };
     if (oauth_set_up(o, options, err) < 0) {
         tidings_oauth_destroy(o);
@@ -230,6 +235,7 @@ void tidings_oauth_destroy(struct tidings_oauth *o)
         return;
     }
     oauth_obtain_deinit(o);
+    oauth_early_deinit(o);
     loop_poll_close(o->fetch_poll);
     if (o->loop) {
         loop_destroy(o->loop);
@@ -261,13 +267,6 @@ static void oauth_on_waited(void *to, const struct tidings_error *why)
     }
 }
 
-static void oauth_turn(struct tidings_oauth *o)
-{
-    struct pollfd p = {.fd = loop_fd(o->loop), .events = POLLIN};
-    (void)poll(&p, 1, 1000); /* everything has an end of its own */
-    loop_turn(o->loop);
-}
-
 int tidings_oauth_login(struct tidings_oauth *o, const char *server, struct tidings_error *err)
 {
     struct oauth_waiting waiting = {0};
@@ -279,18 +278,14 @@ int tidings_oauth_login(struct tidings_oauth *o, const char *server, struct tidi
                             "on this machine)",
                             server);
     }
-    struct oauth_waiter *w = mem_zalloc(sizeof(*w));
-    if (!w) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
     int rc = oauth_obtain(o, &wish, err);
+    if (rc == 0 && !oauth_wait(o, oauth_on_waited, &waiting)) {
+        oauth_give_up(o);
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
     if (rc < 0) {
-        mem_free(w);
         return rc;
     }
-    w->done = oauth_on_waited;
-    w->to = &waiting;
-    list_append(&o->waiters, &w->link);
     while (!waiting.is_over) {
         oauth_turn(o);
     }
@@ -328,6 +323,7 @@ int tidings_oauth_logout(struct tidings_oauth *o, const char *server, struct tid
     if (o->server) { /* it holds the lock, or will, and changes the tokens while we wait */
         return tidings_fail(err, TIDINGS_E_BUSY, "a login is under way: log out after it");
     }
+    alarm_set(&o->early, 0); /* nothing is renewed meanwhile */
     while ((rc = token_store_lock(&o->store, err)) == 0 && clock_monotonic_ms() < until) {
         (void)poll(NULL, 0, 50);
     }

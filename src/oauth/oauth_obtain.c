@@ -3,6 +3,8 @@
  * Gets a token for a server: another process may have a new one, else it is renewed, else somebody
  * logs in; and keeps it in the store.
  */
+#include <poll.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
@@ -12,6 +14,7 @@
 
 #define LOCK_RETRY_MS 50u
 #define LOCK_MS 30000u /* a refresh of another process takes less */
+#define FINISH_MS 5000u
 #define LOGINS_MAX 5u  /* that a person is asked for … */
 #define LOGINS_MS 600000u
 
@@ -23,6 +26,7 @@ static void oauth_reset(struct tidings_oauth *o)
 {
     alarm_set(&o->lock, 0);
     o->on_lock = NULL;
+    o->is_early = false;
     token_store_unlock(&o->store);
     token_deinit(&o->fresh);
     mem_free(o->server);
@@ -31,31 +35,78 @@ static void oauth_reset(struct tidings_oauth *o)
     o->server = o->challenge = o->shown = NULL;
 }
 
-/* Everybody is told; they may ask again at once, behind the others. Those whose turn has not come
- * stay where they can be forgotten: whoever is told may end them. */
-static void oauth_end(struct tidings_oauth *o, const struct tidings_error *why)
+struct oauth_waiter *oauth_wait(struct tidings_oauth *o, tidings_credentials_done_fn done, void *to)
 {
-    o->flow = NULL;
-    oauth_reset(o);
-    list_each (it, next, &o->waiters) {
-        list_entry(it, struct oauth_waiter, link)->is_due = true;
+    struct oauth_waiter *w = mem_zalloc(sizeof(*w));
+    if (w) {
+        w->done = done;
+        w->to = to;
+        list_append(&o->waiters, &w->link);
     }
-    while (!list_empty(&o->waiters)) {
-        struct oauth_waiter *w = list_entry(o->waiters.next, struct oauth_waiter, link);
-        if (!w->is_due) {
-            break;
-        }
-        list_remove(&w->link);
-        w->done(w->to, why);
-        mem_free(w);
-    }
+    return w;
 }
 
-void oauth_give_up(struct tidings_oauth *o)
+/* Those whose turn has not come stay where they can be forgotten: whoever is told may end them, or
+ * begin to wait once more. */
+void oauth_tell(struct tidings_oauth *o, bool (*is_told)(const struct oauth_waiter *w),
+                const struct tidings_error *why)
+{
+    struct oauth_waiter *w = NULL;
+    list_each (it, next, &o->waiters) {
+        w = list_entry(it, struct oauth_waiter, link);
+        w->is_due = is_told(w);
+    }
+    do {
+        w = NULL;
+        list_each (it, next, &o->waiters) {
+            struct oauth_waiter *one = list_entry(it, struct oauth_waiter, link);
+            w = !w && one->is_due ? one : w;
+        }
+        if (w) {
+            list_remove(&w->link);
+            w->done(w->to, why);
+            mem_free(w);
+        }
+    } while (w);
+}
+
+static bool oauth_is_everybody(const struct oauth_waiter *w)
+{
+    (void)w;
+    return true;
+}
+
+static void oauth_end(struct tidings_oauth *o, const struct tidings_error *why)
+{
+    bool was_early = o->is_early;
+    o->flow = NULL;
+    oauth_reset(o);
+    if (was_early) {
+        oauth_early_ended(o, !why);
+    }
+    oauth_tell(o, oauth_is_everybody, why);
+}
+
+static void oauth_keep(struct tidings_oauth *o);
+
+/* A token was asked for and may be on its way, or is here and not kept yet. */
+static bool oauth_is_about_to_come(const struct tidings_oauth *o)
+{
+    return o->flow ? flow_is_exchanging(o->flow) : o->on_lock == oauth_keep;
+}
+
+static void oauth_break_off(struct tidings_oauth *o)
 {
     flow_cancel(o->flow);
     o->flow = NULL;
     oauth_reset(o);
+}
+
+void oauth_give_up(struct tidings_oauth *o)
+{
+    if (!oauth_is_about_to_come(o)) {
+        oauth_break_off(o);
+    }
 }
 
 /* ---- the lock -------------------------------------------------------------------------------- */
@@ -143,6 +194,10 @@ static void oauth_on_refresh(void *user, struct token *token, const struct tidin
         oauth_end(o, why); /* later, perhaps */
     } else {
         oauth_drop_refresh(o);
+        if (o->is_early) {
+            oauth_end(o, why); /* nobody was refused anything yet */
+            return;
+        }
         token_store_unlock(&o->store);
         oauth_login(o);
     }
@@ -213,31 +268,75 @@ static void oauth_login(struct tidings_oauth *o)
     }
 }
 
-/* With the lock: somebody else may have renewed it meanwhile. */
+/* With the lock: has somebody else another one meanwhile? */
+static bool oauth_has_another(struct tidings_oauth *o)
+{
+    const struct token *t = token_store_find(&o->store, o->server, NULL);
+    if (!t || (o->shown && strcmp(t->access, o->shown) == 0)) {
+        return false;
+    }
+    o->was_login = false;
+    oauth_end(o, NULL);
+    return true;
+}
+
+static void oauth_login_unlocked(struct tidings_oauth *o)
+{
+    token_store_unlock(&o->store);
+    oauth_login(o);
+}
+
+static void oauth_step_up(struct tidings_oauth *o)
+{
+    if (!oauth_has_another(o)) {
+        oauth_login_unlocked(o);
+    }
+}
+
 static void oauth_renew(struct tidings_oauth *o)
 {
     struct tidings_error why = {0};
-    const struct token *t = token_store_find(&o->store, o->server, NULL);
-    bool is_another = t && (!o->shown || strcmp(t->access, o->shown) != 0);
-    if (is_another) {
-        o->was_login = false;
-        oauth_end(o, NULL);
-    } else if (t && t->refresh) {
-        if (oauth_start_flow(o, FLOW_REFRESH, oauth_on_refresh, &why) < 0) {
-            oauth_end(o, &why);
-        }
-    } else {
-        token_store_unlock(&o->store);
-        oauth_login(o);
+    if (oauth_has_another(o)) {
+        return;
     }
+    const struct token *t = token_store_find(&o->store, o->server, NULL);
+    int rc = 0;
+    if (t && t->refresh) {
+        rc = oauth_start_flow(o, FLOW_REFRESH, oauth_on_refresh, &why);
+    } else if (o->is_early) {
+        rc = tidings_fail(&why, TIDINGS_E_NOTFOUND, "the token cannot be renewed any more");
+    } else {
+        oauth_login_unlocked(o);
+    }
+    if (rc < 0) {
+        oauth_end(o, &why);
+    }
+}
+
+/* Something is under way for that server already. Somebody who was refused is not content with the
+ * end of a renewal that asks nobody. */
+static int oauth_join(struct tidings_oauth *o, const struct oauth_wish *wish,
+                      struct tidings_error *err)
+{
+    if (strcmp(o->server, wish->server) != 0) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "a login to another server is under way");
+    }
+    if (o->is_early && wish->need != OAUTH_RENEW_EARLY) {
+        char *challenge = str_dup(wish->challenge);
+        if (!challenge) {
+            return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        }
+        mem_free(o->challenge);
+        o->challenge = challenge;
+        o->is_early = false;
+    }
+    return 0;
 }
 
 int oauth_obtain(struct tidings_oauth *o, const struct oauth_wish *wish, struct tidings_error *err)
 {
     if (o->server) {
-        return strcmp(o->server, wish->server) == 0
-                   ? 0
-                   : tidings_fail(err, TIDINGS_E_BUSY, "a login to another server is under way");
+        return oauth_join(o, wish, err);
     }
     o->server = str_dup(tidings_str(wish->server));
     o->challenge = str_dup(wish->challenge);
@@ -247,10 +346,11 @@ int oauth_obtain(struct tidings_oauth *o, const struct oauth_wish *wish, struct 
         oauth_reset(o);
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    if (wish->is_renewing) {
-        oauth_with_lock(o, oauth_renew);
-    } else {
+    o->is_early = wish->need == OAUTH_RENEW_EARLY;
+    if (wish->need == OAUTH_LOGIN) {
         alarm_set(&o->lock, 1);
+    } else {
+        oauth_with_lock(o, wish->need == OAUTH_STEP_UP ? oauth_step_up : oauth_renew);
     }
     return 0;
 }
@@ -266,6 +366,13 @@ static void oauth_on_alarm(void *user)
     }
 }
 
+void oauth_turn(struct tidings_oauth *o)
+{
+    struct pollfd p = {.fd = loop_fd(o->loop), .events = POLLIN};
+    (void)poll(&p, 1, 100); /* everything has an end of its own */
+    loop_turn(o->loop);
+}
+
 int oauth_obtain_init(struct tidings_oauth *o, struct tidings_error *err)
 {
     return alarm_init(&o->lock, o->loop, oauth_on_alarm, o, err);
@@ -273,12 +380,16 @@ int oauth_obtain_init(struct tidings_oauth *o, struct tidings_error *err)
 
 void oauth_obtain_deinit(struct tidings_oauth *o)
 {
-    if (o->lock.fd >= 0) {
-        oauth_give_up(o);
-    }
-    alarm_deinit(&o->lock);
+    uint64_t until = clock_monotonic_ms() + FINISH_MS;
     list_each (it, next, &o->waiters) {
         list_remove(it);
         mem_free(list_entry(it, struct oauth_waiter, link));
     }
+    while (o->lock.fd >= 0 && oauth_is_about_to_come(o) && clock_monotonic_ms() < until) {
+        oauth_turn(o);
+    }
+    if (o->lock.fd >= 0) {
+        oauth_break_off(o);
+    }
+    alarm_deinit(&o->lock);
 }

@@ -5,11 +5,16 @@
  * Whatever changes the tokens holds the lock of their file. When another process has it, it is
  * asked for again a little later, by an alarm: nothing here blocks.
  *
- *     refused ─┬─> (lock) ─> read again ─┬─> another one is there ──────────────> done
- *              │                         └─> flow: refresh ─┬─> write, unlock ──> done
- *              │                                            └ refused, unlock ┐
- *              └─> flow: login <────────────────────────────────────────────┘
+ *     refused ───> (lock) ─> read again ─┬─> another one is there ──────────────> done
+ *                                        ├─> flow: refresh ─┬─> write, unlock ──> done
+ *                                        │                  └ refused, unlock ┐
+ *     login ───> flow: login <───────────┴────────────────────────────────────┘
  *                      └─> (lock) ─> read again, write, unlock ────────────────> done
+ *
+ * A token that is near its end is renewed on the same road before anybody refuses it, with nobody
+ * waiting or with those whose requests begin just then; nobody is asked to log in for that. What an
+ * authorization server is about to give is taken and kept although nobody waits for it any more: a
+ * refresh token is good for one use, and whoever breaks off then has none.
  */
 #ifndef OAUTH_OAUTH_PRIVATE_H
 #define OAUTH_OAUTH_PRIVATE_H
@@ -33,12 +38,18 @@ struct tidings_oauth {
     char *challenge; /* … and how it refused */
     char *shown;     /* the token that it refused; NULL: none was shown */
     bool is_probing;
+    bool is_early;       /* nothing was refused: a token is renewed before its end */
     bool was_login;      /* the last that succeeded was a login, no refresh */
     struct token fresh;  /* to be kept, when the lock is held */
     struct alarm lock;   /* asks for it again */
     uint64_t lock_until; /* clock_monotonic_ms */
     void (*on_lock)(struct tidings_oauth *o);
     char nonce[256];       /* the server's, for proofs */
+    struct alarm early;    /* the token shown last is near its end, or those who wait are patient
+                            * no longer */
+    char *early_server;    /* … at which it was shown; NULL: none yet */
+    uint64_t early_after;  /* clock_monotonic_ms: not before, for it failed */
+    uint64_t renewals;     /* of tokens that nobody had refused */
     unsigned logins;       /* that asked a person, since … */
     uint64_t logins_since; /* clock_monotonic_ms */
 };
@@ -48,21 +59,52 @@ struct oauth_waiter {
     tidings_credentials_done_fn done;
     void *to;
     bool is_due; /* it is over, and those before are being told */
+    uint64_t patience; /* clock_monotonic_ms: goes on then with what there is; 0: waits for the end */
 };
 
 /* ---- oauth_obtain.c: getting a token --------------------------------------------------------- */
 
+enum oauth_need {
+    OAUTH_LOGIN,       /* a new one, whatever there is */
+    OAUTH_RENEW,       /* another one than `shown`: of another process, renewed, or a new one */
+    OAUTH_RENEW_EARLY, /* the same, but for a new one */
+    OAUTH_STEP_UP,     /* one for more: of another process, or a new one */
+};
+
 struct oauth_wish {
     const char *server;
     struct tidings_str challenge, shown; /* a token, not a line */
-    bool is_probing, is_renewing;
+    enum oauth_need need;
+    bool is_probing;
 };
 /* Begin; everybody in `waiters` hears how it ends. TIDINGS_E_BUSY: there is one for another server.
  */
 int oauth_obtain(struct tidings_oauth *o, const struct oauth_wish *wish, struct tidings_error *err);
-/* Nobody waits any more. */
+/* Nobody waits any more: it is broken off, unless a token is about to come. */
 void oauth_give_up(struct tidings_oauth *o);
+/* Go on with the others; NULL: out of memory. */
+struct oauth_waiter *oauth_wait(struct tidings_oauth *o, tidings_credentials_done_fn done,
+                                void *to);
+/* Tell those who wait, of whom `is_told` says so; they may ask again at once. */
+void oauth_tell(struct tidings_oauth *o, bool (*is_told)(const struct oauth_waiter *w),
+                const struct tidings_error *why);
+/* Wait for something to happen, a little, and let it. */
+void oauth_turn(struct tidings_oauth *o);
 int oauth_obtain_init(struct tidings_oauth *o, struct tidings_error *err);
+/* What is about to come is waited for, a few seconds. */
 void oauth_obtain_deinit(struct tidings_oauth *o);
+
+/* ---- oauth_early.c: renewing before the end -------------------------------------------------- */
+
+/* Of struct tidings_credentials. */
+int oauth_prepare(void *user, const struct tidings_credentials_request *request,
+                  tidings_credentials_done_fn done, void *to);
+uint64_t oauth_renewals(void *user);
+/* This token is in use at that server: it will be renewed in time. */
+void oauth_early_shown(struct tidings_oauth *o, const char *server, const struct token *t);
+/* A renewal before the end is over. */
+void oauth_early_ended(struct tidings_oauth *o, bool is_renewed);
+int oauth_early_init(struct tidings_oauth *o, struct tidings_error *err);
+void oauth_early_deinit(struct tidings_oauth *o);
 
 #endif

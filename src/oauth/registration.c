@@ -75,7 +75,7 @@ int registration_read(long status, struct tidings_str text, struct registration 
     if (status != 200 && status != 201) {
         document_shown(jv_str(jv_get(root, "error")), code, sizeof(code));
         document_shown(jv_str(jv_get(root, "error_description")), why, sizeof(why));
-        jv_unref(root);
+        jv_unref_secret(root);
         return tidings_fail(err, TIDINGS_E_DENIED,
                             "the authorization server registers no client (HTTP %ld%s%s%s%s)",
                             status, code[0] ? ", " : "", code, why[0] ? ": " : "", why);
@@ -92,7 +92,7 @@ int registration_read(long status, struct tidings_str text, struct registration 
         rc = document_text(root, "client_secret", TOKEN_TEXT_MAX, &r.client_secret, err);
     }
     r.method = client_auth_find(jv_str(jv_get(root, "token_endpoint_auth_method")));
-    jv_unref(root);
+    jv_unref_secret(root);
     if (rc < 0) {
         registration_deinit(&r);
         return rc;

@@ -39,6 +39,7 @@ int token_copy(struct token *to, const struct token *from)
 {
     struct token t = {.client_auth = from->client_auth,
                       .expires_ms = from->expires_ms,
+                      .life_ms = from->life_ms,
                       .is_bound = from->is_bound};
     bool ok = token_take(&t.resource, from->resource) && token_take(&t.issuer, from->issuer) &&
               token_take(&t.token_endpoint, from->token_endpoint) &&
@@ -127,7 +128,7 @@ int token_answer_read(long status, struct tidings_str text, bool is_assertion,
     if (status != 200) {
         int code = status == 429 || status >= 500 ? TIDINGS_E_BUSY : TIDINGS_E_DENIED;
         token_refused(status, root, ret, err);
-        jv_unref(root);
+        jv_unref_secret(root);
         return code == TIDINGS_E_BUSY ? error_wrap(err, code, "try again later") : code;
     }
     if (rc < 0) {
@@ -149,7 +150,7 @@ int token_answer_read(long status, struct tidings_str text, bool is_assertion,
         rc = document_text(root, "scope", SCOPE_MAX, &a.scope, err);
     }
     token_read_expiry(root, &a);
-    jv_unref(root);
+    jv_unref_secret(root);
     if (rc < 0) {
         token_answer_deinit(&a);
         return rc;

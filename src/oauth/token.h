@@ -22,6 +22,7 @@ struct token {
     char *scope;        /* that was asked for and granted; "": not said */
     char *key;          /* PEM: the token is bound to it (DPoP); NULL: it is not */
     int64_t expires_ms; /* clock_wall_ms; 0: not said */
+    int64_t life_ms;    /* from when it came until then; 0: not known */
     bool is_bound;      /* shown with a proof, as `DPoP` */
 };
 

@@ -144,6 +144,7 @@ static int token_store_read_one(const struct json *item, struct token *t, struct
     }
     t->client_auth = client_auth_find(jv_str(jv_get(item, "client_auth")));
     t->expires_ms = jv_int(jv_get(item, "expires_ms"));
+    t->life_ms = jv_int(jv_get(item, "life_ms"));
     t->is_bound = t->key != NULL;
     return rc;
 }
@@ -165,7 +166,7 @@ int token_store_parse(struct token_store *s, struct tidings_str text, struct tid
         }
         token_deinit(&t);
     }
-    jv_unref(root);
+    jv_unref_secret(root);
     return rc;
 }
 
@@ -198,6 +199,7 @@ static void token_store_write(const struct token_store *s, struct buf *out)
         token_store_put_text(&w, STR("scope"), t->scope);
         token_store_put_text(&w, STR("key"), t->is_bound ? t->key : NULL);
         jw_put_integer(&w, STR("expires_ms"), t->expires_ms);
+        jw_put_integer(&w, STR("life_ms"), t->life_ms);
         jw_end_object(&w);
     }
     jw_end_array(&w);

@@ -77,6 +77,13 @@ static struct tidings_str field_of(struct tidings_str head, struct tidings_str w
     return STR_EMPTY;
 }
 
+struct tidings_str ws_client_field(struct tidings_str bytes, struct tidings_str name)
+{
+    struct tidings_str rest;
+    str_cut(tidings_strn(bytes.ptr, head_len(bytes)), '\n', &rest, NULL);
+    return field_of(rest, name);
+}
+
 static int ws_client_refuse(unsigned status, struct tidings_str head, struct tidings_error *err)
 {
     if (status == 401 || status == 403) {

@@ -28,6 +28,8 @@ void ws_client_put_request(struct buf *out, const struct ws_client_request *r);
 ptrdiff_t ws_client_check(struct tidings_str bytes, const char *key, struct tidings_error *err);
 /* Its status; 0: none, or not yet. */
 unsigned ws_client_status(struct tidings_str bytes);
+/* What the first field of that name in it says; empty: there is none. */
+struct tidings_str ws_client_field(struct tidings_str bytes, struct tidings_str name);
 
 /* One message in one frame, masked with fresh bytes. TIDINGS_E_IO: no randomness. */
 int ws_client_put(struct buf *out, enum ws_opcode opcode, struct tidings_str payload);

@@ -43,7 +43,12 @@ static void check_resource(struct tidings_str s, struct tidings_error *err)
 {
     struct resource_metadata m = {0};
     struct url resource, server;
-    if (resource_metadata_read(s, SERVER, NULL, &m, err) == 0) {
+    struct issuer_choice choice = {.preferred = "https://b.test"}, only = {.only = "https://a.test"};
+    if (resource_metadata_read(s, SERVER, &only, &m, err) == 0) {
+        require(strcmp(m.issuer, only.only) == 0);
+        resource_metadata_deinit(&m);
+    }
+    if (resource_metadata_read(s, SERVER, &choice, &m, err) == 0) {
         require_safe(m.issuer);
         require(url_read(tidings_str(m.resource), &resource) && url_read(STR(SERVER), &server) &&
                 url_covers(&resource, &server));

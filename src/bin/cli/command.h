@@ -88,6 +88,7 @@ struct cli {
     uint64_t max_message; /* MiB; 0: that of the client */
     const char *answer;   /* of commands that may be asked: --answer, … */
     struct words roots;   /* … and --roots */
+    bool login;           /* a person may be asked to log in */
     bool verbose;         /* tell what goes over the wire */
     bool list_changes;    /* set by commands that want to be told when lists change */
     bool is_careful; /* set where nobody gave the command: nothing is launched, nobody is asked,

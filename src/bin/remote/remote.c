@@ -15,6 +15,7 @@
 #include "bin/cli/exit_status.h"
 #include "bin/cli/output.h"
 #include "bin/remote/answer.h"
+#include "bin/remote/login_tokens.h"
 #include "bin/remote/target.h"
 
 /* What to do about what the server said. */
@@ -210,6 +211,7 @@ int remote_run(struct cli *cli, remote_fn fn)
     remote_interruptible(NULL);
     tidings_client_destroy(client);
     answers_end(&answers);
+    login_tokens_end();
     if (remote_caught) {
         signal(remote_caught, SIG_DFL);
         raise(remote_caught);

@@ -12,6 +12,7 @@
 #include "bin/cli/output.h"
 #include "bin/remote/answer.h"
 #include "bin/remote/remote.h"
+#include "bin/remote/login_tokens.h"
 #include "bin/remote/target.h"
 #include "bin/watch/batch.h"
 #include "bin/watch/change.h"
@@ -370,5 +371,6 @@ int watch_follow(struct watch *w)
     watch_resume_end(w);
     tidings_client_destroy(w->client);
     answers_end(&answers);
+    login_tokens_end();
     return status;
 }

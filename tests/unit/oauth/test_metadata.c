@@ -20,7 +20,8 @@
 static int read_resource(const char *text, const char *preferred, struct resource_metadata *m,
                          struct tidings_error *err)
 {
-    return resource_metadata_read(tidings_str(text), SERVER, preferred, m, err);
+    struct issuer_choice choice = {.preferred = preferred};
+    return resource_metadata_read(tidings_str(text), SERVER, &choice, m, err);
 }
 
 static void a_resource_speaks_for_itself_alone(void **state)
