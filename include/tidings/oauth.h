@@ -16,9 +16,11 @@
  * authorization server to ask, and the metadata of that (RFC 8414, OpenID Connect Discovery) how. A
  * client id is the one given, the URL of a document, or made by registration (RFC 7591). A person
  * agrees in a browser, with PKCE, a state and the issuer checked (RFC 7636, RFC 9207); the answer
- * comes to a listener at 127.0.0.1. Tokens are asked for one resource (RFC 8707), renewed when the
- * server refuses them, and bound to a key where the server demands it (DPoP, RFC 9449). A server
- * that wants more (403, insufficient_scope) is given a token for what was asked before and that.
+ * comes to a listener at 127.0.0.1. Tokens are asked for one resource (RFC 8707), renewed before
+ * they end (30 seconds, or a tenth of their life if that is less) or when the server refuses them,
+ * and bound to a key where the server demands it (DPoP, RFC 9449). A server that wants more (403,
+ * insufficient_scope) is given a token for what was asked before and that, which another process
+ * may have got meanwhile.
  *
  * Neither server is believed further than it has to be: addresses are https, or http on this very
  * machine; redirects are not followed; answers are bounded (256 KiB, 20 seconds); documents that
@@ -67,13 +69,14 @@ struct tidings_oauth_options {
     const char *client_key;    /* … or a private key in PEM: P-256 or RSA (none) */
     const char *client_url;    /* of a client id metadata document: the client id where the server
                                 * takes such (none) */
-    const char *issuer;        /* the one authorization server that the client id is meant for; with
-                                * another nothing is asked (any) */
-    const char *scope;         /* to ask for, with blanks between (what the server says) */
-    const char *token_file;    /* keep tokens here, mode 0600, its directory must be there (they are
-                                * kept in memory) */
-    const char *ca_file;       /* PEM: CAs that certificates may come from (the system's) */
-    const char *assertion;     /* a JWT for TIDINGS_OAUTH_ASSERTION */
+    const char *issuer;     /* the one authorization server to use, of those that the server names,
+                             * and that the client id is meant for; with another nothing is asked
+                             * (the one of the token before, else the first) */
+    const char *scope;      /* to ask for, with blanks between (what the server says) */
+    const char *token_file; /* keep tokens here, mode 0600, its directory must be there (they are
+                             * kept in memory) */
+    const char *ca_file;    /* PEM: CAs that certificates may come from (the system's) */
+    const char *assertion;  /* a JWT for TIDINGS_OAUTH_ASSERTION */
     const char *id_token, *idp_endpoint, *idp_client_id; /* for TIDINGS_OAUTH_ENTERPRISE */
     uint16_t redirect_port;                              /* of the listener (any that is free) */
     uint32_t login_ms;                                   /* how long a person may take (300000) */
@@ -89,8 +92,9 @@ struct tidings_oauth_options {
  */
 TIDINGS_API TIDINGS_MUST_CHECK struct tidings_oauth *
 tidings_oauth_create(const struct tidings_oauth_options *options, struct tidings_error *err);
-/* Destroy credentials, after the client that uses them. Breaks off what is under way; tokens of the
- * file stay. NULL is fine. */
+/* Destroy credentials, after the client that uses them. Breaks off what is under way, but for a
+ * token that is just being given, since what it was asked for with is used up: that is waited for,
+ * 5 seconds at most, and kept. Tokens of the file stay. NULL is fine. */
 TIDINGS_API void tidings_oauth_destroy(struct tidings_oauth *oauth);
 
 /* Return the credentials as an interface, for tidings_client_options. Valid as long as `oauth`. */

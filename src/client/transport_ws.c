@@ -123,9 +123,9 @@ static void ws_stop_waiting(struct ws_transport *l)
 static int ws_show(struct ws_transport *l, struct tidings_error *err)
 {
     int rc = credentials_lines_fill(&l->shown, &l->base.client->settings, "GET", l->url);
-    return rc < 0 ? tidings_fail(err, rc, "the credentials cannot be shown: %s",
-                                 tidings_code_text(rc))
-                  : transport_ws_connect(l, err);
+    return rc < 0
+               ? tidings_fail(err, rc, "the credentials cannot be shown: %s", tidings_code_text(rc))
+               : transport_ws_connect(l, err);
 }
 
 static void ws_on_credentials(void *to, const struct tidings_error *why)

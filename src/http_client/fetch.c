@@ -249,9 +249,9 @@ static int set_options(struct fetch_transfer *t, const struct fetch_request *req
                                  (curl_off_t)request->body.len) != CURLE_OK;
         t->body = request->is_secret ? str_dup(request->body) : NULL;
         bad += request->is_secret && !t->body;
-        bad += t->body ? curl->easy_setopt(easy, CURLOPT_POSTFIELDS, t->body) != CURLE_OK
-                       : curl->easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, request->body.ptr) !=
-                             CURLE_OK;
+        bad += t->body
+                   ? curl->easy_setopt(easy, CURLOPT_POSTFIELDS, t->body) != CURLE_OK
+                   : curl->easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, request->body.ptr) != CURLE_OK;
     }
     if (request->ca_file) {
         bad += curl->easy_setopt(easy, CURLOPT_CAINFO, request->ca_file) != CURLE_OK;

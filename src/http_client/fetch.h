@@ -56,8 +56,8 @@ struct fetch_transfer; /* one request under way, or finished and not yet closed 
 
 int fetch_start(struct fetch *f, const struct fetch_request *request, struct fetch_transfer **ret,
                 struct tidings_error *err);
-/* Once more a transfer that is finished, or is held, with these headers (NULL at the end) in place of those of
- * the same names. */
+/* Once more a transfer that is finished, or is held, with these headers (NULL at the end) in place
+ * of those of the same names. */
 int fetch_again(struct fetch_transfer *t, const char *const *headers, struct tidings_error *err);
 /* Breaks it off when it is not finished; NULL is fine. */
 void fetch_close(struct fetch_transfer *t);

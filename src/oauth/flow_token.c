@@ -184,8 +184,7 @@ bool flow_is_exchanging(const struct flow *f)
 void flow_ask_token(struct flow *f)
 {
     struct buf form;
-    f->is_exchanging =
-        f->kind == FLOW_REFRESH || f->host.settings->grant == TIDINGS_OAUTH_CODE;
+    f->is_exchanging = f->kind == FLOW_REFRESH || f->host.settings->grant == TIDINGS_OAUTH_CODE;
     buf_init_secret(&form, FORM_MAX);
     flow_put_grant(f, &form);
     encoded_form_put(&form, "resource", f->resource.resource ? f->resource.resource : f->server);

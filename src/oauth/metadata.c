@@ -42,9 +42,9 @@ static int metadata_say_issuers(const struct json *document, const char *wanted,
         document_shown(jv_str(jv_at(list, i)), shown, sizeof(shown));
         buf_putf(&all, "%s'%s'", i > 0 ? ", " : "", shown); /* as many as there is room for */
     }
-    int rc = tidings_fail(err, TIDINGS_E_DENIED,
-                          "the server takes no tokens of '%.90s', it names %s", wanted,
-                          all.len > 0 ? all.ptr : "nobody");
+    int rc =
+        tidings_fail(err, TIDINGS_E_DENIED, "the server takes no tokens of '%.90s', it names %s",
+                     wanted, all.len > 0 ? all.ptr : "nobody");
     buf_deinit(&all);
     return rc;
 }

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
  * Renews tokens before they end, where they say when that is and have a refresh token: 30 seconds
- * before, or a tenth of their life if that is less. A request that begins in that time waits for
- * the new one, a little while as long as the old one is good; and a timer renews what is shown on a
- * stream that asks nothing any more. Tokens that live for less than two seconds are renewed when
- * they are refused, as those are whose renewal has just failed.
+ * before, or a tenth of their life if that is less, but 1.5 seconds at least, since their ends are
+ * told in whole ones. A request that begins in that time waits for the new one, a little while as
+ * long as the old one is good; and a timer renews what is shown on a stream that asks nothing any
+ * more. Tokens that live for less than four seconds are renewed when they are refused, as those are
+ * whose renewal has just failed.
  */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "oauth/oauth_private.h"
 
 #define EARLY_MS 30000
-#define EARLY_LIFE_MIN_MS 2000
+#define EARLY_MIN_MS 1500
+#define EARLY_LIFE_MIN_MS 4000
 #define EARLY_PATIENCE_MS 2000u /* of a request whose token is still good */
 #define EARLY_FAILED_MS 10000u  /* before it is tried again */
 #define EARLY_BUSY_MS 1000u     /* while something else is under way */
@@ -25,6 +27,7 @@ static int64_t oauth_early_time(const struct token *t)
         return 0;
     }
     int64_t before = t->life_ms > 0 && t->life_ms / 10 < EARLY_MS ? t->life_ms / 10 : EARLY_MS;
+    before = before < EARLY_MIN_MS ? EARLY_MIN_MS : before;
     return t->expires_ms > before ? t->expires_ms - before : 1;
 }
 
@@ -52,8 +55,7 @@ int oauth_prepare(void *user, const struct tidings_credentials_request *request,
         return 0;
     }
     bool is_good = clock_wall_ms() < t->expires_ms;
-    struct oauth_waiter *w =
-        oauth_early_begin(o, request->url, t) ? oauth_wait(o, done, to) : NULL;
+    struct oauth_waiter *w = oauth_early_begin(o, request->url, t) ? oauth_wait(o, done, to) : NULL;
     if (w && is_good) {
         w->patience = clock_monotonic_ms() + EARLY_PATIENCE_MS;
         alarm_set(&o->early, EARLY_PATIENCE_MS);

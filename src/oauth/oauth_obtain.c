@@ -15,7 +15,7 @@
 #define LOCK_RETRY_MS 50u
 #define LOCK_MS 30000u /* a refresh of another process takes less */
 #define FINISH_MS 5000u
-#define LOGINS_MAX 5u  /* that a person is asked for … */
+#define LOGINS_MAX 5u /* that a person is asked for … */
 #define LOGINS_MS 600000u
 
 static void oauth_login(struct tidings_oauth *o);

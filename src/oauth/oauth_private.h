@@ -59,7 +59,8 @@ struct oauth_waiter {
     tidings_credentials_done_fn done;
     void *to;
     bool is_due; /* it is over, and those before are being told */
-    uint64_t patience; /* clock_monotonic_ms: goes on then with what there is; 0: waits for the end */
+    uint64_t
+        patience; /* clock_monotonic_ms: goes on then with what there is; 0: waits for the end */
 };
 
 /* ---- oauth_obtain.c: getting a token --------------------------------------------------------- */

@@ -173,6 +173,22 @@ static bool check_option_uris(struct request *request, struct json *options, str
     return true;
 }
 
+/* A client that would hear nothing for want of a scope is told which, so that it can get itself a
+ * token that has it. One that would hear something begins, and is told what is left out. */
+static bool method_listen_check_scopes(struct request *request, struct json *wanted)
+{
+    struct json *uris = jv_get(wanted, "resourceSubscriptions");
+    bool wants_more = jv_is_true(jv_get(wanted, "toolsListChanged")) ||
+                      jv_is_true(jv_get(wanted, "promptsListChanged")) ||
+                      jv_is_true(jv_get(wanted, "resourcesListChanged")) ||
+                      jv_count(jv_get(wanted, "taskIds")) > 0;
+    if (jv_count(uris) == 0 || wants_more || !request_lacks_scopes(request, uris)) {
+        return true;
+    }
+    request_fail(request, TIDINGS_E_NOTFOUND, jv_str(jv_at(uris, 0)), "resource not found");
+    return false;
+}
+
 /* Everything that can be wrong with the request itself, before it becomes a stream. */
 static bool check_listen(struct request *request, struct json *wanted)
 {
@@ -213,7 +229,7 @@ static bool check_listen(struct request *request, struct json *wanted)
         request_fail(request, TIDINGS_E_BUSY, STR_EMPTY, "the server is stopping");
         return false;
     }
-    return true;
+    return method_listen_check_scopes(request, wanted);
 }
 
 /* Out of memory half way. A stream that has begun is cut, so that the client tries again. */

@@ -132,6 +132,10 @@ void request_fail_limit(struct request *request, const struct refusal *why, stru
 /* It fails with that code about `spelled`. If that is because it may not have it, the log will say
  * so; where its token lacks a scope for it, the answer will say which (headers.scope). */
 void request_note_denial(struct request *request, int code, struct tidings_str spelled);
+/* Does the token of the client lack a scope for each of these (strings of an array, to be read and
+ * subscribed to)? Then the failure that the caller makes of it says which, as above. Only over
+ * HTTP, where it can be said. */
+bool request_lacks_scopes(struct request *request, struct json *uris);
 /* The client lacks what this needs; `required_json` is an object of capabilities. */
 void request_fail_capability(struct request *request, const char *text,
                              struct tidings_str required_json);

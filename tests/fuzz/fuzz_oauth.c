@@ -43,7 +43,8 @@ static void check_resource(struct tidings_str s, struct tidings_error *err)
 {
     struct resource_metadata m = {0};
     struct url resource, server;
-    struct issuer_choice choice = {.preferred = "https://b.test"}, only = {.only = "https://a.test"};
+    struct issuer_choice choice = {.preferred = "https://b.test"},
+                         only = {.only = "https://a.test"};
     if (resource_metadata_read(s, SERVER, &only, &m, err) == 0) {
         require(strcmp(m.issuer, only.only) == 0);
         resource_metadata_deinit(&m);

@@ -366,6 +366,37 @@ describe('strangers', { concurrency: 4 }, () => {
         assert.equal(kept(), undefined);
     });
 
+    test('of several authorization servers the one that is named is used, and no other', async (t) => {
+        const second = await strangers(t);
+        const prm = (proper) => ({ ...proper, authorization_servers: [...proper.authorization_servers, second.issuer.url] });
+        const world = await strangers(t, { prm });
+        const home = new Home(t);
+        const wrong = await login(t, home, world.mcp, { args: ['--issuer', 'https://bank.example'] });
+        assert.notEqual(wrong.code, 0);
+        assert.match(wrong.stderr, /takes no tokens of 'https:\/\/bank\.example'/);
+        assert.ok(wrong.stderr.includes(`it names '${world.issuer.url}', '${second.issuer.url}'`), wrong.stderr);
+        await logIn(t, home, world.mcp, { args: ['--issuer', second.issuer.url] });
+        assert.equal(home.tokens()[0].issuer, second.issuer.url);
+        assert.equal(world.issuer.asked.length, 0);
+        // Who logged in there before does so again, without naming it.
+        await logIn(t, home, world.mcp);
+        assert.equal(home.tokens().length, 1);
+        assert.equal(world.issuer.asked.length, 0);
+    });
+
+    test('an address that nobody can log in to is refused with those that are accepted', async (t) => {
+        for (const address of ['tcp://127.0.0.1:1', 'unix:/tmp/x']) {
+            const end = await new Home(t).run(t, ['login', address]);
+            assert.equal(end.code, 64);
+            assert.match(end.stderr, /accepted: https:\/\/…, wss:\/\/…, and http:\/\/…, ws:\/\/… on this machine/);
+        }
+        for (const command of ['login', 'logout']) {
+            const end = await new Home(t).run(t, [command, 'ftp://x/']);
+            assert.equal(end.code, 64);
+            assert.match(end.stderr, /a server is a name, or at https:\/\/…, http:\/\/…, wss:.*not 'ftp:\/\/x\/'/);
+        }
+    });
+
     test('a secret on the command line is refused', async (t) => {
         const end = await new Home(t).run(t, ['login', 'https://a.example/mcp', '--client-id', 'c', '--client-secret', 's']);
         assert.notEqual(end.code, 0);

@@ -6,124 +6,14 @@
 
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
-import http from 'node:http';
 import { describe, test } from 'node:test';
 
-import { exportJWK, generateKeyPair } from 'jose';
-import Provider from 'oidc-provider';
-
-import { defer } from './lib/cleanup.mjs';
+import { start } from './lib/authority.mjs';
 import { lines } from './lib/cli.mjs';
-import { browse, Home, logIn, login } from './lib/login.mjs';
+import { browse, logIn, login } from './lib/login.mjs';
 import { BIN, Program, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
-import { DEADLINE, Inbox, slow } from './lib/wait.mjs';
-
-const SCOPES = 'files:read files:write';
-
-/** An authorization server in which everybody is alice, who agrees to everything. */
-class Authority {
-    seconds = 3600; // access tokens are good for
-    grants = []; // of the token endpoint, by their type
-    revoked = 0;
-    given = SCOPES; // what a token may have
-    held = null; // a promise: the token endpoint answers when it is fulfilled
-    holding = new Inbox('requests that are held');
-
-    static async start(t) {
-        const authority = new Authority();
-        const pair = await generateKeyPair('RS256', { extractable: true });
-        const keys = [{ ...(await exportJWK(pair.privateKey)), alg: 'RS256', use: 'sig', kid: 'k' }];
-        const server = http.createServer((request, response) => authority.handle(request, response));
-        await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-        authority.issuer = `http://127.0.0.1:${server.address().port}`;
-        authority.provider = new Provider(authority.issuer, authority.#configuration(keys));
-        authority.callback = authority.provider.callback();
-        authority.provider.on('grant.success', (ctx) => authority.grants.push(ctx.oidc.params.grant_type));
-        authority.provider.on('grant.error', (ctx, error) => authority.grants.push(error.message));
-        defer(t, () => {
-            server.closeAllConnections();
-            return new Promise((resolve) => server.close(resolve));
-        });
-        return authority;
-    }
-
-    #configuration(keys) {
-        return {
-            jwks: { keys },
-            scopes: ['openid', 'offline_access'],
-            clientDefaults: { token_endpoint_auth_method: 'none' },
-            clients: [
-                {
-                    client_id: 'machine',
-                    client_secret: 'its-secret',
-                    token_endpoint_auth_method: 'client_secret_basic',
-                    grant_types: ['client_credentials'],
-                    redirect_uris: [],
-                    response_types: [],
-                },
-            ],
-            cookies: { keys: ['secret'] },
-            findAccount: (ctx, sub) => ({ accountId: sub, claims: () => ({ sub }) }),
-            interactions: { url: (ctx, interaction) => `/interaction/${interaction.uid}` },
-            issueRefreshToken: async (ctx, client, code) => code.scopes.has('offline_access'),
-            rotateRefreshToken: () => true,
-            features: {
-                devInteractions: { enabled: false },
-                registration: { enabled: true },
-                revocation: { enabled: true },
-                clientCredentials: { enabled: true },
-                resourceIndicators: {
-                    enabled: true,
-                    useGrantedResource: () => true,
-                    getResourceServerInfo: (ctx, resource) => ({
-                        audience: resource,
-                        scope: this.given,
-                        accessTokenFormat: 'jwt',
-                        accessTokenTTL: this.seconds,
-                    }),
-                },
-            },
-        };
-    }
-
-    /** The pages on which alice logs in and agrees send her on at once. */
-    async handle(request, response) {
-        this.revoked += request.url === '/token/revocation' ? 1 : 0;
-        if (request.url === '/token' && this.held) {
-            this.holding.push(request.url);
-            await this.held;
-        }
-        if (!request.url.startsWith('/interaction/')) {
-            this.callback(request, response);
-            return;
-        }
-        const { prompt, params, session } = await this.provider.interactionDetails(request, response);
-        if (prompt.name === 'login') {
-            await this.provider.interactionFinished(request, response, { login: { accountId: 'alice' } });
-            return;
-        }
-        const grant = new this.provider.Grant({ accountId: session.accountId, clientId: params.client_id });
-        grant.addOIDCScope('openid offline_access');
-        grant.addResourceScope(params.resource, params.scope);
-        await this.provider.interactionFinished(request, response, { consent: { grantId: await grant.save() } });
-    }
-
-    count(type) {
-        return this.grants.filter((one) => one === type).length;
-    }
-}
-
-/** Our server, which wants tokens of the authority. */
-async function start(t, { args = ['--auth-scope', 'files:read'], tree } = {}) {
-    const authority = await Authority.start(t);
-    const server = await serve(t, {
-        files: { 'a.txt': 'content' },
-        tree,
-        args: ['--auth-issuer', authority.issuer, '--auth-leeway', '0', ...args],
-    });
-    return { authority, server, home: new Home(t) };
-}
+import { DEADLINE, slow } from './lib/wait.mjs';
 
 // At once, since they mostly wait.
 describe('logged in', { concurrency: 4 }, () => {

@@ -283,6 +283,12 @@ int options_check(const struct cli *cli, const char *server)
     char problem[320];
     if (cli->arg_count > c->max_args) {
         bool is_named = !server || cli->origin == TARGET_NAMED;
+        if (!is_named && c->max_args == 0 && strstr(cli->args[0], "://")) {
+            return command_misuse(c->name,
+                                  "a server is a name, or at https://…, http://…, wss://…, ws://…, "
+                                  "tls://…, tcp://…, unix:…, http+unix:…, not",
+                                  cli->args[0]);
+        }
         snprintf(problem, sizeof(problem), "%s%sdo not know what to do with",
                  is_named ? "" : server, is_named ? "" : "; ");
         return command_misuse(c->name, problem, cli->args[c->max_args]);

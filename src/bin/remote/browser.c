@@ -36,8 +36,7 @@ void browser_show(const char *command, const char *url, bool opens)
 {
     const char *own = getenv("BROWSER");
     bool has_screen = getenv("DISPLAY") || getenv("WAYLAND_DISPLAY");
-    fprintf(stderr, "tidings %s: agree at this address (Ctrl-C gives up):\n\n%s\n\n", command,
-            url);
+    fprintf(stderr, "tidings %s: agree at this address (Ctrl-C gives up):\n\n%s\n\n", command, url);
     if (opens && own && *own) {
         browser_launch(own, url);
     } else if (opens && has_screen) {

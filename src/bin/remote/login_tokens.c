@@ -117,7 +117,8 @@ const char *login_tokens_hint(const struct cli *cli)
         return "check that the program can be run";
     }
     snprintf(hint, sizeof(hint),
-             "'tidings login %.200s' logs in, --login when it is asked for; a token is given by --token-file or TIDINGS_TOKEN, "
+             "'tidings login %.200s' logs in, --login when it is asked for; a token is given by "
+             "--token-file or TIDINGS_TOKEN, "
              "certificates by --cacert, --cert",
              cli->target);
     return hint;

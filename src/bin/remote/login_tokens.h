@@ -16,8 +16,8 @@
 /* Where they are. */
 int login_tokens_path(char path[PATH_MAX], struct tidings_error *err);
 
-/* The address that tokens for a server are kept by: http or https, also for ws and wss; tidings_free
- * it. NULL: it is another one, or out of memory. */
+/* The address that tokens for a server are kept by: http or https, also for ws and wss;
+ * tidings_free it. NULL: it is another one, or out of memory. */
 char *login_tokens_address(const char *url);
 
 /* Have the client show the token for its server, if anybody ever logged in or may do so now

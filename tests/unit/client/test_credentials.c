@@ -39,6 +39,7 @@ struct scene {
     int shown, refused, forgotten;
     unsigned last_attempt;
     bool fails;        /* what was waited for */
+    bool prepares;     /* the next request waits before it goes out */
     const char *extra; /* a line that is shown too; NULL: none */
     int fd;            /* readable: `done` is due */
     uint64_t ticks;    /* steps before it is */
@@ -82,6 +83,22 @@ static int refused(void *user, const struct tidings_credentials_refusal *refusal
         s->token++;
         return 0;
     }
+    assert_int_equal(write(s->fd, &one, sizeof(one)), sizeof(one));
+    return 1;
+}
+
+static int prepare(void *user, const struct tidings_credentials_request *request,
+                   tidings_credentials_done_fn done, void *to)
+{
+    struct scene *s = user;
+    uint64_t one = 1;
+    assert_string_equal(request->url, s->server.url);
+    if (!s->prepares) {
+        return 0;
+    }
+    s->prepares = false;
+    s->done = done;
+    s->to = to;
     assert_int_equal(write(s->fd, &one, sizeof(one)), sizeof(one));
     return 1;
 }
@@ -138,7 +155,8 @@ static void begin(struct scene *s)
                                                   .refused = refused,
                                                   .forget = forget,
                                                   .fd = descriptor,
-                                                  .step = step};
+                                                  .step = step,
+                                                  .prepare = prepare};
     struct tidings_client_options o = {.credentials = &s->credentials, .timeout_ms = 2000};
     scripted_start(&s->server, answer, s);
     s->client = tidings_client_create(s->server.url, &o, NULL);
@@ -196,6 +214,33 @@ static void what_is_waited_for_outlasts_the_deadline(void **state)
     assert_int_equal(s.refused, 1);
     assert_int_equal(s.forgotten, 0);
     end(&s);
+}
+
+/* Also when that failed: what there is may do. */
+static void what_is_being_renewed_is_waited_for_before_a_request(void **state)
+{
+    (void)state;
+    for (int fails = 0; fails < 2; fails++) {
+        struct scene s = {.token = 1, .wanted = 7, .prepares = true, .fails = fails};
+        begin(&s);
+        reads(&s);
+        assert_int_equal(s.refused, 0);
+        assert_int_equal(s.forgotten, 0);
+        end(&s);
+    }
+}
+
+static void who_waits_before_a_request_can_stop(void **state)
+{
+    struct scene s = {.token = 1, .wanted = 7, .prepares = true, .ticks = UINT64_MAX};
+    (void)state;
+    begin(&s);
+    while (s.prepares) {
+        assert_int_equal(tidings_client_step(s.client, 100, NULL), 1);
+    }
+    end(&s);
+    assert_int_equal(s.shown, 0);
+    assert_int_equal(s.forgotten, 1);
 }
 
 static void what_cannot_be_had_fails_the_request(void **state)
@@ -286,6 +331,8 @@ int main(void)
         cmocka_unit_test(each_request_shows_what_it_is_given),
         cmocka_unit_test(a_better_one_at_once_is_shown_at_once),
         cmocka_unit_test(what_is_waited_for_outlasts_the_deadline),
+        cmocka_unit_test(what_is_being_renewed_is_waited_for_before_a_request),
+        cmocka_unit_test(who_waits_before_a_request_can_stop),
         cmocka_unit_test(what_cannot_be_had_fails_the_request),
         cmocka_unit_test(a_server_that_is_never_content_is_left),
         cmocka_unit_test(who_stops_waiting_is_forgotten),

@@ -62,13 +62,13 @@ static void write_tokens(const struct scene *s, const char *access, const char *
                          int64_t left_ms)
 {
     char text[1024];
-    int n = snprintf(
-        text, sizeof(text),
-        "{\"tokens\":[{\"resource\":\"" SERVER "\",\"issuer\":\"https://as.test\","
-        "\"token_endpoint\":\"%s\",\"client_id\":\"c\",\"access_token\":\"%s\","
-        "\"refresh_token\":\"old-refresh\",\"scope\":\"%s\",\"expires_ms\":%lld,"
-        "\"life_ms\":3600000}]}",
-        s->issuer.url, access, scope, (long long)(left_ms ? clock_wall_ms() + left_ms : 0));
+    int n = snprintf(text, sizeof(text),
+                     "{\"tokens\":[{\"resource\":\"" SERVER "\",\"issuer\":\"https://as.test\","
+                     "\"token_endpoint\":\"%s\",\"client_id\":\"c\",\"access_token\":\"%s\","
+                     "\"refresh_token\":\"old-refresh\",\"scope\":\"%s\",\"expires_ms\":%lld,"
+                     "\"life_ms\":3600000}]}",
+                     s->issuer.url, access, scope,
+                     (long long)(left_ms ? clock_wall_ms() + left_ms : 0));
     int fd = open(s->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     assert_int_equal(write(fd, text, (size_t)n), n);
     close(fd);
