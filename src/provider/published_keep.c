@@ -165,6 +165,20 @@ static void publishing_undo(struct publishing *p)
     (void)shared_map_update(p->step.store->shared, p->step.uri, NULL, free_uri, NULL);
 }
 
+static void publishing_drop_old(struct publishing *p)
+{
+    shared_value_unref(p->old ? &p->old->value : NULL);
+    p->old = NULL;
+}
+
+static void publishing_undo_run(struct keeper_job *job)
+{
+    struct publishing *p = list_entry(job, struct publishing, job);
+    publishing_undo(p);
+    publishing_drop_old(p);
+    p->is_change = false;
+}
+
 static void job_done(struct keeper_job *job, int code)
 {
     struct publishing *p = list_entry(job, struct publishing, job);
@@ -173,7 +187,7 @@ static void job_done(struct keeper_job *job, int code)
     } else if (job->is_lost) {
         publishing_undo(p);
     }
-    shared_value_unref(p->old ? &p->old->value : NULL);
+    publishing_drop_old(p);
     if (!p->done) {
         return; /* the one who waits has it */
     }
@@ -191,6 +205,7 @@ static void publishing_init(struct publishing *p, const struct published_step *s
     p->step = *s;
     p->job.is_write = true;
     p->job.run = published_keep_run;
+    p->job.undo = publishing_undo_run;
     p->job.done = job_done;
     list_init(&p->job.letter.link);
     list_init(&p->link);

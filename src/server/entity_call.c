@@ -178,6 +178,18 @@ static int run_writes(struct keeper_job *job, struct entities *e)
     return rc < 0 ? rc : 0;
 }
 
+/* It is not the caller's fault that it is judged twice. */
+static void undo_writes(struct keeper_job *job)
+{
+    struct entity_call *c = list_entry(job, struct entity_call, job);
+    uint64_t judged = c->had - c->steps;
+    if (judged > ALLOWANCE_FREE) {
+        allowance_refund(c->allowance, judged - ALLOWANCE_FREE);
+    }
+    c->had = c->steps = 0;
+    c->is_limited = false;
+}
+
 /* Back on the thread of the worker, so that the keeper is free for the next batch. */
 static int answer_writes(void *user, struct tidings_call *call, struct tidings_error *err)
 {
@@ -238,6 +250,7 @@ void entity_call_submit(struct entity_call *c, int rc)
     }
     c->job.is_write = true;
     c->job.run = run_writes;
+    c->job.undo = undo_writes;
     c->job.done = writes_done;
     keeper_submit(entity_keeper(c->provider), &c->job);
 }
@@ -370,6 +383,7 @@ void entity_call_add_type(void *user, struct tidings_call *call)
     }
     c->job.is_write = true;
     c->job.run = run_type;
+    c->job.undo = undo_writes;
     c->job.done = type_done;
     keeper_submit(entity_keeper(c->provider), &c->job);
 }

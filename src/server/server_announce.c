@@ -95,6 +95,19 @@ static int run_announce(struct keeper_job *job, struct entities *e)
     return rc;
 }
 
+/* They wait again, before all others. */
+static void announce_wait_again(struct tidings_server *s, struct list *taken)
+{
+    list_splice(taken, &s->announcing);
+    list_splice(&s->announcing, taken);
+}
+
+static void undo_announce(struct keeper_job *job)
+{
+    struct announcing *a = list_entry(job, struct announcing, job);
+    announce_wait_again(a->server, &a->taken);
+}
+
 static void announcing_free(struct announcing *a)
 {
     __atomic_sub_fetch(&a->server->announced_bytes, a->bytes, __ATOMIC_RELAXED);
@@ -159,8 +172,10 @@ static void server_announce_on_done(struct keeper_job *job, int code)
 
 static void announcing_submit(struct announcing *a)
 {
-    a->job =
-        (struct keeper_job){.is_write = true, .run = run_announce, .done = server_announce_on_done};
+    a->job = (struct keeper_job){.is_write = true,
+                                 .run = run_announce,
+                                 .undo = undo_announce,
+                                 .done = server_announce_on_done};
     list_init(&a->job.letter.link);
     keeper_submit(a->server->keeper, &a->job);
 }
@@ -173,6 +188,12 @@ static int run_again(struct keeper_job *job, struct entities *e)
     int rc = announce_waiting(s, &s->announce_taken, entities_rows(e), &job->err);
     job->is_lost = rc < 0;
     return rc;
+}
+
+static void undo_again(struct keeper_job *job)
+{
+    struct tidings_server *s = list_entry(job, struct tidings_server, announce_again);
+    announce_wait_again(s, &s->announce_taken);
 }
 
 static void announced_again(struct keeper_job *job, int code)
@@ -198,8 +219,8 @@ void server_announce_again(struct tidings_server *s)
         return;
     }
     s->is_announcing_again = true;
-    s->announce_again =
-        (struct keeper_job){.is_write = true, .run = run_again, .done = announced_again};
+    s->announce_again = (struct keeper_job){
+        .is_write = true, .run = run_again, .undo = undo_again, .done = announced_again};
     list_init(&s->announce_again.letter.link);
     keeper_submit(s->keeper, &s->announce_again);
 }

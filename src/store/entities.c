@@ -85,6 +85,14 @@ int entities_begin(struct entities *e, struct tidings_error *err)
     return rc;
 }
 
+bool entities_begin_unlocked(struct entities *e)
+{
+    const struct shared_ops *shared = e->rows->shared;
+    e->has_added_types = false;
+    e->in_batch = shared && shared->begin_unlocked && shared->begin_unlocked(e->rows);
+    return e->in_batch;
+}
+
 /* The types are what the rows say. If not even that can be read, there are none: writes are refused
  * then, which is better than wrong. */
 static void forget_added_types(struct entities *e)

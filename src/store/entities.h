@@ -176,6 +176,9 @@ struct entity_transaction {
 int entity_digest(const struct entity_write *writes, size_t count, char out[ENTITY_DIGEST_TEXT]);
 
 int entities_begin(struct entities *e, struct tidings_error *err);
+/* The same without the lock of a store that others write to, if that is possible now
+ * (begin_unlocked, store/shared.h). */
+bool entities_begin_unlocked(struct entities *e);
 int entities_commit(struct entities *e, struct tidings_error *err);
 void entities_rollback(struct entities *e);
 

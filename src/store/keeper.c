@@ -4,15 +4,21 @@
  * before the loop would wait, before a read runs, and when the batch is large, it is committed and
  * its jobs are answered.
  *
+ * A store that others write to may have a batch begin without its lock. If somebody else commits
+ * meanwhile all of its jobs run again, with the lock: what they decided before does not count, so
+ * even who was refused is answered after the commit.
+ *
  * Invariant: `batch` holds the jobs that ran since `begin`, in order, none of them answered; a
  * batch is open exactly while `is_open`.
  */
 #include "store/keeper.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "store/keeper_private.h"
+#include "store/shared.h"
 
 #define BATCH_MAX 256u
 #define IDLE_MS 200u   /* without writes, before work that was put off is done */
@@ -34,16 +40,27 @@ static void keeper_note(struct keeper *k, const struct tidings_error *err)
     __atomic_store_n(&k->is_failing, err != NULL, __ATOMIC_RELAXED);
 }
 
+/* The batch is over; all that it had is in `ret`. */
+static void keeper_end_batch(struct keeper *k, struct list *ret)
+{
+    list_init(ret);
+    list_splice(ret, &k->batch);
+    list_splice(ret, &k->again);
+    k->count = 0;
+    k->is_open = k->is_unlocked = k->is_in_doubt = false;
+}
+
 /* Everything in the batch is gone. */
-static void keeper_lose(struct keeper *k, int code, const struct tidings_error *err)
+static void keeper_lose(struct keeper *k, int code, struct tidings_error *err)
 {
     struct list lost;
+    if (k->is_in_doubt && code != TIDINGS_E_UNKNOWN) {
+        code = error_wrap(err, TIDINGS_E_UNKNOWN,
+                          "whether it was kept is not known; read before you try again");
+    }
     keeper_note(k, err);
     __atomic_fetch_add(&k->lost, 1, __ATOMIC_RELAXED);
-    list_init(&lost);
-    list_splice(&lost, &k->batch);
-    k->count = 0;
-    k->is_open = false;
+    keeper_end_batch(k, &lost);
     while (!list_empty(&lost)) {
         struct keeper_job *job = list_entry(lost.next, struct keeper_job, letter.link);
         list_remove(&job->letter.link);
@@ -53,6 +70,87 @@ static void keeper_lose(struct keeper *k, int code, const struct tidings_error *
     }
 }
 
+/* Caches are up to date when the first job of a batch runs. */
+static int keeper_begin(struct keeper *k, struct tidings_error *err)
+{
+    int rc = entities_begin(k->entities, err);
+    keeper_follow_note(k, rc, err);
+    if (rc == 0 && k->is_following) {
+        rc = keeper_follow(k, err);
+        if (rc < 0) {
+            entities_rollback(k->entities);
+        }
+    }
+    return rc;
+}
+
+/* It ran, and is in the batch or was answered. false: the batch was lost with it. */
+static bool keeper_take(struct keeper *k, struct keeper_job *job)
+{
+    if (job->code < 0 && job->is_lost) {
+        struct tidings_error err = job->err;
+        keeper_follow_note(k, job->code, &err);
+        entities_rollback(k->entities);
+        list_append(&k->batch, &job->letter.link);
+        keeper_lose(k, job->code, &err);
+        return false;
+    }
+    if (job->code < 0 && !k->is_unlocked) {
+        keeper_answer(job, job->code); /* nothing of it is in the batch */
+        return true;
+    }
+    list_append(&k->batch, &job->letter.link);
+    k->count++;
+    return true;
+}
+
+/* ---- without the lock ------------------------------------------------------------------------ */
+
+static bool keeper_begin_unlocked(struct keeper *k)
+{
+    k->is_unlocked = keeper_follow_is_level(k) && entities_begin_unlocked(k->entities);
+    return k->is_unlocked;
+}
+
+static bool keeper_must_run_again(struct keeper *k)
+{
+    return k->is_unlocked && k->shared->must_run_again(entities_rows(k->entities));
+}
+
+/* All of the batch, with the lock: from the last job on everything is taken back, then they run in
+ * their order. false: it was lost, and its jobs were answered. */
+static bool keeper_run_again(struct keeper *k)
+{
+    struct tidings_error err = {0};
+    entities_rollback(k->entities);
+    for (struct list *it = k->batch.prev; it != &k->batch; it = it->prev) {
+        struct keeper_job *job = list_entry(it, struct keeper_job, letter.link);
+        if (job->undo) {
+            job->undo(job);
+        }
+    }
+    list_splice(&k->again, &k->batch);
+    k->count = 0;
+    k->is_unlocked = false;
+    int rc = keeper_begin(k, &err);
+    if (rc < 0) {
+        keeper_lose(k, rc, &err);
+        return false;
+    }
+    bool goes_on = true;
+    while (goes_on && !list_empty(&k->again)) {
+        struct keeper_job *job = list_entry(k->again.next, struct keeper_job, letter.link);
+        list_remove(&job->letter.link);
+        job->is_lost = false;
+        job->err = err;
+        job->code = job->run(job, k->entities);
+        goes_on = keeper_take(k, job);
+    }
+    return goes_on;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
 static void keeper_commit(struct keeper *k)
 {
     if (!k->is_open) {
@@ -61,6 +159,13 @@ static void keeper_commit(struct keeper *k)
     struct tidings_error err = {0};
     uint64_t begun = clock_monotonic_ns();
     int rc = entities_commit(k->entities, &err);
+    if (rc < 0 && keeper_must_run_again(k)) {
+        k->is_in_doubt = rc == TIDINGS_E_UNKNOWN;
+        if (!keeper_run_again(k)) {
+            return;
+        }
+        rc = entities_commit(k->entities, &err);
+    }
     if (rc == 0) {
         durations_count_shared(&k->commits, (clock_monotonic_ns() - begun) / 1000);
     }
@@ -71,10 +176,7 @@ static void keeper_commit(struct keeper *k)
     }
     struct list done;
     keeper_note(k, NULL);
-    list_init(&done);
-    list_splice(&done, &k->batch);
-    k->count = 0;
-    k->is_open = false;
+    keeper_end_batch(k, &done);
     while (!list_empty(&done)) {
         struct keeper_job *job = list_entry(done.next, struct keeper_job, letter.link);
         list_remove(&job->letter.link);
@@ -103,25 +205,11 @@ static void on_idle(struct loop_timer *timer, void *user)
     loop_timer_start(timer, is_more ? 0 : REST_MS, 0);
 }
 
-/* Caches are up to date when the first job of a batch runs. */
-static int keeper_begin(struct keeper *k, struct tidings_error *err)
-{
-    int rc = entities_begin(k->entities, err);
-    keeper_follow_note(k, rc, err);
-    if (rc == 0 && k->is_following) {
-        rc = keeper_follow(k, err);
-        if (rc < 0) {
-            entities_rollback(k->entities);
-        }
-    }
-    return rc;
-}
-
 static void keeper_run_write(struct keeper *k, struct keeper_job *job)
 {
     struct tidings_error err = {0};
     if (!k->is_open) {
-        int rc = keeper_begin(k, &err);
+        int rc = keeper_begin_unlocked(k) ? 0 : keeper_begin(k, &err);
         if (rc < 0) {
             keeper_note(k, &err);
             job->is_lost = true;
@@ -132,20 +220,14 @@ static void keeper_run_write(struct keeper *k, struct keeper_job *job)
         k->is_open = true;
     }
     job->code = job->run(job, k->entities);
-    if (job->code < 0 && job->is_lost) {
-        err = job->err;
-        keeper_follow_note(k, job->code, &err);
-        entities_rollback(k->entities);
+    bool goes_on = true;
+    if (keeper_must_run_again(k)) {
         list_append(&k->batch, &job->letter.link);
-        keeper_lose(k, job->code, &err);
-        return;
+        goes_on = keeper_run_again(k);
+    } else {
+        goes_on = keeper_take(k, job);
     }
-    if (job->code < 0) {
-        keeper_answer(job, job->code); /* nothing of it is in the batch */
-        return;
-    }
-    list_append(&k->batch, &job->letter.link);
-    if (++k->count >= BATCH_MAX) {
+    if (goes_on && k->count >= BATCH_MAX) {
         keeper_commit(k);
     }
 }
@@ -251,6 +333,7 @@ int keeper_open(struct entity_rows *rows, struct keeper **ret, struct tidings_er
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     list_init(&k->batch);
+    list_init(&k->again);
     int rc = entities_open(rows, &k->entities, err);
     rc = rc == 0 ? actor_init(&k->actor, k, err) : rc;
     rc = rc == 0 && rows->shared ? keeper_follow_open(k, err) : rc;

@@ -23,6 +23,10 @@ struct keeper_job {
     /* On the keeper's thread; writes: inside a batch. A failure with `is_lost` (the medium failed)
      * takes the whole batch with it; any other failure is this job's own and left no trace. */
     int (*run)(struct keeper_job *job, struct entities *entities);
+    /* May be NULL. Of a store that others write to `run` may be called a second time: what it
+     * decided does not count, and nothing of it was written. What else it left is taken back here,
+     * later jobs first. Whether it had failed does not matter. */
+    void (*undo)(struct keeper_job *job);
     /* On the keeper's thread: what `run` returned, or why its batch was lost (then in `err`). The
      * job is the caller's again. Also when the keeper ends before it ran: TIDINGS_E_CLOSED. */
     void (*done)(struct keeper_job *job, int code);

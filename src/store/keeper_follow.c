@@ -105,6 +105,11 @@ int keeper_follow(struct keeper *k, struct tidings_error *err)
     return rc;
 }
 
+bool keeper_follow_is_level(const struct keeper *k)
+{
+    return k->is_following && k->broken_at == 0 && !k->has_new_types;
+}
+
 int keeper_follow_now(struct keeper *k, struct tidings_error *err)
 {
     return k->is_following ? keeper_follow(k, err) : 0;

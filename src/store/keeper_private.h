@@ -16,8 +16,12 @@ struct keeper {
     struct loop_timer *idle;
     struct entities *entities;
     struct list batch;
+    struct list again; /* of the batch, what has yet to be run a second time */
     unsigned count;
     bool is_open;
+    bool is_unlocked; /* the batch began without the lock: all that ran is in it, also what was
+                       * refused */
+    bool is_in_doubt; /* it may have been committed before it was run again */
     struct durations commits; /* atomic: how long those took that went well */
     uint64_t lost;            /* atomic: batches */
     bool is_failing;          /* atomic: the last batch was lost, and it was logged */
@@ -45,6 +49,8 @@ void keeper_follow_close(struct keeper *k);
 /* Everything that others committed is applied and told. Outside of batches, and right after
  * `begin`: then a failure leaves nothing but rollback. */
 int keeper_follow(struct keeper *k, struct tidings_error *err);
+/* Nothing is known that has yet to be followed or read again. */
+bool keeper_follow_is_level(const struct keeper *k);
 /* Own changes were told as well: how far that is. */
 void keeper_follow_reached(struct keeper *k);
 /* Whether an operation could reach the store: `rc` is what it returned. */

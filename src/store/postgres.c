@@ -92,11 +92,25 @@ int postgres_array_add(struct postgres_array *a, enum postgres_element kind,
     return rc;
 }
 
+bool postgres_array_next(const struct postgres_array *a, size_t *at, struct tidings_str *ret)
+{
+    *at = *at == 0 ? ARRAY_HEAD : *at;
+    if (*at >= a->bytes.len) {
+        return false;
+    }
+    const unsigned char *len = (const unsigned char *)a->bytes.ptr + *at;
+    *ret = tidings_strn((const char *)len + 4,
+                        (size_t)len[0] << 24 | (size_t)len[1] << 16 | (size_t)len[2] << 8 | len[3]);
+    *at += 4 + ret->len;
+    return true;
+}
+
 void postgres_put_first(struct postgres_values *v, const struct postgres_array *a)
 {
-    const unsigned char *len = (const unsigned char *)a->bytes.ptr + ARRAY_HEAD;
-    postgres_put(v, len + 4,
-                 (size_t)len[0] << 24 | (size_t)len[1] << 16 | (size_t)len[2] << 8 | len[3]);
+    struct tidings_str first;
+    size_t at = 0;
+    (void)postgres_array_next(a, &at, &first);
+    postgres_put_str(v, first);
 }
 
 void postgres_put_array(struct postgres_values *v, struct postgres_array *a)

@@ -39,7 +39,8 @@ void postgres_put_str(struct postgres_values *v, struct tidings_str); /* text, b
 void postgres_put_null(struct postgres_values *v);
 
 /* A parameter that grows by one element at a time: one statement for many rows. */
-enum postgres_element { POSTGRES_INT8 = 20, POSTGRES_TEXT = 25 }; /* as the protocol numbers them */
+/* As the protocol numbers them. */
+enum postgres_element { POSTGRES_BYTEA = 17, POSTGRES_INT8 = 20, POSTGRES_TEXT = 25 };
 struct postgres_array {
     struct buf bytes; /* as the protocol has arrays; empty: no element */
     uint32_t count;
@@ -50,6 +51,8 @@ void postgres_array_clear(struct postgres_array *a); /* keeps the memory */
 /* A parameter of another statement as an element. 0, TIDINGS_E_NOMEM, TIDINGS_E_LIMIT. */
 int postgres_array_add(struct postgres_array *a, enum postgres_element kind,
                        const struct postgres_values *v, int index);
+/* The element after *at, which begins at 0. false: that was the last. */
+bool postgres_array_next(const struct postgres_array *a, size_t *at, struct tidings_str *ret);
 /* It has an element: the first as a parameter, or all of it. The array is borrowed like text. */
 void postgres_put_first(struct postgres_values *v, const struct postgres_array *a);
 void postgres_put_array(struct postgres_values *v, struct postgres_array *a);

@@ -57,6 +57,7 @@ int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_err
     }
     struct tidings_error why = {0};
     heads_clear(&s->heads);
+    s->is_settled = false;
     store_clock_doubt(&s->clock);
     rc = postgres_exec(s->db, session, &why);
     int planned = rc == 0 ? postgres_exec(s->db, planning, &why) : 0;
@@ -79,13 +80,23 @@ int postgres_rows_send(struct postgres_rows *s, enum postgres_statement which,
     return rc == 0 ? postgres_send(s->db, which, values, err) : rc;
 }
 
+static int postgres_ask_in_batch(struct postgres_rows *s, enum postgres_statement which,
+                                 const struct postgres_values *values, struct pg_result **ret,
+                                 struct tidings_error *err)
+{
+    bool looks = s->is_unlocked && postgres_rows_may_look(s, which, values);
+    int rc = looks ? 0 : postgres_rows_send_pending(s, err);
+    rc = rc == 0 ? postgres_ask(s->db, which, values, ret, err) : rc;
+    /* It was lost while nobody used it, and nothing was sent: another may do. */
+    return rc < 0 && looks && !postgres_is_connected(s->db) ? postgres_rows_overtaken(s, NULL) : rc;
+}
+
 int postgres_rows_ask(struct postgres_rows *s, enum postgres_statement which,
                       const struct postgres_values *values, struct pg_result **ret,
                       struct tidings_error *err)
 {
     if (s->is_in_batch) {
-        int sent = postgres_rows_send_pending(s, err);
-        return sent == 0 ? postgres_ask(s->db, which, values, ret, err) : sent;
+        return postgres_ask_in_batch(s, which, values, ret, err);
     }
     int rc = postgres_rows_ready(s, READY_MS, err);
     if (rc < 0) {
@@ -362,7 +373,7 @@ static int postgres_put_version(struct entity_rows *rows, const struct entity_ve
     postgres_put_str(&v, version->previous);
     postgres_put_str(&v, version->value);
     rc = replaces_current ? postgres_rows_send(s, PG_PUT_REPLACING, &v, err)
-                          : postgres_rows_add_version(s, &v, err);
+                          : postgres_rows_add_pending(s, &s->pending, &v, err);
     entity_ids_add(&s->ids, version->id); /* also when it is rolled back: there may be one */
     if (rc == 0) {
         heads_put(&s->heads, version); /* it may borrow from what was handed out */
@@ -473,6 +484,7 @@ static void postgres_rows_destroy(struct entity_rows *rows)
     postgres_rows_end_run(s);
     postgres_log_unref(s->log);
     postgres_pending_deinit(&s->pending);
+    postgres_pending_deinit(&s->announcing);
     heads_clear(&s->heads);
     entity_ids_clear(&s->ids);
     mem_free(s->ids_after);
@@ -518,7 +530,8 @@ static int postgres_rows_open(const char *url, struct tidings_str cluster, bool 
     s->base.ops = &postgres_ops;
     s->base.kept = &postgres_kept;
     s->base.shared = &postgres_rows_shared;
-    postgres_pending_init(&s->pending);
+    postgres_pending_init(&s->pending, &postgres_pending_versions);
+    postgres_pending_init(&s->announcing, &postgres_pending_announcements);
     s->has_notify = true;
     s->page.tables = PAGE_ENTITIES;
     s->is_target = is_target;

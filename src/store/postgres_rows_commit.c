@@ -1,11 +1,41 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batches in PostgreSQL. `begin` locks the row that has the counter of positions, in one round
- * trip; everything up to the commit goes into the pipeline, and the commit waits for all of it, in
- * another. Others are notified after the commit, so that nobody waits for that with the lock.
+ * Batches in PostgreSQL. There are two ways.
  *
- * When the connection breaks after the commit was sent and before it was answered nobody knows what
- * became of it: TIDINGS_E_UNKNOWN. Nothing of it counts as followed then.
+ * With the lock: `begin` locks the row that has the counter of positions, in one round trip;
+ * everything up to the commit goes into the pipeline, and the commit waits for all of it, in
+ * another.
+ *
+ * Without (store/postgres_rows_unlocked.c), where the caller can run a batch again:
+ *
+ * 1. It begins at position P, up to which this node has followed everything, and sends nothing:
+ *    what it decides it decides from what it has followed, or reads without the lock. What it
+ *    writes (versions, or announcements) is kept back.
+ * 2. The commit is one statement, a transaction of its own, which takes the positions after P if
+ *    the counter is still at P, and inserts the rows if it took them. The database locks the row
+ *    of the counter and looks at it again when it has the lock, so nobody takes a position twice
+ *    and nobody commits on what is not true any more. A batch that writes nothing reads the
+ *    counter instead: what it refused, or left as it was, was decided rightly if that is at P.
+ * 3. Is the counter elsewhere, nothing of the batch happened: others committed meanwhile. It is
+ *    run again from the beginning, with the lock, after they were followed: once, since then
+ *    nobody comes between. Until then nobody is told anything of it, not even a refusal.
+ * 4. What cannot be kept back (other tables, too many rows, a second version of an entity, reading
+ *    what it wrote itself) takes the lock at that moment. Is the counter still at P it goes on as a
+ *    batch with the lock; else as in 3.
+ * 5. Is the connection lost after the statement was sent, whether it was committed is in doubt.
+ *    Run again, `begin` takes the lock on another connection. Is the counter at P, it was not
+ *    committed, and cannot be any more when this batch is, since that leaves P behind (with a
+ *    position that nobody uses, if it writes nothing now). Else it is not known: TIDINGS_E_UNKNOWN,
+ *    also when the batch that is run again fails.
+ * 6. After a batch was overtaken some take the lock, the more the more often that happens, and as
+ *    long as others' changes are found with it. So does the first one of a connection, which is
+ *    when it is known that the store has lost nothing.
+ *
+ * Others are notified after the commit, so that nobody waits for that with the lock; without the
+ * lock only if the statement before it committed.
+ *
+ * When the connection breaks after the commit with the lock was sent and before it was answered
+ * nobody knows what became of it: TIDINGS_E_UNKNOWN. Nothing of it counts as followed then.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,6 +46,7 @@
 #include "store/postgres_rows_private.h"
 
 #define BEGIN_WAIT_MS 1000 /* for a connection */
+#define UNKNOWN "whether it was kept is not known; read before you try again"
 
 static void postgres_rows_drop_next(struct postgres_rows *s)
 {
@@ -24,15 +55,21 @@ static void postgres_rows_drop_next(struct postgres_rows *s)
 }
 
 /* Nothing of the batch is left here. */
-static void postgres_rows_forget_batch(struct postgres_rows *s)
+void postgres_rows_forget_batch(struct postgres_rows *s)
 {
     postgres_rows_release(s);
     postgres_rows_drop_next(s);
+    if (s->is_unlocked) { /* all that it wrote is there yet */
+        postgres_pending_drop_heads(&s->pending, &s->heads);
+    } else {
+        heads_clear(&s->heads);
+    }
     postgres_pending_clear(&s->pending);
-    heads_clear(&s->heads);
+    postgres_pending_clear(&s->announcing);
     s->now = s->before;
-    s->is_in_batch = false;
+    s->is_in_batch = s->is_unlocked = false;
     s->is_behind = false;
+    s->is_in_doubt = false;
 }
 
 /* Where others wrote between the last two batches they will have again: what there is to follow
@@ -49,14 +86,9 @@ static int postgres_rows_lock(struct postgres_rows *s, struct pg_result *results
     return rc == 0 ? postgres_finish(s->db, 0, results, 2, err) : rc;
 }
 
-int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err)
+static int postgres_rows_begin_locked(struct postgres_rows *s, struct tidings_error *err)
 {
-    struct postgres_rows *s = postgres_rows_of(rows);
     struct pg_result *r[2] = {NULL, NULL};
-    postgres_rows_release(s);
-    if (s->is_in_batch) {
-        return tidings_fail(err, TIDINGS_E_INTERNAL, "a batch has begun already");
-    }
     bool was_connected = postgres_is_connected(s->db);
     uint64_t asked_ms = clock_monotonic_ms();
     int rc = postgres_rows_lock(s, r, err);
@@ -80,12 +112,31 @@ int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err)
                           "database '%s': it went back to position %" PRIu64 ": try again",
                           postgres_redacted_url(s->db), s->now.position);
     }
+    return rc;
+}
+
+int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    bool was_in_doubt = s->is_in_doubt;
+    postgres_rows_release(s);
+    if (s->is_in_batch) {
+        return tidings_fail(err, TIDINGS_E_INTERNAL, "a batch has begun already");
+    }
+    s->is_overtaken = false;
+    int rc = postgres_rows_begin_locked(s, err);
+    if (rc == 0 && was_in_doubt && s->now.position != s->doubted) {
+        rc = tidings_fail(err, TIDINGS_E_UNKNOWN, "database '%s': the connection was lost",
+                          postgres_redacted_url(s->db));
+    }
     if (rc < 0) {
         postgres_rows_rollback(rows);
-        return rc;
+        return was_in_doubt ? error_wrap(err, TIDINGS_E_UNKNOWN, UNKNOWN) : rc;
     }
     s->is_behind = s->reads_ahead = s->now.position > s->followed;
+    s->is_settled = true;
     s->before = s->now;
+    postgres_rows_note_locked(s, s->is_behind);
     return 0;
 }
 
@@ -95,8 +146,9 @@ void postgres_rows_rollback(struct entity_rows *rows)
     if (!s->is_in_batch) {
         return;
     }
-    postgres_pending_clear(&s->pending);
-    if (postgres_is_connected(s->db)) {
+    if (!s->is_unlocked && postgres_is_connected(s->db)) {
+        postgres_pending_clear(&s->pending);
+        postgres_pending_clear(&s->announcing);
         /* Nobody waits for it; the next answer comes after it. What was sent and not ended is
          * skipped if it fails, and rolled back if not. */
         int rc = postgres_end(s->db, NULL);
@@ -117,16 +169,25 @@ static int postgres_rows_send_state(struct postgres_rows *s, struct tidings_erro
     return postgres_rows_send(s, PG_SET_STATE, &v, err);
 }
 
-/* How many ends need not be waited for. */
-static unsigned postgres_rows_notify(struct postgres_rows *s)
+void postgres_rows_mark(const struct postgres_rows *s, char out[POSTGRES_MARK])
 {
-    char channel[40], position[24];
+    (void)snprintf(out, POSTGRES_MARK, "%" PRIu64, s->now.position);
+}
+
+unsigned postgres_rows_notify(struct postgres_rows *s)
+{
+    char channel[40], position[24], mark[POSTGRES_MARK];
     struct postgres_values v = {0};
     (void)snprintf(channel, sizeof channel, "tidings_%016" PRIx64, s->cluster_id);
     (void)snprintf(position, sizeof position, "%" PRIu64, s->now.position);
     postgres_put_str(&v, tidings_str(channel));
     postgres_put_str(&v, tidings_str(position));
-    return s->has_notify && postgres_rows_send(s, PG_NOTIFY, &v, NULL) == 0 &&
+    if (s->is_unlocked) {
+        postgres_rows_mark(s, mark);
+        postgres_put_str(&v, tidings_str(mark));
+    }
+    return s->has_notify &&
+                   postgres_send(s->db, s->is_unlocked ? PG_NOTIFY_IF : PG_NOTIFY, &v, NULL) == 0 &&
                    postgres_end(s->db, NULL) == 0
                ? 1
                : 0;
@@ -141,6 +202,7 @@ static bool postgres_rows_is_refused(const struct postgres_rows *s)
 static int postgres_rows_send_commit(struct postgres_rows *s, struct tidings_error *err)
 {
     int rc = s->has_keys ? postgres_rows_bound_keys(s, err) : 0;
+    s->now.position += s->is_in_doubt && s->now.position == s->before.position;
     rc = rc == 0 && s->now.position != s->before.position && !s->is_durable
              ? postgres_rows_send(s, PG_LAZY, NULL, err)
              : rc;
@@ -154,7 +216,11 @@ int postgres_rows_commit(struct entity_rows *rows, struct tidings_error *err)
     struct postgres_rows *s = postgres_rows_of(rows);
     postgres_rows_release(s);
     postgres_rows_drop_next(s);
-    int rc = postgres_rows_send_commit(s, err);
+    if (s->is_unlocked && (s->pending.count == 0 || s->announcing.count == 0)) {
+        return postgres_rows_commit_unlocked(s, err);
+    }
+    int rc = postgres_rows_take_lock(s, err);
+    rc = rc == 0 ? postgres_rows_send_commit(s, err) : rc;
     if (rc < 0) {
         postgres_rows_rollback(rows); /* it was not sent as a whole */
         return rc;
@@ -173,8 +239,7 @@ int postgres_rows_commit(struct entity_rows *rows, struct tidings_error *err)
     }
     if (rc < 0) {
         postgres_rows_forget_batch(s);
-        return error_wrap(err, TIDINGS_E_UNKNOWN,
-                          "whether it was kept is not known; read before you try again");
+        return error_wrap(err, TIDINGS_E_UNKNOWN, UNKNOWN);
     }
     if (s->followed == s->before.position) {
         /* else ours are told with the others' */
@@ -182,6 +247,6 @@ int postgres_rows_commit(struct entity_rows *rows, struct tidings_error *err)
     } else {
         heads_clear(&s->heads);
     }
-    s->is_in_batch = s->is_behind = false;
+    s->is_in_batch = s->is_behind = s->is_in_doubt = false;
     return 0;
 }

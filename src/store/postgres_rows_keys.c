@@ -31,9 +31,10 @@ int postgres_rows_put_key(struct entity_rows *rows, const struct entity_key *key
     unsigned char owner[32];
     postgres_rows_release(s);
     postgres_rows_digest(key->owner, owner);
-    int rc = s->has_keys && memcmp(owner, s->owner, sizeof owner) != 0
-                 ? postgres_drop_but(s, owner_digest(s), ENTITY_KEYS_OF_ONE, err)
-                 : 0;
+    int rc = postgres_rows_take_lock(s, err); /* which says how many there are */
+    rc = rc == 0 && s->has_keys && memcmp(owner, s->owner, sizeof owner) != 0
+             ? postgres_drop_but(s, owner_digest(s), ENTITY_KEYS_OF_ONE, err)
+             : rc;
     memcpy(s->owner, owner, sizeof owner);
     s->has_keys = s->is_durable = true;
     s->newest_key_ms = key->at;

@@ -23,6 +23,12 @@ enum postgres_statement {
     PG_LAZY,
     PG_SET_STATE,
     PG_NOTIFY,
+    PG_NOTIFY_IF,
+    PG_COMMIT_PUT,
+    PG_COMMIT_PUT_MANY,
+    PG_COMMIT_ANNOUNCE,
+    PG_COMMIT_ANNOUNCE_MANY,
+    PG_COMMIT_NOTHING,
     PG_CLUSTER,
     PG_STATE,
     PG_SERVER,
@@ -60,6 +66,7 @@ enum postgres_statement {
     PG_ENTITIES,
     PG_FLOOR,
     PG_ANNOUNCE,
+    PG_ANNOUNCE_MANY,
     PG_OLD_ANNOUNCED,
     PG_FORGET_ANNOUNCED,
     PG_BREAKS,
@@ -123,13 +130,21 @@ struct postgres_log {
     unsigned refs;
 };
 
-/* Versions of the batch that have yet to be sent, at most one of an entity: one statement for all
- * of them costs the database a fraction of one for each. */
+/* Rows of the batch that have yet to be sent, of versions (at most one of an entity) or of
+ * announcements: one statement for all of them costs the database a fraction of one for each. */
 #define POSTGRES_PENDING_MAX 64u
 #define POSTGRES_PENDING_BYTES (64u << 10) /* what is larger by itself does not wait */
 #define POSTGRES_PENDING_COLUMNS 15
+struct postgres_pending_table {
+    int columns;
+    enum postgres_element kinds[POSTGRES_PENDING_COLUMNS];
+    enum postgres_statement put[2];    /* one row; many */
+    enum postgres_statement commit[2]; /* the same with the commit: and then the position it takes,
+                                        * the one before, and the mark */
+};
 struct postgres_pending {
-    struct postgres_array columns[POSTGRES_PENDING_COLUMNS]; /* as PG_PUT has them */
+    const struct postgres_pending_table *table;
+    struct postgres_array columns[POSTGRES_PENDING_COLUMNS]; /* as PG_PUT, PG_ANNOUNCE have them */
     uint64_t ids[POSTGRES_PENDING_MAX];                      /* hashes */
     unsigned count;
     size_t bytes;
@@ -138,13 +153,14 @@ struct postgres_pending {
 struct postgres_rows {
     struct entity_rows base;
     struct postgres *db;
-    struct postgres *listener;    /* listens; NULL until it is used */
-    struct page_reader page;      /* of which tables what others wrote is read next */
-    struct pg_result *next_page;  /* of that, read with the lock; or NULL … */
-    uint64_t next_after;          /* … after this position */
-    uint64_t notified;            /* a position that others have come to */
-    struct pg_result *handed_out; /* has slices out, or NULL */
-    struct postgres_pending pending;
+    struct postgres *listener;       /* listens; NULL until it is used */
+    struct page_reader page;         /* of which tables what others wrote is read next */
+    struct pg_result *next_page;     /* of that, read with the lock; or NULL … */
+    uint64_t next_after;             /* … after this position */
+    uint64_t notified;               /* a position that others have come to */
+    struct pg_result *handed_out;    /* has slices out, or NULL */
+    struct postgres_pending pending; /* versions */
+    struct postgres_pending announcing;
     struct heads heads;                   /* newest versions of before `followed` */
     struct entity_ids ids;                /* that there may be, as far as followed */
     char *ids_after;                      /* those up to it were read; NULL: none */
@@ -152,6 +168,7 @@ struct postgres_rows {
     uint64_t cluster_id;                  /* 0: not known yet */
     struct postgres_counters now, before; /* of the batch; outside: the newest that is known */
     uint64_t followed;
+    uint64_t doubted;
     struct postgres_log *log;        /* NULL: there is no change log yet */
     uint64_t run;                    /* its epoch; 0: none */
     uint64_t instance;               /* random: this store and no other of the same name */
@@ -161,9 +178,16 @@ struct postgres_rows {
     unsigned n_removed, n_announced; /* since the oldest were forgotten */
     unsigned char owner[32];         /* of the newest key of the batch, as its digest */
     bool is_in_batch;
-    bool is_target;   /* of a copy, which may be half done */
-    bool is_durable;  /* something in the batch is more than an announcement */
-    bool has_keys;    /* in the batch; `owner` counts */
+    bool is_unlocked;  /* the batch has no lock, and nothing of it was sent … */
+    bool is_settled;   /* … which may be: this connection has had the lock once */
+    bool is_overtaken; /* others committed meanwhile: it has to be run again, with the lock … */
+    bool is_in_doubt;  /* … which finds out whether it was committed: then the store is not at
+                        * `doubted` any more */
+    unsigned locked_left;  /* batches that take the lock before one tries without … */
+    unsigned locked_after; /* … the next time that one was overtaken */
+    bool is_target;        /* of a copy, which may be half done */
+    bool is_durable;       /* something in the batch is more than an announcement */
+    bool has_keys;         /* in the batch; `owner` counts */
     bool is_behind;   /* the batch began with others' changes that were not followed: no heads */
     bool reads_ahead; /* others wrote before the last batch: they are followed with the lock */
     bool is_listener_new; /* another descriptor than before, which may have the same number */
@@ -210,14 +234,43 @@ int postgres_rows_check_server(struct postgres_rows *s, struct tidings_error *er
 int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err);
 int postgres_rows_commit(struct entity_rows *rows, struct tidings_error *err);
 void postgres_rows_rollback(struct entity_rows *rows);
-/* store/postgres_rows_pending.c: a version with the parameters of PG_PUT, sent with others or by
- * itself, at the latest before anything else is. */
-void postgres_pending_init(struct postgres_pending *p);
+void postgres_rows_forget_batch(struct postgres_rows *s);
+/* Into the pipeline, with an end of its own: that something was committed up to `now.position`. How
+ * many ends need not be waited for. */
+unsigned postgres_rows_notify(struct postgres_rows *s);
+/* What a commit without the lock leaves in the session, and its notification looks for. */
+#define POSTGRES_MARK 24
+void postgres_rows_mark(const struct postgres_rows *s, char out[POSTGRES_MARK]);
+/* store/postgres_rows_pending.c: a row with the parameters of PG_PUT or PG_ANNOUNCE, sent with
+ * others or by itself, at the latest before anything else is. */
+extern const struct postgres_pending_table postgres_pending_versions,
+    postgres_pending_announcements;
+void postgres_pending_init(struct postgres_pending *p, const struct postgres_pending_table *table);
 void postgres_pending_deinit(struct postgres_pending *p);
 void postgres_pending_clear(struct postgres_pending *p);
-int postgres_rows_add_version(struct postgres_rows *s, const struct postgres_values *v,
-                              struct tidings_error *err);
+/* There are some: as parameters of their statement. */
+void postgres_pending_put(struct postgres_pending *p, struct postgres_values *v);
+/* Is one of them perhaps of the entity that is the first parameter? */
+bool postgres_pending_may_have(const struct postgres_pending *p, const struct postgres_values *v);
+/* Of versions: they are not the newest of their entities, since they are taken back. */
+void postgres_pending_drop_heads(const struct postgres_pending *p, struct heads *heads);
+int postgres_rows_add_pending(struct postgres_rows *s, struct postgres_pending *p,
+                              const struct postgres_values *v, struct tidings_error *err);
+/* Takes the lock, when the batch does not have it yet. */
 int postgres_rows_send_pending(struct postgres_rows *s, struct tidings_error *err);
+/* store/postgres_rows_unlocked.c: batches without the lock; of struct shared_ops. */
+bool postgres_rows_begin_unlocked(struct entity_rows *rows);
+bool postgres_rows_must_run_again(struct entity_rows *rows);
+/* Others have committed since: the batch, of which nothing was committed, is to be run again. */
+int postgres_rows_overtaken(struct postgres_rows *s, struct tidings_error *err);
+/* The batch, if it is without, has the lock from now on. */
+int postgres_rows_take_lock(struct postgres_rows *s, struct tidings_error *err);
+/* In such a batch: may that be read without the lock, and without what it writes itself? */
+bool postgres_rows_may_look(const struct postgres_rows *s, enum postgres_statement which,
+                            const struct postgres_values *values);
+int postgres_rows_commit_unlocked(struct postgres_rows *s, struct tidings_error *err);
+/* One began with the lock, or was committed without: when the next may do without. */
+void postgres_rows_note_locked(struct postgres_rows *s, bool is_behind);
 /* store/postgres_rows_keys.c: likewise; before a commit, those that are too many. */
 int postgres_rows_put_key(struct entity_rows *rows, const struct entity_key *key,
                           struct tidings_error *err);

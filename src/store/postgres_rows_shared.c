@@ -112,7 +112,7 @@ static int announce_as(struct postgres_rows *s, enum kept_kind kind, const struc
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         postgres_put_str(&v, texts[i]);
     }
-    int rc = postgres_rows_send(s, PG_ANNOUNCE, &v, err);
+    int rc = postgres_rows_add_pending(s, &s->announcing, &v, err);
     return rc == 0 && ++s->n_announced % FORGET_EVERY == 0 ? forget_announced(s, err) : rc;
 }
 
@@ -361,6 +361,8 @@ const struct shared_ops postgres_rows_shared = {
     .followed = shared_followed,
     .descriptor = shared_descriptor,
     .wake = shared_wake,
+    .begin_unlocked = postgres_rows_begin_unlocked,
+    .must_run_again = postgres_rows_must_run_again,
     .announce = shared_announce,
     .now = shared_now,
     .clock_off = shared_clock_off,

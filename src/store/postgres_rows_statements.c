@@ -43,17 +43,47 @@
     " ON CONFLICT (id) DO UPDATE SET type=excluded.type, tversion=excluded.tversion,"              \
     " parent=excluded.parent, deleted=excluded.deleted, position=excluded.position"
 #define ADD_VERSION                                                                                \
-    "v AS (INSERT INTO tidings_versions(" VERSION_COLUMNS ") VALUES($1::text, $2::int8,"           \
-    " $3::int8, $4::text, $5::text, $6::text, $7::int8, $8::int8, $9::int8, $10::int8, $11::int8," \
-    " $12::text, $13::text, $14::text, $15::text)) INSERT INTO tidings_current(" CURRENT_COLUMNS   \
-    ") VALUES($1::text, $4::text, $5::text, $6::text, $7::int8, $3::int8)" IS_CURRENT
+    "v AS (INSERT INTO tidings_versions(" VERSION_COLUMNS ") VALUES(" VERSION                      \
+    ")) INSERT INTO tidings_current(" CURRENT_COLUMNS ") VALUES(" CURRENT ")" IS_CURRENT
 /* The same of many versions, each of another entity. */
 #define ADD_VERSIONS                                                                               \
-    "v AS (INSERT INTO tidings_versions(" VERSION_COLUMNS ") SELECT * FROM unnest($1::text[],"     \
-    " $2::int8[], $3::int8[], $4::text[], $5::text[], $6::text[], $7::int8[], $8::int8[],"         \
-    " $9::int8[], $10::int8[], $11::int8[], $12::text[], $13::text[], $14::text[], $15::text[])"   \
+    "v AS (INSERT INTO tidings_versions(" VERSION_COLUMNS ") SELECT * FROM " VERSIONS              \
     " RETURNING " CURRENT_COLUMNS ") INSERT INTO tidings_current(" CURRENT_COLUMNS                 \
     ") SELECT " CURRENT_COLUMNS " FROM v" IS_CURRENT
+
+/* A batch without the lock: the position is taken if it still is where the batch began, and
+ * everything else depends on that. One row, as PG_LOCK gives it; none: it is elsewhere. The mark is
+ * seen by PG_NOTIFY_IF if this was committed. */
+#define COUNTERS "position, floor, announced, keys, max_keys"
+#define TAKE_POSITION(to, from)                                                                    \
+    "WITH s AS (UPDATE tidings_state SET position=" to "::int8 WHERE one=1 AND position=" from     \
+    "::int8 RETURNING " COUNTERS "), "
+#define TOOK_POSITION(mark, also)                                                                  \
+    " SELECT " COUNTERS ", " CLOCK_MS ", set_config('tidings.batch', " mark "::text, false)" also  \
+    " FROM s"
+#define LAZILY ", set_config('synchronous_commit', 'off', true)"
+#define VERSION                                                                                    \
+    "$1::text, $2::int8, $3::int8, $4::text, $5::text, $6::text, $7::int8, $8::int8, $9::int8,"    \
+    " $10::int8, $11::int8, $12::text, $13::text, $14::text, $15::text"
+#define VERSIONS                                                                                   \
+    "unnest($1::text[], $2::int8[], $3::int8[], $4::text[], $5::text[], $6::text[], $7::int8[],"   \
+    " $8::int8[], $9::int8[], $10::int8[], $11::int8[], $12::text[], $13::text[], $14::text[],"    \
+    " $15::text[])"
+#define CURRENT "$1::text, $4::text, $5::text, $6::text, $7::int8, $3::int8"
+#define ANNOUNCED_COLUMNS                                                                          \
+    "position, kind, change, at, modified, size, uri, etag, came_from, target, metadata, "         \
+    "checksum,"                                                                                    \
+    " origin"
+#define ANNOUNCEMENT                                                                               \
+    "$1::int8, $2::int8, $3::int8, $4::int8, $5::int8, $6::int8, $7::bytea, $8::bytea, $9::bytea," \
+    " $10::bytea, $11::bytea, $12::bytea, $13::bytea"
+#define ANNOUNCEMENTS                                                                              \
+    "unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::bytea[],"  \
+    " $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[], $12::bytea[], $13::bytea[])"
+
+#define INTO_VERSIONS "v AS (INSERT INTO tidings_versions(" VERSION_COLUMNS ") SELECT "
+#define INTO_CURRENT "c AS (INSERT INTO tidings_current(" CURRENT_COLUMNS ") SELECT "
+#define INTO_ANNOUNCED "a AS (INSERT INTO tidings_announced(" ANNOUNCED_COLUMNS ") SELECT "
 
 /* The changes of one table after $1, as columns that all have: kind, position, from or modified or
  * epoch, size or last, at, removed, created; id, type, version, parent, changed by, old type
@@ -127,16 +157,28 @@
 
 const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_BEGIN] = "BEGIN",
-    [PG_LOCK] = "SELECT position, floor, announced, keys, max_keys, " CLOCK_MS
-                " FROM tidings_state WHERE one=1 FOR UPDATE",
+    [PG_LOCK] = "SELECT " COUNTERS ", " CLOCK_MS " FROM tidings_state WHERE one=1 FOR UPDATE",
     [PG_COMMIT] = "COMMIT",
     [PG_ROLLBACK] = "ROLLBACK",
     [PG_LAZY] = "SET LOCAL synchronous_commit TO off",
     [PG_SET_STATE] = "UPDATE tidings_state SET position=$1::int8, floor=$2::int8,"
                      " announced=$3::int8, keys=$4::int8, max_keys=$5::int8 WHERE one=1",
     [PG_NOTIFY] = "SELECT pg_notify($1::text, $2::text)",
+    [PG_NOTIFY_IF] = "SELECT pg_notify($1::text, $2::text) WHERE"
+                     " current_setting('tidings.batch', true)=$3::text",
+    [PG_COMMIT_PUT] = TAKE_POSITION("$16", "$17") INTO_VERSIONS VERSION
+    " FROM s), " INTO_CURRENT CURRENT " FROM s" IS_CURRENT ")" TOOK_POSITION("$18", ""),
+    [PG_COMMIT_PUT_MANY] = TAKE_POSITION("$16", "$17") INTO_VERSIONS
+    "u.* FROM s, " VERSIONS " u RETURNING " CURRENT_COLUMNS "), " INTO_CURRENT CURRENT_COLUMNS
+    " FROM v" IS_CURRENT ")" TOOK_POSITION("$18", ""),
+    [PG_COMMIT_ANNOUNCE] = TAKE_POSITION("$14", "$15") INTO_ANNOUNCED ANNOUNCEMENT
+    " FROM s)" TOOK_POSITION("$16", LAZILY),
+    [PG_COMMIT_ANNOUNCE_MANY] = TAKE_POSITION("$14", "$15") INTO_ANNOUNCED
+    "u.* FROM s, " ANNOUNCEMENTS " u)" TOOK_POSITION("$16", LAZILY),
+    [PG_COMMIT_NOTHING] =
+        "SELECT " COUNTERS ", " CLOCK_MS " FROM tidings_state WHERE one=1 AND position=$1::int8",
     [PG_CLUSTER] = "SELECT name, id, layout, oldest, copying FROM tidings_cluster WHERE one=1",
-    [PG_STATE] = "SELECT position, floor, announced, keys, max_keys, " CLOCK_MS ", server,"
+    [PG_STATE] = "SELECT " COUNTERS ", " CLOCK_MS ", server,"
                  " (SELECT count(*) FROM tidings_mark) FROM tidings_state WHERE one=1",
     [PG_SERVER] = "SELECT system_identifier::text || substr(pg_walfile_name(pg_current_wal_lsn()),"
                   " 1, 8) FROM pg_control_system()",
@@ -227,10 +269,9 @@ const char *const postgres_statements[PG_STATEMENTS] = {
         "SELECT position FROM (" NEWEST_ENTITIES " UNION ALL " NEWEST_MOVED
         " UNION ALL " NEWEST_TYPES " UNION ALL " NEWEST_PUBLISHED " UNION ALL " NEWEST_ANNOUNCED
         ") x ORDER BY position DESC LIMIT 1 OFFSET $1::int8",
-    [PG_ANNOUNCE] = "INSERT INTO tidings_announced(position, kind, change, at, modified, size, uri,"
-                    " etag, came_from, target, metadata, checksum, origin) VALUES($1::int8,"
-                    " $2::int8, $3::int8, $4::int8, $5::int8, $6::int8, $7::bytea, $8::bytea,"
-                    " $9::bytea, $10::bytea, $11::bytea, $12::bytea, $13::bytea)",
+    [PG_ANNOUNCE] = "INSERT INTO tidings_announced(" ANNOUNCED_COLUMNS ") VALUES(" ANNOUNCEMENT ")",
+    [PG_ANNOUNCE_MANY] =
+        "INSERT INTO tidings_announced(" ANNOUNCED_COLUMNS ") SELECT * FROM " ANNOUNCEMENTS,
     [PG_OLD_ANNOUNCED] = "SELECT position FROM tidings_announced ORDER BY position DESC LIMIT 1"
                          " OFFSET $1::int8",
     [PG_FORGET_ANNOUNCED] = "DELETE FROM tidings_announced WHERE position<=$1::int8",

@@ -64,6 +64,17 @@ struct shared_ops {
     /* It is readable. 1: there may be something to follow. */
     int (*wake)(struct entity_rows *rows);
 
+    /* A batch without the lock, for who can run it again: it is decided from what was followed, and
+     * what it writes is kept back and sent with the commit, which fails if anybody else committed
+     * since. true: it has begun, everything was followed. false: not this time, take `begin`. May
+     * be NULL, with the next one: never. */
+    bool (*begin_unlocked)(struct entity_rows *rows);
+    /* An operation of such a batch has failed, or its commit: true, what was decided in it does not
+     * count, refusals neither; after rollback it is run again from `begin` on, at once. After
+     * TIDINGS_E_UNKNOWN of the commit that may find that it was not kept: if it fails, or anything
+     * of that batch, it is not known. */
+    bool (*must_run_again)(struct entity_rows *rows);
+
     /* Inside a batch: something changed of which the store keeps nothing but that, and not for
      * ever (KEPT_ANNOUNCED, KEPT_MOUNTED). A batch of nothing else does not wait for the disk. */
     int (*announce)(struct entity_rows *rows, enum kept_kind kind,

@@ -4,9 +4,7 @@
  * connection cut at every step, an answer that never comes, a node that stands still with the lock,
  * a database that is restarted, killed, or put back to an older state.
  */
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -14,13 +12,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/clock.h"
 #include "support/postgres.h"
+#include "support/postgres_proxy.h"
 #include "support/store_steps.h"
 
 static struct postgres_server *server;
@@ -115,149 +113,12 @@ static void a_batch_that_is_cut_at_any_step_leaves_nothing(void **state)
 
 /* ---- an answer that never comes -------------------------------------------------------------- */
 
-enum fate {
-    PASS,
-    LOSE_ANSWER,   /* what the server says is not passed on, and the connection ends */
-    LOSE_QUESTION, /* the same, before the server hears of it */
-    SILENT,        /* nothing comes through, and nothing ends */
-};
-
-/* Between a store and its database, one thread for all connections. */
-struct proxy {
-    int listener, port;
-    pthread_t thread;
-    int fate; /* enum fate */
-    bool ends;
-    int ends_at[2];
-};
-
-#define PAIRS 16
-
-static int connect_server(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)postgres_server_port(server)),
-                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) < 0) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
-/* false: it is over. */
-static bool pass_on(int from, int to)
-{
-    char bytes[65536];
-    ssize_t n = recv(from, bytes, sizeof bytes, 0);
-    for (ssize_t at = 0; at < n;) {
-        ssize_t sent = send(to, bytes + at, (size_t)(n - at), MSG_NOSIGNAL);
-        if (sent <= 0) {
-            return false;
-        }
-        at += sent;
-    }
-    return n > 0;
-}
-
-static void *run_proxy(void *user)
-{
-    struct proxy *p = user;
-    int pairs[PAIRS][2];
-    unsigned count = 0;
-    for (;;) {
-        struct pollfd fds[2 + 2 * PAIRS];
-        fds[0] = (struct pollfd){.fd = p->ends_at[0], .events = POLLIN};
-        fds[1] = (struct pollfd){.fd = p->listener, .events = POLLIN};
-        int fate = __atomic_load_n(&p->fate, __ATOMIC_ACQUIRE);
-        for (unsigned i = 0; i < 2 * count; i++) {
-            fds[2 + i] =
-                (struct pollfd){.fd = pairs[i / 2][i % 2], .events = fate == SILENT ? 0 : POLLIN};
-        }
-        (void)poll(fds, 2 + 2 * count, fate == SILENT ? 20 : -1);
-        if (fds[0].revents) {
-            char byte;
-            (void)!read(p->ends_at[0], &byte, 1);
-            if (__atomic_load_n(&p->ends, __ATOMIC_ACQUIRE)) {
-                break;
-            }
-            continue;
-        }
-        for (unsigned i = 0; i < count; i++) {
-            bool asks = fds[2 + 2 * i].revents != 0, answers = fds[3 + 2 * i].revents != 0;
-            bool goes_on = true;
-            fate = __atomic_load_n(&p->fate, __ATOMIC_ACQUIRE);
-            if (fate == SILENT) {
-                continue;
-            }
-            if (asks) {
-                goes_on = fate != LOSE_QUESTION && pass_on(pairs[i][0], pairs[i][1]);
-            }
-            if (answers && goes_on) {
-                goes_on = fate != LOSE_ANSWER && pass_on(pairs[i][1], pairs[i][0]);
-            }
-            if (!goes_on) {
-                close(pairs[i][0]);
-                close(pairs[i][1]);
-                count--;
-                pairs[i][0] = pairs[count][0];
-                pairs[i][1] = pairs[count][1];
-                break; /* the rest is looked at again */
-            }
-        }
-        if (fds[1].revents && count < PAIRS) {
-            pairs[count][0] = accept(p->listener, NULL, NULL);
-            pairs[count][1] = connect_server();
-            if (pairs[count][1] < 0) {
-                close(pairs[count][0]);
-            } else {
-                count++;
-            }
-        }
-    }
-    for (unsigned i = 0; i < 2 * count; i++) {
-        close(pairs[i / 2][i % 2]);
-    }
-    return NULL;
-}
-
-static void proxy_start(struct proxy *p)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t len = sizeof at;
-    *p = (struct proxy){.fate = PASS};
-    p->listener = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(p->listener >= 0 && bind(p->listener, (struct sockaddr *)&at, len) == 0 &&
-                listen(p->listener, 16) == 0 &&
-                getsockname(p->listener, (struct sockaddr *)&at, &len) == 0);
-    p->port = ntohs(at.sin_port);
-    assert_int_equal(pipe(p->ends_at), 0);
-    assert_int_equal(pthread_create(&p->thread, NULL, run_proxy, p), 0);
-}
-
-static void proxy_be(struct proxy *p, enum fate fate)
-{
-    __atomic_store_n(&p->fate, fate, __ATOMIC_RELEASE);
-    assert_int_equal(write(p->ends_at[1], "x", 1), 1);
-}
-
-static void proxy_stop(struct proxy *p)
-{
-    __atomic_store_n(&p->ends, true, __ATOMIC_RELEASE);
-    assert_int_equal(write(p->ends_at[1], "x", 1), 1);
-    pthread_join(p->thread, NULL);
-    close(p->listener);
-    close(p->ends_at[0]);
-    close(p->ends_at[1]);
-}
-
-static struct entity_rows *open_through(const struct proxy *p)
+static struct entity_rows *open_through(const struct postgres_proxy *p)
 {
     char through[POSTGRES_URL];
     (void)snprintf(through, sizeof through,
-                   "postgres://tidings@127.0.0.1:%d/tidings?options=-csearch_path%%3D%s", p->port,
-                   schema);
+                   "postgres://tidings@127.0.0.1:%d/tidings?options=-csearch_path%%3D%s",
+                   postgres_proxy_port(p), schema);
     return store_open(through);
 }
 
@@ -265,54 +126,52 @@ static void whether_a_commit_without_an_answer_happened_is_found_by_following(vo
 {
     (void)state;
     new_schema();
-    struct proxy p;
-    proxy_start(&p);
-    struct entity_rows *a = open_through(&p);
+    struct postgres_proxy *p = postgres_proxy_start(server);
+    struct entity_rows *a = open_through(p);
     struct tidings_error err = {0};
     store_put_alone(a, "x", 1, "1");
     store_begin(a);
     store_put(a, "x", 2, "2");
-    proxy_be(&p, LOSE_ANSWER);
+    postgres_proxy_be(p, PROXY_LOSE_ANSWER);
     assert_int_equal(a->ops->commit(a, &err), TIDINGS_E_UNKNOWN);
     assert_non_null(strstr(err.text, "not known"));
-    proxy_be(&p, PASS);
+    postgres_proxy_be(p, PROXY_PASS);
     recover(a);
     assert_string_equal(store_followed(a, true), "2 entity x\n"); /* like another's */
     assert_int_equal(store_value(a, "x"), 2);
     store_begin(a);
     store_put(a, "x", 3, "3");
-    proxy_be(&p, LOSE_QUESTION);
+    postgres_proxy_be(p, PROXY_LOSE_QUESTION);
     assert_int_equal(a->ops->commit(a, &err), TIDINGS_E_UNKNOWN);
-    proxy_be(&p, PASS);
+    postgres_proxy_be(p, PROXY_PASS);
     recover(a);
     assert_string_equal(store_followed(a, true), "");
     assert_int_equal(store_value(a, "x"), 2);
     assert_int_equal(store_put_alone(a, "y", 1, "1"), 3);
     store_close(a);
-    proxy_stop(&p);
+    postgres_proxy_stop(p);
 }
 
 static void a_database_that_says_nothing_is_not_waited_for_for_long(void **state)
 {
     (void)state;
     new_schema();
-    struct proxy p;
-    proxy_start(&p);
-    struct entity_rows *a = open_through(&p);
+    struct postgres_proxy *p = postgres_proxy_start(server);
+    struct entity_rows *a = open_through(p);
     struct tidings_error err = {0};
     store_put_alone(a, "x", 1, "1");
-    proxy_be(&p, SILENT);
+    postgres_proxy_be(p, PROXY_SILENT);
     uint64_t before = clock_monotonic_ms();
     assert_int_equal(a->ops->begin(a, &err), TIDINGS_E_BUSY);
     assert_in_range(clock_monotonic_ms() - before, 4000, 9000);
     before = clock_monotonic_ms(); /* and then no operation waits for more than a second */
     assert_int_equal(a->ops->begin(a, &err), TIDINGS_E_BUSY);
     assert_in_range(clock_monotonic_ms() - before, 0, 3000);
-    proxy_be(&p, PASS);
+    postgres_proxy_be(p, PROXY_PASS);
     recover(a);
     assert_int_equal(store_value(a, "x"), 1);
     store_close(a);
-    proxy_stop(&p);
+    postgres_proxy_stop(p);
 }
 
 /* ---- standing still with the lock ------------------------------------------------------------ */
