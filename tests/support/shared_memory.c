@@ -72,6 +72,7 @@ static int node_begin(struct entity_rows *rows, struct tidings_error *err)
         return rc;
     }
     n->in_batch = true;
+    n->must_run_again = false;
     n->before = n->db->last;
     return n->db->entities->ops->begin(n->db->entities, err);
 }
@@ -109,10 +110,37 @@ static void node_rollback(struct entity_rows *rows)
     end_batch(n);
 }
 
+/* The lock is taken all the same: nobody sees the difference. */
+bool shared_memory_begin_unlocked(struct entity_rows *rows)
+{
+    struct node *n = shared_memory_node(rows);
+    n->is_unlocked = n->is_to_be_overtaken && node_begin(rows, NULL) == 0;
+    n->is_to_be_overtaken = false;
+    return n->is_unlocked;
+}
+
+bool shared_memory_must_run_again(struct entity_rows *rows)
+{
+    return shared_memory_node(rows)->must_run_again;
+}
+
+void shared_memory_overtake(struct entity_rows *node, bool is_in_doubt)
+{
+    struct node *n = shared_memory_node(node);
+    n->is_to_be_overtaken = true;
+    n->is_in_doubt = is_in_doubt;
+}
+
 static int node_commit(struct entity_rows *rows, struct tidings_error *err)
 {
     struct node *n = shared_memory_node(rows);
     bool loses = n->loses;
+    if (n->is_unlocked) {
+        n->is_unlocked = false;
+        node_rollback(rows);
+        n->must_run_again = true;
+        return tidings_fail(err, n->is_in_doubt ? TIDINGS_E_UNKNOWN : TIDINGS_E_BUSY, "overtaken");
+    }
     __atomic_add_fetch(&n->asked, 1, __ATOMIC_RELAXED);
     if ((loses && !n->loses_committed) || n->is_unreachable) {
         n->loses = false;

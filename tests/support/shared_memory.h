@@ -37,6 +37,9 @@ void shared_memory_wake(struct entity_rows *node);
 bool shared_memory_is_awake(struct entity_rows *node);
 /* The next commit of `node` is not answered; it has happened, or not. */
 void shared_memory_lose_answer(struct shared_memory *db, struct entity_rows *node, bool committed);
+/* The next batch of `node` begins without the lock, and when it is to be committed it has to be run
+ * again: somebody else wrote, or so it seems since (`is_in_doubt`) there is no answer. */
+void shared_memory_overtake(struct entity_rows *node, bool is_in_doubt);
 /* What was committed after `position` is lost: a new cluster epoch begins. Of entities and
  * published resources everything stays; of the log it goes. */
 void shared_memory_break(struct shared_memory *db, uint64_t position);

@@ -63,7 +63,9 @@ struct node {
     int wake;
     bool is_wake_new; /* another descriptor than before, which may have the same number */
     bool in_batch, is_unreachable, loses, loses_committed;
-    uint64_t followed, before; /* `before`: db->last when the batch began */
+    bool is_to_be_overtaken, is_in_doubt; /* the next batch */
+    bool is_unlocked, must_run_again;     /* this one */
+    uint64_t followed, before;            /* `before`: db->last when the batch began */
     unsigned asked;
     struct arena arena; /* what the last call handed out */
 };
@@ -74,6 +76,9 @@ int shared_memory_enter(struct node *n, struct tidings_error *err);
 int shared_memory_leave(struct node *n, int rc); /* gives rc */
 struct tidings_str shared_memory_text(struct arena *arena, struct tidings_str s);
 void shared_memory_keep_version(struct arena *arena, struct entity_version *v);
+
+bool shared_memory_begin_unlocked(struct entity_rows *rows);
+bool shared_memory_must_run_again(struct entity_rows *rows);
 
 /* shared_memory_log.c */
 struct entry *shared_memory_entry(const struct kept_change *change);

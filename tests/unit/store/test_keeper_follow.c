@@ -2,7 +2,8 @@
  *
  * The keeper of a store that others write to. What it watches to be woken by them: when a
  * connection is lost and made again, nothing of the old one stays in its loop, whoever else still
- * holds that open. And which writes share a commit.
+ * holds that open. Which writes share a commit; and that those of a batch that somebody else
+ * overtook run again.
  */
 #include <dirent.h>
 #include <setjmp.h>
@@ -16,6 +17,7 @@
 #include <cmocka.h>
 
 #include "base/durations.h"
+#include "base/str.h"
 #include "store/keeper.h"
 #include "support/shared_memory.h"
 
@@ -147,11 +149,121 @@ static void what_comes_while_a_batch_begins_shares_its_commit(void **state)
     shared_memory_destroy(db);
 }
 
+/* ---- overtaken ------------------------------------------------------------------------------- */
+
+static struct buf trace;
+
+struct traced {
+    struct keeper_job job;
+    char name;
+    int codes[2]; /* of the first run, and the second */
+    unsigned runs;
+    struct keeper *keeper;
+    struct traced *next;
+    bool is_first; /* the next ones come while it is under way */
+    struct shared_memory *db;
+    bool is_lost; /* it cannot be reached any more when this is undone */
+};
+
+static int run_traced(struct keeper_job *job, struct entities *e)
+{
+    struct traced *t = (struct traced *)(void *)job;
+    (void)e;
+    buf_putf(&trace, "run %c\n", t->name);
+    for (struct traced *n = t->is_first && t->runs == 0 ? t->next : NULL; n; n = n->next) {
+        keeper_submit(t->keeper, &n->job);
+    }
+    return t->codes[t->runs++];
+}
+
+static void undo_traced(struct keeper_job *job)
+{
+    struct traced *t = (struct traced *)(void *)job;
+    buf_putf(&trace, "undo %c\n", t->name);
+    if (t->is_lost) {
+        shared_memory_set_unreachable(t->db, NULL, true);
+    }
+}
+
+static void traced_done(struct keeper_job *job, int code)
+{
+    buf_putf(&trace, "done %c %s\n", ((struct traced *)(void *)job)->name,
+             code == 0 ? "ok" : tidings_code_name(code));
+}
+
+static struct traced traced(char name, int first, int second)
+{
+    return (struct traced){
+        .job = {.is_write = true, .run = run_traced, .undo = undo_traced, .done = traced_done},
+        .name = name,
+        .codes = {first, second}};
+}
+
+/* `first`, and those that come meanwhile, are in one batch, which is overtaken. */
+static const char *run_overtaken(struct traced *first, bool is_in_doubt)
+{
+    struct tidings_error err = {0, ""};
+    struct keeper_follower follower = {0};
+    struct keeper *k = NULL;
+    struct shared_memory *db = shared_memory_create();
+    struct entity_rows *rows = shared_memory_connect(db);
+    shared_memory_overtake(rows, is_in_doubt);
+    assert_int_equal(keeper_open(rows, &k, &err), 0);
+    assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
+    for (struct traced *t = first; t; t = t->next) {
+        t->keeper = k;
+        t->db = db;
+    }
+    first->is_first = true;
+    buf_deinit(&trace);
+    buf_init(&trace, 4096);
+    (void)keeper_run(k, &first->job);
+    (void)look_now(k, NULL); /* after all of them */
+    keeper_close(k);
+    shared_memory_destroy(db);
+    return trace.ptr;
+}
+
+/* What was refused at first may be right then, and the reverse: nobody is told before. */
+static void what_was_overtaken_is_taken_back_and_decided_again(void **state)
+{
+    (void)state;
+    struct traced c = traced('c', 0, TIDINGS_E_CONFLICT), b = traced('b', TIDINGS_E_CONFLICT, 0),
+                  a = traced('a', 0, 0);
+    a.next = &b;
+    b.next = &c;
+    assert_string_equal(run_overtaken(&a, false),
+                        "run a\nrun b\nrun c\nundo c\nundo b\nundo a\nrun a\nrun b\nrun c\n"
+                        "done c TIDINGS_E_CONFLICT\ndone a ok\ndone b ok\n");
+    assert_true(c.runs == 2);
+}
+
+/* If the second time fails too, it may have been kept the first time. */
+static void of_what_was_in_doubt_and_could_not_be_run_again_it_is_not_known(void **state)
+{
+    (void)state;
+    struct traced b = traced('b', 0, 0), a = traced('a', 0, 0);
+    a.next = &b;
+    a.is_lost = true;
+    assert_string_equal(run_overtaken(&a, true),
+                        "run a\nrun b\nundo b\nundo a\ndone a TIDINGS_E_UNKNOWN\n"
+                        "done b TIDINGS_E_UNKNOWN\n");
+    struct traced d = traced('d', 0, 0), c = traced('c', 0, 0);
+    c.next = &d;
+    c.is_lost = true;
+    assert_string_equal(run_overtaken(&c, false),
+                        "run c\nrun d\nundo d\nundo c\ndone c TIDINGS_E_BUSY\n"
+                        "done d TIDINGS_E_BUSY\n");
+    buf_deinit(&trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_a_connection_that_was_lost_nothing_is_watched),
         cmocka_unit_test(what_comes_while_a_batch_begins_shares_its_commit),
+        cmocka_unit_test(what_was_overtaken_is_taken_back_and_decided_again),
+        cmocka_unit_test(of_what_was_in_doubt_and_could_not_be_run_again_it_is_not_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
