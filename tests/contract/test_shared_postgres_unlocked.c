@@ -498,8 +498,9 @@ static void a_connection_that_was_lost_between_batches_is_made_again(void **stat
     store_close(a);
 }
 
-int main(void)
+static int run(struct postgres_server *p)
 {
+    server = p;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_without_the_lock_is_kept_like_others),
         cmocka_unit_test(what_is_rolled_back_was_never_there),
@@ -515,12 +516,10 @@ int main(void)
         cmocka_unit_test(a_commit_that_comes_after_its_batch_was_run_again_changes_nothing),
         cmocka_unit_test(a_connection_that_was_lost_between_batches_is_made_again),
     };
-    server = postgres_server_start();
-    if (!server) {
-        return 77;
-    }
-    postgres_server_be_quick(server);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    postgres_server_stop(server);
-    return failed;
+    return cmocka_run_group_tests_name("without the lock", tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return postgres_server_run(run);
 }
