@@ -91,10 +91,24 @@ struct kept_change {
 /* Return false to stop. */
 typedef bool (*kept_change_fn)(void *user, const struct kept_change *change);
 
-/* A task of a tool (handler/task.h), for those who ask for its result after a restart. */
+/* How many tasks there may be, and what was in the way of one more. */
+struct kept_task_room {
+    size_t max, max_client; /* 0: any */
+    size_t max_bytes;       /* of results; a client has a quarter of it */
+    enum { KEPT_TASKS_FIT, KEPT_TASKS_MANY, KEPT_TASKS_LARGE } full;
+    bool is_client; /* … of its client */
+};
+
+/* A task of a tool (handler/task.h), for those who ask for its result after a restart, or another
+ * node that shares the store. */
 struct kept_task {
     struct tidings_str id, client, status, message, payload;
-    int64_t created_ms, updated_ms, ttl_ms;
+    int64_t created_ms, updated_ms, ttl_ms; /* by this machine's clock */
+    /* Of stores that nodes share, else empty: */
+    struct tidings_str questions; /* an object: what is asked */
+    struct tidings_str answers;   /* an object: given at other nodes, and not taken by its own */
+    struct kept_task_room *room;  /* it is new: is there room for it? NULL: it is not asked */
+    bool is_lost;                 /* the node that ran it is gone */
 };
 typedef void (*kept_task_fn)(void *user, const struct kept_task *task);
 
@@ -119,7 +133,8 @@ struct kept_ops {
                             struct changelog **ret, struct tidings_error *err);
     const struct transfer_ops *transfer; /* copying it into another */
     /* Tasks; NULL: they are not kept here. Inside a batch: keep one, instead of another with its
-     * id; forget those whose time to live has passed at that Unix time. */
+     * id, unless that has ended (TIDINGS_E_CONFLICT) or there is no room for it (TIDINGS_E_LIMIT);
+     * forget those whose time to live has passed at that Unix time. `each_task`: outside. */
     int (*put_task)(struct entity_rows *rows, const struct kept_task *task,
                     struct tidings_error *err);
     int (*sweep_tasks)(struct entity_rows *rows, int64_t now_ms, struct tidings_error *err);

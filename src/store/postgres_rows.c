@@ -588,4 +588,7 @@ static const struct kept_ops postgres_kept = {
     .each_change = postgres_rows_each_change,
     .create_changelog = postgres_rows_create_changelog,
     .transfer = &postgres_rows_transfer,
+    .put_task = postgres_rows_put_task,
+    .sweep_tasks = postgres_rows_sweep_tasks,
+    .each_task = postgres_rows_each_task,
 };

@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "store/postgres_rows_private.h"
 
-#define LAYOUT 2
+#define LAYOUT 3
 #define OLDEST 1
 #define LAY_OUT_TRIES 5                    /* others may be at it */
 #define ADVISORY_KEY "8391203047719502964" /* random; the same for every tidings */
@@ -85,6 +85,15 @@ static const char *const steps[LAYOUT] = {
      * type was added (0: not known). */
     "ALTER TABLE tidings_nodes ADD COLUMN layout int8, ADD COLUMN behind int8;"
     "ALTER TABLE tidings_types ADD COLUMN at int8 NOT NULL DEFAULT 0",
+    /* Tasks: `run` is the epoch of the node that works on one, `owner` a digest of `client`. */
+    "CREATE TABLE tidings_tasks(id text COLLATE \"C\" PRIMARY KEY, run int8 NOT NULL,"
+    " owner bytea NOT NULL, client bytea NOT NULL, status text COLLATE \"C\" NOT NULL,"
+    " created int8 NOT NULL, updated int8 NOT NULL, ttl int8 NOT NULL, until int8 NOT NULL,"
+    " bytes int8 NOT NULL, message bytea NOT NULL, payload bytea NOT NULL,"
+    " questions bytea NOT NULL, answers bytea NOT NULL);"
+    "CREATE INDEX tidings_tasks_until ON tidings_tasks(until);"
+    "CREATE INDEX tidings_tasks_running ON tidings_tasks(run)"
+    " WHERE status IN ('working', 'input_required')",
 };
 
 const struct postgres_layout postgres_layout = {.made = LAYOUT, .oldest = OLDEST, .steps = steps};

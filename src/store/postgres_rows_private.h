@@ -95,6 +95,15 @@ enum postgres_statement {
     PG_DROP_SESSION,
     PG_AGE_SESSIONS,
     PG_SECRET,
+    PG_TASK_ROOM,
+    PG_PUT_TASK,
+    PG_FIND_TASK,
+    PG_TASKS,
+    PG_TASK_ANSWERS,
+    PG_SWEEP_TASKS,
+    PG_STALE_TASKS,
+    PG_OLD_TASKS,
+    PG_LOST_TASKS,
     PG_LIVE_NODE,
     PG_TRANSFER_TYPES,
     PG_TRANSFER_VERSIONS,
@@ -308,6 +317,20 @@ int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user
 int postgres_rows_send_page(struct postgres_rows *s, struct tidings_error *err);
 /* Everything up to there was followed, or written here. */
 void postgres_rows_note_followed(struct postgres_rows *s, uint64_t position, bool is_durable);
+/* store/postgres_rows_tasks.c: likewise. */
+int postgres_rows_put_task(struct entity_rows *rows, const struct kept_task *task,
+                           struct tidings_error *err);
+int postgres_rows_sweep_tasks(struct entity_rows *rows, int64_t now_ms, struct tidings_error *err);
+int postgres_rows_each_task(struct entity_rows *rows, kept_task_fn fn, void *user,
+                            struct tidings_error *err);
+int postgres_rows_find_task(struct entity_rows *rows, struct tidings_str id, struct kept_task *ret,
+                            struct tidings_error *err);
+int postgres_rows_put_task_answers(struct entity_rows *rows, struct tidings_str id,
+                                   struct tidings_str answers, struct tidings_error *err);
+int postgres_rows_has_stale_tasks(struct entity_rows *rows, struct tidings_error *err);
+int postgres_rows_end_stale_tasks(struct entity_rows *rows, const struct kept_task *end,
+                                  void (*fn)(void *user, struct tidings_str id, bool is_gone),
+                                  void *user, struct tidings_error *err);
 /* store/postgres_rows_transfer.c */
 extern const struct transfer_ops postgres_rows_transfer;
 /* store/postgres_rows_shared.c */

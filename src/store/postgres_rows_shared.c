@@ -375,5 +375,9 @@ const struct shared_ops postgres_rows_shared = {
     .take_session = shared_take_session,
     .drop_session = shared_drop_session,
     .age_sessions = shared_age_sessions,
+    .find_task = postgres_rows_find_task,
+    .put_task_answers = postgres_rows_put_task_answers,
+    .has_stale_tasks = postgres_rows_has_stale_tasks,
+    .end_stale_tasks = postgres_rows_end_stale_tasks,
     .secret = shared_secret,
 };

@@ -155,6 +155,21 @@
 #define NEWEST_PUBLISHED NEWEST("tidings_published")
 #define NEWEST_ANNOUNCED NEWEST("tidings_announced")
 
+/* Nodes write nothing so long (store/shared.h); who does would have them read it. A run lives until
+ * it ended, or its node did not say for too long that it does. */
+#define TASK_COLUMNS                                                                               \
+    "t.id, t.client, t.status, t.message, t.payload, t.questions, t.answers, t.created, "          \
+    "t.updated,"                                                                                   \
+    " t.ttl, CASE WHEN " TASK_LIVES " THEN 0::int8 ELSE 1::int8 END"
+#define TASK_RUNS "t.status IN ('working', 'input_required')"
+#define TASK_LIVES                                                                                 \
+    "EXISTS(SELECT 1 FROM tidings_runs r WHERE r.epoch=t.run AND r.last IS NULL AND "              \
+    "r.until>" NOW_MS ")"
+#define TASK_IS_SHORT                                                                              \
+    "octet_length(t.id)<=128 AND octet_length(t.client)<=4096 AND octet_length(t.status)<=32 AND"  \
+    " octet_length(t.message)<=4096 AND octet_length(t.payload)<=67108864 AND"                     \
+    " octet_length(t.questions)<=41943040 AND octet_length(t.answers)<=41943040"
+
 const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_BEGIN] = "BEGIN",
     [PG_LOCK] = "SELECT " COUNTERS ", " CLOCK_MS " FROM tidings_state WHERE one=1 FOR UPDATE",
@@ -343,6 +358,37 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_DROP_SESSION] = "DELETE FROM tidings_sessions WHERE id=$1::text",
     [PG_AGE_SESSIONS] = "DELETE FROM tidings_sessions WHERE used<=" NOW_MS "-$1::int8",
     [PG_SECRET] = "SELECT secret FROM tidings_cluster WHERE one=1",
+    [PG_TASK_ROOM] = "SELECT count(*)::int8, coalesce(sum(bytes), 0)::int8,"
+                     " (count(*) FILTER (WHERE owner=$1::bytea))::int8,"
+                     " coalesce(sum(bytes) FILTER (WHERE owner=$1::bytea), 0)::int8"
+                     " FROM tidings_tasks",
+    [PG_PUT_TASK] =
+        "INSERT INTO tidings_tasks AS t(id, run, owner, client, status, created, updated, ttl,"
+        " until, bytes, message, payload, questions, answers) VALUES($1::text, $2::int8,"
+        " $3::bytea, $4::bytea, $5::text, $6::int8, $7::int8, $8::int8, $9::int8, $10::int8,"
+        " $11::bytea, $12::bytea, $13::bytea, ''::bytea) ON CONFLICT (id) DO UPDATE SET"
+        " status=excluded.status, updated=excluded.updated, ttl=excluded.ttl,"
+        " until=excluded.until, bytes=excluded.bytes, message=excluded.message,"
+        " payload=excluded.payload, questions=excluded.questions WHERE " TASK_RUNS
+        " RETURNING t.id",
+    [PG_FIND_TASK] = "SELECT " TASK_COLUMNS " FROM tidings_tasks t WHERE t.id=$1::text AND t.until>"
+                     "$2::int8 AND " TASK_IS_SHORT,
+    [PG_TASKS] =
+        "SELECT " TASK_COLUMNS " FROM tidings_tasks t WHERE t.id>$1::text AND " TASK_IS_SHORT
+        " ORDER BY t.id LIMIT 16",
+    [PG_TASK_ANSWERS] = "UPDATE tidings_tasks SET answers=$2::bytea WHERE id=$1::text",
+    [PG_SWEEP_TASKS] = "DELETE FROM tidings_tasks WHERE until<=$1::int8",
+    [PG_STALE_TASKS] =
+        "SELECT 1 WHERE EXISTS(SELECT 1 FROM tidings_tasks WHERE until<=" NOW_MS
+        ") OR EXISTS(SELECT 1 FROM tidings_tasks t WHERE " TASK_RUNS " AND NOT " TASK_LIVES ")",
+    [PG_OLD_TASKS] = "DELETE FROM tidings_tasks WHERE id IN (SELECT id FROM tidings_tasks WHERE"
+                     " until<=$1::int8 ORDER BY until LIMIT $2::int8) RETURNING substr(id, 1, 128)",
+    [PG_LOST_TASKS] = "UPDATE tidings_tasks SET status=$1::text, message=$2::bytea,"
+                      " payload=$3::bytea, bytes=octet_length($3::bytea), questions=''::bytea,"
+                      " answers=''::bytea, updated=$4::int8, ttl=greatest(until, $5::int8)-until"
+                      "+ttl, until=greatest(until, $5::int8) WHERE id IN (SELECT t.id FROM"
+                      " tidings_tasks t WHERE " TASK_RUNS " AND NOT " TASK_LIVES
+                      " LIMIT $6::int8) RETURNING substr(id, 1, 128)",
     [PG_LIVE_NODE] = "SELECT name FROM tidings_nodes WHERE until>" NOW_MS " LIMIT 1",
     [PG_TRANSFER_TYPES] = "SELECT position, name, version, schema, description, options FROM"
                           " tidings_types WHERE position>$1::int8 ORDER BY position LIMIT 256",

@@ -24,6 +24,12 @@
 
 #define SHARED_NAME_MAX 128u            /* of a node, a lease */
 #define SHARED_SESSION_MAX (256u << 10) /* bytes of a session's state */
+#define SHARED_TASK_ID_MAX 128u
+#define SHARED_TASK_CLIENT_MAX 4096u        /* bytes of its client's name … */
+#define SHARED_TASK_MESSAGE_MAX 4096u       /* … of its message */
+#define SHARED_TASK_PAYLOAD_MAX (64u << 20) /* … of its result */
+#define SHARED_TASK_ASKED_MAX (40u << 20)   /* … of what is asked, and of answers */
+#define SHARED_TASKS_AT_ONCE 64u            /* that are failed, or forgotten, in one batch */
 
 /* A program that serves from this store, as the others see it. */
 struct node_row {
@@ -116,6 +122,22 @@ struct shared_ops {
     int (*drop_session)(struct entity_rows *rows, struct tidings_str id, struct tidings_error *err);
     /* Forget those that nobody used for so long. */
     int (*age_sessions)(struct entity_rows *rows, int64_t idle_ms, struct tidings_error *err);
+
+    /* A task (store/kept.h), inside of batches and outside. 1; 0: there is none, its time has
+     * passed, or its row is none of ours. */
+    int (*find_task)(struct entity_rows *rows, struct tidings_str id, struct kept_task *ret,
+                     struct tidings_error *err);
+    /* Inside a batch: what was answered and not taken is that now. put_task leaves it as it is. */
+    int (*put_task_answers)(struct entity_rows *rows, struct tidings_str id,
+                            struct tidings_str answers, struct tidings_error *err);
+    /* Are there tasks whose node is gone, or whose time has passed? 1; 0. */
+    int (*has_stale_tasks)(struct entity_rows *rows, struct tidings_error *err);
+    /* Inside a batch: the former become `end`, in all but id, client and times, and the latter are
+     * forgotten; `fn` gets the id of each, and whether it is forgotten. At most
+     * SHARED_TASKS_AT_ONCE of both. */
+    int (*end_stale_tasks)(struct entity_rows *rows, const struct kept_task *end,
+                           void (*fn)(void *user, struct tidings_str id, bool is_gone), void *user,
+                           struct tidings_error *err);
 
     /* 32 bytes that all nodes have alike, for seals; made with the store. */
     int (*secret)(struct entity_rows *rows, unsigned char out[32], struct tidings_error *err);

@@ -49,6 +49,7 @@ enum statement {
     OLD_REMOVED,
     FORGET_REMOVED,
     RAISE_FLOOR,
+    TASK_HAS_ENDED,
     PUT_TASK,
     SWEEP_TASKS,
     FILE_MOUNT,

@@ -178,6 +178,8 @@ static const char *const statements[STATEMENTS] = {
     [RAISE_FLOOR] = "UPDATE main.state SET floor=max(floor, ?1)",
     [OLD_REMOVED] = "SELECT seq FROM main.published WHERE content IS NULL ORDER BY seq DESC LIMIT 1"
                     " OFFSET ?1",
+    [TASK_HAS_ENDED] = "SELECT 1 FROM main.tasks WHERE id=?1 AND status NOT IN ('working',"
+                       " 'input_required')",
     [PUT_TASK] = "INSERT OR REPLACE INTO main.tasks VALUES(?1,?2,?3,?4,?5,?6,?4+?6,?7,?8)",
     [SWEEP_TASKS] = "DELETE FROM main.tasks WHERE expires<=?1",
     [FILE_MOUNT] = "SELECT mount, root, device, root IS NOT NULL FROM main.file_mounts WHERE"

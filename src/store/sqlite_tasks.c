@@ -7,13 +7,32 @@
 #include "base/str.h"
 #include "store/sqlite_private.h"
 
+/* 1: it has. */
+static int sqlite_tasks_has_ended(struct sqlite_entities *s, struct tidings_str id,
+                                  struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_statement(s, TASK_HAS_ENDED, &st, err);
+    if (rc < 0) {
+        return rc;
+    }
+    sqlite_bind_str(st, 1, id);
+    rc = sqlite_step(s->db, st, err);
+    sqlite_reset(st);
+    return rc;
+}
+
 int sqlite_tasks_put(struct entity_rows *rows, const struct kept_task *task,
                      struct tidings_error *err)
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     struct sqlite3_stmt *st = NULL;
     sqlite_entities_release(s);
-    int rc = sqlite_statement(s, PUT_TASK, &st, err);
+    int rc = sqlite_tasks_has_ended(s, task->id, err);
+    if (rc == 1) {
+        return tidings_fail(err, TIDINGS_E_CONFLICT, "the task has ended already");
+    }
+    rc = rc == 0 ? sqlite_statement(s, PUT_TASK, &st, err) : rc;
     if (rc < 0) {
         return rc;
     }

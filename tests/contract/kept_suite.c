@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 
 static kept_open_fn open_store;
@@ -304,6 +305,85 @@ static void another_store_knows_none_of_them(void **state)
     stop(&other);
 }
 
+/* ---- tasks ----------------------------------------------------------------------------------- */
+
+static void put_task(struct entity_rows *rows, const char *id, const char *status,
+                     const char *payload, int64_t ttl_ms, int expected)
+{
+    static int64_t now; /* all began then */
+    now = now > 0 ? now : clock_wall_ms();
+    const struct kept_task task = {
+        .id = tidings_str(id),
+        .client = STR("al\xC3\xACs"),
+        .status = tidings_str(status),
+        .message = STR("half\nway"),
+        .payload = tidings_str(payload),
+        .created_ms = now,
+        .updated_ms = now + 1,
+        .ttl_ms = ttl_ms,
+    };
+    kept_begin(rows);
+    assert_int_equal(rows->kept->put_task(rows, &task, NULL), expected);
+    kept_commit(rows);
+}
+
+static void print_task(void *user, const struct kept_task *task)
+{
+    assert_true(str_eq(task->client, STR("al\xC3\xACs")));
+    assert_true(str_eq(task->message, STR("half\nway")));
+    assert_int_equal(task->updated_ms, task->created_ms + 1);
+    buf_putf(user, "%.*s %.*s %.*s %lld\n", STR_ARG(task->id), STR_ARG(task->status),
+             STR_ARG(task->payload), (long long)task->ttl_ms);
+}
+
+static void check_tasks(struct entity_rows *rows, const char *expected)
+{
+    struct buf lines;
+    buf_init(&lines, 4096);
+    assert_int_equal(rows->kept->each_task(rows, print_task, &lines, NULL), 0);
+    assert_string_equal(lines.len > 0 ? lines.ptr : "", expected);
+    buf_deinit(&lines);
+}
+
+static void tasks_are_found_again_and_an_end_stays(void **state)
+{
+    (void)state;
+    struct entity_rows *rows = open_store(true);
+    check_tasks(rows, "");
+    put_task(rows, "b", "working", "", 3600000, 0);
+    put_task(rows, "a", "working", "", 3600000, 0);
+    put_task(rows, "b", "input_required", "", 3600000, 0);
+    put_task(rows, "a", "completed", "{\"x\":\"\xC3\xA4\"}", 7200000, 0);
+    put_task(rows, "a", "cancelled", "", 3600000, TIDINGS_E_CONFLICT);
+    put_task(rows, "a", "working", "", 3600000, TIDINGS_E_CONFLICT);
+    rows->ops->destroy(rows);
+    rows = open_store(false);
+    check_tasks(rows, "a completed {\"x\":\"\xC3\xA4\"} 7200000\nb input_required  3600000\n");
+    rows->ops->destroy(rows);
+}
+
+static void tasks_whose_time_has_passed_are_forgotten(void **state)
+{
+    (void)state;
+    struct entity_rows *rows = open_store(true);
+    put_task(rows, "brief", "completed", "{}", 60000, 0);
+    put_task(rows, "long", "working", "", 3600000, 0);
+    put_task(rows, "none", "working", "", 0, 0); /* as one is taken back */
+    kept_begin(rows);
+    assert_int_equal(rows->kept->sweep_tasks(rows, clock_wall_ms() + 1000, NULL), 0);
+    kept_commit(rows);
+    check_tasks(rows, "brief completed {} 60000\nlong working  3600000\n");
+    kept_begin(rows);
+    assert_int_equal(rows->kept->sweep_tasks(rows, clock_wall_ms() + 120000, NULL), 0);
+    rows->ops->rollback(rows);
+    check_tasks(rows, "brief completed {} 60000\nlong working  3600000\n");
+    kept_begin(rows);
+    assert_int_equal(rows->kept->sweep_tasks(rows, clock_wall_ms() + 120000, NULL), 0);
+    kept_commit(rows);
+    check_tasks(rows, "long working  3600000\n");
+    rows->ops->destroy(rows);
+}
+
 int kept_suite(const char *name, kept_open_fn open)
 {
     open_store = open;
@@ -315,6 +395,8 @@ int kept_suite(const char *name, kept_open_fn open)
         cmocka_unit_test(what_is_published_comes_back_as_it_was),
         cmocka_unit_test(a_cursor_of_an_earlier_start_goes_on_at_its_position),
         cmocka_unit_test(another_store_knows_none_of_them),
+        cmocka_unit_test(tasks_are_found_again_and_an_end_stays),
+        cmocka_unit_test(tasks_whose_time_has_passed_are_forgotten),
     };
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }

@@ -62,15 +62,15 @@ static void a_newer_one_goes_ahead_while_this_one_goes_on(void **state)
     struct entity_rows *a = store_open(url), *b = store_open(url);
     enter(a, "a");
     store_put_alone(a, "x", 1, "1");
-    assert_int_equal(layout_now(), 201);
-    assert_int_equal(lay_out_as(b, 3, 1, NULL), 0);
     assert_int_equal(layout_now(), 301);
+    assert_int_equal(lay_out_as(b, 4, 1, NULL), 0);
+    assert_int_equal(layout_now(), 401);
     enter(a, "a");
     store_put_alone(a, "x", 2, "2");
     store_close(b);
     b = store_open(url); /* and this one may come again */
     assert_int_equal(store_value(b, "x"), 2);
-    assert_int_equal(layout_now(), 301);
+    assert_int_equal(layout_now(), 401);
     store_close(a);
     store_close(b);
 }
@@ -82,9 +82,9 @@ static void who_could_not_go_on_is_waited_for(void **state)
     struct entity_rows *a = store_open(url), *b = store_open(url);
     struct tidings_error err = {0};
     enter(a, "a");
-    assert_int_equal(lay_out_as(b, 4, 3, &err), TIDINGS_E_BUSY);
+    assert_int_equal(lay_out_as(b, 5, 4, &err), TIDINGS_E_BUSY);
     assert_non_null(strstr(err.text, "the node 'a' of version 0.9 still runs"));
-    assert_int_equal(layout_now(), 201); /* nothing is half done */
+    assert_int_equal(layout_now(), 301); /* nothing is half done */
     assert_int_equal(postgres_server_number(server, schema,
                                             "SELECT count(*) FROM information_schema.columns WHERE"
                                             " table_schema=current_schema() AND column_name IN"
@@ -92,8 +92,8 @@ static void who_could_not_go_on_is_waited_for(void **state)
                      0);
     store_put_alone(a, "x", 1, "1");
     assert_int_equal(a->shared->drop_node(a, STR("a"), NULL), 0);
-    assert_int_equal(lay_out_as(b, 4, 3, &err), 0);
-    assert_int_equal(layout_now(), 403);
+    assert_int_equal(lay_out_as(b, 5, 4, &err), 0);
+    assert_int_equal(layout_now(), 504);
     store_close(a);
     store_close(b);
     struct entity_rows *late = NULL;
@@ -110,10 +110,10 @@ static void who_says_nothing_is_old(void **state)
     struct tidings_error err = {0};
     enter(a, "a");
     postgres_server_exec(server, schema, "UPDATE tidings_nodes SET layout=NULL, behind=NULL");
-    assert_int_equal(lay_out_as(a, 3, 2, &err), TIDINGS_E_BUSY);
+    assert_int_equal(lay_out_as(a, 4, 2, &err), TIDINGS_E_BUSY);
     assert_non_null(strstr(err.text, "layouts up to 1 only"));
     enter(a, "a");
-    assert_int_equal(lay_out_as(a, 3, 2, &err), 0);
+    assert_int_equal(lay_out_as(a, 4, 2, &err), 0);
     store_close(a);
 }
 

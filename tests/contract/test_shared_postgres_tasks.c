@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tasks in a database that several nodes share: each finds those of the others, an end stays
+ * whoever writes it, those whose node is gone are failed, there is room for so many; and rows that
+ * somebody who is no node wrote into the table.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "support/postgres.h"
+#include "support/store_steps.h"
+
+#define HOUR_MS 3600000
+
+static struct postgres_server *server;
+static char url[POSTGRES_URL], schema[32];
+static const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
+
+/* A node: a store with a run of its own. */
+struct task_node {
+    struct entity_rows *rows;
+    struct changelog *log;
+};
+
+static struct task_node node_open(void)
+{
+    struct task_node n = {.rows = store_open(url)};
+    assert_int_equal(n.rows->kept->create_changelog(n.rows, &limits, &n.log, NULL), 0);
+    return n;
+}
+
+static void node_close(struct task_node *n)
+{
+    n->log->ops->destroy(n->log);
+    store_close(n->rows);
+}
+
+static void fresh(void)
+{
+    postgres_server_fresh(server, url);
+    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+}
+
+static int put(struct task_node *n, const char *id, const char *status, const char *questions,
+               struct kept_task_room *room)
+{
+    const int64_t now = clock_wall_ms();
+    const struct kept_task task = {
+        .id = tidings_str(id),
+        .client = STR("alice"),
+        .status = tidings_str(status),
+        .payload = tidings_str(str_eq(tidings_str(status), STR("completed")) ? "{\"a\":1}" : ""),
+        .questions = tidings_str(questions),
+        .created_ms = now,
+        .updated_ms = now,
+        .ttl_ms = HOUR_MS,
+        .room = room,
+    };
+    store_begin(n->rows);
+    int rc = n->rows->kept->put_task(n->rows, &task, NULL);
+    store_commit(n->rows);
+    return rc;
+}
+
+/* "status payload questions answers lost", or "". */
+static const char *found(struct task_node *n, const char *id)
+{
+    static char text[256];
+    struct kept_task t;
+    text[0] = '\0';
+    int rc = n->rows->shared->find_task(n->rows, tidings_str(id), &t, NULL);
+    assert_true(rc >= 0);
+    if (rc == 1) {
+        assert_true(str_eq(t.client, STR("alice")));
+        (void)snprintf(text, sizeof text, "%.*s %.*s %.*s %.*s%s", STR_ARG(t.status),
+                       STR_ARG(t.payload), STR_ARG(t.questions), STR_ARG(t.answers),
+                       t.is_lost ? " lost" : "");
+    }
+    return text;
+}
+
+static void a_task_of_one_node_is_found_at_another(void **state)
+{
+    (void)state;
+    fresh();
+    struct task_node a = node_open(), b = node_open();
+    assert_string_equal(found(&b, "t"), "");
+    assert_int_equal(put(&a, "t", "working", "", NULL), 0);
+    assert_string_equal(found(&b, "t"), "working   ");
+    assert_int_equal(put(&a, "t", "input_required", "{\"1.q\":{}}", NULL), 0);
+    store_begin(b.rows);
+    assert_string_equal(found(&b, "t"), "input_required  {\"1.q\":{}} ");
+    assert_int_equal(
+        b.rows->shared->put_task_answers(b.rows, STR("t"), STR("{\"1.q\":{\"n\":1}}"), NULL), 0);
+    store_commit(b.rows);
+    assert_int_equal(put(&a, "t", "input_required", "{\"1.q\":{}}", NULL), 0); /* keeps them */
+    assert_string_equal(found(&a, "t"), "input_required  {\"1.q\":{}} {\"1.q\":{\"n\":1}}");
+    assert_int_equal(put(&b, "t", "cancelled", "", NULL), 0);
+    assert_int_equal(put(&a, "t", "completed", "", NULL), TIDINGS_E_CONFLICT);
+    assert_string_equal(found(&a, "t"), "cancelled   {\"1.q\":{\"n\":1}}");
+    node_close(&a);
+    node_close(&b);
+}
+
+static struct {
+    char text[256];
+    unsigned count;
+} ended;
+
+static void note_ended(void *user, struct tidings_str id, bool is_gone)
+{
+    (void)user;
+    ended.count++;
+    size_t len = strlen(ended.text);
+    (void)snprintf(ended.text + len, sizeof ended.text - len, "%.*s %s\n", STR_ARG(id),
+                   is_gone ? "gone" : "failed");
+}
+
+static const char *end_stale(struct task_node *n)
+{
+    const struct kept_task end = {
+        .status = STR("failed"), .message = STR("gone"), .payload = STR("{}")};
+    memset(&ended, 0, sizeof ended);
+    store_begin(n->rows);
+    assert_int_equal(n->rows->shared->end_stale_tasks(n->rows, &end, note_ended, NULL, NULL), 0);
+    store_commit(n->rows);
+    return ended.text;
+}
+
+static void those_of_a_node_that_is_gone_have_failed(void **state)
+{
+    (void)state;
+    fresh();
+    struct task_node a = node_open(), b = node_open();
+    assert_int_equal(put(&a, "ran", "working", "", NULL), 0);
+    assert_int_equal(put(&a, "asked", "input_required", "{\"1.q\":{}}", NULL), 0);
+    assert_int_equal(put(&a, "done", "completed", "", NULL), 0);
+    assert_int_equal(put(&b, "other", "working", "", NULL), 0);
+    assert_int_equal(b.rows->shared->has_stale_tasks(b.rows, NULL), 0);
+    /* It did not say that it lives. */
+    postgres_server_exec(server, schema,
+                         "UPDATE tidings_runs SET until=1 WHERE epoch=(SELECT run FROM"
+                         " tidings_tasks WHERE id='ran')");
+    assert_string_equal(found(&b, "ran"), "working    lost"); /* at once */
+    assert_string_equal(found(&b, "done"), "completed {\"a\":1}  ");
+    assert_int_equal(b.rows->shared->has_stale_tasks(b.rows, NULL), 1);
+    (void)end_stale(&b);
+    assert_int_equal(ended.count, 2);
+    assert_non_null(strstr(ended.text, "ran failed\n"));
+    assert_non_null(strstr(ended.text, "asked failed\n"));
+    assert_string_equal(found(&b, "asked"), "failed {}  ");
+    assert_string_equal(found(&b, "other"), "working   ");
+    assert_int_equal(b.rows->shared->has_stale_tasks(b.rows, NULL), 0);
+    assert_int_equal(put(&a, "ran", "completed", "", NULL), TIDINGS_E_CONFLICT); /* too late */
+    node_close(&a);
+    node_close(&b);
+}
+
+static void a_node_that_ends_leaves_none_that_run(void **state)
+{
+    (void)state;
+    fresh();
+    struct task_node a = node_open(), b = node_open();
+    assert_int_equal(put(&a, "ran", "working", "", NULL), 0);
+    node_close(&a);
+    assert_string_equal(found(&b, "ran"), "working    lost");
+    assert_string_equal(end_stale(&b), "ran failed\n");
+    node_close(&b);
+}
+
+static void whose_time_has_passed_is_gone_and_that_is_told_once(void **state)
+{
+    (void)state;
+    fresh();
+    struct task_node a = node_open(), b = node_open();
+    assert_int_equal(put(&a, "t", "completed", "", NULL), 0);
+    postgres_server_exec(server, schema, "UPDATE tidings_tasks SET until=1");
+    assert_string_equal(found(&a, "t"), "");
+    assert_int_equal(b.rows->shared->has_stale_tasks(b.rows, NULL), 1);
+    assert_string_equal(end_stale(&b), "t gone\n");
+    assert_string_equal(end_stale(&a), "");
+    assert_int_equal(b.rows->shared->has_stale_tasks(b.rows, NULL), 0);
+    node_close(&a);
+    node_close(&b);
+}
+
+static void there_is_room_for_so_many_of_all_nodes_together(void **state)
+{
+    (void)state;
+    fresh();
+    struct task_node a = node_open(), b = node_open();
+    struct kept_task_room room = {.max = 3, .max_client = 2, .max_bytes = 100};
+    assert_int_equal(put(&a, "1", "working", "", &room), 0);
+    assert_int_equal(put(&b, "2", "working", "", &room), 0);
+    assert_int_equal(put(&b, "3", "working", "", &room), TIDINGS_E_LIMIT);
+    assert_int_equal(room.full, KEPT_TASKS_MANY);
+    assert_true(room.is_client);
+    assert_string_equal(found(&a, "3"), "");
+    room = (struct kept_task_room){.max = 2};
+    assert_int_equal(put(&b, "3", "working", "", &room), TIDINGS_E_LIMIT);
+    assert_int_equal(room.full, KEPT_TASKS_MANY);
+    assert_false(room.is_client);
+    assert_int_equal(put(&a, "1", "completed", "", NULL), 0); /* 7 bytes */
+    room = (struct kept_task_room){.max_bytes = 24};
+    assert_int_equal(put(&b, "3", "working", "", &room), TIDINGS_E_LIMIT);
+    assert_int_equal(room.full, KEPT_TASKS_LARGE);
+    assert_true(room.is_client);
+    room = (struct kept_task_room){.max = 3, .max_client = 3, .max_bytes = 28};
+    assert_int_equal(put(&b, "3", "working", "", &room), 0);
+    node_close(&a);
+    node_close(&b);
+}
+
+static void fail_if_called(void *user, const struct kept_task *task)
+{
+    (void)user;
+    fail_msg("a row of %zu bytes", task->id.len);
+}
+
+static void rows_of_strangers_that_are_too_large_are_none(void **state)
+{
+    (void)state;
+    static const char *const forged[] = {
+        "repeat('x', 129), 1, '', '', 'working', 1, 1, 1, 9e18::int8, 1, '', '', '', ''",
+        "'t', 1, '', decode(repeat('78', 4097), 'hex'), 'working', 1, 1, 1, 9e18::int8, 1, '', '',"
+        " '', ''",
+        "'t', 1, '', '', repeat('w', 33), 1, 1, 1, 9e18::int8, 1, '', '', '', ''",
+        "'t', 1, '', '', 'working', 1, 1, 1, 9e18::int8, 1, decode(repeat('78', 4097), 'hex'), '',"
+        " '', ''",
+        "'t', 1, '', '', 'completed', 1, 1, 1, 9e18::int8, 1, '', decode(repeat('78', 67108865),"
+        " 'hex'), '', ''",
+        "'t', 1, '', '', 'working', 1, 1, 1, 9e18::int8, 1, '', '', decode(repeat('78', 41943041),"
+        " 'hex'), ''",
+        "'t', 1, '', '', 'working', 1, 1, 1, 9e18::int8, 1, '', '', '', decode(repeat('78',"
+        " 41943041), 'hex')",
+    };
+    fresh();
+    struct task_node a = node_open();
+    for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {
+        char sql[512];
+        (void)snprintf(sql, sizeof sql,
+                       "DELETE FROM tidings_tasks;INSERT INTO tidings_tasks VALUES(%s)", forged[i]);
+        postgres_server_exec(server, schema, sql);
+        struct kept_task t;
+        assert_int_equal(a.rows->shared->find_task(a.rows, STR("t"), &t, NULL), 0);
+        assert_int_equal(a.rows->kept->each_task(a.rows, fail_if_called, NULL, NULL), 0);
+        (void)end_stale(&a); /* which has failed, if it said that it ran, with a bounded id */
+    }
+    node_close(&a);
+}
+
+static void what_cannot_be_kept_is_refused(void **state)
+{
+    (void)state;
+    fresh();
+    struct task_node a = node_open();
+    struct kept_task task = {.id = STR("a\0b"), .status = STR("working"), .ttl_ms = 1};
+    struct tidings_error err = {0};
+    store_begin(a.rows);
+    assert_int_equal(a.rows->kept->put_task(a.rows, &task, &err), TIDINGS_E_INVALID);
+    char name[SHARED_TASK_CLIENT_MAX + 1];
+    memset(name, 'x', sizeof name);
+    task.id = STR("a");
+    task.client = tidings_strn(name, sizeof name);
+    assert_int_equal(a.rows->kept->put_task(a.rows, &task, &err), TIDINGS_E_INVALID);
+    task.client = tidings_strn("a\0b", 3);
+    assert_int_equal(a.rows->kept->put_task(a.rows, &task, &err), 0);
+    store_commit(a.rows);
+    node_close(&a);
+}
+
+int main(void)
+{
+    server = postgres_server_start();
+    if (!server) {
+        return 77;
+    }
+    postgres_server_be_quick(server);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_task_of_one_node_is_found_at_another),
+        cmocka_unit_test(those_of_a_node_that_is_gone_have_failed),
+        cmocka_unit_test(a_node_that_ends_leaves_none_that_run),
+        cmocka_unit_test(whose_time_has_passed_is_gone_and_that_is_told_once),
+        cmocka_unit_test(there_is_room_for_so_many_of_all_nodes_together),
+        cmocka_unit_test(rows_of_strangers_that_are_too_large_are_none),
+        cmocka_unit_test(what_cannot_be_kept_is_refused),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    postgres_server_stop(server);
+    return failed;
+}
