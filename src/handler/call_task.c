@@ -257,6 +257,9 @@ static void call_task_answer(struct tidings_call *h, struct request *request, in
 {
     if (request->cancelled) {
         request_drop(request);
+    } else if (code == TIDINGS_E_LIMIT) {
+        limit_hit(request->worker->limit_counters, task_refusal(h->task)->limit);
+        request_fail_limit(request, task_refusal(h->task), STR_EMPTY);
     } else if (code < 0) {
         request_fail(request, code, STR_EMPTY, "the task cannot be kept: %s; try again later",
                      tidings_code_text(code));

@@ -53,7 +53,7 @@ static void client_leave(struct tasks *all, struct task_client *c)
 }
 
 /* With the lock: more (or less) counts against it. */
-static void task_count_bytes(struct task *t, size_t more, size_t less)
+void tasks_count_bytes(struct task *t, size_t more, size_t less)
 {
     t->all->bytes += more - less;
     t->client->bytes += more - less;
@@ -72,11 +72,13 @@ static void task_free(struct task *t)
     struct tasks *all = t->all;
     tasks_lock(all);
     task_clear_questions(t);
-    task_count_bytes(t, 0, t->payload.len + t->held);
-    client_leave(all, t->client);
-    all->count--;
+    if (t->client) {
+        tasks_count_bytes(t, 0, t->payload.len + t->held);
+        client_leave(all, t->client);
+        all->count--;
+        limit_leave(all->counters, LIMIT_TASKS);
+    }
     tasks_unlock(all);
-    limit_leave(all->counters, LIMIT_TASKS);
     mailbox_unref(t->home);
     buf_deinit(&t->message);
     buf_deinit(&t->end_message);
@@ -101,13 +103,6 @@ struct tidings_str task_id(const struct task *t)
     return str_skip(task_uri(t), sizeof(OWNED_URI_PREFIX) - 1);
 }
 
-void task_tell(struct task *t)
-{
-    if (t->all->changed) {
-        t->all->changed(t->all->changed_user, task_uri(t), false);
-    }
-}
-
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static void task_uncount(struct task *t)
@@ -125,22 +120,31 @@ void task_set_status(struct task *t, enum task_status status)
     t->updated_ms = clock_wall_ms();
 }
 
+struct task *task_create(struct tasks *all, const char *id)
+{
+    struct task *t = mem_zalloc(sizeof(*t));
+    if (t) {
+        t->all = all;
+        t->refs = 1;
+        (void)snprintf(t->uri, sizeof(t->uri), "%s%s", OWNED_URI_PREFIX, id);
+        buf_init(&t->message, TASK_MAX_MESSAGE);
+        buf_init(&t->end_message, TASK_MAX_MESSAGE);
+        buf_init(&t->payload, TASKS_BYTES);
+        t->created_ms = t->updated_ms = clock_wall_ms();
+        t->begun_ms = clock_monotonic_ms();
+    }
+    return t;
+}
+
 /* Two references: the table's, and the caller's. With the lock. */
 static int task_make(struct tasks *all, const char *id, struct tidings_str client,
                      struct task **ret)
 {
-    struct task *t = mem_zalloc(sizeof(*t));
+    struct task *t = task_create(all, id);
     if (!t) {
         return TIDINGS_E_NOMEM;
     }
-    t->all = all;
     t->refs = 2;
-    (void)snprintf(t->uri, sizeof(t->uri), "%s%s", OWNED_URI_PREFIX, id);
-    buf_init(&t->message, TASK_MAX_MESSAGE);
-    buf_init(&t->end_message, TASK_MAX_MESSAGE);
-    buf_init(&t->payload, TASKS_BYTES);
-    t->created_ms = t->updated_ms = clock_wall_ms();
-    t->begun_ms = clock_monotonic_ms();
     t->client = client_enter(all, client);
     if (!t->client || map_put(&all->by_id, task_id(t), t, NULL) < 0) {
         if (t->client) {
@@ -190,8 +194,10 @@ int tasks_open(struct tasks *all, const struct task_spec *spec, const struct tas
     if (rc == 0) {
         struct task *t = *ret;
         t->ttl_ms = spec->ttl_ms;
+        t->max = spec->max;
+        t->max_client = spec->max_client;
         t->held = spec->bytes;
-        task_count_bytes(t, t->held, 0);
+        tasks_count_bytes(t, t->held, 0);
         t->home = mailbox_ref(spec->home);
         t->ops = ops;
         t->call = spec->call;
@@ -206,89 +212,29 @@ int tasks_open(struct tasks *all, const struct task_spec *spec, const struct tas
     return rc;
 }
 
-/* ---- keeping --------------------------------------------------------------------------------- */
-
-struct task_keeping {
-    struct task *t; /* a reference */
-    void (*done)(void *user, int code);
-    void *user;
-};
-
-static struct task_row task_row_of(const struct task *t)
-{
-    return (struct task_row){
-        .id = task_id(t),
-        .client = t->client->name,
-        .status = t->is_ending ? t->end_status : TASK_WORKING,
-        .created_ms = t->created_ms,
-        .updated_ms = clock_wall_ms(),
-        .ttl_ms = t->ttl_ms,
-        .message = buf_str(&t->end_message),
-        .payload = buf_str(&t->payload),
-    };
-}
-
-static void task_found(struct task *t)
-{
-    tasks_lock(t->all);
-    t->is_published = true;
-    if (!t->is_ending) {
-        task_set_status(t, TASK_WORKING);
-    }
-    tasks_unlock(t->all);
-}
-
-static void task_created(void *user, int code)
-{
-    struct task_keeping *k = user;
-    if (code >= 0) {
-        task_found(k->t);
-    }
-    k->done(k->user, code);
-    task_unref(k->t);
-    mem_free(k);
-}
-
-void task_publish(struct task *t, void (*done)(void *user, int code), void *user)
-{
-    struct task_store *store = t->all->store;
-    struct task_keeping *k = store ? mem_zalloc(sizeof(*k)) : NULL;
-    if (!store) {
-        task_found(t);
-        done(user, 0);
-    } else if (!k) {
-        done(user, TIDINGS_E_NOMEM);
-    } else {
-        *k = (struct task_keeping){.t = task_ref(t), .done = done, .user = user};
-        struct task_row row = task_row_of(t);
-        store->put(store, &row, task_created, k);
-    }
-}
-
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* Everybody sees it now. Takes the reference. */
-static void task_ended(void *user, int code)
+void task_show_end(struct task *t)
 {
-    (void)code; /* what could not be kept is there until the server stops */
-    struct task *t = user;
     tasks_lock(t->all);
+    if (t->status >= TASK_COMPLETED) { /* another node was first */
+        tasks_unlock(t->all);
+        return;
+    }
     struct buf before = t->message;
     t->message = t->end_message;
     t->end_message = before;
     task_clear_questions(t);
     task_set_status(t, t->end_status);
+    t->updated_ms = t->ended_ms;
     if (t->heap_at == 0) {
         task_uncount(t); /* it was forgotten meanwhile */
     }
     tasks_unlock(t->all);
-    task_tell(t);
-    task_unref(t);
 }
 
-/* With the lock: what it ends with, as far as there is room for it. */
-static void task_set_end(struct task *t, enum task_status status, struct tidings_str message,
-                         struct tidings_str payload)
+void task_set_end(struct task *t, enum task_status status, struct tidings_str message,
+                  struct tidings_str payload)
 {
     static const char full[] = "{\"code\":-32603,\"message\":\"there is no room for the result of "
                                "the task (task-bytes); fetch or cancel others\"}";
@@ -304,37 +250,36 @@ static void task_set_end(struct task *t, enum task_status status, struct tidings
         buf_init(&t->payload, sizeof(full));
         buf_puts(&t->payload, tidings_str(full));
     }
-    task_count_bytes(t, t->payload.len, 0);
+    tasks_count_bytes(t, t->payload.len, 0);
     size_t len = message.len < TASK_MAX_MESSAGE ? message.len : 0;
     buf_clear(&t->end_message);
     buf_put(&t->end_message, message.ptr, len);
     t->end_status = status;
 }
 
+void task_begin_end(struct task *t)
+{
+    uint64_t age = clock_monotonic_ms() - t->begun_ms;
+    t->is_ending = true;
+    t->ended_ms = clock_wall_ms();
+    t->ttl_ms = age + TASK_KEPT_MS > t->ttl_ms ? age + TASK_KEPT_MS : t->ttl_ms;
+    t->due_ms = t->begun_ms + t->ttl_ms;
+    task_heap_add(t->all, t);
+}
+
 bool task_end(struct task *t, enum task_status status, struct tidings_str message,
               struct tidings_str payload)
 {
     struct tasks *all = t->all;
-    uint64_t now = clock_monotonic_ms();
     tasks_lock(all);
     if (t->is_ending) {
         tasks_unlock(all);
         return false;
     }
-    t->is_ending = true;
+    task_begin_end(t);
     task_set_end(t, status, message, payload);
-    uint64_t age = now - t->begun_ms;
-    t->ttl_ms = age + TASK_KEPT_MS > t->ttl_ms ? age + TASK_KEPT_MS : t->ttl_ms;
-    t->due_ms = t->begun_ms + t->ttl_ms;
-    task_heap_add(all, t);
-    struct task_row row = task_row_of(t);
     tasks_unlock(all);
-    task_ref(t);
-    if (all->store) {
-        all->store->put(all->store, &row, task_ended, t);
-    } else {
-        task_ended(t, 0);
-    }
+    task_keep_end(t);
     return true;
 }
 
@@ -370,7 +315,7 @@ void task_detach(struct task *t)
 {
     t->call = NULL;
     tasks_lock(t->all);
-    task_count_bytes(t, 0, t->held);
+    tasks_count_bytes(t, 0, t->held);
     t->held = 0;
     tasks_unlock(t->all);
     task_unref(t);
@@ -515,7 +460,8 @@ void tasks_sweep(struct tasks *all)
             task_uncount(t);
         }
         tasks_unlock(all);
-        if (t && all->changed) {
+        bool is_told = all->store && all->store->is_shared; /* by the store, when its row goes */
+        if (t && all->changed && !is_told) {
             all->changed(all->changed_user, task_uri(t), true);
         }
         task_unref(t);

@@ -14,6 +14,11 @@
  * least TASK_KEPT_MS since it ended; then tasks_sweep forgets it. Those that run have a deadline
  * like other calls.
  *
+ * Where nodes share a store (struct task_store, `is_shared`) every state of a task is kept there,
+ * and what the store has counts: a task has ended when that is kept, and whoever kept an end first
+ * has ended it. Other nodes answer from there (tasks_ask), and write there that it is cancelled and
+ * what was answered, which its own node follows (tasks_follow).
+ *
  * Bounded: `max_tasks` in all, `max_client_tasks` of one client, TASKS_BYTES of results, and of
  * what running calls were given, in all and a quarter of that of one client. A task that finds no
  * room is not begun; a result that finds none is replaced by an error that says so. A task counts
@@ -57,16 +62,40 @@ struct task_row {
     int64_t created_ms, updated_ms; /* Unix time */
     uint64_t ttl_ms;
     struct tidings_str message, payload;
+    /* Of a store that nodes share: */
+    struct tidings_str questions; /* an object of what is asked; or empty */
+    struct tidings_str answers;   /* an object: given at other nodes; or empty */
+    size_t max, max_client;       /* it is new: there may be so many … */
+    struct refusal *why;          /* … and here is said which were too many (TIDINGS_E_LIMIT);
+                                   * lives until `done`. NULL: it is not new */
 };
 
-/* Where rows are kept. Both may be called on any thread and answer on any. */
+/* What a client wants of a task that another node works on. Lives until `done`, which is called
+ * exactly once, on any thread. */
+enum task_verb { TASK_GET, TASK_UPDATE, TASK_CANCEL };
+struct task_asking {
+    enum task_verb verb;
+    struct tidings_str id;
+    struct json *answers; /* TASK_UPDATE: an object of objects; borrowed until `done` */
+    /* TIDINGS_E_NOTFOUND: there is none. */
+    void (*done)(struct task_asking *asking, int code);
+    struct task *found; /* by `done`: a reference, for whoever asks; TASK_GET */
+    struct tidings_error err;
+};
+
+/* Where rows are kept. All may be called on any thread and answer on any. */
 struct task_store {
+    /* Other nodes ask for tasks of this one. It tells by itself that one changed or went. */
+    bool is_shared;
     /* Keep the row, instead of one with its id; `done` (may be NULL) is called exactly once, maybe
-     * before this returns. The row is copied. */
+     * before this returns. The row is copied. Of a shared one: TIDINGS_E_CONFLICT when it has ended
+     * already, after tasks_follow was given the row there is. */
     void (*put)(struct task_store *store, const struct task_row *row,
                 void (*done)(void *user, int code), void *user);
     /* Forget what has outlived its time to live by that Unix time. */
     void (*sweep)(struct task_store *store, int64_t now_ms);
+    /* Of a shared one. */
+    void (*ask)(struct task_store *store, struct task_asking *asking);
 };
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -82,6 +111,26 @@ void tasks_set_store(struct tasks *all, struct task_store *store);
 /* One that was kept: what ran then has failed. false: out of memory, or it is too old. */
 bool tasks_restore(struct tasks *all, const struct task_row *row);
 
+/* ---- a store that nodes share (task_keep.c, task_row.c) ----------------------------------------
+ */
+
+/* Any thread: write again what could not be kept, some at a time; and count
+ * everything as not kept, since the store may have lost it. */
+void tasks_keep_again(struct tasks *all);
+void tasks_doubt(struct tasks *all);
+/* Is it one of this node that has not ended? Any thread. */
+bool tasks_runs(struct tasks *all, struct tidings_str id);
+/* What the store has of one of this node's: an end that another node wrote, answers that were given
+ * there. true: these were taken. */
+bool tasks_follow(struct tasks *all, const struct task_row *row);
+/* A row of another node's, as a task to be written; in no table. NULL: it cannot be one, or out of
+ * memory. */
+struct task *task_of_row(struct tasks *all, const struct task_row *row);
+/* The answers among `given` to what `row` asks and nobody has answered, behind those it has, as an
+ * object; TIDINGS_E_LIMIT: they are too long. 1: there are new ones; 0: none. */
+int task_merge_answers(const struct task_row *row, struct json *given, struct buf *ret,
+                       struct tidings_error *err);
+
 /* Monotonic: when tasks_sweep has something to do; UINT64_MAX: nothing is waited for. */
 uint64_t tasks_due_ms(const struct tasks *all);
 void tasks_sweep(struct tasks *all);
@@ -94,6 +143,10 @@ void tasks_count(struct tasks *all, size_t ret[TASK_CANCELLED + 1]);
 /* A reference to the task with that id, if it is of `p`; NULL: there is none, or it is somebody
  * else's, which must look the same. */
 struct task *tasks_find(struct tasks *all, struct tidings_str id, const struct principal *p);
+/* One that is not in the table may be another node's: may the store be asked? false: it cannot be
+ * one of `p`, or there is no such store. And ask it. */
+bool tasks_may_ask(const struct tasks *all, struct tidings_str id, const struct principal *p);
+void tasks_ask(struct tasks *all, struct task_asking *asking);
 void task_unref(struct task *t); /* any thread; NULL is fine */
 struct tidings_str task_id(const struct task *t);
 struct tidings_str task_uri(const struct task *t);
@@ -133,6 +186,8 @@ int tasks_open(struct tasks *all, const struct task_spec *spec, const struct tas
                struct task **ret, struct refusal *why);
 /* Keep it, then let it be found, then call `done` on any thread, maybe before this returns. */
 void task_publish(struct task *t, void (*done)(void *user, int code), void *user);
+/* `done` said TIDINGS_E_LIMIT: which. */
+const struct refusal *task_refusal(const struct task *t);
 /* Nobody will ask for it: it is as if it had not been. */
 void task_discard(struct task *t);
 /* The same of one that is kept: its row goes too. */

@@ -55,6 +55,14 @@ static struct task_letter *task_letter_create(struct task *t, bool is_cancel, si
     return l;
 }
 
+void task_cancel_call(struct task *t)
+{
+    struct task_letter *l = t->home ? task_letter_create(t, true, 1) : NULL;
+    if (l) {
+        mailbox_send(t->home, &l->letter);
+    }
+}
+
 void task_cancel(struct task *t)
 {
     /* Without memory for the letter its handler runs on, for nobody. */
@@ -80,22 +88,34 @@ void task_clear_questions(struct task *t)
     t->question_count = t->open_count = 0;
 }
 
-static int task_add_question(struct task *t, unsigned round, struct tidings_str name,
-                             const struct json *value)
+int task_add_question(struct task *t, struct tidings_str key, size_t name_at,
+                      const struct json *value)
 {
     struct task_question *q = &t->questions[t->question_count];
     struct jw w;
-    buf_init(&q->key, name.len + ROUND_TEXT);
+    buf_init(&q->key, key.len);
     buf_init(&q->question, QUESTION_MAX);
     buf_init(&q->answer, TASK_MAX_ANSWERS);
-    buf_putf(&q->key, "%u.", round);
-    q->name_at = q->key.len;
-    buf_puts(&q->key, name);
+    buf_puts(&q->key, key);
+    q->name_at = name_at;
     jw_init(&w, &q->question);
     jw_value(&w, value);
     t->question_count++;
     t->open_count++;
     return q->key.failed ? q->key.failed : q->question.failed;
+}
+
+static int task_add_named(struct task *t, unsigned round, struct tidings_str name,
+                          const struct json *value)
+{
+    struct buf key;
+    buf_init(&key, name.len + ROUND_TEXT);
+    buf_putf(&key, "%u.", round);
+    size_t name_at = key.len;
+    buf_puts(&key, name);
+    int rc = key.failed ? key.failed : task_add_question(t, buf_str(&key), name_at, value);
+    buf_deinit(&key);
+    return rc;
 }
 
 int task_ask(struct task *t, unsigned round, struct json *questions, struct tidings_error *err)
@@ -111,7 +131,7 @@ int task_ask(struct task *t, unsigned round, struct json *questions, struct tidi
     task_clear_questions(t);
     for (void *at = jv_next(questions, NULL, &name, &value); at && rc == 0;
          at = jv_next(questions, at, &name, &value)) {
-        rc = t->question_count < TASK_MAX_QUESTIONS ? task_add_question(t, round, name, value)
+        rc = t->question_count < TASK_MAX_QUESTIONS ? task_add_named(t, round, name, value)
                                                     : TIDINGS_E_LIMIT;
     }
     if (rc == 0) {

@@ -34,15 +34,21 @@ struct task {
     const struct task_ops *ops;
     struct tidings_call *call; /* the home's; NULL: it is done */
     /* Under the lock: */
-    struct task_client *client;
+    struct task_client *client; /* NULL: another node's, in no table */
     enum task_status status, end_status;
     bool is_published; /* it can be found */
     bool is_ending;    /* it has ended, which is seen when it is kept */
     bool is_counted;   /* in by_status */
+    /* Where the store is shared: */
+    bool is_keeping;        /* its state is on the way there … */
+    bool is_stale;          /* … and is another since */
+    bool is_unkept;         /* it could not be kept: tasks_keep_again tries */
+    size_t max, max_client; /* there may be so many, as it began */
+    struct refusal refused;
     uint64_t ttl_ms, due_ms;
-    int64_t updated_ms;
-    size_t heap_at; /* from 1; 0: it is not there */
-    size_t held;    /* bytes of what its call was given, which count like those of results */
+    int64_t updated_ms, ended_ms; /* Unix time */
+    size_t heap_at;               /* from 1; 0: it is not there */
+    size_t held; /* bytes of what its call was given, which count like those of results */
     struct buf message, end_message, payload;
     struct task_question questions[TASK_MAX_QUESTIONS];
     unsigned question_count, open_count;
@@ -72,6 +78,28 @@ void task_clear_questions(struct task *t);
 /* Without it: whoever listens hears that it changed. */
 void task_tell(struct task *t);
 struct task *task_ref(struct task *t);
+
+/* With the lock: what it ends with, as far as there is room for it. */
+void task_set_end(struct task *t, enum task_status status, struct tidings_str message,
+                  struct tidings_str payload);
+/* With the lock: it is ending, and goes at its time. */
+void task_begin_end(struct task *t);
+/* Without it: everybody sees how it ended. */
+void task_show_end(struct task *t);
+/* task_keep.c: keep how it ends, then show it. */
+void task_keep_end(struct task *t);
+/* A row as it is kept; with the lock, or when it has ended. */
+struct task_row task_row_of(const struct task *t);
+/* task_ask.c: its call is told that nobody waits for it. */
+void task_cancel_call(struct task *t);
+/* task_write.c: with the lock: what is asked, as an object. */
+void task_put_questions(const struct task *t, struct jw *w);
+/* With the lock: one more question, under the key that clients see. */
+int task_add_question(struct task *t, struct tidings_str key, size_t name_at,
+                      const struct json *value);
+void tasks_count_bytes(struct task *t, size_t more, size_t less);
+/* One in no table, with a reference. */
+struct task *task_create(struct tasks *all, const char *id);
 
 /* With the lock: there is room for one more task; it goes at its due_ms; the first that goes. */
 int task_heap_reserve(struct tasks *all);

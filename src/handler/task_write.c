@@ -26,9 +26,8 @@ int task_status_find(struct tidings_str name)
     return -1;
 }
 
-static void task_write_questions(const struct task *t, struct jw *w)
+void task_put_questions(const struct task *t, struct jw *w)
 {
-    jw_key(w, STR("inputRequests"));
     jw_begin_object(w);
     for (unsigned i = 0; i < t->question_count; i++) {
         const struct task_question *q = &t->questions[i];
@@ -59,7 +58,8 @@ void task_write(struct task *t, struct jw *w, bool is_detailed)
     jw_put_integer(w, STR("ttlMs"), (int64_t)t->ttl_ms);
     jw_put_integer(w, STR("pollIntervalMs"), TASK_POLL_MS);
     if (is_detailed && t->status == TASK_INPUT_REQUIRED) {
-        task_write_questions(t, w);
+        jw_key(w, STR("inputRequests"));
+        task_put_questions(t, w);
     } else if (is_detailed && t->status == TASK_COMPLETED) {
         jw_put_raw(w, STR("result"), buf_str(&t->payload));
     } else if (is_detailed && t->status == TASK_FAILED) {

@@ -5,6 +5,7 @@
  */
 #include "server/server_private.h"
 
+#include "access/owned_uri.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -77,6 +78,7 @@ static void server_follow_change(void *user, const struct kept_change *k)
         log_warn(LOG_NODES, "store lost changes", KV("position", k->position));
         hub_announce_broken(s->hub, k->position);
         server_sessions_broken(s);
+        server_tasks_broken(s);
         return;
     }
     if (!follow_is_whole(s, k)) {
@@ -85,6 +87,9 @@ static void server_follow_change(void *user, const struct kept_change *k)
     if (k->kind == KEPT_SESSION) {
         server_sessions_moved(s, k->uri);
         return;
+    }
+    if (k->kind == KEPT_ANNOUNCED && owned_uri_is(k->uri)) {
+        server_tasks_followed(s, k->uri);
     }
     if ((k->kind == KEPT_PUBLISHED && !follow_published(s, k)) ||
         (k->kind == KEPT_MOUNTED && !follow_mounted(s, k))) {

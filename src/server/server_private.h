@@ -52,6 +52,9 @@ struct server_tasks {
     struct task_store store;
     struct keeper *keeper;
     struct tidings_provider *provider; /* tidings://tasks/; NULL: there is none */
+    /* Of a store that nodes share: */
+    struct loop_timer *timer; /* looks for those that are over */
+    bool is_looking;          /* atomic: it is under way */
 };
 
 struct tidings_server {
@@ -224,13 +227,21 @@ void server_sessions_broken(struct tidings_server *s);
 /* After the store was closed. */
 void server_sessions_close(struct tidings_server *s);
 
-/* ---- server_tasks.c: tasks as resources, and in the store ------------------------------------ */
+/* ---- server_tasks.c: tasks as resources ------------------------------------------------------ */
 
 /* Take over those that the store has; then mount tidings://tasks/, if there are any or a tool makes
  * some. */
 int server_tasks_mount(struct tidings_server *s, struct tidings_error *err);
 /* The store is closed, and no worker runs. */
 void server_tasks_close(struct tidings_server *s);
+
+/* ---- server_tasks_store.c: in the store ------------------------------------------------------ */
+
+int server_tasks_open(struct tidings_server *s, struct tidings_error *err);
+/* On the keeper's thread: another node said that this one has changed; the store has lost what was
+ * committed. */
+void server_tasks_followed(struct tidings_server *s, struct tidings_str uri);
+void server_tasks_broken(struct tidings_server *s);
 
 /* ---- server_announce.c: announcements that all nodes tell ------------------------------------ */
 

@@ -1,170 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tasks as resources (tidings://tasks/ID, read and subscribed to by their owner) and in the store:
- * written when they begin and when they end, taken over when the server starts. In a store that
- * nodes share they are not kept: a task is known to the node where it was begun.
+ * Tasks as resources: tidings://tasks/ID, read and subscribed to by their owner, also where another
+ * node works on them. How they are kept is in server_tasks_store.c.
  */
 #include "server/server_private.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "handler/handlers.h"
-#include "store/keeper.h"
-#include "store/kept.h"
 
 #define TASK_TEXT_MAX (TASKS_BYTES + (1u << 20))
-#define KEPT_TTL_MAX_MS (INT64_C(31) * 24 * 3600 * 1000) /* the longest there is, ended late */
-
-/* ---- the store ------------------------------------------------------------------------------- */
-
-struct server_task_job {
-    struct keeper_job job;
-    bool is_sweep;
-    int64_t now_ms;
-    struct kept_task row; /* slices into `text` */
-    void (*done)(void *user, int code);
-    void *user;
-    char text[];
-};
-
-static int server_tasks_run(struct keeper_job *job, struct entities *entities)
-{
-    struct server_task_job *j = list_entry(job, struct server_task_job, job);
-    struct entity_rows *rows = entities_rows(entities);
-    return j->is_sweep ? rows->kept->sweep_tasks(rows, j->now_ms, &job->err)
-                       : rows->kept->put_task(rows, &j->row, &job->err);
-}
-
-static void server_tasks_done(struct keeper_job *job, int code)
-{
-    struct server_task_job *j = list_entry(job, struct server_task_job, job);
-    if (j->done) {
-        j->done(j->user, code);
-    }
-    mem_free(j);
-}
-
-static struct server_task_job *server_tasks_job(size_t bytes)
-{
-    struct server_task_job *j = mem_zalloc(sizeof(*j) + bytes + 1);
-    if (j) {
-        j->job.is_write = true;
-        j->job.run = server_tasks_run;
-        j->job.done = server_tasks_done;
-    }
-    return j;
-}
-
-static struct tidings_str server_tasks_copy(char **at, struct tidings_str text)
-{
-    char *begin = *at;
-    if (text.len > 0) {
-        memcpy(begin, text.ptr, text.len);
-    }
-    *at += text.len;
-    return tidings_strn(begin, text.len);
-}
-
-static void server_tasks_put(struct task_store *store, const struct task_row *row,
-                             void (*done)(void *user, int code), void *user)
-{
-    struct server_tasks *o = list_entry(store, struct server_tasks, store);
-    struct server_task_job *j =
-        server_tasks_job(row->id.len + row->client.len + row->message.len + row->payload.len);
-    if (!j && done) {
-        done(user, TIDINGS_E_NOMEM);
-    }
-    if (!j) {
-        return;
-    }
-    char *at = j->text;
-    j->row = (struct kept_task){
-        .id = server_tasks_copy(&at, row->id),
-        .client = server_tasks_copy(&at, row->client),
-        .status = tidings_str(task_status_name(row->status)),
-        .message = server_tasks_copy(&at, row->message),
-        .payload = server_tasks_copy(&at, row->payload),
-        .created_ms = row->created_ms,
-        .updated_ms = row->updated_ms,
-        .ttl_ms = (int64_t)row->ttl_ms,
-    };
-    j->done = done;
-    j->user = user;
-    keeper_submit(o->keeper, &j->job);
-}
-
-static void server_tasks_sweep(struct task_store *store, int64_t now_ms)
-{
-    struct server_tasks *o = list_entry(store, struct server_tasks, store);
-    struct server_task_job *j = server_tasks_job(0);
-    if (j) { /* else with the next */
-        j->is_sweep = true;
-        j->now_ms = now_ms;
-        keeper_submit(o->keeper, &j->job);
-    }
-}
-
-/* ---- taking over ----------------------------------------------------------------------------- */
-
-struct server_tasks_loading {
-    struct keeper_job job;
-    struct tasks *tasks;
-    bool is_kept;
-};
-
-/* A row of another program is passed over like one that is too old. */
-static void server_tasks_restore(void *user, const struct kept_task *k)
-{
-    struct server_tasks_loading *l = user;
-    int status = task_status_find(k->status);
-    struct json *payload = NULL;
-    bool is_good =
-        status >= 0 && k->ttl_ms > 0 && k->ttl_ms <= KEPT_TTL_MAX_MS &&
-        k->payload.len <= TASKS_BYTES &&
-        (k->payload.len == 0 ||
-         (jv_parse(k->payload, JSON_MAX_DEPTH, &payload, NULL) == 0 && jv_is(payload, JV_OBJECT)));
-    jv_unref(payload);
-    if (is_good && (status != TASK_COMPLETED || k->payload.len > 0)) {
-        const struct task_row row = {
-            .id = k->id,
-            .client = k->client,
-            .status = (enum task_status)status,
-            .created_ms = k->created_ms,
-            .updated_ms = k->updated_ms,
-            .ttl_ms = (uint64_t)k->ttl_ms,
-            .message = k->message,
-            .payload = k->payload,
-        };
-        (void)tasks_restore(l->tasks, &row);
-    }
-}
-
-static int server_tasks_load(struct keeper_job *job, struct entities *entities)
-{
-    struct server_tasks_loading *l = list_entry(job, struct server_tasks_loading, job);
-    struct entity_rows *rows = entities_rows(entities);
-    l->is_kept = rows->kept && rows->kept->each_task;
-    return l->is_kept ? rows->kept->each_task(rows, server_tasks_restore, l, &job->err) : 0;
-}
-
-static int server_tasks_open(struct tidings_server *s, struct tidings_error *err)
-{
-    struct server_tasks_loading l = {.tasks = hub_tasks(s->hub)};
-    l.job.run = server_tasks_load;
-    int rc = s->keeper && s->has_file ? keeper_run(s->keeper, &l.job) : 0;
-    if (rc < 0) {
-        return tidings_fail(err, rc, "store: tasks: %s", l.job.err.text);
-    }
-    if (l.is_kept) {
-        s->tasks.store = (struct task_store){.put = server_tasks_put, .sweep = server_tasks_sweep};
-        s->tasks.keeper = s->keeper;
-        tasks_set_store(hub_tasks(s->hub), &s->tasks.store);
-        server_tasks_sweep(&s->tasks.store, clock_wall_ms());
-    }
-    return 0;
-}
 
 /* ---- the resources --------------------------------------------------------------------------- */
 
@@ -204,10 +50,9 @@ static void tasks_provider_describe(struct task *t, struct tidings_resource *ret
     ret->modified_ms = task_updated_ms(t);
 }
 
-static void tasks_provider_read(struct tidings_provider *p, struct tidings_read *read,
-                                struct tidings_str uri)
+/* Takes the reference; NULL: there is none. */
+static void tasks_provider_give(struct tidings_read *read, struct task *t)
 {
-    struct task *t = tasks_provider_find(p, uri);
     struct tidings_resource about;
     struct tidings_error err = {0};
     struct buf text;
@@ -229,10 +74,8 @@ static void tasks_provider_read(struct tidings_provider *p, struct tidings_read 
     tidings_read_done(read, rc, &err);
 }
 
-static void tasks_provider_stat(struct tidings_provider *p, struct tidings_stat *stat,
-                                struct tidings_str uri)
+static void tasks_provider_give_stat(struct tidings_stat *stat, struct task *t)
 {
-    struct task *t = tasks_provider_find(p, uri);
     struct tidings_resource about;
     if (!t) {
         tidings_stat_done(stat, TIDINGS_E_NOTFOUND, NULL, NULL);
@@ -241,6 +84,69 @@ static void tasks_provider_stat(struct tidings_provider *p, struct tidings_stat 
     tasks_provider_describe(t, &about);
     tidings_stat_done(stat, 0, &about, NULL);
     task_unref(t);
+}
+
+/* ---- those of other nodes -------------------------------------------------------------------- */
+
+struct tasks_provider_asking {
+    struct task_asking asking;
+    struct tidings_read *read; /* or … */
+    struct tidings_stat *stat;
+    char id[OWNED_ID_LEN];
+};
+
+static void tasks_provider_asked(struct task_asking *asking, int code)
+{
+    struct tasks_provider_asking *a = list_entry(asking, struct tasks_provider_asking, asking);
+    bool is_failure = code < 0 && code != TIDINGS_E_NOTFOUND;
+    if (a->read && is_failure) {
+        tidings_read_done(a->read, code, &asking->err);
+    } else if (a->read) {
+        tasks_provider_give(a->read, asking->found);
+    } else if (is_failure) {
+        tidings_stat_done(a->stat, code, NULL, &asking->err);
+    } else {
+        tasks_provider_give_stat(a->stat, asking->found);
+    }
+    mem_free(a);
+}
+
+/* false: there is nobody to ask. */
+static bool tasks_provider_ask(struct tidings_provider *p, struct tidings_str uri,
+                               struct tidings_read *read, struct tidings_stat *stat)
+{
+    const struct tasks_provider *o = tidings_provider_state(p);
+    struct tidings_str id = str_skip(uri, sizeof(OWNED_URI_PREFIX) - 1);
+    bool is_possible = owned_uri_is(uri) && o->tasks && tasks_may_ask(o->tasks, id, NULL);
+    struct tasks_provider_asking *a = is_possible ? mem_zalloc(sizeof(*a)) : NULL;
+    if (!a) {
+        return false;
+    }
+    memcpy(a->id, id.ptr, OWNED_ID_LEN);
+    a->asking = (struct task_asking){
+        .verb = TASK_GET, .id = tidings_strn(a->id, OWNED_ID_LEN), .done = tasks_provider_asked};
+    a->read = read;
+    a->stat = stat;
+    tasks_ask(o->tasks, &a->asking);
+    return true;
+}
+
+static void tasks_provider_read(struct tidings_provider *p, struct tidings_read *read,
+                                struct tidings_str uri)
+{
+    struct task *t = tasks_provider_find(p, uri);
+    if (t || !tasks_provider_ask(p, uri, read, NULL)) {
+        tasks_provider_give(read, t);
+    }
+}
+
+static void tasks_provider_stat(struct tidings_provider *p, struct tidings_stat *stat,
+                                struct tidings_str uri)
+{
+    struct task *t = tasks_provider_find(p, uri);
+    if (t || !tasks_provider_ask(p, uri, NULL, stat)) {
+        tasks_provider_give_stat(stat, t);
+    }
 }
 
 static const struct tidings_provider_ops tasks_provider_ops = {
@@ -269,8 +175,8 @@ int server_tasks_mount(struct tidings_server *s, struct tidings_error *err)
     struct tasks *tasks = hub_tasks(s->hub);
     struct feature_list *tools = hub_features(s->hub, FEATURE_TOOL);
     int rc = server_tasks_open(s, err);
-    bool is_needed =
-        (tools && tools->has_tasks) || limit_in_use(hub_limit_counters(s->hub), LIMIT_TASKS) > 0;
+    bool is_needed = (tools && tools->has_tasks) || s->tasks.store.is_shared ||
+                     limit_in_use(hub_limit_counters(s->hub), LIMIT_TASKS) > 0;
     feature_list_unref(tools);
     if (rc == 0 && is_needed) {
         rc = hub_mount(s->hub, &tasks_provider_ops, STR(OWNED_URI_PREFIX), STR_EMPTY,
@@ -286,6 +192,8 @@ int server_tasks_mount(struct tidings_server *s, struct tidings_error *err)
 
 void server_tasks_close(struct tidings_server *s)
 {
+    loop_timer_close(s->tasks.timer);
+    s->tasks.timer = NULL;
     tasks_on_change(hub_tasks(s->hub), NULL, NULL);
     tasks_set_store(hub_tasks(s->hub), NULL);
     s->tasks.provider = NULL;
