@@ -33,9 +33,10 @@
  *
  * Bounds
  *   At most 16 questions are open at a time, and 16 are answered for one request (max_questions);
- *   what a server asks beyond is refused. One that is not answered within timeout_ms is cancelled.
- *   While one is open, requests that wait for their answer are not given up. Forms of more than
- *   64 fields, or that are not flat, and addresses that are not http:// or https:// are refused
+ *   so many without a request, which servers up to 2025-11-25 can ask at any time, and one more
+ * each minute. What a server asks beyond is refused. One that is not answered within timeout_ms is
+ * cancelled. While one is open, requests that wait for their answer are not given up. Forms of more
+ * than 64 fields, or that are not flat, and addresses that are not http:// or https:// are refused
  *   without asking the program.
  *
  * Since 0.1.

@@ -2,6 +2,7 @@
  *
  * Takes questions of the server in, as requests or as parts of a round, and tells the program.
  */
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "client/form.h"
@@ -13,6 +14,7 @@
 
 #define ANSWER_MS 600000u
 #define URL_MAX 8192u
+#define UNCAUSED_PERIOD_MS 60000u /* for one more question that no request led to */
 
 /* ---- what can be asked ----------------------------------------------------------------------- */
 
@@ -75,6 +77,9 @@ int tidings_client_on_question(struct tidings_client *c,
     c->handlers = *h;
     c->handlers.timeout_ms = h->timeout_ms > 0 ? h->timeout_ms : ANSWER_MS;
     c->handlers.max_questions = h->max_questions > 0 ? h->max_questions : QUESTIONS_OF_REQUEST;
+    if (c->handlers.max_questions > BUCKET_COUNT_MAX) {
+        c->handlers.max_questions = BUCKET_COUNT_MAX;
+    }
     return 0;
 }
 
@@ -216,6 +221,27 @@ static struct tidings_question *question_find(const struct tidings_client *c, co
     return NULL;
 }
 
+/* May it be asked? Because of a request so often; by itself as often, and once more in a while:
+ * whoever watches for months can be asked for roots again, and nobody is asked without end. */
+static int question_count(struct tidings_client *c, int64_t exchange, struct tidings_error *err)
+{
+    uint32_t max = c->handlers.max_questions;
+    struct token_bucket_rule rule = {.count = 1, .burst = max, .period_ms = UNCAUSED_PERIOD_MS};
+    unsigned count = requests_count_question(c, exchange);
+    if (count > max) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "one request leads to more than %u questions",
+                            max);
+    }
+    if (count == 0 && c->question_count < QUESTIONS_OPEN &&
+        token_bucket_take(&c->uncaused, &rule, clock_monotonic_ms()) > 0) {
+        return tidings_fail(err, TIDINGS_E_LIMIT,
+                            "the server asked more than %u times without a request: once a minute "
+                            "from now on",
+                            max);
+    }
+    return 0;
+}
+
 void question_asked(struct tidings_client *c, struct tidings_str method, struct json *id,
                     struct json *params, int64_t exchange)
 {
@@ -226,10 +252,7 @@ void question_asked(struct tidings_client *c, struct tidings_str method, struct 
         return; /* modern servers send no requests; and a stream that goes on may repeat one */
     }
     int rc = question_check(c, method, params, &kind, &why);
-    if (rc == 0 && requests_count_question(c, exchange) > c->handlers.max_questions) {
-        rc = tidings_fail(&why, TIDINGS_E_LIMIT, "one request leads to more than %u questions",
-                          c->handlers.max_questions);
-    }
+    rc = rc == 0 ? question_count(c, exchange, &why) : rc;
     if (rc == 0) {
         q = question_create(c, kind, params, &why);
     }

@@ -13,7 +13,8 @@
 
 struct tool_header {
     char *name;    /* of the field, without Mcp-Param- */
-    char *pointer; /* to the argument */
+    char *pointer; /* to the argument: names of arguments may have U+0000 in them */
+    size_t pointer_len;
 };
 
 struct tool_declares {
@@ -92,7 +93,8 @@ static int tool_headers_add(struct tool_declares *d, struct json *schema, struct
         return tool_headers_fault(d, "is there too often, or too deep");
     }
     struct tool_header *h = &d->headers[d->count++];
-    *h = (struct tool_header){.name = str_dup(name), .pointer = str_dup(buf_str(path))};
+    *h = (struct tool_header){
+        .name = str_dup(name), .pointer = str_dup(buf_str(path)), .pointer_len = path->len};
     return h->name && h->pointer ? 0 : tidings_fail(&d->fault, TIDINGS_E_NOMEM, "out of memory");
 }
 
@@ -281,11 +283,12 @@ void tool_headers_put(const struct tidings_client *c, struct tidings_str tool,
 {
     const struct tool_declares *d = tool_headers_matter(c) ? tool_headers_find(c, tool) : NULL;
     for (size_t i = 0; d && i < d->count; i++) {
-        struct json *value = jv_point(arguments, tidings_str(d->headers[i].pointer));
+        const struct tool_header *h = &d->headers[i];
+        struct json *value = jv_point(arguments, tidings_strn(h->pointer, h->pointer_len));
         if (!value || !tool_headers_can_say(value)) {
             continue;
         }
-        buf_putf(out, "Mcp-Param-%s: ", d->headers[i].name);
+        buf_putf(out, "Mcp-Param-%s: ", h->name);
         if (jv_is(value, JV_STRING)) {
             tool_headers_put_value(out, jv_str(value));
         } else if (jv_is_bool(value)) {

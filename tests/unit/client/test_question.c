@@ -345,6 +345,29 @@ static void many_questions_at_once_are_refused(void **state)
     assert_int_equal(a.withdrawn, 0);
 }
 
+/* Each is answered at once, so that none is open for long; no request is under way. */
+static void a_server_that_asks_by_itself_without_end_is_refused(void **state)
+{
+    (void)state;
+    struct asker a = {.method = "roots/list", .params = "{}", .answer = tell_roots};
+    asker_begin(&a, &asker_everything, 60000);
+    assert_int_equal(tidings_client_connect(a.client, NULL), 0);
+    for (unsigned i = 0; i < QUESTIONS_OF_REQUEST; i++) {
+        int asked = a.asked;
+        asker_ask_legacy(&a);
+        while (a.asked == asked) {
+            assert_int_equal(tidings_client_step(a.client, -1, NULL), 1);
+        }
+    }
+    assert_null(strstr(a.heard, "error"));
+    asker_ask_legacy(&a);
+    while (strstr(a.heard, "without a request") == NULL) {
+        assert_int_equal(tidings_client_step(a.client, -1, NULL), 1);
+    }
+    assert_int_equal(a.asked, QUESTIONS_OF_REQUEST);
+    tidings_client_destroy(a.client);
+}
+
 static void a_state_is_given_back_and_bounded(void **state)
 {
     (void)state;
@@ -496,6 +519,7 @@ int main(void)
         cmocka_unit_test(a_huge_form_is_refused),
         cmocka_unit_test(a_server_that_asks_endlessly_is_left),
         cmocka_unit_test(many_questions_at_once_are_refused),
+        cmocka_unit_test(a_server_that_asks_by_itself_without_end_is_refused),
         cmocka_unit_test(a_state_is_given_back_and_bounded),
         cmocka_unit_test(a_question_that_is_withdrawn_is_told),
         cmocka_unit_test(a_call_that_is_given_up_withdraws_its_questions),

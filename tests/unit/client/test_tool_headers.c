@@ -39,7 +39,7 @@ static int note(struct tidings_client *c, const char *schema, struct tidings_err
     char text[2048];
     struct json *tool = NULL;
     snprintf(text, sizeof(text), "{\"name\":\"t\",\"inputSchema\":%s}", schema);
-    assert_int_equal(jv_parse(tidings_str(text), JSON_MAX_DEPTH, &tool, NULL), 0);
+    assert_int_equal(jv_parse_peer(tidings_str(text), &tool, NULL, NULL), 0);
     int rc = tool_headers_note(c, tool, err);
     jv_unref(tool);
     return rc;
@@ -139,6 +139,25 @@ static void values_travel_as_a_field_can_carry_them(void **state)
     tidings_client_destroy(c);
 }
 
+/* Names of arguments are any strings: one that begins like another is not that one. */
+static void an_argument_with_a_nul_in_its_name_is_itself(void **state)
+{
+    static const char text[] = "{\"a\":\"other\",\"a\\u0000b\":\"it\"}";
+    struct json *arguments = NULL;
+    struct fake f;
+    struct buf out;
+    (void)state;
+    struct tidings_client *c = client_of(&f);
+    assert_int_equal(note(c, ARGUMENTS("\"a\\u0000b\":" STRING("P")), NULL), 0);
+    assert_int_equal(jv_parse_peer(tidings_str(text), &arguments, NULL, NULL), 0);
+    buf_init(&out, 1024);
+    tool_headers_put(c, STR("t"), arguments, &out);
+    assert_string_equal(out.ptr, "Mcp-Param-P: it\n");
+    buf_deinit(&out);
+    jv_unref(arguments);
+    tidings_client_destroy(c);
+}
+
 /* Where there are no header fields, nothing is wrong with any. */
 static void other_transports_do_not_care(void **state)
 {
@@ -155,6 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tools_that_declare_them_wrongly_are_left_out),
         cmocka_unit_test(values_travel_as_a_field_can_carry_them),
+        cmocka_unit_test(an_argument_with_a_nul_in_its_name_is_itself),
         cmocka_unit_test(other_transports_do_not_care),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
