@@ -143,7 +143,7 @@ struct tidings_client {
     struct tidings_question_handlers handlers;
     struct list questions; /* struct tidings_question */
     size_t question_count;
-    struct token_bucket uncaused; /* questions that no request led to */
+    struct token_bucket uncaused;        /* questions that no request led to */
     bool awaits_stream;                  /* legacy: before anything is asked that leads to some */
     struct poller_timer stream_patience; /* … for so long */
     struct poller_timer question_listen; /* the stream is opened again, … */

@@ -5,9 +5,6 @@
  */
 #include "protocol/inbound.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-
 #include "access/quota.h"
 #include "base/clock.h"
 #include "base/str.h"
@@ -17,6 +14,7 @@
 #include "handler/feature.h"
 #include "handler/handlers.h"
 #include "handler/header_params.h"
+#include "protocol/inbound_private.h"
 #include "protocol/method.h"
 #include "protocol/session_moving.h"
 #include "request/access_log.h"
@@ -25,7 +23,7 @@
 #include "wire/http.h"
 #include "wire/trace.h"
 
-#define REFUSAL_MAX (64u * 1024u)
+#define ID_MAX (64u * 1024u)
 #define BATCH_MAX 100u
 
 struct arrival {
@@ -34,79 +32,6 @@ struct arrival {
     struct batch *batch;     /* NULL: by itself */
     struct session *session; /* of the batch */
 };
-
-static void refuse_with(struct channel *channel, int status, const struct response_headers *headers,
-                        struct json *id, const struct dialect_error *e)
-{
-    struct buf text, id_json;
-    buf_init(&text, REFUSAL_MAX);
-    buf_init(&id_json, REFUSAL_MAX);
-    struct jw w;
-    if (id) {
-        jw_init(&w, &id_json);
-        jw_value(&w, id);
-    }
-    jw_init(&w, &text);
-    dialect_write_error(&w, buf_str(&id_json), e);
-    struct log_context context = {.request_id = ""};
-    access_log_number(channel->worker, context.request_id);
-    const struct log_context *before = log_enter(&context);
-    channel_failed_rpc(channel, channel->principal, NULL, e, false);
-    const struct access_log_line line = {.code = e->code,
-                                         .reason = e->message,
-                                         .principal = channel->principal,
-                                         .bytes_in = channel->worker->message_bytes,
-                                         .bytes_out = text.len};
-    access_log_other(channel, &line);
-    (void)log_enter(before);
-    if (text.failed || id_json.failed) { /* half a message is worse than none */
-        buf_deinit(&text);
-        buf_init(&text, 0);
-    }
-    channel->ops->answer(channel, status, headers, &text);
-    buf_deinit(&text);
-    buf_deinit(&id_json);
-}
-
-static void inbound_answer_error(struct channel *channel, int status, struct json *id,
-                                 const struct dialect_error *e)
-{
-    static const struct response_headers none;
-    refuse_with(channel, status, &none, id, e);
-}
-
-void inbound_refuse_limit(struct channel *channel, const struct refusal *why, struct json *id)
-{
-    char sentence[REFUSAL_SENTENCE], data[REFUSAL_JSON], header[40];
-    struct dialect_error e = {
-        .code = RPC_INTERNAL,
-        .message = tidings_str(refusal_sentence(why, sentence)),
-        .reason = STR("limit"),
-        .details = refusal_json(why, data),
-    };
-    snprintf(header, sizeof(header), "Retry-After: %llu\r\n",
-             (unsigned long long)refusal_seconds(why));
-    struct response_headers headers = {.extra = tidings_str(header)};
-    refuse_with(channel, refusal_status(why), &headers, id, &e);
-}
-
-void inbound_refuse(struct channel *channel, int status, int rpc_code, const char *fmt, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    struct dialect_error e = {.code = rpc_code, .message = tidings_str(text)};
-    inbound_answer_error(channel, status, NULL, &e);
-}
-
-void inbound_refuse_later(struct channel *channel, const char *text)
-{
-    static const struct response_headers headers = {.extra = {"Retry-After: 1\r\n", 16}};
-    const struct dialect_error e = {.code = RPC_INTERNAL, .message = tidings_str(text)};
-    refuse_with(channel, 503, &headers, NULL, &e);
-}
 
 static void refuse_verdict(struct channel *channel, const struct rpc_message *msg,
                            const struct dialect_verdict *v)
@@ -118,27 +43,6 @@ static void refuse_verdict(struct channel *channel, const struct rpc_message *ms
         .ceiling = channel->worker->self->ceiling,
     };
     inbound_answer_error(channel, v->status, msg->kind == RPC_REQUEST ? msg->id : NULL, &e);
-}
-
-/* The session a legacy request belongs to, or NULL after having answered. `id` NULL: none is known.
- */
-static struct session *need_session(struct channel *channel, const struct dialect_headers *h,
-                                    struct json *id)
-{
-    struct dialect_error e = {
-        .code = dialect_code_uninitialized(channel->worker->self->profile, RPC_SESSION),
-    };
-    if (!h->session_id.ptr) {
-        e.message = STR("the header Mcp-Session-Id is missing; send initialize to get a session");
-        inbound_answer_error(channel, 400, id, &e);
-        return NULL;
-    }
-    struct session *session = session_find(channel->worker, h->session_id, channel->principal);
-    if (!session) {
-        e.message = STR("session not found or ended; send initialize to get a new one");
-        inbound_answer_error(channel, 404, id, &e);
-    }
-    return session;
 }
 
 /* Does the profile want a session for whatever comes without one? */
@@ -178,7 +82,7 @@ static void inbound_cancel(struct channel *channel, struct session *session,
         return;
     }
     struct buf text;
-    buf_init(&text, REFUSAL_MAX);
+    buf_init(&text, ID_MAX);
     struct jw w;
     jw_init(&w, &text);
     jw_value(&w, id);
@@ -375,7 +279,7 @@ static struct session *find_session(const struct arrival *a, const struct rpc_me
 {
     struct json *id = msg->kind == RPC_REQUEST ? msg->id : NULL;
     if (!opens_unasked(a)) {
-        return need_session(a->channel, a->headers, id);
+        return inbound_need_session(a->channel, a->headers, id);
     }
     if (!id) { /* nobody would learn of the session */
         a->channel->ops->accepted(a->channel);
@@ -468,7 +372,7 @@ static void inbound_batch(struct arrival *a, struct json *root)
                            "a batch needs a session of revision 2025-03-26");
             return;
         }
-        a->session = need_session(channel, a->headers, NULL);
+        a->session = inbound_need_session(channel, a->headers, NULL);
         if (!a->session) {
             return;
         }
@@ -532,69 +436,4 @@ void inbound_text(struct channel *channel, struct tidings_str text,
         inbound_one(&a, root);
     }
     jv_unref(root);
-}
-
-/* ---- streams and the end of sessions --------------------------------------------------------- */
-
-static bool check_stream_version(struct channel *channel, const struct dialect_headers *h)
-{
-    const struct server_identity *self = channel->worker->self;
-    int status = dialect_judge_stream(h->protocol_version, self->ceiling, self->profile);
-    if (status == 405) {
-        static const struct response_headers post_only = {.allow = {"POST", 4}};
-        struct buf text;
-        buf_init(&text, REFUSAL_MAX);
-        struct jw w;
-        struct dialect_error e = {.code = RPC_INVALID_REQUEST,
-                                  .message = STR("this revision uses POST only")};
-        jw_init(&w, &text);
-        dialect_write_error(&w, STR_EMPTY, &e);
-        channel->ops->answer(channel, 405, &post_only, &text);
-        buf_deinit(&text);
-    } else if (status) {
-        inbound_refuse(channel, status, RPC_UNSUPPORTED_VERSION,
-                       "unsupported MCP-Protocol-Version '%.*s'", STR_ARG(h->protocol_version));
-    }
-    return status == 0;
-}
-
-void inbound_get(struct channel *channel, const struct dialect_headers *h)
-{
-    if (!check_stream_version(channel, h)) {
-        return;
-    }
-    struct session *session = need_session(channel, h, NULL);
-    if (!session) {
-        return;
-    }
-    int rc = session_open_stream(session, channel, h->last_event_id);
-    if (rc == TIDINGS_E_DENIED) {
-        inbound_refuse(channel, 404, RPC_SESSION,
-                       "no such event; open the stream without Last-Event-ID");
-    } else if (rc == TIDINGS_E_NOTFOUND) {
-        inbound_refuse(channel, 400, RPC_SESSION,
-                       "the request of that stream was answered or has ended; send it again");
-    } else if (rc < 0) {
-        limit_hit(channel->worker->limit_counters, LIMIT_SESSION_STREAMS);
-        inbound_refuse(channel, 409, RPC_SESSION,
-                       "this session has %u streams open already; close one first",
-                       SESSION_MAX_STREAMS);
-    }
-}
-
-void inbound_delete(struct channel *channel, const struct dialect_headers *h)
-{
-    if (!check_stream_version(channel, h)) {
-        return;
-    }
-    struct session *session = need_session(channel, h, NULL);
-    if (session) {
-        channel->worker->ending = "its session was ended by the client";
-        session_end(session);
-        channel->worker->ending = NULL;
-        static const struct response_headers none;
-        struct buf nothing;
-        buf_init(&nothing, 0);
-        channel->ops->answer(channel, 204, &none, &nothing);
-    }
 }
