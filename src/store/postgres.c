@@ -107,7 +107,7 @@ bool postgres_array_next(const struct postgres_array *a, size_t *at, struct tidi
 
 void postgres_put_first(struct postgres_values *v, const struct postgres_array *a)
 {
-    struct tidings_str first;
+    struct tidings_str first = STR_EMPTY;
     size_t at = 0;
     (void)postgres_array_next(a, &at, &first);
     postgres_put_str(v, first);

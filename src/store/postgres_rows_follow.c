@@ -173,7 +173,8 @@ static void renew_head(struct postgres_rows *s, const struct followed_row *row)
 {
     struct entity_version v = row->change.version;
     entity_ids_add(&s->ids, v.id);
-    if (!heads_find(&s->heads, v.id)) {
+    const struct entity_version *head = heads_find(&s->heads, v.id);
+    if (!head || head->from > v.from) { /* it was read since, and is newer than this */
         return;
     }
     s->value_pages = VALUE_PAGES;

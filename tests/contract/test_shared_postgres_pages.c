@@ -276,6 +276,37 @@ static void a_page_of_another_position_than_was_followed_is_not_used(void **stat
     store_close(b);
 }
 
+static bool take_one(void *user, const struct kept_change *change)
+{
+    *(uint64_t *)user = change->position;
+    return false;
+}
+
+static void who_has_read_what_was_not_followed_does_not_go_back(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    uint64_t taken = 0;
+    store_put_alone(a, "x", 1, "1");
+    (void)store_followed(b, false);
+    assert_int_equal(store_value(b, "x"), 1);
+    store_put_alone(a, "x", 2, "2");
+    (void)store_followed(b, false); /* from now on values are read too */
+    store_begin(b);
+    b->ops->rollback(b); /* what is known as current is forgotten */
+    store_put_alone(a, "x", 3, "3");
+    store_put_alone(a, "x", 4, "4");
+    assert_int_equal(store_value(b, "x"), 4);
+    assert_int_equal(b->shared->follow(b, take_one, &taken, NULL), 0);
+    assert_int_equal(taken, 3);
+    assert_int_equal(store_value(b, "x"), 4);
+    (void)store_followed(b, false);
+    assert_int_equal(store_value(b, "x"), 4);
+    store_close(a);
+    store_close(b);
+}
+
 static int run(struct postgres_server *p)
 {
     server = p;
@@ -286,6 +317,7 @@ static int run(struct postgres_server *p)
         cmocka_unit_test(who_notifies_of_what_never_happened_changes_nothing),
         cmocka_unit_test(what_comes_with_the_lock_is_followed_once),
         cmocka_unit_test(a_page_of_another_position_than_was_followed_is_not_used),
+        cmocka_unit_test(who_has_read_what_was_not_followed_does_not_go_back),
     };
     return cmocka_run_group_tests_name("many rows at a time", tests, NULL, NULL);
 }
