@@ -20,6 +20,7 @@
 #include "server/server_nodes.h"
 #include "server/server_private.h"
 #include "store/keeper.h"
+#include "store/shared.h"
 
 #define METRICS_MAX (4u << 20)
 
@@ -203,6 +204,26 @@ uint64_t server_metrics_store_bytes(const struct tidings_server *s)
     return bytes;
 }
 
+static void metrics_nodes(struct metrics_text *m, const struct tidings_server *s)
+{
+    uint64_t count = 0, lag_us = 0;
+    char labels[METRICS_LABELS] = "";
+    struct shared_heard heard;
+    server_nodes_get(s->nodes, &count, &lag_us);
+    metrics_put_one(m, METRICS_GAUGE, "tidings_nodes", "Nodes that share the store.", count);
+    metrics_label(labels, "node", server_nodes_name(s->nodes));
+    metrics_begin(m, METRICS_GAUGE, "tidings_node_lag_seconds",
+                  "How far this node is behind what the others wrote.");
+    metrics_put_seconds(m, labels, lag_us);
+    keeper_get_heard(s->keeper, &heard);
+    metrics_begin(m, METRICS_COUNTER, "tidings_node_follow",
+                  "How this node came by what others wrote: told with the notification, asked for; "
+                  "refused: notifications that no node sent.");
+    metrics_put(m, "how=\"told\"", heard.told);
+    metrics_put(m, "how=\"asked\"", heard.asked);
+    metrics_put(m, "how=\"refused\"", heard.refused);
+}
+
 static void metrics_store(struct metrics_text *m, const struct tidings_server *s)
 {
     struct durations commits;
@@ -221,14 +242,7 @@ static void metrics_store(struct metrics_text *m, const struct tidings_server *s
     metrics_put_one(m, METRICS_GAUGE, "tidings_store_size_bytes",
                     "Size of the file of the store; 0: it is none.", server_metrics_store_bytes(s));
     if (s->nodes) {
-        uint64_t count = 0, lag_us = 0;
-        char labels[METRICS_LABELS] = "";
-        server_nodes_get(s->nodes, &count, &lag_us);
-        metrics_put_one(m, METRICS_GAUGE, "tidings_nodes", "Nodes that share the store.", count);
-        metrics_label(labels, "node", server_nodes_name(s->nodes));
-        metrics_begin(m, METRICS_GAUGE, "tidings_node_lag_seconds",
-                      "How far this node is behind what the others wrote.");
-        metrics_put_seconds(m, labels, lag_us);
+        metrics_nodes(m, s);
     }
 }
 

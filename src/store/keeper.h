@@ -93,6 +93,9 @@ bool keeper_is_shared(const struct keeper *k);
 /* Any thread: how long commits took, and how many batches were lost. */
 struct durations;
 void keeper_get_commits(const struct keeper *k, struct durations *ret, uint64_t *ret_lost);
+/* Any thread, of such a store: how what others wrote came here. */
+struct shared_heard;
+void keeper_get_heard(const struct keeper *k, struct shared_heard *ret);
 /* Any thread: was the last batch lost? */
 bool keeper_is_failing(const struct keeper *k);
 /* On the keeper's thread, outside of batches (a job that is no write): follow now. */

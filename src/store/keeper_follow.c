@@ -38,6 +38,14 @@ bool keeper_is_shared(const struct keeper *k)
     return k->shared != NULL;
 }
 
+void keeper_get_heard(const struct keeper *k, struct shared_heard *ret)
+{
+    *ret = (struct shared_heard){0};
+    if (k->shared && k->shared->heard) {
+        k->shared->heard(entities_rows(k->entities), ret);
+    }
+}
+
 /* ---- following ------------------------------------------------------------------------------- */
 
 static bool follow_one(void *user, const struct kept_change *change)

@@ -422,18 +422,14 @@ int postgres_descriptor(const struct postgres *c)
     return c->phase == POSTGRES_CONNECTED ? pq()->socket(c->conn) : -1;
 }
 
-int postgres_notified(struct postgres *c, uint64_t *ret)
+int postgres_notified(struct postgres *c, postgres_notified_fn fn, void *user)
 {
-    *ret = 0;
     if (c->phase != POSTGRES_CONNECTED || !pq()->consumeInput(c->conn)) {
         postgres_drop(c);
         return TIDINGS_E_BUSY;
     }
     for (PGnotify *n; (n = pq()->notifies(c->conn)) != NULL;) {
-        uint64_t number = 0;
-        if (str_to_u64(tidings_str(n->extra), &number) && number > *ret) {
-            *ret = number;
-        }
+        fn(user, tidings_str(n->extra));
         pq()->freemem(n);
     }
     return 0;

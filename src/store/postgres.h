@@ -115,8 +115,9 @@ struct tidings_str postgres_str(struct pg_result *r, int row, int column);
 
 /* The descriptor of the connection; -1: there is none. */
 int postgres_descriptor(const struct postgres *c);
-/* Take what has arrived, without waiting; the highest number that notifications since carried.
- * 0: none. TIDINGS_E_BUSY: the connection is lost. */
-int postgres_notified(struct postgres *c, uint64_t *ret);
+/* Take what has arrived, without waiting: `fn` is given each notification since, in order; it must
+ * not use the connection. TIDINGS_E_BUSY: the connection is lost. */
+typedef void (*postgres_notified_fn)(void *user, struct tidings_str payload);
+int postgres_notified(struct postgres *c, postgres_notified_fn fn, void *user);
 
 #endif

@@ -66,6 +66,7 @@ int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_err
     }
     rc = rc == 0 ? postgres_rows_lay_out(s, &postgres_layout, &why) : rc;
     rc = rc == 0 ? postgres_rows_check_server(s, &why) : rc;
+    rc = rc == 0 ? postgres_rows_read_place(s, &why) : rc;
     if (rc < 0) {
         postgres_put_off(s->db, &why);
         return tidings_fail(err, rc, "%s", why.text);
@@ -367,7 +368,8 @@ static int postgres_put_version(struct entity_rows *rows, const struct entity_ve
     postgres_put_int(&v, version->created);
     postgres_put_int(&v, s->now_ms);
     postgres_put_int(&v, version->since);
-    postgres_put_int(&v, entity_version_sum(version));
+    int64_t sum = entity_version_sum(version);
+    postgres_put_int(&v, sum);
     postgres_put_str(&v, version->changed_by);
     postgres_put_str(&v, version->principal);
     postgres_put_str(&v, version->previous);
@@ -376,6 +378,7 @@ static int postgres_put_version(struct entity_rows *rows, const struct entity_ve
                           : postgres_rows_add_pending(s, &s->pending, &v, err);
     entity_ids_add(&s->ids, version->id); /* also when it is rolled back: there may be one */
     if (rc == 0) {
+        postgres_rows_tell_version(s, version, sum, replaces_current);
         heads_put(&s->heads, version); /* it may borrow from what was handed out */
     }
     postgres_rows_release(s);
@@ -485,6 +488,7 @@ static void postgres_rows_destroy(struct entity_rows *rows)
     postgres_log_unref(s->log);
     postgres_pending_deinit(&s->pending);
     postgres_pending_deinit(&s->announcing);
+    postgres_rows_notice_deinit(s);
     heads_clear(&s->heads);
     entity_ids_clear(&s->ids);
     mem_free(s->ids_after);
@@ -532,6 +536,7 @@ static int postgres_rows_open(const char *url, struct tidings_str cluster, bool 
     s->base.shared = &postgres_rows_shared;
     postgres_pending_init(&s->pending, &postgres_pending_versions);
     postgres_pending_init(&s->announcing, &postgres_pending_announcements);
+    row_notice_init(&s->notice);
     s->has_notify = true;
     s->page.tables = PAGE_ENTITIES;
     s->is_target = is_target;

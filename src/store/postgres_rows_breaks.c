@@ -160,7 +160,7 @@ int postgres_rows_check_server(struct postgres_rows *s, struct tidings_error *er
     uint64_t server = 0;
     int rc = identify(s, &server, err);
     rc = rc == 0 ? observe_store(s, &l, err) : rc;
-    l.state.server = server;
+    l.state.server = s->server = server;
     if (rc < 0 || (l.state.recorded != 0 && judge_server(s, &l, &unused) == STORE_SAME)) {
         return rc;
     }

@@ -66,6 +66,7 @@ void postgres_rows_forget_batch(struct postgres_rows *s)
     }
     postgres_pending_clear(&s->pending);
     postgres_pending_clear(&s->announcing);
+    row_notice_clear(&s->notice);
     s->now = s->before;
     s->is_in_batch = s->is_unlocked = false;
     s->is_behind = false;
@@ -97,6 +98,7 @@ static int postgres_rows_begin_locked(struct postgres_rows *s, struct tidings_er
         rc = postgres_rows_lock(s, r, err);
     }
     s->before = s->now;
+    row_notice_clear(&s->notice);
     s->is_in_batch = true;
     s->is_durable = s->has_keys = false;
     rc = rc == 0 ? postgres_rows_read_counters(s, r[0], &s->now, err) : rc;
@@ -158,39 +160,9 @@ void postgres_rows_rollback(struct entity_rows *rows)
     postgres_rows_forget_batch(s);
 }
 
-static int postgres_rows_send_state(struct postgres_rows *s, struct tidings_error *err)
-{
-    struct postgres_values v = {0};
-    postgres_put_int(&v, (int64_t)s->now.position);
-    postgres_put_int(&v, (int64_t)s->now.floor);
-    postgres_put_int(&v, (int64_t)s->now.announced);
-    postgres_put_int(&v, s->now.keys);
-    postgres_put_int(&v, s->now.max_keys);
-    return postgres_rows_send(s, PG_SET_STATE, &v, err);
-}
-
 void postgres_rows_mark(const struct postgres_rows *s, char out[POSTGRES_MARK])
 {
     (void)snprintf(out, POSTGRES_MARK, "%" PRIu64, s->now.position);
-}
-
-unsigned postgres_rows_notify(struct postgres_rows *s)
-{
-    char channel[40], position[24], mark[POSTGRES_MARK];
-    struct postgres_values v = {0};
-    (void)snprintf(channel, sizeof channel, "tidings_%016" PRIx64, s->cluster_id);
-    (void)snprintf(position, sizeof position, "%" PRIu64, s->now.position);
-    postgres_put_str(&v, tidings_str(channel));
-    postgres_put_str(&v, tidings_str(position));
-    if (s->is_unlocked) {
-        postgres_rows_mark(s, mark);
-        postgres_put_str(&v, tidings_str(mark));
-    }
-    return s->has_notify &&
-                   postgres_send(s->db, s->is_unlocked ? PG_NOTIFY_IF : PG_NOTIFY, &v, NULL) == 0 &&
-                   postgres_end(s->db, NULL) == 0
-               ? 1
-               : 0;
 }
 
 /* After it was sent. Was it certainly refused, when the connection is gone? */

@@ -70,15 +70,6 @@ enum entity_column {
     E_VALUE,
 };
 
-/* One row, as it is handed out. */
-struct followed_row {
-    int64_t sum; /* of a version that is there as a whole; else 0 */
-    struct tidings_str previous, value;
-    struct kept_change change;
-    struct tidings_change announced;
-    struct published_row published;
-};
-
 /* Where a row has what it says of a version. */
 struct version_columns {
     int type, version, parent, changed_by, principal, since, sum, previous, value;
@@ -238,9 +229,8 @@ static int fill_published(struct postgres_rows *s, struct followed_row *row, str
     return 1;
 }
 
-/* 1: go on; 0: `fn` has enough. */
-static int hand_on(struct postgres_rows *s, struct followed_row *row, kept_change_fn fn, void *user,
-                   struct tidings_error *err)
+int postgres_rows_hand_on(struct postgres_rows *s, struct followed_row *row, kept_change_fn fn,
+                          void *user, struct tidings_error *err)
 {
     struct pg_result *content = NULL;
     struct kept_change *c = &row->change;
@@ -279,7 +269,7 @@ static bool tell_missed(struct postgres_rows *s, uint64_t next, uint64_t *missed
     return goes_on;
 }
 
-static uint64_t floor_of(const struct postgres_rows *s)
+uint64_t postgres_rows_floor(const struct postgres_rows *s)
 {
     return s->now.floor > s->now.announced ? s->now.floor : s->now.announced;
 }
@@ -333,6 +323,7 @@ static int read_page(struct postgres_rows *s, struct pg_result **ret, uint64_t *
         rc = rc == 0 ? postgres_end(s->db, err) : rc;
         return rc == 0 ? postgres_finish(s->db, 0, ret, 1, err) : rc;
     }
+    __atomic_fetch_add(&s->heard_so_far.asked, 1, __ATOMIC_RELAXED);
     bool was_connected = postgres_is_connected(s->db);
     uint64_t asked_ms = clock_monotonic_ms();
     int rc = ask_for_page(s, with_state, results, err);
@@ -404,7 +395,7 @@ static int follow_page(struct postgres_rows *s, kept_change_fn fn, void *user,
     if (rc < 0) {
         return rc;
     }
-    uint64_t missed = s->followed < floor_of(s) ? floor_of(s) : 0;
+    uint64_t missed = s->followed < postgres_rows_floor(s) ? postgres_rows_floor(s) : 0;
     bool is_last = false, goes_on = true;
     int n = count_followable(s, page, newest, missed > 0, &is_last);
     rc = 1;
@@ -414,7 +405,7 @@ static int follow_page(struct postgres_rows *s, kept_change_fn fn, void *user,
         enum postgres_statement own = statement_of(row.change.kind);
         least = own < least ? own : least;
         goes_on = tell_missed(s, row.change.position, &missed, fn, user);
-        rc = goes_on ? hand_on(s, &row, fn, user, err) : rc;
+        rc = goes_on ? postgres_rows_hand_on(s, &row, fn, user, err) : rc;
         goes_on = goes_on && rc != 0;
     }
     postgres_free(page);
@@ -441,6 +432,10 @@ int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user
     }
     if (!s->is_in_batch) {
         postgres_rows_listen(s);
+        int heard = postgres_rows_follow_heard(s, fn, user, err);
+        if (heard != 0) {
+            return heard < 0 ? heard : 0;
+        }
     }
     int rc = 1;
     while (rc == 1) {

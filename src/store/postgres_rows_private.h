@@ -12,7 +12,9 @@
 #include "store/page.h"
 #include "store/postgres.h"
 #include "store/postgres_rows.h"
+#include "store/row_notice.h"
 #include "store/runs.h"
+#include "store/shared.h"
 #include "store/store_clock.h"
 
 enum postgres_statement {
@@ -22,6 +24,7 @@ enum postgres_statement {
     PG_ROLLBACK,
     PG_LAZY,
     PG_SET_STATE,
+    PG_SET_STATE_MARKED,
     PG_NOTIFY,
     PG_NOTIFY_IF,
     PG_COMMIT_PUT,
@@ -29,6 +32,8 @@ enum postgres_statement {
     PG_COMMIT_ANNOUNCE,
     PG_COMMIT_ANNOUNCE_MANY,
     PG_COMMIT_NOTHING,
+    PG_NOTIFY_ROWS,
+    PG_PLACE,
     PG_CLUSTER,
     PG_STATE,
     PG_SERVER,
@@ -159,14 +164,30 @@ struct postgres_pending {
     size_t bytes;
 };
 
+/* What others told of their batches, and was not followed yet. */
+#define POSTGRES_HEARD_MAX 32u /* more: the database is asked */
+struct postgres_heard {
+    char *texts[POSTGRES_HEARD_MAX];
+    unsigned count;
+    bool is_all; /* nothing else has to be asked for, if these are followed up to `notified` */
+};
+
 struct postgres_rows {
     struct entity_rows base;
     struct postgres *db;
-    struct postgres *listener;       /* listens; NULL until it is used */
-    struct page_reader page;         /* of which tables what others wrote is read next */
-    struct pg_result *next_page;     /* of that, read with the lock; or NULL … */
-    uint64_t next_after;             /* … after this position */
-    uint64_t notified;               /* a position that others have come to */
+    struct postgres *listener;   /* listens; NULL until it is used */
+    struct page_reader page;     /* of which tables what others wrote is read next */
+    struct pg_result *next_page; /* of that, read with the lock; or NULL … */
+    uint64_t next_after;         /* … after this position */
+    uint64_t notified;           /* a position that others have come to */
+    struct row_notice notice;    /* of the batch */
+    struct postgres_heard heard;
+    struct shared_heard heard_so_far; /* atomic */
+    struct seal_key notice_key;
+    struct sealer sealer; /* of notices */
+    struct row_notice_place place;
+    uint64_t server;                 /* that server and its timeline */
+    uint64_t say_refused_ms;         /* not before: monotonic */
     struct pg_result *handed_out;    /* has slices out, or NULL */
     struct postgres_pending pending; /* versions */
     struct postgres_pending announcing;
@@ -201,6 +222,7 @@ struct postgres_rows {
     bool reads_ahead; /* others wrote before the last batch: they are followed with the lock */
     bool is_listener_new; /* another descriptor than before, which may have the same number */
     bool has_notify;      /* the engine knows it */
+    bool has_place;       /* of notices; else positions alone are told */
     unsigned value_pages; /* to be read yet with values, for the heads */
 };
 
@@ -244,10 +266,8 @@ int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err);
 int postgres_rows_commit(struct entity_rows *rows, struct tidings_error *err);
 void postgres_rows_rollback(struct entity_rows *rows);
 void postgres_rows_forget_batch(struct postgres_rows *s);
-/* Into the pipeline, with an end of its own: that something was committed up to `now.position`. How
- * many ends need not be waited for. */
-unsigned postgres_rows_notify(struct postgres_rows *s);
-/* What a commit without the lock leaves in the session, and its notification looks for. */
+/* What a commit leaves in the session, and its notification looks for; it is rolled back with it.
+ * The position, which no two batches have that a session commits. */
 #define POSTGRES_MARK 24
 void postgres_rows_mark(const struct postgres_rows *s, char out[POSTGRES_MARK]);
 /* store/postgres_rows_pending.c: a row with the parameters of PG_PUT or PG_ANNOUNCE, sent with
@@ -313,6 +333,9 @@ int postgres_rows_each_change(struct entity_rows *rows, size_t max, uint64_t *re
                               kept_change_fn fn, void *user, struct tidings_error *err);
 int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user,
                          struct tidings_error *err);
+/* 1: go on; 0: `fn` has enough. */
+int postgres_rows_hand_on(struct postgres_rows *s, struct followed_row *row, kept_change_fn fn,
+                          void *user, struct tidings_error *err);
 /* The statement of what comes after `followed`, into the pipeline. */
 int postgres_rows_send_page(struct postgres_rows *s, struct tidings_error *err);
 /* Everything up to there was followed, or written here. */
@@ -331,6 +354,30 @@ int postgres_rows_has_stale_tasks(struct entity_rows *rows, struct tidings_error
 int postgres_rows_end_stale_tasks(struct entity_rows *rows, const struct kept_task *end,
                                   void (*fn)(void *user, struct tidings_str id, bool is_gone),
                                   void *user, struct tidings_error *err);
+/* What happened up to there may be forgotten. */
+uint64_t postgres_rows_floor(const struct postgres_rows *s);
+/* store/postgres_rows_notice.c: notices (store/row_notice.h) of what is written here. */
+void postgres_rows_notice_deinit(struct postgres_rows *s);
+/* After a connection was made: where they are good. */
+int postgres_rows_read_place(struct postgres_rows *s, struct tidings_error *err);
+/* Inside a batch: a row was written at the newest position. Those of a kind that is not told of
+ * need not be said. */
+void postgres_rows_tell_version(struct postgres_rows *s, const struct entity_version *v,
+                                int64_t sum, bool replaces_current);
+void postgres_rows_tell_announced(struct postgres_rows *s, enum kept_kind kind,
+                                  const struct tidings_change *c);
+/* The counters, before the commit, with the mark of the batch if its rows are told. */
+int postgres_rows_send_state(struct postgres_rows *s, struct tidings_error *err);
+/* Into the pipeline, with an end of its own: that something was committed up to `now.position`, and
+ * the rows, if the database finds the mark that the commit leaves. How many ends need not be waited
+ * for. */
+unsigned postgres_rows_notify(struct postgres_rows *s);
+/* Of others: what has arrived on that connection. 1: there may be something to follow. */
+int postgres_rows_hear(struct postgres_rows *s, struct postgres *listener);
+/* Outside of batches: follow what was heard. 1: there is nothing else to ask for. */
+int postgres_rows_follow_heard(struct postgres_rows *s, kept_change_fn fn, void *user,
+                               struct tidings_error *err);
+void postgres_rows_heard(struct entity_rows *rows, struct shared_heard *ret);
 /* store/postgres_rows_transfer.c */
 extern const struct transfer_ops postgres_rows_transfer;
 /* store/postgres_rows_shared.c */

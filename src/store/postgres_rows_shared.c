@@ -44,13 +44,16 @@ static int ask_for_row(struct postgres_rows *s, enum postgres_statement which,
 
 void postgres_rows_listen(struct postgres_rows *s)
 {
-    char sql[64];
+    char sql[128];
     if (!s->has_notify || (!s->listener && postgres_create_like(s->db, &s->listener, NULL) < 0) ||
         postgres_ready(s->listener, LISTEN_WAIT_MS, NULL) != 1) {
         return;
     }
     s->is_listener_new = true;
-    (void)snprintf(sql, sizeof sql, "LISTEN tidings_%016" PRIx64, s->cluster_id);
+    s->heard.is_all = false; /* what was told meanwhile was not heard */
+    (void)snprintf(sql, sizeof sql,
+                   "LISTEN tidings_%016" PRIx64 ";LISTEN tidings_%016" PRIx64 "_rows",
+                   s->cluster_id, s->cluster_id);
     if (postgres_exec(s->listener, sql, NULL) < 0) {
         /* An engine that answers, but not to this: it is asked every so often. */
         s->has_notify = !postgres_is_connected(s->listener);
@@ -74,10 +77,7 @@ static int shared_descriptor(struct entity_rows *rows)
 static int shared_wake(struct entity_rows *rows)
 {
     struct postgres_rows *s = postgres_rows_of(rows);
-    uint64_t newest = 0;
-    int rc = s->listener ? postgres_notified(s->listener, &newest) : TIDINGS_E_BUSY;
-    s->notified = newest;
-    return rc < 0 || newest > s->followed ? 1 : 0;
+    return s->listener ? postgres_rows_hear(s, s->listener) : 1;
 }
 
 /* ---- announcements --------------------------------------------------------------------------- */
@@ -113,6 +113,9 @@ static int announce_as(struct postgres_rows *s, enum kept_kind kind, const struc
         postgres_put_str(&v, texts[i]);
     }
     int rc = postgres_rows_add_pending(s, &s->announcing, &v, err);
+    if (rc == 0) {
+        postgres_rows_tell_announced(s, kind, c);
+    }
     return rc == 0 && ++s->n_announced % FORGET_EVERY == 0 ? forget_announced(s, err) : rc;
 }
 
@@ -363,6 +366,7 @@ const struct shared_ops postgres_rows_shared = {
     .wake = shared_wake,
     .begin_unlocked = postgres_rows_begin_unlocked,
     .must_run_again = postgres_rows_must_run_again,
+    .heard = postgres_rows_heard,
     .announce = shared_announce,
     .now = shared_now,
     .clock_off = shared_clock_off,

@@ -53,7 +53,7 @@
 
 /* A batch without the lock: the position is taken if it still is where the batch began, and
  * everything else depends on that. One row, as PG_LOCK gives it; none: it is elsewhere. The mark is
- * seen by PG_NOTIFY_IF if this was committed. */
+ * seen by PG_NOTIFY_IF and PG_NOTIFY_ROWS if this was committed. */
 #define COUNTERS "position, floor, announced, keys, max_keys"
 #define TAKE_POSITION(to, from)                                                                    \
     "WITH s AS (UPDATE tidings_state SET position=" to "::int8 WHERE one=1 AND position=" from     \
@@ -178,6 +178,11 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_LAZY] = "SET LOCAL synchronous_commit TO off",
     [PG_SET_STATE] = "UPDATE tidings_state SET position=$1::int8, floor=$2::int8,"
                      " announced=$3::int8, keys=$4::int8, max_keys=$5::int8 WHERE one=1",
+    /* With a mark of this batch that is rolled back with it, and is asked for below. */
+    [PG_SET_STATE_MARKED] =
+        "UPDATE tidings_state SET position=$1::int8, floor=$2::int8, announced=$3::int8,"
+        " keys=$4::int8, max_keys=$5::int8 WHERE one=1"
+        " RETURNING set_config('tidings.batch', $6::text, false)",
     [PG_NOTIFY] = "SELECT pg_notify($1::text, $2::text)",
     [PG_NOTIFY_IF] = "SELECT pg_notify($1::text, $2::text) WHERE"
                      " current_setting('tidings.batch', true)=$3::text",
@@ -192,6 +197,12 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     "u.* FROM s, " ANNOUNCEMENTS " u)" TOOK_POSITION("$16", LAZILY),
     [PG_COMMIT_NOTHING] =
         "SELECT " COUNTERS ", " CLOCK_MS " FROM tidings_state WHERE one=1 AND position=$1::int8",
+    /* The rows first: who reads both at different times need not ask for the position then. */
+    [PG_NOTIFY_ROWS] = "SELECT pg_notify($1::text, $2::text), pg_notify($3::text, $4::text) WHERE"
+                       " current_setting('tidings.batch', true)=$5::text",
+    [PG_PLACE] = "SELECT secret, (extract(epoch FROM pg_postmaster_start_time())*1000000)::int8,"
+                 " (SELECT oid::int8 FROM pg_database WHERE datname=current_database()),"
+                 " 'tidings_state'::regclass::oid::int8 FROM tidings_cluster WHERE one=1",
     [PG_CLUSTER] = "SELECT name, id, layout, oldest, copying FROM tidings_cluster WHERE one=1",
     [PG_STATE] = "SELECT " COUNTERS ", " CLOCK_MS ", server,"
                  " (SELECT count(*) FROM tidings_mark) FROM tidings_state WHERE one=1",

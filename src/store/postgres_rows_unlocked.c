@@ -34,6 +34,7 @@ bool postgres_rows_begin_unlocked(struct entity_rows *rows)
         return false;
     }
     s->before = s->now;
+    row_notice_clear(&s->notice);
     s->now_ms = store_clock_now(&s->clock, clock_monotonic_ms(), clock_wall_ms());
     s->is_in_batch = s->is_unlocked = true;
     s->is_durable = s->has_keys = s->is_behind = s->is_overtaken = false;

@@ -57,6 +57,14 @@ struct session_row {
     int64_t used_ms;          /* Unix time of the store */
 };
 
+/* How others' changes came here, counted. */
+struct shared_heard {
+    uint64_t told; /* batches that came as notices with all of their rows, and were applied … */
+    uint64_t changes; /* … and so many changes in them */
+    uint64_t asked;   /* questions to the store */
+    uint64_t refused; /* notices that somebody else wrote, or altered */
+};
+
 struct shared_ops {
     /* Everything that others committed since the last time, in the order of positions. Outside of
      * batches, and right after `begin`. What `fn` was given counts as followed. */
@@ -69,6 +77,8 @@ struct shared_ops {
     int (*descriptor)(struct entity_rows *rows);
     /* It is readable. 1: there may be something to follow. */
     int (*wake)(struct entity_rows *rows);
+    /* Any thread. NULL: nobody counts. */
+    void (*heard)(struct entity_rows *rows, struct shared_heard *ret);
 
     /* A batch without the lock, for who can run it again: it is decided from what was followed, and
      * what it writes is kept back and sent with the commit, which fails if anybody else committed

@@ -112,6 +112,9 @@ test('nodes on one database', { skip }, async (t) => {
             const [, lag] = new RegExp(`^tidings_node_lag_seconds\\{node="${name}"\\} (\\S+)$`, 'm').exec(await metrics(who));
             assert.ok(Number(lag) >= 0 && Number(lag) < 60, lag);
         }
+        await tool(a, 'notify', { changes: [{ uri: X }] });
+        await eventually(async () => /^tidings_node_follow_total\{how="told"\} [1-9]/m.test(await metrics(b)), 'b to be told with its row');
+        assert.match(await metrics(b), /^tidings_node_follow_total\{how="refused"\} 0$/m);
         assert.match(await good(t, ['nodes', b.url]), /^ a +lives +.*\n\*b +lives +/m);
         b.child.kill('SIGSTOP');
         await a.lines.next((line) => /warn nodes: node is silent name=b seenMs=\d+/.test(line), 'that b is silent');

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a stranger at the database may notify of. Any text: it opens nowhere, and nothing is read
+ * from it. Any bytes as the rows of a notice that a node sealed (first byte 1): they are read
+ * within their bounds, each row from where the last one ended, or refused as a whole.
+ */
+#include <stdlib.h>
+
+#include "store/row_notice.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool ok)
+{
+    if (!ok) {
+        abort();
+    }
+}
+
+static void check_slice(struct tidings_str rows, struct tidings_str s)
+{
+    require(s.len == 0 || (s.ptr >= rows.ptr && s.ptr + s.len <= rows.ptr + rows.len));
+}
+
+static uint64_t check_rows(struct tidings_str rows)
+{
+    struct tidings_str at = rows;
+    struct followed_row row;
+    uint64_t count = 0;
+    for (size_t before = at.len; row_notice_next(&at, count + 1, &row); before = at.len) {
+        const struct entity_version *v = &row.change.version;
+        const struct tidings_str texts[] = {row.value,
+                                            row.previous,
+                                            row.change.uri,
+                                            row.change.metadata,
+                                            v->id,
+                                            v->type,
+                                            v->parent,
+                                            v->changed_by,
+                                            v->principal,
+                                            v->type_version,
+                                            row.change.etag,
+                                            row.change.target,
+                                            row.announced.origin,
+                                            row.announced.checksum};
+        require(at.len < before && row.change.position == ++count);
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+            check_slice(rows, texts[i]);
+        }
+        require(!row.change.announced == !kept_is_announced(row.change.kind));
+    }
+    return at.len == 0 ? count : 0;
+}
+
+static void check_sealed(struct sealer *sealer, struct tidings_str bytes)
+{
+    static const struct row_notice_place place;
+    struct row_notice n;
+    struct row_notice_head head;
+    struct buf text, rows;
+    uint64_t count = check_rows(bytes);
+    row_notice_init(&n);
+    buf_init(&text, ROW_NOTICE_TEXT_MAX + 1);
+    buf_init(&rows, ROW_NOTICE_TEXT_MAX);
+    n.count = count > 0 ? count : 1;
+    if (buf_puts(&n.rows, bytes) == 0 && row_notice_put(&n, sealer, &place, 1, &text) == 0) {
+        require(row_notice_parse(buf_str(&text), &head) && head.to == n.count);
+        int rc = row_notice_open(&head, sealer, &place, &rows);
+        require(rc == (count > 0 ? 0 : TIDINGS_E_UNSUPPORTED));
+        require(rc < 0 ? rows.len == 0 : str_eq(buf_str(&rows), bytes));
+    }
+    buf_deinit(&rows);
+    buf_deinit(&text);
+    row_notice_deinit(&n);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct seal_key key;
+    static struct sealer sealer;
+    static bool is_made;
+    static const struct row_notice_place place;
+    struct tidings_str text = tidings_strn(size ? (const char *)data : "", size);
+    struct row_notice_head head;
+    struct buf rows;
+    if (!is_made) {
+        const unsigned char secret[32] = {1};
+        row_notice_key(secret, &key);
+        sealer_init(&sealer, &key);
+        is_made = true;
+    }
+    buf_init(&rows, ROW_NOTICE_TEXT_MAX);
+    if (row_notice_parse(text, &head)) {
+        require(head.from > 0 && head.from <= head.to);
+        check_slice(text, head.sealed);
+        require(row_notice_open(&head, &sealer, &place, &rows) == TIDINGS_E_INVALID);
+        require(rows.len == 0);
+    }
+    buf_deinit(&rows);
+    if (size > 0 && data[0] == 1) {
+        check_sealed(&sealer, tidings_strn(text.ptr + 1, text.len - 1));
+    }
+    return 0;
+}
