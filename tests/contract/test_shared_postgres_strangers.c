@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Strangers and rows that travel with NOTIFY (store/row_notice.h), against PostgreSQL: nobody but a
+ * node is believed, and nobody else can read them. The stranger may connect and has no right on any
+ * table.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "support/listeners.h"
+#include "support/postgres.h"
+#include "support/store_steps.h"
+
+static struct postgres_server *server;
+static char url[POSTGRES_URL];
+
+static const char *schema_of(const char *of)
+{
+    static char schema[32];
+    (void)sscanf(strstr(of, "search_path%3D") + 14, "%31s", schema);
+    return schema;
+}
+
+static void who_listens_reads_nothing(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = listener_open(url);
+    struct stranger w, old;
+    stranger_open(&w, server, schema_of(url), true);
+    stranger_open(&old, server, schema_of(url), false);
+    store_begin(a);
+    store_put(a, "tell-tale-id", 1, "\"tell-tale-value\"");
+    store_announce(a, "n:///tell-tale");
+    store_commit(a);
+    struct tidings_str payload = stranger_hears(&w);
+    assert_true(str_starts(payload, STR("1 2 ")));
+    assert_null(strstr(payload.ptr, "tell-tale"));
+    struct buf raw;
+    buf_init(&raw, 8192);
+    assert_int_equal(base64url_decode(&raw, str_skip(payload, 4)), 0);
+    assert_null(memmem(raw.ptr, raw.len, "tell", 4));
+    /* An older node knows positions alone: it is told that, and nothing else. */
+    assert_true(str_eq(stranger_hears(&old), STR("2")));
+    /* Said again by who recorded it: nothing happens, before and after something else did. */
+    listener_await(b);
+    struct shared_heard before = listener_heard(b);
+    listener_follows(b, "1 entity tell-tale-id\n2 announced n:///tell-tale e o 7\n", 1, 0, 0,
+                     &before);
+    char *recorded = str_dup(payload);
+    for (int i = 0; i < 3; i++) {
+        stranger_says(&w, tidings_str(recorded));
+        assert_int_equal(listener_take(b), 0);
+        listener_follows(b, "", 1, 1 + (unsigned)i, 0, &before);
+    }
+    store_put_alone(a, "x", 1, "1");
+    listener_await(b);
+    before = listener_heard(b);
+    listener_follows(b, "3 entity x\n", 1, 0, 0, &before);
+    stranger_says(&w, tidings_str(recorded));
+    assert_int_equal(listener_take(b), 0);
+    assert_int_equal(listener_heard(b).refused, 0);
+    mem_free(recorded);
+    buf_deinit(&raw);
+    stranger_close(&w);
+    stranger_close(&old);
+    store_close(a);
+    store_close(b);
+}
+
+/* A notice that says "fake" was written, put together with that key for that place. */
+static void put_fake(struct buf *out, const unsigned char secret[32],
+                     const struct row_notice_place *place, uint64_t from, uint64_t count)
+{
+    const struct entity_version v = {.id = STR("fake"),
+                                     .from = 1,
+                                     .type = STR("T"),
+                                     .type_version = STR("1"),
+                                     .value = STR("1"),
+                                     .changed_by = STR("[]")};
+    struct seal_key key;
+    struct sealer sealer;
+    struct row_notice n;
+    row_notice_key(secret, &key);
+    sealer_init(&sealer, &key);
+    row_notice_init(&n);
+    for (uint64_t i = 0; i < count; i++) {
+        row_notice_add_version(&n, &v, 1, 1);
+    }
+    buf_clear(out);
+    assert_int_equal(row_notice_put(&n, &sealer, place, from, out), 0);
+    row_notice_deinit(&n);
+    sealer_deinit(&sealer);
+}
+
+struct forging {
+    struct entity_rows *a, *b;
+    struct stranger w;
+    struct buf text;
+    unsigned char secret[32];
+    struct row_notice_place place;
+};
+
+/* Something was written of which no node tells; then the stranger says its own of it. */
+static void forge(struct forging *f, const char *told, unsigned by_notice, unsigned refused)
+{
+    char line[64];
+    uint64_t position = f->b->shared->followed(f->b) + 1;
+    struct shared_heard before = listener_heard(f->b);
+    stranger_says(&f->w, buf_str(&f->text));
+    listener_await(f->b);
+    (void)snprintf(line, sizeof line, "%llu entity %s\n", (unsigned long long)position, told);
+    listener_follows(f->b, line, by_notice, 1 - by_notice, refused, &before);
+}
+
+static void write_silently(struct forging *f, const char *id)
+{
+    struct postgres_rows *a = postgres_rows_of(f->a);
+    a->has_notify = false;
+    store_put_alone(f->a, id, 1, "1");
+}
+
+static void nobody_but_a_node_is_believed(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct forging f = {.a = store_open(url), .b = listener_open(url)};
+    struct tidings_error err = {0};
+    stranger_open(&f.w, server, schema_of(url), true);
+    buf_init(&f.text, ROW_NOTICE_TEXT_MAX + 1);
+    assert_int_equal(f.b->shared->secret(f.b, f.secret, &err), 0);
+    f.place = postgres_rows_of(f.b)->place;
+    const struct row_notice_place here = f.place;
+    uint64_t next = 1;
+
+    /* Who has the secret and is here: believed. So the rest of this test can fail. */
+    write_silently(&f, "x0");
+    put_fake(&f.text, f.secret, &here, next++, 1);
+    forge(&f, "fake", 1, 0);
+
+    /* The secret of another cluster. */
+    unsigned char other[32];
+    memcpy(other, f.secret, 32);
+    other[31] ^= 1;
+    write_silently(&f, "x1");
+    put_fake(&f.text, other, &here, next++, 1);
+    forge(&f, "x1", 0, 1);
+
+    /* From before a failover, of a copy, of another schema: another place. */
+    struct row_notice_place there = here;
+    there.digest[0] ^= 1;
+    write_silently(&f, "x2");
+    put_fake(&f.text, f.secret, &there, next++, 1);
+    forge(&f, "x2", 0, 1);
+
+    /* A good one of other positions, with those that would be next. */
+    write_silently(&f, "x3");
+    put_fake(&f.text, f.secret, &here, 9, 1);
+    f.text.ptr[0] = f.text.ptr[2] = (char)('0' + next++);
+    forge(&f, "x3", 0, 1);
+
+    /* Altered in the middle, cut off, and with more after it. */
+    write_silently(&f, "x4");
+    put_fake(&f.text, f.secret, &here, next++, 1);
+    f.text.ptr[f.text.len / 2] = f.text.ptr[f.text.len / 2] == 'A' ? 'B' : 'A';
+    forge(&f, "x4", 0, 1);
+    write_silently(&f, "x5");
+    put_fake(&f.text, f.secret, &here, next++, 1);
+    f.text.len -= 4;
+    forge(&f, "x5", 0, 1);
+    write_silently(&f, "x6");
+    put_fake(&f.text, f.secret, &here, next++, 1);
+    buf_puts(&f.text, STR("AAAA"));
+    forge(&f, "x6", 0, 1);
+
+    /* As large as PostgreSQL takes, of nothing. */
+    write_silently(&f, "x7");
+    buf_clear(&f.text);
+    buf_putf(&f.text, "%llu %llu ", (unsigned long long)next, (unsigned long long)next);
+    while (f.text.len < ROW_NOTICE_TEXT_MAX) {
+        buf_putc(&f.text, 'A');
+    }
+    forge(&f, "x7", 0, 1);
+    next++;
+
+    /* What is no notice, nor a number. */
+    struct shared_heard before = listener_heard(f.b);
+    stranger_says(&f.w, STR("1 2"));
+    assert_int_equal(listener_take(f.b), 0);
+    assert_int_equal(listener_heard(f.b).refused - before.refused, 1);
+
+    /* Of positions that are not next: no gap is jumped over. */
+    write_silently(&f, "x8");
+    put_fake(&f.text, f.secret, &here, next + 1, 1);
+    before = listener_heard(f.b);
+    stranger_says(&f.w, buf_str(&f.text));
+    listener_await(f.b);
+    assert_string_equal(store_followed(f.b, true), "9 entity x8\n");
+    assert_int_equal(listener_heard(f.b).told, before.told);
+    buf_deinit(&f.text);
+    stranger_close(&f.w);
+    store_close(f.a);
+    store_close(f.b);
+}
+
+/* Two schemas of one database, one copied from the other with everything, so also the secret. */
+static void a_copy_beside_it_hears_nothing_of_it(void **state)
+{
+    (void)state;
+    char copy[POSTGRES_URL], sql[512], of[32];
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url);
+    (void)snprintf(of, sizeof of, "%s", schema_of(url));
+    postgres_server_fresh(server, copy);
+    store_close(store_open(copy));
+    (void)snprintf(sql, sizeof sql,
+                   "UPDATE tidings_cluster SET id=(SELECT id FROM %s.tidings_cluster),"
+                   " secret=(SELECT secret FROM %s.tidings_cluster)",
+                   of, of);
+    postgres_server_exec(server, schema_of(copy), sql);
+    struct entity_rows *b = listener_open(copy);
+    struct shared_heard before = listener_heard(b);
+    store_put_alone(a, "x", 1, "1");
+    listener_await(b);
+    assert_string_equal(store_followed(b, true), "");
+    assert_int_equal(listener_heard(b).told, before.told);
+    assert_int_equal(listener_heard(b).refused - before.refused, 1);
+    assert_int_equal(store_value(b, "x"), -1);
+    store_close(a);
+    store_close(b);
+}
+
+/* After the database was started again both ends know it as another place. */
+static void after_a_restart_rows_are_told_again(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = listener_open(url);
+    struct row_notice_place was = postgres_rows_of(b)->place;
+    store_put_alone(a, "x", 1, "1");
+    listener_await(b);
+    assert_string_equal(store_followed(b, true), "1 entity x\n");
+    postgres_server_down(server);
+    postgres_server_up(server);
+    while (b->shared->descriptor(b) >= 0) { /* until it knows that the connection is lost */
+        (void)listener_take(b);
+    }
+    struct buf unused;
+    struct tidings_error err = {0};
+    buf_init(&unused, 4096);
+    while (b->shared->follow(b, store_print, &unused, &err) < 0 || b->shared->descriptor(b) < 0) {
+    }
+    buf_deinit(&unused);
+    store_put_alone(a, "y", 1, "1"); /* connects */
+    assert_memory_not_equal(&postgres_rows_of(b)->place, &was, sizeof was);
+    assert_memory_equal(&postgres_rows_of(b)->place, &postgres_rows_of(a)->place, sizeof was);
+    listener_await(b);
+    struct shared_heard before = listener_heard(b);
+    listener_follows(b, "2 entity y\n", 1, 0, 0, &before);
+    store_close(a);
+    store_close(b);
+}
+
+static int run(struct postgres_server *p)
+{
+    server = p;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_listens_reads_nothing),
+        cmocka_unit_test(nobody_but_a_node_is_believed),
+        cmocka_unit_test(a_copy_beside_it_hears_nothing_of_it),
+        cmocka_unit_test(after_a_restart_rows_are_told_again),
+    };
+    return cmocka_run_group_tests_name("strangers at the database", tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return postgres_server_run(run);
+}

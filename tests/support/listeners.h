@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Nodes on PostgreSQL that hear what others wrote, and a stranger who may connect there and has no
+ * right on any table: he listens, and notifies.
+ */
+#ifndef SUPPORT_LISTENERS_H
+#define SUPPORT_LISTENERS_H
+
+#include "store/postgres_rows_private.h"
+#include "support/postgres.h"
+#include "support/store_steps.h"
+
+/* A node that listens from here on. */
+struct entity_rows *listener_open(const char *url);
+/* What has arrived; 1: there is something to follow. */
+int listener_take(struct entity_rows *b);
+/* Until there is. */
+void listener_await(struct entity_rows *b);
+struct shared_heard listener_heard(struct entity_rows *b);
+/* It follows exactly that, by so many notices, questions, and refusals. */
+void listener_follows(struct entity_rows *b, const char *lines, unsigned told, unsigned asked,
+                      unsigned refused, const struct shared_heard *before);
+
+struct stranger {
+    struct postgres *db;
+    char channel[48];
+    struct buf seen; /* each on a line */
+};
+
+/* On the channel of rows, or that of positions, of the cluster in that schema; the role `stranger`
+ * is made when it is missing. */
+void stranger_open(struct stranger *w, struct postgres_server *server, const char *schema,
+                   bool of_rows);
+void stranger_close(struct stranger *w);
+/* The next notifications. */
+struct tidings_str stranger_hears(struct stranger *w);
+void stranger_says(struct stranger *w, struct tidings_str payload);
+
+#endif
