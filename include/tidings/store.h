@@ -22,7 +22,8 @@ struct tidings_store_figures {
     uint64_t published; /* resources, those that were removed too */
     uint64_t position;  /* of the newest change; known at the end */
     bool was_resumed;   /* a copy that was interrupted went on */
-    void *reserved[4];
+    uint64_t tasks;     /* calls of tools that are kept, running or ended */
+    void *reserved[3];
 };
 
 /* A function that is told how far a copy has come, now and then. Return false to stop: the same
@@ -39,8 +40,9 @@ struct tidings_store_copying {
 
 /* Copy the store of a server into a new one. Entities with their history, types, published
  * resources and the positions of all changes are copied, so that cursors which clients hold stay
- * good. At the end both are read again and compared. Nobody may use either meanwhile. What is known
- * of watched files, and idempotency keys, stay behind.
+ * good, and tasks; of those that ran is told that they failed. At the end both are read again and
+ * compared. Nobody may use either meanwhile. What is known of watched files, and idempotency keys,
+ * stay behind.
  *
  * A copy that was interrupted goes on when it is called again with the same names; until it has
  * ended no server starts on the new store. `ret` (may be NULL) gets the figures. Blocks; any

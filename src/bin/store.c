@@ -56,15 +56,18 @@ static int store_copy_run(struct cli *cli)
         return command_fail("store copy", &err, NULL);
     }
     if (cli->json) {
-        printf("{\"types\":%llu,\"versions\":%llu,\"published\":%llu,\"position\":%llu,"
-               "\"wasResumed\":%s}\n",
-               (unsigned long long)f.types, (unsigned long long)f.versions,
-               (unsigned long long)f.published, (unsigned long long)f.position,
-               f.was_resumed ? "true" : "false");
+        printf(
+            "{\"types\":%llu,\"versions\":%llu,\"published\":%llu,\"tasks\":%llu,\"position\":%llu,"
+            "\"wasResumed\":%s}\n",
+            (unsigned long long)f.types, (unsigned long long)f.versions,
+            (unsigned long long)f.published, (unsigned long long)f.tasks,
+            (unsigned long long)f.position, f.was_resumed ? "true" : "false");
     } else if (!cli->quiet) {
-        printf("copied and compared: %llu types, %llu versions, %llu published, position %llu\n",
+        printf("copied and compared: %llu types, %llu versions, %llu published, %llu tasks, "
+               "position %llu\n",
                (unsigned long long)f.types, (unsigned long long)f.versions,
-               (unsigned long long)f.published, (unsigned long long)f.position);
+               (unsigned long long)f.published, (unsigned long long)f.tasks,
+               (unsigned long long)f.position);
     }
     return 0;
 }
@@ -77,13 +80,16 @@ static int store_check_run(struct cli *cli)
         return command_fail("store check", &err, NULL);
     }
     if (cli->json) {
-        printf("{\"types\":%llu,\"versions\":%llu,\"published\":%llu,\"position\":%llu}\n",
+        printf("{\"types\":%llu,\"versions\":%llu,\"published\":%llu,\"tasks\":%llu,\"position\":%"
+               "llu}\n",
                (unsigned long long)f.types, (unsigned long long)f.versions,
-               (unsigned long long)f.published, (unsigned long long)f.position);
+               (unsigned long long)f.published, (unsigned long long)f.tasks,
+               (unsigned long long)f.position);
     } else if (!cli->quiet) {
-        printf("sound: %llu types, %llu versions, %llu published, position %llu\n",
+        printf("sound: %llu types, %llu versions, %llu published, %llu tasks, position %llu\n",
                (unsigned long long)f.types, (unsigned long long)f.versions,
-               (unsigned long long)f.published, (unsigned long long)f.position);
+               (unsigned long long)f.published, (unsigned long long)f.tasks,
+               (unsigned long long)f.position);
     }
     return 0;
 }

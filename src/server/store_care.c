@@ -49,6 +49,7 @@ int tidings_store_check(const char *store, struct tidings_store_figures *ret,
         *ret = (struct tidings_store_figures){.types = f.rows[TRANSFER_TYPE],
                                               .versions = f.rows[TRANSFER_VERSION],
                                               .published = f.rows[TRANSFER_PUBLISHED],
+                                              .tasks = f.rows[TRANSFER_TASK],
                                               .position = f.position};
     }
     return rc;

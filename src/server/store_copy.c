@@ -29,6 +29,7 @@ static void store_take_figures(struct tidings_store_figures *to,
     to->types = from->rows[TRANSFER_TYPE];
     to->versions = from->rows[TRANSFER_VERSION];
     to->published = from->rows[TRANSFER_PUBLISHED];
+    to->tasks = from->rows[TRANSFER_TASK];
     to->position = from->position;
     to->was_resumed = to->was_resumed || from->was_resumed;
 }

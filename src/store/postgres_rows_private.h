@@ -115,6 +115,7 @@ enum postgres_statement {
     PG_TRANSFER_MOVED,
     PG_TRANSFER_PUBLISHED,
     PG_TRANSFER_RUNS,
+    PG_TRANSFER_TASKS,
     PG_TRANSFER_FIND,
     PG_TRANSFER_BEGIN,
     PG_TRANSFER_PUT_RUN,
@@ -346,6 +347,8 @@ int postgres_rows_put_task(struct entity_rows *rows, const struct kept_task *tas
 int postgres_rows_sweep_tasks(struct entity_rows *rows, int64_t now_ms, struct tidings_error *err);
 int postgres_rows_each_task(struct entity_rows *rows, kept_task_fn fn, void *user,
                             struct tidings_error *err);
+/* A row of the statements that read tasks, from that column on. */
+struct kept_task postgres_rows_read_task(struct pg_result *r, int row, int first);
 int postgres_rows_find_task(struct entity_rows *rows, struct tidings_str id, struct kept_task *ret,
                             struct tidings_error *err);
 int postgres_rows_put_task_answers(struct entity_rows *rows, struct tidings_str id,

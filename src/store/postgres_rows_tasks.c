@@ -121,22 +121,22 @@ int postgres_rows_put_task_answers(struct entity_rows *rows, struct tidings_str 
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static struct kept_task tasks_row(struct pg_result *r, int row)
+struct kept_task postgres_rows_read_task(struct pg_result *r, int row, int first)
 {
-    struct tidings_str status = postgres_str(r, row, 2);
+    struct tidings_str status = postgres_str(r, row, first + 2);
     bool runs = str_eq(status, STR("working")) || str_eq(status, STR("input_required"));
     return (struct kept_task){
-        .id = postgres_str(r, row, 0),
-        .client = postgres_str(r, row, 1),
+        .id = postgres_str(r, row, first),
+        .client = postgres_str(r, row, first + 1),
         .status = status,
-        .message = postgres_str(r, row, 3),
-        .payload = postgres_str(r, row, 4),
-        .questions = postgres_str(r, row, 5),
-        .answers = postgres_str(r, row, 6),
-        .created_ms = postgres_int(r, row, 7),
-        .updated_ms = postgres_int(r, row, 8),
-        .ttl_ms = postgres_int(r, row, 9),
-        .is_lost = runs && postgres_int(r, row, 10) != 0,
+        .message = postgres_str(r, row, first + 3),
+        .payload = postgres_str(r, row, first + 4),
+        .questions = postgres_str(r, row, first + 5),
+        .answers = postgres_str(r, row, first + 6),
+        .created_ms = postgres_int(r, row, first + 7),
+        .updated_ms = postgres_int(r, row, first + 8),
+        .ttl_ms = postgres_int(r, row, first + 9),
+        .is_lost = runs && postgres_int(r, row, first + 10) != 0,
     };
 }
 
@@ -155,7 +155,7 @@ int postgres_rows_find_task(struct entity_rows *rows, struct tidings_str id, str
         postgres_free(r);
         return rc;
     }
-    *ret = tasks_row(r, 0);
+    *ret = postgres_rows_read_task(r, 0, 0);
     s->handed_out = r;
     return 1;
 }
@@ -174,7 +174,7 @@ int postgres_rows_each_task(struct entity_rows *rows, kept_task_fn fn, void *use
         rc = postgres_rows_ask(s, PG_TASKS, &v, &r, err);
         count = rc == 0 ? postgres_rows(r) : 0;
         for (int i = 0; i < count; i++) {
-            const struct kept_task task = tasks_row(r, i);
+            const struct kept_task task = postgres_rows_read_task(r, i, 0);
             memcpy(after, task.id.ptr, task.id.len); /* the statement bounds it */
             after[task.id.len] = '\0';
             fn(user, &task);

@@ -102,6 +102,9 @@ static int postgres_transfer_row(void *user, struct pg_result *r, struct tidings
         row.first = postgres_int(r, 0, 2);
         row.last = postgres_int(r, 0, 3);
         break;
+    case TRANSFER_TASK:
+        row.task = postgres_rows_read_task(r, 0, 1);
+        break;
     }
     t->after = row.number;
     t->count++;
@@ -114,7 +117,7 @@ static int transfer_each_of(struct postgres_rows *s, struct postgres_transfer *t
     static const enum postgres_statement reading[TRANSFER_KINDS] = {
         [TRANSFER_TYPE] = PG_TRANSFER_TYPES,          [TRANSFER_VERSION] = PG_TRANSFER_VERSIONS,
         [TRANSFER_MOVED] = PG_TRANSFER_MOVED,         [TRANSFER_RUN] = PG_TRANSFER_RUNS,
-        [TRANSFER_PUBLISHED] = PG_TRANSFER_PUBLISHED,
+        [TRANSFER_PUBLISHED] = PG_TRANSFER_PUBLISHED, [TRANSFER_TASK] = PG_TRANSFER_TASKS,
     };
     int rc = 0;
     do {
@@ -264,13 +267,18 @@ static int postgres_transfer_put(struct entity_rows *rows, const struct transfer
     case TRANSFER_KINDS:
         rc = transfer_put_run(s, r, err);
         break;
+    case TRANSFER_TASK:
+        s->now_ms = now_ms;
+        rc = postgres_rows_put_task(rows, &r->task, err);
+        rc = rc == TIDINGS_E_CONFLICT ? 0 : rc; /* it is there already */
+        break;
     }
-    position = r->kind != TRANSFER_RUN && r->number > 0 ? (uint64_t)r->number : 0;
+    position = r->kind < TRANSFER_RUN && r->number > 0 ? (uint64_t)r->number : 0;
     s->now.position = position > highest ? position : highest;
     s->now_ms = now_ms;
     s->is_durable = true;
     postgres_put_int(&mark, r->kind);
-    postgres_put_int(&mark, r->kind == TRANSFER_RUN ? INT64_MIN : r->number);
+    postgres_put_int(&mark, r->kind >= TRANSFER_RUN ? INT64_MIN : r->number);
     return rc == 0 ? postgres_rows_send(s, PG_TRANSFER_MARK, &mark, err) : rc;
 }
 

@@ -60,27 +60,29 @@ int sqlite_tasks_sweep(struct entity_rows *rows, int64_t now_ms, struct tidings_
     return sqlite_run(s->db, st, err);
 }
 
+struct kept_task sqlite_tasks_row(struct sqlite3_stmt *st, int first)
+{
+    return (struct kept_task){
+        .id = sqlite_str(st, first),
+        .client = sqlite_str(st, first + 1),
+        .status = sqlite_str(st, first + 2),
+        .created_ms = sqlite_int(st, first + 3),
+        .updated_ms = sqlite_int(st, first + 4),
+        .ttl_ms = sqlite_int(st, first + 5),
+        .message = sqlite_str(st, first + 6),
+        .payload = sqlite_str(st, first + 7),
+    };
+}
+
 int sqlite_tasks_each(struct entity_rows *rows, kept_task_fn fn, void *user,
                       struct tidings_error *err)
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     struct sqlite3_stmt *st = NULL;
     sqlite_entities_release(s);
-    int rc = sqlite_prepare(s->db,
-                            "SELECT id, client, status, created, updated, ttl, message, payload"
-                            " FROM main.tasks",
-                            &st, err);
+    int rc = sqlite_prepare(s->db, "SELECT " SQLITE_TASK_COLUMNS " FROM main.tasks", &st, err);
     while (rc == 0 && (rc = sqlite_step(s->db, st, err)) == 1) {
-        const struct kept_task task = {
-            .id = sqlite_str(st, 0),
-            .client = sqlite_str(st, 1),
-            .status = sqlite_str(st, 2),
-            .created_ms = sqlite_int(st, 3),
-            .updated_ms = sqlite_int(st, 4),
-            .ttl_ms = sqlite_int(st, 5),
-            .message = sqlite_str(st, 6),
-            .payload = sqlite_str(st, 7),
-        };
+        const struct kept_task task = sqlite_tasks_row(st, 0);
         fn(user, &task);
         rc = 0;
     }

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "store/entity_sum.h"
 #include "store/sqlite_private.h"
+#include "store/sqlite_tasks.h"
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -30,6 +31,8 @@ static const char *const reading[TRANSFER_KINDS] = {
         " main.published WHERE seq>?1 ORDER BY seq",
     [TRANSFER_RUN] = "SELECT row_number() OVER (ORDER BY coalesce(first, 0), epoch) AS n, epoch,"
                      " coalesce(first, 0), coalesce(last, -1) FROM main.epochs ORDER BY n",
+    [TRANSFER_TASK] = "SELECT row_number() OVER (ORDER BY id) AS n, " SQLITE_TASK_COLUMNS
+                      " FROM main.tasks ORDER BY n",
 };
 
 static void sqlite_transfer_version(struct sqlite3_stmt *st, struct transfer_row *r)
@@ -113,6 +116,9 @@ static void sqlite_transfer_row(struct sqlite3_stmt *st, enum transfer_kind kind
         r->first = sqlite_int(st, 2);
         r->last = sqlite_int(st, 3);
         break;
+    case TRANSFER_TASK:
+        r->task = sqlite_tasks_row(st, 1);
+        break;
     }
 }
 
@@ -125,7 +131,7 @@ static int sqlite_transfer_each(struct entity_rows *rows, struct transfer_mark a
     for (unsigned kind = after.kind; rc == 0 && kind < TRANSFER_KINDS; kind++) {
         struct sqlite3_stmt *st = NULL;
         rc = sqlite_prepare(s->db, reading[kind], &st, err);
-        if (rc == 0 && kind != TRANSFER_RUN) {
+        if (rc == 0 && kind < TRANSFER_RUN) {
             sqlite_bind_int(st, 1, kind == after.kind ? after.number : INT64_MIN);
         }
         while (rc == 0 && (rc = sqlite_step(s->db, st, err)) == 1) {
@@ -286,6 +292,11 @@ static int sqlite_transfer_put(struct entity_rows *rows, const struct transfer_r
     case TRANSFER_KINDS:
         mark[1] = INT64_MIN; /* a copy that goes on begins with the first of them again */
         rc = transfer_run_ints(s, TRANSFER_PUT_RUN, run, 3, err);
+        break;
+    case TRANSFER_TASK:
+        mark[1] = INT64_MIN; /* likewise */
+        rc = sqlite_tasks_put(rows, &r->task, err);
+        rc = rc == TIDINGS_E_CONFLICT ? 0 : rc; /* it is there already */
         break;
     }
     return rc == 0 ? transfer_run_ints(s, TRANSFER_SET_MARK, mark, 2, err) : rc;

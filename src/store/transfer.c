@@ -73,6 +73,10 @@ static void transfer_add_row(struct sha256 *s, const struct transfer_row *r)
     case TRANSFER_RUN:
         NUMBERS((int64_t)r->epoch, r->first, r->last);
         break;
+    case TRANSFER_TASK:
+        TEXTS(r->task.id, r->task.client, r->task.status, r->task.message, r->task.payload);
+        NUMBERS(r->task.created_ms, r->task.updated_ms, r->task.ttl_ms);
+        break;
     case TRANSFER_KINDS:
         break;
     }
@@ -144,7 +148,7 @@ static int transfer_put_row(void *user, const struct transfer_row *row, struct t
     c->figures.rows[row->kind]++;
     c->rows++;
     c->bytes += row->version.value.len + row->version.previous.len + row->published.content.len +
-                row->type.schema.len;
+                row->type.schema.len + row->task.payload.len;
     return c->rows >= BATCH_ROWS || c->bytes >= BATCH_BYTES ? transfer_commit(c, err) : 0;
 }
 

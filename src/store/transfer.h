@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Copying a store into another, row by row with its positions: entities with their whole history,
- * types, published resources, and the runs whose cursors stay good. What is known of watched files
- * is not copied, since they belong to a machine; nor are idempotency keys, which are forgotten
- * after a day.
+ * types, published resources, the runs whose cursors stay good, and tasks: of one that ran the copy
+ * says so, and whoever serves from it tells it as failed, as after any restart. What is known of
+ * watched files is not copied, since they belong to a machine; nor are idempotency keys, which are
+ * forgotten after a day.
  *
  * The rows of a store come in one order: by kind, and within it by number. So a copy that was
  * interrupted goes on behind the last row that was committed, and two stores with the same rows
@@ -20,11 +21,13 @@ enum transfer_kind {
     TRANSFER_MOVED,     /* an entity that left the URI it had with its type's version before */
     TRANSFER_PUBLISHED, /* removed ones too */
     TRANSFER_RUN,       /* an epoch of the change log */
+    TRANSFER_TASK,
     TRANSFER_KINDS,
 };
 
-/* One row. `number` is its position; of runs they are counted, in the order in which they began.
- * Types that are older than positions have numbers below 0. */
+/* One row. `number` is its position; runs are counted, in the order in which they began, and tasks
+ * by their ids: of these a copy that goes on begins with the first again. Types that are older than
+ * positions have numbers below 0. */
 struct transfer_row {
     enum transfer_kind kind;
     int64_t number;
@@ -37,6 +40,7 @@ struct transfer_row {
     uint64_t epoch;                 /* TRANSFER_RUN: … */
     int64_t first, last;            /* … positions that it began and ended with; last below 0: it
                                      * was not ended in order, and came as far as the store */
+    struct kept_task task;          /* TRANSFER_TASK: without questions and answers */
 };
 /* A negative code ends the reading and is what that returns. */
 typedef int (*transfer_row_fn)(void *user, const struct transfer_row *row,

@@ -275,13 +275,8 @@ static void what_cannot_be_kept_is_refused(void **state)
     node_close(&a);
 }
 
-int main(void)
+static int run(struct postgres_server *p)
 {
-    server = postgres_server_start();
-    if (!server) {
-        return 77;
-    }
-    postgres_server_be_quick(server);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_task_of_one_node_is_found_at_another),
         cmocka_unit_test(those_of_a_node_that_is_gone_have_failed),
@@ -291,7 +286,11 @@ int main(void)
         cmocka_unit_test(rows_of_strangers_that_are_too_large_are_none),
         cmocka_unit_test(what_cannot_be_kept_is_refused),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    postgres_server_stop(server);
-    return failed;
+    server = p;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return postgres_server_run(run);
 }

@@ -79,8 +79,33 @@ static void publish(struct entity_rows *rows, const char *uri, const char *conte
     assert_int_equal(rows->ops->commit(rows, NULL), 0);
 }
 
+static void put_task(struct entity_rows *rows, const char *id, const char *status,
+                     const char *payload)
+{
+    const struct kept_task task = {
+        .id = tidings_str(id),
+        .client = STR("alice"),
+        .status = tidings_str(status),
+        .message = STR("m"),
+        .payload = tidings_str(payload),
+        .created_ms = 1700000000000,
+        .updated_ms = 1700000000007,
+        .ttl_ms = 3600000,
+    };
+    assert_int_equal(rows->ops->begin(rows, NULL), 0);
+    assert_int_equal(rows->kept->put_task(rows, &task, NULL), 0);
+    assert_int_equal(rows->ops->commit(rows, NULL), 0);
+}
+
+static void print_task(void *user, const struct kept_task *t)
+{
+    buf_putf(user, "task %.*s %.*s %.*s %.*s %.*s %lld %lld %lld\n", STR_ARG(t->id),
+             STR_ARG(t->client), STR_ARG(t->status), STR_ARG(t->message), STR_ARG(t->payload),
+             (long long)t->created_ms, (long long)t->updated_ms, (long long)t->ttl_ms);
+}
+
 /* Entities with history, forgotten and replaced versions, moves, types, published and removed
- * resources, and two runs, one of which ended. */
+ * resources, two runs, one of which ended, and tasks. */
 static uint64_t fill(const char *name, uint64_t seed)
 {
     const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
@@ -118,6 +143,9 @@ static uint64_t fill(const char *name, uint64_t seed)
     publish(rows, "p:///b", "two");
     publish(rows, "p:///a", NULL);
     publish(rows, "p:///c", "");
+    put_task(rows, "done", "completed", "{\"text\":\"\xC3\xA4\"}");
+    put_task(rows, "a", "working", "");
+    put_task(rows, "B", "failed", "{}");
     log->ops->destroy(log);
     rows->ops->destroy(rows);
     return epoch;
@@ -143,6 +171,7 @@ static void describe(const char *name, uint64_t epoch, struct buf *out)
     uint64_t floor = 0, number = 0;
     entity_rows_dump(rows, out);
     assert_int_equal(rows->kept->each_change(rows, 10000, &floor, put_change, out, NULL), 0);
+    assert_int_equal(rows->kept->each_task(rows, print_task, out, NULL), 0);
     assert_int_equal(rows->kept->create_changelog(rows, &limits, &log, NULL), 0);
     bool goes_on = log->ops->resume(log, epoch, 3, true, &number);
     buf_putf(out, "floor %llu resumes %d at %llu unknown %d\n", (unsigned long long)floor, goes_on,
@@ -194,7 +223,8 @@ static void a_copy_reads_as_the_original(void **state)
             if (copy_store(from, to, &f, &err) < 0) {
                 fail_msg("direction %u: %s", d, err.text);
             }
-            assert_true(f.types == 1 && f.versions > 2 && f.published == 3 && f.position > 6);
+            assert_true(f.types == 1 && f.versions > 2 && f.published == 3 && f.position > 6 &&
+                        f.tasks == 3);
             assert_false(f.was_resumed);
             assert_same(from, to, epoch);
             assert_int_equal(copy_store(from, to, &f, &err), TIDINGS_E_EXISTS);

@@ -107,7 +107,7 @@ test('a store in use is neither checked nor compacted, and says so', async (t) =
     await bad(t, 75, /another program has it open/, ['store', 'check', store]);
     await bad(t, 75, /another program has it open/, ['store', 'compact', store]);
     await server.stop();
-    assert.match(await good(t, ['store', 'check', store]), /^sound: 0 types, 0 versions, 1 published, position \d+\n$/);
+    assert.match(await good(t, ['store', 'check', store]), /^sound: 0 types, 0 versions, 1 published, 0 tasks, position \d+\n$/);
     const [{ bytesBefore, bytesAfter }] = objects(await good(t, ['store', 'compact', '--json', store]));
     assert.ok(bytesAfter < bytesBefore, `${bytesBefore} ${bytesAfter}`);
     const again = await start(t, store);
