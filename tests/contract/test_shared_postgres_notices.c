@@ -33,34 +33,34 @@ static void who_hears_the_rows_does_not_ask(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = listener_open(url);
-    struct shared_heard before = listener_heard(b);
+    struct entity_rows *a = store_open(url), *b = hearer_open(url);
+    struct shared_heard before = hearer_heard(b);
     store_put_alone(a, "x", 1, "1");
-    listener_await(b);
-    listener_follows(b, "1 entity x\n", 1, 0, 0, &before);
+    hearer_await(b);
+    hearer_follows(b, "1 entity x\n", 1, 0, 0, &before);
     store_announce_alone(a, "n:///1");
-    listener_await(b);
-    listener_follows(b, "2 announced n:///1 e o 7\n", 2, 0, 0, &before);
+    hearer_await(b);
+    hearer_follows(b, "2 announced n:///1 e o 7\n", 2, 0, 0, &before);
     store_begin(a);
     store_put(a, "x", 2, "2");
     store_announce_mounted(a, "n:///2");
     store_put(a, "y", 1, "1");
     store_commit(a);
-    listener_await(b);
-    listener_follows(b, "3 entity x\n4 mounted n:///2 e o 7\n5 entity y\n", 3, 0, 0, &before);
-    assert_int_equal(listener_heard(b).changes, 5);
+    hearer_await(b);
+    hearer_follows(b, "3 entity x\n4 mounted n:///2 e o 7\n5 entity y\n", 3, 0, 0, &before);
+    assert_int_equal(hearer_heard(b).changes, 5);
     assert_int_equal(store_value(b, "x"), 2);
     assert_int_equal(store_value(b, "y"), 1);
     /* From here on it is known to be current here, and renewed by what is heard: nobody could read
      * it any more. */
     store_put_alone(a, "x", 3, "3");
-    listener_await(b);
-    listener_follows(b, "6 entity x\n", 4, 0, 0, &before);
+    hearer_await(b);
+    hearer_follows(b, "6 entity x\n", 4, 0, 0, &before);
     postgres_server_exec(server, schema_of(url), "ALTER TABLE tidings_versions RENAME TO gone");
     assert_int_equal(store_value(b, "x"), 3);
     postgres_server_exec(server, schema_of(url), "ALTER TABLE gone RENAME TO tidings_versions");
     /* Nobody was woken by its own. */
-    assert_int_equal(listener_heard(a).told, 0);
+    assert_int_equal(hearer_heard(a).told, 0);
     store_close(a);
     store_close(b);
 }
@@ -69,10 +69,10 @@ static void what_came_together_is_followed_together(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = listener_open(url);
+    struct entity_rows *a = store_open(url), *b = hearer_open(url);
     struct stranger w;
     stranger_open(&w, server, schema_of(url), true);
-    struct shared_heard before = listener_heard(b);
+    struct shared_heard before = hearer_heard(b);
     for (int i = 1; i <= 20; i++) {
         store_put_alone(a, "x", i, "1");
         stranger_hears(&w); /* now it has arrived there too, or is about to */
@@ -80,7 +80,7 @@ static void what_came_together_is_followed_together(void **state)
     struct buf told;
     buf_init(&told, 4096);
     while (b->shared->followed(b) < 20) {
-        listener_await(b);
+        hearer_await(b);
         buf_puts(&told, tidings_str(store_followed(b, true)));
     }
     struct buf expected;
@@ -89,17 +89,17 @@ static void what_came_together_is_followed_together(void **state)
         buf_putf(&expected, "%d entity x\n", i);
     }
     assert_string_equal(told.ptr, expected.ptr);
-    assert_int_equal(listener_heard(b).asked, before.asked);
-    assert_int_equal(listener_heard(b).told - before.told, 20);
+    assert_int_equal(hearer_heard(b).asked, before.asked);
+    assert_int_equal(hearer_heard(b).told - before.told, 20);
     /* More at a time than are kept: asked for. */
     for (int i = 21; i <= 20 + (int)POSTGRES_HEARD_MAX + 5; i++) {
         store_put_alone(a, "x", i, "1");
     }
     while (b->shared->followed(b) < 20 + POSTGRES_HEARD_MAX + 5) {
-        listener_await(b);
+        hearer_await(b);
         store_followed(b, true);
     }
-    assert_int_equal(listener_heard(b).changes, listener_heard(b).told);
+    assert_int_equal(hearer_heard(b).changes, hearer_heard(b).told);
     buf_deinit(&told);
     buf_deinit(&expected);
     stranger_close(&w);
@@ -111,26 +111,26 @@ static void who_missed_something_asks(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = listener_open(url);
-    struct shared_heard before = listener_heard(b);
+    struct entity_rows *a = store_open(url), *b = hearer_open(url);
+    struct shared_heard before = hearer_heard(b);
     store_put_alone(a, "x", 1, "1");
-    listener_await(b); /* and does not follow */
+    hearer_await(b); /* and does not follow */
     store_put_alone(a, "y", 1, "1");
-    listener_await(b);
-    listener_follows(b, "1 entity x\n2 entity y\n", 0, 1, 0, &before);
+    hearer_await(b);
+    hearer_follows(b, "1 entity x\n2 entity y\n", 0, 1, 0, &before);
     /* What is looked for without having been woken is asked for, always. */
-    before = listener_heard(b);
-    listener_follows(b, "", 0, 1, 0, &before);
+    before = hearer_heard(b);
+    hearer_follows(b, "", 0, 1, 0, &before);
     /* Of what is not told with its rows the position comes, and of a batch that has some of it. */
-    before = listener_heard(b);
+    before = hearer_heard(b);
     store_publish_alone(a, "p:///1", "x");
-    listener_await(b);
+    hearer_await(b);
     assert_string_equal(store_followed(b, true), "3 published p:///1=x\n");
-    assert_true(listener_heard(b).asked > before.asked && listener_heard(b).told == before.told);
+    assert_true(hearer_heard(b).asked > before.asked && hearer_heard(b).told == before.told);
     store_put_alone(a, "x", 2, "2");
-    listener_await(b);
-    before = listener_heard(b);
-    listener_follows(b, "4 entity x\n", 1, 0, 0, &before);
+    hearer_await(b);
+    before = hearer_heard(b);
+    hearer_follows(b, "4 entity x\n", 1, 0, 0, &before);
     store_close(a);
     store_close(b);
 }
@@ -139,20 +139,20 @@ static void what_is_too_large_is_asked_for(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = listener_open(url);
+    struct entity_rows *a = store_open(url), *b = hearer_open(url);
     char *large = mem_alloc(7001), id[16];
     memset(large, '0', 7000); /* digits: a number in JSON, if it need be one */
     large[6999] = '7';
     large[7000] = '\0';
-    struct shared_heard before = listener_heard(b);
+    struct shared_heard before = hearer_heard(b);
     store_put_alone(a, "x", 1, "1");
-    listener_await(b);
-    listener_follows(b, "1 entity x\n", 1, 0, 0, &before);
+    hearer_await(b);
+    hearer_follows(b, "1 entity x\n", 1, 0, 0, &before);
     assert_int_equal(store_value(b, "x"), 1); /* known to be current, from here on */
     store_put_alone(a, "x", 2, large);
-    listener_await(b);
-    before = listener_heard(b);
-    listener_follows(b, "2 entity x\n", 1, 0, 0, &before); /* told, without its value */
+    hearer_await(b);
+    before = hearer_heard(b);
+    hearer_follows(b, "2 entity x\n", 1, 0, 0, &before); /* told, without its value */
     assert_int_equal(store_value(b, "x"), 7);
     store_begin(a);
     for (int i = 0; i < 300; i++) {
@@ -160,10 +160,10 @@ static void what_is_too_large_is_asked_for(void **state)
         store_put(a, id, 1, "1");
     }
     store_commit(a);
-    listener_await(b);
-    before = listener_heard(b);
+    hearer_await(b);
+    before = hearer_heard(b);
     assert_non_null(strstr(store_followed(b, true), "\n302 entity e299\n"));
-    assert_int_equal(listener_heard(b).told, before.told);
+    assert_int_equal(hearer_heard(b).told, before.told);
     mem_free(large);
     store_close(a);
     store_close(b);
@@ -175,13 +175,13 @@ static void what_was_not_committed_is_not_told(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = listener_open(url);
+    struct entity_rows *a = store_open(url), *b = hearer_open(url);
     struct stranger w;
     struct tidings_error err = {0};
     stranger_open(&w, server, schema_of(url), true);
     store_put_alone(a, "x", 1, "1");
     stranger_hears(&w);
-    listener_await(b);
+    hearer_await(b);
     assert_string_equal(store_followed(b, true), "1 entity x\n");
     /* One that fails when it is committed, and one before. */
     postgres_server_exec(
@@ -200,9 +200,9 @@ static void what_was_not_committed_is_not_told(void **state)
     struct tidings_str payload = stranger_hears(&w);
     assert_true(str_starts(payload, STR("2 2 ")));
     assert_int_equal(str_find(payload, '\n'), -1); /* nothing else */
-    listener_await(b);
-    struct shared_heard before = listener_heard(b);
-    listener_follows(b, "2 entity good\n", 1, 0, 0, &before);
+    hearer_await(b);
+    struct shared_heard before = hearer_heard(b);
+    hearer_follows(b, "2 entity good\n", 1, 0, 0, &before);
     assert_int_equal(store_value(b, "bad"), -1);
     stranger_close(&w);
     store_close(a);
@@ -214,30 +214,30 @@ static void what_was_overtaken_is_not_told(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url), *c = listener_open(url);
+    struct entity_rows *a = store_open(url), *b = store_open(url), *c = hearer_open(url);
     struct tidings_error err = {0};
-    struct shared_heard before = listener_heard(c);
+    struct shared_heard before = hearer_heard(c);
     store_put_alone(a, "x", 1, "1");
-    listener_await(c);
-    listener_follows(c, "1 entity x\n", 1, 0, 0, &before);
+    hearer_await(c);
+    hearer_follows(c, "1 entity x\n", 1, 0, 0, &before);
     assert_true(a->shared->begin_unlocked(a));
     store_put(a, "bad", 1, "1");
     store_put_alone(b, "good", 1, "1");
     assert_true(a->ops->commit(a, &err) < 0);
     assert_true(a->shared->must_run_again(a));
-    listener_await(c);
-    listener_follows(c, "2 entity good\n", 2, 0, 0, &before);
+    hearer_await(c);
+    hearer_follows(c, "2 entity good\n", 2, 0, 0, &before);
     store_followed(a, false);
     store_put_alone(a, "again", 1, "1");
-    listener_await(c);
-    listener_follows(c, "3 entity again\n", 3, 0, 0, &before);
+    hearer_await(c);
+    hearer_follows(c, "3 entity again\n", 3, 0, 0, &before);
     /* One that is not overtaken tells its rows like any other. */
     postgres_rows_of(a)->locked_left = 0;
     assert_true(a->shared->begin_unlocked(a));
     store_put(a, "alone", 1, "1");
     store_commit(a);
-    listener_await(c);
-    listener_follows(c, "4 entity alone\n", 4, 0, 0, &before);
+    hearer_await(c);
+    hearer_follows(c, "4 entity alone\n", 4, 0, 0, &before);
     store_close(a);
     store_close(b);
     store_close(c);

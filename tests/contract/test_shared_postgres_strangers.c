@@ -32,7 +32,7 @@ static void who_listens_reads_nothing(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = listener_open(url);
+    struct entity_rows *a = store_open(url), *b = hearer_open(url);
     struct stranger w, old;
     stranger_open(&w, server, schema_of(url), true);
     stranger_open(&old, server, schema_of(url), false);
@@ -50,23 +50,23 @@ static void who_listens_reads_nothing(void **state)
     /* An older node knows positions alone: it is told that, and nothing else. */
     assert_true(str_eq(stranger_hears(&old), STR("2")));
     /* Said again by who recorded it: nothing happens, before and after something else did. */
-    listener_await(b);
-    struct shared_heard before = listener_heard(b);
-    listener_follows(b, "1 entity tell-tale-id\n2 announced n:///tell-tale e o 7\n", 1, 0, 0,
-                     &before);
+    hearer_await(b);
+    struct shared_heard before = hearer_heard(b);
+    hearer_follows(b, "1 entity tell-tale-id\n2 announced n:///tell-tale e o 7\n", 1, 0, 0,
+                   &before);
     char *recorded = str_dup(payload);
     for (int i = 0; i < 3; i++) {
         stranger_says(&w, tidings_str(recorded));
-        assert_int_equal(listener_take(b), 0);
-        listener_follows(b, "", 1, 1 + (unsigned)i, 0, &before);
+        assert_int_equal(hearer_take(b), 0);
+        hearer_follows(b, "", 1, 1 + (unsigned)i, 0, &before);
     }
     store_put_alone(a, "x", 1, "1");
-    listener_await(b);
-    before = listener_heard(b);
-    listener_follows(b, "3 entity x\n", 1, 0, 0, &before);
+    hearer_await(b);
+    before = hearer_heard(b);
+    hearer_follows(b, "3 entity x\n", 1, 0, 0, &before);
     stranger_says(&w, tidings_str(recorded));
-    assert_int_equal(listener_take(b), 0);
-    assert_int_equal(listener_heard(b).refused, 0);
+    assert_int_equal(hearer_take(b), 0);
+    assert_int_equal(hearer_heard(b).refused, 0);
     mem_free(recorded);
     buf_deinit(&raw);
     stranger_close(&w);
@@ -113,11 +113,11 @@ static void forge(struct forging *f, const char *told, unsigned by_notice, unsig
 {
     char line[64];
     uint64_t position = f->b->shared->followed(f->b) + 1;
-    struct shared_heard before = listener_heard(f->b);
+    struct shared_heard before = hearer_heard(f->b);
     stranger_says(&f->w, buf_str(&f->text));
-    listener_await(f->b);
+    hearer_await(f->b);
     (void)snprintf(line, sizeof line, "%llu entity %s\n", (unsigned long long)position, told);
-    listener_follows(f->b, line, by_notice, 1 - by_notice, refused, &before);
+    hearer_follows(f->b, line, by_notice, 1 - by_notice, refused, &before);
 }
 
 static void write_silently(struct forging *f, const char *id)
@@ -131,7 +131,7 @@ static void nobody_but_a_node_is_believed(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct forging f = {.a = store_open(url), .b = listener_open(url)};
+    struct forging f = {.a = store_open(url), .b = hearer_open(url)};
     struct tidings_error err = {0};
     stranger_open(&f.w, server, schema_of(url), true);
     buf_init(&f.text, ROW_NOTICE_TEXT_MAX + 1);
@@ -191,19 +191,19 @@ static void nobody_but_a_node_is_believed(void **state)
     next++;
 
     /* What is no notice, nor a number. */
-    struct shared_heard before = listener_heard(f.b);
+    struct shared_heard before = hearer_heard(f.b);
     stranger_says(&f.w, STR("1 2"));
-    assert_int_equal(listener_take(f.b), 0);
-    assert_int_equal(listener_heard(f.b).refused - before.refused, 1);
+    assert_int_equal(hearer_take(f.b), 0);
+    assert_int_equal(hearer_heard(f.b).refused - before.refused, 1);
 
     /* Of positions that are not next: no gap is jumped over. */
     write_silently(&f, "x8");
     put_fake(&f.text, f.secret, &here, next + 1, 1);
-    before = listener_heard(f.b);
+    before = hearer_heard(f.b);
     stranger_says(&f.w, buf_str(&f.text));
-    listener_await(f.b);
+    hearer_await(f.b);
     assert_string_equal(store_followed(f.b, true), "9 entity x8\n");
-    assert_int_equal(listener_heard(f.b).told, before.told);
+    assert_int_equal(hearer_heard(f.b).told, before.told);
     buf_deinit(&f.text);
     stranger_close(&f.w);
     store_close(f.a);
@@ -225,13 +225,13 @@ static void a_copy_beside_it_hears_nothing_of_it(void **state)
                    " secret=(SELECT secret FROM %s.tidings_cluster)",
                    of, of);
     postgres_server_exec(server, schema_of(copy), sql);
-    struct entity_rows *b = listener_open(copy);
-    struct shared_heard before = listener_heard(b);
+    struct entity_rows *b = hearer_open(copy);
+    struct shared_heard before = hearer_heard(b);
     store_put_alone(a, "x", 1, "1");
-    listener_await(b);
+    hearer_await(b);
     assert_string_equal(store_followed(b, true), "");
-    assert_int_equal(listener_heard(b).told, before.told);
-    assert_int_equal(listener_heard(b).refused - before.refused, 1);
+    assert_int_equal(hearer_heard(b).told, before.told);
+    assert_int_equal(hearer_heard(b).refused - before.refused, 1);
     assert_int_equal(store_value(b, "x"), -1);
     store_close(a);
     store_close(b);
@@ -242,15 +242,15 @@ static void after_a_restart_rows_are_told_again(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = listener_open(url);
+    struct entity_rows *a = store_open(url), *b = hearer_open(url);
     struct row_notice_place was = postgres_rows_of(b)->place;
     store_put_alone(a, "x", 1, "1");
-    listener_await(b);
+    hearer_await(b);
     assert_string_equal(store_followed(b, true), "1 entity x\n");
     postgres_server_down(server);
     postgres_server_up(server);
     while (b->shared->descriptor(b) >= 0) { /* until it knows that the connection is lost */
-        (void)listener_take(b);
+        (void)hearer_take(b);
     }
     struct buf unused;
     struct tidings_error err = {0};
@@ -261,9 +261,9 @@ static void after_a_restart_rows_are_told_again(void **state)
     store_put_alone(a, "y", 1, "1"); /* connects */
     assert_memory_not_equal(&postgres_rows_of(b)->place, &was, sizeof was);
     assert_memory_equal(&postgres_rows_of(b)->place, &postgres_rows_of(a)->place, sizeof was);
-    listener_await(b);
-    struct shared_heard before = listener_heard(b);
-    listener_follows(b, "2 entity y\n", 1, 0, 0, &before);
+    hearer_await(b);
+    struct shared_heard before = hearer_heard(b);
+    hearer_follows(b, "2 entity y\n", 1, 0, 0, &before);
     store_close(a);
     store_close(b);
 }

@@ -16,7 +16,7 @@
 
 #define WAIT_MS 10000
 
-struct entity_rows *listener_open(const char *at)
+struct entity_rows *hearer_open(const char *at)
 {
     struct entity_rows *b = store_open(at);
     store_followed(b, false);
@@ -25,31 +25,31 @@ struct entity_rows *listener_open(const char *at)
     return b;
 }
 
-int listener_take(struct entity_rows *b)
+int hearer_take(struct entity_rows *b)
 {
     struct pollfd p = {.fd = b->shared->descriptor(b), .events = POLLIN};
     assert_int_equal(poll(&p, 1, WAIT_MS), 1);
     return b->shared->wake(b);
 }
 
-void listener_await(struct entity_rows *b)
+void hearer_await(struct entity_rows *b)
 {
-    while (listener_take(b) != 1) {
+    while (hearer_take(b) != 1) {
     }
 }
 
-struct shared_heard listener_heard(struct entity_rows *b)
+struct shared_heard hearer_heard(struct entity_rows *b)
 {
     struct shared_heard h;
     b->shared->heard(b, &h);
     return h;
 }
 
-void listener_follows(struct entity_rows *b, const char *lines, unsigned told, unsigned asked,
-                      unsigned refused, const struct shared_heard *before)
+void hearer_follows(struct entity_rows *b, const char *lines, unsigned told, unsigned asked,
+                    unsigned refused, const struct shared_heard *before)
 {
     assert_string_equal(store_followed(b, true), lines);
-    struct shared_heard now = listener_heard(b);
+    struct shared_heard now = hearer_heard(b);
     assert_int_equal(now.told - before->told, told);
     assert_int_equal(now.asked - before->asked, asked);
     assert_int_equal(now.refused - before->refused, refused);

@@ -11,15 +11,15 @@
 #include "support/store_steps.h"
 
 /* A node that listens from here on. */
-struct entity_rows *listener_open(const char *url);
+struct entity_rows *hearer_open(const char *url);
 /* What has arrived; 1: there is something to follow. */
-int listener_take(struct entity_rows *b);
+int hearer_take(struct entity_rows *b);
 /* Until there is. */
-void listener_await(struct entity_rows *b);
-struct shared_heard listener_heard(struct entity_rows *b);
+void hearer_await(struct entity_rows *b);
+struct shared_heard hearer_heard(struct entity_rows *b);
 /* It follows exactly that, by so many notices, questions, and refusals. */
-void listener_follows(struct entity_rows *b, const char *lines, unsigned told, unsigned asked,
-                      unsigned refused, const struct shared_heard *before);
+void hearer_follows(struct entity_rows *b, const char *lines, unsigned told, unsigned asked,
+                    unsigned refused, const struct shared_heard *before);
 
 struct stranger {
     struct postgres *db;
