@@ -583,6 +583,7 @@ int main(int argc, char **argv)
     int rc = server ? add_rows(&err) : err.code;
     rc = rc == 0 ? add_tools(&err) : rc;
     rc = rc == 0 ? conformance_add_tasks(server, &err) : rc;
+    rc = rc == 0 ? conformance_add_skills(server, &err) : rc;
     rc = rc == 0 ? add_prompts(&err) : rc;
     int status = tidings_code_exit(rc);
     if (rc < 0) {

@@ -9,5 +9,7 @@
 
 /* conformance_tasks.c: the tools whose calls are tasks. */
 int conformance_add_tasks(struct tidings_server *server, struct tidings_error *err);
+/* conformance_skills.c: a skill. */
+int conformance_add_skills(struct tidings_server *server, struct tidings_error *err);
 
 #endif

@@ -226,8 +226,10 @@ int tidings_list_add(struct tidings_list *list, const struct tidings_resource *r
     }
     buf_clear(&list->last);
     buf_puts(&list->last, row->uri);
+    struct tidings_resource told = *row;
+    told.uri.len -= list->is_bare && row->listable && str_ends(row->uri, STR("/"));
     jw_begin_object(list->w);
-    resource_write_members(list->w, STR("uri"), row);
+    resource_write_members(list->w, STR("uri"), &told);
     jw_end_object(list->w);
     list->count++;
     const struct buf *failed = list->w->out->failed ? list->w->out : &list->last;

@@ -52,6 +52,7 @@ struct tidings_list {
     bool children, full;
     struct tidings_str below; /* only rows below this URI count; empty: all */
     bool subscribes;          /* rows are for somebody who wants to hear of them */
+    bool is_bare;             /* containers are told without the '/' at the end of their URIs */
     /* Instead of writing: gets each row, 1 to go on and 0 to stop. On whichever thread lists. */
     int (*on_row)(struct tidings_list *list, const struct tidings_resource *row);
 };

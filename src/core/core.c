@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "catalog/catalog.h"
+#include "catalog/skill_cache.h"
 #include "delivery/hub.h"
 #include "handler/call.h"
 #include "handler/task.h"
@@ -152,6 +153,7 @@ void core_deinit(struct core *core)
     principals_deinit(worker->principals);
     access_rules_unref(worker->principals->rules);
     catalog_unref(worker->catalog);
+    skill_cache_deinit(worker);
     handlers_deinit(worker);
     requests_deinit(worker->requests);
 }

@@ -276,6 +276,7 @@ int dialect_status(const struct server_identity *self, enum era era, int rpc_cod
 #define OFFER_COMPLETIONS 0x100u /* beside the lists (enum change_list) */
 #define OFFER_SUBSCRIPTIONS 0x200u
 #define OFFER_TASKS 0x400u
+#define OFFER_SKILLS 0x800u
 void dialect_write_initialize(struct jw *w, const struct revision *rev,
                               const struct server_identity *self, unsigned offers);
 void dialect_write_discover(struct jw *w, const struct server_identity *self, unsigned offers);

@@ -8,6 +8,7 @@
 
 #include "dialect/dialect.h"
 #include "store/change.h"
+#include "uri/skill.h"
 
 #define META_SERVER_INFO "io.modelcontextprotocol/serverInfo"
 #define META_SUBSCRIPTION "io.modelcontextprotocol/subscriptionId"
@@ -212,6 +213,9 @@ static void write_capabilities(struct jw *w, const struct server_identity *self,
     jw_begin_object(w);
     if (era == ERA_MODERN && (offers & OFFER_TASKS)) {
         jw_put_raw(w, STR(DIALECT_TASKS), STR("{}"));
+    }
+    if (offers & OFFER_SKILLS) {
+        jw_put_raw(w, STR(SKILL_EXTENSION), STR("{\"directoryRead\":true}"));
     }
     jw_put_raw(w, STR("dev.tidings/subscription-correlation"),
                STR("{\"semantics\":\"tidings://self/semantics\",\"bookmarks\":true,"

@@ -5,9 +5,11 @@
 #include "handler/handlers.h"
 
 #include "access/limit.h"
+#include "base/str.h"
 #include "catalog/catalog.h"
 #include "dialect/dialect.h"
 #include "store/change.h"
+#include "uri/skill.h"
 
 void handlers_set_features(struct worker *worker, enum feature_kind kind, struct feature_list *list)
 {
@@ -36,7 +38,8 @@ unsigned handlers_offers(const struct worker *worker)
            (worker->self->no_subscriptions ? 0u : OFFER_SUBSCRIPTIONS) |
            ((tools && tools->has_tasks) || limit_in_use(worker->limit_counters, LIMIT_TASKS) > 0
                 ? OFFER_TASKS
-                : 0u);
+                : 0u) |
+           (catalog_has_scheme(worker->catalog, STR(SKILL_SCHEME)) ? OFFER_SKILLS : 0u);
 }
 
 void handlers_deinit(struct worker *worker)

@@ -38,7 +38,7 @@ struct handlers {
 void handlers_set_features(struct worker *worker, enum feature_kind kind,
                            struct feature_list *list);
 /* LIST_TOOLS and LIST_PROMPTS as far as there are any, or were declared; OFFER_COMPLETIONS,
- * OFFER_SUBSCRIPTIONS and OFFER_TASKS. */
+ * OFFER_SUBSCRIPTIONS, OFFER_TASKS and OFFER_SKILLS (something of the scheme `skill` is served). */
 unsigned handlers_offers(const struct worker *worker);
 void handlers_deinit(struct worker *worker); /* no call is under way any more */
 

@@ -180,6 +180,8 @@ static const struct method {
     {{"tasks/get", 9}, method_tasks_get, IN_MODERN, OFFER_TASKS},
     {{"tasks/update", 12}, method_tasks_update, IN_MODERN, OFFER_TASKS},
     {{"tasks/cancel", 12}, method_tasks_cancel, IN_MODERN, OFFER_TASKS},
+    {{"skills/list", 11}, method_skills_list, IN_BOTH, OFFER_SKILLS},
+    {{"skills/get", 10}, method_skills_get, IN_BOTH, OFFER_SKILLS},
     {{"dev.tidings/subscriptions/list", 30}, method_subscriptions_list, IN_BOTH, 0},
     {{"completion/complete", 19}, method_complete, IN_BOTH, OFFER_COMPLETIONS},
 };

@@ -31,6 +31,8 @@ void method_tasks_get(struct request *request);
 void method_tasks_update(struct request *request);
 void method_tasks_cancel(struct request *request);
 void method_subscriptions_list(struct request *request);
+void method_skills_list(struct request *request);
+void method_skills_get(struct request *request);
 /* subscriptions/listen: takes the request; acknowledges on the stream it becomes. */
 void method_listen(struct request *request);
 /* resources/subscribe: answers the request with {} or an error. */

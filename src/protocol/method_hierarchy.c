@@ -7,6 +7,9 @@
  * that have one segment more. A provider knows its own; of one that only lists, everything below
  * the URI is, in one go.
  *
+ * Below `skill:` the directories of what is registered are containers without being registered:
+ * SEP-2640 has every directory of a skill listed.
+ *
  * A cursor of children is bound to its parent: "c", the parent, a line break, the last child.
  */
 #include "access/access.h"
@@ -15,6 +18,7 @@
 #include "catalog/resource.h"
 #include "protocol/method.h"
 #include "request/page.h"
+#include "uri/skill.h"
 #include "uri/uri.h"
 
 /* A request for the metadata or the children of one resource. */
@@ -56,6 +60,27 @@ static void method_hierarchy_stat_done(struct job *job)
     l->found(l);
 }
 
+/* Is there something of a skill registered below `uri`, which `principal` may know of? */
+static bool is_skill_directory(const struct catalog *catalog, const struct principal *principal,
+                               struct tidings_str uri)
+{
+    struct entries_position at = entries_after(&catalog->resources, uri);
+    if (!str_starts(uri, STR(SKILL_SCHEME ":"))) {
+        return false;
+    }
+    for (struct catalog_entry *e; (e = entries_next(&catalog->resources, &at)) != NULL;) {
+        struct tidings_str below = str_skip(e->about->uri, uri.len);
+        if (!str_starts(e->about->uri, uri)) {
+            break;
+        }
+        bool is_below = str_ends(uri, STR("/")) || str_starts(below, STR("/"));
+        if (is_below && access_allows(principal, ACCESS_LIST, e->about->uri)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Find and describe what `params.uri` names; `found` goes on, or the request is answered. */
 static void method_hierarchy_find(struct request *request, size_t wanted,
                                   void (*found)(struct hierarchy_request *l))
@@ -82,14 +107,21 @@ static void method_hierarchy_find(struct request *request, size_t wanted,
         request_fail(request, TIDINGS_E_NOMEM, l->spelled, "out of memory");
         return;
     }
-    if (!catalog_may_ask(request->worker->catalog, request->principal, ACCESS_LIST, l->uri) ||
-        !catalog_find(request->worker->catalog, l->uri, &request->arena, &l->hit)) {
-        request_fail(request, TIDINGS_E_NOTFOUND, l->spelled, "resource not found");
-        return;
-    }
+    const struct catalog *catalog = request->worker->catalog;
     l->request = request;
     l->wanted = wanted;
     l->found = found;
+    bool may = catalog_may_ask(catalog, request->principal, ACCESS_LIST, l->uri);
+    if (!may || !catalog_find(catalog, l->uri, &request->arena, &l->hit)) {
+        if (may && found == method_list_children &&
+            is_skill_directory(catalog, request->principal, l->uri)) {
+            l->stat.about = (struct tidings_resource){.uri = l->uri, .listable = true};
+            found(l);
+            return;
+        }
+        request_fail(request, TIDINGS_E_NOTFOUND, l->spelled, "resource not found");
+        return;
+    }
     job_init(&l->stat.base, request->worker, method_hierarchy_stat_done, l, l->uri);
     l->stat.principal = request->principal;
     request_begin_job(request, &l->stat.base);
@@ -171,9 +203,30 @@ static bool is_child(struct tidings_str parent, struct tidings_str uri)
     return below.len > 0 && (slash < 0 || (size_t)slash + 1 == below.len);
 }
 
+/* The directory of a skill that the registered `about` is in, directly below the parent; one that
+ * follows from the entry before, too, is told once. 1, 0 when the page is full, or a failure. */
+static int list_skill_directory(struct hierarchy_request *l, const struct tidings_resource *about,
+                                struct tidings_str *last)
+{
+    size_t begin = l->uri.len + !str_ends(l->uri, STR("/"));
+    ptrdiff_t slash = str_find(str_skip(about->uri, begin), '/');
+    struct tidings_str uri = tidings_strn(about->uri.ptr, begin + (size_t)(slash + 1));
+    if (slash < 1 || about->uri.ptr[begin - 1] != '/' || str_eq(uri, *last) ||
+        !access_allows(l->request->principal, ACCESS_LIST, about->uri)) {
+        return 1;
+    }
+    *last = uri;
+    struct tidings_resource row = {.uri = uri,
+                                   .name = tidings_strn(uri.ptr + begin, (size_t)slash),
+                                   .mime_type = STR("inode/directory"),
+                                   .listable = true};
+    return tidings_list_add(&l->list, &row, NULL);
+}
+
 /* Everything below the parent lies together in the sorted list of what is registered. */
 static void list_registered(struct hierarchy_request *l)
 {
+    struct tidings_str last = STR_EMPTY;
     const struct catalog *catalog = l->request->worker->catalog;
     struct tidings_str after = l->list.after.len > 0 ? l->list.after : l->uri;
     struct entries_position at = entries_after(&catalog->resources, after);
@@ -182,7 +235,10 @@ static void list_registered(struct hierarchy_request *l)
         if (!str_starts(about->uri, l->uri)) {
             break;
         }
-        if (is_child(l->uri, about->uri) && tidings_list_add(&l->list, about, NULL) <= 0) {
+        int rc = is_child(l->uri, about->uri) ? tidings_list_add(&l->list, about, NULL)
+                 : l->list.is_bare            ? list_skill_directory(l, about, &last)
+                                              : 1;
+        if (rc <= 0) {
             break; /* full; or it failed, which sticks in the buffer and fails the answer */
         }
     }
@@ -219,6 +275,9 @@ static void method_list_children(struct hierarchy_request *l)
     l->list.wanted = l->wanted;
     l->list.principal = request->principal;
     l->list.w = &request->w;
+    /* SEP-2640 writes directories of skills so. */
+    l->list.is_bare = str_eq(request->msg.method, STR("resources/directory/read")) &&
+                      str_starts(uri, STR(SKILL_SCHEME ":"));
     buf_init(&l->list.last, URI_MAX * 3);
     request_begin(request);
     jw_key(&request->w, STR("resources"));

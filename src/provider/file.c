@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "provider/file_path.h"
 #include "provider/file_private.h"
+#include "provider/file_skill.h"
 #include "provider/file_watch.h"
 #include "provider/mime.h"
 #include "uri/pattern.h"
@@ -325,6 +326,7 @@ static void provider_file_stat(struct tidings_provider *p, struct tidings_stat *
     struct file_info info;
     char etag[FILE_ETAG_SIZE];
     struct buf path, spelled;
+    struct json *front = NULL;
     buf_init(&path, FILE_MAX_PATH);
     buf_init(&spelled, f->root.prefix_len + FILE_MAX_ENCODED);
     file_root_follow(&f->root);
@@ -336,11 +338,13 @@ static void provider_file_stat(struct tidings_provider *p, struct tidings_stat *
         name = slash ? str_skip(name, (size_t)(slash - name.ptr) + 1) : name;
         file_path_to_uri(&f->root, buf_str(&path), file_kind(&info) == FILE_DIRECTORY, &spelled);
         file_describe(f, buf_str(&spelled), name, &info, etag, &row);
+        front = file_skill_describe(f, f->root.fd, path.ptr, &row);
         if (spelled.failed) {
             rc = tidings_fail(&err, spelled.failed, "the URI is too long");
         }
     }
     tidings_stat_done(stat, rc, rc == 0 ? &row : NULL, &err);
+    jv_unref(front);
     buf_deinit(&path);
     buf_deinit(&spelled);
 }

@@ -23,6 +23,7 @@
 #include "base/str.h"
 #include "provider/file_names.h"
 #include "provider/file_private.h"
+#include "provider/file_skill.h"
 #include "uri/uri.h"
 
 #define BUDGET 128u       /* names, where the request is */
@@ -75,7 +76,9 @@ static int file_list_emit(struct walk *w, int dir, const struct file_names *n,
         return 0;
     }
     file_describe(w->f, buf_str(&w->uri), tidings_strn(raw, e->raw_len), &info, etag, &row);
+    struct json *front = file_skill_describe(w->f, dir, raw, &row);
     int rc = tidings_list_add(w->list, &row, &w->err);
+    jv_unref(front);
     w->is_full = rc == 0;
     return rc;
 }

@@ -88,6 +88,7 @@ struct config {
     uint64_t workers; /* 0: as many as cores */
     struct config_mount *mounts;
     size_t mount_count;
+    char *skills; /* a directory that is mounted at skill:// (config_mount_skills); empty: none */
     struct config_list exclude;
     struct config_list shared, owned; /* prefixes of mounts, also of the program's own */
     struct config_list publish;       /* canonical prefixes */
@@ -180,6 +181,9 @@ int config_set(struct config *c, const char *name, const char *value, enum confi
 /* Serve a directory at file:///absolute/path/, as the positional arguments do. */
 int config_add_dir(struct config *c, const char *dir, enum config_source source,
                    struct tidings_error *err);
+
+/* Once everything is set: mount the directory of skills, unless it is mounted already. */
+int config_mount_skills(struct config *c, struct tidings_error *err);
 
 /* Read a JSON file; // and block comments are allowed. Who may have written it: <tidings/file.h>,
  * TIDINGS_E_DENIED otherwise. Relative directories in it are meant from the folder of the file.

@@ -212,5 +212,6 @@ int config_args(struct config *c, int argc, char *const *argv, char *const *envi
     if (rc == 0) {
         rc = load_named_file(&a, environment, err);
     }
+    rc = rc < 0 ? rc : config_mount_skills(c, err);
     return rc < 0 ? rc : config_check(c, err);
 }

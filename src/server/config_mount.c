@@ -16,6 +16,7 @@
 #include "provider/file.h"
 #include "provider/system.h"
 #include "server/option_rules.h"
+#include "uri/skill.h"
 #include "uri/uri.h"
 #include "json/write.h"
 
@@ -249,6 +250,28 @@ done:
     buf_deinit(&path);
     buf_deinit(&uri);
     return rc;
+}
+
+int config_mount_skills(struct config *c, struct tidings_error *err)
+{
+    struct config_mount_spec spec = {.uri = STR(SKILL_SCHEME "://"),
+                                     .path = tidings_str(c->skills)};
+    struct buf path;
+    if (spec.path.len == 0) {
+        return 0;
+    }
+    buf_init(&path, CONFIG_VALUE_MAX);
+    int rc = absolute_path(&spec, &path, err);
+    bool is_there = false;
+    for (size_t i = 0; rc == 0 && i < c->mount_count; i++) {
+        is_there = is_there || (str_eq(tidings_str(c->mounts[i].uri), spec.uri) &&
+                                str_eq(tidings_str(c->mounts[i].path), buf_str(&path)));
+    }
+    buf_deinit(&path);
+    if (rc == 0 && !is_there) { /* beside the other mounts, wherever those are from */
+        rc = config_mount_add(c, &spec, c->origins[mount_row() - config_rows], err);
+    }
+    return rc < 0 ? error_wrap(err, rc, "--skills") : 0;
 }
 
 /* The longest prefix counts; of the same one, what was said apart from the mount. */

@@ -102,6 +102,8 @@ const struct config_row config_rows[] = {
          "a file of such rules, read again on SIGHUP")},
     {ROW("mount", CONFIG_MOUNTS, mounts, "", "URI=DIR",
          "serve DIR below the URI prefix; may be repeated"), .key = "mounts"},
+    {ROW("skills", CONFIG_PATH, skills, "", "DIR",
+         "serve the Agent Skills in DIR, each below skill://NAME")},
     LIST("shared", CONFIG_PREFIXES, shared, "", "PREFIX",
          "every node of a cluster has the same in this mount, and watches it itself"),
     LIST("owned", CONFIG_PREFIXES, owned, "", "PREFIX",

@@ -321,7 +321,8 @@ static int offer_change_tools(struct tidings_server *s, struct tidings_error *er
 static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct tidings_error *err)
 {
     const struct config *c = &s->config;
-    int rc = config_check(c, err);
+    int rc = config_mount_skills(&s->config, err);
+    rc = rc < 0 ? rc : config_check(c, err);
     if (rc < 0) {
         return rc;
     }

@@ -34,6 +34,7 @@ struct quotas;
 struct requests;
 struct server_identity;
 struct sessions;
+struct skill_cache;
 
 /* Frozen while the server runs. */
 struct worker_limits {
@@ -93,6 +94,7 @@ struct worker {
     struct principals *principals; /* access/principal.h */
     struct failures *failures;     /* access/failures.h */
     struct catalog *catalog;       /* catalog/catalog.h: a reference to the newest snapshot */
+    struct skill_cache *skills;    /* catalog/skill_cache.h; NULL: nothing is known */
     struct requests *requests;     /* request/request.h */
     struct handlers *handlers;     /* handler/handlers.h */
     struct delivery *delivery;     /* delivery/delivery.h */

@@ -3,6 +3,7 @@
 // What both halves of the conformance suite share: which scenarios a revision requires, and the list
 // of what may fail, which may only shrink.
 
+import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,6 +12,8 @@ const here = path.dirname(fileURLToPath(import.meta.url));
 const modules = path.resolve(here, '../integration/node_modules');
 
 export const revisions = ['2025-11-25', '2026-07-28'];
+/** Those that have no list of what they require: all scenarios there are for them. */
+export const older = ['2025-03-26', '2025-06-18'];
 export const suite = path.join(modules, '@modelcontextprotocol/conformance/dist/index.js');
 export const examples = path.resolve(
     process.env.TIDINGS_EXAMPLES ?? path.join(here, '../../build/release/examples'),
@@ -45,6 +48,32 @@ export function requiredScenarios(revision, half) {
     const section = new RegExp(`^${half}:\\n((?: {2}- .*\\n)+)`, 'm').exec(text)[1];
     return section.match(/[^\s-]\S*/g);
 }
+
+/** Every scenario the suite has for a half: a map from its name to the revisions it is for, none for an extension. */
+export function allScenarios(half) {
+    const { stdout } = spawnSync(node, [suite, 'list', `--${half}`], { encoding: 'utf8' });
+    const all = new Map();
+    for (const [, name, marks] of stdout.matchAll(/^ {2}- (\S+) \[([^\]]*)\]$/gm)) {
+        all.set(name, marks === 'extension' ? [] : marks.split(','));
+    }
+    if (all.size === 0) {
+        throw new Error(`the suite lists no scenarios of the half ${half}`);
+    }
+    return all;
+}
+
+/** The options that run an extension's scenario: those are on no revision's list of their own. */
+export const extension = (scenario, revision = '2026-07-28') => [
+    '--scenario',
+    scenario,
+    '--spec-version',
+    revision,
+    '--force',
+];
+
+/** A scenario of which no check may be passed over. */
+export const whole = (checks) =>
+    checks.map((check) => (check.status === 'SKIPPED' ? { ...check, status: 'FAILURE' } : check));
 
 const failed = (check) => check.status === 'FAILURE' || check.status === 'WARNING';
 
@@ -108,6 +137,24 @@ export class Report {
         }
         for (const entry of stale) {
             console.log(`      "${entry}" passes now: remove it from expected-failures.txt`);
+        }
+    }
+
+    /** The extensions' scenarios that no list had run. */
+    unseenExtensions() {
+        return [...allScenarios(this.half)]
+            .filter(([name, at]) => at.length === 0 && !this.seen.has(`2026-07-28 ${name}`))
+            .map(([name]) => name);
+    }
+
+    /** Whatever the suite has was run, at every revision that it is for. */
+    complete() {
+        for (const [name, at] of allScenarios(this.half)) {
+            for (const revision of at.length > 0 ? at : ['2026-07-28']) {
+                if (!this.seen.has(`${revision} ${name}`)) {
+                    this.fail(`${revision} ${name}: the suite has it, and nobody ran it`);
+                }
+            }
         }
     }
 

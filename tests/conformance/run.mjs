@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
 // Run the server half of the official conformance suite against examples/conformance, each revision
-// on its own wire, and compare with expected-failures.txt. Only what is listed there may fail, and
-// what is listed must fail: the list may only shrink. Usage: `node run.mjs [REVISION…]`.
+// on its own wire, every scenario there is: what revisions require, the older revisions, and the
+// extensions, of which skills are asked of `tidings serve --skills`, too. Compared with
+// expected-failures.txt: only what is listed there may fail, and what is listed must fail; the list
+// may only shrink. Usage: `node run.mjs [REVISION…]`, which runs what these require alone.
 //
 // Prints one line per scenario and ends with `# pass N` and `# fail M`.
 
@@ -12,12 +14,26 @@ import os from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 
-import { examples, node, Report, runHalf, slow, suite } from './expected.mjs';
+import {
+    examples,
+    extension,
+    node,
+    older,
+    Report,
+    revisions as required,
+    runHalf,
+    slow,
+    suite,
+    whole,
+} from './expected.mjs';
 
-/** Start the example; resolves with its URL once it is ready. */
-function startServer() {
-    const file = path.join(examples, 'conformance');
-    const child = spawn(file, ['--http', '127.0.0.1:0'], { stdio: ['ignore', 'inherit', 'pipe'] });
+const program = process.env.TIDINGS_BIN ?? path.join(examples, '../tidings');
+
+/** Start a server; resolves with its URL once it is ready. */
+function startServer(file = path.join(examples, 'conformance'), args = []) {
+    const child = spawn(file, [...args, '--http', '127.0.0.1:0'], {
+        stdio: ['ignore', 'inherit', 'pipe'],
+    });
     const said = [];
     const ended = new Promise((resolve) => {
         child.on('exit', (code, signal) => resolve(signal ?? `status ${code}`));
@@ -38,8 +54,8 @@ function startServer() {
     });
 }
 
-/** Run all scenarios of a revision: a map from scenario to its checks. */
-function runSuite(url, revision) {
+/** Run scenarios, `which` are the options that choose them: a map from scenario to its checks. */
+function runSuite(url, which) {
     const out = fs.mkdtempSync(path.join(os.tmpdir(), 'tidings-conformance-'));
     try {
         const args = [
@@ -47,8 +63,7 @@ function runSuite(url, revision) {
             'server',
             '--url',
             url,
-            '--requirements',
-            revision,
+            ...which,
             '--output-dir',
             out,
         ];
@@ -67,7 +82,7 @@ function runSuite(url, revision) {
             scenarios.set(name, checks);
         }
         if (scenarios.size === 0) {
-            throw new Error(`the suite ran nothing at ${revision}:\n${end.stdout}\n${end.stderr}`);
+            throw new Error(`the suite ran nothing at ${which.join(' ')}:\n${end.stdout}\n${end.stderr}`);
         }
         return scenarios;
     } finally {
@@ -75,16 +90,66 @@ function runSuite(url, revision) {
     }
 }
 
-runHalf(async (revisions) => {
-    const { child, url, said, ended } = await startServer();
-    const report = new Report('server');
-    for (const revision of revisions) {
-        report.add(revision, runSuite(url, revision));
+/** Directories of skills as people have them, served by the program. */
+async function runSkills(report, scenarios) {
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'tidings-skills-'));
+    const put = (name, text) => {
+        fs.mkdirSync(path.dirname(path.join(folder, name)), { recursive: true });
+        fs.writeFileSync(path.join(folder, name), text);
+    };
+    put('pdf/SKILL.md', '---\nname: pdf\ndescription: >-\n  Fill in\n  forms\n---\n\nBody\n');
+    put('pdf/references/FORMS.md', '# Forms\n');
+    put('acme/billing/refunds/examples/email.md', 'Dear …\n');
+    put('acme/billing/refunds/SKILL.md', '---\nname: refunds\ndescription: Refunds\n---\n');
+    try {
+        const server = await startServer(program, ['serve', '--skills', folder]);
+        for (const scenario of scenarios) {
+            for (const [name, checks] of runSuite(server.url, extension(scenario))) {
+                report.addScenario(`2026-07-28 ${name} of tidings serve --skills`, whole(checks));
+            }
+        }
+        await stopServer(report, server);
+    } finally {
+        fs.rmSync(folder, { recursive: true, force: true });
     }
+}
+
+async function stopServer(report, { child, ended, said }) {
     child.kill('SIGTERM');
     const how = await ended;
     if (how !== 'status 0') {
         report.fail(`the server ended with ${how}:\n${said.join('\n')}`);
+    }
+}
+
+runHalf(async (revisions) => {
+    const server = await startServer();
+    const { url } = server;
+    const report = new Report('server');
+    for (const revision of revisions) {
+        report.add(revision, runSuite(url, ['--requirements', revision]));
+    }
+    const isAll = revisions === required;
+    for (const revision of isAll ? older : []) {
+        const which = ['--suite', 'all', '--spec-version', revision];
+        runSuite(url, which).forEach((checks, name) => {
+            report.addScenario(`${revision} ${name}`, checks);
+        });
+    }
+    const extensions = isAll ? report.unseenExtensions() : [];
+    const skills = extensions.filter((name) => name.startsWith('sep-2640'));
+    for (const scenario of extensions) {
+        for (const [name, checks] of runSuite(url, extension(scenario))) {
+            report.addScenario(
+                `2026-07-28 ${name}`,
+                skills.includes(scenario) ? whole(checks) : checks,
+            );
+        }
+    }
+    await stopServer(report, server);
+    if (isAll) {
+        await runSkills(report, skills);
+        report.complete();
     }
     report.end(revisions);
 });
