@@ -282,8 +282,9 @@ TIDINGS_API void tidings_client_on_notification(struct tidings_client *client,
 typedef void (*tidings_client_warning_fn)(void *user, struct tidings_str text);
 /* Be told what a client passes over. That is a tool whose arguments are declared as header
  * fields (`x-mcp-header`) in a way that is not allowed: it is left out of lists, and not called.
- * `fn` is called by the function that asks the server, and must not call the client; what it is
- * told holds names of the server. NULL: no more. */
+ * And the entry of a skill that is not as it must be: it is left out of lists. `fn` is called by
+ * the function that asks the server, and must not call the client; what it is told holds names of
+ * the server. NULL: no more. */
 TIDINGS_API void tidings_client_on_warning(struct tidings_client *client,
                                            tidings_client_warning_fn fn, void *user);
 
@@ -363,6 +364,29 @@ TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_complete(struct tidings_clie
                                                              const char *value, const char *known,
                                                              struct tidings_error *err);
 
+/* Get the entry of an Agent Skill of the server (SEP-2640), by the URI of its SKILL.md, and wait
+ * for it. Returns the entry, `{"uri":…,"frontmatter":{…},"resources":[…]}`, to be released with
+ * tidings_free; nothing of the skill is read. It was checked: the name, digests and sizes are as
+ * they must be, all files lie in the skill, and they are no more than 512 of 16 MiB together.
+ * TIDINGS_E_UNSUPPORTED: the server does not offer skills; TIDINGS_E_INVALID: none is there;
+ * TIDINGS_E_PARSE, TIDINGS_E_LIMIT: the entry is not to be used. tidings_client_list lists what a
+ * server has (TIDINGS_LISTING_SKILLS); one that is not listed may still be there. What it says of
+ * itself, `allowed-tools` too, is the word of a stranger. */
+TIDINGS_API TIDINGS_MUST_CHECK char *
+tidings_client_skill(struct tidings_client *client, const char *uri, struct tidings_error *err);
+/* Read a file of an Agent Skill, and hold it against the entry of the skill. `entry` is one of
+ * tidings_client_skill or tidings_client_list, `uri` the file: the SKILL.md or another that the
+ * entry lists. Returns its bytes, with a NUL behind them, to be released with tidings_free, and
+ * their number in `ret_len`. They have the size and the digest that the entry says, and those of
+ * SKILL.md its front matter; a skill whose `resources` are "dynamic" has no digests, its front
+ * matter is compared. TIDINGS_E_CONFLICT: they do not, the content is not given; get the entry
+ * again. TIDINGS_E_NOTFOUND: the entry does not list the file. A file of 16 MiB needs `max_bytes`
+ * of the client's options above 22 MiB, as it travels in base64. */
+TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_skill_read(struct tidings_client *client,
+                                                               const char *entry, const char *uri,
+                                                               size_t *ret_len,
+                                                               struct tidings_error *err);
+
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 enum tidings_listing {
@@ -370,6 +394,7 @@ enum tidings_listing {
     TIDINGS_LISTING_TEMPLATES = 1,
     TIDINGS_LISTING_TOOLS = 2,
     TIDINGS_LISTING_PROMPTS = 3,
+    TIDINGS_LISTING_SKILLS = 4, /* entries of Agent Skills: tidings_client_skill */
 };
 /* One element, JSON text, borrowed for the call. 0: the next one, please. */
 typedef int (*tidings_client_item_fn)(void *user, struct tidings_str item);

@@ -16,7 +16,7 @@ extern const struct command command_serve, command_config, command_token, comman
     command_version, command_info, command_request, command_store, command_store_copy,
     command_store_check, command_store_backup, command_store_compact, command_status, command_top,
     command_peers, command_subscriptions, command_nodes, command_kick, command_limits,
-    command_login, command_logout;
+    command_login, command_logout, command_skills, command_skill;
 
 const struct command *const commands[] = {
     &command_serve,
@@ -38,6 +38,8 @@ const struct command *const commands[] = {
     &command_call,
     &command_prompts,
     &command_prompt,
+    &command_skills,
+    &command_skill,
     &command_request,
     &command_publish,
     &command_notify,

@@ -15,6 +15,7 @@
 #include "client/ask.h"
 #include "client/json_text.h"
 #include "client/page_cursors.h"
+#include "client/skills.h"
 #include "client/state.h"
 #include "client/tool_headers.h"
 #include "client/tool_schemas.h"
@@ -154,7 +155,7 @@ struct texts {
     tidings_client_item_fn fn;
     void *user;
     int ended; /* what the function returned */
-    bool are_tools;
+    bool are_tools, are_skills;
 };
 
 bool list_takes_tool(struct tidings_client *c, struct json *tool)
@@ -174,7 +175,8 @@ static int give_text(void *user, struct json *item)
 {
     struct texts *t = user;
     size_t len;
-    if (t->are_tools && !list_takes_tool(t->client, item)) {
+    if ((t->are_tools && !list_takes_tool(t->client, item)) ||
+        (t->are_skills && !skills_takes_entry(t->client, item))) {
         return 0;
     }
     char *text = json_text_of(t->client, item, &len);
@@ -188,8 +190,11 @@ static int give_text(void *user, struct json *item)
 static int list_texts(struct listing *l, tidings_client_item_fn fn, void *user,
                       struct tidings_error *err)
 {
-    struct texts t = {
-        .client = l->client, .fn = fn, .user = user, .are_tools = strcmp(l->member, "tools") == 0};
+    struct texts t = {.client = l->client,
+                      .fn = fn,
+                      .user = user,
+                      .are_tools = strcmp(l->member, "tools") == 0,
+                      .are_skills = strcmp(l->member, "skills") == 0};
     l->fn = give_text;
     l->user = &t;
     int rc = list_all(l, err);
@@ -209,12 +214,17 @@ int tidings_client_list(struct tidings_client *c, enum tidings_listing list,
         [TIDINGS_LISTING_TEMPLATES] = {"resources/templates/list", "resourceTemplates"},
         [TIDINGS_LISTING_TOOLS] = {"tools/list", "tools"},
         [TIDINGS_LISTING_PROMPTS] = {"prompts/list", "prompts"},
+        [TIDINGS_LISTING_SKILLS] = {"skills/list", "skills"},
     };
     if (client_check(c, err) < 0) {
         return TIDINGS_E_INVALID;
     }
     if ((unsigned)list >= sizeof(kinds) / sizeof(kinds[0])) {
         return tidings_fail(err, TIDINGS_E_INVALID, "there is no such list");
+    }
+    int rc = list == TIDINGS_LISTING_SKILLS ? skills_connect(c, err) : 0;
+    if (rc < 0) {
+        return rc;
     }
     struct listing l = {.client = c, .method = kinds[list].method, .member = kinds[list].member};
     return list_texts(&l, fn, user, err);

@@ -71,21 +71,12 @@ static void skills_end(struct skills_page *p)
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* Of a mount without an authority the first directory is one, and its capitals would be lost. */
-static bool skills_is_canonical(struct tidings_str uri)
-{
-    struct buf canonical;
-    buf_init(&canonical, URI_MAX * 3);
-    bool ok = uri_canonical(uri, &canonical, NULL) == 0 && str_eq(buf_str(&canonical), uri);
-    buf_deinit(&canonical);
-    return ok;
-}
-
-/* 1: go on, 0: the page is full. */
+/* 1: go on, 0: the page is full. Of a mount without an authority the first directory is one, and if
+ * it has capitals nobody can name it: skill_is_canonical. */
 static int skills_found(struct skills_page *p, enum skills_source source, struct tidings_str uri)
 {
     const struct principal *who = p->request->principal;
-    if (skill_root(uri).len == 0 || str_cmp(uri, p->after) <= 0 || !skills_is_canonical(uri) ||
+    if (skill_root(uri).len == 0 || str_cmp(uri, p->after) <= 0 || !skill_is_canonical(uri) ||
         !access_allows(who, ACCESS_LIST, uri) || !access_allows(who, ACCESS_READ, uri)) {
         return 1;
     }

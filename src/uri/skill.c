@@ -85,8 +85,7 @@ int skill_check_front_matter(const struct json *front, struct tidings_str uri,
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-/* Any spelling that is not canonical might be one of another file. */
-static bool skill_is_canonical(struct tidings_str uri)
+bool skill_is_canonical(struct tidings_str uri)
 {
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3u);

@@ -31,6 +31,9 @@ struct tidings_str skill_name(struct tidings_str uri);
 /* 1 to 64 lower-case letters, digits and single hyphens that are neither first nor last. */
 bool skill_name_is_valid(struct tidings_str name);
 
+/* Is it spelled as servers do, without a query? Any other spelling might be one of another file. */
+bool skill_is_canonical(struct tidings_str uri);
+
 /* Is that the front matter of the skill at `uri`: a name, which is the one in the URI, and a
  * description? TIDINGS_E_PARSE. */
 int skill_check_front_matter(const struct json *front, struct tidings_str uri,

@@ -205,6 +205,62 @@ static int use_everything(struct driver *d, struct tidings_error *err)
     return rc < 0 ? rc : tidings_client_list(d->client, TIDINGS_LISTING_PROMPTS, read_item, d, err);
 }
 
+/* ---- skills ---------------------------------------------------------------------------------- */
+
+static int keep_first(void *user, struct tidings_str item)
+{
+    char **first = user;
+    *first = *first ? *first : tidings_json_get(item, "");
+    return 0;
+}
+
+/* The entry of the first skill, as a host would keep it; nothing is read. */
+static int list_skills(struct driver *d, char **ret_first, struct tidings_error *err)
+{
+    *ret_first = NULL;
+    int rc = tidings_client_list(d->client, TIDINGS_LISTING_SKILLS, keep_first, ret_first, err);
+    return rc == 0 && !*ret_first ? tidings_fail(err, TIDINGS_E_NOTFOUND, "no skill is listed")
+                                  : rc;
+}
+
+static int only_list_skills(struct driver *d, struct tidings_error *err)
+{
+    char *first;
+    int rc = list_skills(d, &first, err);
+    tidings_free(first);
+    return rc;
+}
+
+struct loading {
+    struct driver *driver;
+    const char *entry;
+    struct tidings_error *err;
+};
+
+static int load_file(void *user, struct tidings_str key, struct tidings_str file)
+{
+    struct loading *l = user;
+    size_t len;
+    char *uri = tidings_json_string(file, "/uri");
+    char *bytes = tidings_client_skill_read(l->driver->client, l->entry, uri, &len, l->err);
+    (void)key;
+    int rc = bytes ? 0 : l->err->code;
+    tidings_free(bytes);
+    tidings_free(uri);
+    return rc;
+}
+
+/* Load it, SKILL.md first, and then what it consists of, until something is not right. */
+static int load_skill(struct driver *d, struct tidings_error *err)
+{
+    char *entry;
+    int rc = list_skills(d, &entry, err);
+    struct loading l = {.driver = d, .entry = entry, .err = err};
+    rc = rc < 0 ? rc : tidings_json_each(tidings_str(entry), "/resources", load_file, &l);
+    tidings_free(entry);
+    return rc;
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct {
@@ -221,6 +277,10 @@ static const struct {
     {"json-schema-ref-no-deref", list_tools},
     {"request-metadata", list_tools},
     {"sep-2322-client-request-state", call_between},
+    {"sep-2640-client-no-prefetch", only_list_skills},
+    {"sep-2640-client-verify-digest", load_skill},
+    {"sep-2640-client-verify-frontmatter", load_skill},
+    {"sep-2640-client-verify-size", load_skill},
     {"sse-retry", call_tools},
     {"tools_call", call_tools},
 };

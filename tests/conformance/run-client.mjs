@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
 // Run the client half of the official conformance suite with client.c (built beside the examples) as
-// the client under test, each revision on its own wire, what is required and the extensions, and
-// compare with the section [client] of expected-failures.txt: only what is listed there may fail,
-// and what is listed must fail. Usage: `node run-client.mjs [REVISION…]`.
+// the client under test, each revision on its own wire, every scenario there is: what revisions
+// require, the older revisions, and the extensions. Compared with the section [client] of
+// expected-failures.txt: only what is listed there may fail, and what is listed must fail. Usage:
+// `node run-client.mjs [REVISION…]`, which runs what these require alone.
 //
 // Prints one line per scenario and ends with `# pass N` and `# fail M`.
 
@@ -12,12 +13,26 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 
-import { examples, node, Report, runHalf, slow, suite } from './expected.mjs';
+import {
+    examples,
+    extension,
+    node,
+    older,
+    Report,
+    revisions as required,
+    runHalf,
+    slow,
+    suite,
+    whole,
+} from './expected.mjs';
 
 const client = path.join(examples, 'conformance_client');
 
-/** Scenarios in which nobody is to be let in. */
+/** Scenarios in which nobody is to be let in, and what is read is not to be used. */
 const refused = [
+    'sep-2640-client-verify-digest',
+    'sep-2640-client-verify-frontmatter',
+    'sep-2640-client-verify-size',
     'auth/iss-normalized',
     'auth/iss-supported-missing',
     'auth/iss-unexpected',
@@ -42,12 +57,6 @@ function ownVerdict(scenario, folder) {
     const why = last || `it did not end in order: ${read('stderr.txt').slice(-500)}`;
     return [{ id: 'client', status: 'FAILURE', errorMessage: why }];
 }
-
-/** Of an older revision, which has no list of what it requires: servers without metadata of their own. */
-const older = [
-    'auth/2025-03-26-oauth-metadata-backcompat',
-    'auth/2025-03-26-oauth-endpoint-fallback',
-];
 
 /** Run scenarios of a revision, `which` are the options that choose them: a map from scenario to its checks. */
 function runSuite(revision, which = ['--requirements', revision]) {
@@ -86,11 +95,19 @@ runHalf(async (revisions) => {
     for (const revision of revisions) {
         report.add(revision, runSuite(revision));
     }
-    for (const scenario of older) {
-        const which = ['--scenario', scenario, '--spec-version', '2025-03-26'];
-        runSuite('2025-03-26', which).forEach((checks, name) => {
-            report.addScenario(`2025-03-26 ${name}`, checks);
+    const isAll = revisions === required;
+    for (const revision of isAll ? older : []) {
+        runSuite(revision, ['--suite', 'all', '--spec-version', revision]).forEach((checks, name) => {
+            report.addScenario(`${revision} ${name}`, checks);
         });
+    }
+    for (const scenario of isAll ? report.unseenExtensions() : []) {
+        runSuite('2026-07-28', extension(scenario)).forEach((checks, name) => {
+            report.addScenario(`2026-07-28 ${name}`, whole(checks));
+        });
+    }
+    if (isAll) {
+        report.complete();
     }
     report.end(revisions);
 });
