@@ -368,7 +368,8 @@ TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_complete(struct tidings_clie
  * for it. Returns the entry, `{"uri":…,"frontmatter":{…},"resources":[…]}`, to be released with
  * tidings_free; nothing of the skill is read. It was checked: the name, digests and sizes are as
  * they must be, all files lie in the skill, and they are no more than 512 of 16 MiB together.
- * TIDINGS_E_UNSUPPORTED: the server does not offer skills; TIDINGS_E_INVALID: none is there;
+ * TIDINGS_E_UNSUPPORTED: the server does not offer skills; TIDINGS_E_NOTFOUND, TIDINGS_E_INVALID:
+ * none is there;
  * TIDINGS_E_PARSE, TIDINGS_E_LIMIT: the entry is not to be used. tidings_client_list lists what a
  * server has (TIDINGS_LISTING_SKILLS); one that is not listed may still be there. What it says of
  * itself, `allowed-tools` too, is the word of a stranger. */

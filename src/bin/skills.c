@@ -15,6 +15,7 @@
 #include "bin/cli/output.h"
 #include "bin/remote/remote.h"
 
+#define MESSAGE_MIB 32u
 #define MAIN_FILE "/SKILL.md"
 
 struct skills {
@@ -235,6 +236,13 @@ static int skills_one(struct cli *cli, struct tidings_client *client, struct tid
     return rc;
 }
 
+/* A file may be as large as a whole skill, and base64 makes more of it. */
+static int skills_run_one(struct cli *cli)
+{
+    cli->max_message = cli->max_message > 0 ? cli->max_message : MESSAGE_MIB;
+    return remote_run(cli, skills_one);
+}
+
 /* ---- the rows -------------------------------------------------------------------------------- */
 
 #define AT(member) offsetof(struct skills, member)
@@ -264,6 +272,13 @@ static const struct option one_options[] = {
      .kind = OPTION_FLAG,
      .offset = AT(is_raw),
      .help = "unchanged, to a terminal too: control characters may do anything to it"},
+    {.name = "max-message",
+     .kind = OPTION_NUMBER,
+     .offset = AT(cli.max_message),
+     .metavar = "MIB",
+     .help = "largest message accepted (32)",
+     .min = 1,
+     .max = 4096},
     {0},
 };
 
@@ -285,6 +300,7 @@ const struct command command_skill = {
     .name = "skill",
     .args = "SKILL [FILE…]",
     .help = "read an Agent Skill",
+    .beyond = "--max-message accepts larger messages",
     .refused = "'tidings skills' lists skills, 'tidings skill SKILL --files' the files of one",
     .about =
         "Print the SKILL.md of a skill, or files of it. SKILL is its URI, with or without "
@@ -300,5 +316,5 @@ const struct command command_skill = {
     .min_args = 1,
     .max_args = WORDS_MAX,
     .has_target = true,
-    .ask = skills_one,
+    .run = skills_run_one,
 };

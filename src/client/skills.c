@@ -90,14 +90,10 @@ char *tidings_client_skill(struct tidings_client *c, const char *uri, struct tid
 /* ---- files ----------------------------------------------------------------------------------- */
 
 /* The bytes of the first content of a result of resources/read. */
-static int skills_take_bytes(struct json *result, struct tidings_str uri, struct buf *out,
-                             struct tidings_error *err)
+static int skills_take_bytes(struct json *result, struct buf *out, struct tidings_error *err)
 {
     struct json *content = jv_at(jv_get(result, "contents"), 0);
     struct json *text = jv_get(content, "text"), *blob = jv_get(content, "blob");
-    if (!str_eq(jv_str(jv_get(content, "uri")), uri)) {
-        return tidings_fail(err, TIDINGS_E_PARSE, "the server gave the content of something else");
-    }
     int rc = jv_is(text, JV_STRING)   ? buf_puts(out, jv_str(text))
              : jv_is(blob, JV_STRING) ? base64_decode(out, jv_str(blob))
                                       : TIDINGS_E_PARSE;
@@ -160,7 +156,7 @@ static int skills_find_file(const struct json *entry, struct tidings_str uri,
     struct tidings_str root = skill_root(jv_str(jv_get(entry, "uri")));
     bool is_dynamic = !jv_is(jv_get(entry, "resources"), JV_ARRAY);
     *ret_file = skill_find_file(entry, uri);
-    if (!*ret_file && !(is_dynamic && str_starts(uri, root) && skill_is_canonical(uri))) {
+    if (!*ret_file && !(is_dynamic && skill_holds(root, uri))) {
         return tidings_fail(err, TIDINGS_E_NOTFOUND, "'%.*s' is no file of the skill",
                             STR_ARG_MAX(uri, SHOWN));
     }
@@ -182,8 +178,9 @@ char *tidings_client_skill_read(struct tidings_client *c, const char *entry, con
     rc = rc < 0 ? rc : skill_check_entry(held, err);
     rc = rc < 0 ? rc : skills_find_file(held, name, &file, err);
     if (rc == 0) {
-        result = skills_ask(c, "resources/read", uri, err);
-        rc = result ? skills_take_bytes(result, name, &bytes, err) : TIDINGS_E_IO;
+        name = file ? jv_str(jv_get(file, "uri")) : name; /* as the server spells it */
+        result = skills_ask(c, "resources/read", name.ptr, err);
+        rc = result ? skills_take_bytes(result, &bytes, err) : TIDINGS_E_IO;
     }
     rc = rc < 0 ? rc : skills_verify(held, file, name, buf_str(&bytes), err);
     jv_unref(held);

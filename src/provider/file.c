@@ -13,7 +13,6 @@
 #include "base/str.h"
 #include "provider/file_path.h"
 #include "provider/file_private.h"
-#include "provider/file_skill.h"
 #include "provider/file_watch.h"
 #include "provider/mime.h"
 #include "uri/pattern.h"

@@ -23,7 +23,6 @@
 #include "base/str.h"
 #include "provider/file_names.h"
 #include "provider/file_private.h"
-#include "provider/file_skill.h"
 #include "uri/uri.h"
 
 #define BUDGET 128u       /* names, where the request is */

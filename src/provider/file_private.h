@@ -12,6 +12,7 @@
 
 #include "provider/file_path.h"
 #include "provider/file_settings.h"
+#include "json/json.h"
 
 struct file_watch;
 struct mime_table;
@@ -43,6 +44,12 @@ int file_resolve(const struct file_provider *f, struct tidings_str uri, struct b
 bool file_describe(const struct file_provider *f, struct tidings_str uri, struct tidings_str name,
                    const struct file_info *info, char etag[FILE_ETAG_SIZE],
                    struct tidings_resource *row);
+
+/* If what `row` describes, at `path` below `dir` (file_open_beneath), is the SKILL.md of a skill:
+ * put its name and description in. Returns what the row borrows them from, to be given to jv_unref;
+ * or NULL. */
+struct json *file_skill_describe(const struct file_provider *f, int dir, const char *path,
+                                 struct tidings_resource *row);
 
 /* The operations of the table that have a file of their own. */
 void provider_file_read(struct tidings_provider *p, struct tidings_read *read,

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Looking into a SKILL.md for its row. What cannot be read, or has no good front matter, keeps the
- * row of any file.
+ * The row of a SKILL.md in a mount of skills (a prefix of the scheme `skill`): it has the name and
+ * description that the file gives itself in its front matter (SEP-2640). What cannot be read, or
+ * has no good front matter, keeps the row of any file.
  */
-#include "provider/file_skill.h"
-
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "provider/file_private.h"
 #include "uri/skill.h"
 #include "json/front_matter.h"
 

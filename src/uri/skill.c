@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/map.h"
+#include "base/mem.h"
 #include "base/sha256.h"
 #include "base/str.h"
 #include "uri/uri.h"
@@ -105,13 +106,36 @@ static bool skill_is_digest(struct tidings_str digest)
     return ok;
 }
 
+/* The canonical form of the URI of something in a skill, NUL-terminated; NULL: it is none. Two
+ * spellings of one file are the same there, and one that leads elsewhere is seen to. */
+static char *skill_canonical(struct tidings_str uri)
+{
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3u);
+    bool ok = uri.len <= URI_MAX && uri_canonical(uri, &canonical, NULL) == 0 &&
+              str_find(buf_str(&canonical), '?') < 0;
+    char *text = ok ? buf_detach(&canonical, NULL) : NULL;
+    buf_deinit(&canonical);
+    return text;
+}
+
+bool skill_holds(struct tidings_str root, struct tidings_str uri)
+{
+    char *below = skill_canonical(uri), *above = skill_canonical(root);
+    struct tidings_str file = tidings_str(below);
+    bool ok = below && above && str_starts(file, tidings_str(above)) && file.len > strlen(above) &&
+              file.ptr[file.len - 1] != '/';
+    mem_free(below);
+    mem_free(above);
+    return ok;
+}
+
 static int skill_check_file(const struct json *file, struct tidings_str root, int64_t *total,
                             struct tidings_error *err)
 {
     struct tidings_str uri = jv_str(jv_get(file, "uri"));
     struct json *size = jv_get(file, "size");
-    if (!str_starts(uri, root) || uri.len == root.len || uri.ptr[uri.len - 1] == '/' ||
-        !skill_is_canonical(uri)) {
+    if (!skill_holds(root, uri)) {
         return tidings_fail(err, TIDINGS_E_PARSE, "it names '%.*s', which is no file of the skill",
                             STR_ARG_MAX(uri, SHOWN));
     }
@@ -130,11 +154,25 @@ static int skill_check_file(const struct json *file, struct tidings_str root, in
     return 0;
 }
 
+/* Note that a file was named. */
+static int skill_see(struct map *seen, struct tidings_str uri, struct tidings_error *err)
+{
+    char *key = skill_canonical(uri);
+    void *before = key ? map_find(seen, tidings_str(key)) : NULL;
+    if (!before && key && map_put(seen, tidings_str(key), key, NULL) == 0) {
+        return 0;
+    }
+    mem_free(key);
+    return before ? tidings_fail(err, TIDINGS_E_PARSE, "it names a file twice")
+                  : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
 static int skill_check_files(const struct json *files, struct tidings_str uri,
                              struct tidings_error *err)
 {
     struct map seen;
     int64_t total = 0;
+    bool has_main = false;
     int rc = 0;
     if (jv_count(files) > SKILL_MAX_FILES) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "it has more than %u files", SKILL_MAX_FILES);
@@ -142,16 +180,17 @@ static int skill_check_files(const struct json *files, struct tidings_str uri,
     map_init(&seen);
     for (size_t i = 0; rc == 0 && i < jv_count(files); i++) {
         struct json *file = jv_at(files, i);
-        void *before = NULL;
+        struct tidings_str name = jv_str(jv_get(file, "uri"));
         rc = skill_check_file(file, skill_root(uri), &total, err);
-        if (rc == 0 && map_put(&seen, jv_str(jv_get(file, "uri")), file, &before) < 0) {
-            rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-        } else if (rc == 0 && before) {
-            rc = tidings_fail(err, TIDINGS_E_PARSE, "it names a file twice");
-        }
+        rc = rc < 0 ? rc : skill_see(&seen, name, err);
+        has_main = has_main || str_eq(name, uri);
     }
-    if (rc == 0 && !map_find(&seen, uri)) {
+    if (rc == 0 && !has_main) {
         rc = tidings_fail(err, TIDINGS_E_PARSE, "its files lack " SKILL_FILE);
+    }
+    size_t at = 0;
+    for (char *key; (key = map_next(&seen, &at)) != NULL;) {
+        mem_free(key);
     }
     map_deinit(&seen);
     return rc;
@@ -162,7 +201,7 @@ int skill_check_entry(const struct json *entry, struct tidings_error *err)
     struct tidings_str uri = jv_str(jv_get(entry, "uri"));
     struct json *files = jv_get(entry, "resources"), *front = jv_get(entry, "frontmatter");
     struct tidings_error why = {0};
-    if (skill_root(uri).len == 0 || !skill_is_canonical(uri)) {
+    if (skill_root(uri).len == 0 || !skill_holds(skill_root(uri), uri)) {
         return tidings_fail(err, TIDINGS_E_PARSE, "'%.*s' is no URI of a " SKILL_FILE,
                             STR_ARG_MAX(uri, SHOWN));
     }
@@ -179,11 +218,13 @@ int skill_check_entry(const struct json *entry, struct tidings_error *err)
 const struct json *skill_find_file(const struct json *entry, struct tidings_str uri)
 {
     struct json *files = jv_get(entry, "resources");
-    for (size_t i = 0; i < jv_count(files); i++) {
-        struct json *file = jv_at(files, i);
-        if (str_eq(jv_str(jv_get(file, "uri")), uri)) {
-            return file;
-        }
+    const struct json *found = NULL;
+    char *wanted = skill_canonical(uri);
+    for (size_t i = 0; wanted && !found && i < jv_count(files); i++) {
+        char *is = skill_canonical(jv_str(jv_get(jv_at(files, i), "uri")));
+        found = is && strcmp(is, wanted) == 0 ? jv_at(files, i) : NULL;
+        mem_free(is);
     }
-    return NULL;
+    mem_free(wanted);
+    return found;
 }

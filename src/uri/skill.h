@@ -31,8 +31,10 @@ struct tidings_str skill_name(struct tidings_str uri);
 /* 1 to 64 lower-case letters, digits and single hyphens that are neither first nor last. */
 bool skill_name_is_valid(struct tidings_str name);
 
-/* Is it spelled as servers do, without a query? Any other spelling might be one of another file. */
+/* Is it canonical (uri/uri.h), without a query? */
 bool skill_is_canonical(struct tidings_str uri);
+/* Does `uri`, in whichever spelling, name a file below `root` (skill_root)? */
+bool skill_holds(struct tidings_str root, struct tidings_str uri);
 
 /* Is that the front matter of the skill at `uri`: a name, which is the one in the URI, and a
  * description? TIDINGS_E_PARSE. */
@@ -42,7 +44,8 @@ int skill_check_front_matter(const struct json *front, struct tidings_str uri,
  * names files outside of the skill; TIDINGS_E_LIMIT: more files, or bytes, than a skill may have.
  */
 int skill_check_entry(const struct json *entry, struct tidings_error *err);
-/* The element of `resources` of a checked entry for the file `uri`; NULL: it is not listed. */
+/* The element of `resources` of a checked entry for the file `uri`, in whichever spelling; NULL: it
+ * is not listed. */
 const struct json *skill_find_file(const struct json *entry, struct tidings_str uri);
 
 #endif
