@@ -234,6 +234,7 @@ void config_deinit(struct config *c)
     mem_free(c->auth_tokens);
     mem_free(c->tls_client_ca);
     mem_free(c->access_file);
+    mem_free(c->skills);
     config_list_deinit(&c->unix_sockets);
     config_list_deinit(&c->http_unix);
     mem_free(c->metrics);

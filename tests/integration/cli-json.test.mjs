@@ -33,6 +33,8 @@ const SAMPLES = ({ files, prompts, file, mirror, store, template, peer }) => ({
     call: [files, 'publish', 'uri=app:///x', 'text=1'],
     prompts: [prompts],
     prompt: [prompts, 'test_simple_prompt'],
+    skills: [prompts],
+    skill: [prompts, 'greet-politely'],
     request: [files, 'resources/list'],
     publish: [files, 'app:///y', '-'],
     notify: [files, 'app:///y', '--metadata', '{"type": "error"}'],
