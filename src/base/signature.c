@@ -12,6 +12,7 @@
 
 #define RSA_BITS_MIN 2048
 #define RSA_BITS_MAX 8192 /* larger ones cost a verifier too much */
+#define ROCA_PRIME_MAX 701u /* the 126th */
 #define RSA_EXPONENT_BYTES 8u
 #define ED25519_BYTES 32u
 #define COORDINATE_MAX 66u
@@ -131,6 +132,47 @@ static int bits_of(struct tidings_str number)
     return 0;
 }
 
+/* Is `residue` a power of 65537 modulo this prime? */
+static bool is_power(unsigned residue, unsigned prime)
+{
+    unsigned power = 1;
+    do {
+        if (power == residue) {
+            return true;
+        }
+        power = power * (65537 % prime) % prime;
+    } while (power != 1);
+    return false;
+}
+
+static bool is_prime(unsigned odd)
+{
+    for (unsigned i = 3; i * i <= odd; i += 2) {
+        if (odd % i == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Was it made by the chips of CVE-2017-15361, whose keys can be factored? Those of at least 1984
+ * bits are powers of 65537 modulo each of the first 126 primes; of any other key so is one in
+ * 2^167, and most are not modulo 11 or 13. */
+static bool has_roca_form(struct tidings_str n)
+{
+    for (unsigned prime = 3; prime <= ROCA_PRIME_MAX; prime += 2) {
+        unsigned residue = 0;
+        bool counts = is_prime(prime);
+        for (size_t i = 0; counts && i < n.len; i++) {
+            residue = (residue << 8 | signature_bytes_of(n)[i]) % prime;
+        }
+        if (counts && !is_power(residue, prime)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static int check_rsa(struct tidings_str n, struct tidings_str e, struct tidings_error *err)
 {
     if (n.len > RSA_BITS_MAX / 8 + 1 || bits_of(n) < RSA_BITS_MIN || bits_of(n) > RSA_BITS_MAX) {
@@ -143,6 +185,11 @@ static int check_rsa(struct tidings_str n, struct tidings_str e, struct tidings_
                             "the exponent of an RSA key is odd, at least 3, and has at most %u "
                             "bytes",
                             RSA_EXPONENT_BYTES);
+    }
+    if (has_roca_form(n)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "this RSA key can be factored (CVE-2017-15361); the issuer has to "
+                            "make another one");
     }
     return 0;
 }

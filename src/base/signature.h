@@ -33,8 +33,9 @@ int signature_load(struct tidings_error *err);
 
 struct public_key;
 
-/* All: TIDINGS_E_INVALID with a sentence for what is no such key. RSA needs 2048 to 8192 bits;
- * coordinates have exactly the length of their curve, and the point must lie on it. */
+/* All: TIDINGS_E_INVALID with a sentence for what is no such key. RSA has 2048 to 8192 bits, and
+ * is none of those that can be factored (CVE-2017-15361); coordinates have exactly the length of
+ * their curve, and the point must lie on it. */
 int public_key_rsa(struct public_key **ret, struct tidings_str n, struct tidings_str e,
                    struct tidings_error *err);
 /* `curve`: "P-256", "P-384" or "P-521". */
