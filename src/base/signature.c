@@ -11,7 +11,7 @@
 #include "base/tls_library.h"
 
 #define RSA_BITS_MIN 2048
-#define RSA_BITS_MAX 8192 /* larger ones cost a verifier too much */
+#define RSA_BITS_MAX 8192   /* larger ones cost a verifier too much */
 #define ROCA_PRIME_MAX 701u /* the 126th */
 #define RSA_EXPONENT_BYTES 8u
 #define ED25519_BYTES 32u
