@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * A small agent host: `host FILE` connects to the servers of an .mcp.json, keeps live copies of
- * their resources, asks its user what they ask, and calls tools (`SERVER TOOL {…}`).
+ * `host FILE`: a small agent host: live copies, tools and forms of the servers of an .mcp.json.
  */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <tidings/tidings.h>
 
 enum { SERVERS = 16, COPIES = 200 }; /* in all */
-static struct server {
-    char name[64];
-    struct tidings_client *client;
-} servers[SERVERS];
+static char names[SERVERS][64];
+static struct tidings_client *clients[SERVERS]; /* NULL: it was left */
 static struct copy {
     struct tidings_client *client;
     char *uri, *contents; /* NULL: it cannot be read */
@@ -35,10 +31,9 @@ static void refresh(void *user, const struct tidings_update *update)
     struct copy *c = user;
     tidings_free(c->contents);
     c->contents = tidings_client_read(c->client, c->uri, NULL);
-    say(update->uri, c->contents ? ": a new copy\n" : " is gone\n");
+    say(update->uri, c->contents ? ": a new copy\n" : " cannot be read\n");
 }
 
-/* What changes from now on is told: read it, also after an interruption. */
 static void on_state(void *user, const struct tidings_state_event *event)
 {
     if (event->state == TIDINGS_STATE_WATCHING) {
@@ -62,7 +57,7 @@ static int fill_in(void *user, const struct tidings_field *field)
     char line[512], *value = NULL;
     struct tidings_error err = {0};
     while (!value) {
-        say(tidings_str(err.text), "\n  ");
+        say(tidings_str(err.text), err.code < 0 ? "\n  " : "  ");
         say(field->title, field->is_required ? " (required): " : ": ");
         if (!fgets(line, sizeof(line), stdin) || (line[0] == '\n' && !field->is_required)) {
             return feof(stdin); /* it gets its preset */
@@ -80,7 +75,7 @@ static void on_form(void *user, struct tidings_question *question)
 {
     char *form = NULL;
     FILE *out = open_memstream(&form, &(size_t){0});
-    printf("%s asks: ", ((struct server *)user)->name);
+    say(tidings_str(user), " asks: ");
     say(tidings_question_message(question), "\n");
     int left = tidings_question_fields(question, fill_in, out);
     fputs(ftell(out) > 0 ? "}" : "{}", out);
@@ -91,38 +86,41 @@ static void on_form(void *user, struct tidings_question *question)
     free(form);
 }
 
+static void leave(size_t i, const struct tidings_error *err)
+{
+    say(tidings_str(names[i]), " is left: ");
+    say(tidings_str(err->text), "\n");
+    tidings_client_destroy(clients[i]);
+    clients[i] = NULL;
+}
+
 static int add_server(void *user, struct tidings_str key, struct tidings_str entry)
 {
-    struct server *s = &servers[server_count];
-    struct tidings_question_handlers on = {.on_form = on_form, .user = s};
-    char *url = tidings_json_string(entry, "/url"), at[16];
-    char *argv[32] = {tidings_json_string(entry, "/command")};
-    for (int i = 0; i < 30 && argv[i]; i++) {
-        snprintf(at, sizeof(at), "/args/%d", i);
-        argv[i + 1] = tidings_json_string(entry, at);
+    size_t i = server_count++;
+    struct tidings_question_handlers on = {.on_form = on_form, .user = names[i]};
+    snprintf(names[i], sizeof(names[i]), "%.*s", (int)key.len, key.ptr);
+    clients[i] = tidings_client_create_entry(entry, NULL, user);
+    if (!clients[i] || tidings_client_on_question(clients[i], &on, user) < 0 ||
+        tidings_client_connect(clients[i], user) < 0) {
+        leave(i, user);
     }
-    snprintf(s->name, sizeof(s->name), "%.*s", (int)key.len, key.ptr);
-    s->client = url ? tidings_client_create(url, NULL, user)
-                    : tidings_client_launch((const char *const *)argv, NULL, user);
-    if (s->client && tidings_client_on_question(s->client, &on, user) == 0) {
-        (void)tidings_client_list(s->client, TIDINGS_LISTING_RESOURCES, follow, s->client, user);
-        server_count++;
-    }
+    (void)tidings_client_list(clients[i], TIDINGS_LISTING_RESOURCES, follow, clients[i], NULL);
     return server_count == SERVERS;
 }
 
 static bool obey(struct tidings_error *err)
 {
-    char line[1024], name[64], tool[64], arguments[900] = "{}";
+    char line[1024], name[64], tool[64], arguments[900] = "{}", *result = NULL;
     bool is_there = fgets(line, sizeof(line), stdin) != NULL;
     int words = is_there ? sscanf(line, "%63s %63s %899[^\n]", name, tool, arguments) : 0;
+    tidings_fail(err, TIDINGS_E_INVALID, "a line is SERVER TOOL {...}, of a server in the file");
     for (size_t i = 0; words > 1 && i < server_count; i++) {
-        if (strcmp(servers[i].name, name) == 0) {
-            char *result = tidings_client_call(servers[i].client, tool, arguments, NULL, NULL, err);
-            say(tidings_str(result ? result : err->text), "\n");
-            tidings_free(result);
+        if (clients[i] && strcmp(names[i], name) == 0) {
+            result = tidings_client_call(clients[i], tool, arguments, NULL, NULL, err);
         }
     }
+    say(tidings_str(!is_there ? "bye" : result ? result : err->text), "\n");
+    tidings_free(result);
     return is_there;
 }
 
@@ -133,18 +131,20 @@ int main(int argc, char **argv)
     setvbuf(stdin, NULL, _IONBF, 0); /* nothing is read ahead of poll */
     setvbuf(stdout, NULL, _IONBF, 0);
     char *file = tidings_file_read(argv[argc - 1], TIDINGS_FILE_NAMED, 65536, NULL, &err);
-    (void)tidings_json_each(tidings_str(file), "/mcpServers", add_server, &err);
-    int rc = server_count > 0 ? 1 : err.code;
-    while (rc > 0 && (!fds[0].revents || obey(&err))) {
-        for (size_t i = 0; rc > 0 && i < server_count; i++) {
-            rc = tidings_client_step(servers[i].client, 0, &err);
-            fds[i + 1] = (struct pollfd){tidings_client_fd(servers[i].client), POLLIN, 0};
+    if (!file || tidings_json_each(tidings_str(file), "/mcpServers", add_server, &err) < 0) {
+        say(tidings_str(file ? "the file has no mcpServers" : err.text), "\n");
+        return 1;
+    }
+    while (!fds[0].revents || obey(&err)) {
+        for (size_t i = 0; i < server_count; i++) {
+            if (clients[i] && tidings_client_step(clients[i], 0, &err) < 0) {
+                leave(i, &err);
+            }
+            fds[i + 1] = (struct pollfd){tidings_client_fd(clients[i]), POLLIN, 0};
         }
-        (void)poll(fds, (nfds_t)server_count + 1, rc > 0 ? -1 : 0);
+        (void)poll(fds, (nfds_t)server_count + 1, -1);
     }
-    say(tidings_str(rc < 0 ? err.text : "bye"), "\n");
-    for (size_t i = 0; i < server_count; i++) {
-        tidings_client_destroy(servers[i].client);
+    while (server_count > 0) {
+        tidings_client_destroy(clients[--server_count]);
     }
-    return tidings_code_exit(rc < 0 ? rc : 0);
 }

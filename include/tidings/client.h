@@ -164,6 +164,17 @@ tidings_client_create(const char *address, const struct tidings_client_options *
 TIDINGS_API TIDINGS_MUST_CHECK struct tidings_client *
 tidings_client_launch(const char *const *argv, const struct tidings_client_options *options,
                       struct tidings_error *err);
+/* Create a client of a server as the files of hosts name it. `entry` is a JSON object, as below
+ * `mcpServers` in .mcp.json: `url` with perhaps `headers`, or `command` with perhaps `args`, `env`
+ * (besides the variables of this process) and `cwd`; other members are passed over, and ${NAME}
+ * stays as it is. `options` as for the two above; the header fields of both are sent, variables and
+ * directory of the entry come first. An entry can launch anything, so whoever wrote the file is
+ * trusted with that (tidings_file_read tells who could). At most 256 arguments, variables and
+ * header fields. TIDINGS_E_PARSE: no JSON; TIDINGS_E_INVALID, TIDINGS_E_LIMIT: `err` says which
+ * member. */
+TIDINGS_API TIDINGS_MUST_CHECK struct tidings_client *
+tidings_client_create_entry(struct tidings_str entry, const struct tidings_client_options *options,
+                            struct tidings_error *err);
 /* Destroy a client: end its session and the launched server, at most 5 seconds. Ends all
  * subscriptions and copies; answers that are awaited do not come any more, and nothing is called
  * back. Not from a callback. Nobody may be about to call tidings_client_stop. NULL is fine. */

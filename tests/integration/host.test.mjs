@@ -24,7 +24,11 @@ test('a host keeps live copies, and asks its user what servers ask', async (t) =
     const tree = new Tree(t, { 'notes/a.txt': 'one' });
     const { url } = await serve(t, { args: [tree.at('notes')] });
     tree.write('.mcp.json', JSON.stringify({
-        mcpServers: { notes: { url }, asker: { command: process.execPath, args: [ASKER] } },
+        mcpServers: {
+            nobody: { command: '/no/such/program' },
+            notes: { url },
+            asker: { command: process.execPath, args: ['-e', 'import(process.env.WHAT)'], env: { WHAT: ASKER } },
+        },
     }));
     const host = new Program(t, path.join(EXAMPLES, 'host'), [tree.at('.mcp.json')], { mayFail: true });
     let shown = '';
@@ -46,10 +50,13 @@ test('a host keeps live copies, and asks its user what servers ask', async (t) =
         wake();
     }), () => `${pattern}; shown: ${shown}${host.stderr}`);
 
+    await shows(/nobody is left: run '\/no\/such\/program'/);
     const uri = new RegExp(`file://${tree.at('notes')}/a\\.txt: a new copy`);
     await shows(uri);
     tree.write('notes/a.txt', 'two');
     await shows(uri);
+    host.child.stdin.write('nobody form {}\n');
+    await shows(/a line is SERVER TOOL/);
     host.child.stdin.write('asker form {}\n');
     await shows(/asker asks: Who are you\?/);
     await shows(/Your name \(required\): /);
