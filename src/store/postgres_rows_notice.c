@@ -23,14 +23,6 @@ static void notice_count(uint64_t *counter, uint64_t more)
     __atomic_fetch_add(counter, more, __ATOMIC_RELAXED);
 }
 
-static void heard_clear(struct postgres_heard *h)
-{
-    while (h->count > 0) {
-        mem_free(h->texts[--h->count]);
-    }
-    h->is_all = false;
-}
-
 void postgres_rows_notice_deinit(struct postgres_rows *s)
 {
     heard_clear(&s->heard);
@@ -72,7 +64,7 @@ int postgres_rows_read_place(struct postgres_rows *s, struct tidings_error *err)
         read_place(s, r);
     }
     postgres_free(r);
-    s->heard.is_all = false;
+    s->has_heard_all = false;
     return rc < 0 && !postgres_is_connected(s->db) ? tidings_fail(err, rc, "%s", why.text) : 0;
 }
 
@@ -170,48 +162,24 @@ static void notice_refuse(struct postgres_rows *s)
     }
 }
 
-/* What was followed already is passed over unread; what there is no room for is asked for. */
 static void on_notified(void *user, struct tidings_str payload)
 {
     struct postgres_rows *s = user;
-    struct postgres_heard *h = &s->heard;
-    struct row_notice_head head = {0};
-    bool is_notice = row_notice_parse(payload, &head);
-    if (!is_notice && !str_to_u64(payload, &head.to)) {
+    if (!heard_add(&s->heard, payload, s->followed)) {
         notice_refuse(s);
-        return;
-    }
-    if (head.to <= s->followed) {
-        return;
-    }
-    s->notified = head.to > s->notified ? head.to : s->notified;
-    char *copy = is_notice && h->count < POSTGRES_HEARD_MAX ? str_dup(payload) : NULL;
-    if (copy) {
-        h->texts[h->count++] = copy;
     }
 }
 
 int postgres_rows_hear(struct postgres_rows *s, struct postgres *listener)
 {
     heard_clear(&s->heard);
-    s->notified = 0;
     int rc = postgres_notified(listener, on_notified, s);
-    s->heard.is_all = rc == 0 && s->heard.count > 0;
+    s->notified = s->heard.notified;
+    s->has_heard_all = rc == 0 && s->heard.count > 0;
     return rc < 0 || s->notified > s->followed ? 1 : 0;
 }
 
 /* ---- following ------------------------------------------------------------------------------- */
-
-/* The notice that begins where this node has followed to. */
-static bool heard_find(const struct postgres_rows *s, struct row_notice_head *ret)
-{
-    for (unsigned i = 0; i < s->heard.count; i++) {
-        if (row_notice_parse(tidings_str(s->heard.texts[i]), ret) && ret->from == s->followed + 1) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* 1: go on; 0: `fn` has enough. */
 static int apply_rows(struct postgres_rows *s, const struct row_notice_head *head,
@@ -232,7 +200,7 @@ static int apply_rows(struct postgres_rows *s, const struct row_notice_head *hea
 /* What was forgotten before it was followed is told by who asks. */
 static bool heard_may_be_followed(const struct postgres_rows *s)
 {
-    return s->heard.is_all && s->has_place && postgres_is_connected(s->db) &&
+    return s->has_heard_all && s->has_place && postgres_is_connected(s->db) &&
            postgres_rows_floor(s) <= s->followed;
 }
 
@@ -243,7 +211,7 @@ int postgres_rows_follow_heard(struct postgres_rows *s, kept_change_fn fn, void 
     struct buf rows;
     int rc = heard_may_be_followed(s) ? 1 : TIDINGS_E_NOTFOUND;
     buf_init_secret(&rows, ROW_NOTICE_TEXT_MAX);
-    while (rc == 1 && heard_find(s, &head)) {
+    while (rc == 1 && heard_find(&s->heard, s->followed, &head)) {
         buf_clear(&rows);
         int opened = row_notice_open(&head, &s->sealer, &s->place, &rows);
         if (opened == TIDINGS_E_INVALID) {
@@ -253,6 +221,7 @@ int postgres_rows_follow_heard(struct postgres_rows *s, kept_change_fn fn, void 
     }
     buf_deinit(&rows);
     heard_clear(&s->heard);
+    s->has_heard_all = false;
     if (rc == TIDINGS_E_NOTFOUND) {
         return 0;
     }

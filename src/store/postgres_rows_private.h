@@ -9,10 +9,10 @@
 #include "base/str.h"
 #include "store/entity_heads.h"
 #include "store/entity_ids.h"
+#include "store/heard.h"
 #include "store/page.h"
 #include "store/postgres.h"
 #include "store/postgres_rows.h"
-#include "store/row_notice.h"
 #include "store/runs.h"
 #include "store/shared.h"
 #include "store/store_clock.h"
@@ -165,14 +165,6 @@ struct postgres_pending {
     size_t bytes;
 };
 
-/* What others told of their batches, and was not followed yet. */
-#define POSTGRES_HEARD_MAX 32u /* more: the database is asked */
-struct postgres_heard {
-    char *texts[POSTGRES_HEARD_MAX];
-    unsigned count;
-    bool is_all; /* nothing else has to be asked for, if these are followed up to `notified` */
-};
-
 struct postgres_rows {
     struct entity_rows base;
     struct postgres *db;
@@ -182,7 +174,7 @@ struct postgres_rows {
     uint64_t next_after;         /* … after this position */
     uint64_t notified;           /* a position that others have come to */
     struct row_notice notice;    /* of the batch */
-    struct postgres_heard heard;
+    struct heard heard;
     struct shared_heard heard_so_far; /* atomic */
     struct seal_key notice_key;
     struct sealer sealer; /* of notices */
@@ -224,6 +216,7 @@ struct postgres_rows {
     bool is_listener_new; /* another descriptor than before, which may have the same number */
     bool has_notify;      /* the engine knows it */
     bool has_place;       /* of notices; else positions alone are told */
+    bool has_heard_all;   /* nothing else has to be asked for, if it leads up to `notified` */
     unsigned value_pages; /* to be read yet with values, for the heads */
 };
 

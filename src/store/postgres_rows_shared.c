@@ -50,7 +50,7 @@ void postgres_rows_listen(struct postgres_rows *s)
         return;
     }
     s->is_listener_new = true;
-    s->heard.is_all = false; /* what was told meanwhile was not heard */
+    s->has_heard_all = false; /* what was told meanwhile was not heard */
     (void)snprintf(sql, sizeof sql,
                    "LISTEN tidings_%016" PRIx64 ";LISTEN tidings_%016" PRIx64 "_rows",
                    s->cluster_id, s->cluster_id);

@@ -92,10 +92,10 @@ static void what_came_together_is_followed_together(void **state)
     assert_int_equal(hearer_heard(b).asked, before.asked);
     assert_int_equal(hearer_heard(b).told - before.told, 20);
     /* More at a time than are kept: asked for. */
-    for (int i = 21; i <= 20 + (int)POSTGRES_HEARD_MAX + 5; i++) {
+    for (int i = 21; i <= 20 + (int)HEARD_MAX + 5; i++) {
         store_put_alone(a, "x", i, "1");
     }
-    while (b->shared->followed(b) < 20 + POSTGRES_HEARD_MAX + 5) {
+    while (b->shared->followed(b) < 20 + HEARD_MAX + 5) {
         hearer_await(b);
         store_followed(b, true);
     }

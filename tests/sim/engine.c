@@ -35,22 +35,32 @@ static bool is_announced(enum record_kind kind)
 
 /* ---- what the log says ----------------------------------------------------------------------- */
 
-int engine_apply(struct entity_rows *rows, const struct record *r)
+struct entity_version record_version(const struct record *r)
 {
+    return (struct entity_version){
+        .id = tidings_str(entity_name(r->index)),
+        .type = STR("T"),
+        .type_version = STR("1"),
+        .value = tidings_str(r->value),
+        .previous = tidings_str(r->previous),
+        .changed_by = STR("[]"),
+        .from = r->from,
+        .to = TIMELINE_FOREVER,
+        .since = r->since,
+        .created = r->created,
+    };
+}
+
+int engine_apply(struct engine *e, struct entity_rows *rows, const struct record *r)
+{
+    struct entity_version now;
     if (r->kind == RECORD_ENTITY) {
-        return rows->ops->put(rows,
-                              &(struct entity_version){
-                                  .id = tidings_str(entity_name(r->index)),
-                                  .type = STR("T"),
-                                  .type_version = STR("1"),
-                                  .value = tidings_str(r->value),
-                                  .previous = tidings_str(r->previous),
-                                  .changed_by = STR("[]"),
-                                  .from = r->from,
-                                  .since = r->since,
-                                  .created = r->created,
-                              },
-                              r->instead, NULL);
+        const struct entity_version v = record_version(r);
+        if (!r->instead && rows->ops->find(rows, v.id, TIMELINE_FOREVER, &now, NULL) == 1 &&
+            now.from >= v.from) {
+            world_fail(e->world, "compare-and-set: e%u is written below what is there", r->index);
+        }
+        return rows->ops->put(rows, &v, r->instead, NULL);
     }
     if (r->kind == RECORD_KEY) {
         return rows->ops->put_key(rows,
@@ -90,6 +100,7 @@ static void engine_learn(struct engine *e, const struct record *r)
     case RECORD_ANNOUNCED:
     case RECORD_OWNED:
     case RECORD_RUN:
+    case RECORD_SKIPPED:
     case RECORD_KEY:
         break;
     }
@@ -128,7 +139,7 @@ static void engine_rebuild(struct engine *e)
     for (size_t k = 0; k < 2; k++) {
         (void)both[k]->ops->begin(both[k], NULL);
         for (size_t i = 0; i < e->count; i++) {
-            (void)engine_apply(both[k], &e->log[i]);
+            (void)engine_apply(e, both[k], &e->log[i]);
         }
         (void)both[k]->ops->commit(both[k], NULL);
     }
@@ -147,6 +158,9 @@ void engine_deinit(struct engine *e)
 {
     e->committed->ops->destroy(e->committed);
     e->working->ops->destroy(e->working);
+    for (size_t i = 0; i < SAID; i++) {
+        free(e->said[i]);
+    }
     free(e->log);
     free(e->open.records);
 }
@@ -191,29 +205,6 @@ bool engine_lock(struct engine *e, unsigned node)
     return true;
 }
 
-/* Where the store is, or somebody says that it is. */
-static void engine_notify(struct engine *e)
-{
-    struct world *w = e->world;
-    for (unsigned i = 0; i < NODES; i++) {
-        struct notification said = {w->now_ms, e->counter};
-        if (world_chance(w, 20)) { /* a stranger: anybody may notify */
-            said.position += 1 + world_random(w, world_random(w, 2) == 0 ? 4 : UINT64_MAX / 2);
-            node_notify(&w->nodes[i], &said);
-            said.position = e->counter;
-        }
-        if (world_random(w, 4) == 0) {
-            continue; /* lost, also when all is calm */
-        }
-        said.at_ms += world_random(w, w->is_calm ? 2 : world_random(w, 4) == 0 ? 3000 : 50);
-        node_notify(&w->nodes[i], &said);
-        if (world_chance(w, 8)) { /* doubled */
-            said.at_ms += world_random(w, 3000);
-            node_notify(&w->nodes[i], &said);
-        }
-    }
-}
-
 /* Of what is announced the newest are kept. */
 static void engine_trim(struct engine *e)
 {
@@ -247,7 +238,7 @@ void engine_commit(struct engine *e, bool is_synced)
     for (size_t i = 0; i < t->count; i++) {
         engine_append(e, &t->records[i]);
         has_announced = has_announced || is_announced(t->records[i].kind);
-        if (engine_apply(e->committed, &t->records[i]) < 0) {
+        if (engine_apply(e, e->committed, &t->records[i]) < 0) {
             abort();
         }
     }
@@ -260,10 +251,51 @@ void engine_commit(struct engine *e, bool is_synced)
     if (has_announced) {
         engine_trim(e);
     }
+    e->world->counts->commits++;
+    engine_notify(e, t->records, t->count);
     t->count = 0;
     t->is_open = t->is_sent = false;
-    e->world->counts->commits++;
-    engine_notify(e);
+}
+
+bool engine_execute(struct engine *e, const struct statement *s)
+{
+    enum fault fault = e->world->fault;
+    if (e->counter != s->base && fault != FAULT_NO_CONDITION && fault != FAULT_NOT_AGAIN) {
+        return false;
+    }
+    bool is_durable = false;
+    (void)engine_lock(e, s->node);
+    for (size_t i = 0; i < s->count; i++) {
+        struct record r = s->records[i];
+        r.position = fault == FAULT_NOT_AGAIN ? 0 : r.position;
+        is_durable = is_durable || r.kind != RECORD_ANNOUNCED;
+        (void)engine_apply(e, e->working, engine_add(e, &r));
+    }
+    engine_commit(e, is_durable && fault != FAULT_ASYNC);
+    return true;
+}
+
+void engine_leave(struct engine *e, const struct statement *s)
+{
+    if (e->orphan_count < ORPHANS) { /* else it never arrived */
+        e->orphans[e->orphan_count++] = *s;
+    }
+}
+
+static void engine_step_orphans(struct engine *e)
+{
+    struct world *w = e->world;
+    if (e->orphan_count == 0 || e->open.is_open || e->is_down ||
+        !(w->is_calm || world_chance(w, 8))) {
+        return;
+    }
+    size_t at = world_random(w, e->orphan_count);
+    struct statement s = e->orphans[at];
+    e->orphans[at] = e->orphans[--e->orphan_count];
+    bool is_done = world_random(w, 3) > 0 && engine_execute(e, &s);
+    w->counts->orphans += is_done;
+    world_say(w, "a statement of node %u at %llu that nobody waits for is %s", s.node,
+              (unsigned long long)s.base, is_done ? "done" : "not done");
 }
 
 void engine_write(struct engine *e, const struct record *r)
@@ -310,6 +342,7 @@ static void engine_cut(struct engine *e, size_t kept, enum loss_kind kind)
     }
     uint64_t before = e->counter;
     e->has_late = false;
+    e->orphan_count = 0;
     memset(e->lives_until, 0, sizeof(e->lives_until));
     e->count = kept;
     e->flushed = kept;
@@ -405,6 +438,7 @@ void engine_step(struct engine *e)
             engine_rollback(e);
         }
     }
+    engine_step_orphans(e);
     const struct node *n = &w->nodes[e->open.node];
     if (e->open.is_open && !e->open.is_sent && n->is_stopped && w->now_ms - e->open_at_ms > 2000) {
         world_say(w, "node %u has the lock and does nothing: cut", n->index);
@@ -414,7 +448,7 @@ void engine_step(struct engine *e)
         e->commits++;
         e->has_late = false;
         engine_append(e, &e->late);
-        engine_notify(e);
+        engine_notify(e, &e->late, 1);
     }
     if (w->is_calm || world_chance(w, 6)) {
         e->flushed = engine_boundary(e, e->flushed);

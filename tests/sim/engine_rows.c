@@ -37,6 +37,13 @@ static bool is_there(struct entity_rows *rows)
     return n->is_connected && n->boot == n->world->engine.boots;
 }
 
+/* In a batch without the lock another connection may do. */
+static int lost(struct node *n, struct tidings_error *err)
+{
+    n->is_overtaken = n->is_unlocked;
+    return away(err);
+}
+
 static struct entity_rows *medium(struct entity_rows *rows)
 {
     const struct engine *e = engine_of(rows);
@@ -50,27 +57,79 @@ static void sim_destroy(struct entity_rows *rows)
 
 static int sim_begin(struct entity_rows *rows, struct tidings_error *err)
 {
+    if (node_of(rows)->is_unlocked) {
+        return 0;
+    }
     return is_there(rows) && engine_lock(engine_of(rows), node_of(rows)->index) ? 0 : away(err);
 }
 
 static void sim_rollback(struct entity_rows *rows)
 {
-    if (node_has_lock(node_of(rows))) {
+    struct node *n = node_of(rows);
+    if (n->is_unlocked) {
+        for (size_t i = 0; i < n->pending_count; i++) {
+            heads_drop(&n->heads, tidings_str(entity_name(n->pending[i].index % ENTITIES)));
+        }
+        n->pending_count = 0;
+        return;
+    }
+    heads_clear(&n->heads);
+    if (node_has_lock(n)) {
         engine_rollback(engine_of(rows));
     }
 }
 
 static int sim_unknown(struct node *n, struct tidings_error *err)
 {
-    n->is_connected = false;
+    n->is_connected = n->is_settled = false;
+    heads_clear(&n->heads);
     n->world->counts->unknown++;
     return tidings_fail(err, TIDINGS_E_UNKNOWN, "nobody knows");
+}
+
+/* All of it, by one statement. Who has no answer does not know. */
+static int sim_commit_unlocked(struct node *n, struct tidings_error *err)
+{
+    struct engine *e = &n->world->engine;
+    struct statement s = {.base = n->base, .node = n->index, .count = n->pending_count};
+    n->own_count = 0;
+    for (size_t i = 0; i < n->pending_count; i++) {
+        n->own = world_grow(n->own, n->own_count, &n->own_room, sizeof(*n->own));
+        s.records[i] = n->own[n->own_count++] = n->pending[i];
+    }
+    if (n->world->fault == FAULT_NOTICE_EARLY) {
+        engine_notify(e, n->own, n->own_count);
+    }
+    n->is_overtaken = true; /* unless it is done */
+    if (!n->is_connected || n->boot != e->boots || world_chance(n->world, 30)) {
+        world_say(n->world, "node %u is cut before its statement", n->index);
+        node_lose_connection(n);
+        return away(err);
+    }
+    bool is_sent = world_chance(n->world, 30);
+    bool is_done = !is_sent && (s.count > 0 ? engine_execute(e, &s) : e->counter == s.base);
+    if (is_sent || world_chance(n->world, 30)) {
+        world_say(n->world, "node %u is cut %s its statement", n->index, is_done ? "after" : "at");
+        if (is_sent && s.count > 0) {
+            engine_leave(e, &s);
+        }
+        node_lose_connection(n);
+        n->is_in_doubt = s.count > 0;
+        n->doubted = s.base;
+        return n->is_in_doubt ? sim_unknown(n, err) : away(err);
+    }
+    n->is_overtaken = !is_done;
+    n->is_unlocked = !is_done;
+    return is_done ? 0 : away(err);
 }
 
 static int sim_commit(struct entity_rows *rows, struct tidings_error *err)
 {
     struct node *n = node_of(rows);
     struct engine *e = engine_of(rows);
+    if (n->is_unlocked) {
+        return sim_commit_unlocked(n, err);
+    }
     if (!node_has_lock(n)) {
         return away(err);
     }
@@ -82,6 +141,9 @@ static int sim_commit(struct entity_rows *rows, struct tidings_error *err)
         is_durable = is_durable || e->open.records[i].kind != RECORD_ANNOUNCED;
     }
     is_durable = is_durable && n->world->fault != FAULT_ASYNC;
+    if (n->world->fault == FAULT_NOTICE_EARLY) {
+        engine_notify(e, n->own, n->own_count);
+    }
     if (world_chance(n->world, 30)) {
         world_say(n->world, "node %u is cut before its commit", n->index);
         node_lose_connection(n);
@@ -103,7 +165,10 @@ static int sim_commit(struct entity_rows *rows, struct tidings_error *err)
 static uint64_t sim_position(struct entity_rows *rows)
 {
     const struct engine *e = engine_of(rows);
-    return node_has_lock(node_of(rows)) ? engine_next(e) - 1 : e->counter;
+    const struct node *n = node_of(rows);
+    return n->is_unlocked     ? n->base + n->pending_count
+           : node_has_lock(n) ? engine_next(e) - 1
+                              : e->counter;
 }
 
 static void copy(char *out, size_t room, struct tidings_str text)
@@ -120,9 +185,6 @@ static int sim_put(struct entity_rows *rows, const struct entity_version *v, boo
 {
     struct node *n = node_of(rows);
     struct engine *e = engine_of(rows);
-    if (!node_has_lock(n)) {
-        return away(err);
-    }
     struct record r = {.kind = RECORD_ENTITY,
                        .index = (unsigned)(v->id.ptr[1] - '0'),
                        .from = v->from,
@@ -141,7 +203,12 @@ static int sim_put(struct entity_rows *rows, const struct entity_version *v, boo
     }
     copy(r.value, sizeof r.value, v->value);
     copy(r.previous, sizeof r.previous, v->previous);
-    return engine_apply(e->working, engine_add(e, &r));
+    const struct record *added = node_add(n, &r);
+    if (!added) {
+        return away(err);
+    }
+    heads_put(&n->heads, v);
+    return n->is_unlocked ? 0 : engine_apply(e, e->working, added);
 }
 
 static int sim_forget(struct entity_rows *rows, struct tidings_str id, int64_t end,
@@ -157,8 +224,22 @@ static int sim_forget(struct entity_rows *rows, struct tidings_str id, int64_t e
 static int sim_find(struct entity_rows *rows, struct tidings_str id, int64_t at,
                     struct entity_version *ret, struct tidings_error *err)
 {
+    struct node *n = node_of(rows);
+    bool is_current = at == TIMELINE_FOREVER;
+    const struct entity_version *head = is_current ? heads_find(&n->heads, id) : NULL;
+    if (head) {
+        *ret = *head;
+        return 1;
+    }
+    if (node_keeps_back(n, (unsigned)(id.ptr[1] - '0')) && !node_take_lock(n)) {
+        return away(err);
+    }
     struct entity_rows *m = medium(rows);
-    return is_there(rows) ? m->ops->find(m, id, at, ret, err) : away(err);
+    int rc = is_there(rows) ? m->ops->find(m, id, at, ret, err) : lost(n, err);
+    if (rc == 1 && is_current) {
+        heads_put(&n->heads, ret);
+    }
+    return rc;
 }
 
 static int sim_nth(struct entity_rows *rows, struct tidings_str id, int64_t n, int64_t *ret_from,
@@ -202,19 +283,22 @@ static int sim_put_key(struct entity_rows *rows, const struct entity_key *key,
                        struct tidings_error *err)
 {
     struct engine *e = engine_of(rows);
-    if (!node_has_lock(node_of(rows))) {
+    if (!node_take_lock(node_of(rows))) {
         return away(err);
     }
     struct record r = {.kind = RECORD_KEY, .at_ms = key->at};
     copy(r.key, sizeof r.key, key->key);
     copy(r.digest, sizeof r.digest, key->digest);
     copy(r.text, sizeof r.text, key->text);
-    return engine_apply(e->working, engine_add(e, &r));
+    return engine_apply(e, e->working, engine_add(e, &r));
 }
 
 static int sim_find_key(struct entity_rows *rows, struct tidings_str owner, struct tidings_str key,
                         struct entity_key *ret, struct tidings_error *err)
 {
+    if (node_of(rows)->is_unlocked && !node_take_lock(node_of(rows))) {
+        return away(err);
+    }
     struct entity_rows *m = medium(rows);
     if (node_of(rows)->world->fault == FAULT_NO_KEY) {
         return 0;

@@ -64,6 +64,7 @@ static void node_take_break(struct node *n, const struct record *r)
     world_say(n->world, "node %u follows a break: %llu .. %llu", n->index,
               (unsigned long long)r->broken.kept, (unsigned long long)r->broken.began);
     runs_add_break(n->runs, &r->broken);
+    heads_clear(&n->heads);
     if (r->broken.is_lossy && fault != FAULT_NO_READ_AGAIN) {
         node_read_runs(n);
     }
@@ -74,10 +75,32 @@ static void node_take_break(struct node *n, const struct record *r)
     }
 }
 
-static void node_take(struct node *n, const struct record *r)
+/* Somebody else wrote an entity that may be known here as current. */
+static void node_renew_head(struct node *n, const struct record *r)
+{
+    struct tidings_str id = tidings_str(entity_name(r->index));
+    const struct entity_version *head = heads_find(&n->heads, id);
+    if (!head || n->world->fault == FAULT_HEADS_KEPT) {
+        return;
+    }
+    if (head->from > r->from && n->world->fault != FAULT_HEADS_BACK) {
+        return; /* it was read since, and is newer than this */
+    }
+    if (world_random(n->world, 2) == 0) { /* without its value */
+        heads_drop(&n->heads, id);
+        return;
+    }
+    const struct entity_version v = record_version(r);
+    heads_put(&n->heads, &v);
+}
+
+void node_take(struct node *n, const struct record *r)
 {
     switch (r->kind) {
     case RECORD_ENTITY:
+        node_renew_head(n, r);
+        node_tell(n, r);
+        break;
     case RECORD_ANNOUNCED:
         node_tell(n, r);
         break;
@@ -98,6 +121,7 @@ static void node_take(struct node *n, const struct record *r)
             n->has_session[r->index] = false;
         }
         break;
+    case RECORD_SKIPPED:
     case RECORD_KEY:
     case RECORD_LEASE:
     case RECORD_SESSION_STATE:
@@ -144,7 +168,8 @@ void node_read_page(struct node *n, struct page_rows *ret)
     for (size_t i = first; i < e->count && ret->count < PAGE_ROWS; i++) {
         const struct record *r = &e->log[i];
         bool is_read = i < end || !record_is_durable(r);
-        if (r->position > 0 && !r->is_gone && is_read && tables_of(r->kind) >= n->page.tables) {
+        if (r->position > 0 && r->kind != RECORD_SKIPPED && !r->is_gone && is_read &&
+            tables_of(r->kind) >= n->page.tables) {
             ret->at[ret->count++] = *r;
         }
     }
@@ -230,10 +255,14 @@ bool node_follow(struct node *n)
 {
     const struct engine *e = node_store(n);
     struct world *w = n->world;
-    if (!n->is_connected || n->boot != e->boots || e->is_down) {
+    if (!n->is_connected || n->boot != e->boots || e->is_down || n->is_unlocked) {
         return false;
     }
     if (node_has_lock(n) && n->known <= runs_followed(n->runs)) {
+        return true;
+    }
+    if (!node_has_lock(n) && node_follow_heard(n)) {
+        n->is_woken = false;
         return true;
     }
     int rc = 1;
@@ -245,35 +274,4 @@ bool node_follow(struct node *n)
         n->is_woken = false;
     }
     return rc == 0;
-}
-
-/* ---- notifications --------------------------------------------------------------------------- */
-
-/* Those that have arrived: the highest counts. */
-void node_hear(struct node *n)
-{
-    struct world *w = n->world;
-    uint64_t newest = 0;
-    size_t kept = 0;
-    for (size_t i = 0; i < n->inbox_count; i++) {
-        const struct notification *said = &n->inbox[i];
-        if (said->at_ms > w->now_ms) {
-            n->inbox[kept++] = *said;
-        } else {
-            newest = said->position > newest ? said->position : newest;
-        }
-    }
-    if (kept == n->inbox_count) {
-        return;
-    }
-    n->inbox_count = kept;
-    n->notified = newest;
-    n->is_woken = n->is_woken || newest > runs_followed(n->runs);
-}
-
-void node_notify(struct node *n, const struct notification *said)
-{
-    if (n->inbox_count < INBOX) {
-        n->inbox[n->inbox_count++] = *said;
-    }
 }

@@ -115,19 +115,17 @@ bool node_wants_batch(const struct node *n)
     return enters || (n->has_seen && !n->in_batch_seen);
 }
 
-/* With the lock. */
+/* In a batch. */
 void node_run_owned(struct node *n)
 {
     struct world *w = n->world;
-    struct engine *e = node_store(n);
     uint64_t clock = node_lease_clock(n), term = n->owner.term;
     struct record r = {.kind = RECORD_OWNED, .index = n->index, .epoch = n->epoch, .tag = term};
     if (n->owner.stage == OWNER_ENTERING && !n->in_batch_enters) {
         if (owner_may_enter(&n->owner, term, clock)) {
             r.is_missed = true;
-            engine_add(e, &r);
             n->batch_term = term;
-            n->in_batch_enters = true;
+            n->in_batch_enters = node_add(n, &r) != NULL;
         } else {
             owner_check_lease(&n->owner, clock);
         }
@@ -136,8 +134,10 @@ void node_run_owned(struct node *n)
     bool may = owner_may_announce(&n->owner, clock) ||
                (w->fault == FAULT_OWNER_LATE && n->owner.stage == OWNER_OWNING);
     if (may) {
-        engine_add(e, &r);
-        n->in_batch_seen = true;
+        n->in_batch_seen = node_add(n, &r) != NULL;
+        if (!n->in_batch_seen) {
+            return;
+        }
     } else {
         w->counts->dropped++;
         world_say(w, "node %u drops what it saw", n->index);

@@ -187,6 +187,7 @@ void node_connect(struct node *n)
     }
     n->is_connected = true;
     n->boot = e->boots;
+    n->place = engine_place(e);
     (void)engine_lock(e, n->index);
     e->lives_until[n->index] = engine_now(e) + LIVES_MS;
     node_judge(n);
@@ -215,7 +216,10 @@ void node_kill(struct node *n)
         n->log->ops->destroy(n->log);
     }
     cursor_marks_deinit(&n->marks);
+    heads_clear(&n->heads);
+    heard_clear(&n->heard);
     free(n->own);
+    free(n->pending);
     struct node fresh = {.world = w, .index = n->index, .rate = n->rate, .wall_ms = n->wall_ms};
     fresh.is_cut = n->is_cut;
     *n = fresh;

@@ -12,6 +12,7 @@
 
 void oracle_deinit(struct oracle *o)
 {
+    free(o->denied);
     free(o->given);
     free(o->losses);
     free(o->acknowledged);
@@ -79,11 +80,70 @@ static void oracle_owned(struct world *w, const struct record *r)
     }
 }
 
+/* ---- what was refused ------------------------------------------------------------------------ */
+
+static bool is_of_writer(const struct record *r, uint64_t tag)
+{
+    return (r->kind == RECORD_ENTITY || r->kind == RECORD_ANNOUNCED) && r->tag == tag;
+}
+
+void oracle_deny(struct world *w, uint64_t tag)
+{
+    struct oracle *o = &w->oracle;
+    size_t room = o->denied_room;
+    while (tag >= o->denied_room) {
+        o->denied = world_grow(o->denied, o->denied_room, &o->denied_room, sizeof(*o->denied));
+    }
+    memset(o->denied + room, 0, (o->denied_room - room) * sizeof(*o->denied));
+    o->denied[tag] = true;
+    for (size_t i = 0; i < w->engine.count; i++) {
+        if (is_of_writer(&w->engine.log[i], tag)) {
+            world_fail(w, "atomic: transaction %llu is refused, and is there",
+                       (unsigned long long)tag);
+        }
+    }
+}
+
+void oracle_read(struct node *n, unsigned index, int64_t from)
+{
+    struct world *w = n->world;
+    bool has_lost = n->read_losses != w->oracle.loss_count;
+    if (has_lost) {
+        memset(n->read_from, 0, sizeof n->read_from);
+        n->read_losses = w->oracle.loss_count;
+    }
+    if (from < n->read_from[index]) {
+        world_fail(w, "ordered: at node %u e%u is read as it was before", n->index, index);
+    }
+    n->read_from[index] = from;
+}
+
+void oracle_check_refusal(const struct node *n, const struct job *job)
+{
+    struct world *w = n->world;
+    struct entity_rows *rows = node_has_lock(n) ? w->engine.working : w->engine.committed;
+    struct entity_version now;
+    bool is_right = job->losses != w->oracle.loss_count || job->code == TIDINGS_E_UNKNOWN;
+    for (unsigned i = 0; i < job->count; i++) {
+        int rc = rows->ops->find(rows, tidings_str(entity_name(job->index[i])), TIMELINE_FOREVER,
+                                 &now, NULL);
+        is_right = is_right || (rc == 1 && now.from != job->baseline[i]);
+    }
+    if (!is_right) {
+        world_fail(w, "compare-and-set: transaction %llu is refused, and nobody was first",
+                   (unsigned long long)job->tag);
+    }
+}
+
 void oracle_commit(struct world *w, const struct record *r)
 {
     struct oracle *o = &w->oracle;
     if (r->position == 0) {
         return;
+    }
+    if (r->tag < o->denied_room && o->denied[r->tag] && is_of_writer(r, r->tag)) {
+        world_fail(w, "atomic: transaction %llu was refused, and is done",
+                   (unsigned long long)r->tag);
     }
     if (2 * o->given_count >= o->given_room) {
         given_grow(o);

@@ -2,8 +2,9 @@
  *
  * A cluster in one thread: nodes, the store they share, clients and writers, with clocks and chance
  * that come from a seed. What decides is the program's own code (store/runs.c, store/page.c,
- * store/lease.c, the change log in memory, entities, the marks of dialect/cursor.c); what it talks
- * to is made up here, and fails in every way it can. docs/cluster.md says what is checked.
+ * store/heard.c, store/row_notice.c, store/lease.c, store/owner.c, the change log in memory,
+ * entities, the marks of dialect/cursor.c); what it talks to is made up here, and fails in every
+ * way it can. docs/cluster.md says what is checked.
  */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
@@ -14,6 +15,8 @@
 #include "dialect/cursor.h"
 #include "store/changelog.h"
 #include "store/entities.h"
+#include "store/entity_heads.h"
+#include "store/heard.h"
 #include "store/kept.h"
 #include "store/owner.h"
 #include "store/page.h"
@@ -31,6 +34,7 @@
 #define LIVES_MS 3000
 #define PAGE_ROWS 4u
 #define INBOX 32u /* notifications on their way to a node: more are lost */
+#define SAID 64u  /* that are remembered */
 
 /* Planted mistakes, to see that they are caught. */
 enum fault {
@@ -66,6 +70,18 @@ enum fault {
     FAULT_NOTIFIED_BELIEVED, /* what somebody says that the store has come to counts as followed */
     FAULT_PAGE_GAP,          /* rows of some tables are followed though there are gaps between */
     FAULT_PAGE_KEPT,         /* the page of one batch is used in the next */
+    FAULT_NO_CONDITION,      /* a batch without the lock is committed wherever the store is */
+    FAULT_NOT_AGAIN,         /* … if others were first, at other positions, as it was decided */
+    FAULT_REFUSED_EARLY,     /* … and who is refused is answered at once */
+    FAULT_DOUBT_IGNORED,     /* … and run again though it may have been committed */
+    FAULT_DOUBT_FORGOTTEN,   /* … and when that fails it counts as not committed */
+    FAULT_HEADS_KEPT,        /* what is known of an entity is not renewed by what is followed */
+    FAULT_HEADS_BACK,        /* … or by what is older than it */
+    FAULT_NOTICE_GAP,        /* the rows of a notification are followed wherever they begin */
+    FAULT_NOTICE_TWICE,      /* … and again */
+    FAULT_NOTICE_PLACE,      /* … and those that were recorded at a server of before */
+    FAULT_NOTICE_FORGED,     /* … and those that anybody wrote */
+    FAULT_NOTICE_EARLY,      /* … and are sent before the commit */
     FAULT_COUNT
 };
 
@@ -80,6 +96,7 @@ enum record_kind {
     RECORD_RUN,
     RECORD_BREAK,
     RECORD_SESSION, /* taken by another node */
+    RECORD_SKIPPED, /* a position that nobody uses */
     RECORD_KEY,     /* this and the rest have no position */
     RECORD_LEASE,
     RECORD_SESSION_STATE,
@@ -128,6 +145,15 @@ struct transaction {
     bool is_open, is_sent; /* its node does not know, or has gone */
 };
 
+/* Of a batch without the lock, which nobody waits for any more. */
+#define ORPHANS 8u
+struct statement {
+    struct record records[2 * JOBS + 2];
+    size_t count;
+    uint64_t base;
+    unsigned node;
+};
+
 struct engine {
     struct world *world;
     struct record *log;
@@ -141,6 +167,10 @@ struct engine {
     uint64_t up_at_ms;
     struct transaction open; /* who has the lock */
     uint64_t open_at_ms;
+    struct statement orphans[ORPHANS];
+    size_t orphan_count;
+    char *said[SAID]; /* notifications, as texts */
+    uint64_t said_count;
     struct record late; /* FAULT_NO_LOCK */
     bool has_late;
     struct entity_rows *committed, *working;
@@ -165,6 +195,10 @@ uint64_t engine_next(const struct engine *e);
 void engine_commit(struct engine *e, bool is_synced);
 void engine_rollback(struct engine *e);
 bool engine_lock(struct engine *e, unsigned node); /* false: another has it */
+/* If the store is where it was decided; the lock is free. */
+bool engine_execute(struct engine *e, const struct statement *s);
+/* Later, or never: nobody waits for it. */
+void engine_leave(struct engine *e, const struct statement *s);
 /* A commit of its own that waits for the disk, of something without a position. */
 void engine_write(struct engine *e, const struct record *r);
 void engine_late(struct engine *e, const struct record *r);
@@ -174,8 +208,9 @@ void engine_put_back(struct engine *e);
 void engine_step(struct engine *e);
 size_t engine_find(const struct engine *e, uint64_t position);
 void engine_state(const struct engine *e, struct store_state *ret);
-int engine_apply(struct entity_rows *rows, const struct record *r);
+int engine_apply(struct engine *e, struct entity_rows *rows, const struct record *r);
 const char *entity_name(unsigned index);
+struct entity_version record_version(const struct record *r);
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
@@ -188,6 +223,7 @@ struct job {
     bool is_announcement;
     size_t losses;
     uint64_t tag, key; /* key 0: none */
+    int code;          /* in a batch: what became of it */
 };
 
 /* As it was read. */
@@ -196,9 +232,9 @@ struct page_rows {
     size_t count;
 };
 
-/* Heard at that time. */
+/* Heard at that time: which of those that were said. */
 struct notification {
-    uint64_t at_ms, position;
+    uint64_t at_ms, serial;
 };
 
 enum ask_stage { ASK_IDLE, ASK_ASKED, ASK_ANSWERED };
@@ -228,12 +264,25 @@ struct node {
     struct record *own; /* of the batch that was committed */
     size_t own_count, own_room;
     bool must_reopen;
+    /* a batch without the lock, at position `base` */
+    struct record *pending;
+    size_t pending_count, pending_room;
+    uint64_t base, doubted, again_until_ms;
+    size_t again;      /* jobs that have to be run again, with the lock */
+    bool is_unlocked;  /* nothing of it was sent */
+    bool is_settled;   /* this connection has had the lock once */
+    bool is_overtaken; /* others committed meanwhile */
+    bool is_in_doubt;  /* it may have been committed, when the store is not at `doubted` any more */
+    bool must_lock;
+    struct heads heads; /* newest versions, as far as followed */
     /* following */
     struct notification inbox[INBOX];
     size_t inbox_count;
     bool is_woken;
-    uint64_t notified;           /* what others are said to have come to */
-    uint64_t known, known_floor; /* where the store was when it was asked */
+    struct heard heard;            /* has arrived */
+    struct row_notice_place place; /* where it is connected */
+    uint64_t notified;             /* what others are said to have come to */
+    uint64_t known, known_floor;   /* where the store was when it was asked */
     struct page_reader page;
     struct page_rows next; /* came with the lock … */
     uint64_t next_after;   /* … after this position */
@@ -248,6 +297,9 @@ struct node {
     uint64_t watch_term, watch_at_ms;
     bool in_batch_enters, in_batch_seen;
     uint64_t batch_term;
+    /* what was read there last, when so much had been lost */
+    int64_t read_from[ENTITIES];
+    size_t read_losses;
     /* sessions it has */
     struct session_state sessions[CLIENTS];
     bool has_session[CLIENTS];
@@ -259,13 +311,24 @@ void node_lose_connection(struct node *n);
 void node_step(struct node *n);
 bool node_submit(struct node *n, const struct job *job);
 bool node_is_well(const struct node *n); /* up, running and connected */
+/* node_batch.c */
+void node_batch(struct node *n);
+void node_batch_disconnected(struct node *n);
+/* In a batch, at the next position. NULL: it is lost, or overtaken. */
+struct record *node_add(struct node *n, const struct record *r);
+bool node_take_lock(struct node *n);
+bool node_keeps_back(const struct node *n, unsigned entity);
 /* node_follow.c */
 bool node_follow(struct node *n);
 void node_read_page(struct node *n, struct page_rows *ret);
 void node_read_state(struct node *n);
-/* Something is on its way to it; what has arrived. */
+void node_take(struct node *n, const struct record *r);
+/* notice.c: something is on its way to it; what has arrived; is that all there is to follow? */
 void node_notify(struct node *n, const struct notification *said);
 void node_hear(struct node *n);
+bool node_follow_heard(struct node *n);
+struct row_notice_place engine_place(const struct engine *e);
+void engine_notify(struct engine *e, const struct record *records, size_t count);
 void node_tell_local(struct node *n);
 bool record_is_durable(const struct record *r);
 uint64_t node_clock(const struct node *n); /* monotonic */
@@ -376,6 +439,8 @@ struct given {
 };
 
 struct oracle {
+    bool *denied; /* by tag: it was said that it was not done */
+    size_t denied_room;
     struct given *given; /* by hash */
     size_t given_count, given_room;
     struct loss *losses;
@@ -394,6 +459,12 @@ void oracle_lose(struct world *w, uint64_t kept, enum loss_kind kind);
 void oracle_commit(struct world *w, const struct record *r);
 void oracle_broke(struct world *w, enum store_verdict verdict);
 void oracle_acknowledge(struct world *w, unsigned index, uint64_t position, uint64_t tag);
+/* Who reads at one node does not go back. */
+void oracle_read(struct node *n, unsigned index, int64_t from);
+/* It was said that it was not done, and it will not be tried again. */
+void oracle_deny(struct world *w, uint64_t tag);
+/* Before it is answered: somebody else had written what it wanted to. */
+void oracle_check_refusal(const struct node *n, const struct job *job);
 void oracle_refused(struct world *w, const struct cursor *c, unsigned kind);
 void oracle_told(struct world *w, unsigned kind, unsigned index, uint64_t position);
 void oracle_leases(struct world *w);
@@ -405,7 +476,7 @@ void oracle_end(struct world *w);
 struct counts {
     uint64_t steps, commits, crashes, failovers, copies, breaks, kills, stops, cuts, unknown,
         conflicts, resumed, ahead, refused, truncated, told, looks, acts, taken, repeated, owned,
-        entered, dropped, unheard, unasked;
+        entered, dropped, unheard, unasked, unlocked, overtaken, orphans, heard;
 };
 
 struct world {
@@ -418,6 +489,7 @@ struct world {
     unsigned announcing;        /* of ten writes so many */
     unsigned restless;          /* of the outside world: one change in so many steps */
     uint64_t tags;
+    struct seal_key notice_key;
     uint64_t outside; /* the version of what the mount shows */
     struct engine engine;
     struct node nodes[NODES];

@@ -17,6 +17,7 @@ static void writer_read(struct node *n, struct job *job, unsigned i)
     job->baseline[i] = TIMELINE_NEVER;
     if (entities_find(n->entities, tidings_str(entity_name(job->index[i])), TIMELINE_FOREVER,
                       &w->arena, &v, NULL) == 1) {
+        oracle_read(n, job->index[i], v.from);
         job->baseline[i] = v.from;
         job->read_position[i] = w->engine.entity_position[job->index[i]];
     }
@@ -38,10 +39,12 @@ static void writer_plan(struct writer *writer, struct node *n)
     job->index[0] = (unsigned)world_random(w, ENTITIES);
     job->index[1] = (job->index[0] + 1) % ENTITIES;
     bool is_careful = world_random(w, 10) < 7;
+    struct node *other = &w->nodes[world_random(w, NODES)]; /* it may read elsewhere */
+    struct node *at = world_random(w, 2) == 0 && node_is_well(other) ? other : n;
     for (unsigned i = 0; i < job->count; i++) {
         job->baseline[i] = TIMELINE_NEVER;
-        if (is_careful && !n->has_batch) {
-            writer_read(n, job, i);
+        if (is_careful && !at->has_batch) {
+            writer_read(at, job, i);
         }
     }
 }
@@ -71,6 +74,9 @@ void writer_answer(struct writer *writer, const struct job *job, int code,
     writer->is_waiting = false;
     if (code == TIDINGS_E_UNKNOWN || code == TIDINGS_E_BUSY) {
         writer->repeats = job->key > 0;
+    }
+    if (code < 0 && code != TIDINGS_E_UNKNOWN && !writer->repeats) {
+        oracle_deny(w, job->tag);
     }
     world_say(w, "writer %u: %d (tag %llu)", writer->index, code, (unsigned long long)job->tag);
     for (unsigned i = 0; code == 0 && i < job->count; i++) {

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What other nodes of a cluster told of their batches, by notifications, and was not followed here
+ * yet: which of it may be followed without asking the store. Pure.
+ *
+ * A notification is a position that the store has come to, or a notice with all rows of a batch
+ * (store/row_notice.h). Only the notice that begins right after what was followed may be followed;
+ * if that leads up to the highest position that was heard of, nothing else has to be asked for.
+ */
+#ifndef STORE_HEARD_H
+#define STORE_HEARD_H
+
+#include "store/row_notice.h"
+
+#define HEARD_MAX 32u /* notices; more: the store is asked */
+
+struct heard {
+    char *texts[HEARD_MAX];
+    unsigned count;
+    uint64_t notified; /* the highest position */
+};
+
+void heard_clear(struct heard *h);
+/* Any text that came. What was followed already is passed over. false: it is no notification of
+ * ours. */
+bool heard_add(struct heard *h, struct tidings_str text, uint64_t followed);
+/* The notice to follow next. It points into the text. false: there is none. */
+bool heard_find(const struct heard *h, uint64_t followed, struct row_notice_head *ret);
+
+#endif

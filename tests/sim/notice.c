@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Notifications: what a node says of a batch it committed (store/row_notice.h), on its way to the
+ * others; what strangers add to that; and what a node makes of it without asking the store.
+ */
+#include "sim/sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static void notice_open(struct world *w, struct sealer *sealer)
+{
+    static const unsigned char secret[32] = {7};
+    row_notice_key(secret, &w->notice_key);
+    sealer_init(sealer, &w->notice_key);
+}
+
+/* The server, and when it was started. */
+struct row_notice_place engine_place(const struct engine *e)
+{
+    struct row_notice_place place = {{0}};
+    if (e->world->fault != FAULT_NOTICE_PLACE) {
+        memcpy(place.digest, &e->server, sizeof e->server);
+        memcpy(place.digest + sizeof e->server, &e->boots, sizeof e->boots);
+    }
+    return place;
+}
+
+static void notice_put(struct row_notice *notice, const struct record *r)
+{
+    char uri[8], node[8];
+    record_uri(r, uri);
+    struct tidings_change c = {.uri = tidings_str(uri),
+                               .etag = r->is_missed ? STR("*") : STR_EMPTY};
+    const struct entity_version v = record_version(r);
+    if (r->kind == RECORD_ENTITY) {
+        row_notice_add_version(notice, &v, 1, 1);
+    } else if (r->kind == RECORD_SESSION) {
+        (void)snprintf(uri, sizeof uri, "s:%u", r->index % 10);
+        (void)snprintf(node, sizeof node, "%u", r->session.node);
+        c.target = tidings_str(node);
+        row_notice_add_announced(notice, KEPT_SESSION, &c, 1);
+    } else {
+        row_notice_add_announced(notice, r->kind == RECORD_OWNED ? KEPT_MOUNTED : KEPT_ANNOUNCED,
+                                 &c, 1);
+    }
+}
+
+/* With all of its rows, or the position alone. */
+static char *notice_text(struct engine *e, const struct record *records, size_t count)
+{
+    struct world *w = e->world;
+    struct row_notice notice;
+    struct sealer sealer;
+    struct buf text;
+    const struct row_notice_place place = engine_place(e);
+    uint64_t first = 0, last = 0;
+    row_notice_init(&notice);
+    notice_open(w, &sealer);
+    buf_init(&text, ROW_NOTICE_TEXT_MAX + 1);
+    for (size_t i = 0; i < count; i++) {
+        bool is_told = records[i].kind <= RECORD_OWNED || records[i].kind == RECORD_SESSION;
+        if (records[i].position == 0) {
+            continue;
+        }
+        first = first == 0 ? records[i].position : first;
+        last = records[i].position;
+        if (is_told) {
+            notice_put(&notice, &records[i]);
+        }
+        notice.is_partial = notice.is_partial || !is_told;
+    }
+    bool is_whole = row_notice_is_whole(&notice, first - 1, last);
+    if (first == 0 || !is_whole || row_notice_put(&notice, &sealer, &place, first, &text) < 0) {
+        buf_clear(&text);
+        buf_putu(&text, last > 0 ? last : e->counter);
+    }
+    char *copy = str_dup(buf_str(&text));
+    row_notice_deinit(&notice);
+    sealer_deinit(&sealer);
+    buf_deinit(&text);
+    return copy;
+}
+
+/* Kept for a while by who records what is said. */
+static uint64_t engine_say(struct engine *e, char *text)
+{
+    uint64_t serial = e->said_count++;
+    free(e->said[serial % SAID]);
+    e->said[serial % SAID] = text;
+    return serial;
+}
+
+static const char *said_text(const struct engine *e, uint64_t serial)
+{
+    return serial + SAID > e->said_count ? e->said[serial % SAID] : NULL;
+}
+
+/* Rows that were never written, where everybody goes on next. */
+static void engine_hear_forger(struct engine *e, struct node *n)
+{
+    const struct record r = {.kind = RECORD_ANNOUNCED, .position = e->counter + 1};
+    char *text = notice_text(e, &r, 1);
+    if (text && e->world->fault != FAULT_NOTICE_FORGED) { /* who does not have the key */
+        size_t at = strlen(text) - 2;
+        text[at] = text[at] == 'A' ? 'B' : 'A';
+    }
+    node_notify(n, &(struct notification){e->world->now_ms, engine_say(e, text)});
+}
+
+/* Anybody may notify: of a position, of what was recorded, altered or not. */
+static void engine_hear_strangers(struct engine *e, struct node *n)
+{
+    struct world *w = e->world;
+    char text[32];
+    switch (world_random(w, 4)) {
+    case 0:
+        (void)snprintf(text, sizeof text, "%llu",
+                       (unsigned long long)(e->counter + 1 + world_random(w, 4)));
+        break;
+    case 1:
+        (void)snprintf(text, sizeof text, "%llu",
+                       (unsigned long long)world_random(w, UINT64_MAX / 2));
+        break;
+    case 2: { /* some time later, perhaps to another server */
+        uint64_t back = world_random(w, e->said_count < SAID ? e->said_count + 1 : SAID);
+        struct notification again = {w->now_ms + world_random(w, 8000), e->said_count - back};
+        if (back > 0) {
+            node_notify(n, &again);
+        }
+        return;
+    }
+    default:
+        engine_hear_forger(e, n);
+        return;
+    }
+    node_notify(n, &(struct notification){w->now_ms, engine_say(e, str_dup(tidings_str(text)))});
+}
+
+/* Where the store is, and what was committed. */
+void engine_notify(struct engine *e, const struct record *records, size_t count)
+{
+    struct world *w = e->world;
+    uint64_t serial = engine_say(e, notice_text(e, records, count));
+    for (unsigned i = 0; i < NODES; i++) {
+        struct notification said = {w->now_ms, serial};
+        if (world_chance(w, 20)) {
+            engine_hear_strangers(e, &w->nodes[i]);
+        }
+        if (world_random(w, 4) == 0) {
+            continue; /* lost, also when all is calm */
+        }
+        said.at_ms += world_random(w, w->is_calm ? 2 : world_random(w, 4) == 0 ? 3000 : 50);
+        node_notify(&w->nodes[i], &said);
+        if (world_chance(w, 8)) { /* doubled */
+            said.at_ms += world_random(w, 3000);
+            node_notify(&w->nodes[i], &said);
+        }
+    }
+}
+
+/* ---- hearing --------------------------------------------------------------------------------- */
+
+void node_notify(struct node *n, const struct notification *said)
+{
+    if (n->inbox_count < INBOX) {
+        n->inbox[n->inbox_count++] = *said;
+    }
+}
+
+/* Those that have arrived, together; what was heard before is asked for. */
+void node_hear(struct node *n)
+{
+    const struct world *w = n->world;
+    uint64_t followed = w->fault == FAULT_NOTICE_TWICE ? 0 : runs_followed(n->runs);
+    size_t kept = 0, count = n->inbox_count;
+    for (size_t i = 0; i < count; i++) {
+        const struct notification said = n->inbox[i];
+        const char *text = said_text(node_store(n), said.serial);
+        if (said.at_ms > w->now_ms) {
+            n->inbox[kept++] = said;
+            continue;
+        }
+        if (i == kept) { /* the first of them */
+            heard_clear(&n->heard);
+        }
+        if (text) {
+            (void)heard_add(&n->heard, tidings_str(text), followed);
+        }
+    }
+    n->inbox_count = kept;
+    n->is_woken = n->is_woken || n->heard.notified > runs_followed(n->runs);
+}
+
+static void copy_text(char *out, size_t room, struct tidings_str text)
+{
+    size_t len = text.len < room ? text.len : room - 1;
+    memcpy(out, text.ptr, len);
+    out[len] = '\0';
+}
+
+static struct record heard_record(const struct followed_row *row)
+{
+    const struct kept_change *c = &row->change;
+    struct record r = {.position = c->position, .is_missed = c->etag.len > 0};
+    r.index = c->uri.len > 1 ? (unsigned)(c->uri.ptr[c->uri.len - 1] - '0') : 0;
+    r.kind = c->kind == KEPT_ENTITY    ? RECORD_ENTITY
+             : c->kind == KEPT_SESSION ? RECORD_SESSION
+             : c->kind == KEPT_MOUNTED ? RECORD_OWNED
+                                       : RECORD_ANNOUNCED;
+    if (r.kind == RECORD_SESSION) {
+        r.session.node = (unsigned)(c->target.ptr[0] - '0');
+    } else if (r.kind == RECORD_ENTITY) {
+        r.from = c->version.from;
+        r.since = c->version.since;
+        r.created = c->created;
+        copy_text(r.value, sizeof r.value, row->value);
+        copy_text(r.previous, sizeof r.previous, row->previous);
+    }
+    return r;
+}
+
+/* With a mistake, all of them in turn. */
+static bool node_next_notice(const struct node *n, unsigned *at, struct row_notice_head *ret)
+{
+    enum fault fault = n->world->fault;
+    uint64_t followed = runs_followed(n->runs);
+    if (fault != FAULT_NOTICE_GAP && fault != FAULT_NOTICE_TWICE) {
+        return heard_find(&n->heard, followed, ret);
+    }
+    while (*at < n->heard.count) {
+        if (row_notice_parse(tidings_str(n->heard.texts[(*at)++]), ret) &&
+            (fault == FAULT_NOTICE_TWICE ? ret->from <= followed + 1 : ret->from > followed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One batch. false: it cannot be opened. */
+static bool node_apply_notice(struct node *n, const struct row_notice_head *head)
+{
+    struct world *w = n->world;
+    struct sealer sealer;
+    struct followed_row row;
+    struct buf rows;
+    buf_init(&rows, ROW_NOTICE_TEXT_MAX);
+    notice_open(w, &sealer);
+    bool is_open = row_notice_open(head, &sealer, &n->place, &rows) == 0;
+    struct tidings_str rest = buf_str(&rows);
+    for (uint64_t at = head->from; is_open && row_notice_next(&rest, at, &row); at++) {
+        const struct record r = heard_record(&row);
+        node_take(n, &r);
+        w->counts->heard++;
+    }
+    uint64_t followed = runs_followed(n->runs);
+    n->known = n->known < followed ? followed : n->known;
+    sealer_deinit(&sealer);
+    buf_deinit(&rows);
+    return is_open;
+}
+
+/* true: there is nothing to ask for. */
+bool node_follow_heard(struct node *n)
+{
+    struct row_notice_head head;
+    unsigned at = 0;
+    bool is_good = n->heard.count > 0 && n->known_floor <= runs_followed(n->runs);
+    while (is_good && node_next_notice(n, &at, &head)) {
+        is_good = node_apply_notice(n, &head);
+    }
+    bool is_all = is_good && runs_followed(n->runs) >= n->heard.notified;
+    n->notified = is_all ? 0 : n->heard.notified;
+    heard_clear(&n->heard);
+    return is_all;
+}
