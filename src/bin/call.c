@@ -39,7 +39,8 @@ static char *call_make_arguments(struct call *c, struct tidings_client *client,
     if (c->arguments) {
         char *given = given_json(c->arguments, err);
         if (given && given[0] != '{') {
-            tidings_fail(err, TIDINGS_E_INVALID, "--args takes a JSON object");
+            tidings_fail(err, TIDINGS_E_INVALID,
+                         "--args takes a JSON object, such as '{\"name\": \"value\"}'");
             tidings_free(given);
             given = NULL;
         }

@@ -52,7 +52,7 @@ for (const [name, env] of Object.entries(SERVED)) {
         const [filled, declined, visited, roots] = await Promise.all([
             said('form', '--answer', ANSWER),
             said('form', '--answer', '"decline"'),
-            said('visit', '--answer', '["accept"]'),
+            said('visit', '--answer', 'accept'),
             said('roots', '--roots', tree.at('work')),
         ]);
         assert.deepEqual(filled, FILLED);
@@ -79,11 +79,29 @@ test('nobody answers: it is said what was asked, and how to answer', async (t) =
     const failure = JSON.parse(json.stderr.trim().split('\n').at(-1));
     assert.deepEqual([json.code, failure.status, failure.error], [75, 75, 'cancelled']);
     assert.deepEqual(JSON.parse(wrong.stdout), { action: 'cancel' });
+    assert.match(wrong.stderr, /asked something that --answer does not fit, so it was cancelled/);
+    await bad(t, 75, /--answer has no answer left for: give an array with one for each/, ['call', 'form', '--answer', '[]', ...words], { env });
 });
 
 test('what is no answer, and what is no directory, is refused before the server is asked', async (t) => {
-    await bad(t, 65, /no-json/, ['call', 'form', '--answer', 'no-json', '--', '/bin/false']);
-    await bad(t, 64, /--roots takes a directory, not 'https:\/\/x\/'/, ['call', 'form', '--roots', 'https://x/', '--', '/bin/false']);
+    const file = new Tree(t, { 'a.txt': '' }).at('a.txt');
+    const accepted = 'an object for a form, such as .* accept, decline or cancel, or an array of these, one for each question';
+    const mistakes = [
+        [65, `'Ann': line 1 .* accepted: ${accepted}`, ['--answer', 'Ann']],
+        [65, `'\\{name:1\\}': line 1 .* accepted: ${accepted}`, ['--answer', '{name:1}']],
+        [64, `takes ${accepted}, not "yes"`, ['--answer', '"yes"']],
+        [64, `takes ${accepted}, not \\["accept",1\\]`, ['--answer', '["accept",1]']],
+        [66, '--answer: /no/such: No such file', ['--answer', '@/no/such']],
+        [64, "takes a directory, not 'https://x/'; several are --roots A --roots B", ['--roots', 'https://x/']],
+        [64, "takes a directory, not '/tmp,/usr', which is not there; several", ['--roots', '/tmp,/usr']],
+        [64, "takes a directory, not '.*a.txt', which is none", ['--roots', file]],
+        [64, "there is '--roots', but no option '--root'", ['--root', '/tmp']],
+        [64, "a value is missing behind '--answer'", ['--answer']],
+    ];
+    for (const command of ['call', 'read', 'prompt']) {
+        await Promise.all(mistakes.map(([code, says, words]) => (
+            bad(t, code, new RegExp(says), [command, 'ask://form', ...words, '--', '/bin/false']))));
+    }
 });
 
 test('server-everything asks, and hears', async (t) => {
@@ -119,18 +137,20 @@ test('a prompt that asks first is answered too', async (t) => {
 /* ---- other commands --------------------------------------------------------------------------- */
 
 test('a resource that asks before it is read is answered too, in both eras, or it is said what was asked', async (t) => {
-    await Promise.all(Object.entries(LAUNCHED).map(async ([name, { env, words }]) => {
-        const [filled, roots, nobody] = await Promise.all([
+    for (const [name, { env, words }] of Object.entries(LAUNCHED)) { // one after the other: each is a Node
+        const [filled, roots] = await Promise.all([
             good(t, ['read', 'ask://form', '--answer', ANSWER, ...words], { env }),
             good(t, ['read', 'ask://roots', '--roots', '/usr/share', ...words], { env }),
-            bad(t, 75, /tidings read: the server asks: Who are you\?/, ['read', 'ask://form', ...words], { env }),
         ]);
         assert.deepEqual(JSON.parse(filled), FILLED, name);
         assert.deepEqual(JSON.parse(roots), { roots: [{ uri: 'file:///usr/share/', name: 'share' }] }, name);
-        assert.match(nobody.stderr, /nobody answered: run it on a terminal, or give --answer JSON/, name);
-    }));
+    }
     const { env, words } = LAUNCHED['SDK 2, launched'];
-    await bad(t, 64, /roots.*\n.*--roots DIR names a directory/, ['read', 'ask://roots', ...words], { env });
+    const [nobody] = await Promise.all([
+        bad(t, 75, /tidings read: the server asks: Who are you\?/, ['read', 'ask://form', ...words], { env }),
+        bad(t, 64, /roots.*\n.*--roots DIR names a directory/, ['read', 'ask://roots', ...words], { env }),
+    ]);
+    assert.match(nobody.stderr, /nobody answered: run it on a terminal, or give --answer JSON/);
 });
 
 test('lists, completions and subscriptions that ask are answered', async (t) => {

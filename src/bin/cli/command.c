@@ -47,8 +47,8 @@ static const struct option question_options[] = {
      .kind = OPTION_TEXT,
      .offset = AT(answer),
      .metavar = "JSON",
-     .help = "answer to what the server asks: an object for a form, \"accept\", \"decline\", "
-             "\"cancel\", or an array of answers; -, @FILE: from there"},
+     .help = "answer to what the server asks: an object for a form, accept, decline, cancel, or "
+             "an array of answers; -, @FILE: from there"},
     {.name = "roots",
      .kind = OPTION_LIST,
      .offset = AT(roots),

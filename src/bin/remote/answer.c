@@ -5,6 +5,7 @@
 #include "bin/remote/answer.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <tidings/json.h>
 
@@ -13,7 +14,47 @@
 #include "bin/cli/path_uri.h"
 #include "bin/remote/given.h"
 
+#define ANSWERS_ACCEPTED                                                                           \
+    "an object for a form, such as '{\"name\": \"value\"}', accept, decline or cancel, or an "     \
+    "array "                                                                                       \
+    "of these, one for each question"
+
 /* ---- what was given -------------------------------------------------------------------------- */
+
+static bool answers_is_word(const char *json)
+{
+    return strcmp(json, "\"accept\"") == 0 || strcmp(json, "\"decline\"") == 0 ||
+           strcmp(json, "\"cancel\"") == 0;
+}
+
+static int answers_check_one(void *user, struct tidings_str key, struct tidings_str value)
+{
+    (void)user;
+    (void)key;
+    return value.ptr[0] == '{' || answers_is_word(value.ptr) ? 0 : 1;
+}
+
+/* --answer as JSON, before anybody is asked. A word needs no quotes. */
+static int answers_read(struct answers *a, struct tidings_error *err)
+{
+    const char *given = a->cli->answer;
+    char quoted[16];
+    snprintf(quoted, sizeof(quoted), "\"%.12s\"", given);
+    a->json = given_json(answers_is_word(quoted) ? quoted : given, err);
+    if (!a->json) {
+        struct tidings_error why = *err;
+        bool is_file = given[0] == '@' && why.code != TIDINGS_E_PARSE;
+        return is_file ? tidings_fail(err, why.code, "--answer: %s", why.text)
+                       : tidings_fail(err, why.code, "--answer: %.80s; accepted: %s", why.text,
+                                      ANSWERS_ACCEPTED);
+    }
+    bool is_array = a->json[0] == '[';
+    bool is_fit = is_array ? tidings_json_each(tidings_str(a->json), "", answers_check_one, a) == 0
+                           : answers_check_one(a, tidings_str(NULL), tidings_str(a->json)) == 0;
+    return is_fit ? 0
+                  : tidings_fail(err, TIDINGS_E_INVALID, "--answer takes %s, not %.40s",
+                                 ANSWERS_ACCEPTED, a->json);
+}
 
 /* The next answer of --answer, JSON; tidings_free it. NULL: there is none left. */
 static char *answers_take(struct answers *a)
@@ -40,14 +81,9 @@ static int answers_give(struct tidings_question *q, const char *answer, struct t
     if (strcmp(answer, "\"accept\"") == 0) {
         return tidings_question_accept(q, tidings_str(NULL), err);
     }
-    if (answer[0] != '{') {
-        return tidings_fail(err, TIDINGS_E_INVALID,
-                            "--answer takes an object for a form, \"accept\", \"decline\" or "
-                            "\"cancel\", or an array of these");
-    }
     if (!is_form) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "it is an address to visit: \"accept\", \"decline\" or \"cancel\"");
+                            "it is an address to visit: --answer accept, decline or cancel");
     }
     return tidings_question_accept(q, tidings_str(answer), err);
 }
@@ -97,11 +133,14 @@ static void answers_show(const struct answers *a, struct tidings_question *q)
 
 int answers_judge(const struct answers *a, struct tidings_error *err)
 {
-    return a->unanswered == 0
-               ? 0
-               : tidings_fail(err, TIDINGS_E_CANCELLED,
-                              "the server asked something that nobody answered: run it on a "
-                              "terminal, or give --answer JSON");
+    if (a->unanswered == 0) {
+        return 0;
+    }
+    return tidings_fail(
+        err, TIDINGS_E_CANCELLED, "the server asked something that %s",
+        a->unfit > 0 ? "--answer does not fit, so it was cancelled: see what is said of it above"
+        : !a->cli->answer ? "nobody answered: run it on a terminal, or give --answer JSON"
+                          : "--answer has no answer left for: give an array with one for each");
 }
 
 /* ---- being asked ----------------------------------------------------------------------------- */
@@ -121,6 +160,7 @@ static void answers_on_question(void *user, struct tidings_question *q)
     }
     answers_show(a, q);
     if (answer) {
+        a->unfit++;
         (void)command_fail(a->cli->command->name, &err, NULL);
     }
     tidings_free(answer);
@@ -128,7 +168,20 @@ static void answers_on_question(void *user, struct tidings_question *q)
     tidings_question_cancel(q);
 }
 
-/* {"roots":[{"uri":"file:///…","name":"…"}]} */
+/* {"uri":"file:///…","name":"…"} of a directory. */
+static void answers_put_root(FILE *out, const char *root)
+{
+    char *uri = uri_of_argument(root, NULL), *full = realpath(root, NULL);
+    const char *slash = full ? strrchr(full, '/') : NULL;
+    fputs("{\"uri\":", out);
+    put_quoted(out, tidings_str(uri));
+    fputs(",\"name\":", out);
+    put_quoted(out, tidings_str(slash && slash[1] ? slash + 1 : root));
+    fputc('}', out);
+    free(full);
+    free(uri);
+}
+
 static void answers_on_roots(void *user, struct tidings_question *q)
 {
     struct answers *a = user;
@@ -138,14 +191,8 @@ static void answers_on_roots(void *user, struct tidings_question *q)
     if (json_text_begin(&t)) {
         fputs("{\"roots\":[", t.out);
         for (size_t i = 0; i < a->cli->roots.count; i++) {
-            const char *name = strrchr(a->cli->roots.items[i], '/');
-            char *uri = uri_of_argument(a->cli->roots.items[i], &err);
-            fputs(i > 0 ? ",{\"uri\":" : "{\"uri\":", t.out);
-            put_quoted(t.out, tidings_str(uri));
-            fputs(",\"name\":", t.out);
-            put_quoted(t.out, tidings_str(name && name[1] ? name + 1 : a->cli->roots.items[i]));
-            fputc('}', t.out);
-            free(uri);
+            fputs(i > 0 ? "," : "", t.out);
+            answers_put_root(t.out, a->cli->roots.items[i]);
         }
         fputs("]}", t.out);
         text = json_text_take(&t);
@@ -159,12 +206,20 @@ static void answers_on_roots(void *user, struct tidings_question *q)
 static int answers_check_roots(const struct words *roots, struct tidings_error *err)
 {
     for (size_t i = 0; i < roots->count; i++) {
-        char *uri = uri_of_argument(roots->items[i], err);
+        const char *root = roots->items[i];
+        char *uri = uri_of_argument(root, err);
         bool is_file = uri && strncmp(uri, "file://", 7) == 0;
+        bool is_path = strncmp(root, "file:", 5) != 0;
+        struct stat st;
         free(uri);
-        if (!is_file) {
-            return tidings_fail(err, TIDINGS_E_INVALID, "--roots takes a directory, not '%.80s'",
-                                roots->items[i]);
+        if (!is_file || (is_path && (stat(root, &st) != 0 || !S_ISDIR(st.st_mode)))) {
+            return tidings_fail(err, TIDINGS_E_INVALID,
+                                "--roots takes a directory, not '%.80s'%s; several are --roots A "
+                                "--roots B",
+                                root,
+                                !is_file               ? ""
+                                : stat(root, &st) == 0 ? ", which is none"
+                                                       : ", which is not there");
         }
     }
     return 0;
@@ -178,10 +233,7 @@ int answers_begin(struct answers *a, struct tidings_client *client, struct tidin
                                                a->cli->roots.count > 0 ? answers_on_roots : NULL,
                                            .user = a};
     int rc = answers_check_roots(&a->cli->roots, err);
-    if (rc == 0 && a->cli->answer && !(a->json = given_json(a->cli->answer, err))) {
-        struct tidings_error why = *err;
-        rc = tidings_fail(err, why.code, "--answer: %s", why.text);
-    }
+    rc = rc == 0 && a->cli->answer ? answers_read(a, err) : rc;
     return rc == 0 ? tidings_client_on_question(client, &on, err) : rc;
 }
 
