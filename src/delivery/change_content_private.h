@@ -23,6 +23,7 @@ enum change_content_shape {
     SHAPE_PATCH,      /* delivery/patches.h */
     SHAPE_DATA,       /* the contents as members `title` and `data` (dialect_rules.has_data) … */
     SHAPE_DATA_PATCH, /* … and a patch likewise */
+    SHAPE_TASK,       /* an object, as it is read: of a task */
 };
 
 struct change_content {

@@ -14,6 +14,7 @@
 #include "delivery/subscriber.h"
 #include "delivery/subscription.h"
 #include "dialect/dialect.h"
+#include "handler/task.h"
 #include "store/change.h"
 
 static const struct access_class *class_of(const struct principal *principal)
@@ -105,6 +106,74 @@ static enum change_content_state change_content_get(struct worker *worker,
     if (e->state == CHANGE_CONTENT_READY) {
         *ret_json = buf_str(&e->out);
     }
+    return e->state;
+}
+
+/* ---- tasks ----------------------------------------------------------------------------------- */
+
+static int take_task(struct tidings_read *read, const struct read_element *element,
+                     struct tidings_error *err)
+{
+    struct change_content *e = read->base.user;
+    return buf_puts(&e->out, element->bytes) < 0
+               ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory")
+               : 0;
+}
+
+static void discard_task(struct tidings_read *read)
+{
+    struct change_content *e = read->base.user;
+    buf_clear(&e->out);
+}
+
+static const struct read_receiver task_receiver = {take_task, discard_task};
+
+static void on_task_read(struct job *job)
+{
+    struct change_content *e = job->user;
+    change_content_conclude(&e->worker->delivery->contents, e, job->code >= 0 && e->out.len > 2);
+    wake_waiting(e->worker);
+}
+
+static void ask_task(struct change_content *e)
+{
+    struct worker *worker = e->worker;
+    struct catalog_hit hit;
+    if (!catalog_find(worker->catalog, e->change->uri, &e->arena, &hit)) {
+        change_content_conclude(&worker->delivery->contents, e, false);
+        return;
+    }
+    buf_init(&e->out, TASK_TEXT_MAX);
+    job_init(&e->read.base, worker, on_task_read, e, e->change->uri);
+    e->read.receiver = &task_receiver;
+    e->read.principal = e->principal;
+    e->read.max_bytes = TASK_TEXT_MAX;
+    job_read(&e->read, &hit);
+}
+
+/* A task as it is when it is asked for, whole: however large its result, that is all there is to
+ * tell. */
+static enum change_content_state change_content_get_task(struct worker *worker,
+                                                         const struct principal *principal,
+                                                         const struct change *change,
+                                                         struct tidings_str *ret_json)
+{
+    struct change_content_key key = {
+        .change = change, .shape = SHAPE_TASK, .class = class_of(principal)};
+    struct change_content *e = change_content_find(&worker->delivery->contents, key);
+    *ret_json = STR_EMPTY;
+    if (change->kind == TIDINGS_CHANGE_DELETED) {
+        return CHANGE_CONTENT_NONE;
+    }
+    if (!e) {
+        change_content_trim(&worker->delivery->contents);
+        e = change_content_add(worker, &worker->delivery->contents, principal, change, key);
+        if (!e) {
+            return CHANGE_CONTENT_NONE;
+        }
+        ask_task(e);
+    }
+    *ret_json = e->state == CHANGE_CONTENT_READY ? buf_str(&e->out) : STR_EMPTY;
     return e->state;
 }
 
@@ -309,6 +378,9 @@ enum change_content_state change_content_for(const struct subscription *sub,
     const struct chain *chain = chain_of(sub);
     struct baseline *from = chain ? chain_at(chain, change->uri) : NULL;
     *ret_to = NULL;
+    if (sub->is_task) {
+        return change_content_get_task(worker, sub->subscriber->principal, change, ret_json);
+    }
     enum change_content_state state =
         chain ? change_content_get_patch(worker, sub->subscriber->principal, change, from, ret_json,
                                          ret_to)

@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "delivery/cursor_seal.h"
 #include "delivery/delivery.h"
+#include "delivery/initial_state.h"
 #include "delivery/list_changed.h"
 #include "delivery/listen.h"
 #include "delivery/subscriber.h"
@@ -159,6 +160,12 @@ static bool write_truncated(struct subscriber *subscriber, struct subscription *
 {
     if (!subscriber->sink || subscriber_is_blocked(subscriber)) {
         return false;
+    }
+    if (sub->is_task) { /* instead: how it is now */
+        sub->truncated = false;
+        sub->initial_pending = !sub->suspended;
+        initial_state_begin(sub->listen);
+        return true;
     }
     bool was_truncated = subscriber->was_truncated;
     subscriber->was_truncated = true;

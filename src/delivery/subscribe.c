@@ -234,7 +234,8 @@ static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item
     sub->is_slim = w->options.is_slim;
     sub->wants_metadata = sub->is_slim ? w->options.include == OPTION_INCLUDE_METADATA
                                        : w->options.include != OPTION_INCLUDE_NONE;
-    sub->wants_content = w->options.include >= OPTION_INCLUDE_VALUE;
+    sub->wants_content = w->options.include >= OPTION_INCLUDE_VALUE || w->is_task;
+    sub->is_task = w->is_task;
     sub->broad = w->broad;
     sub->needs_baseline = w->subject.len > 0;
     sub->is_strict = w->options.is_strict;

@@ -43,6 +43,7 @@ struct subscribe_item {
     struct subscription *sub;                 /* once it exists */
     struct allowance *counted; /* as broad, until the subscription is; NULL: it is not */
     bool refused, broad;
+    bool is_task; /* of `taskIds`: its URI ends in the id */
 };
 
 struct subscribe_batch {

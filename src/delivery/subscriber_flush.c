@@ -45,6 +45,10 @@ static bool flush_items(struct subscriber *subscriber)
             subscriber->waits_content = true;
             return false;
         }
+        if (sub->is_task && value.len == 0) { /* it is forgotten: nothing is told of that */
+            outbox_pop(&subscriber->outbox);
+            continue;
+        }
         bool hides_from = !access_shows_from(subscriber->principal, item->change);
         bool leads = change_names_destination(item->change, (enum tidings_change_kind)item->kind,
                                               hides_from);
@@ -56,6 +60,7 @@ static bool flush_items(struct subscriber *subscriber)
             .initial = item->initial,
             .top_metadata = sub->wants_metadata,
             .is_slim = sub->is_slim,
+            .is_task = sub->is_task,
             .kind = leads ? TIDINGS_CHANGE_CREATED : (enum tidings_change_kind)item->kind,
             .subscribed_json = subscription_spelled_json(sub),
             .listen_id_json = listen_id(sub->listen),

@@ -82,6 +82,7 @@ struct subscription {
     bool since_pending : 1;      /* what changed after `since`, as soon as there is a stream */
     bool wants_metadata : 1;     /* as a member of params */
     bool wants_content : 1;
+    bool is_task : 1;      /* of a task: told as notifications/tasks, with all of it */
     bool is_slim : 1;      /* of updates: struct dialect_updated */
     bool is_plain : 1;     /* quoting changed nothing: one text serves for both */
     bool is_canonical : 1; /* and so does it for the canonical one */

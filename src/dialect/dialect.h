@@ -305,6 +305,7 @@ struct dialect_updated {
     bool initial;      /* nothing changed: the state when it was subscribed */
     bool top_metadata; /* metadata also as a member of params */
     bool is_slim; /* say only what changed, the cursor, what was asked for and what is unusual */
+    bool is_task; /* notifications/tasks instead: `value_json` is the task, an object */
     const struct profile *profile;
 };
 /* Write the message into the room given for exactly its size; false when none is given. */
@@ -317,6 +318,7 @@ void dialect_put_cursor(struct jw *w, struct tidings_str cursor);
 /* One URI of a listen, honoured or not. */
 struct dialect_acknowledged_uri {
     struct tidings_str uri;
+    struct tidings_str task_id; /* of `taskIds`, instead of a URI; or empty */
     bool is_refused;
     struct tidings_str reason, details_json; /* why; empty: no more is known */
 };

@@ -26,7 +26,7 @@ static void put_refused(struct jw *w, const struct dialect_acknowledged *a)
     bool any = false;
     for (size_t i = 0; i < a->count; i++) {
         struct dialect_acknowledged_uri row = a->uri(a->user, i);
-        if (!row.is_refused) {
+        if (!row.is_refused || row.task_id.len > 0) {
             continue;
         }
         if (!any) {
@@ -47,6 +47,27 @@ static void put_refused(struct jw *w, const struct dialect_acknowledged *a)
     }
 }
 
+/* Those of one kind, if there are any. */
+static void put_honoured_as(struct jw *w, const struct dialect_acknowledged *a, bool are_tasks)
+{
+    bool any = false;
+    for (size_t i = 0; i < a->count; i++) {
+        struct dialect_acknowledged_uri row = a->uri(a->user, i);
+        if (row.is_refused || (row.task_id.len > 0) != are_tasks) {
+            continue;
+        }
+        if (!any) {
+            any = true;
+            jw_key(w, are_tasks ? STR("taskIds") : STR("resourceSubscriptions"));
+            jw_begin_array(w);
+        }
+        jw_string(w, are_tasks ? row.task_id : row.uri);
+    }
+    if (any) {
+        jw_end_array(w);
+    }
+}
+
 static void put_honoured(struct jw *w, const struct dialect_acknowledged *a)
 {
     static const struct {
@@ -57,28 +78,14 @@ static void put_honoured(struct jw *w, const struct dialect_acknowledged *a)
         {{"promptsListChanged", 18}, LIST_PROMPTS},
         {{"resourcesListChanged", 20}, LIST_RESOURCES},
     };
-    bool any = false;
     jw_begin_object(w);
     for (size_t i = 0; i < LIST_COUNT; i++) {
         if (a->lists & flags[i].list) {
             jw_put_bool(w, flags[i].name, true);
         }
     }
-    for (size_t i = 0; i < a->count; i++) {
-        struct dialect_acknowledged_uri row = a->uri(a->user, i);
-        if (row.is_refused) {
-            continue;
-        }
-        if (!any) {
-            any = true;
-            jw_key(w, STR("resourceSubscriptions"));
-            jw_begin_array(w);
-        }
-        jw_string(w, row.uri);
-    }
-    if (any) {
-        jw_end_array(w);
-    }
+    put_honoured_as(w, a, false);
+    put_honoured_as(w, a, true);
     jw_end_object(w);
 }
 

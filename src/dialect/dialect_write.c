@@ -459,11 +459,26 @@ static void gather_literal(struct pieces *p, const struct dialect_updated *u)
     dialect_put_piece(p, STR("}}"));
 }
 
+/* The members of the task, and whose listen it is. */
+static void gather_task(struct pieces *p, const struct dialect_updated *u)
+{
+    p->count = 0;
+    p->size = 0;
+    dialect_put_piece(p,
+                      STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tasks\",\"params\":"));
+    dialect_put_piece(p, tidings_strn(u->value_json.ptr, u->value_json.len - 1));
+    dialect_put_piece(p, STR(",\"_meta\":{\"" META_SUBSCRIPTION "\":"));
+    dialect_put_piece(p, u->listen_id_json);
+    dialect_put_piece(p, STR("}}}"));
+}
+
 bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *user, size_t size),
                            void *user)
 {
     struct pieces p;
-    if (u->listen_id_json.len == 0 && profile_rules(u->profile)->is_literal) {
+    if (u->is_task) {
+        gather_task(&p, u);
+    } else if (u->listen_id_json.len == 0 && profile_rules(u->profile)->is_literal) {
         gather_literal(&p, u);
     } else if (u->is_slim) {
         gather_slim(&p, u);

@@ -36,6 +36,7 @@
 #define TASK_POLL_MS 1000 /* between two questions of a client how it is */
 #define TASK_MAX_MESSAGE 1024u
 #define TASKS_BYTES (64u << 20)
+#define TASK_TEXT_MAX (TASKS_BYTES + (1u << 20)) /* bytes of one, written with all it has */
 #define TASK_MAX_QUESTIONS 16u
 
 struct mailbox;

@@ -7,6 +7,7 @@
 #include "access/access.h"
 #include "access/allowance.h"
 #include "access/failures.h"
+#include "access/owned_uri.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -64,6 +65,34 @@ static void read_options(struct subscribe_batch *s, struct subscribe_item *w, st
     if (!w->options.origin.ptr || !w->options.baseline.ptr || !w->options.sealed.ptr) {
         subscribe_item_refuse(w, TIDINGS_E_NOMEM, "out of memory");
     }
+}
+
+/* Likewise, behind the others: they are those of tasks, and told how they are now, too. */
+static int method_listen_copy_tasks(struct subscribe_batch *s, struct json *ids)
+{
+    struct map seen;
+    map_init(&seen);
+    int rc = 0;
+    for (size_t i = 0; i < jv_count(ids) && rc == 0; i++) {
+        struct tidings_str id = jv_str(jv_at(ids, i));
+        if (id.len != OWNED_ID_LEN || map_find(&seen, id)) {
+            continue; /* none is ever like that: it is not acknowledged */
+        }
+        char uri[sizeof(OWNED_URI_PREFIX) + OWNED_ID_LEN] = OWNED_URI_PREFIX;
+        memcpy(uri + sizeof(OWNED_URI_PREFIX) - 1, id.ptr, OWNED_ID_LEN);
+        struct subscribe_item *w = &s->items[s->count++];
+        w->spelled = arena_dup(&s->arena, tidings_str(uri));
+        w->is_task = true;
+        options_init(&w->options);
+        w->options.given = OPTION_MATCH | OPTION_INITIAL;
+        w->options.match = OPTION_MATCH_LITERAL;
+        w->options.initial = true;
+        rc = w->spelled.ptr
+                 ? map_put(&seen, str_skip(w->spelled, sizeof(OWNED_URI_PREFIX) - 1), w, NULL)
+                 : TIDINGS_E_NOMEM;
+    }
+    map_deinit(&seen);
+    return rc;
 }
 
 /* Copy the items; a repeated one counts once. */
@@ -132,10 +161,12 @@ static bool method_listen_check_uris(struct request *request, struct json *uris)
     return true;
 }
 
-/* Of the extension of tasks. They are heard of by their URIs (tidings://tasks/ID), so that none of
- * these is ever acknowledged. */
-static bool method_listen_check_tasks(struct request *request, struct json *ids)
+/* Of the extension of tasks. Each is a subscription to its URI (tidings://tasks/ID) that is told
+ * in another way. */
+static bool method_listen_check_tasks(struct request *request, struct json *ids, size_t uri_count)
 {
+    size_t most = request->worker->limits->max_uris_per_listen;
+    bool is_good = jv_is(ids, JV_ARRAY);
     if (!ids) {
         return true;
     }
@@ -144,9 +175,18 @@ static bool method_listen_check_tasks(struct request *request, struct json *ids)
                                   "'" DIALECT_TASKS "'");
         return false;
     }
-    if (!jv_is(ids, JV_ARRAY)) {
+    for (size_t i = 0; is_good && i < jv_count(ids); i++) {
+        is_good = jv_is(jv_at(ids, i), JV_STRING);
+    }
+    if (!is_good) {
         request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
                      "notifications.taskIds must be an array of ids");
+        return false;
+    }
+    if (jv_count(ids) + uri_count > most) {
+        struct refusal why = {.limit = LIMIT_LISTEN_URIS, .value = most};
+        limit_hit(request->worker->limit_counters, LIMIT_LISTEN_URIS);
+        request_fail_limit(request, &why, STR_EMPTY);
         return false;
     }
     return true;
@@ -201,7 +241,8 @@ static bool check_listen(struct request *request, struct json *wanted)
         !check_flag(request, wanted, "promptsListChanged") ||
         !check_flag(request, wanted, "resourcesListChanged") ||
         !method_listen_check_uris(request, jv_get(wanted, "resourceSubscriptions")) ||
-        !method_listen_check_tasks(request, jv_get(wanted, "taskIds"))) {
+        !method_listen_check_tasks(request, jv_get(wanted, "taskIds"),
+                                   jv_count(jv_get(wanted, "resourceSubscriptions")))) {
         return false;
     }
     struct json *options = options_find(request->msg.params);
@@ -256,6 +297,7 @@ static struct dialect_acknowledged_uri acknowledged_uri(void *user, size_t index
     const struct subscribe_item *w = &s->items[index];
     return (struct dialect_acknowledged_uri){
         .uri = w->spelled,
+        .task_id = w->is_task ? str_skip(w->spelled, sizeof(OWNED_URI_PREFIX) - 1) : STR_EMPTY,
         .is_refused = w->refused,
         .reason = tidings_str(w->stat.base.err.text),
         .details_json = job_details(&w->stat.base),
@@ -339,12 +381,14 @@ void method_listen(struct request *request)
         request_fail_rpc(request, RPC_INVALID_REQUEST, STR_EMPTY, "a listen with this id is open");
         return;
     }
-    struct json *uris = jv_get(wanted, "resourceSubscriptions");
+    struct json *uris = jv_get(wanted, "resourceSubscriptions"), *ids = jv_get(wanted, "taskIds");
     struct subscriber *subscriber = listen_subscriber(request);
     struct listen *listen = subscriber ? listen_create(subscriber, request->id_json) : NULL;
-    struct subscribe_batch *s = listen ? subscribe_batch_create(listen, jv_count(uris)) : NULL;
+    struct subscribe_batch *s =
+        listen ? subscribe_batch_create(listen, jv_count(uris) + jv_count(ids)) : NULL;
     if (!s || !subscribe_batch_set_channel(s, channel) ||
-        method_listen_copy_uris(s, uris, options_find(request->msg.params)) < 0) {
+        method_listen_copy_uris(s, uris, options_find(request->msg.params)) < 0 ||
+        method_listen_copy_tasks(s, ids) < 0) {
         give_up(request, subscriber, listen, s);
         return;
     }

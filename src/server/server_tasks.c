@@ -10,8 +10,6 @@
 #include "base/str.h"
 #include "handler/handlers.h"
 
-#define TASK_TEXT_MAX (TASKS_BYTES + (1u << 20))
-
 /* ---- the resources --------------------------------------------------------------------------- */
 
 struct tasks_provider {

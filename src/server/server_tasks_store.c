@@ -34,7 +34,8 @@ static bool server_tasks_read_row(const struct kept_task *k, struct task_row *re
     bool is_good =
         status >= 0 && k->ttl_ms > 0 && k->ttl_ms <= KEPT_TTL_MAX_MS &&
         k->payload.len <= TASKS_BYTES && k->message.len < TASK_MAX_MESSAGE &&
-        str_is_utf8(k->message) &&
+        str_is_utf8(k->message) && str_find(k->payload, '\n') < 0 &&
+        str_find(k->payload, '\r') < 0 && /* what is written on lines stays on one */
         (k->payload.len == 0 ||
          (jv_parse(k->payload, JSON_MAX_DEPTH, &payload, NULL) == 0 && jv_is(payload, JV_OBJECT)));
     jv_unref(payload);

@@ -56,6 +56,7 @@ test('tasks of several nodes', { skip }, async (t) => {
         const [a, b, c] = of(ada);
         const id = await begin(a, 'confirm_delete', { filename: 'x' });
         const events = await follow(c, id);
+        const told = (await listen(c, { taskIds: [id] }, { params: { _meta } })).events;
         const waiting = await until(events, c, id, 'input_required');
         const here = (await task(a, 'get', id)).result;
         assert.deepEqual(waiting.inputRequests, here.inputRequests);
@@ -74,6 +75,8 @@ test('tasks of several nodes', { skip }, async (t) => {
         const done = await until(events, c, id, 'completed');
         assert.match(done.result.content[0].text, /"confirm":true/);
         assert.deepEqual((await task(a, 'get', id)).result, { ...done });
+        const last = await told.message((m) => m.method === 'notifications/tasks' && m.params.status === 'completed', 'notifications/tasks');
+        assert.deepEqual(last.params.result, done.result);
         assert.deepEqual(JSON.parse((await read(b, id)).result.contents[0].text).result, done.result);
         assert.equal((await task(b, 'cancel', id)).result.resultType, 'complete');
         assert.equal((await task(c, 'get', id)).result.status, 'completed', 'an end stays');
@@ -137,7 +140,7 @@ test('tasks of several nodes', { skip }, async (t) => {
         const set = (columns) => database.sql(`UPDATE ${schema}.tidings_tasks SET ${columns} WHERE id = '${id}'`);
         const kept = await begin(a, 'slow_compute', { seconds: 60 });
         for (const forged of [
-            "status = 'odd'", "status = 'completed', payload = 'no JSON'", "payload = '[1]'", "payload = ''",
+            "status = 'odd'", "status = 'completed', payload = 'no JSON'", "payload = '[1]'", "payload = decode('7b0a7d', 'hex')", "payload = ''",
             "status = 'failed', ttl = -1", "ttl = 9223372036854775807", "ttl = 3600000, message = decode('ff', 'hex')",
             "message = decode(repeat('78', 2000), 'hex')", "message = '', status = 'input_required', questions = '{\"a\":1}', answers = '[]'",
         ]) {

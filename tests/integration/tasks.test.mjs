@@ -114,6 +114,59 @@ test('to others a task is not there: not by its id, not as a resource, not by pa
     assert.ok(!resources.some(({ uri }) => uri.includes('tasks')), 'none is listed');
 });
 
+const follow = (who, taskIds, more = {}) => listen(who, { taskIds, ...more }, { params: { _meta } });
+const isTask = (id, status) => (m) => m.method === 'notifications/tasks' && m.params.taskId === id && m.params.status === status;
+
+test('whoever names tasks in a listen gets notifications/tasks, with all that tasks/get says', async (t) => {
+    const { alice, bob } = await start(t, ['--workers', '4', '--window', '0']);
+    const id = await begin(alice, 'confirm_delete', { filename: 'a' });
+    const other = await begin(alice, 'slow_compute', { seconds: 60 });
+    const { ack, events } = await follow(alice, [id, 'nonsense', id, '0123456789abcdef'.repeat(3)], { resourceSubscriptions: [uriOf(other)] });
+    assert.deepEqual(ack.notifications.taskIds, [id]);
+    assert.deepEqual(ack.notifications.resourceSubscriptions, [uriOf(other)]);
+    const { params } = await events.message(isTask(id, 'input_required'), 'that it asks');
+    const { _meta: of, ...asked } = params;
+    const { resultType, _meta: ours, ...same } = (await task(alice, 'get', id)).result;
+    assert.deepEqual([asked, resultType], [same, 'complete']);
+    assert.equal(of['io.modelcontextprotocol/subscriptionId'], ack._meta['io.modelcontextprotocol/subscriptionId']);
+    const stranger = await follow(bob, [id]);
+    assert.equal(stranger.ack.notifications.taskIds, undefined);
+    const [question] = Object.keys(asked.inputRequests);
+    await task(alice, 'update', id, { inputResponses: { [question]: { action: 'accept', content: { confirm: true } } } });
+    const done = (await events.message(isTask(id, 'completed'), 'the result')).params;
+    assert.match(done.result.content[0].text, /"confirm":true/);
+    // Who comes later is told how it is.
+    const late = await follow(alice, [id]);
+    assert.deepEqual((await late.events.message(isTask(id, 'completed'), 'how it is')).params.result, done.result);
+    await task(alice, 'cancel', other);
+    await events.message((m) => m.method === 'notifications/resources/updated' && m.params.uri === uriOf(other), 'the other');
+    const ofTasks = ({ data }) => /notifications.tasks/.test(data);
+    assert.ok(events.seen.filter(ofTasks).every(({ json }) => json.params.taskId === id), 'what is a resource is told as one');
+    assert.ok(!events.seen.some(({ json }) => json?.params?.uri === uriOf(id)), 'and a task as one');
+    assert.deepEqual(stranger.events.seen.filter(({ data }) => /notifications.(tasks|resources)/.test(data)), []);
+});
+
+test('a result that is larger than values in notifications is told whole', async (t) => {
+    const { alice } = await start(t, ['--max-value', '1k']);
+    const id = await begin(alice, 'confirm_delete', { filename: 'a' });
+    const { events } = await follow(alice, [id]);
+    const { params } = await events.message(isTask(id, 'input_required'), 'that it asks');
+    const [question] = Object.keys(params.inputRequests);
+    const content = { confirm: true, note: 'x'.repeat(100_000) };
+    await task(alice, 'update', id, { inputResponses: { [question]: { action: 'accept', content } } });
+    const done = (await events.message(isTask(id, 'completed'), 'the result')).params;
+    assert.ok(done.result.content[0].text.length > 100_000);
+});
+
+test('taskIds that are none are refused, and too many', async (t) => {
+    const { alice } = await start(t, ['--max-uris-per-listen', '2']);
+    const ask = async (notifications) => (await modern(alice, 'subscriptions/listen', { _meta, notifications })).json.error;
+    for (const taskIds of ['x', [1], {}, [null]]) {
+        assert.match((await ask({ taskIds })).message, /taskIds must be an array of ids/);
+    }
+    assert.equal((await ask({ taskIds: ['a', 'b'], resourceSubscriptions: ['tidings://self/'] })).data.limit, 'max-uris-per-listen');
+});
+
 test('nobody learns the id of a task from the list of all subscriptions', async (t) => {
     const server = await serveExample(t, 'conformance', ['--self']); /* where whoever has the id may */
     const id = await begin(server, 'slow_compute', { seconds: 60 });
