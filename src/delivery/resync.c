@@ -11,12 +11,13 @@
 #include "base/str.h"
 #include "delivery/cursor_seal.h"
 #include "delivery/delivery.h"
-#include "delivery/initial_state.h"
 #include "delivery/list_changed.h"
 #include "delivery/listen.h"
 #include "delivery/subscriber.h"
 #include "delivery/subscription.h"
 #include "dialect/dialect.h"
+#include "store/change.h"
+#include "worker/worker.h"
 
 void resync_mark(struct subscription *sub, uint64_t seq)
 {
@@ -155,17 +156,31 @@ uint32_t resync_cursor_mark(const struct subscriber *subscriber, const struct lo
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
+/* Whoever follows a task is told how it is now. false: out of memory; with the next flush. */
+static bool resync_offer_task(struct subscription *sub)
+{
+    const struct worker *worker = sub->subscriber->worker;
+    const struct tidings_change now = {.uri = subscription_uri(sub)};
+    struct change *change = change_create(&now, worker->epoch, worker->last_seq);
+    if (!change) {
+        return false;
+    }
+    sub->truncated = false;
+    if (!sub->suspended) {
+        subscriber_offer_initial(sub->subscriber, sub, change);
+    }
+    change_unref(change);
+    return true;
+}
+
 /* `first`: of those who have yet to be told after it. */
 static bool write_truncated(struct subscriber *subscriber, struct subscription *sub, uint32_t first)
 {
     if (!subscriber->sink || subscriber_is_blocked(subscriber)) {
         return false;
     }
-    if (sub->is_task) { /* instead: how it is now */
-        sub->truncated = false;
-        sub->initial_pending = !sub->suspended;
-        initial_state_begin(sub->listen);
-        return true;
+    if (sub->is_task) {
+        return resync_offer_task(sub);
     }
     bool was_truncated = subscriber->was_truncated;
     subscriber->was_truncated = true;

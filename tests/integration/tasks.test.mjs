@@ -118,7 +118,8 @@ const follow = (who, taskIds, more = {}) => listen(who, { taskIds, ...more }, { 
 const isTask = (id, status) => (m) => m.method === 'notifications/tasks' && m.params.taskId === id && m.params.status === status;
 
 test('whoever names tasks in a listen gets notifications/tasks, with all that tasks/get says', async (t) => {
-    const { alice, bob } = await start(t, ['--workers', '4', '--window', '0']);
+    const { alice, bob } = await start(t, ['--workers', '4', '--window', '0', '--allow-write', '--publish', 'note:///',
+        '--access', JSON.stringify({ allow: ['list', 'read', 'subscribe', 'write'] })]);
     const id = await begin(alice, 'confirm_delete', { filename: 'a' });
     const other = await begin(alice, 'slow_compute', { seconds: 60 });
     const { ack, events } = await follow(alice, [id, 'nonsense', id, '0123456789abcdef'.repeat(3)], { resourceSubscriptions: [uriOf(other)] });
@@ -138,11 +139,16 @@ test('whoever names tasks in a listen gets notifications/tasks, with all that ta
     // Who comes later is told how it is.
     const late = await follow(alice, [id]);
     assert.deepEqual((await late.events.message(isTask(id, 'completed'), 'how it is')).params.result, done.result);
+    // Where it is not known what changed, it is told how it is, not to look again.
+    const said = await say(alice, 'tools/call', { name: 'notify', arguments: { changes: [{ uri: '**' }] } });
+    assert.equal(said.result.structuredContent.told, 1, JSON.stringify(said));
+    await late.events.message(isTask(id, 'completed'), 'how it is, again');
     await task(alice, 'cancel', other);
     await events.message((m) => m.method === 'notifications/resources/updated' && m.params.uri === uriOf(other), 'the other');
     const ofTasks = ({ data }) => /notifications.tasks/.test(data);
     assert.ok(events.seen.filter(ofTasks).every(({ json }) => json.params.taskId === id), 'what is a resource is told as one');
     assert.ok(!events.seen.some(({ json }) => json?.params?.uri === uriOf(id)), 'and a task as one');
+    assert.ok(!late.events.seen.some(({ data }) => /resources.updated/.test(data)));
     assert.deepEqual(stranger.events.seen.filter(({ data }) => /notifications.(tasks|resources)/.test(data)), []);
 });
 
