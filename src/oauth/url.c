@@ -4,6 +4,9 @@
  */
 #include "oauth/url.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 static bool url_is_host(struct tidings_str host)
 {
     bool is_address = host.len > 2 && host.ptr[0] == '[' && host.ptr[host.len - 1] == ']';
@@ -41,6 +44,32 @@ static bool url_read_authority(struct tidings_str authority, struct url *u)
     return url_is_host(u->host);
 }
 
+/* "." and "..", however they are written: whoever resolves them would be at another path than the
+ * one that was compared. */
+static bool url_has_dots(struct tidings_str path)
+{
+    while (path.len > 0) {
+        struct tidings_str segment = str_cut(path, '/', &path, NULL);
+        size_t dots = 0;
+        while (segment.len > 0 && dots < 3) {
+            size_t n = segment.ptr[0] == '.' ? 1
+                       : str_eq_nocase(tidings_strn(segment.ptr, segment.len < 3 ? segment.len : 3),
+                                       STR("%2e"))
+                           ? 3
+                           : 0;
+            if (n == 0) {
+                break;
+            }
+            dots++;
+            segment = str_skip(segment, n);
+        }
+        if (segment.len == 0 && (dots == 1 || dots == 2)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool url_read(struct tidings_str text, struct url *ret)
 {
     struct url u = {.text = text};
@@ -64,25 +93,71 @@ bool url_read(struct tidings_str text, struct url *ret)
     }
     u.origin = tidings_strn(text.ptr, end);
     u.path = str_cut(str_skip(text, end), '?', &u.query, NULL);
-    if (!url_read_authority(str_skip(u.origin, scheme), &u)) {
+    if (!url_read_authority(str_skip(u.origin, scheme), &u) || url_has_dots(u.path)) {
         return false;
     }
     *ret = u;
     return true;
 }
 
+/* "127.0.0.1" and no other spelling: 127.evil.example is a name, and 127.1 means something to some.
+ */
+static bool url_read_quad(struct tidings_str host, unsigned char quad[4])
+{
+    char text[INET_ADDRSTRLEN];
+    if (host.len >= sizeof(text)) {
+        return false;
+    }
+    memcpy(text, host.ptr, host.len);
+    text[host.len] = '\0';
+    return inet_pton(AF_INET, text, quad) == 1;
+}
+
 static bool url_is_loopback(const struct url *u)
 {
-    struct tidings_str rest = str_skip(u->host, 4);
-    if (str_eq_nocase(u->host, STR("localhost")) || str_eq(u->host, STR("[::1]"))) {
+    unsigned char quad[4];
+    return str_eq_nocase(u->host, STR("localhost")) || str_eq(u->host, STR("[::1]")) ||
+           (url_read_quad(u->host, quad) && quad[0] == 127);
+}
+
+static bool url_is_local_six(struct tidings_str host)
+{
+    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+    struct in6_addr six;
+    char text[INET6_ADDRSTRLEN];
+    struct tidings_str inner = tidings_strn(host.ptr + 1, host.len - 2);
+    if (inner.len >= sizeof(text)) {
         return true;
     }
-    for (size_t i = 0; i < rest.len; i++) { /* 127.evil.example is a name */
-        if ((rest.ptr[i] < '0' || rest.ptr[i] > '9') && rest.ptr[i] != '.') {
-            return false;
-        }
+    memcpy(text, inner.ptr, inner.len);
+    text[inner.len] = '\0';
+    return inet_pton(AF_INET6, text, &six) != 1 || IN6_IS_ADDR_LOOPBACK(&six) ||
+           IN6_IS_ADDR_UNSPECIFIED(&six) || memcmp(&six, mapped, sizeof(mapped)) == 0;
+}
+
+/* Could anybody take it for this machine, in whatever spelling: [::ffff:127.0.0.1], 2130706433,
+ * 0x7f.1, 0, x.localhost? */
+static bool url_may_be_here(const struct url *u)
+{
+    struct tidings_str host = u->host;
+    unsigned char quad[4];
+    if (host.ptr[0] == '[') {
+        return url_is_local_six(host);
     }
-    return str_starts(u->host, STR("127.")) && rest.len > 0;
+    if (url_read_quad(host, quad)) {
+        return quad[0] == 127 || quad[0] == 0;
+    }
+    while (host.len > 0 && host.ptr[host.len - 1] == '.') {
+        host.len--;
+    }
+    size_t last = host.len;
+    while (last > 0 && host.ptr[last - 1] != '.') {
+        last--;
+    }
+    struct tidings_str label = str_skip(host, last);
+    /* No domain is a number, so its last label does not begin with a digit. */
+    return label.len == 0 || (label.ptr[0] >= '0' && label.ptr[0] <= '9') ||
+           str_eq_nocase(label, STR("localhost"));
 }
 
 bool url_is_safe(const struct url *u)
@@ -92,7 +167,7 @@ bool url_is_safe(const struct url *u)
 
 bool url_may_lead(const struct url *server, const struct url *next)
 {
-    return url_is_loopback(server) ? url_is_safe(next) : next->is_https && !url_is_loopback(next);
+    return url_is_loopback(server) ? url_is_safe(next) : next->is_https && !url_may_be_here(next);
 }
 
 bool url_is_same_origin(const struct url *a, const struct url *b)

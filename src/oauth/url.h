@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * URLs of OAuth, which strangers write: taken apart strictly, compared, and held against what may
- * be asked at all. http and https only; visible ASCII, no user, no fragment.
+ * be asked at all. http and https only; visible ASCII, no user, no fragment, no dot segments.
  */
 #ifndef OAUTH_URL_H
 #define OAUTH_URL_H

@@ -4,7 +4,7 @@
 // is refused before it gets what it wants. What it says reaches no terminal but as text.
 
 import assert from 'node:assert/strict';
-import { chmodSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import https from 'node:https';
 import { describe, test } from 'node:test';
@@ -12,6 +12,7 @@ import { describe, test } from 'node:test';
 import { Certificates } from './lib/certs.mjs';
 import { defer } from './lib/cleanup.mjs';
 import { browse, Home, login, logIn } from './lib/login.mjs';
+import { eventually } from './lib/wait.mjs';
 
 /** A listener at 127.0.0.1 that remembers what it was asked. */
 async function listen(t, answer) {
@@ -395,6 +396,21 @@ describe('strangers', { concurrency: 4 }, () => {
             assert.equal(end.code, 64);
             assert.match(end.stderr, /a server is a name, or at https:\/\/…, http:\/\/…, wss:.*not 'ftp:\/\/x\/'/);
         }
+    });
+
+    test('a browser is started with the address and without secrets', async (t) => {
+        const world = await strangers(t);
+        const home = new Home(t);
+        home.tree.write('browser', `#!/bin/sh\nexec 3>${home.tree.at('seen')}\nprintf '%s\\n' "$#" "$1" "$TIDINGS_CLIENT_SECRET$TIDINGS_TOKEN" >&3\n`);
+        chmodSync(home.tree.at('browser'), 0o755);
+        const env = { BROWSER: home.tree.at('browser'), TIDINGS_CLIENT_SECRET: 'its-secret', TIDINGS_TOKEN: 'a-token' };
+        const seen = () => (existsSync(home.tree.at('seen')) ? readFileSync(home.tree.at('seen'), 'utf8').split('\n') : []);
+        const end = await login(t, home, world.mcp, { args: ['--client-id', 'c'], env, person: async (address) => {
+            await eventually(() => seen().length === 4, 'the browser was started');
+            assert.deepEqual(seen(), ['1', address, '', '']);
+            return browse(address);
+        } });
+        assert.equal(end.code, 0, end.stderr);
     });
 
     test('a secret on the command line is refused', async (t) => {

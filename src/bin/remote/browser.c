@@ -4,6 +4,7 @@
  */
 #include "bin/remote/browser.h"
 
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,10 @@ static void browser_launch(const char *program, const char *url)
         pid_t child = fork(); /* nobody waits for a browser */
         if (child == 0) {
             const char *const argv[] = {program, url, NULL};
+            (void)setsid(); /* Ctrl-C is for us */
+            (void)signal(SIGPIPE, SIG_DFL);
+            (void)unsetenv("TIDINGS_TOKEN"); /* secrets of ours, which it would have for its life */
+            (void)unsetenv("TIDINGS_CLIENT_SECRET");
             if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) {
                 _exit(127);
             }

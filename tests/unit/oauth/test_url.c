@@ -39,6 +39,11 @@ static void only_plain_urls_are_read(void **state)
         "https://[::1]x/",
         "https://host\\@evil/",
         "https://host/\"><script>",
+        "https://host/a/../b",
+        "https://host/..",
+        "https://host/a/./b",
+        "https://host/a/%2e%2E/b",
+        "https://host/a/.%2e",
     };
     struct url u;
     (void)state;
@@ -52,6 +57,7 @@ static void only_plain_urls_are_read(void **state)
     assert_true(str_eq(u.host, STR("host")) && u.port == 8443 && u.is_https);
     assert_true(str_eq(u.path, STR("/a/b")) && str_eq(u.query, STR("c=d")));
     assert_true(url_read(STR("http://[::1]:7/"), &u) && u.port == 7 && !u.is_https);
+    assert_true(url_read(STR("https://host/.well-known/a..b/..."), &u));
     assert_true(url_read(STR("https://host?q"), &u) && u.path.len == 0 && u.port == 443);
 }
 
@@ -73,6 +79,9 @@ static void secrets_go_to_https_and_to_this_machine(void **state)
         {"http://localhost.evil.test/", false},
         {"http://10.0.0.1/", false},
         {"http://127./", false},
+        {"http://127.1/", false},
+        {"http://127.0.0.1.5/", false},
+        {"http://127.0.0.256/", false},
     };
     struct url u;
     (void)state;
@@ -95,6 +104,18 @@ static void a_server_elsewhere_does_not_lead_here(void **state)
         {"https://a.test/mcp", "http://localhost:8080/x", false},
         {"https://a.test/mcp", "https://127.0.0.1/x", false},
         {"https://a.test/mcp", "https://[::1]/x", false},
+        {"https://a.test/mcp", "https://[0:0::1]/x", false},
+        {"https://a.test/mcp", "https://[::]/x", false},
+        {"https://a.test/mcp", "https://[::ffff:127.0.0.1]/x", false},
+        {"https://a.test/mcp", "https://[2001:db8::1]/x", true},
+        {"https://a.test/mcp", "https://127.1/x", false},
+        {"https://a.test/mcp", "https://2130706433/x", false},
+        {"https://a.test/mcp", "https://0x7f000001/x", false},
+        {"https://a.test/mcp", "https://0/x", false},
+        {"https://a.test/mcp", "https://0.0.0.0/x", false},
+        {"https://a.test/mcp", "https://x.localhost/x", false},
+        {"https://a.test/mcp", "https://LOCALHOST./x", false},
+        {"https://a.test/mcp", "https://10.0.0.1/x", true},
         {"http://localhost:1/mcp", "http://127.0.0.1:2/x", true},
         {"http://127.0.0.1/mcp", "https://as.test/x", true},
         {"http://127.0.0.1/mcp", "http://as.test/x", false},
