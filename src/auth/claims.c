@@ -104,9 +104,8 @@ const char *claims_check(const struct json *claims, const struct claims_rules *r
     if (why) {
         return why;
     }
-    /* RFC 7800: good only in the hands of whoever has the key, which nobody here could check. */
-    if (jv_get(claims, "cnf")) {
-        return "the token is bound to a key, and only plain bearer tokens are accepted";
+    if ((why = dpop_read_binding(claims, ret->key)) != NULL) {
+        return why;
     }
     ret->name = jv_str(subject ? subject : jv_get(claims, "client_id"));
     if (!identity_is_name(ret->name, AUTH_NAME_MAX)) {

@@ -6,6 +6,7 @@
 #ifndef AUTH_CLAIMS_H
 #define AUTH_CLAIMS_H
 
+#include "auth/dpop.h"
 #include "auth/identity.h"
 #include "json/json.h"
 
@@ -19,7 +20,8 @@ struct claims_rules {
 struct claims {
     struct tidings_str name; /* borrowed, as the scopes are */
     struct scope_list scopes;
-    int64_t expires_ms; /* leeway included; 0: none */
+    int64_t expires_ms;      /* leeway included; 0: none */
+    char key[DPOP_KEY_TEXT]; /* that it is bound to; "": none */
 };
 
 /* NULL: they are good now, and *ret is filled. Otherwise a static sentence that says what is not

@@ -6,6 +6,7 @@
 #ifndef AUTH_IDENTITY_H
 #define AUTH_IDENTITY_H
 
+#include "auth/dpop.h"
 #include "base/list.h"
 #include "base/sha256.h"
 
@@ -30,6 +31,8 @@ struct auth_identity {
     enum auth_kind kind;
     /* What it was verified with may be withdrawn (auth_proof_is_valid); 0: nothing of that kind. */
     uint64_t proof;
+    /* It is good only with a proof by this key (auth/dpop.h); "": it is bound to none. */
+    char key[DPOP_KEY_TEXT];
     /* The asker's own, NULL at first: what it made of this identity. Released with it (the cache
      * was told how), so that a token seen again costs no second making. */
     void *attached;

@@ -53,6 +53,9 @@ static const char *read_active(const struct auth_settings *s, const struct json 
     }
     *ret = identity_create(prefix, claims.name, &claims.scopes, claims.expires_ms,
                            AUTH_BY_INTROSPECTION);
+    if (*ret) {
+        memcpy((*ret)->is.key, claims.key, sizeof(claims.key));
+    }
     return NULL;
 }
 

@@ -182,6 +182,17 @@ static int jwks_read_key(const struct json *v, struct tidings_str issuer, struct
     return rc;
 }
 
+int jwks_read_public(const struct json *jwk, struct public_key **ret, struct tidings_error *err)
+{
+    struct jwk k;
+    int rc = jwks_read_key(jwk, STR_EMPTY, &k, err);
+    if (rc == 0) {
+        mem_free(k.kid);
+        *ret = k.key;
+    }
+    return rc;
+}
+
 /* ---- the set --------------------------------------------------------------------------------- */
 
 static int read_keys(struct jwks *set, const struct json *root, struct tidings_error *err)

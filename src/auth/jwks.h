@@ -20,6 +20,11 @@
 #define JWKS_PROOF_SPARE 3u    /* high bits of a proof that are 0 */
 #define JWKS_CANDIDATES_MAX 8u /* keys tried for a token that names none */
 
+/* One key by itself, to be destroyed. TIDINGS_E_INVALID: it cannot be used, or is none for
+ * signatures; TIDINGS_E_NOMEM. */
+struct json;
+int jwks_read_public(const struct json *jwk, struct public_key **ret, struct tidings_error *err);
+
 struct jwks; /* immutable, counted: a value of a shared map */
 
 /* The value's key is `issuer`, copied. A set without keys is one: then nothing can be verified.

@@ -47,8 +47,9 @@ static bool jwt_is_access_token(const struct json *typ)
     return typ == NULL;
 }
 
-static const char *read_header(struct jwt *t)
+static const char *read_header(struct jwt *t, const char *type)
 {
+    const struct json *typ = jv_get(t->header, "typ");
     const struct json *kid = jv_get(t->header, "kid");
     if (!signature_find_algorithm(jv_str(jv_get(t->header, "alg")), &t->algorithm)) {
         return "the algorithm of the token is not accepted";
@@ -56,7 +57,7 @@ static const char *read_header(struct jwt *t)
     if (jv_get(t->header, "crit")) {
         return "the token needs an extension that is not known here";
     }
-    if (!jwt_is_access_token(jv_get(t->header, "typ"))) {
+    if (type ? !str_eq(jv_str(typ), tidings_str(type)) : !jwt_is_access_token(typ)) {
         return "the token is no access token";
     }
     if (kid && (!jv_is(kid, JV_STRING) || jv_str(kid).len > JWKS_KID_MAX)) {
@@ -67,6 +68,11 @@ static const char *read_header(struct jwt *t)
 }
 
 const char *jwt_parse(struct jwt *ret, struct tidings_str token)
+{
+    return jwt_parse_as(ret, token, NULL);
+}
+
+const char *jwt_parse_as(struct jwt *ret, struct tidings_str token, const char *type)
 {
     struct tidings_str rest, signature;
     struct tidings_str header = str_cut(token, '.', &rest, NULL);
@@ -81,7 +87,7 @@ const char *jwt_parse(struct jwt *ret, struct tidings_str token)
                base64url_decode(&ret->signature, signature) < 0) {
         why = "a part of the token cannot be read";
     } else {
-        why = read_header(ret);
+        why = read_header(ret, type);
         ret->issuer = jv_str(jv_get(ret->claims, "iss"));
     }
     if (why) {

@@ -27,6 +27,8 @@ bool jwt_is_likely(struct tidings_str token);
 /* NULL: *ret is filled; nothing in it is verified yet. Otherwise a static sentence, and nothing to
  * release. Borrows `token`. */
 const char *jwt_parse(struct jwt *ret, struct tidings_str token);
+/* The same for one of another type than an access token: that is its `typ`, exactly. */
+const char *jwt_parse_as(struct jwt *ret, struct tidings_str token, const char *type);
 void jwt_deinit(struct jwt *t);
 
 #endif

@@ -164,6 +164,7 @@ static void verifier_accept(const struct verifier *v, const struct issuer *issue
     struct identity *i =
         identity_create(prefix, claims->name, &claims->scopes, claims->expires_ms, AUTH_BY_JWT);
     if (i) {
+        memcpy(i->is.key, claims->key, sizeof(i->is.key));
         i->is.proof = verifier_make_proof((size_t)(issuer - v->settings.issuers), proof);
     }
     *ret = i ? (struct verdict){.outcome = AUTH_OK, .identity = i}

@@ -85,7 +85,8 @@ struct config {
     char *auth_resource, *auth_introspection;       /* URLs; empty: none */
     char *auth_credentials, *auth_ca, *auth_tokens; /* files; empty: none */
     uint64_t auth_leeway_ms;
-    uint64_t workers; /* 0: as many as cores */
+    unsigned auth_dpop; /* enum dpop_mode */
+    uint64_t workers;   /* 0: as many as cores */
     struct config_mount *mounts;
     size_t mount_count;
     char *skills; /* a directory that is mounted at skill:// (config_mount_skills); empty: none */

@@ -22,8 +22,9 @@
 static const char *const versions[] = {TIDINGS_PROTOCOL_VERSIONS, NULL};
 static const char *const profiles[] = {"none", DIALECT_PROFILES, NULL};
 static const char *const urings[] = {"auto", "off", NULL};
-static const char *const auths[] = {"off", "request", "require", NULL}; /* enum tls_client_auth */
-static const char *const tls_versions[] = {"1.2", "1.3", NULL};         /* enum tls_version */
+static const char *const dpops[] = {"accept", "require", "nonce", NULL}; /* enum dpop_mode */
+static const char *const auths[] = {"off", "request", "require", NULL};  /* enum tls_client_auth */
+static const char *const tls_versions[] = {"1.2", "1.3", NULL};          /* enum tls_version */
 static const char *const offers[] = {"auto", "on", "off", NULL};
 static const char *const stales[] = {"serve", "refuse", NULL};
 static const char *const details[] = {"full", "slim", NULL};
@@ -87,6 +88,8 @@ const struct config_row config_rows[] = {
          "every token needs this scope; may be repeated"),
     DURATION("auth-leeway", auth_leeway_ms, "60s", 0, 600 * SEC,
              "by how much the clock of the authorization server may differ"),
+    CHOICE("auth-dpop", auth_dpop, "accept", dpops, "HOW",
+           "whether tokens may or must be bound to a key, and its proofs hold a nonce"),
     {ROW("auth-introspection", CONFIG_TEXT, auth_introspection, "", "URL",
          "ask there about tokens that are no JWTs (RFC 7662)")},
     {ROW("auth-credentials", CONFIG_PATH, auth_credentials, "", "FILE",

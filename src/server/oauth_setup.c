@@ -5,6 +5,7 @@
  */
 #include "server/oauth_setup.h"
 
+#include "auth/dpop.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "json/write.h"
@@ -108,6 +109,10 @@ static struct piece oauth_put_metadata(struct buf *out, const struct config *c,
     put_strings(&w, STR("authorization_servers"), &c->auth_issuer);
     put_scopes(&w, c, rules);
     jw_put_raw(&w, STR("bearer_methods_supported"), STR("[\"header\"]"));
+    jw_put_raw(&w, STR("dpop_signing_alg_values_supported"), STR(DPOP_ALGORITHMS_JSON));
+    if (c->auth_dpop != DPOP_ACCEPT) {
+        jw_put_bool(&w, STR("dpop_bound_access_tokens_required"), true);
+    }
     jw_end_object(&w);
     p.to = out->len;
     return p;
@@ -191,7 +196,12 @@ static int open_auth(struct oauth_setup *a, const struct config *c, const char *
         .ca = c->auth_ca[0] ? c->auth_ca : NULL,
         .leeway_ms = (uint32_t)c->auth_leeway_ms,
     };
+    struct tidings_str path;
     int rc = auth_open(&a->http.auth, &options, err);
+    if (rc == 0 && count > 0) {
+        rc = dpop_create(&a->http.dpop, split_path(tidings_str(resource), &path),
+                         (enum dpop_mode)c->auth_dpop, err);
+    }
     return rc < 0 ? rc : auth_start(a->http.auth, err);
 }
 
@@ -222,6 +232,7 @@ int oauth_setup_open(struct oauth_setup *a, const struct config *c, const char *
 void oauth_setup_close(struct oauth_setup *a)
 {
     auth_close(a->http.auth);
+    dpop_destroy(a->http.dpop);
     mem_free(a->scopes);
     buf_deinit(&a->text);
     *a = (struct oauth_setup){.scopes = NULL};

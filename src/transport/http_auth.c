@@ -5,6 +5,8 @@
  */
 #include "transport/http_auth.h"
 
+#include "auth/dpop.h"
+#include "base/clock.h"
 #include "protocol/access_enforce.h"
 #include "transport/http_private.h"
 #include "wire/bearer.h"
@@ -19,6 +21,11 @@ static void http_auth_refuse(struct http_conn *conn, int status, const struct be
 {
     struct buf fields;
     buf_init(&fields, CHALLENGE_MAX);
+    char nonce[DPOP_NONCE_TEXT];
+    const struct dpop *dpop = conn->hw->config->auth->dpop;
+    if (c && c->scheme.len > 0 && dpop_put_nonce(dpop, clock_wall_ms(), nonce)) {
+        http_put_header(&fields, "DPoP-Nonce", tidings_str(nonce));
+    }
     if (c) {
         bearer_put_challenge(&fields, c);
     } else {
@@ -33,11 +40,23 @@ static void http_auth_refuse(struct http_conn *conn, int status, const struct be
     buf_deinit(&fields);
 }
 
+/* Where tokens must be bound to a key, nothing else is asked for. */
+static bool wants_proofs(const struct http_auth *auth)
+{
+    return auth->dpop && dpop_is_required(auth->dpop);
+}
+
 static void refuse_unknown(struct http_conn *conn)
 {
     const struct http_auth *auth = conn->hw->config->auth;
-    const struct bearer_challenge c = {.scope = auth->scope, .metadata = auth->metadata_url};
-    http_auth_refuse(conn, 401, &c, "a bearer token is needed");
+    bool is_bound = wants_proofs(auth);
+    const struct bearer_challenge c = {.scheme = is_bound ? STR("DPoP") : STR_EMPTY,
+                                       .scope = auth->scope,
+                                       .metadata = auth->metadata_url,
+                                       .algs = is_bound ? STR(DPOP_ALGORITHMS) : STR_EMPTY};
+    http_auth_refuse(conn, 401, &c,
+                     is_bound ? "a token that is bound to a key is needed"
+                              : "a bearer token is needed");
 }
 
 /* `error` as RFC 6750 §3.1 has it. */
@@ -52,6 +71,19 @@ static void refuse_token(struct http_conn *conn, int status, struct tidings_str 
     http_auth_refuse(conn, status, &c, text);
 }
 
+/* `error` as RFC 9449 §7.1 has it. */
+static void refuse_proof(struct http_conn *conn, struct tidings_str error, const char *text)
+{
+    const struct http_auth *auth = conn->hw->config->auth;
+    const struct bearer_challenge c = {.scheme = STR("DPoP"),
+                                       .error = error,
+                                       .description = tidings_str(text),
+                                       .scope = auth->scope,
+                                       .metadata = auth->metadata_url,
+                                       .algs = STR(DPOP_ALGORITHMS)};
+    http_auth_refuse(conn, 401, &c, text);
+}
+
 /* All that the operation needs: what every token does, too. */
 void conn_put_insufficient(struct http_conn *conn, struct buf *head, struct tidings_str scopes)
 {
@@ -64,7 +96,8 @@ void conn_put_insufficient(struct http_conn *conn, struct buf *head, struct tidi
     buf_puts(&all, auth->scope);
     buf_puts(&all, auth->scope.len > 0 ? STR(" ") : STR_EMPTY);
     buf_puts(&all, scopes);
-    const struct bearer_challenge c = {.error = STR("insufficient_scope"),
+    const struct bearer_challenge c = {.scheme = conn->r->proof.key[0] ? STR("DPoP") : STR_EMPTY,
+                                       .error = STR("insufficient_scope"),
                                        .description = STR("the token lacks a scope for this"),
                                        .scope = buf_str(&all),
                                        .metadata = auth->metadata_url};
@@ -117,9 +150,40 @@ static bool has_scopes(const struct http_auth *auth, const struct principal *pri
     return true;
 }
 
+/* A token that is bound to a key is shown with a proof by that key, and no other is. */
+static bool check_binding(struct http_conn *conn, const struct auth_identity *identity)
+{
+    const struct http_auth *auth = conn->hw->config->auth;
+    const struct dpop_proof *proof = &conn->r->proof;
+    if (strcmp(identity->key, proof->key) != 0) {
+        refuse_proof(conn, STR("invalid_token"),
+                     !proof->key[0] ? "the token is bound to a key: show it as DPoP, with a proof"
+                     : !identity->key[0] ? "the token is bound to no key"
+                                         : "the token is bound to another key");
+    } else if (!proof->key[0] && wants_proofs(auth)) {
+        refuse_proof(conn, STR("invalid_token"), "the token must be bound to a key");
+    } else if (!proof->key[0]) {
+        return true;
+    } else if (proof->wants_nonce) {
+        refuse_proof(conn, STR("use_dpop_nonce"), "the proof must hold the nonce given here");
+    } else {
+        enum dpop_use use = dpop_use(auth->dpop, proof, clock_wall_ms());
+        if (use == DPOP_USED) {
+            refuse_proof(conn, STR("invalid_dpop_proof"), "the proof was used before");
+        } else if (use == DPOP_FULL) {
+            refuse_for_now(conn, "too many proofs within a minute");
+        }
+        return use == DPOP_FRESH;
+    }
+    return false;
+}
+
 static bool conn_set_identity(struct http_conn *conn, struct auth_identity *identity)
 {
     const struct principal *principal = NULL;
+    if (!check_binding(conn, identity)) {
+        return false;
+    }
     int rc = find_principal(conn, identity, &principal, NULL);
     if (rc == TIDINGS_E_NOMEM) {
         refuse_for_now(conn, "out of memory");
@@ -180,6 +244,24 @@ static struct token_cache *find_token_cache(struct http_worker *hw)
     return hw->token_cache;
 }
 
+/* What the proof of a key says by itself; whether it is the token's is seen when that is known. */
+static bool check_proof(struct http_conn *conn, const struct http_request *req,
+                        struct tidings_str token)
+{
+    unsigned count = 0;
+    struct dpop_request r = {.proof = http_header(req, "dpop", &count),
+                             .method = req->method_name,
+                             .path = req->path,
+                             .token = token};
+    const char *why =
+        count != 1 ? "there must be one field DPoP with a proof"
+                   : dpop_check(conn->hw->config->auth->dpop, &r, clock_wall_ms(), &conn->r->proof);
+    if (why) {
+        refuse_proof(conn, STR("invalid_dpop_proof"), why);
+    }
+    return why == NULL;
+}
+
 bool conn_authenticate(struct http_conn *conn, const struct http_request *req)
 {
     if (req->method == HTTP_OPTIONS || conn->r->path == PATH_METADATA ||
@@ -190,8 +272,13 @@ bool conn_authenticate(struct http_conn *conn, const struct http_request *req)
     const char *why = NULL;
     struct auth_answer answer;
     enum bearer_result found = bearer_find(req, &token, &why);
-    if (found != BEARER_TOKEN) {
-        if (found == BEARER_NONE) {
+    conn->r->proof.key[0] = '\0';
+    if (found == BEARER_BOUND && conn->hw->config->auth->dpop) {
+        if (!check_proof(conn, req, token)) {
+            return false;
+        }
+    } else if (found != BEARER_TOKEN) {
+        if (found == BEARER_NONE || found == BEARER_BOUND) {
             refuse_unknown(conn);
         } else {
             refuse_token(conn, 400, STR("invalid_request"), why);

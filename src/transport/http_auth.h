@@ -24,6 +24,7 @@
 /* Frozen while the server runs. Without an issuer there is no metadata: its texts are empty. */
 struct http_auth {
     struct auth *auth;
+    struct dpop *dpop;                /* checks proofs of keys; NULL: no token is bound to one */
     struct tidings_str metadata;      /* the document, JSON */
     struct tidings_str metadata_url;  /* where clients find it */
     struct tidings_str resource_path; /* behind AUTH_METADATA_PATH: "/mcp" */

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "auth/dpop.h"
 #include "base/log.h"
 #include "request/channel.h"
 #include "transport/deadlines.h"
@@ -128,6 +129,7 @@ struct http_reading {
     const struct http_route *route;         /* of PATH_ROUTE */
     struct http_exchange *exchange;         /* of PATH_RESOURCE, while it is under way */
     struct pending_token *pending_token;    /* of CONN_AUTHENTICATING */
+    struct dpop_proof proof;                /* that came with the token */
     struct session_wait *awaiting;          /* of CONN_ADOPTING */
     char *origin;                           /* to be echoed; NULL: none */
     char traceparent[TRACE_PARENT_LEN + 1]; /* of its header; empty: none */

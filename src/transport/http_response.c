@@ -52,10 +52,11 @@ static void put_common(struct http_conn *conn, struct buf *head, int status,
     buf_puts(head, headers->extra);
     if (conn->r->origin) {
         http_put_header(head, "Access-Control-Allow-Origin", tidings_str(conn->r->origin));
-        http_put_header(head, "Access-Control-Expose-Headers",
-                        conn->r->path == PATH_RESOURCE
-                            ? STR("ETag, Content-Range, Last-Modified, WWW-Authenticate")
-                            : STR("Mcp-Session-Id, WWW-Authenticate"));
+        http_put_header(
+            head, "Access-Control-Expose-Headers",
+            conn->r->path == PATH_RESOURCE
+                ? STR("ETag, Content-Range, Last-Modified, WWW-Authenticate, DPoP-Nonce")
+                : STR("Mcp-Session-Id, WWW-Authenticate, DPoP-Nonce"));
         http_put_header(head, "Vary", STR("Origin"));
     }
 }
@@ -211,14 +212,15 @@ static void put_allowed_headers(struct http_conn *conn, const struct http_reques
                                 struct buf *head)
 {
     if (conn->r->path == PATH_RESOURCE) {
-        http_put_header(head, "Access-Control-Allow-Headers",
-                        STR("Authorization, Content-Type, Accept, Range, If-Match, If-None-Match, "
-                            "If-Range, Tidings-Metadata"));
+        http_put_header(
+            head, "Access-Control-Allow-Headers",
+            STR("Authorization, DPoP, Content-Type, Accept, Range, If-Match, If-None-Match, "
+                "If-Range, Tidings-Metadata"));
         return;
     }
     struct buf allowed;
     buf_init(&allowed, HTTP_MAX_HEAD);
-    buf_puts(&allowed, STR("Authorization, Content-Type, Accept, MCP-Protocol-Version, "
+    buf_puts(&allowed, STR("Authorization, DPoP, Content-Type, Accept, MCP-Protocol-Version, "
                            "Mcp-Method, Mcp-Name, Mcp-Session-Id, Last-Event-ID"));
     struct tidings_str asked = http_header(req, "access-control-request-headers", NULL);
     while (asked.len > 0) {

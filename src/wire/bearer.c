@@ -32,7 +32,8 @@ enum bearer_result bearer_parse(struct tidings_str field, struct tidings_str *to
 {
     struct tidings_str rest;
     struct tidings_str scheme = str_cut(str_trim(field, BLANK), ' ', &rest, NULL);
-    if (!str_eq_nocase(scheme, STR("Bearer"))) {
+    bool is_bound = str_eq_nocase(scheme, STR("DPoP"));
+    if (!is_bound && !str_eq_nocase(scheme, STR("Bearer"))) {
         *why = "the Authorization field is empty";
         return scheme.len > 0 ? BEARER_NONE : BEARER_BAD; /* RFC 6750 §3.1: as good as none */
     }
@@ -42,11 +43,12 @@ enum bearer_result bearer_parse(struct tidings_str field, struct tidings_str *to
         return BEARER_BAD;
     }
     if (!is_token(rest)) {
-        *why = "Authorization must be 'Bearer' and one token";
+        *why = is_bound ? "Authorization must be 'DPoP' and one token"
+                        : "Authorization must be 'Bearer' and one token";
         return BEARER_BAD;
     }
     *token = rest;
-    return BEARER_TOKEN;
+    return is_bound ? BEARER_BOUND : BEARER_TOKEN;
 }
 
 /* The name as a careless reader would take it: percent-encoded or not. */
@@ -124,11 +126,13 @@ static void bearer_put_quoted(struct buf *out, const char *name, struct tidings_
 int bearer_put_challenge(struct buf *out, const struct bearer_challenge *c)
 {
     bool first = true;
-    buf_puts(out, STR("WWW-Authenticate: Bearer"));
+    buf_puts(out, STR("WWW-Authenticate: "));
+    buf_puts(out, c->scheme.len > 0 ? c->scheme : STR("Bearer"));
     bearer_put_quoted(out, "error", c->error, &first);
     bearer_put_quoted(out, "error_description", c->description, &first);
     bearer_put_quoted(out, "scope", c->scope, &first);
     bearer_put_quoted(out, "resource_metadata", c->metadata, &first);
+    bearer_put_quoted(out, "algs", c->algs, &first);
     buf_puts(out, STR("\r\n"));
     return out->failed;
 }

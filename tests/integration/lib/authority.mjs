@@ -66,6 +66,7 @@ export class Authority {
             features: {
                 devInteractions: { enabled: false },
                 registration: { enabled: true },
+                dPoP: { enabled: true },
                 revocation: { enabled: true },
                 clientCredentials: { enabled: true },
                 introspection: { enabled: true, allowedPolicy: () => true },

@@ -206,7 +206,7 @@ static void each_wrong_claim_is_told(void **state)
         {BUT("\"aud\":\"other\",\"exp\":1800000100,\"sub\":\"a\",\"scope\":{}"),
          "the scopes of the token are malformed or too many"},
         {BUT("\"aud\":\"other\",\"exp\":1800000100,\"sub\":\"a\",\"cnf\":{\"jkt\":\"x\"}"),
-         "the token is bound to a key, and only plain bearer tokens are accepted"},
+         "the token is bound to something else than a key by its jkt"},
         {"{" GOOD ",\"sub\":\"bob\"}", "a part of the token cannot be read"},
         {"[]", "a part of the token cannot be read"},
         {"{" GOOD, "a part of the token cannot be read"},

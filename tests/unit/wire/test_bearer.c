@@ -42,7 +42,10 @@ static void one_well_formed_bearer_token_counts_and_nothing_else(void **state)
         {"Bearer \xc3\xa4", BEARER_BAD, ""},
         {"", BEARER_BAD, ""},
         {"Basic YTpi", BEARER_NONE, ""},
-        {"DPoP abc", BEARER_NONE, ""},
+        {"DPoP abc", BEARER_BOUND, "abc"},
+        {"dpop  abc", BEARER_BOUND, "abc"},
+        {"DPoP a b", BEARER_BAD, ""},
+        {"DPoPx abc", BEARER_NONE, ""},
         {"Bearerabc", BEARER_NONE, ""},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
