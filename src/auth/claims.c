@@ -57,6 +57,8 @@ static const char *check_time(const struct json *claims, const struct claims_rul
     return NULL;
 }
 
+_Static_assert(AUTH_KEY_TEXT == DPOP_KEY_TEXT, "an identity has room for the name of a key");
+
 static bool claims_is_ours(const struct json *audience, const struct claims_rules *rules)
 {
     for (size_t i = 0; jv_is(audience, JV_STRING) && i < rules->audience_count; i++) {

@@ -6,13 +6,13 @@
 #ifndef AUTH_IDENTITY_H
 #define AUTH_IDENTITY_H
 
-#include "auth/dpop.h"
 #include "base/list.h"
 #include "base/sha256.h"
 
 #include <tidings/types.h>
 
 #define AUTH_TOKEN_MAX 8192u /* bytes of a token; a longer one is malformed */
+#define AUTH_KEY_TEXT 44u    /* the name of a key (RFC 7638), and a NUL */
 #define AUTH_NAME_MAX 255u   /* bytes of a name; a longer one makes its token invalid */
 #define AUTH_SCOPES_MAX 64u  /* of one token, each of at most AUTH_SCOPE_MAX bytes, … */
 #define AUTH_SCOPE_MAX 255u
@@ -32,7 +32,7 @@ struct auth_identity {
     /* What it was verified with may be withdrawn (auth_proof_is_valid); 0: nothing of that kind. */
     uint64_t proof;
     /* It is good only with a proof by this key (auth/dpop.h); "": it is bound to none. */
-    char key[DPOP_KEY_TEXT];
+    char key[AUTH_KEY_TEXT];
     /* The asker's own, NULL at first: what it made of this identity. Released with it (the cache
      * was told how), so that a token seen again costs no second making. */
     void *attached;

@@ -25,6 +25,7 @@ test('the metadata is at both places, for everybody, and names the issuer', asyn
         authorization_servers: [authority.issuer],
         scopes_supported: ['a', 'b:c'],
         bearer_methods_supported: ['header'],
+        dpop_signing_alg_values_supported: ['ES256', 'ES384', 'ES512', 'EdDSA', 'PS256', 'PS384', 'PS512', 'RS256', 'RS384', 'RS512'],
     };
     const Origin = 'http://localhost:3000';
     for (const path of [KNOWN, `${KNOWN}/mcp`]) {

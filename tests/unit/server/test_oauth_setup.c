@@ -3,6 +3,7 @@
  * What the configuration of tokens makes of a server: what its pages learn of who asks, what
  * clients are told of where tokens come from.
  */
+#include "auth/dpop.h"
 #include "server/oauth_setup.h"
 
 #include <setjmp.h>
@@ -143,10 +144,11 @@ static void the_metadata_is_named_by_the_resource(void **state)
         assert_str(a.http.resource_path, rows[i].place);
         assert_str(a.http.server_url, rows[i].server);
         assert_str(a.http.scope, "x y");
-        char expected[512];
+        char expected[1024];
         snprintf(expected, sizeof(expected),
                  "{\"resource\":\"%s\",\"authorization_servers\":[\"%s\"],"
-                 "\"scopes_supported\":[\"x\",\"y\"],\"bearer_methods_supported\":[\"header\"]}",
+                 "\"scopes_supported\":[\"x\",\"y\"],\"bearer_methods_supported\":[\"header\"],"
+                 "\"dpop_signing_alg_values_supported\":" DPOP_ALGORITHMS_JSON "}",
                  rows[i].resource ? rows[i].resource : "http://127.0.0.1:7/mcp", rows[i].issuer);
         assert_str(a.http.metadata, expected);
         oauth_setup_close(&a);
