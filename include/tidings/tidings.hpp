@@ -590,6 +590,22 @@ public:
         return detail::taken(check(tidings_client_prompt(get(), name.string().c_str(),
                                                          detail::or_null(json), &check.err)));
     }
+    /* The entry of an Agent Skill, and the bytes of a file of it, verified by the entry. */
+    std::string skill(text uri)
+    {
+        detail::checked check;
+        return detail::taken(check(tidings_client_skill(get(), uri.string().c_str(), &check.err)));
+    }
+    std::string skill_read(text entry, text uri)
+    {
+        detail::checked check;
+        size_t len = 0;
+        const std::unique_ptr<char, void (*)(void *)> bytes(
+            check(tidings_client_skill_read(get(), entry.string().c_str(), uri.string().c_str(),
+                                            &len, &check.err)),
+            tidings_free);
+        return std::string(bytes.get(), len);
+    }
     /* Every element of a list, JSON text each. What the lambda throws ends the listing and reaches
      * the caller. */
     void list(enum tidings_listing which, const item_fn &fn)

@@ -21,8 +21,8 @@
 #include "uri/uri.h"
 
 #define SKILLS_PER_PAGE 64u
-#define SKILLS_PAGE_BYTES (1u << 20)  /* of entries … */
-#define SKILLS_READ_BYTES (32u << 20) /* … and of files read for them, after which a page ends */
+#define SKILLS_PAGE_BYTES (1u << 20) /* of entries … */
+#define SKILLS_READ_BYTES (8u << 20) /* … and of files read for them, after which a page ends */
 
 enum skills_source { SKILLS_REGISTERED = 'r', SKILLS_MOUNTED = 'm' };
 

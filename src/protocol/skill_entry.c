@@ -20,6 +20,7 @@
 
 #define ENTRY_MAX (8u << 20) /* bytes of JSON: 512 URIs and a front matter have less */
 #define FRONT_MAX (1u << 20)
+#define BURST_BYTES (1u << 20) /* hashed in one turn of the worker: some milliseconds */
 
 struct skill_file {
     char *uri, *etag;
@@ -265,6 +266,7 @@ static void skill_entry_take(struct skill_entry *e, const struct job *job)
     skill_digest_of_hash(hash, file->digest);
     file->size = e->size;
     e->bytes_read += e->size;
+    e->burst += e->size;
     e->total += e->size;
     skill_entry_bound(e, e->total);
     if (!file->is_gone && !e->is_dynamic) {
@@ -312,6 +314,29 @@ static void skill_entry_write(struct skill_entry *e)
     }
 }
 
+static void skill_entry_run(struct skill_entry *e);
+
+static void skill_entry_paused(struct job *job)
+{
+    struct skill_entry *e = job->user;
+    request_end_job(e->request);
+    e->burst = 0;
+    e->is_ready = true;
+    if (!e->is_stepping) {
+        skill_entry_run(e);
+    }
+}
+
+/* Much was read and hashed in this turn of the worker: the others have theirs first. */
+static void skill_entry_pause(struct skill_entry *e)
+{
+    memset(&e->list, 0, sizeof(e->list));
+    job_init(&e->list.base, e->request->worker, skill_entry_paused, e, STR_EMPTY);
+    request_begin_job(e->request, &e->list.base);
+    job_begin(&e->list.base);
+    job_finish_later(&e->list.base, 0, NULL);
+}
+
 /* Begin the next step. False: it is over. */
 static bool skill_entry_step(struct skill_entry *e)
 {
@@ -326,7 +351,12 @@ static bool skill_entry_step(struct skill_entry *e)
     }
     while (e->code == 0 && e->at < e->count) {
         struct skill_file *file = &e->files[e->at];
-        if (!skill_entry_recall(e, file)) {
+        bool is_known = skill_entry_recall(e, file);
+        if (!is_known && e->burst >= BURST_BYTES) {
+            skill_entry_pause(e);
+            return true;
+        }
+        if (!is_known) {
             return skill_entry_read(e, tidings_str(file->uri));
         }
         e->at++;

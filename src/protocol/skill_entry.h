@@ -38,6 +38,7 @@ struct skill_entry {
     struct skill_file *files;
     size_t count, mount, at;
     uint64_t announced, total; /* bytes, as listed and as read */
+    uint64_t burst;            /* read in this turn */
     bool has_listed, is_dynamic, is_stepping, is_ready;
     union {
         struct tidings_list list;
