@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * Any bytes as frames of a WebSocket: the same messages and the same end whether they come whole,
- * one by one, or in sevens to readers that are thrown away whenever they say they may be. The first
- * byte unmasks for the fuzzer: with it set, the rest is a list of (first byte, length, payload)
- * that is made into masked frames. The bytes are also judged as UTF-8 in pieces, as those of a
- * message are: the same verdict as for the whole, at the first byte that decides it.
+ * one by one, or in sevens to readers that are thrown away whenever they say they may be. The
+ * highest bit of the first byte makes the reader a client's, to which nothing is masked; the others
+ * unmask for the fuzzer: with one of them set, the rest is a list of (first byte, length, payload)
+ * that is made into frames as that reader wants them, masked or not; the reader of the other side
+ * refuses them. The bytes are also judged as UTF-8 in pieces, as those of a message are: the same
+ * verdict as for the whole, at the first byte that decides it.
  */
 #include <stdlib.h>
 
@@ -12,6 +14,7 @@
 #include "wire/ws.h"
 
 #define MAX 64u
+#define TO_CLIENT 0x80u
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -39,10 +42,16 @@ static bool hear(struct ws_reader *r, struct buf *out)
     return true;
 }
 
-static void read_frames(struct tidings_str bytes, size_t step, bool anew, struct buf *out)
+static struct ws_reader *make_reader(bool is_client)
 {
     struct tidings_error err;
-    struct ws_reader *r = ws_reader_create(MAX, &err);
+    return is_client ? ws_reader_create_client(MAX, &err) : ws_reader_create(MAX, &err);
+}
+
+static void read_frames(struct tidings_str bytes, bool is_client, size_t step, bool anew,
+                        struct buf *out)
+{
+    struct ws_reader *r = make_reader(is_client);
     buf_init(out, SIZE_MAX);
     for (size_t at = 0; r && at < bytes.len; at += step) {
         ws_reader_feed(r, bytes.ptr + at, bytes.len - at < step ? bytes.len - at : step);
@@ -51,13 +60,13 @@ static void read_frames(struct tidings_str bytes, size_t step, bool anew, struct
         }
         if (anew && ws_reader_is_idle(r)) {
             ws_reader_destroy(r);
-            r = ws_reader_create(MAX, &err);
+            r = make_reader(is_client);
         }
     }
     ws_reader_destroy(r);
 }
 
-static void make_frames(const uint8_t *data, size_t size, struct buf *out)
+static void make_frames(const uint8_t *data, size_t size, bool is_client, struct buf *out)
 {
     static const char mask[4] = {0x5a, 0x01, (char)0x80, 0x33};
     for (size_t at = 0; at + 2 <= size;) {
@@ -65,11 +74,12 @@ static void make_frames(const uint8_t *data, size_t size, struct buf *out)
         char header[WS_MAX_HEADER];
         size_t n = (size_t)(ws_write_header(header, WS_OP_TEXT, len) - header);
         header[0] = (char)data[at];
-        header[1] = (char)((unsigned char)header[1] | 0x80u);
+        header[1] = (char)((unsigned char)header[1] | (is_client ? 0 : 0x80u));
         buf_put(out, header, n);
-        buf_put(out, mask, 4);
+        buf_put(out, mask, is_client ? 0 : 4);
         for (size_t i = 0; i < len; i++) {
-            buf_putc(out, (char)(data[at + 2 + i] ^ (unsigned char)mask[i % 4]));
+            unsigned char key = is_client ? 0 : (unsigned char)mask[i % 4];
+            buf_putc(out, (char)(data[at + 2 + i] ^ key));
         }
         at += 2 + len;
     }
@@ -91,17 +101,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     judge_pieces(tidings_strn((const char *)data, size), 1);
     judge_pieces(tidings_strn((const char *)data, size), 11);
     struct buf frames, whole, dribbled, anew;
+    bool is_client = size > 0 && data[0] & TO_CLIENT;
     buf_init(&frames, SIZE_MAX);
-    if (size > 0 && data[0]) {
-        make_frames(data + 1, size - 1, &frames);
+    if (size > 0 && data[0] & ~TO_CLIENT) {
+        make_frames(data + 1, size - 1, is_client, &frames);
     } else if (size > 1) {
         buf_put(&frames, data + 1, size - 1);
     }
-    read_frames(buf_str(&frames), SIZE_MAX, false, &whole);
-    read_frames(buf_str(&frames), 1, false, &dribbled);
-    read_frames(buf_str(&frames), 7, true, &anew);
+    read_frames(buf_str(&frames), is_client, SIZE_MAX, false, &whole);
+    read_frames(buf_str(&frames), is_client, 1, false, &dribbled);
+    read_frames(buf_str(&frames), is_client, 7, true, &anew);
     require(str_eq(buf_str(&whole), buf_str(&dribbled)));
     require(str_eq(buf_str(&whole), buf_str(&anew)));
+    if (!is_client && frames.len >= 2 && (unsigned char)frames.ptr[1] >= 0x80) { /* masked */
+        struct buf other;
+        read_frames(buf_str(&frames), true, SIZE_MAX, false, &other);
+        require(other.len == 0 || other.ptr[0] == (char)('0' + (int)WS_FAILED));
+        buf_deinit(&other);
+    }
     buf_deinit(&frames);
     buf_deinit(&whole);
     buf_deinit(&dribbled);
