@@ -280,10 +280,10 @@ static void call_task_on_opened(struct job *job)
     int code = job->code;
     mem_free(o);
     h->request = NULL;
-    if (is_lost && code < 0) {
+    if (is_lost && code < 0 && code != TIDINGS_E_UNKNOWN) {
         task_discard(h->task);
     } else if (is_lost) {
-        task_retract(h->task); /* nobody knows of it */
+        task_retract(h->task); /* nobody knows of it, and it may be kept */
     }
     h->deadline_ms = is_lost ? 0 : h->deadline_ms;
     if (request) {

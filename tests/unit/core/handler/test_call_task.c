@@ -510,70 +510,6 @@ static void the_task_outlives_its_connection_and_the_server_does_not_wait_for_it
     assert_json(task("alice", "get", id), "error|code", "-32602");
 }
 
-static struct {
-    struct task_store base;
-    uint64_t ttl_ms; /* of the last row */
-    void (*done)(void *user, int code);
-    void *user;
-    unsigned puts, sweeps;
-} store;
-
-static void store_put(struct task_store *base, const struct task_row *row,
-                      void (*done)(void *user, int code), void *user)
-{
-    (void)base;
-    store.ttl_ms = row->ttl_ms;
-    store.done = done;
-    store.user = user;
-    store.puts++;
-}
-
-static void store_sweep(struct task_store *base, int64_t now_ms)
-{
-    (void)base;
-    (void)now_ms;
-    store.sweeps++;
-}
-
-static void who_goes_before_the_task_is_kept_leaves_nothing_in_the_store(void **state)
-{
-    (void)state;
-    memset(&store, 0, sizeof(store));
-    store.base = (struct task_store){.put = store_put, .sweep = store_sweep};
-    tasks_set_store(b.worker[0]->handlers->tasks, &store.base);
-    client_free(sent("alice", "tools/call", "hello", "\"name\":\"hello\"", META));
-    assert_int_equal(store.puts, 1);
-    assert_true(store.ttl_ms > 0);
-    store.done(store.user, 0);
-    harness_run_until_idle(&b);
-    assert_int_equal(kept(), 0);
-    assert_int_equal(store.puts, 2); /* a row that is over */
-    assert_int_equal(store.ttl_ms, 0);
-    assert_int_equal(store.sweeps, 1);
-    tasks_set_store(b.worker[0]->handlers->tasks, NULL);
-}
-
-/* It answers when nobody waits any more: nothing is left of the task. */
-static void a_store_that_hangs_does_not_hang_those_who_begin_a_task(void **state)
-{
-    (void)state;
-    memset(&store, 0, sizeof(store));
-    store.base = (struct task_store){.put = store_put, .sweep = store_sweep};
-    tasks_set_store(b.worker[0]->handlers->tasks, &store.base);
-    b.limits.call_timeout_ms = 5;
-    const char *said = say("alice", "tools/call", "hold", "\"name\":\"hold\"", META);
-    assert_json(said, "error|code", "-32603");
-    assert_non_null(strstr(said, "the store does not answer; try again later"));
-    assert_int_equal(kept(), 1); /* it counts as long as the store may keep it */
-    store.done(store.user, 0);
-    harness_run_until_idle(&b);
-    assert_null(held);
-    assert_int_equal(kept(), 0);
-    assert_int_equal(store.ttl_ms, 0); /* the row goes, too */
-    assert_int_equal(store.sweeps, 1);
-    tasks_set_store(b.worker[0]->handlers->tasks, NULL);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -593,8 +529,6 @@ int main(void)
         TEST(a_tool_has_its_own_limit_as_a_task_too),
         TEST(what_ended_long_ago_is_forgotten),
         TEST(the_task_outlives_its_connection_and_the_server_does_not_wait_for_it),
-        TEST(who_goes_before_the_task_is_kept_leaves_nothing_in_the_store),
-        TEST(a_store_that_hangs_does_not_hang_those_who_begin_a_task),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
