@@ -69,6 +69,12 @@ static void entity_job_submit(const struct entity_job *asked)
         mem_free(r);
         return;
     }
+    if (entity_read_recent(r, m->keeper, &rc, &err)) {
+        entity_finish(r, rc, &err);
+        arena_deinit(&r->arena);
+        mem_free(r);
+        return;
+    }
     keeper_submit(m->keeper, &r->job);
 }
 

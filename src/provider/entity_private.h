@@ -38,6 +38,9 @@ void entity_explain(const struct entity_job *r);
 
 /* On the keeper's thread: the answer but for its end. 0, or a failure with its sentence. */
 int entity_read(struct entity_job *r, struct entities *entities, struct tidings_error *err);
+/* On any thread: the same of what is current and known without asking. false: it is not. */
+bool entity_read_recent(struct entity_job *r, const struct keeper *keeper, int *ret_code,
+                        struct tidings_error *err);
 int entity_patch(struct entity_job *r, struct entities *entities, struct tidings_error *err);
 int entity_list(struct entity_job *r, struct entities *entities, struct tidings_error *err);
 int entity_stat(struct entity_job *r, struct entities *entities, struct tidings_error *err);

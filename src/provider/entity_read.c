@@ -5,6 +5,7 @@
  */
 #include "base/error.h"
 #include "provider/entity_private.h"
+#include "store/entity_recent.h"
 #include "json/pretty.h"
 
 #define ANNOUNCED_MAX (64u << 10)
@@ -292,25 +293,66 @@ static int write_content(struct entity_job *r, struct entities *e, struct buf *o
     return rc == 0 ? entity_read_describe(r, &v, about, err) : rc;
 }
 
+/* The content, from its compact form, unless the client has it. */
+static int give_content(struct entity_job *r, const struct buf *compact,
+                        const struct tidings_resource *about, struct tidings_error *err)
+{
+    struct buf pretty;
+    if (about->etag.len > 0 && tidings_read_unchanged(r->read, about->etag)) {
+        return 0;
+    }
+    buf_init(&pretty, tidings_read_max_bytes(r->read));
+    (void)json_pretty(&pretty, buf_str(compact));
+    int rc = buf_check(compact->failed ? compact : &pretty, "the entity", TOO_LARGE, err);
+    rc = rc < 0 ? rc : tidings_read_text(r->read, about, buf_str(&pretty), err);
+    buf_deinit(&pretty);
+    return rc;
+}
+
 int entity_read(struct entity_job *r, struct entities *e, struct tidings_error *err)
 {
     struct tidings_resource about = {0};
-    struct buf compact, pretty;
+    struct buf compact;
     if (r->uri.kind == ENTITY_URI_ROOT || r->uri.kind == ENTITY_URI_TYPE) {
         return entity_stat(r, e, err); /* a container that exists has no content of its own */
     }
     about.mime_type = STR("application/json");
     buf_init(&compact, tidings_read_max_bytes(r->read));
-    buf_init(&pretty, tidings_read_max_bytes(r->read));
     int rc = write_content(r, e, &compact, &about, err);
-    if (rc == 0 && (about.etag.len == 0 || !tidings_read_unchanged(r->read, about.etag))) {
-        (void)json_pretty(&pretty, buf_str(&compact));
-        rc = buf_check(compact.failed ? &compact : &pretty, "the entity", TOO_LARGE, err);
-        rc = rc < 0 ? rc : tidings_read_text(r->read, &about, buf_str(&pretty), err);
-    }
+    rc = rc == 0 ? give_content(r, &compact, &about, err) : rc;
     buf_deinit(&compact);
-    buf_deinit(&pretty);
     return rc;
+}
+
+static int read_known(struct entity_job *r, const struct entity_version *v,
+                      struct tidings_error *err)
+{
+    struct tidings_resource about = {.mime_type = STR("application/json")};
+    struct buf compact;
+    struct jw w;
+    buf_init(&compact, tidings_read_max_bytes(r->read));
+    jw_init(&w, &compact);
+    jw_begin_object(&w);
+    entity_put_version(&w, v);
+    jw_put_raw(&w, STR("value"), v->value);
+    jw_end_object(&w);
+    int rc = entity_read_describe(r, v, &about, err);
+    rc = rc == 0 ? give_content(r, &compact, &about, err) : rc;
+    buf_deinit(&compact);
+    return rc;
+}
+
+/* Of another type: whoever asks the keeper says what there is instead. */
+bool entity_read_recent(struct entity_job *r, const struct keeper *keeper, int *ret_code,
+                        struct tidings_error *err)
+{
+    bool is_plain = r->read && !r->is_patch && r->uri.kind == ENTITY_URI_CURRENT;
+    const struct recent_version *known = is_plain ? keeper_recent(keeper, r->uri.id) : NULL;
+    bool is_it = known && str_eq(r->uri.type, known->v.type) &&
+                 str_eq(r->uri.version, known->v.type_version);
+    *ret_code = is_it ? read_known(r, &known->v, err) : 0;
+    recent_version_unref(known);
+    return is_it;
 }
 
 /* ---- patches for subscriptions --------------------------------------------------------------- */

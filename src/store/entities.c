@@ -26,7 +26,8 @@ int entities_open(struct entity_rows *rows, struct entities **ret, struct tiding
     map_init(&e->newest);
     entity_holds_init(&e->holds);
     entity_read_cache_init(&e->read_cache);
-    int rc = entity_types_load(e, err);
+    int rc = rows->shared ? entity_recent_create(&e->recent, err) : 0;
+    rc = rc == 0 ? entity_types_load(e, err) : rc;
     if (rc < 0) {
         entities_close(e);
         return rc;
@@ -42,6 +43,7 @@ void entities_close(struct entities *e)
         entity_types_clear(e);
         entity_holds_deinit(&e->holds);
         entity_read_cache_clear(&e->read_cache);
+        entity_recent_destroy(e->recent);
         e->rows->ops->destroy(e->rows);
         mem_free(e);
     }
@@ -195,13 +197,25 @@ void entities_set_unreachable(struct entities *e, bool is_unreachable)
     e->is_unreachable = is_unreachable;
 }
 
-void entities_drop_cached(struct entities *e, struct tidings_str id)
+void entities_note_followed(struct entities *e, const struct entity_version *v)
 {
-    if (id.len > 0) {
-        entity_read_cache_drop(&e->read_cache, id);
+    entity_read_cache_drop(&e->read_cache, v->id);
+    if (v->value.len > 0 && !v->deleted) {
+        entity_recent_put(e->recent, v);
     } else {
-        entity_read_cache_clear(&e->read_cache);
+        entity_recent_drop(e->recent, v->id, TIMELINE_FOREVER);
     }
+}
+
+void entities_drop_cached(struct entities *e)
+{
+    entity_read_cache_clear(&e->read_cache);
+    entity_recent_clear(e->recent);
+}
+
+const struct recent_version *entities_recent(const struct entities *e, struct tidings_str id)
+{
+    return entity_recent_find(e->recent, id);
 }
 
 /* The current version, from what is known while the store cannot be reached: nobody waits for it
@@ -217,6 +231,9 @@ static int find_current(struct entities *e, struct tidings_str id, struct entity
     if (known) {
         *ret = *known;
         return 1;
+    }
+    if (rc == 1) { /* nobody reads an older one from here on */
+        entity_recent_drop(e->recent, id, ret->from);
     }
     if (keeps && rc == 1) {
         entity_read_cache_put(&e->read_cache, ret);

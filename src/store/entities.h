@@ -199,8 +199,14 @@ int entities_find(struct entities *e, struct tidings_str id, int64_t at, struct 
  * kept, and found while it cannot be reached (entities_set_unreachable). */
 void entities_set_read_cache(struct entities *e, size_t max_bytes);
 void entities_set_unreachable(struct entities *e, bool is_unreachable);
-/* Another node wrote it; empty: nothing is certain any more. */
-void entities_drop_cached(struct entities *e, struct tidings_str id);
+/* Another node wrote it; `v` without its value: that is not known. */
+void entities_note_followed(struct entities *e, const struct entity_version *v);
+/* Nothing is certain any more. */
+void entities_drop_cached(struct entities *e);
+/* Any thread: what another node wrote a moment ago, and is current as far as this one has followed;
+ * or NULL (store/entity_recent.h). */
+struct recent_version;
+const struct recent_version *entities_recent(const struct entities *e, struct tidings_str id);
 
 /* From the version that begins at `baseline` to the current one. */
 struct entity_patch {

@@ -11,6 +11,7 @@
 #include "store/entities.h"
 #include "store/entity_holds.h"
 #include "store/entity_read_cache.h"
+#include "store/entity_recent.h"
 #include "json/schema.h"
 
 struct entity_type {
@@ -33,7 +34,8 @@ struct entities {
     int64_t aging_ms;     /* when all entities are looked at next (store/entities_aging.c) */
     char aged[ENTITY_ID_MAX + 1]; /* the last that was, while that is going on; else empty */
     struct entity_holds holds;
-    struct entity_read_cache read_cache; /* of a store that others share */
+    struct entity_read_cache read_cache; /* of a store that others share … */
+    struct entity_recent *recent;        /* … too; else NULL */
     bool in_batch;
     bool is_unreachable; /* it cannot be reached */
 };

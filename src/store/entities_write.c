@@ -304,6 +304,7 @@ static int put_steps(struct write_context *k)
             rc = rc == 0 ? k->e->rows->ops->put(k->e->rows, &s->next, s->replaces_current, k->err)
                          : rc;
             entity_read_cache_drop(&k->e->read_cache, s->next.id);
+            entity_recent_drop(k->e->recent, s->next.id, TIMELINE_FOREVER);
             s->position = entities_position(k->e);
             rc = rc == 0 ? forget_old(k, s) : rc;
         }

@@ -93,6 +93,8 @@ bool keeper_is_shared(const struct keeper *k);
 /* Any thread: how long commits took, and how many batches were lost. */
 struct durations;
 void keeper_get_commits(const struct keeper *k, struct durations *ret, uint64_t *ret_lost);
+/* Any thread: what another node wrote a moment ago, or NULL (entities_recent). */
+const struct recent_version *keeper_recent(const struct keeper *k, struct tidings_str id);
 /* Any thread, of such a store: how what others wrote came here. */
 struct shared_heard;
 void keeper_get_heard(const struct keeper *k, struct shared_heard *ret);

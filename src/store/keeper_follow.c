@@ -38,6 +38,11 @@ bool keeper_is_shared(const struct keeper *k)
     return k->shared != NULL;
 }
 
+const struct recent_version *keeper_recent(const struct keeper *k, struct tidings_str id)
+{
+    return entities_recent(k->entities, id);
+}
+
 void keeper_get_heard(const struct keeper *k, struct shared_heard *ret)
 {
     *ret = (struct shared_heard){0};
@@ -57,7 +62,7 @@ static bool follow_one(void *user, const struct kept_change *change)
         return false;
     }
     if (change->kind == KEPT_ENTITY || change->kind == KEPT_MOVED) {
-        entities_drop_cached(k->entities, change->version.id);
+        entities_note_followed(k->entities, &change->version);
     }
     if (k->follower.change) {
         k->follower.change(k->follower.user, change);
@@ -82,7 +87,7 @@ static int keeper_follow_reread(struct keeper *k, struct tidings_error *err)
 {
     const struct kept_change broken = {.kind = KEPT_BROKEN, .position = k->broken_at};
     int rc = entities_reload_types(k->entities, err);
-    entities_drop_cached(k->entities, STR_EMPTY);
+    entities_drop_cached(k->entities);
     if (rc == 0 && k->follower.reread) {
         rc = k->follower.reread(k->follower.user, entities_rows(k->entities), err);
     }

@@ -77,7 +77,9 @@ static inline bool kept_is_announced(enum kept_kind kind)
 struct kept_change {
     enum kept_kind kind;
     uint64_t position;
-    struct entity_version version; /* without value and previous */
+    /* Without value and previous; of another node's they are there if they came with it and the
+     * entity was read or written here lately. */
+    struct entity_version version;
     struct tidings_str old_type_version;
     struct tidings_str uri, etag, came_from, target;
     struct tidings_str metadata; /* of what is published, as its writer gave it; or empty */

@@ -159,10 +159,11 @@ static void postgres_read_change(struct pg_result *r, int i, struct followed_row
     }
 }
 
-/* Somebody else wrote an entity that may be known here as current: values are read from now on. */
-static void renew_head(struct postgres_rows *s, const struct followed_row *row)
+/* Somebody else wrote an entity that may be known here as current: values are read from now on, and
+ * told with the change. */
+static void renew_head(struct postgres_rows *s, struct followed_row *row)
 {
-    struct entity_version v = row->change.version;
+    struct entity_version *told = &row->change.version, v = *told;
     entity_ids_add(&s->ids, v.id);
     const struct entity_version *head = heads_find(&s->heads, v.id);
     if (!head || head->from > v.from) { /* it was read since, and is newer than this */
@@ -175,13 +176,13 @@ static void renew_head(struct postgres_rows *s, const struct followed_row *row)
         heads_drop(&s->heads, v.id);
     } else {
         heads_put(&s->heads, &v);
+        *told = v;
     }
 }
 
 /* What the store itself has to know of it. After a loss, of what is there, all is read again: some
  * has positions below what was followed. */
-static int note_change(struct postgres_rows *s, const struct followed_row *row,
-                       struct tidings_error *err)
+static int note_change(struct postgres_rows *s, struct followed_row *row, struct tidings_error *err)
 {
     const struct kept_change *c = &row->change;
     if (c->kind == KEPT_ENTITY) {

@@ -8,7 +8,7 @@ import { test } from 'node:test';
 
 import { good } from './lib/cli.mjs';
 import { Postgres, skip } from './lib/postgres.mjs';
-import { call, meta } from './lib/rpc.mjs';
+import { call, meta, modern } from './lib/rpc.mjs';
 import { run, serve } from './lib/server.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
 import { eventually } from './lib/wait.mjs';
@@ -58,6 +58,32 @@ test('nodes on one database', { skip }, async (t) => {
         }, 'the notification at the other node');
         const nodes = JSON.parse((await read(b, 'tidings://self/nodes')).text);
         assert.deepEqual(nodes.map(({ name, lives }) => [name, lives]), [['a', true], ['b', true]]);
+    });
+
+    await t.test('what came with a change is read where it is told, by those who may, until it is written there', async (t) => {
+        const tokens = new TokenFile(t);
+        const [bob, eve] = [tokens.give('bob'), tokens.give('eve')];
+        const rules = [
+            { principal: 'bob', allow: ['list', 'read', 'subscribe', 'write'] },
+            { principal: 'eve', uri: 'entity:///Other@1/**', allow: ['list', 'read', 'subscribe'] },
+        ].flatMap((rule) => ['--access', JSON.stringify(rule)]);
+        const { node } = await cluster(t, [...tokens.args, ...rules]);
+        const [a, b] = (await Promise.all([node('a'), node('b')])).map((one) => as(one, bob));
+        const URI = 'entity:///Note@1/one';
+        const put = async (where, n) => assert.ok(!(await tool(where, 'upsert-entity', { uri: URI, value: { n } })).isError);
+        const get = async (where, extra) => JSON.parse((await read(where, URI, extra)).text).value.n;
+        await tool(a, 'add-entity-type', { name: 'Note', version: '1', jsonSchema: {} });
+        await put(a, 'first');
+        for (let i = 0; i < 20; i++) {
+            await put(a, `a${i}`);
+            const { cursor } = await cursorOf(a, { uris: [URI] });
+            assert.equal(await get(b, { 'dev.tidings/atLeast': cursor }), `a${i}`);
+            assert.equal(await get(b), `a${i}`);
+            const refused = await modern(as(b, eve), 'resources/read', { uri: URI });
+            assert.ok(refused.json.error && !refused.text.includes(`a${i}`), refused.text);
+            await put(b, `b${i}`); // from here on nobody reads there what came before
+            assert.equal(await get(b), `b${i}`);
+        }
     });
 
     await t.test('a sealed cursor of one node is good at another', async (t) => {
