@@ -12,6 +12,8 @@
 #include "store/keeper_private.h"
 #include "store/shared.h"
 
+#define NEWS_AT_A_TIME 4
+
 /* ---- unreachable ----------------------------------------------------------------------------- */
 
 /* Only that it cannot be reached (TIDINGS_E_BUSY) counts, and that something worked. */
@@ -147,8 +149,23 @@ static void on_woken(struct loop_poll *poll, int events, void *user)
     struct tidings_error err = {0};
     (void)poll;
     (void)events;
-    if (k->shared->wake(entities_rows(k->entities)) != 0 && !k->is_open) {
+    /* Not within a batch: it stays readable, or is asked for before the loop waits. */
+    if (!k->is_open && k->shared->wake(entities_rows(k->entities)) != 0) {
         (void)keeper_follow(k, &err);
+    }
+}
+
+/* What came while something else was asked. If that does not end, other work comes between. */
+static void keeper_follow_news(struct keeper *k)
+{
+    struct entity_rows *rows = entities_rows(k->entities);
+    struct tidings_error err = {0};
+    bool has_news = k->shared->has_news && k->shared->has_news(rows);
+    for (int i = 0; has_news && i < NEWS_AT_A_TIME; i++) {
+        has_news = keeper_follow(k, &err) == 0 && k->shared->has_news(rows);
+    }
+    if (has_news) {
+        loop_timer_start(k->follow_timer, 0, KEEPER_FOLLOW_MS);
     }
 }
 
@@ -170,6 +187,7 @@ void keeper_follow_before_wait(struct keeper *k)
     if (!k->is_following) {
         return;
     }
+    keeper_follow_news(k);
     int fd = k->shared->descriptor(entities_rows(k->entities));
     if (fd == k->woken_fd) {
         return;

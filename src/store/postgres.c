@@ -422,14 +422,41 @@ int postgres_descriptor(const struct postgres *c)
     return c->phase == POSTGRES_CONNECTED ? pq()->socket(c->conn) : -1;
 }
 
+/* Results of ends that nobody waits for, as far as they have arrived: libpq reads nothing that
+ * comes after them, notifications neither. */
+static void postgres_take_unwaited(struct postgres *c)
+{
+    unsigned nothing = 0; /* in a row: there is one between two statements */
+    while (c->ended > c->waited && nothing < 2 && !pq()->isBusy(c->conn)) {
+        PGresult *r = pq()->getResult(c->conn);
+        nothing = r ? 0 : nothing + 1;
+        switch (r ? (int)pq()->resultStatus(r) : (int)PGRES_EMPTY_QUERY) {
+        case PGRES_PIPELINE_SYNC:
+            c->waited++;
+            break;
+        case PGRES_FATAL_ERROR:
+        case PGRES_BAD_RESPONSE:
+            postgres_forget_prepared(c);
+            break;
+        default:
+            break;
+        }
+        pq()->clear(r);
+    }
+}
+
 int postgres_notified(struct postgres *c, postgres_notified_fn fn, void *user)
 {
     if (c->phase != POSTGRES_CONNECTED || !pq()->consumeInput(c->conn)) {
         postgres_drop(c);
         return TIDINGS_E_BUSY;
     }
+    postgres_take_unwaited(c);
+    int own = pq()->backendPID(c->conn);
     for (PGnotify *n; (n = pq()->notifies(c->conn)) != NULL;) {
-        fn(user, tidings_str(n->extra));
+        if (n->be_pid != own) {
+            fn(user, tidings_str(n->extra));
+        }
         pq()->freemem(n);
     }
     return 0;

@@ -61,9 +61,6 @@ void postgres_put_array(struct postgres_values *v, struct postgres_array *a);
  * not connect. TIDINGS_E_UNSUPPORTED: libpq is missing. TIDINGS_E_INVALID: no URL of PostgreSQL. */
 int postgres_create(const char *url, const char *const *statements, struct postgres **ret,
                     struct tidings_error *err);
-/* Another connection to the same. */
-int postgres_create_like(const struct postgres *c, struct postgres **ret,
-                         struct tidings_error *err);
 void postgres_destroy(struct postgres *c); /* NULL is fine */
 /* The URL without what is secret. */
 const char *postgres_redacted_url(const struct postgres *c);
@@ -115,8 +112,11 @@ struct tidings_str postgres_str(struct pg_result *r, int row, int column);
 
 /* The descriptor of the connection; -1: there is none. */
 int postgres_descriptor(const struct postgres *c);
-/* Take what has arrived, without waiting: `fn` is given each notification since, in order; it must
- * not use the connection. TIDINGS_E_BUSY: the connection is lost. */
+/* Take what has arrived, without waiting, or came with what was waited for: `fn` is given each
+ * notification since, in order, but those that were sent by this connection itself; it must not use
+ * the connection. Ends that nobody waits for are taken, too. TIDINGS_E_BUSY: the connection is
+ * lost.
+ */
 typedef void (*postgres_notified_fn)(void *user, struct tidings_str payload);
 int postgres_notified(struct postgres *c, postgres_notified_fn fn, void *user);
 

@@ -205,11 +205,6 @@ int postgres_create(const char *url, const char *const *statements, struct postg
     return 0;
 }
 
-int postgres_create_like(const struct postgres *c, struct postgres **ret, struct tidings_error *err)
-{
-    return postgres_create(c->url, c->statements, ret, err);
-}
-
 void postgres_destroy(struct postgres *c)
 {
     if (c) {

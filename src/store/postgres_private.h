@@ -33,6 +33,7 @@
     X(isBusy)                                                                                      \
     X(getResult)                                                                                   \
     X(notifies)                                                                                    \
+    X(backendPID)                                                                                  \
     X(resultStatus)                                                                                \
     X(resultErrorField)                                                                            \
     X(cmdStatus)                                                                                   \

@@ -57,7 +57,7 @@ int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_err
     }
     struct tidings_error why = {0};
     heads_clear(&s->heads);
-    s->is_settled = false;
+    s->is_settled = s->is_listening = false;
     store_clock_doubt(&s->clock);
     rc = postgres_exec(s->db, session, &why);
     int planned = rc == 0 ? postgres_exec(s->db, planning, &why) : 0;
@@ -71,6 +71,9 @@ int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_err
         postgres_put_off(s->db, &why);
         return tidings_fail(err, rc, "%s", why.text);
     }
+    if (s->wants_to_listen) {
+        postgres_rows_listen(s); /* before anything is read: what comes later is heard */
+    }
     return 0;
 }
 
@@ -81,23 +84,12 @@ int postgres_rows_send(struct postgres_rows *s, enum postgres_statement which,
     return rc == 0 ? postgres_send(s->db, which, values, err) : rc;
 }
 
-static int postgres_ask_in_batch(struct postgres_rows *s, enum postgres_statement which,
-                                 const struct postgres_values *values, struct pg_result **ret,
-                                 struct tidings_error *err)
-{
-    bool looks = s->is_unlocked && postgres_rows_may_look(s, which, values);
-    int rc = looks ? 0 : postgres_rows_send_pending(s, err);
-    rc = rc == 0 ? postgres_ask(s->db, which, values, ret, err) : rc;
-    /* It was lost while nobody used it, and nothing was sent: another may do. */
-    return rc < 0 && looks && !postgres_is_connected(s->db) ? postgres_rows_overtaken(s, NULL) : rc;
-}
-
 int postgres_rows_ask(struct postgres_rows *s, enum postgres_statement which,
                       const struct postgres_values *values, struct pg_result **ret,
                       struct tidings_error *err)
 {
     if (s->is_in_batch) {
-        return postgres_ask_in_batch(s, which, values, ret, err);
+        return postgres_rows_ask_in_batch(s, which, values, ret, err);
     }
     int rc = postgres_rows_ready(s, READY_MS, err);
     if (rc < 0) {
@@ -492,7 +484,6 @@ static void postgres_rows_destroy(struct entity_rows *rows)
     heads_clear(&s->heads);
     entity_ids_clear(&s->ids);
     mem_free(s->ids_after);
-    postgres_destroy(s->listener);
     postgres_destroy(s->db);
     mem_free(s->cluster);
     mem_free(s);

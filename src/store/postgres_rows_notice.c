@@ -170,10 +170,10 @@ static void on_notified(void *user, struct tidings_str payload)
     }
 }
 
-int postgres_rows_hear(struct postgres_rows *s, struct postgres *listener)
+int postgres_rows_hear(struct postgres_rows *s)
 {
     heard_clear(&s->heard);
-    int rc = postgres_notified(listener, on_notified, s);
+    int rc = postgres_notified(s->db, on_notified, s);
     s->notified = s->heard.notified;
     s->has_heard_all = rc == 0 && s->heard.count > 0;
     return rc < 0 || s->notified > s->followed ? 1 : 0;

@@ -168,7 +168,6 @@ struct postgres_pending {
 struct postgres_rows {
     struct entity_rows base;
     struct postgres *db;
-    struct postgres *listener;   /* listens; NULL until it is used */
     struct page_reader page;     /* of which tables what others wrote is read next */
     struct pg_result *next_page; /* of that, read with the lock; or NULL … */
     uint64_t next_after;         /* … after this position */
@@ -213,6 +212,7 @@ struct postgres_rows {
     bool has_keys;         /* in the batch; `owner` counts */
     bool is_behind;   /* the batch began with others' changes that were not followed: no heads */
     bool reads_ahead; /* others wrote before the last batch: they are followed with the lock */
+    bool wants_to_listen, is_listening; /* NOTIFY; this connection does */
     bool is_listener_new; /* another descriptor than before, which may have the same number */
     bool has_notify;      /* the engine knows it */
     bool has_place;       /* of notices; else positions alone are told */
@@ -288,9 +288,10 @@ bool postgres_rows_must_run_again(struct entity_rows *rows);
 int postgres_rows_overtaken(struct postgres_rows *s, struct tidings_error *err);
 /* The batch, if it is without, has the lock from now on. */
 int postgres_rows_take_lock(struct postgres_rows *s, struct tidings_error *err);
-/* In such a batch: may that be read without the lock, and without what it writes itself? */
-bool postgres_rows_may_look(const struct postgres_rows *s, enum postgres_statement which,
-                            const struct postgres_values *values);
+/* postgres_rows_ask in a batch, with the lock or without. */
+int postgres_rows_ask_in_batch(struct postgres_rows *s, enum postgres_statement which,
+                               const struct postgres_values *values, struct pg_result **ret,
+                               struct tidings_error *err);
 int postgres_rows_commit_unlocked(struct postgres_rows *s, struct tidings_error *err);
 /* One began with the lock, or was committed without: when the next may do without. */
 void postgres_rows_note_locked(struct postgres_rows *s, bool is_behind);
@@ -368,8 +369,8 @@ int postgres_rows_send_state(struct postgres_rows *s, struct tidings_error *err)
  * the rows, if the database finds the mark that the commit leaves. How many ends need not be waited
  * for. */
 unsigned postgres_rows_notify(struct postgres_rows *s);
-/* Of others: what has arrived on that connection. 1: there may be something to follow. */
-int postgres_rows_hear(struct postgres_rows *s, struct postgres *listener);
+/* Of others: what has arrived. 1: there may be something to follow, which is to be done at once. */
+int postgres_rows_hear(struct postgres_rows *s);
 /* Outside of batches: follow what was heard. 1: there is nothing else to ask for. */
 int postgres_rows_follow_heard(struct postgres_rows *s, kept_change_fn fn, void *user,
                                struct tidings_error *err);

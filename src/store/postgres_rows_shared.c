@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What nodes that share a database know of each other: that something was committed (NOTIFY, on a
- * connection of its own), what was only announced, leases, nodes and sessions.
+ * What nodes that share a database know of each other: that something was committed (NOTIFY, on the
+ * connection that everything else goes by), what was only announced, leases, nodes and sessions.
  *
  * Times are those of the database's clock.
  */
@@ -15,7 +15,6 @@
 
 #define FORGET_EVERY 256u /* announcements between two looks at how many are remembered */
 #define NODE_STATE_MAX 4096u
-#define LISTEN_WAIT_MS 1000
 
 /* Text that the database can hold. */
 static int check_text(struct tidings_str text, size_t max, const char *what,
@@ -45,19 +44,19 @@ static int ask_for_row(struct postgres_rows *s, enum postgres_statement which,
 void postgres_rows_listen(struct postgres_rows *s)
 {
     char sql[128];
-    if (!s->has_notify || (!s->listener && postgres_create_like(s->db, &s->listener, NULL) < 0) ||
-        postgres_ready(s->listener, LISTEN_WAIT_MS, NULL) != 1) {
+    s->wants_to_listen = true;
+    if (!s->has_notify || s->is_listening || !postgres_is_connected(s->db)) {
         return;
     }
-    s->is_listener_new = true;
+    s->is_listening = s->is_listener_new = true;
     s->has_heard_all = false; /* what was told meanwhile was not heard */
     (void)snprintf(sql, sizeof sql,
                    "LISTEN tidings_%016" PRIx64 ";LISTEN tidings_%016" PRIx64 "_rows",
                    s->cluster_id, s->cluster_id);
-    if (postgres_exec(s->listener, sql, NULL) < 0) {
+    if (postgres_exec(s->db, sql, NULL) < 0) {
         /* An engine that answers, but not to this: it is asked every so often. */
-        s->has_notify = !postgres_is_connected(s->listener);
-        postgres_drop(s->listener);
+        s->has_notify = !postgres_is_connected(s->db);
+        s->is_listening = false;
     }
 }
 
@@ -71,13 +70,19 @@ static int shared_descriptor(struct entity_rows *rows)
     struct postgres_rows *s = postgres_rows_of(rows);
     bool is_new = s->is_listener_new;
     s->is_listener_new = false;
-    return s->listener && !is_new ? postgres_descriptor(s->listener) : -1;
+    return s->is_listening && !is_new ? postgres_descriptor(s->db) : -1;
 }
 
 static int shared_wake(struct entity_rows *rows)
 {
     struct postgres_rows *s = postgres_rows_of(rows);
-    return s->listener ? postgres_rows_hear(s, s->listener) : 1;
+    return postgres_rows_hear(s);
+}
+
+static bool shared_has_news(struct entity_rows *rows)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    return s->is_listening && postgres_is_connected(s->db) && postgres_rows_hear(s) == 1;
 }
 
 /* ---- announcements --------------------------------------------------------------------------- */
@@ -364,6 +369,7 @@ const struct shared_ops postgres_rows_shared = {
     .followed = shared_followed,
     .descriptor = shared_descriptor,
     .wake = shared_wake,
+    .has_news = shared_has_news,
     .begin_unlocked = postgres_rows_begin_unlocked,
     .must_run_again = postgres_rows_must_run_again,
     .heard = postgres_rows_heard,

@@ -29,8 +29,8 @@ bool postgres_rows_begin_unlocked(struct entity_rows *rows)
     struct postgres_rows *s = postgres_rows_of(rows);
     postgres_rows_release(s);
     if (s->is_in_batch || s->is_target || !s->is_settled || s->locked_left > 0 ||
-        !postgres_is_connected(s->db) || s->now.position != s->followed ||
-        s->notified > s->followed) {
+        (s->is_listening && postgres_rows_hear(s) == 1) || !postgres_is_connected(s->db) ||
+        s->now.position != s->followed) {
         return false;
     }
     s->before = s->now;
@@ -92,11 +92,23 @@ int postgres_rows_take_lock(struct postgres_rows *s, struct tidings_error *err)
     return 0;
 }
 
-bool postgres_rows_may_look(const struct postgres_rows *s, enum postgres_statement which,
-                            const struct postgres_values *values)
+/* May that be read without the lock, and without what the batch writes itself? */
+static bool unlocked_may_look(const struct postgres_rows *s, enum postgres_statement which,
+                              const struct postgres_values *values)
 {
     bool is_of_entity = which == PG_FIND || which == PG_FIND_AT || which == PG_NTH;
     return is_of_entity && !postgres_pending_may_have(&s->pending, values);
+}
+
+int postgres_rows_ask_in_batch(struct postgres_rows *s, enum postgres_statement which,
+                               const struct postgres_values *values, struct pg_result **ret,
+                               struct tidings_error *err)
+{
+    bool looks = s->is_unlocked && unlocked_may_look(s, which, values);
+    int rc = looks ? 0 : postgres_rows_send_pending(s, err);
+    rc = rc == 0 ? postgres_ask(s->db, which, values, ret, err) : rc;
+    /* It was lost while nobody used it, and nothing was sent: another may do. */
+    return rc < 0 && looks && !postgres_is_connected(s->db) ? postgres_rows_overtaken(s, NULL) : rc;
 }
 
 /* ---- committing ------------------------------------------------------------------------------ */

@@ -77,6 +77,10 @@ struct shared_ops {
     int (*descriptor)(struct entity_rows *rows);
     /* It is readable. 1: there may be something to follow. */
     int (*wake)(struct entity_rows *rows);
+    /* Before the descriptor is waited for, outside of batches: has something come meanwhile, with
+     * the answers to other questions, for which it will not be readable any more? Then it is to be
+     * followed. NULL: never. */
+    bool (*has_news)(struct entity_rows *rows);
     /* Any thread. NULL: nobody counts. */
     void (*heard)(struct entity_rows *rows, struct shared_heard *ret);
 

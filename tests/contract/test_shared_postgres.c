@@ -110,29 +110,6 @@ static void what_was_handed_out_counts_as_followed(void **state)
     store_close(b);
 }
 
-static void who_listens_is_woken_by_others_and_not_by_itself(void **state)
-{
-    (void)state;
-    postgres_server_fresh(server, url);
-    struct entity_rows *a = store_open(url), *b = store_open(url);
-    assert_int_equal(a->shared->descriptor(a), -1);
-    store_followed(a, false);
-    store_followed(b, false);
-    assert_int_equal(b->shared->descriptor(b), -1); /* once: it may have the number of another */
-    struct pollfd p = {.fd = b->shared->descriptor(b), .events = POLLIN};
-    assert_true(p.fd >= 0);
-    store_put_alone(a, "x", 1, "1");
-    assert_int_equal(poll(&p, 1, 10000), 1);
-    assert_int_equal(b->shared->wake(b), 1);
-    assert_string_equal(store_followed(b, true), "1 entity x\n");
-    assert_int_equal(poll(&p, 1, 0), 0);
-    store_put_alone(b, "y", 1, "1");
-    assert_int_equal(poll(&p, 1, 10000), 1);
-    assert_int_equal(b->shared->wake(b), 0);
-    store_close(a);
-    store_close(b);
-}
-
 static void announcements_that_nobody_can_follow_any_more_are_told_in_their_place(void **state)
 {
     (void)state;
@@ -539,7 +516,6 @@ static int run(struct postgres_server *p)
         cmocka_unit_test(what_one_commits_others_follow_in_order),
         cmocka_unit_test(what_an_owner_announces_is_told_from_what_a_program_does),
         cmocka_unit_test(what_was_handed_out_counts_as_followed),
-        cmocka_unit_test(who_listens_is_woken_by_others_and_not_by_itself),
         cmocka_unit_test(announcements_that_nobody_can_follow_any_more_are_told_in_their_place),
         cmocka_unit_test(bytes_that_strangers_choose_are_kept_as_they_are),
         cmocka_unit_test(no_table_is_read_as_a_whole_to_find_what_changed),

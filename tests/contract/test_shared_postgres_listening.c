@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Being woken by other nodes on PostgreSQL: on the one connection that a node has, by which it asks
+ * and writes as well.
+ */
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "support/postgres.h"
+#include "support/store_steps.h"
+
+static struct postgres_server *server;
+static char url[POSTGRES_URL];
+
+static void who_listens_is_woken_by_others_and_not_by_itself(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    assert_int_equal(a->shared->descriptor(a), -1);
+    store_followed(a, false);
+    store_followed(b, false);
+    assert_int_equal(b->shared->descriptor(b), -1); /* once: it may have the number of another */
+    struct pollfd p = {.fd = b->shared->descriptor(b), .events = POLLIN};
+    assert_true(p.fd >= 0);
+    store_put_alone(a, "x", 1, "1");
+    assert_int_equal(poll(&p, 1, 10000), 1);
+    assert_int_equal(b->shared->wake(b), 1);
+    assert_string_equal(store_followed(b, true), "1 entity x\n");
+    assert_int_equal(poll(&p, 1, 0), 0);
+    for (int i = 1; i <= 10; i++) {
+        store_put_alone(b, "y", i, "1"); /* the answer to the notification comes later or not */
+        (void)poll(&p, 1, 0);
+        assert_int_equal(b->shared->wake(b), 0);
+        assert_false(b->shared->has_news(b));
+    }
+    store_close(a);
+    store_close(b);
+}
+
+/* The connection is the one by which everything is asked: what comes with an answer does not make
+ * it readable any more. */
+static void what_is_told_while_something_is_asked_is_heard(void **state)
+{
+    (void)state;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    store_followed(b, false);
+    assert_false(b->shared->has_news(b));
+    for (int i = 1; i <= 10; i++) {
+        char line[64];
+        store_put_alone(a, "x", i, "1");
+        uint64_t until = clock_monotonic_ms() + 10000;
+        do { /* nobody looks at the descriptor */
+            assert_int_equal(store_value(b, "other"), -1);
+            assert_true(clock_monotonic_ms() < until);
+        } while (!b->shared->has_news(b));
+        (void)snprintf(line, sizeof line, "%d entity x\n", i);
+        assert_string_equal(store_followed(b, true), line);
+        assert_false(b->shared->has_news(b));
+    }
+    store_close(a);
+    store_close(b);
+}
+
+/* All that a node has: also when it listens, and after it was cut off. */
+static void a_node_has_one_connection(void **state)
+{
+    (void)state;
+    char schema[32];
+    postgres_server_fresh(server, url);
+    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    static const char all[] = "SELECT count(*) FROM pg_stat_activity WHERE"
+                              " application_name='tidings' AND pid<>pg_backend_pid()";
+    store_put_alone(a, "x", 1, "1");
+    store_followed(b, false);
+    long long connections = postgres_server_number(server, schema, all);
+    assert_int_equal(connections, 2);
+    (void)postgres_server_number(server, schema,
+                                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                                 " WHERE application_name='tidings' AND pid<>pg_backend_pid()");
+    uint64_t until = clock_monotonic_ms() + 20000;
+    struct tidings_error err = {0};
+    struct buf unused;
+    buf_init(&unused, 4096);
+    while (b->shared->follow(b, store_print, &unused, &err) < 0) {
+        assert_true(clock_monotonic_ms() < until);
+        (void)poll(NULL, 0, 20);
+    }
+    buf_deinit(&unused);
+    store_put_alone(a, "x", 2, "1"); /* it listens again */
+    do {
+        assert_int_equal(store_value(b, "other"), -1);
+        assert_true(clock_monotonic_ms() < until);
+    } while (!b->shared->has_news(b));
+    assert_string_equal(store_followed(b, true), "2 entity x\n");
+    assert_int_equal(postgres_server_number(server, schema, all), 2);
+    store_close(a);
+    store_close(b);
+}
+
+static int run(struct postgres_server *p)
+{
+    server = p;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_listens_is_woken_by_others_and_not_by_itself),
+        cmocka_unit_test(what_is_told_while_something_is_asked_is_heard),
+        cmocka_unit_test(a_node_has_one_connection),
+    };
+    return cmocka_run_group_tests_name("listening", tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return postgres_server_run(run);
+}
