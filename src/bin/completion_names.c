@@ -154,6 +154,7 @@ static enum tidings_listing listing_of(const struct command *c)
 {
     return c->arg_kind == ARG_TOOL     ? TIDINGS_LISTING_TOOLS
            : c->arg_kind == ARG_PROMPT ? TIDINGS_LISTING_PROMPTS
+           : c->arg_kind == ARG_SKILL  ? TIDINGS_LISTING_SKILLS
                                        : TIDINGS_LISTING_RESOURCES;
 }
 
@@ -193,7 +194,8 @@ static void offer_names(struct cli *cli, const char *prefix)
 {
     static const char *const pointers[] = {[TIDINGS_LISTING_RESOURCES] = "/uri",
                                            [TIDINGS_LISTING_TOOLS] = "/name",
-                                           [TIDINGS_LISTING_PROMPTS] = "/name"};
+                                           [TIDINGS_LISTING_PROMPTS] = "/name",
+                                           [TIDINGS_LISTING_SKILLS] = "/uri"};
     struct tidings_error err = {0};
     char key[TIDINGS_DIGEST_MAX];
     enum tidings_listing list = listing_of(cli->command);

@@ -151,6 +151,7 @@ static const struct info_list {
     {"templates", "/resources", TIDINGS_LISTING_TEMPLATES},
     {"tools", "/tools", TIDINGS_LISTING_TOOLS},
     {"prompts", "/prompts", TIDINGS_LISTING_PROMPTS},
+    {"skills", "/extensions/io.modelcontextprotocol~1skills", TIDINGS_LISTING_SKILLS},
 };
 
 static void info_put_count(const struct cli *cli, const struct info_list *l,
@@ -168,6 +169,9 @@ static void info_put_count(const struct cli *cli, const struct info_list *l,
             printf("{\"count\":%u,\"isMore\":%s}", c->count, c->is_more ? "true" : "false");
         }
         return;
+    }
+    if (!c->is_offered && l->list == TIDINGS_LISTING_SKILLS) {
+        return; /* an extension that few have */
     }
     info_put_key(cli, l->name);
     if (why->code) {
@@ -232,11 +236,12 @@ static int info_print(struct cli *cli, struct tidings_client *client, struct tid
 const struct command command_info = {
     .name = "info",
     .help = "print who a server is and what it offers",
-    .about = "Print a server's name and version, how it speaks, its capabilities, how many "
-             "resources, templates, tools and prompts it lists (counted up to 1000), and its "
-             "instructions.\n\n"
-             "--json prints one object: server, protocol, era, transport, versions, capabilities, "
-             "instructions, and counts, each with count and isMore, or error; null: not offered.\n",
+    .about =
+        "Print a server's name and version, how it speaks, its capabilities, how many "
+        "resources, templates, tools, prompts and skills it lists (counted up to 1000), and its "
+        "instructions.\n\n"
+        "--json prints one object: server, protocol, era, transport, versions, capabilities, "
+        "instructions, and counts, each with count and isMore, or error; null: not offered.\n",
     .has_target = true,
     .may_be_asked = true,
     .ask = info_print,

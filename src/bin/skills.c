@@ -315,6 +315,7 @@ const struct command command_skill = {
     .size = sizeof(struct skills),
     .min_args = 1,
     .max_args = WORDS_MAX,
+    .arg_kind = ARG_SKILL,
     .has_target = true,
     .run = skills_run_one,
 };

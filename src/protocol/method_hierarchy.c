@@ -60,25 +60,25 @@ static void method_hierarchy_stat_done(struct job *job)
     l->found(l);
 }
 
-/* Is there something of a skill registered below `uri`, which `principal` may know of? */
-static bool is_skill_directory(const struct catalog *catalog, const struct principal *principal,
-                               struct tidings_str uri)
+/* Is there something of a skill registered below what is asked for, which its client may know of?
+ */
+static bool is_skill_directory(const struct hierarchy_request *l)
 {
-    struct entries_position at = entries_after(&catalog->resources, uri);
-    if (!str_starts(uri, STR(SKILL_SCHEME ":"))) {
-        return false;
+    const struct entries *rows = &l->request->worker->catalog->resources;
+    bool is_there = false;
+    struct buf below;
+    buf_init(&below, URI_MAX * 3 + 1);
+    buf_puts(&below, l->uri);
+    buf_puts(&below, str_ends(l->uri, STR("/")) ? STR_EMPTY : STR("/"));
+    struct entries_position at = entries_after(rows, buf_str(&below));
+    struct catalog_entry *e = NULL;
+    bool is_skill = !below.failed && str_starts(l->uri, STR(SKILL_SCHEME ":"));
+    while (is_skill && !is_there && (e = entries_next(rows, &at)) != NULL &&
+           str_starts(e->about->uri, buf_str(&below))) {
+        is_there = access_allows(l->request->principal, ACCESS_LIST, e->about->uri);
     }
-    for (struct catalog_entry *e; (e = entries_next(&catalog->resources, &at)) != NULL;) {
-        struct tidings_str below = str_skip(e->about->uri, uri.len);
-        if (!str_starts(e->about->uri, uri)) {
-            break;
-        }
-        bool is_below = str_ends(uri, STR("/")) || str_starts(below, STR("/"));
-        if (is_below && access_allows(principal, ACCESS_LIST, e->about->uri)) {
-            return true;
-        }
-    }
-    return false;
+    buf_deinit(&below);
+    return is_there;
 }
 
 /* Find and describe what `params.uri` names; `found` goes on, or the request is answered. */
@@ -113,8 +113,7 @@ static void method_hierarchy_find(struct request *request, size_t wanted,
     l->found = found;
     bool may = catalog_may_ask(catalog, request->principal, ACCESS_LIST, l->uri);
     if (!may || !catalog_find(catalog, l->uri, &request->arena, &l->hit)) {
-        if (may && found == method_list_children &&
-            is_skill_directory(catalog, request->principal, l->uri)) {
+        if (may && found == method_list_children && is_skill_directory(l)) {
             l->stat.about = (struct tidings_resource){.uri = l->uri, .listable = true};
             found(l);
             return;

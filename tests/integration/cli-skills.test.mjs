@@ -106,6 +106,16 @@ test("we list, read and verify the skills of the SDK's server", async (t) => {
     await bad(t, 66, /no file of the skill/, ['skill', url, 'pdf', 'other.md']);
 });
 
+test('what a server has is counted, and completed in a shell', async (t) => {
+    const { url, asked } = await stranger(t);
+    assert.match(await good(t, ['info', url]), /^skills +1$/m);
+    assert.equal(objects(await good(t, ['info', '--json', url]))[0].counts.skills.count, 1);
+    assert.equal(await good(t, ['completions', '--names', '--', 'skill', url, 'sk']), `${URI}\n`);
+    assert.ok(!asked.some((what) => what.startsWith('skill:')));
+    const { url: bare } = await stranger(t, { extensions: {} });
+    assert.doesNotMatch(await good(t, ['info', bare]), /^skills/m);
+});
+
 test('listing reads nothing, and one file is all that is read for one file', async (t) => {
     const { url, asked } = await stranger(t);
     await good(t, ['skills', '-l', url]);

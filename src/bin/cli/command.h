@@ -106,6 +106,7 @@ enum arg_kind {
     ARG_RESOURCES, /* each is */
     ARG_TOOL,      /* the first is the name of a tool */
     ARG_PROMPT,    /* … of a prompt */
+    ARG_SKILL,     /* the first is the URI of a skill */
 };
 
 struct command {
