@@ -299,6 +299,21 @@ typedef void (*tidings_client_warning_fn)(void *user, struct tidings_str text);
 TIDINGS_API void tidings_client_on_warning(struct tidings_client *client,
                                            tidings_client_warning_fn fn, void *user);
 
+/* A line of the server's log. `logger`: which part of it, empty: it does not say; `data`: JSON,
+ * most often a string. Written by the server, and borrowed for the call, which must not call the
+ * client.
+ */
+typedef void (*tidings_client_log_fn)(void *user, enum tidings_log_level level,
+                                      struct tidings_str logger, struct tidings_str data);
+/* Ask the server for its log, from a level on. `fn` is called as lines come, by whichever function
+ * of the client waits or steps. Up to 2025-11-25 the server logs for the whole session
+ * (logging/setLevel), later what concerns each request (`_meta`); one without a log sends nothing.
+ * NULL, or TIDINGS_LOG_OFF: no log, as before the first call. To be called before the client
+ * connects. TIDINGS_E_INVALID: it has connected, or there is no such level. */
+TIDINGS_API int tidings_client_on_log(struct tidings_client *client, enum tidings_log_level least,
+                                      tidings_client_log_fn fn, void *user,
+                                      struct tidings_error *err);
+
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 /* Ask the server anything, and wait for the answer. `params` is a JSON object (NULL: none), which

@@ -16,6 +16,7 @@
 #include "client/json_text.h"
 #include "client/question.h"
 #include "client/requests.h"
+#include "client/server_log.h"
 #include "client/state.h"
 #include "client/subscriptions.h"
 #include "client/tool_headers.h"
@@ -56,6 +57,7 @@ static int take_info(struct tidings_client *c, struct json *result, struct tidin
     struct client_info i = {0};
     struct json *capabilities = jv_get(result, "capabilities");
     struct json *resources = jv_get(capabilities, "resources");
+    c->can_log = jv_get(capabilities, "logging") != NULL;
     struct json *extensions = jv_get(capabilities, "extensions");
     snprintf(i.version, sizeof(i.version), "%.*s", STR_ARG(version));
     i.server_name = str_dup(jv_str(jv_get(server, "name")));
@@ -112,6 +114,23 @@ static void connection_publish_info(struct tidings_client *c)
     };
 }
 
+static void connection_on_log_asked(void *user, const struct response *a)
+{
+    (void)user; /* a server that will not has no log, and that is all */
+    (void)a;
+}
+
+static void connection_ask_log(struct tidings_client *c)
+{
+    char params[SERVER_LOG_PARAMS];
+    if (server_log_is_asked(c, params)) {
+        struct request_options a = {.method = "logging/setLevel",
+                                    .params = tidings_str(params),
+                                    .fn = connection_on_log_asked};
+        (void)requests_start(c, &a, NULL);
+    }
+}
+
 static void ready(struct tidings_client *c)
 {
     c->stage = STAGE_READY;
@@ -125,6 +144,7 @@ static void ready(struct tidings_client *c)
     if (c->is_resumed) {
         (void)question_listen(c);
     }
+    connection_ask_log(c);
     subscriptions_ready(c);
     requests_send_all(c);
 }

@@ -14,6 +14,7 @@
 #include "client/heartbeat.h"
 #include "client/question.h"
 #include "client/requests.h"
+#include "client/server_log.h"
 #include "client/state.h"
 #include "client/subscriptions.h"
 #include "client/tool_headers.h"
@@ -34,6 +35,8 @@ static void take_notification(struct tidings_client *c, const struct rpc_message
     } else if (str_eq(m->method, STR("notifications/cancelled"))) {
         subscriptions_cancelled(c, jv_int(jv_get(m->params, "requestId")));
         question_cancelled(c, jv_get(m->params, "requestId"));
+    } else if (str_eq(m->method, STR("notifications/message"))) {
+        server_log_received(c, m->params);
     }
     events_put_notification(c, root, bytes);
 }

@@ -16,6 +16,7 @@
 #include "client/errors.h"
 #include "client/question.h"
 #include "client/round.h"
+#include "client/server_log.h"
 #include "client/state.h"
 #include "client/tool_headers.h"
 #include "json/write.h"
@@ -127,6 +128,7 @@ static void requests_put_message(struct buf *out, const struct tidings_client *c
         jw_begin_object(&w);
         if (is_modern) {
             put_client(&w, c);
+            server_log_put_level(c, meta, &w);
         }
         if (r->on_progress) {
             jw_put_integer(&w, STR("progressToken"), r->wire);

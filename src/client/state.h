@@ -136,6 +136,10 @@ struct tidings_client {
     char *last_error;                  /* JSON; NULL: none */
     struct tool_schemas *tool_schemas; /* NULL: nothing is known */
     struct tool_headers *tool_headers; /* likewise */
+    tidings_client_log_fn on_log;      /* NULL: the server's log is not asked for */
+    void *log_user;
+    enum tidings_log_level log_least;
+    bool can_log; /* the server has one */
     tidings_client_warning_fn on_warning;
     void *warning_user;
 

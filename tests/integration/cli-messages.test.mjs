@@ -11,7 +11,7 @@ import { test } from 'node:test';
 import { bad, good } from './lib/cli.mjs';
 import { Certificates } from './lib/certs.mjs';
 import { defer } from './lib/cleanup.mjs';
-import { BIN, Program, run, serve } from './lib/server.mjs';
+import { BIN, EXAMPLES, Program, run, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 
 const times = (text, what) => text.split(what).length - 1;
@@ -25,6 +25,23 @@ test('a URI is named once, whether the server names it or not', async (t) => {
             assert.equal(times(stderr, uri), 1, `${args} ${uri}: ${stderr}`);
         }
     }
+});
+
+test('what a server logs is shown from a level on, in both eras, and drives no terminal', async (t) => {
+    const call = (...words) => ['call', ...words, '--', `${EXAMPLES}/conformance`, '--stdio'];
+    for (const era of ['modern', 'legacy']) {
+        const shown = await run(t, call('test_tool_with_logging', '--era', era, '--log', 'info'));
+        assert.match(shown.stderr, /^server, info of conformance: Tool execution started$/m);
+        const quiet = await run(t, call('test_tool_with_logging', '--era', era, '--log', 'error'));
+        assert.doesNotMatch(quiet.stderr, /server, /);
+    }
+    const line = { jsonrpc: '2.0', method: 'notifications/message', params: { level: 'alert', logger: '\x1b[2J', data: { a: '\u202e' } } };
+    const evil = `read -r a; echo '{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"x"}}'; read -r a
+        echo '{"jsonrpc":"2.0","id":3,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}'
+        read -r a; read -r a; echo '${JSON.stringify(line)}'; echo '{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'; read -r a`;
+    const { stderr } = await run(t, ['call', 'x', '--log', 'debug', '--', 'sh', '-c', evil]);
+    assert.match(stderr, /^server, alert of \\x1b\[2J: \{"a":"\\u202e"\}$/m);
+    await bad(t, 64, /--log takes off, debug, .*emergency.*, not 'loud'/, ['ls', '--log', 'loud', '--', '/bin/false']);
 });
 
 test('words of other programs, a typo and a habit are answered with what to do', async (t) => {

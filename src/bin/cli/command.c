@@ -7,6 +7,8 @@
 #include <stddef.h>
 
 static const char *const colors[] = {"auto", "always", "never", NULL};
+static const char *const logs[] = {"off",   "debug",    "info",  "notice",    "warning",
+                                   "error", "critical", "alert", "emergency", NULL};
 static const char *const eras[] = {"auto", "modern", "legacy", TIDINGS_PROTOCOL_VERSIONS, NULL};
 
 #define AT(member) offsetof(struct cli, member)
@@ -70,6 +72,12 @@ static const struct option target_options[] = {
      .kind = OPTION_FLAG,
      .offset = AT(verbose),
      .help = "show each message that is sent or comes on standard error"},
+    {.name = "log",
+     .kind = OPTION_CHOICE,
+     .offset = AT(log),
+     .metavar = "LEVEL",
+     .help = "show what the server logs on standard error, from this level on",
+     .choices = logs},
     {.name = "timeout",
      .kind = OPTION_TIME,
      .offset = AT(timeout_ms),

@@ -90,6 +90,7 @@ struct cli {
     struct words roots;   /* … and --roots */
     bool login;           /* a person may be asked to log in */
     bool verbose;         /* tell what goes over the wire */
+    unsigned log;         /* 0: nothing of the server's log, else from this level on, plus 1 */
     bool list_changes;    /* set by commands that want to be told when lists change */
     bool is_careful; /* set where nobody gave the command: nothing is launched, nobody is asked,
                       * and of servers of projects only those are reached that were agreed to */

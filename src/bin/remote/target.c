@@ -512,6 +512,10 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         client = target.url ? tidings_client_create(target.url, &options, &why)
                             : tidings_client_launch(launch, &options, &why);
     }
+    if (client && cli->log > 0) {
+        (void)tidings_client_on_log(client, (enum tidings_log_level)(cli->log - 1), verbose_log,
+                                    NULL, NULL);
+    }
     if (!client) {
         *err = why;
     }
