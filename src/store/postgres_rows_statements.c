@@ -379,7 +379,8 @@ const char *const postgres_statements[PG_STATEMENTS] = {
         " $3::bytea, $4::bytea, $5::text, $6::int8, $7::int8, $8::int8, $9::int8, $10::int8,"
         " $11::bytea, $12::bytea, $13::bytea, ''::bytea) ON CONFLICT (id) DO UPDATE SET"
         " status=excluded.status, updated=excluded.updated, ttl=excluded.ttl,"
-        " until=excluded.until, bytes=excluded.bytes, message=excluded.message,"
+        " until=CASE WHEN excluded.ttl<=0 THEN excluded.until ELSE greatest(t.until,"
+        " excluded.until) END, bytes=excluded.bytes, message=excluded.message,"
         " payload=excluded.payload, questions=excluded.questions WHERE " TASK_RUNS
         " RETURNING t.id",
     [PG_FIND_TASK] = "SELECT " TASK_COLUMNS " FROM tidings_tasks t WHERE t.id=$1::text AND t.until>"

@@ -5,12 +5,18 @@
  *
  * `run` is the epoch of its node (tidings_runs): a task that works without a run that lives is
  * lost. `until`, when it is forgotten, is by the database's clock; the times that clients see are
- * those of its node.
+ * those of its node. Another node whose clock goes otherwise does not bring that nearer; only a
+ * task that is taken back (without time to live) goes at once.
  */
 #include <string.h>
 
 #include "base/clock.h"
 #include "store/postgres_rows_private.h"
+
+_Static_assert(SHARED_TASK_ID_MAX == 128 && SHARED_TASK_CLIENT_MAX == 4096 &&
+                   SHARED_TASK_MESSAGE_MAX == 4096 && SHARED_TASK_PAYLOAD_MAX == 67108864 &&
+                   SHARED_TASK_ASKED_MAX == 41943040,
+               "as TASK_IS_SHORT of the statements has them");
 
 #define TASK_KEPT_LOST_MS 60000 /* that one whose node is gone can be asked for, at least */
 
