@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Our client, with a real transport to it, and a server that says anything. The first byte chooses
- * how they meet: 0 lines on a Unix socket, else HTTP on one. Whenever the client has said something
- * the server says the next piece, up to a byte 0x1e, in which $I stands for the id it heard last.
- * Everything asked is answered or failed exactly once, and what is told to the program is text.
+ * how they meet: 0 lines on a Unix socket, 2 WebSocket, else HTTP on a Unix socket. Whenever the
+ * client has said something the server says the next piece, up to a byte 0x1e, in which $I stands
+ * for the id it heard last; on a WebSocket it is a text frame, and one that begins with byte 1 is
+ * sent as it stands, as frames. Everything asked is answered or failed exactly once, and what is
+ * told to the program is text.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +18,7 @@
 #include <tidings/client.h>
 
 #include "base/str.h"
+#include "wire/ws.h"
 #include "json/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -22,11 +26,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define CONNECTIONS 8u
 #define TURNS 100u
 #define PIECE_END 0x1e
+#define RAW '\x01'
+#define KEY_LEN 24u /* of a Sec-WebSocket-Key */
+
+enum way { WAY_LINES, WAY_HTTP, WAY_WEBSOCKET };
 
 static struct {
-    char directory[64], path[80], lines[100], http[100];
+    char directory[64], path[80], lines[100], http[100], websocket[64];
+    enum way way;
     int listener;
     int fds[CONNECTIONS];
+    bool is_agreed[CONNECTIONS]; /* that it is a WebSocket */
     struct tidings_str input;
     char id[24];
     unsigned answers;
@@ -55,15 +65,35 @@ static void find_place(void)
     atexit(leave);
 }
 
-static void open_door(void)
+static void listen_on_unix(void)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     snprintf(at.sun_path, sizeof(at.sun_path), "%s", s.path);
     s.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     require(bind(s.listener, (struct sockaddr *)&at, sizeof(at)) == 0);
+}
+
+static void listen_on_loopback(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(at);
+    s.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    require(bind(s.listener, (struct sockaddr *)&at, sizeof(at)) == 0);
+    require(getsockname(s.listener, (struct sockaddr *)&at, &len) == 0);
+    snprintf(s.websocket, sizeof(s.websocket), "ws://127.0.0.1:%u/", ntohs(at.sin_port));
+}
+
+static void open_door(void)
+{
+    if (s.way == WAY_WEBSOCKET) {
+        listen_on_loopback();
+    } else {
+        listen_on_unix();
+    }
     require(listen(s.listener, 16) == 0);
     for (size_t i = 0; i < CONNECTIONS; i++) {
         s.fds[i] = -1;
+        s.is_agreed[i] = false;
     }
 }
 
@@ -73,6 +103,7 @@ static void hang_up(size_t i)
         close(s.fds[i]);
     }
     s.fds[i] = -1;
+    s.is_agreed[i] = false;
 }
 
 /* Nobody is left to say goodbye to. */
@@ -100,6 +131,55 @@ static void note_id(struct tidings_str heard)
     }
 }
 
+/* What a client says is masked. */
+static void unmask(char *bytes, size_t len)
+{
+    for (size_t at = 0; at + 6 <= len;) {
+        size_t small = (unsigned char)bytes[at + 1] & 0x7fu, extra = small == 126 ? 2 : 0,
+               n = small;
+        if (small == 126) {
+            n = (size_t)(unsigned char)bytes[at + 2] << 8 | (unsigned char)bytes[at + 3];
+        }
+        size_t begin = at + 2 + extra + 4;
+        if (small == 127 || begin + n > len) {
+            return; /* the rest is not understood, which is the server's right */
+        }
+        for (size_t i = 0; i < n; i++) {
+            bytes[begin + i] ^= bytes[begin - 4 + i % 4];
+        }
+        at = begin + n;
+    }
+}
+
+/* The handshake is as it should be; fuzz_ws_client has others. */
+static void agree(size_t i, struct tidings_str heard)
+{
+    static const char mark[] = "Sec-WebSocket-Key: ";
+    char accept[WS_ACCEPT_BYTES];
+    const char *key = memmem(heard.ptr, heard.len, mark, sizeof(mark) - 1);
+    struct buf out;
+    require(key && ws_write_accept(tidings_strn(key + sizeof(mark) - 1, KEY_LEN), accept) == 0);
+    buf_init(&out, 4096);
+    buf_putf(&out,
+             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+             "Sec-WebSocket-Protocol: mcp\r\nSec-WebSocket-Accept: %s\r\n\r\n",
+             accept);
+    s.is_agreed[i] = send(s.fds[i], out.ptr, out.len, MSG_NOSIGNAL) == (ssize_t)out.len;
+    buf_deinit(&out);
+}
+
+/* The piece as a text frame, unless it is one. */
+static void put_framed(struct buf *out, struct tidings_str piece)
+{
+    char header[WS_MAX_HEADER];
+    if (piece.len > 0 && piece.ptr[0] == RAW) {
+        buf_puts(out, str_skip(piece, 1));
+        return;
+    }
+    buf_put(out, header, (size_t)(ws_write_header(header, WS_OP_TEXT, piece.len) - header));
+    buf_puts(out, piece);
+}
+
 /* Say the next piece; nothing more to say: hang up. */
 static void say(size_t i)
 {
@@ -118,10 +198,31 @@ static void say(size_t i)
             buf_putc(&out, piece.ptr[k]);
         }
     }
-    if (out.len > 0 && send(s.fds[i], out.ptr, out.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+    struct buf framed;
+    buf_init(&framed, 1u << 20);
+    if (s.way == WAY_WEBSOCKET) {
+        put_framed(&framed, buf_str(&out));
+    } else {
+        buf_puts(&framed, buf_str(&out));
+    }
+    if (framed.len > 0 && send(s.fds[i], framed.ptr, framed.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         hang_up(i);
     }
+    buf_deinit(&framed);
     buf_deinit(&out);
+}
+
+static void hear(size_t i, char *bytes, size_t len)
+{
+    if (s.way == WAY_WEBSOCKET && !s.is_agreed[i]) {
+        agree(i, tidings_strn(bytes, len));
+        return;
+    }
+    if (s.way == WAY_WEBSOCKET) {
+        unmask(bytes, len);
+    }
+    note_id(tidings_strn(bytes, len));
+    say(i);
 }
 
 static void serve(void)
@@ -138,8 +239,7 @@ static void serve(void)
         }
         ssize_t n = recv(s.fds[i], bytes, sizeof(bytes), 0);
         if (n > 0) {
-            note_id(tidings_strn(bytes, (size_t)n));
-            say(i);
+            hear(i, bytes, (size_t)n);
         } else if (n == 0 || errno != EAGAIN) {
             hang_up(i);
         }
@@ -220,11 +320,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (s.path[0] == '\0') {
         find_place();
     }
+    s.way = data[0] == 0 ? WAY_LINES : data[0] == 2 ? WAY_WEBSOCKET : WAY_HTTP;
     open_door();
     s.input = tidings_strn((const char *)data + 1, size - 1);
     s.answers = 0;
     s.id[0] = '\0';
-    struct tidings_client *c = tidings_client_create(data[0] ? s.http : s.lines, &options, NULL);
+    const char *const addresses[] = {s.lines, s.http, s.websocket};
+    struct tidings_client *c = tidings_client_create(addresses[s.way], &options, NULL);
     if (c) { /* else without libcurl */
         use_client(c);
     }
