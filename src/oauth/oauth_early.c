@@ -16,7 +16,7 @@
 #define EARLY_LIFE_MIN_MS 4000
 #define EARLY_PATIENCE_MS 2000u /* of a request whose token is still good */
 #define EARLY_FAILED_MS 10000u  /* before it is tried again */
-#define EARLY_BUSY_MS 1000u     /* while something else is under way */
+#define EARLY_BUSY_MS 500u      /* while something else is under way */
 #define EARLY_SLEEP_MAX_MS 300000
 
 /* clock_wall_ms: from when on it is renewed; 0: not before it is refused. */
@@ -46,19 +46,41 @@ static bool oauth_early_begin(struct tidings_oauth *o, const char *server, const
     return is_free && oauth_obtain(o, &wish, NULL) == 0;
 }
 
+static bool oauth_early_has_patient(const struct tidings_oauth *o)
+{
+    list_each (it, next, &o->waiters) {
+        if (list_entry(it, struct oauth_waiter, link)->patience > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int oauth_prepare(void *user, const struct tidings_credentials_request *request,
                   tidings_credentials_done_fn done, void *to)
 {
     struct tidings_oauth *o = user;
     const struct token *t = token_store_find(&o->store, request->url, NULL);
+    uint64_t now = clock_monotonic_ms();
     if (!t || !oauth_early_is_due(o, t)) {
         return 0;
     }
     bool is_good = clock_wall_ms() < t->expires_ms;
-    struct oauth_waiter *w = oauth_early_begin(o, request->url, t) ? oauth_wait(o, done, to) : NULL;
+    bool is_first = !o->is_early;
+    if (!oauth_early_begin(o, request->url, t)) {
+        return 0;
+    }
+    o->early_since = is_first ? now : o->early_since;
+    if (is_good && now - o->early_since >= EARLY_PATIENCE_MS) {
+        return 0; /* others have waited long enough */
+    }
+    bool has_alarm = oauth_early_has_patient(o);
+    struct oauth_waiter *w = oauth_wait(o, done, to);
     if (w && is_good) {
-        w->patience = clock_monotonic_ms() + EARLY_PATIENCE_MS;
-        alarm_set(&o->early, EARLY_PATIENCE_MS);
+        w->patience = now + EARLY_PATIENCE_MS;
+        if (!has_alarm) {
+            alarm_set(&o->early, EARLY_PATIENCE_MS);
+        }
     }
     return w != NULL;
 }
@@ -115,17 +137,16 @@ static bool oauth_early_is_impatient(const struct oauth_waiter *w)
 static void oauth_early_on_alarm(void *user)
 {
     struct tidings_oauth *o = user;
-    if (o->is_early) { /* it goes on; those whose token is good go on with that */
-        alarm_set(&o->early, EARLY_PATIENCE_MS / 4);
-        oauth_tell(o, oauth_early_is_impatient, NULL);
-        return;
-    }
+    /* Those whose token is good go on with that, whatever is under way meanwhile. */
+    oauth_tell(o, oauth_early_is_impatient, NULL);
     const struct token *t =
         o->early_server ? token_store_find(&o->store, o->early_server, NULL) : NULL;
-    if (t && !oauth_early_is_due(o, t)) {
-        oauth_early_set(o, t);
-    } else if (t && !oauth_early_begin(o, o->early_server, t)) {
+    if (o->server) {
         alarm_set(&o->early, EARLY_BUSY_MS);
+    } else if (t && !oauth_early_is_due(o, t)) {
+        oauth_early_set(o, t);
+    } else if (t && oauth_early_begin(o, o->early_server, t)) {
+        o->early_since = clock_monotonic_ms();
     }
 }
 

@@ -48,6 +48,7 @@ struct tidings_oauth {
     struct alarm early;    /* the token shown last is near its end, or those who wait are patient
                             * no longer */
     char *early_server;    /* … at which it was shown; NULL: none yet */
+    uint64_t early_since;  /* clock_monotonic_ms: a renewal before the end is under way */
     uint64_t early_after;  /* clock_monotonic_ms: not before, for it failed */
     uint64_t renewals;     /* of tokens that nobody had refused */
     unsigned logins;       /* that asked a person, since … */

@@ -39,6 +39,7 @@ struct scene {
     int shown, refused, forgotten;
     unsigned last_attempt;
     bool fails;        /* what was waited for */
+    bool is_socket;    /* the server is reached by WebSocket */
     bool prepares;     /* the next request waits before it goes out */
     const char *extra; /* a line that is shown too; NULL: none */
     int fd;            /* readable: `done` is due */
@@ -54,7 +55,7 @@ static int show(void *user, const struct tidings_credentials_request *request,
     struct scene *s = user;
     char line[64];
     s->shown++;
-    assert_string_equal(request->method, "POST");
+    assert_string_equal(request->method, s->is_socket ? "GET" : "POST");
     assert_string_equal(request->url, s->server.url);
     if (s->token == 0) {
         return 0;
@@ -71,8 +72,8 @@ static int refused(void *user, const struct tidings_credentials_refusal *refusal
     uint64_t one = 1;
     s->refused++;
     s->last_attempt = refusal->attempt;
-    assert_string_equal(refusal->challenge.ptr, "Bearer scope=\"a\"");
-    assert_string_equal(refusal->nonce.ptr, "n");
+    assert_true(tidings_str_eq(refusal->challenge, tidings_str("Bearer scope=\"a\"")));
+    assert_true(tidings_str_eq(refusal->nonce, tidings_str("n")));
     assert_int_equal(refusal->shown.len > 0, s->token > 0);
     if (s->reply == GIVE_UP) {
         return tidings_fail(err, TIDINGS_E_DENIED, "nobody has a better one");
@@ -159,7 +160,9 @@ static void begin(struct scene *s)
                                                   .prepare = prepare};
     struct tidings_client_options o = {.credentials = &s->credentials, .timeout_ms = 2000};
     scripted_start(&s->server, answer, s);
-    s->client = tidings_client_create(s->server.url, &o, NULL);
+    char address[80];
+    snprintf(address, sizeof(address), "%s%s", s->is_socket ? "ws" : "http", s->server.url + 4);
+    s->client = tidings_client_create(address, &o, NULL);
     assert_non_null(s->client);
 }
 
@@ -285,6 +288,39 @@ static void who_stops_waiting_is_forgotten(void **state)
     assert_int_equal(s.forgotten, 1);
 }
 
+/* The request that begins a connection is refused as any other, and waits as any other. */
+static void over_websocket_it_is_the_same(void **state)
+{
+    struct tidings_error err = {0};
+    (void)state;
+    struct scene never = {.token = 1, .wanted = -1, .reply = SHOW_AGAIN, .is_socket = true};
+    begin(&never);
+    assert_int_equal(tidings_client_connect(never.client, &err), TIDINGS_E_DENIED);
+    assert_int_equal(never.refused, 4);
+    assert_int_equal(never.token, 5);
+    end(&never);
+
+    struct scene no = {.wanted = 7, .reply = WAIT, .fails = true, .is_socket = true};
+    begin(&no);
+    assert_int_equal(tidings_client_connect(no.client, &err), TIDINGS_E_DENIED);
+    assert_string_equal(err.text, "the person said no");
+    end(&no);
+
+    for (int prepares = 0; prepares < 2; prepares++) {
+        struct scene gone = {.wanted = 7,
+                             .reply = WAIT,
+                             .ticks = UINT64_MAX,
+                             .prepares = prepares,
+                             .is_socket = true};
+        begin(&gone);
+        while (prepares ? gone.prepares : gone.refused == 0) {
+            assert_int_equal(tidings_client_step(gone.client, 100, NULL), 1);
+        }
+        end(&gone);
+        assert_int_equal(gone.forgotten, 1);
+    }
+}
+
 static void lines_that_are_none_are_refused(void **state)
 {
     static const char *const bad[] = {"no colon", "X: a\r\nY: b", ": x", "A B: c", "X: \x1b[2J"};
@@ -336,6 +372,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_had_fails_the_request),
         cmocka_unit_test(a_server_that_is_never_content_is_left),
         cmocka_unit_test(who_stops_waiting_is_forgotten),
+        cmocka_unit_test(over_websocket_it_is_the_same),
         cmocka_unit_test(lines_that_are_none_are_refused),
         cmocka_unit_test(a_server_at_a_socket_file_is_shown_nothing),
     };

@@ -288,10 +288,36 @@ static void a_good_token_does_not_wait_long_for_a_better_one(void **state)
     }
     assert_int_equal(s.why.code, 0);
     assert_string_equal(shown(&s), "Authorization: Bearer old-access");
+    assert_int_equal(prepare(&s), 0); /* nor does the next request, at all */
     release(&s);
     while (!file_has(&s, "new-refresh-1")) { /* … but goes on */
         step(&s);
     }
+    end(&s);
+}
+
+/* A person takes minutes; a request whose token is good has nothing to do with that. */
+static void a_good_token_does_not_wait_for_a_person(void **state)
+{
+    struct scene s;
+    struct scene refused = {0};
+    (void)state;
+    begin(&s, 10000);
+    assert_int_equal(prepare(&s), 1);
+    await_exchange(&s);
+    struct tidings_credentials_refusal refusal = {
+        .url = SERVER,
+        .status = 401,
+        .challenge = tidings_str("Bearer"),
+        .shown = tidings_str("Authorization: Bearer old-access"),
+    };
+    assert_int_equal(s.credentials->refused(s.credentials->user, &refusal, on_done, &refused, NULL),
+                     1);
+    while (s.told == 0) {
+        step(&s);
+    }
+    assert_int_equal(refused.told, 0);
+    s.credentials->forget(s.credentials->user, &refused);
     end(&s);
 }
 
@@ -348,6 +374,7 @@ int main(void)
         cmocka_unit_test(one_that_is_good_for_long_or_says_nothing_is_shown_as_it_is),
         cmocka_unit_test(one_that_is_in_use_is_renewed_without_a_request),
         cmocka_unit_test(a_good_token_does_not_wait_long_for_a_better_one),
+        cmocka_unit_test(a_good_token_does_not_wait_for_a_person),
         cmocka_unit_test(nobody_is_asked_to_log_in_before_something_is_refused),
         cmocka_unit_test(memory_that_held_tokens_is_wiped),
     };
