@@ -189,7 +189,8 @@ static bool client_resolve(struct client *c, struct node *n, unsigned kind, uint
     enum runs_answer a = runs_resume(n->runs, at->epoch, at->position, kind == DURABLE, ret);
     bool has_followed = false;
     if (a == RUNS_REFUSED || (a == RUNS_AHEAD && world_random(w, 2) == 0)) {
-        has_followed = node_is_well(n) && node_follow(n);
+        /* It waits: what was heard is followed first, then the store is asked. */
+        has_followed = node_is_well(n) && node_follow(n) && node_follow(n);
         a = runs_resume(n->runs, at->epoch, at->position, kind == DURABLE, ret);
     }
     if (a == RUNS_REFUSED) {

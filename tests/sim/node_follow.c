@@ -229,7 +229,10 @@ static int node_follow_page(struct node *n)
     bool is_last = false;
     size_t count = node_count_followable(n, &rows, newest, missed > 0, &is_last);
     if (missed > 0 && w->fault == FAULT_MISS_NO_PLACE) {
-        node_tell_everything(n, 0);
+        if (n->missed != missed) {
+            node_tell_everything(n, 0);
+        }
+        n->missed = missed;
         missed = 0;
     }
     for (size_t i = 0; i < count; i++) {

@@ -153,6 +153,9 @@ static void node_begin_run(struct node *n)
     if (entities_open(n->rows, &n->entities, NULL) < 0) {
         abort();
     }
+    if (e->boots % 2 == 1) { /* of before */
+        engine_replay(e, n);
+    }
     world_say(w, "node %u begins run %llx at %llu", n->index, (unsigned long long)n->epoch,
               (unsigned long long)first);
 }

@@ -146,6 +146,9 @@ static void engine_hear_strangers(struct engine *e, struct node *n)
 void engine_notify(struct engine *e, const struct record *records, size_t count)
 {
     struct world *w = e->world;
+    if (w->is_deaf) {
+        return;
+    }
     uint64_t serial = engine_say(e, notice_text(e, records, count));
     for (unsigned i = 0; i < NODES; i++) {
         struct notification said = {w->now_ms, serial};
@@ -161,6 +164,13 @@ void engine_notify(struct engine *e, const struct record *records, size_t count)
             said.at_ms += world_random(w, 3000);
             node_notify(&w->nodes[i], &said);
         }
+    }
+}
+
+void engine_replay(struct engine *e, struct node *n)
+{
+    for (uint64_t back = 1; back <= 8 && back <= e->said_count; back++) {
+        node_notify(n, &(struct notification){e->world->now_ms, e->said_count - back});
     }
 }
 

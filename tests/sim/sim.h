@@ -287,6 +287,7 @@ struct node {
     struct page_rows next; /* came with the lock … */
     uint64_t next_after;   /* … after this position */
     bool has_next, reads_ahead;
+    uint64_t missed; /* FAULT_MISS_NO_PLACE: that was told */
     /* the mount that one of them owns */
     struct owner owner;
     enum ask_stage ask;
@@ -329,6 +330,8 @@ void node_hear(struct node *n);
 bool node_follow_heard(struct node *n);
 struct row_notice_place engine_place(const struct engine *e);
 void engine_notify(struct engine *e, const struct record *records, size_t count);
+/* Somebody says to it again what was said last. */
+void engine_replay(struct engine *e, struct node *n);
 void node_tell_local(struct node *n);
 bool record_is_durable(const struct record *r);
 uint64_t node_clock(const struct node *n); /* monotonic */
@@ -487,6 +490,7 @@ struct world {
     bool is_verbose;
     unsigned trouble, disaster; /* of a node, of the store: one in so many steps */
     unsigned announcing;        /* of ten writes so many */
+    bool is_deaf;               /* the store knows no notifications: nodes ask every so often */
     unsigned restless;          /* of the outside world: one change in so many steps */
     uint64_t tags;
     struct seal_key notice_key;
