@@ -11,7 +11,7 @@ import { test } from 'node:test';
 import YAML from 'yaml';
 
 import { call, listen, modern, Session, updates } from './lib/rpc.mjs';
-import { serve, serveExample } from './lib/server.mjs';
+import { run, serve, serveExample } from './lib/server.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
 
@@ -231,4 +231,22 @@ test('front matter is read as the parser of others reads it, and what is not rea
     for (const [i, [, why]] of bad.entries()) {
         assert.match(await refused(server, 'skills/get', { uri: `skill://bad${i}/SKILL.md` }), why);
     }
+});
+
+test('the directory is named by option, variable or file, beside other mounts, and once', async (t) => {
+    const tree = new Tree(t, { 'here/pdf/SKILL.md': md('pdf'), 'docs/a.md': 'a\n', 'tidings.json': '{"skills": "here"}' });
+    const mounts = async (args, env) => {
+        const { code, stdout, stderr } = await run(t, ['config', ...args], { env, cwd: tree.path });
+        assert.equal(code, 0, stderr);
+        return JSON.parse(/"mounts": (\[.*\])/.exec(stdout)[1]).map(({ uri, path }) => [uri, path]);
+    };
+    const skills = ['skill://', tree.at('here')], docs = [tree.uri('docs/'), tree.at('docs')];
+    assert.deepEqual(await mounts(['--config', tree.at('tidings.json')]), [skills]);
+    assert.deepEqual(await mounts(['--no-config', '--skills', 'here', 'docs']), [docs, skills]);
+    assert.deepEqual(await mounts(['--config', tree.at('tidings.json'), 'docs']), [docs, skills]);
+    assert.deepEqual(await mounts(['--no-config', '--skills', 'here', '--mount', `skill://=${tree.at('here')}`]), [skills]);
+    assert.deepEqual(await mounts(['--no-config'], { TIDINGS_SKILLS: 'here' }), [skills]);
+    const twice = await run(t, ['config', '--no-config', '--skills', 'here', '--mount', 'skill://=docs'], { cwd: tree.path });
+    assert.equal(twice.code, 64);
+    assert.match(twice.stderr, /--skills: 'skill:\/\/' is mounted twice/);
 });
