@@ -104,6 +104,11 @@ test('what is no answer, and what is no directory, is refused before the server 
     }
 });
 
+test('a server that asks for roots at the beginning knows them when it is called', async (t) => {
+    const said = await good(t, ['call', 'known', '--roots', '/usr/share', '--', node, ASKER], { env: { SDK: '1', EAGER: '1' } });
+    assert.deepEqual(JSON.parse(said), [{ uri: 'file:///usr/share/', name: 'share' }]);
+});
+
 test('server-everything asks, and hears', async (t) => {
     const words = ['--', node, EVERYTHING, 'stdio'];
     const answer = JSON.stringify({ name: 'Ann', check: true });

@@ -200,6 +200,7 @@ static void answers_on_roots(void *user, struct tidings_question *q)
     if (!text || tidings_question_answer(q, tidings_str(text), &err) < 0) {
         tidings_question_refuse(q, "the roots cannot be told");
     }
+    a->has_told_roots = true;
     free(text);
 }
 

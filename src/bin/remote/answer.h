@@ -16,8 +16,9 @@ struct answers {
     const struct cli *cli; /* with --answer and --roots */
     char *json;            /* of --answer, compact */
     size_t next;           /* of an array: the next one */
-    unsigned unanswered;   /* questions that nobody could answer, … */
-    unsigned unfit;        /* … of them those that an answer was given to which does not fit */
+    bool has_told_roots;
+    unsigned unanswered; /* questions that nobody could answer, … */
+    unsigned unfit;      /* … of them those that an answer was given to which does not fit */
 };
 
 /* The client may be asked, and this answers, until the client is destroyed. `cli` is set. */

@@ -184,12 +184,38 @@ static void remote_warn(void *user, struct tidings_str text)
     }
 }
 
+#define ROOTS_MS 500u /* for a server to ask for roots by itself */
+#define ROOTS_PINGS 5
+
+/* Legacy servers ask for roots when they have begun, and what is asked of them before they know is
+ * done without. A ping is answered behind what came before it; several, since a server looks at
+ * the directories before it believes in them. */
+static void remote_tell_roots(const struct answers *answers, struct tidings_client *client)
+{
+    if (answers->cli->roots.count == 0 || tidings_client_connect(client, NULL) < 0 ||
+        tidings_client_info(client)->era != TIDINGS_ERA_LEGACY) {
+        return;
+    }
+    uint64_t until = now_ms() + ROOTS_MS;
+    for (uint64_t now; !answers->has_told_roots && (now = now_ms()) < until;) {
+        if (tidings_client_step(client, (int)(until - now), NULL) <= 0) {
+            return;
+        }
+    }
+    for (int i = 0; answers->has_told_roots && i < ROOTS_PINGS; i++) {
+        tidings_free(tidings_client_request(client, "ping", NULL, NULL));
+    }
+}
+
 /* What was done without an answer that the server wanted is not what was asked for. */
 static int remote_work(struct answers *answers, struct tidings_client *client, struct cli *cli,
                        remote_fn fn, struct tidings_error *err)
 {
     int rc = cli->command->may_be_asked ? answers_begin(answers, client, err) : 0;
-    rc = rc == 0 ? fn(cli, client, err) : rc;
+    if (rc == 0) {
+        remote_tell_roots(answers, client);
+        rc = fn(cli, client, err);
+    }
     return (rc == 0 || rc == 1) && answers->unanswered > 0 ? answers_judge(answers, err) : rc;
 }
 

@@ -5,7 +5,8 @@
 // `input_required`; legacy clients are sent requests). On standard input and output, or over HTTP when PORT is set.
 // Tools: form, visit, roots, and evil, whose form is full of what a terminal obeys. The resource ask://NAME asks as the
 // tool does and holds the answer. Legacy: lists (of resources, with the answer as the name of one), completions and
-// subscriptions ask for roots, and what is watched changes when they were told.
+// subscriptions ask for roots, and what is watched changes when they were told. EAGER (SDK=1): roots are asked for at the
+// beginning, and the tool known tells them.
 
 import { randomUUID } from 'node:crypto';
 import http from 'node:http';
@@ -46,11 +47,15 @@ function build1() {
             : { method: 'elicitation/create', params: QUESTIONS[name] ?? { mode: 'url', elicitationId: 'e1', ...VISIT } };
         return send(asked, name === 'roots' ? types.ListRootsResultSchema : types.ElicitResultSchema);
     };
+    let known = null;
+    server.oninitialized = process.env.EAGER && (async () => {
+        known = (await server.listRoots()).roots;
+    });
     const firstRoot = async (extra) => (await ask('roots', extra)).roots[0].uri;
     on('ListTools', () => ({
         tools: ['form', 'visit', 'roots', 'evil'].map((name) => ({ name, inputSchema: { type: 'object' } })),
     }));
-    on('CallTool', async ({ params }, extra) => text(await ask(params.name, extra)));
+    on('CallTool', async ({ params }, extra) => text(params.name === 'known' ? known : await ask(params.name, extra)));
     on('ReadResource', async ({ params: { uri } }, extra) => (
         { contents: [{ uri, text: JSON.stringify(await ask(uri.slice('ask://'.length), extra)) }] }));
     on('ListResources', async (_, extra) => ({ resources: [{ uri: 'ask://form', name: await firstRoot(extra) }] }));
