@@ -21,6 +21,7 @@
 #include "store/shared.h"
 
 #define BATCH_MAX 256u
+#define BATCH_LARGE 8u /* of a store that others share: the next one waits for the lock */
 #define IDLE_MS 200u   /* without writes, before work that was put off is done */
 #define REST_MS 60000u /* and when nothing is ever written */
 
@@ -46,6 +47,7 @@ static void keeper_end_batch(struct keeper *k, struct list *ret)
     list_init(ret);
     list_splice(ret, &k->batch);
     list_splice(ret, &k->again);
+    k->last_count = k->count;
     k->count = 0;
     k->is_open = k->is_unlocked = k->is_in_doubt = false;
 }
@@ -106,9 +108,12 @@ static bool keeper_take(struct keeper *k, struct keeper_job *job)
 
 /* ---- without the lock ------------------------------------------------------------------------ */
 
+/* Where many write at once the lock is worth its time: they come while it is waited for, and one
+ * commit is enough for all of them. */
 static bool keeper_begin_unlocked(struct keeper *k)
 {
-    k->is_unlocked = keeper_follow_is_level(k) && entities_begin_unlocked(k->entities);
+    k->is_unlocked = k->last_count < BATCH_LARGE && keeper_follow_is_level(k) &&
+                     entities_begin_unlocked(k->entities);
     return k->is_unlocked;
 }
 

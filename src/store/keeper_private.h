@@ -18,6 +18,7 @@ struct keeper {
     struct list batch;
     struct list again; /* of the batch, what has yet to be run a second time */
     unsigned count;
+    unsigned last_count; /* of the batch before */
     bool is_open;
     bool is_unlocked; /* the batch began without the lock: all that ran is in it, also what was
                        * refused */

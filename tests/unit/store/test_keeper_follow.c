@@ -257,6 +257,37 @@ static void of_what_was_in_doubt_and_could_not_be_run_again_it_is_not_known(void
     buf_deinit(&trace);
 }
 
+/* They gather while it is waited for. */
+static void after_many_at_once_the_next_batch_takes_the_lock(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct keeper_follower follower = {0};
+    struct keeper *k = NULL;
+    struct shared_memory *db = shared_memory_create();
+    struct entity_rows *rows = shared_memory_connect(db);
+    struct traced many[8], x = traced('x', 0, 0), y = traced('y', 0, 0);
+    assert_int_equal(keeper_open(rows, &k, &err), 0);
+    assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
+    for (int i = 7; i >= 0; i--) {
+        many[i] = traced('m', 0, 0);
+        many[i].keeper = k;
+        many[i].next = i < 7 ? &many[i + 1] : NULL;
+    }
+    many[0].is_first = true;
+    buf_init(&trace, 4096);
+    assert_int_equal(keeper_run(k, &many[0].job), 0);
+    (void)look_now(k, NULL);
+    shared_memory_overtake(rows, false);
+    buf_clear(&trace);
+    assert_int_equal(keeper_run(k, &x.job), 0);
+    assert_int_equal(keeper_run(k, &y.job), 0); /* after one alone it does without */
+    assert_string_equal(trace.ptr, "run x\ndone x ok\nrun y\nundo y\nrun y\ndone y ok\n");
+    buf_deinit(&trace);
+    keeper_close(k);
+    shared_memory_destroy(db);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +295,7 @@ int main(void)
         cmocka_unit_test(what_comes_while_a_batch_begins_shares_its_commit),
         cmocka_unit_test(what_was_overtaken_is_taken_back_and_decided_again),
         cmocka_unit_test(of_what_was_in_doubt_and_could_not_be_run_again_it_is_not_known),
+        cmocka_unit_test(after_many_at_once_the_next_batch_takes_the_lock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
