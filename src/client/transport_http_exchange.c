@@ -330,7 +330,8 @@ static bool exchange_prepare(struct exchange *x, const char *url)
 {
     struct tidings_client *client = client_of(x);
     const struct tidings_credentials *c = client->settings.credentials;
-    struct tidings_credentials_request request = {.method = x->method, .url = url};
+    struct tidings_credentials_request request = {
+        .method = x->method, .url = url, .server = x->shown.server};
     bool is_asked = c && c->prepare && !x->http->unix_path && x->http->leaving != x;
     x->is_unsent = is_asked && c->prepare(c->user, &request, exchange_on_credentials, x) > 0;
     x->is_waiting = x->is_unsent;

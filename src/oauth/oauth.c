@@ -23,8 +23,7 @@
 
 /* ---- showing --------------------------------------------------------------------------------- */
 
-/* Whom a token is for. */
-static const char *oauth_server(const char *server, const char *url)
+const char *oauth_server(const char *server, const char *url)
 {
     return server ? server : url;
 }
@@ -53,7 +52,7 @@ static int oauth_show(void *user, const struct tidings_credentials_request *requ
         rc = rc == 0 ? put(to, line.ptr) : rc;
     }
     if (rc == 0) {
-        oauth_early_shown(o, request->url, t);
+        oauth_early_shown(o, oauth_server(request->server, request->url), t);
     }
     private_key_destroy(key);
     buf_deinit(&line);

@@ -60,14 +60,15 @@ int oauth_prepare(void *user, const struct tidings_credentials_request *request,
                   tidings_credentials_done_fn done, void *to)
 {
     struct tidings_oauth *o = user;
-    const struct token *t = token_store_find(&o->store, request->url, NULL);
+    const char *server = oauth_server(request->server, request->url);
+    const struct token *t = token_store_find(&o->store, server, NULL);
     uint64_t now = clock_monotonic_ms();
     if (!t || !oauth_early_is_due(o, t)) {
         return 0;
     }
     bool is_good = clock_wall_ms() < t->expires_ms;
     bool is_first = !o->is_early;
-    if (!oauth_early_begin(o, request->url, t)) {
+    if (!oauth_early_begin(o, server, t)) {
         return 0;
     }
     o->early_since = is_first ? now : o->early_since;

@@ -96,6 +96,9 @@ int oauth_obtain_init(struct tidings_oauth *o, struct tidings_error *err);
 /* What is about to come is waited for, a few seconds. */
 void oauth_obtain_deinit(struct tidings_oauth *o);
 
+/* Whom a token is for, of a request or a refusal; oauth.c. */
+const char *oauth_server(const char *server, const char *url);
+
 /* ---- oauth_early.c: renewing before the end -------------------------------------------------- */
 
 /* Of struct tidings_credentials. */

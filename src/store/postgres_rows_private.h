@@ -284,8 +284,6 @@ int postgres_rows_send_pending(struct postgres_rows *s, struct tidings_error *er
 /* store/postgres_rows_unlocked.c: batches without the lock; of struct shared_ops. */
 bool postgres_rows_begin_unlocked(struct entity_rows *rows);
 bool postgres_rows_must_run_again(struct entity_rows *rows);
-/* Others have committed since: the batch, of which nothing was committed, is to be run again. */
-int postgres_rows_overtaken(struct postgres_rows *s, struct tidings_error *err);
 /* The batch, if it is without, has the lock from now on. */
 int postgres_rows_take_lock(struct postgres_rows *s, struct tidings_error *err);
 /* postgres_rows_ask in a batch, with the lock or without. */

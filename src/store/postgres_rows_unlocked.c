@@ -46,7 +46,8 @@ bool postgres_rows_must_run_again(struct entity_rows *rows)
     return postgres_rows_of(rows)->is_overtaken;
 }
 
-int postgres_rows_overtaken(struct postgres_rows *s, struct tidings_error *err)
+/* Others have committed since: the batch, of which nothing was committed, is to be run again. */
+static int postgres_rows_overtaken(struct postgres_rows *s, struct tidings_error *err)
 {
     s->is_overtaken = true;
     s->locked_after = s->locked_after < LOCKED_MIN       ? LOCKED_MIN

@@ -250,6 +250,24 @@ static void a_token_near_its_end_is_renewed_before_a_request(void **state)
     end(&s);
 }
 
+/* With HTTP+SSE messages go to another address than the server's, whose token it is. */
+static void and_before_one_to_another_address_of_that_server(void **state)
+{
+    struct tidings_credentials_request message = {
+        .method = "POST", .url = SERVER "-messages", .server = SERVER};
+    struct scene s;
+    (void)state;
+    begin(&s, 10000);
+    release(&s);
+    assert_int_equal(s.credentials->prepare(s.credentials->user, &message, on_done, &s), 1);
+    while (s.told == 0) {
+        step(&s);
+    }
+    assert_int_equal(s.why.code, 0);
+    assert_string_equal(shown(&s), "Authorization: Bearer new-access-1");
+    end(&s);
+}
+
 static void one_that_is_good_for_long_or_says_nothing_is_shown_as_it_is(void **state)
 {
     static const int64_t left[] = {0, 40000};
@@ -371,6 +389,7 @@ int main(void)
         cmocka_unit_test(and_when_the_credentials_go_meanwhile),
         cmocka_unit_test(a_wider_token_of_another_process_is_taken_and_nobody_asked),
         cmocka_unit_test(a_token_near_its_end_is_renewed_before_a_request),
+        cmocka_unit_test(and_before_one_to_another_address_of_that_server),
         cmocka_unit_test(one_that_is_good_for_long_or_says_nothing_is_shown_as_it_is),
         cmocka_unit_test(one_that_is_in_use_is_renewed_without_a_request),
         cmocka_unit_test(a_good_token_does_not_wait_long_for_a_better_one),
