@@ -39,14 +39,14 @@ echo "pkg-config, static: ok"
 
 for source in "$here"/../../examples/*.c; do
     needs=tidings
-    second=
+    more=
     case ${source##*/} in
     embed_libuv.c) needs='tidings libuv' ;;
-    conformance.c) second=${source%.c}_tasks.c ;;
-    conformance_tasks.c) continue ;; # the second half of the one before
+    conformance.c) more="${source%.c}_tasks.c ${source%.c}_skills.c" ;;
+    conformance_*.c) continue ;; # parts of the one before
     esac
     # shellcheck disable=SC2046,SC2086
-    "$cc" -o "$work/example" "$source" $second $(pkg-config --cflags --libs $needs)
+    "$cc" -o "$work/example" "$source" $more $(pkg-config --cflags --libs $needs)
 done
 echo "examples: ok"
 

@@ -67,8 +67,7 @@ static struct {
 static void copy(char *out, size_t size, struct tidings_str text)
 {
     assert_true(text.len < size);
-    memcpy(out, text.ptr, text.len);
-    out[text.len] = '\0';
+    (void)snprintf(out, size, "%.*s", (int)text.len, text.len > 0 ? text.ptr : "");
 }
 
 static void store_put(struct task_store *base, const struct task_row *row,
