@@ -27,6 +27,20 @@ const SETTLES = 10_000; // ms after which who owns a mount has not lost it by wh
 /** Does a subscription to `wish` cover `uri`? */
 export const covers = (wish, uri) => wish === uri || (/[/*]$/.test(wish) && uri.startsWith(wish.replace(/\*+$/, '')));
 
+/** Of a file that changed a moment ago the etag is weak. */
+const isSameState = (a, b) => a?.replace(/W\/|"/g, '') === b?.replace(/W\/|"/g, '');
+
+/**
+ * Was somebody told how a file is, who was last told `told` ({ etag, at }; no etag: it was removed), and at `looked` to look again?
+ * Of one that is not there it is enough to have been told to look when it was not, too: what came and went since need not have been
+ * seen by anybody (a look follows a burst of events, or the node was stopped meanwhile).
+ */
+export function isToldOf(file, etag, { told, looked }) {
+    const from = told?.at ?? 0;
+    return looked >= file.at || (told !== undefined && isSameState(told.etag, etag))
+        || (file.n === undefined && looked >= from && file.gone.some(([began, ended]) => began <= looked && ended >= from));
+}
+
 const some = (count, make) => [...Array(count).keys()].map(make);
 
 /** What the log of a node says of the mounts it owns, as it goes on. */
@@ -45,7 +59,7 @@ class OwnerLog {
 }
 
 export class Mounts {
-    files = new Map(); // of a URI: { path, n, at }; n undefined: it is not there
+    files = new Map(); // of a URI: { path, n, at, gone }; n undefined: it is not there; gone: when it was not, [from, to] in ms
     owner = new Map(); // of a mount: the node
     takeovers = []; // { cause, ms, isClean }
     counts = { written: 0, told: 0, owners: 0, toldToLookOwned: 0, toldToLookShared: 0 };
@@ -68,11 +82,11 @@ export class Mounts {
         names.forEach((name) => this.tree.mkdir(`each-${name}`));
         this.uris = [...this.files.keys()];
         this.lasting = this.uris.filter((uri) => /\/f\d+$/.test(uri));
-        this.lasting.forEach((uri) => this.#write(uri));
+        this.lasting.forEach((uri) => this.write(uri));
     }
 
     #add(uri, name) {
-        this.files.set(uri, { path: this.tree.at(name), n: undefined, last: 0, at: 0 });
+        this.files.set(uri, { path: this.tree.at(name), n: undefined, last: 0, at: 0, gone: [[0, Infinity]] });
     }
 
     /** How the node of this name is to be started. */
@@ -84,7 +98,22 @@ export class Mounts {
 
     // ---- writing ------------------------------------------------------------------------------------------------
 
-    #write(uri, isInPlace = false) {
+    /** It is there now. */
+    #came(file) {
+        if (file.gone.at(-1)?.[1] === Infinity) {
+            file.gone.at(-1)[1] = Date.now();
+        }
+    }
+
+    /** It will not be there any more, as of now. */
+    #goes(file, now) {
+        file.n = undefined;
+        file.at = now;
+        file.gone.push([now, Infinity]);
+        this.counts.written += 1;
+    }
+
+    write(uri, isInPlace = false) {
         const file = this.files.get(uri);
         const text = JSON.stringify({ n: file.last + 1 });
         const aside = this.tree.aside();
@@ -98,7 +127,14 @@ export class Mounts {
         } else {
             fs.renameSync(aside, file.path);
         }
+        this.#came(file);
         this.counts.written += 1;
+    }
+
+    remove(uri) {
+        const file = this.files.get(uri);
+        this.#goes(file, Date.now());
+        fs.unlinkSync(file.path);
     }
 
     /** One that comes and goes: made, removed, or renamed to one that is not there. */
@@ -108,27 +144,32 @@ export class Mounts {
         const free = this.uris.filter((other) => /\/g\d+$/.test(other) && other.slice(0, -1) === uri.slice(0, -1)
             && this.files.get(other).n === undefined);
         if (file.n === undefined) {
-            this.#write(uri);
+            this.write(uri);
             return;
         }
         const to = random.chance(0.5) && free.length > 0 ? this.files.get(random.pick(free)) : undefined;
-        const now = Date.now();
-        if (to) {
-            to.n = file.n; // what it is called does not change what is in it
-            to.last = Math.max(to.last, file.n);
-            to.at = now;
-            fs.renameSync(file.path, to.path);
-        } else {
-            fs.unlinkSync(file.path);
+        if (!to) {
+            this.remove(uri);
+            return;
         }
-        file.n = undefined;
-        file.at = now;
-        this.counts.written += 1;
+        const now = Date.now();
+        to.n = file.n; // what it is called does not change what is in it
+        to.last = Math.max(to.last, file.n);
+        to.at = now;
+        this.#goes(file, now);
+        fs.renameSync(file.path, to.path);
+        this.#came(to);
+    }
+
+    /** When a file was not there lately, in seconds of the run. */
+    whenGone(uri) {
+        const second = (ms) => (Math.max(0, ms - this.world.begun) / 1000).toFixed(2);
+        return this.files.get(uri).gone.slice(-8).map(([from, to]) => `${second(from)}-${to === Infinity ? '' : second(to)}`).join(', ');
     }
 
     /** Each file once more. */
     writeAll() {
-        this.uris.forEach((uri) => this.#write(uri));
+        this.uris.forEach((uri) => this.write(uri));
     }
 
     async run() {
@@ -141,7 +182,7 @@ export class Mounts {
             }
             const uri = random.pick(this.uris);
             if (this.lasting.includes(uri)) {
-                this.#write(uri, random.chance(0.3));
+                this.write(uri, random.chance(0.3));
             } else {
                 this.#pass(uri);
             }

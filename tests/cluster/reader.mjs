@@ -6,7 +6,7 @@
 
 import { exchange, pause } from '../integration/lib/fault-watcher.mjs';
 import { freshId, initialize, LATEST_LEGACY, meta, modernHeaders } from '../integration/lib/rpc.mjs';
-import { covers, OWNED, SHARED } from './mounts.mjs';
+import { covers, isToldOf, OWNED, SHARED } from './mounts.mjs';
 import { EVENTS, PUBLISHED, readValue, TYPE } from './writer.mjs';
 
 const OPTIONS = 'dev.tidings/options';
@@ -20,8 +20,6 @@ const REST = 200;
 const positionOf = (cursor) => Number(cursor.split('~')[0].split('.')[2] ?? 0);
 const idOf = (uri) => uri.slice(TYPE.length);
 const isFile = (uri) => uri.startsWith('file:');
-/** Of a file that changed a moment ago the etag is weak. */
-const isSameState = (a, b) => a?.replace(/W\/|"/g, '') === b?.replace(/W\/|"/g, '');
 
 export class Reader {
     numbers = new Map(); // of a URI: `n` of what it believes is there
@@ -31,7 +29,7 @@ export class Reader {
     doubts = new Set(); // URIs to be read
     blind = new Set(); // those of which it was told nothing but to look again, until it did
     lookedAgain = new Map(); // of a URI: when it was last told to look again
-    files = new Map(); // of a file's URI: { etag } of what it was told last; none: it was removed
+    files = new Map(); // of a file's URI: { etag, at } of what it was told last; no etag: it was removed
     mustLook = []; // times it was told to look again in OWNED: { since, wholeAt, story }
     wholeAtPosition = 0; // of its cursor when it last was seen to know everything
     wholeAt = 0; // when it last was seen to know everything
@@ -280,7 +278,7 @@ export class Reader {
         const etag = _meta['dev.tidings/change'] === 'deleted' ? undefined : _meta['dev.tidings/etag'];
         this.note(`told ${uri} ${_meta['dev.tidings/change'] ?? ''} ${etag} (${_meta[CURSOR]})`, uri);
         this.world.mounts.counts.told += 1;
-        this.files.set(uri, { etag });
+        this.files.set(uri, { etag, at: Date.now() });
         this.doubts.add(uri);
     }
 
@@ -394,17 +392,14 @@ export class Reader {
             + ` but of ${last}, at most ${this.heard.get(uri)}: ${this.story(uri)}`;
     }
 
-    /**
-     * Of a file it was told that it is as it is, or to look since it was written; and it looked. (One that was made and removed
-     * again before anybody saw it is as it was told before.)
-     */
-    #fileMistake(uri, { n, at }, etag) {
+    /** Of a file it was told that it is as it is, or to look since it was written; and it looked. */
+    #fileMistake(uri, file, etag) {
         const told = this.files.get(uri);
-        if (!(this.lookedAgain.get(uri) >= at) && !(told && isSameState(told.etag, etag))) {
-            return `was not told that ${uri} is ${n} (${etag}), but ${told?.etag}: ${this.story(uri)}`;
+        if (!isToldOf(file, etag, { told, looked: this.lookedAgain.get(uri) })) {
+            return `was not told that ${uri} is ${file.n} (${etag}), but ${told?.etag}; it was gone ${this.world.mounts.whenGone(uri)}: ${this.story(uri)}`;
         }
-        return this.numbers.get(uri) === n ? undefined
-            : `believes that ${uri} is ${this.numbers.get(uri)}, it is ${n}: ${this.story(uri)}`;
+        return this.numbers.get(uri) === file.n ? undefined
+            : `believes that ${uri} is ${this.numbers.get(uri)}, it is ${file.n}: ${this.story(uri)}`;
     }
 
     /** What it believes wrongly of mounts; `etags` of files. */
