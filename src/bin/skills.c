@@ -21,6 +21,7 @@
 struct skills {
     struct cli cli;
     bool is_long, wants_files, is_raw;
+    bool has_written; /* to `file`: what comes goes behind that */
     const char *file; /* --output */
     size_t total;
     uint64_t bytes;
@@ -153,9 +154,10 @@ static int skills_put_file(void *user, struct tidings_str key, struct tidings_st
     return ferror(stdout) ? 1 : 0;
 }
 
-static int skills_write(const struct skills *s, struct tidings_str bytes, struct tidings_error *err)
+static int skills_write(struct skills *s, struct tidings_str bytes, struct tidings_error *err)
 {
-    FILE *out = fopen(s->file, "wbe");
+    FILE *out = fopen(s->file, s->has_written ? "abe" : "wbe");
+    s->has_written = true;
     bool is_written = out && fwrite(bytes.ptr, 1, bytes.len, out) == bytes.len;
     if (out && fclose(out) != 0) {
         is_written = false;
@@ -164,7 +166,7 @@ static int skills_write(const struct skills *s, struct tidings_str bytes, struct
 }
 
 /* A file that was verified. */
-static int skills_put_content(const struct skills *s, const char *uri, struct tidings_str bytes,
+static int skills_put_content(struct skills *s, const char *uri, struct tidings_str bytes,
                               struct tidings_error *err)
 {
     bool shows_text = is_text(bytes);
@@ -189,7 +191,7 @@ static int skills_put_content(const struct skills *s, const char *uri, struct ti
     return 0;
 }
 
-static int skills_read(const struct skills *s, struct tidings_client *client, const char *entry,
+static int skills_read(struct skills *s, struct tidings_client *client, const char *entry,
                        const char *uri, struct tidings_error *err)
 {
     size_t len = 0;

@@ -13,6 +13,7 @@
 #include "base/pool.h"
 #include "base/str.h"
 #include "catalog/resource.h"
+#include "uri/skill.h"
 #include "uri/uri.h"
 #include "worker/worker.h"
 
@@ -201,6 +202,17 @@ void job_children(struct tidings_list *list, struct tidings_provider *p)
     job_start(&list->base, p, job_run_list);
 }
 
+/* What a provider says of a SKILL.md, it has from the file: that is for those who may read it. */
+static void job_hide_content(const struct job *job, const struct principal *who,
+                             struct tidings_resource *row)
+{
+    if (job->provider && str_starts(row->uri, STR(SKILL_SCHEME ":")) &&
+        str_ends(row->uri, STR("/" SKILL_FILE)) && !access_allows(who, ACCESS_READ, row->uri)) {
+        row->name = STR(SKILL_FILE);
+        row->description = STR_EMPTY;
+    }
+}
+
 int tidings_list_add(struct tidings_list *list, const struct tidings_resource *row,
                      struct tidings_error *err)
 {
@@ -227,6 +239,7 @@ int tidings_list_add(struct tidings_list *list, const struct tidings_resource *r
     buf_clear(&list->last);
     buf_puts(&list->last, row->uri);
     struct tidings_resource told = *row;
+    job_hide_content(&list->base, list->principal, &told);
     told.uri.len -= list->is_bare && row->listable && str_ends(row->uri, STR("/"));
     jw_begin_object(list->w);
     resource_write_members(list->w, STR("uri"), &told);
@@ -357,11 +370,13 @@ void tidings_stat_done(struct tidings_stat *stat, int code, const struct tidings
         code = error_wrap(&wrong, TIDINGS_E_INTERNAL, "the provider of the resource");
         err = &wrong;
     }
+    struct tidings_resource told = about ? *about : (struct tidings_resource){0};
     if (code >= 0 && about) {
+        job_hide_content(&stat->base, stat->principal, &told);
         if (pthread_equal(stat->base.thread, pthread_self())) {
-            stat->about = *about;
+            stat->about = told;
         } else {
-            stat->copy = resource_dup(about);
+            stat->copy = resource_dup(&told);
             if (stat->copy) {
                 stat->about = *stat->copy;
             } else {

@@ -16,7 +16,7 @@ struct skill_cache {
 
 struct skill_cached {
     struct skill_fact fact;
-    bool is_known; /* false: there is no more than that it was said */
+    size_t bytes;
     bool was_said;
     char texts[];
 };
@@ -49,12 +49,16 @@ static struct skill_cached *skill_cache_at(struct worker *worker, struct tidings
     return c && str_eq(c->fact.etag, etag) ? c : NULL;
 }
 
+static bool skill_cache_is_strong(struct tidings_str etag)
+{
+    return etag.len > 0 && !str_starts(etag, STR("W/"));
+}
+
 const struct skill_fact *skill_cache_find(struct worker *worker, struct tidings_str uri,
                                           struct tidings_str etag)
 {
-    bool is_strong = etag.len > 0 && !str_starts(etag, STR("W/"));
-    struct skill_cached *c = is_strong ? skill_cache_at(worker, uri, etag) : NULL;
-    return c && c->is_known ? &c->fact : NULL;
+    struct skill_cached *c = skill_cache_is_strong(etag) ? skill_cache_at(worker, uri, etag) : NULL;
+    return c ? &c->fact : NULL;
 }
 
 /* A place for the facts of `uri`, instead of any there was; NULL: no memory. */
@@ -74,35 +78,43 @@ static struct skill_cached *skill_cache_make(struct worker *worker, const struct
         skill_cache_clear(cache);
     }
     char *at = c->texts;
+    c->bytes = bytes;
     c->fact = *fact;
     c->fact.uri = str_pack(&at, fact->uri);
     c->fact.etag = str_pack(&at, fact->etag);
     c->fact.front = str_pack(&at, fact->front);
-    void *old = NULL;
-    if (map_put(&cache->facts, c->fact.uri, c, &old) < 0) {
+    void *before = NULL;
+    if (map_put(&cache->facts, c->fact.uri, c, &before) < 0) {
         mem_free(c);
         return NULL;
     }
-    mem_free(old);
-    cache->bytes += bytes;
+    const struct skill_cached *old = before;
+    cache->bytes += bytes - (old ? old->bytes : 0);
+    mem_free(before);
     return c;
 }
 
 void skill_cache_put(struct worker *worker, const struct skill_fact *fact)
 {
-    struct skill_cached *c = fact->etag.len > 0 ? skill_cache_make(worker, fact) : NULL;
-    if (c) {
-        c->is_known = true;
+    if (skill_cache_is_strong(fact->etag)) {
+        (void)skill_cache_make(worker, fact);
     }
 }
 
-bool skill_cache_said(struct worker *worker, struct tidings_str uri, struct tidings_str etag)
+/* Under a name that no URI has, beside what is known of the file: it may be one of another skill.
+ */
+bool skill_cache_said(struct worker *worker, struct tidings_str uri, struct tidings_str why)
 {
-    struct skill_cached *c = skill_cache_at(worker, uri, etag);
-    if (!c) {
-        const struct skill_fact nothing = {.uri = uri, .etag = etag};
-        c = skill_cache_make(worker, &nothing);
+    struct buf name;
+    buf_init(&name, uri.len + 1);
+    buf_putc(&name, ' ');
+    buf_puts(&name, uri);
+    const struct skill_fact said = {.uri = buf_str(&name), .etag = why};
+    struct skill_cached *c = name.failed ? NULL : skill_cache_at(worker, said.uri, why);
+    if (!c && !name.failed) {
+        c = skill_cache_make(worker, &said);
     }
+    buf_deinit(&name);
     bool was_said = c && c->was_said;
     if (c) {
         c->was_said = true;

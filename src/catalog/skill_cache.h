@@ -16,7 +16,7 @@ struct worker;
 
 /* One file. */
 struct skill_fact {
-    struct tidings_str uri, etag; /* an etag that begins with "W/" is never found */
+    struct tidings_str uri, etag; /* one whose etag begins with "W/" is not kept */
     struct tidings_str front;     /* of a SKILL.md: its front matter as JSON text, checked */
     uint64_t size;
     char digest[SKILL_DIGEST_SIZE];
@@ -27,9 +27,8 @@ const struct skill_fact *skill_cache_find(struct worker *worker, struct tidings_
                                           struct tidings_str etag);
 /* Copies the texts. Without memory it is not remembered. */
 void skill_cache_put(struct worker *worker, const struct skill_fact *fact);
-/* Has it been said of `uri` with that etag that no skill is there? It is noted, so that it is said
- * once. */
-bool skill_cache_said(struct worker *worker, struct tidings_str uri, struct tidings_str etag);
+/* Has it been said why no skill is at `uri`? It is noted, so that it is said once. */
+bool skill_cache_said(struct worker *worker, struct tidings_str uri, struct tidings_str why);
 void skill_cache_deinit(struct worker *worker);
 
 #endif

@@ -162,9 +162,8 @@ static void skills_find_registered(struct skills_page *p)
 
 static void skills_warn(struct request *request, const struct skill_entry *e)
 {
-    bool is_passing = e->code == TIDINGS_E_NOTFOUND || e->code == TIDINGS_E_CANCELLED ||
-                      e->code == TIDINGS_E_BUSY || e->code == TIDINGS_E_NOMEM;
-    if (!is_passing && !skill_cache_said(request->worker, e->uri, tidings_str(e->err.text))) {
+    bool is_gone = e->code == TIDINGS_E_NOTFOUND || e->code == TIDINGS_E_CANCELLED;
+    if (!is_gone && !skill_cache_said(request->worker, e->uri, tidings_str(e->err.text))) {
         log_warn(LOG_PROVIDER, "a SKILL.md is no skill", KV("uri", e->uri),
                  KV("reason", e->err.text));
     }
@@ -175,6 +174,9 @@ static void skills_described(struct skill_entry *e)
     struct skills_page *p = e->user;
     if (e->code == 0) {
         jw_raw(&p->request->w, buf_str(&e->json));
+    } else if (e->code == TIDINGS_E_BUSY || e->code == TIDINGS_E_NOMEM) {
+        /* Without it the list would say that it is gone. */
+        p->code = tidings_fail(&p->err, e->code, "%s", e->err.text);
     } else {
         skills_warn(p->request, e);
     }

@@ -232,19 +232,22 @@ static bool skill_entry_read(struct skill_entry *e, struct tidings_str uri)
     return true;
 }
 
-/* Is the next file known as it is? */
+/* Is the next file known as it is? The SKILL.md of another skill inside this one is a file like the
+ * others; one that was read as such has no front matter there yet. */
 static bool skill_entry_recall(struct skill_entry *e, struct skill_file *file)
 {
     const struct skill_fact *fact =
         skill_cache_find(e->request->worker, tidings_str(file->uri), tidings_str(file->etag));
-    if (fact) {
-        file->size = fact->size;
-        memcpy(file->digest, fact->digest, sizeof(file->digest));
-        buf_puts(&e->front, fact->front);
-        e->total += file->size;
-        skill_entry_bound(e, e->total);
+    bool is_main = str_eq(tidings_str(file->uri), e->uri);
+    if (!fact || (is_main && fact->front.len == 0)) {
+        return false;
     }
-    return fact != NULL;
+    file->size = fact->size;
+    memcpy(file->digest, fact->digest, sizeof(file->digest));
+    buf_puts(&e->front, is_main ? fact->front : STR_EMPTY);
+    e->total += file->size;
+    skill_entry_bound(e, e->total);
+    return true;
 }
 
 static void skill_entry_take(struct skill_entry *e, const struct job *job)
@@ -309,8 +312,10 @@ static void skill_entry_write(struct skill_entry *e)
         jw_end_array(&w);
     }
     jw_end_object(&w);
-    if (e->json.failed || e->front.failed || e->front.len == 0) {
+    if (e->json.failed || e->front.failed) {
         skill_entry_fail(e, TIDINGS_E_NOMEM, "out of memory");
+    } else if (e->front.len == 0) {
+        skill_entry_fail(e, TIDINGS_E_PARSE, "its " SKILL_FILE " has no content");
     }
 }
 
@@ -415,10 +420,10 @@ void skill_entry_start(struct skill_entry *e)
     e->is_dynamic = hit.provider ? !hit.provider->ops->list : hit.entry->uri_template != NULL;
     e->has_listed = e->is_dynamic;
     const struct tidings_resource own = {.uri = e->uri};
-    if (e->is_dynamic) {
-        skill_entry_add(e, &own);
-    } else {
+    if (!e->is_dynamic) {
         skill_entry_add_registered(e);
+    } else if (skill_entry_add(e, &own) == 1 && e->count == 0) {
+        skill_entry_fail(e, TIDINGS_E_NOTFOUND, "no skill is there"); /* it may not be listed */
     }
     skill_entry_run(e);
 }

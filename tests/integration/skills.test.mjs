@@ -14,6 +14,7 @@ import { call, listen, modern, Session, updates } from './lib/rpc.mjs';
 import { run, serve, serveExample } from './lib/server.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
+import { eventually } from './lib/wait.mjs';
 
 const EXTENSION = 'io.modelcontextprotocol/skills';
 const md = (name, more = '', body = '# Body\n') => `---\nname: ${name}\ndescription: About ${name}\n${more}---\n\n${body}`;
@@ -89,6 +90,28 @@ test('directories are listed without a slash at their ends, page by page; what i
     await refused(server, 'resources/directory/read', { uri: 'skill://none' });
 });
 
+test('a skill inside another is a skill, and its files are files of the other, in whichever order they are asked for', async (t) => {
+    const tree = new Tree(t, { 'a/SKILL.md': md('a'), 'a/b/SKILL.md': md('b'), 'a/b/x.md': '# x\n', 'a/odd/SKILL.md': md('other') });
+    const orders = [['a', 'a/b'], ['a/b', 'a']];
+    for (const order of orders) {
+        const server = await serveSkills(t, tree, ['--workers', '1']);
+        const settled = async (path) => (await call(server, 'resources/metadata', { uri: `skill://${path}` })).resource;
+        for (const path of ['a/SKILL.md', 'a/b/SKILL.md', 'a/odd/SKILL.md']) { // what is as young as the clock is coarse is read each time
+            await eventually(async () => !/"W\//.test(JSON.stringify(await settled(path))), `${path} to be old enough`);
+        }
+        for (const skill of [...order, ...order]) {
+            const entry = await get(server, `skill://${skill}/SKILL.md`);
+            assert.equal(entry.frontmatter.name, skill.at(-1));
+            assert.deepEqual(entry.resources.filter(({ uri }) => uri.startsWith('skill://a/b/')).length, 2);
+        }
+        for (let i = 0; i < 3; i++) {
+            assert.deepEqual(await uris(server), ['skill://a/SKILL.md', 'skill://a/b/SKILL.md']);
+        }
+        await server.lines.next((line) => /a SKILL.md is no skill/.test(line), 'the log to say why');
+        assert.equal(server.lines.seen.filter((line) => /a SKILL.md is no skill/.test(line)).length, 1, 'it is said once');
+    }
+});
+
 test('a C program that registers resources of the scheme serves skills, directories and all', async (t) => {
     const server = await serveExample(t, 'conformance');
     const [skill] = (await call(server, 'skills/list')).skills;
@@ -148,14 +171,23 @@ test('the list has pages, of whole entries, in both eras', async (t) => {
 
 test('whoever may not read a skill learns nothing of it, nor of files of one that may not be read', async (t) => {
     const tokens = new TokenFile(t);
-    const [ada, bob] = ['ada', 'bob'].map((name) => tokens.give(name));
+    const [ada, bob, eve] = ['ada', 'bob', 'eve'].map((name) => tokens.give(name));
     const rules = [
         { principal: 'ada', allow: ['list', 'read', 'subscribe'] },
+        { principal: 'eve', allow: ['list'] },
         { principal: 'bob', uri: 'skill://pdf/SKILL.md', allow: ['list', 'read'] },
         { principal: 'bob', uri: 'skill://pdf/scripts/**', allow: ['list'] },
     ].flatMap((rule) => ['--access', JSON.stringify(rule)]);
     const server = await serveSkills(t, usual, [...tokens.args, ...rules]);
     assert.equal((await uris(as(server, ada))).length, 2);
+    const lister = as(server, eve), uri = 'skill://pdf/SKILL.md';
+    const told = [
+        (await call(lister, 'resources/list')).resources.find((row) => row.uri === uri),
+        (await call(lister, 'resources/metadata', { uri })).resource,
+        (await call(lister, 'resources/directory/read', { uri: 'skill://pdf' })).resources.find((row) => row.uri === uri),
+    ];
+    assert.deepEqual(told.map(({ name, description }) => [name, description]), Array(3).fill(['SKILL.md', undefined]));
+    assert.deepEqual(await uris(lister), []);
     const few = as(server, bob);
     assert.deepEqual(await uris(few), ['skill://pdf/SKILL.md']);
     const { resources } = await get(few, 'skill://pdf/SKILL.md');

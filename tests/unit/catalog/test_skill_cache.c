@@ -76,6 +76,28 @@ static void what_is_wrong_is_said_once(void **state)
     assert_false(skill_cache_said(&worker, STR("u"), STR("something else")));
 }
 
+static void that_it_was_said_and_what_is_known_of_a_file_stand_side_by_side(void **state)
+{
+    (void)state;
+    put("u", "1", 7, "");
+    assert_false(skill_cache_said(&worker, STR("u"), STR("why")));
+    assert_non_null(skill_cache_find(&worker, STR("u"), STR("1")));
+    put("u", "1", 7, "");
+    assert_true(skill_cache_said(&worker, STR("u"), STR("why")));
+}
+
+static void what_is_replaced_does_not_count(void **state)
+{
+    (void)state;
+    static char front[1u << 20];
+    memset(front, 'x', sizeof(front) - 1);
+    put("u", "1", 7, "");
+    for (unsigned i = 0; i < 10; i++) {
+        put("v", i % 2 ? "1" : "2", 7, front);
+    }
+    assert_non_null(skill_cache_find(&worker, STR("u"), STR("1")));
+}
+
 static void it_stays_within_its_bounds(void **state)
 {
     (void)state;
@@ -110,6 +132,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(facts_are_found_under_their_etag_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(weak_and_missing_etags_are_never_found, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_wrong_is_said_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            that_it_was_said_and_what_is_known_of_a_file_stand_side_by_side, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_replaced_does_not_count, setup, teardown),
         cmocka_unit_test_setup_teardown(it_stays_within_its_bounds, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,8 @@ static struct harness b;
 /* A mount of skills: `a`, with a large file more for each of `large`, and `b`. */
 static struct {
     unsigned large, reads;
-    bool has_etags, holds;
+    bool has_etags, holds, is_busy;
+    bool is_nested; /* `b` lies in `a` */
     struct tidings_read *held;
 } skills;
 static char large_text[LARGE_BYTES];
@@ -58,9 +59,11 @@ static void skills_read(struct tidings_provider *p, struct tidings_read *read,
     skills.reads++;
     if (skills.holds) {
         skills.held = read;
+    } else if (skills.is_busy && skills.reads == 2) {
+        tidings_read_done(read, TIDINGS_E_BUSY, NULL);
     } else if (str_eq(uri, STR("skill://a/SKILL.md"))) {
         give(read, STR("---\nname: a\ndescription: first\n---\n"));
-    } else if (str_eq(uri, STR("skill://b/SKILL.md"))) {
+    } else if (str_eq(uri, STR("skill://b/SKILL.md")) || str_eq(uri, STR("skill://a/b/SKILL.md"))) {
         give(read, STR("---\nname: b\ndescription: second\n---\n"));
     } else {
         give(read, tidings_strn(large_text, LARGE_BYTES));
@@ -77,7 +80,8 @@ static void skills_list(struct tidings_provider *p, struct tidings_list *list)
         snprintf(uri, sizeof(uri), "skill://a/%02u", i);
         struct tidings_resource row =
             tidings_resource(i == 0                  ? "skill://a/SKILL.md"
-                             : i == skills.large + 1 ? "skill://b/SKILL.md"
+                             : i == skills.large + 1 ? (skills.is_nested ? "skill://a/b/SKILL.md"
+                                                                         : "skill://b/SKILL.md")
                                                      : uri,
                              "x", "text/plain");
         row.etag = skills.has_etags ? STR("1") : STR_EMPTY;
@@ -194,6 +198,38 @@ static void a_skill_that_is_too_large_is_none(void **state)
     client_free(c);
 }
 
+/* A list that lacks a skill says that there is none. */
+static void what_cannot_be_read_now_fails_the_list(void **state)
+{
+    (void)state;
+    skills.is_busy = true;
+    struct client *c = client_http(&b);
+    const char *answer = client_ask(c, "skills/list", NULL);
+    assert_null(strstr(answer, "\"result\""));
+    assert_non_null(strstr(answer, "\"error\""));
+    assert_json(client_ask(c, "skills/list", NULL), "result|skills|1|uri", "skill://b/SKILL.md");
+    client_free(c);
+}
+
+/* What is known of its SKILL.md may be from when it was read as a file of the other. */
+static void a_skill_inside_another_has_its_own_front_matter(void **state)
+{
+    (void)state;
+    skills.has_etags = skills.is_nested = true;
+    for (unsigned i = 0; i < 2; i++) {
+        struct client *c = client_http(&b);
+        static const char *const asked[] = {"\"uri\":\"skill://a/SKILL.md\"",
+                                            "\"uri\":\"skill://a/b/SKILL.md\""};
+        const char *answer = client_ask(c, "skills/get", asked[i]);
+        assert_json(answer, "result|skill|frontmatter|description", i == 0 ? "first" : "second");
+        answer = client_ask(c, "skills/list", NULL);
+        assert_json(answer, "result|skills|0|frontmatter|description", "first");
+        assert_json(answer, "result|skills|0|resources|1|uri", "skill://a/b/SKILL.md");
+        assert_json(answer, "result|skills|1|frontmatter|description", "second");
+        client_free(c);
+    }
+}
+
 static void a_client_may_go_while_files_are_read(void **state)
 {
     (void)state;
@@ -247,6 +283,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_has_the_same_etag_is_not_read_again, begin, end),
         cmocka_unit_test_setup_teardown(much_to_read_lets_others_go_first, begin, end),
         cmocka_unit_test_setup_teardown(a_skill_that_is_too_large_is_none, begin, end),
+        cmocka_unit_test_setup_teardown(what_cannot_be_read_now_fails_the_list, begin, end),
+        cmocka_unit_test_setup_teardown(a_skill_inside_another_has_its_own_front_matter, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(a_client_may_go_while_files_are_read, begin, end),
         cmocka_unit_test(whatever_allocation_fails_it_is_answered),
     };
