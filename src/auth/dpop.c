@@ -16,26 +16,31 @@
 #define DPOP_AGE_MS 60000
 #define DPOP_ID_MAX 256u
 #define DPOP_NONCE_MS 150000 /* the present one and the one before are good */
-#define DPOP_SLOTS (1u << 18)
+#define DPOP_SLOTS (1u << 20)
 #define DPOP_PROBES 32u
 #define DPOP_TRIES 8u
 #define DPOP_TIME_BITS 24u /* seconds in an entry; above them what tells proofs apart */
 #define DPOP_TIME_MASK ((UINT64_C(1) << DPOP_TIME_BITS) - 1)
+#define DPOP_LIVE_S (2 * DPOP_AGE_MS / 1000 + 2) /* the furthest that the end of one lies ahead */
+#define DPOP_SHARES 1024u                        /* of principals, by the hash of their names */
+#define DPOP_SHARE_MS 128000                     /* at least as long as a proof is remembered */
+#define DPOP_PATH "/mcp"                         /* our own path of the resource */
 
 typedef _Atomic uint64_t dpop_slot; /* 0: free */
 
 struct dpop {
     enum dpop_mode mode;
     unsigned char secret[32];
-    _Atomic(dpop_slot *) used; /* NULL: none came yet */
-    size_t origin_len;
-    char origin[];
+    _Atomic(dpop_slot *) used;             /* NULL: none came yet */
+    _Atomic uint64_t shares[DPOP_SHARES];  /* the time in DPOP_SHARE_MS << 32, proofs used in it */
+    struct tidings_str origin, path, base; /* in `text`; `base`: before each path of ours */
+    char text[];
 };
 
-int dpop_create(struct dpop **ret, struct tidings_str origin, enum dpop_mode mode,
-                struct tidings_error *err)
+int dpop_create(struct dpop **ret, struct tidings_str origin, struct tidings_str path,
+                enum dpop_mode mode, struct tidings_error *err)
 {
-    struct dpop *d = mem_zalloc(sizeof(*d) + origin.len + 1);
+    struct dpop *d = mem_zalloc(sizeof(*d) + origin.len + path.len + 2);
     if (!d) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
@@ -43,9 +48,11 @@ int dpop_create(struct dpop **ret, struct tidings_str origin, enum dpop_mode mod
         mem_free(d);
         return tidings_fail(err, TIDINGS_E_IO, "there is no randomness");
     }
+    char *at = d->text;
     d->mode = mode;
-    d->origin_len = origin.len;
-    memcpy(d->origin, origin.ptr, origin.len);
+    d->origin = str_pack(&at, origin);
+    d->path = d->base = str_pack(&at, path);
+    d->base.len -= str_ends(path, STR(DPOP_PATH)) ? sizeof(DPOP_PATH) - 1 : path.len;
     *ret = d;
     return 0;
 }
@@ -170,6 +177,17 @@ static struct tidings_str dpop_plain_origin(struct tidings_str origin)
     return origin;
 }
 
+/* The path of a request by itself, or as clients have it behind a proxy that serves us below
+ * another one: what is before our own in the address of the resource, or all of that. */
+static bool dpop_is_path(const struct dpop *d, struct tidings_str named, struct tidings_str path)
+{
+    bool is_ours = str_eq(named, path.len > 0 ? path : STR("/"));
+    bool is_below = str_starts(named, d->base) && str_eq(str_skip(named, d->base.len), path);
+    bool is_resource =
+        str_eq(path, STR(DPOP_PATH)) && str_eq(named, d->path.len > 0 ? d->path : STR("/"));
+    return is_ours || is_below || is_resource;
+}
+
 /* RFC 9449 §4.3: without query and fragment. */
 static bool dpop_is_here(const struct dpop *d, struct tidings_str url, struct tidings_str path)
 {
@@ -181,10 +199,10 @@ static bool dpop_is_here(const struct dpop *d, struct tidings_str url, struct ti
     while (at < url.len && (url.ptr[at] != '/' || ++slashes < 3)) {
         at++;
     }
-    struct tidings_str own = dpop_plain_origin(tidings_strn(d->origin, d->origin_len));
+    struct tidings_str own = dpop_plain_origin(d->origin);
     struct tidings_str named = at < url.len ? str_skip(url, at) : STR("/");
     return str_eq_nocase(dpop_plain_origin(tidings_strn(url.ptr, at)), own) &&
-           str_eq(named, path.len > 0 ? path : STR("/"));
+           dpop_is_path(d, named, path);
 }
 
 static const char *dpop_check_claims(const struct dpop *d, const struct json *claims,
@@ -284,7 +302,7 @@ static dpop_slot *dpop_slots(struct dpop *d)
 static bool dpop_is_live(uint64_t entry, int64_t now_ms)
 {
     uint64_t left = ((entry & DPOP_TIME_MASK) - (uint64_t)(now_ms / 1000)) & DPOP_TIME_MASK;
-    return entry != 0 && left <= DPOP_TIME_MASK / 2;
+    return entry != 0 && left <= DPOP_LIVE_S; /* what is older comes round again, in months */
 }
 
 /* Where the same one is, but for `own`; DPOP_PROBES: nowhere. *ret_free: the first free one. */
@@ -304,7 +322,27 @@ static unsigned dpop_find(dpop_slot *slots, uint64_t entry, uint64_t id, int64_t
     return found;
 }
 
-enum dpop_use dpop_use(struct dpop *d, const struct dpop_proof *proof, int64_t now_ms)
+/* One principal alone does not fill the table for the others: in the time that proofs are
+ * remembered for it gets at most two shares. */
+static bool dpop_take_share(struct dpop *d, struct tidings_str who, int64_t now_ms)
+{
+    unsigned char digest[SHA256_BYTES];
+    struct hmac256 h;
+    uint64_t time = (uint64_t)(now_ms / DPOP_SHARE_MS) << 32;
+    hmac256_init(&h, d->secret, sizeof(d->secret));
+    hmac256_put(&h, who.ptr, who.len);
+    hmac256_end(&h, digest);
+    _Atomic uint64_t *share = &d->shares[(digest[0] | (unsigned)digest[1] << 8) % DPOP_SHARES];
+    uint64_t before = atomic_load(share), count = 0;
+    do {
+        count = before >> 32 == time >> 32 ? before & UINT32_MAX : 0;
+    } while (count < DPOP_SHARE &&
+             !atomic_compare_exchange_weak(share, &before, time | (count + 1)));
+    return count < DPOP_SHARE;
+}
+
+enum dpop_use dpop_use(struct dpop *d, const struct dpop_proof *proof, struct tidings_str who,
+                       int64_t now_ms)
 {
     dpop_slot *slots = dpop_slots(d);
     uint64_t until = (uint64_t)(proof->until_ms / 1000 + 1) & DPOP_TIME_MASK;
@@ -314,7 +352,7 @@ enum dpop_use dpop_use(struct dpop *d, const struct dpop_proof *proof, int64_t n
         if (dpop_find(slots, entry, proof->id, now_ms, &at) < DPOP_PROBES) {
             return DPOP_USED;
         }
-        if (at == DPOP_PROBES) {
+        if (at == DPOP_PROBES || (tries == 0 && !dpop_take_share(d, who, now_ms))) {
             return DPOP_FULL;
         }
         dpop_slot *slot = &slots[(proof->id + at) % DPOP_SLOTS];

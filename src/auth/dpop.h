@@ -5,12 +5,13 @@
  *
  *     why = dpop_check(d, &request, now, &proof);    // the proof by itself: signature, request,
  * age … the token is verified, and its key compared with proof.key … use = dpop_use(d, &proof,
- * now);                // not used before, by whatever thread
+ * name, now);          // not used before, by whatever thread
  *
  * A proof is good for a minute before and after the time it was made at, and once. Those that were
- * used are remembered for so long, in a table of 262,144 (2 MiB, made when the first one comes) for
- * all keys together, without a lock; when there is no room for one, it is not accepted. In several
- * processes (nodes) each has its own.
+ * used are remembered for so long, in a table of 1,048,576 (8 MiB, made when the first one comes)
+ * for all keys together, without a lock. When there is no room for one, or a principal has used
+ * DPOP_SHARE of them within about two minutes, it is not accepted. In several processes (nodes)
+ * each has its own.
  *
  * With DPOP_NONCE a proof must also hold a text that we gave within the last five minutes, so that
  * none can be made in advance. It is made of the time and a secret of this process: nothing is
@@ -25,6 +26,8 @@
 #define DPOP_KEY_TEXT 44u /* the SHA-256 of a key (RFC 7638) in base64url, and a NUL */
 #define DPOP_NONCE_TEXT 44u
 #define DPOP_PROOF_MAX 4096u /* bytes of a proof */
+#define DPOP_SHARE                                                                                 \
+    (1u << 17) /* proofs of one principal, an eighth of the table: 1,024 in a second */
 
 /* Accepted, as JOSE names them, in JSON and with blanks. */
 #define DPOP_ALGORITHMS_JSON                                                                       \
@@ -39,9 +42,10 @@ enum dpop_mode {
 };
 
 struct dpop;
-/* `origin`: of our address as clients have it, "https://host:1". */
-int dpop_create(struct dpop **ret, struct tidings_str origin, enum dpop_mode mode,
-                struct tidings_error *err);
+/* `origin`, `path`: of our address as clients have it, "https://host:1" and "/mcp", or what a proxy
+ * makes of that: "/below/mcp". */
+int dpop_create(struct dpop **ret, struct tidings_str origin, struct tidings_str path,
+                enum dpop_mode mode, struct tidings_error *err);
 void dpop_destroy(struct dpop *d); /* NULL is fine */
 bool dpop_is_required(const struct dpop *d);
 
@@ -64,8 +68,9 @@ const char *dpop_check(const struct dpop *d, const struct dpop_request *request,
                        struct dpop_proof *ret);
 
 enum dpop_use { DPOP_FRESH, DPOP_USED, DPOP_FULL };
-/* Any thread: it is used now. */
-enum dpop_use dpop_use(struct dpop *d, const struct dpop_proof *proof, int64_t now_ms);
+/* Any thread: it is used now, by the principal of that name. */
+enum dpop_use dpop_use(struct dpop *d, const struct dpop_proof *proof, struct tidings_str who,
+                       int64_t now_ms);
 
 /* Any thread: what the next proofs must hold; false: nothing. */
 bool dpop_put_nonce(const struct dpop *d, int64_t now_ms, char out[DPOP_NONCE_TEXT]);

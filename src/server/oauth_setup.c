@@ -199,8 +199,8 @@ static int open_auth(struct oauth_setup *a, const struct config *c, const char *
     struct tidings_str path;
     int rc = auth_open(&a->http.auth, &options, err);
     if (rc == 0 && count > 0) {
-        rc = dpop_create(&a->http.dpop, split_path(tidings_str(resource), &path),
-                         (enum dpop_mode)c->auth_dpop, err);
+        struct tidings_str origin = split_path(tidings_str(resource), &path);
+        rc = dpop_create(&a->http.dpop, origin, path, (enum dpop_mode)c->auth_dpop, err);
     }
     return rc < 0 ? rc : auth_start(a->http.auth, err);
 }

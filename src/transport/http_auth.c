@@ -167,7 +167,7 @@ static bool check_binding(struct http_conn *conn, const struct auth_identity *id
     } else if (proof->wants_nonce) {
         refuse_proof(conn, STR("use_dpop_nonce"), "the proof must hold the nonce given here");
     } else {
-        enum dpop_use use = dpop_use(auth->dpop, proof, clock_wall_ms());
+        enum dpop_use use = dpop_use(auth->dpop, proof, identity->name, clock_wall_ms());
         if (use == DPOP_USED) {
             refuse_proof(conn, STR("invalid_dpop_proof"), "the proof was used before");
         } else if (use == DPOP_FULL) {

@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct dpop_proof proof;
     struct json *claims = NULL;
     char key[DPOP_KEY_TEXT];
-    if (!d && dpop_create(&d, STR("https://host"), DPOP_NONCE, NULL) < 0) {
+    if (!d && dpop_create(&d, STR("https://host"), STR("/mcp"), DPOP_NONCE, NULL) < 0) {
         return 0;
     }
     require(dpop_check(d, &r, INT64_C(1800000000000), &proof) != NULL);

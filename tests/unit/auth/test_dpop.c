@@ -29,7 +29,7 @@
 static struct dpop *open_dpop(enum dpop_mode mode)
 {
     struct dpop *d = NULL;
-    assert_int_equal(dpop_create(&d, STR("https://host"), mode, NULL), 0);
+    assert_int_equal(dpop_create(&d, STR("https://host"), STR("/mcp"), mode, NULL), 0);
     return d;
 }
 
@@ -123,6 +123,62 @@ static void a_proof_is_for_one_request(void **state)
     dpop_destroy(d);
 }
 
+/* A proxy serves us below another path, or as another one. */
+static void behind_a_proxy_the_address_is_that_of_the_resource(void **state)
+{
+    static const struct {
+        const char *resource, *path, *named; /* paths: of the resource, the request, the proof */
+        bool is_good;
+    } cases[] = {
+        {"/below/mcp", "/mcp", "/below/mcp", true},
+        {"/below/mcp", "/resource", "/below/resource", true},
+        {"/below/mcp", "/mcp", "/mcp", true},
+        {"/below/mcp", "/mcp", "/below/resource", false},
+        {"/below/mcp", "/mcp", "/other/mcp", false},
+        {"/below/mcp", "/resource", "/below/mcp", false},
+        {"/api", "/mcp", "/api", true},
+        {"/api", "/resource", "/api", false},
+        {"/api", "/mcp", "/api/mcp", false},
+        {"", "/mcp", "/", true},
+        {"", "/mcp", "", true},
+        {"", "/resource", "/", false},
+    };
+    struct jose_key *key = jose_key_create("ES256");
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct dpop *d = NULL;
+        struct dpop_proof proof;
+        char header[1024], claims[512];
+        struct buf own, text;
+        buf_init(&own, 4096);
+        buf_init(&text, 16384);
+        jose_put_jwk(&own, key, "");
+        snprintf(header, sizeof(header), "{\"alg\":\"ES256\",\"typ\":\"dpop+jwt\",\"jwk\":%s}",
+                 own.ptr);
+        snprintf(claims, sizeof(claims),
+                 "{\"jti\":\"1\",\"htm\":\"POST\",\"htu\":\"https://host%s\","
+                 "\"iat\":1800000000,\"ath\":\"" ATH "\"}",
+                 cases[i].named);
+        jose_put_token(&text, key, header, claims);
+        assert_int_equal(
+            dpop_create(&d, STR("https://host"), tidings_str(cases[i].resource), DPOP_ACCEPT, NULL),
+            0);
+        const struct dpop_request r = {.proof = buf_str(&text),
+                                       .method = STR("POST"),
+                                       .path = tidings_str(cases[i].path),
+                                       .token = STR(TOKEN)};
+        const char *why = dpop_check(d, &r, NOW, &proof);
+        if ((why == NULL) != cases[i].is_good) {
+            fail_msg("%s %s %s: %s", cases[i].resource, cases[i].path, cases[i].named,
+                     why ? why : "good");
+        }
+        dpop_destroy(d);
+        buf_deinit(&own);
+        buf_deinit(&text);
+    }
+    jose_key_destroy(key);
+}
+
 static void it_is_signed_with_the_key_it_holds(void **state)
 {
     struct dpop *d = open_dpop(DPOP_ACCEPT);
@@ -192,12 +248,13 @@ static void a_proof_is_used_once_until_it_is_too_old(void **state)
     struct dpop_proof proof = {.id = UINT64_C(0x123456789abcdef0), .until_ms = NOW + 60000};
     struct dpop_proof beside = {.id = UINT64_C(0x223456789abcdef0), .until_ms = NOW + 60000};
     (void)state;
-    assert_int_equal(dpop_use(d, &proof, NOW), DPOP_FRESH);
-    assert_int_equal(dpop_use(d, &proof, NOW), DPOP_USED);
-    assert_int_equal(dpop_use(d, &beside, NOW), DPOP_FRESH); /* in the place next to it */
-    assert_int_equal(dpop_use(d, &proof, NOW + 60000), DPOP_USED);
-    assert_int_equal(dpop_use(d, &beside, NOW + 60000), DPOP_USED);
-    assert_int_equal(dpop_use(d, &proof, NOW + 200000), DPOP_FRESH); /* forgotten */
+    assert_int_equal(dpop_use(d, &proof, STR("ada"), NOW), DPOP_FRESH);
+    assert_int_equal(dpop_use(d, &proof, STR("ada"), NOW), DPOP_USED);
+    assert_int_equal(dpop_use(d, &beside, STR("ada"), NOW),
+                     DPOP_FRESH); /* in the place next to it */
+    assert_int_equal(dpop_use(d, &proof, STR("ada"), NOW + 60000), DPOP_USED);
+    assert_int_equal(dpop_use(d, &beside, STR("ada"), NOW + 60000), DPOP_USED);
+    assert_int_equal(dpop_use(d, &proof, STR("ada"), NOW + 200000), DPOP_FRESH); /* forgotten */
     dpop_destroy(d);
 }
 
@@ -208,14 +265,59 @@ static void where_there_is_no_room_none_is_accepted(void **state)
     (void)state;
     for (uint64_t i = 1; i <= 32; i++) {
         proof.id = i << 32;
-        assert_int_equal(dpop_use(d, &proof, NOW), DPOP_FRESH);
+        assert_int_equal(dpop_use(d, &proof, STR("ada"), NOW), DPOP_FRESH);
     }
     proof.id = UINT64_C(33) << 32;
-    assert_int_equal(dpop_use(d, &proof, NOW), DPOP_FULL);
+    assert_int_equal(dpop_use(d, &proof, STR("ada"), NOW), DPOP_FULL);
     proof.id = UINT64_C(5) << 32;
-    assert_int_equal(dpop_use(d, &proof, NOW), DPOP_USED);
+    assert_int_equal(dpop_use(d, &proof, STR("ada"), NOW), DPOP_USED);
     proof.id = UINT64_C(33) << 32;
-    assert_int_equal(dpop_use(d, &proof, NOW + 200000), DPOP_FRESH);
+    assert_int_equal(dpop_use(d, &proof, STR("ada"), NOW + 200000), DPOP_FRESH);
+    dpop_destroy(d);
+}
+
+/* Entries hold 24 bits of the time: an old one must not come to life when they come round. */
+static void what_was_used_long_ago_takes_no_room(void **state)
+{
+    const int64_t later = NOW + INT64_C(120) * 86400 * 1000;
+    struct dpop *d = open_dpop(DPOP_ACCEPT);
+    struct dpop_proof proof = {.until_ms = NOW + 60000};
+    (void)state;
+    for (uint64_t i = 1; i <= 32; i++) {
+        proof.id = i << 32;
+        assert_int_equal(dpop_use(d, &proof, STR("ada"), NOW), DPOP_FRESH);
+    }
+    proof = (struct dpop_proof){.id = UINT64_C(33) << 32, .until_ms = later + 60000};
+    assert_int_equal(dpop_use(d, &proof, STR("ada"), later), DPOP_FRESH);
+    assert_int_equal(dpop_use(d, &proof, STR("ada"), later), DPOP_USED);
+    dpop_destroy(d);
+}
+
+/* However many one principal uses, there is room for those of others. */
+static void one_principal_does_not_take_all_the_room(void **state)
+{
+    const int64_t begin = (NOW / 128000 + 1) * 128000; /* of a share */
+    struct dpop *d = open_dpop(DPOP_ACCEPT);
+    uint64_t next = 1;
+    unsigned fresh_ones = 0, refused = 0;
+    (void)state;
+    for (unsigned i = 0; i < 2 * DPOP_SHARE; i++) {
+        struct dpop_proof proof = {.id = next++ * UINT64_C(0x9e3779b97f4a7c15),
+                                   .until_ms = begin + 120000};
+        fresh_ones += dpop_use(d, &proof, STR("mallory"), begin) == DPOP_FRESH;
+    }
+    assert_int_equal(fresh_ones, DPOP_SHARE);
+    for (unsigned i = 0; i < 1000; i++) {
+        struct dpop_proof proof = {.id = next++ * UINT64_C(0x9e3779b97f4a7c15),
+                                   .until_ms = begin + 120000};
+        char name[16];
+        snprintf(name, sizeof(name), "ada%u", i);
+        refused += dpop_use(d, &proof, tidings_str(name), begin) != DPOP_FRESH;
+    }
+    assert_true(refused < 20); /* whose share is the same one: 1 in 1024 */
+    struct dpop_proof again = {.id = next++ * UINT64_C(0x9e3779b97f4a7c15),
+                               .until_ms = begin + 248000};
+    assert_int_equal(dpop_use(d, &again, STR("mallory"), begin + 128000), DPOP_FRESH);
     dpop_destroy(d);
 }
 
@@ -229,7 +331,7 @@ static void *use_all(void *arg)
     for (uint64_t i = 0; i < ROUNDS; i++) {
         struct dpop_proof proof = {.id = (i + 1) * UINT64_C(0x9e3779b97f4a7c15),
                                    .until_ms = NOW + 60000};
-        fresh[i] += dpop_use(arg, &proof, NOW) == DPOP_FRESH;
+        fresh[i] += dpop_use(arg, &proof, STR("ada"), NOW) == DPOP_FRESH;
     }
     return NULL;
 }
@@ -281,10 +383,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_proof_is_for_one_request),
+        cmocka_unit_test(behind_a_proxy_the_address_is_that_of_the_resource),
         cmocka_unit_test(it_is_signed_with_the_key_it_holds),
         cmocka_unit_test(a_nonce_is_ours_and_young),
         cmocka_unit_test(a_proof_is_used_once_until_it_is_too_old),
         cmocka_unit_test(where_there_is_no_room_none_is_accepted),
+        cmocka_unit_test(what_was_used_long_ago_takes_no_room),
+        cmocka_unit_test(one_principal_does_not_take_all_the_room),
         cmocka_unit_test(of_several_threads_one_uses_it),
         cmocka_unit_test(a_token_is_bound_by_the_name_of_a_key_alone),
     };
