@@ -126,6 +126,7 @@ static void server_follow_unreachable(void *user, bool is_unreachable)
 {
     struct tidings_server *s = user;
     hub_set_store_unreachable(s->hub, is_unreachable);
+    server_tasks_reach(s, is_unreachable);
     if (!is_unreachable) {
         server_announce_again(s);
     }

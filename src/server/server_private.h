@@ -55,6 +55,7 @@ struct server_tasks {
     /* Of a store that nodes share: */
     struct loop_timer *timer; /* looks for those that are over */
     bool is_looking;          /* atomic: it is under way */
+    uint64_t judges_at; /* the keeper's, clock_monotonic_ms: nodes are taken for gone from then */
 };
 
 struct tidings_server {
@@ -242,6 +243,8 @@ int server_tasks_open(struct tidings_server *s, struct tidings_error *err);
  * committed. */
 void server_tasks_followed(struct tidings_server *s, struct tidings_str uri);
 void server_tasks_broken(struct tidings_server *s);
+/* On the keeper's thread: the store cannot be reached, or can again. */
+void server_tasks_reach(struct tidings_server *s, bool is_unreachable);
 
 /* ---- server_announce.c: announcements that all nodes tell ------------------------------------ */
 

@@ -19,6 +19,7 @@
 
 #define KEPT_TTL_MAX_MS (INT64_C(31) * 24 * 3600 * 1000) /* the longest there is, ended late */
 #define SHARED_LOOK_MS 2000u
+#define SHARED_GRACE_MS 10000u /* after the store was away: its nodes say again that they live */
 
 static const char tasks_lost_message[] = "the node that ran it is gone";
 static const char tasks_lost_error[] =
@@ -51,11 +52,6 @@ static bool server_tasks_read_row(const struct kept_task *k, struct task_row *re
         .questions = k->questions,
         .answers = k->answers,
     };
-    if (k->is_lost) {
-        ret->status = TASK_FAILED;
-        ret->message = tidings_str(tasks_lost_message);
-        ret->payload = tidings_str(tasks_lost_error);
-    }
     return is_good && (status != TASK_COMPLETED || k->payload.len > 0);
 }
 
@@ -119,6 +115,31 @@ static int server_tasks_adopt(struct server_task_job *j, struct entity_rows *row
     return rc < 0 ? rc : is_good ? TIDINGS_E_CONFLICT : 0;
 }
 
+/* What other nodes wrote of one that runs here: its end, or answers, which are taken once. */
+static int server_tasks_follow(struct hub *hub, struct entity_rows *rows, struct tidings_str id,
+                               struct tidings_error *err)
+{
+    struct kept_task kept;
+    struct task_row row;
+    int rc = rows->shared->find_task(rows, id, &kept, err);
+    bool is_whole = rc == 1 && server_tasks_read_row(&kept, &row);
+    if (is_whole && tasks_follow(hub_tasks(hub), &row)) {
+        rc = rows->shared->put_task_answers(rows, id, STR_EMPTY, err);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* Of one that asks, answers may be there that this node did not hear of: while the store was away,
+ * or when it could not look. It writes the state again then (tasks_doubt). */
+static int server_tasks_put_state(struct server_task_job *j, struct entity_rows *rows)
+{
+    bool asks = j->row.questions.len > 0;
+    int rc = server_tasks_announce(rows, j->row.id, false, &j->position, &j->job.err);
+    return rc == 0 && asks
+               ? server_tasks_follow(server_of_tasks(j->owner)->hub, rows, j->row.id, &j->job.err)
+               : rc;
+}
+
 static int server_tasks_run(struct keeper_job *job, struct entities *entities)
 {
     struct server_task_job *j = list_entry(job, struct server_task_job, job);
@@ -131,7 +152,7 @@ static int server_tasks_run(struct keeper_job *job, struct entities *entities)
     if (rc == TIDINGS_E_CONFLICT && j->owner->store.is_shared) {
         rc = server_tasks_adopt(j, rows);
     } else if (rc == 0 && j->owner->store.is_shared && !j->why) {
-        rc = server_tasks_announce(rows, j->row.id, false, &j->position, &job->err);
+        rc = server_tasks_put_state(j, rows);
     }
     return server_tasks_judge(job, rows, rc);
 }
@@ -341,14 +362,7 @@ static int server_tasks_run_following(struct keeper_job *job, struct entities *e
     struct server_task_following *f = list_entry(job, struct server_task_following, job);
     struct entity_rows *rows = entities_rows(entities);
     struct tidings_str id = tidings_strn(f->id, OWNED_ID_LEN);
-    struct kept_task kept;
-    struct task_row row;
-    int rc = rows->shared->find_task(rows, id, &kept, &job->err);
-    bool is_whole = rc == 1 && !kept.is_lost && server_tasks_read_row(&kept, &row);
-    if (is_whole && tasks_follow(hub_tasks(f->hub), &row)) {
-        rc = rows->shared->put_task_answers(rows, id, STR_EMPTY, &job->err);
-    }
-    return server_tasks_judge(job, rows, rc < 0 ? rc : 0);
+    return server_tasks_judge(job, rows, server_tasks_follow(f->hub, rows, id, &job->err));
 }
 
 /* Whoever listens here was told when the other node wrote it, and may have looked too early. What
@@ -394,6 +408,18 @@ void server_tasks_broken(struct tidings_server *s)
 
 /* ---- those that are over --------------------------------------------------------------------- */
 
+void server_tasks_reach(struct tidings_server *s, bool is_unreachable)
+{
+    s->tasks.judges_at = is_unreachable ? UINT64_MAX : clock_monotonic_ms() + SHARED_GRACE_MS;
+}
+
+/* While the store is away no node can say that it lives: none is taken for gone before all had the
+ * time to. On the keeper's thread. */
+static bool server_tasks_judges(const struct server_tasks *o)
+{
+    return clock_monotonic_ms() >= o->judges_at;
+}
+
 struct server_task_look {
     struct keeper_job job;
     struct server_tasks *owner;
@@ -426,6 +452,9 @@ static int server_tasks_run_ending(struct keeper_job *job, struct entities *enti
         .payload = tidings_str(tasks_lost_error),
     };
     l->count = 0;
+    if (!server_tasks_judges(l->owner)) {
+        return 0;
+    }
     int rc = rows->shared->end_stale_tasks(rows, &end, server_tasks_note_over, l, &job->err);
     for (unsigned i = 0; rc == 0 && i < l->count; i++) {
         rc = server_tasks_announce(rows, tidings_strn(l->over[i].id, l->over[i].len),
@@ -452,8 +481,9 @@ static void server_tasks_on_ended(struct keeper_job *job, int code)
 
 static int server_tasks_run_look(struct keeper_job *job, struct entities *entities)
 {
+    const struct server_task_look *l = list_entry(job, struct server_task_look, job);
     struct entity_rows *rows = entities_rows(entities);
-    return rows->shared->has_stale_tasks(rows, &job->err);
+    return server_tasks_judges(l->owner) ? rows->shared->has_stale_tasks(rows, &job->err) : 0;
 }
 
 static void server_tasks_on_looked(struct keeper_job *job, int code)

@@ -82,6 +82,21 @@ test('tasks of several nodes', { skip }, async (t) => {
         assert.equal((await task(c, 'get', id)).result.status, 'completed', 'an end stays');
     });
 
+    await t.test('answers that its node did not hear of are found when it writes the next time', async (t) => {
+        const { schema, of } = await cluster(t, 2);
+        const [a, b] = of(ada);
+        const id = await begin(a, 'multi_input');
+        const events = await follow(b, id);
+        const { inputRequests } = await until(events, b, id, 'input_required');
+        const [name, confirm] = ['name', 'confirm'].map((end) => Object.keys(inputRequests).find((key) => key.endsWith(`.${end}`)));
+        const answers = JSON.stringify({ [confirm]: { action: 'accept', content: { confirm: true } } });
+        await database.sql(`UPDATE ${schema}.tidings_tasks SET answers = convert_to('${answers}', 'UTF8') WHERE id = '${id}'`);
+        assert.deepEqual(Object.keys((await task(b, 'get', id)).result.inputRequests), [name]);
+        const inputResponses = { [name]: { action: 'accept', content: { name: 'Ada' } } };
+        assert.equal((await task(a, 'update', id, { inputResponses })).result.resultType, 'complete');
+        assert.match((await until(events, b, id, 'completed')).result.content[0].text, /Ada/);
+    });
+
     await t.test('cancelled at another node, its own one stops', async (t) => {
         const { of } = await cluster(t, 2);
         const [a, b] = of(ada);
@@ -152,6 +167,22 @@ test('tasks of several nodes', { skip }, async (t) => {
         await task(b, 'cancel', kept);
         await until(await follow(a, kept), a, kept, 'cancelled');
         assert.deepEqual(events.seen.filter(({ data }) => /resources.updated/.test(data)), []);
+    });
+
+    await t.test('a database that was away for longer than nodes count as alive: what runs goes on', async (t) => {
+        const { schema, nodes, of } = await cluster(t, 2);
+        const [a, b] = of(ada);
+        const id = await begin(a, 'slow_compute', { seconds: 60 });
+        await database.stop();
+        await Promise.all(nodes.map(({ lines }) => lines.next((line) => /store cannot be reached/.test(line), 'a node to miss the store')));
+        await database.begin();
+        await database.sql(`UPDATE ${schema}.tidings_runs SET until = 0`);
+        const runs = () => database.sql(`SELECT epoch FROM ${schema}.tidings_runs WHERE last IS NULL AND until > 0`);
+        while ((await runs()).length < 2) {
+            assert.equal((await task(b, 'get', id)).result?.status ?? 'working', 'working');
+        }
+        assert.equal((await task(b, 'cancel', id)).result.resultType, 'complete');
+        assert.equal((await task(b, 'get', id)).result.status, 'cancelled');
     });
 
     await t.test('a database that goes away: the end is seen when it is kept', async (t) => {
