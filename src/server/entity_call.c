@@ -28,6 +28,7 @@ static void entity_call_free(struct entity_call *c)
     buf_deinit(&c->out);
     buf_deinit(&c->principal_json);
     buf_deinit(&c->origin);
+    arena_deinit(&c->work);
     arena_deinit(&c->arena);
     mem_free(c);
 }
@@ -64,6 +65,7 @@ struct entity_call *entity_call_create(struct tidings_provider *provider)
     if (c) {
         c->provider = provider;
         arena_init(&c->arena, ARENA_MAX);
+        arena_init(&c->work, ARENA_MAX);
         buf_init(&c->out, HISTORY_MAX);
         buf_init(&c->principal_json, PRINCIPAL_TEXT_MAX);
         buf_init(&c->origin, 4 * ORIGIN_MAX + PRINCIPAL_ORIGIN_MAX); /* schemas count characters */
@@ -171,7 +173,8 @@ static int run_writes(struct keeper_job *job, struct entities *e)
     if (is_judged(c) && entity_call_lacks_steps(c)) {
         return TIDINGS_E_BUSY;
     }
-    int rc = entities_transact(e, &t, &c->arena, c->done, &c->problem, &job->err);
+    arena_reset(&c->work);
+    int rc = entities_transact(e, &t, &c->work, c->done, &c->problem, &job->err);
     job->is_lost = rc < 0 && c->problem.reason == ENTITY_MEDIUM;
     pay_steps(c, rc < 0 && c->problem.is_out_of_steps);
     c->is_replayed = rc == 1;
@@ -214,6 +217,10 @@ static struct entity_cause call_cause(const struct entity_call *c)
 static void writes_done(struct keeper_job *job, int code)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
+    if (job->is_lost && c->problem.reason != ENTITY_MEDIUM) { /* that was not decided after all */
+        c->problem = (struct entity_problem){.current = TIMELINE_NEVER};
+        c->is_limited = false;
+    }
     if (code < 0) {
         call_refuse(c, code);
         return;

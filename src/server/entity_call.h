@@ -26,6 +26,7 @@ struct entity_call {
     struct json *body;           /* the value or patch; NULL: among the arguments */
     struct json *arguments;      /* everything below borrows from it and from the arena */
     struct arena arena;
+    struct arena work; /* of what is done and handed out; begun anew when it is done again */
     struct buf origin; /* of what is announced */
 
     /* writes */

@@ -95,14 +95,13 @@ bool entities_begin_unlocked(struct entities *e)
     return e->in_batch;
 }
 
-/* The types are what the rows say. If not even that can be read, there are none: writes are refused
- * then, which is better than wrong. */
-static void forget_added_types(struct entities *e)
+/* The types are what the rows say, also when those cannot be read now. Is a commit in doubt,
+ * whoever follows the store is told of them. */
+static void end_added_types(struct entities *e, bool is_committed)
 {
     if (e->has_added_types) {
         e->has_added_types = false;
-        entity_types_clear(e);
-        (void)entity_types_load(e, NULL);
+        entity_types_end_batch(e, is_committed);
     }
 }
 
@@ -110,9 +109,7 @@ int entities_commit(struct entities *e, struct tidings_error *err)
 {
     int rc = e->rows->ops->commit(e->rows, err);
     e->in_batch = false;
-    if (rc < 0) {
-        forget_added_types(e);
-    }
+    end_added_types(e, rc == 0);
     return rc;
 }
 
@@ -120,7 +117,7 @@ void entities_rollback(struct entities *e)
 {
     e->rows->ops->rollback(e->rows);
     e->in_batch = false;
-    forget_added_types(e);
+    end_added_types(e, false);
 }
 
 int entity_forget(struct entities *e, struct tidings_str id, int64_t end, struct tidings_error *err)

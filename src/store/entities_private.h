@@ -22,6 +22,7 @@ struct entity_type {
     struct json *patch_pointers; /* for schema_patch_explain */
     char *unusable; /* what is wrong with the schema, which is stored all the same; or NULL */
     struct entity_keeping keeping;
+    bool is_added; /* in the batch under way */
     char text[];
 };
 
@@ -52,6 +53,8 @@ int entity_types_load(struct entities *e, struct tidings_error *err);
 /* Says which have a schema that cannot be used. */
 void entity_types_warn(struct entities *e);
 void entity_types_clear(struct entities *e);
+/* Those that the batch added stay, or go with it. Nothing is read for that. */
+void entity_types_end_batch(struct entities *e, bool is_committed);
 struct entity_type *entity_types_find(struct entities *e, struct tidings_str name,
                                       struct tidings_str version);                    /* or NULL */
 struct entity_type *entity_types_newest(struct entities *e, struct tidings_str name); /* or NULL */

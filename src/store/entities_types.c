@@ -304,6 +304,36 @@ void entity_types_clear(struct entities *e)
     map_deinit(&e->newest);
 }
 
+/* The one before it in the list, if that has the same name, is the newest then. */
+static void type_leave(struct entities *e, struct entity_type *t)
+{
+    struct list *prev = t->link.prev;
+    struct entity_type *before =
+        prev != &e->types ? list_entry(prev, struct entity_type, link) : NULL;
+    (void)map_remove(&e->by_label, t->label);
+    if (map_find(&e->newest, t->row.name) == t) {
+        if (before && str_eq(before->row.name, t->row.name)) {
+            (void)map_put(&e->newest, before->row.name, before, NULL); /* in its place */
+        } else {
+            (void)map_remove(&e->newest, t->row.name);
+        }
+    }
+    list_remove(&t->link);
+    type_free(t);
+}
+
+void entity_types_end_batch(struct entities *e, bool is_committed)
+{
+    list_each (it, next, &e->types) {
+        struct entity_type *t = list_entry(it, struct entity_type, link);
+        if (t->is_added && !is_committed) {
+            type_leave(e, t);
+        } else {
+            t->is_added = false;
+        }
+    }
+}
+
 int entities_reload_types(struct entities *e, struct tidings_error *err)
 {
     struct entities before = {.by_label = e->by_label, .newest = e->newest};
@@ -398,7 +428,7 @@ int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
     rc = rc == TIDINGS_E_LIMIT ? TIDINGS_E_INVALID : rc; /* the caller's doing, not the medium's */
     rc = rc == 0 ? e->rows->ops->put_type(e->rows, &row, err) : rc;
     if (rc == 0) {
-        e->has_added_types = true;
+        e->has_added_types = t->is_added = true;
         rc = type_enter(e, t, err);
     } else {
         type_free(t);

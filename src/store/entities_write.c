@@ -2,7 +2,8 @@
  *
  * Writing entities, one or several in a transaction: every write is worked out first, against what
  * is there, and only when all are right the versions are put. Nothing that a caller can get wrong
- * happens after the first version was put.
+ * happens after the first version was put, and nothing that takes more memory of the caller's: who
+ * asks for more than a transaction may have is refused alone.
  *
  * All versions of a transaction begin at the same instant, the first that is later than every
  * version they follow, unless a write names its own.
@@ -13,6 +14,10 @@
 #include "json/merge_patch.h"
 #include "json/schema_patch.h"
 #include "json/write.h"
+
+/* Of memory, in a transaction: a value, or the steps. */
+#define LARGEST_PIECE (2u * ENTITY_VALUE_MAX)
+_Static_assert(ENTITY_TRANSACTION_MAX * sizeof(struct step) < LARGEST_PIECE, "all steps");
 
 int entities_write_refuse(struct write_context *k, size_t index, enum entity_reason reason,
                           int code)
@@ -249,6 +254,34 @@ static int set_previous(struct write_context *k, struct step *s)
                    : rc;
 }
 
+/* Its value and what leads back are in the arena; the rest points into the caller's memory, and
+ * into types, which may be read again. What is handed out lives in the arena. */
+static bool keep_names(struct entity_version *v, struct arena *arena)
+{
+    struct tidings_str *texts[] = {&v->id,     &v->type,       &v->type_version,
+                                   &v->parent, &v->changed_by, &v->principal};
+    bool fits = true;
+    for (size_t i = 0; fits && i < sizeof texts / sizeof *texts; i++) {
+        *texts[i] = arena_dup(arena, *texts[i]);
+        fits = texts[i]->ptr != NULL;
+    }
+    return fits;
+}
+
+static int finish_steps(struct write_context *k)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < k->t->count; i++) {
+        struct step *s = &k->steps[i];
+        rc = s->changed ? set_previous(k, s) : 0;
+        if (rc == 0 && s->changed && !keep_names(&s->next, k->arena)) {
+            rc = tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory");
+        }
+        rc = rc < 0 ? entities_write_medium(k, i, rc) : 0;
+    }
+    return rc;
+}
+
 static int forget_old(struct write_context *k, const struct step *s)
 {
     const struct entity_type *t = entity_types_find(k->e, s->next.type, s->next.type_version);
@@ -300,9 +333,7 @@ static int put_steps(struct write_context *k)
         struct step *s = &k->steps[i];
         int rc = 0;
         if (s->changed) {
-            rc = set_previous(k, s);
-            rc = rc == 0 ? k->e->rows->ops->put(k->e->rows, &s->next, s->replaces_current, k->err)
-                         : rc;
+            rc = k->e->rows->ops->put(k->e->rows, &s->next, s->replaces_current, k->err);
             entity_read_cache_drop(&k->e->read_cache, s->next.id);
             entity_recent_drop(k->e->recent, s->next.id, TIMELINE_FOREVER);
             s->position = entities_position(k->e);
@@ -316,8 +347,7 @@ static int put_steps(struct write_context *k)
     return rc < 0 ? entities_write_medium(k, 0, rc) : 0;
 }
 
-/* The next version points into the caller's memory; what is handed out lives in the arena. */
-static int entities_write_report(struct write_context *k, struct entity_done *done)
+static void entities_write_report(const struct write_context *k, struct entity_done *done)
 {
     for (size_t i = 0; i < k->t->count; i++) {
         const struct step *s = &k->steps[i];
@@ -330,12 +360,7 @@ static int entities_write_report(struct write_context *k, struct entity_done *do
             .created = s->changed && s->next.created,
             .position = s->position,
         };
-        if (!entity_version_keep(&done[i].version, k->arena)) {
-            return entities_write_medium(k, i,
-                                         tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
-        }
     }
-    return 0;
 }
 
 /* One of the writes again: what it left, or what is there instead when that was forgotten. Rights
@@ -383,6 +408,24 @@ static int find_done(struct write_context *k, struct entity_done *done)
     return rc < 0 ? rc : 1;
 }
 
+/* All that is checked, and all that memory of the caller's is needed for. */
+static int entities_write_work_out(struct write_context *k)
+{
+    const struct entity_transaction *t = k->t;
+    k->steps = arena_alloc(k->arena, t->count * sizeof(*k->steps));
+    if (!k->steps) {
+        return entities_write_medium(k, 0, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
+    }
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < t->count; i++) {
+        k->steps[i].w = &t->writes[i];
+        rc = entities_write_prepare(k, i);
+    }
+    rc = rc == 0 ? date_steps(k) : rc;
+    rc = rc == 0 ? check_taken(k) : rc;
+    return rc == 0 ? finish_steps(k) : rc;
+}
+
 int entities_transact(struct entities *e, const struct entity_transaction *t, struct arena *arena,
                       struct entity_done *done, struct entity_problem *problem,
                       struct tidings_error *err)
@@ -405,22 +448,16 @@ int entities_transact(struct entities *e, const struct entity_transaction *t, st
                       ENTITY_KEY_MAX);
     }
     int rc = t->key.len > 0 ? find_done(&k, done) : 0;
-    if (rc != 0) {
-        return rc;
+    rc = rc == 0 ? entities_write_work_out(&k) : rc;
+    if (rc == TIDINGS_E_NOMEM && arena->max - arena->used < LARGEST_PIECE) { /* nothing was put */
+        return REFUSE(&k, problem->index, ENTITY_INVALID, TIDINGS_E_LIMIT,
+                      "what it reads and writes has more than %zu bytes together: write fewer "
+                      "entities at once",
+                      arena->max);
     }
-    k.steps = arena_alloc(arena, t->count * sizeof(*k.steps));
-    if (!k.steps) {
-        return entities_write_medium(&k, 0, tidings_fail(err, TIDINGS_E_NOMEM, "out of memory"));
-    }
-    for (size_t i = 0; i < t->count; i++) {
-        k.steps[i].w = &t->writes[i];
-        rc = entities_write_prepare(&k, i);
-        if (rc < 0) {
-            return rc;
-        }
-    }
-    rc = date_steps(&k);
-    rc = rc == 0 ? check_taken(&k) : rc;
     rc = rc == 0 ? put_steps(&k) : rc;
-    return rc == 0 ? entities_write_report(&k, done) : rc;
+    if (rc == 0) {
+        entities_write_report(&k, done);
+    }
+    return rc;
 }

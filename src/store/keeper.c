@@ -97,8 +97,10 @@ static bool keeper_take(struct keeper *k, struct keeper_job *job)
         keeper_lose(k, job->code, &err);
         return false;
     }
-    if (job->code < 0 && !k->is_unlocked) {
-        keeper_answer(job, job->code); /* nothing of it is in the batch */
+    /* Nothing of it is in the batch; but what is in doubt may have been kept as it was decided
+     * first, until this one is committed. */
+    if (job->code < 0 && !k->is_unlocked && !k->is_in_doubt) {
+        keeper_answer(job, job->code);
         return true;
     }
     list_append(&k->batch, &job->letter.link);

@@ -189,10 +189,12 @@ void keeper_follow_before_wait(struct keeper *k)
     }
     keeper_follow_news(k);
     int fd = k->shared->descriptor(entities_rows(k->entities));
-    if (fd == k->woken_fd) {
+    if (fd >= 0 && fd == k->woken_fd) {
         return;
     }
     keeper_follow_unwatch(k);
+    /* None, perhaps since it is another one of the same number: it is watched before this wait. */
+    fd = fd >= 0 ? fd : k->shared->descriptor(entities_rows(k->entities));
     k->watched_fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
     k->woken =
         k->watched_fd >= 0 ? loop_poll_open(k->actor.loop, k->watched_fd, on_woken, k, NULL) : NULL;

@@ -93,6 +93,7 @@ static void of_a_connection_that_was_lost_nothing_is_watched(void **state)
     for (int i = 0; i < 3; i++) {
         int held = look_now(k, rows).held;
         uint64_t one = 1;
+        assert_int_equal(look_now(k, NULL).watched, watched); /* the new one, at once */
         await_woken(k, rows);
         assert_int_equal(look_now(k, NULL).watched, watched);
         assert_int_equal(write(held, &one, sizeof(one)), sizeof(one)); /* is heard by nobody */
@@ -162,7 +163,9 @@ struct traced {
     struct traced *next;
     bool is_first; /* the next ones come while it is under way */
     struct shared_memory *db;
-    bool is_lost; /* it cannot be reached any more when this is undone */
+    struct entity_rows *rows;
+    bool is_lost; /* it cannot be reached any more when this is undone … */
+    bool loses;   /* … or the commit after that is lost */
 };
 
 static int run_traced(struct keeper_job *job, struct entities *e)
@@ -182,6 +185,9 @@ static void undo_traced(struct keeper_job *job)
     buf_putf(&trace, "undo %c\n", t->name);
     if (t->is_lost) {
         shared_memory_set_unreachable(t->db, NULL, true);
+    }
+    if (t->loses) {
+        shared_memory_lose_answer(t->db, t->rows, false);
     }
 }
 
@@ -213,6 +219,7 @@ static const char *run_overtaken(struct traced *first, bool is_in_doubt)
     for (struct traced *t = first; t; t = t->next) {
         t->keeper = k;
         t->db = db;
+        t->rows = rows;
     }
     first->is_first = true;
     buf_deinit(&trace);
@@ -257,6 +264,23 @@ static void of_what_was_in_doubt_and_could_not_be_run_again_it_is_not_known(void
     buf_deinit(&trace);
 }
 
+/* Who is refused the second time may have been kept the first time, if the second is lost too. */
+static void of_what_was_in_doubt_refusals_wait_for_the_commit(void **state)
+{
+    (void)state;
+    struct traced b = traced('b', 0, 0), a = traced('a', 0, TIDINGS_E_CONFLICT);
+    a.next = &b;
+    assert_string_equal(run_overtaken(&a, true), "run a\nrun b\nundo b\nundo a\nrun a\nrun b\n"
+                                                 "done a TIDINGS_E_CONFLICT\ndone b ok\n");
+    struct traced d = traced('d', 0, 0), c = traced('c', 0, TIDINGS_E_CONFLICT);
+    c.next = &d;
+    d.loses = true;
+    assert_string_equal(run_overtaken(&c, true),
+                        "run c\nrun d\nundo d\nundo c\nrun c\nrun d\n"
+                        "done c TIDINGS_E_UNKNOWN\ndone d TIDINGS_E_UNKNOWN\n");
+    buf_deinit(&trace);
+}
+
 /* They gather while it is waited for. */
 static void after_many_at_once_the_next_batch_takes_the_lock(void **state)
 {
@@ -295,6 +319,7 @@ int main(void)
         cmocka_unit_test(what_comes_while_a_batch_begins_shares_its_commit),
         cmocka_unit_test(what_was_overtaken_is_taken_back_and_decided_again),
         cmocka_unit_test(of_what_was_in_doubt_and_could_not_be_run_again_it_is_not_known),
+        cmocka_unit_test(of_what_was_in_doubt_refusals_wait_for_the_commit),
         cmocka_unit_test(after_many_at_once_the_next_batch_takes_the_lock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
