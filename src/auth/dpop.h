@@ -3,9 +3,9 @@
  * Proofs that whoever shows a token that is bound to a key has that key (DPoP, RFC 9449): a JWT for
  * one request, signed with the key that it holds itself.
  *
- *     why = dpop_check(d, &request, now, &proof);    // the proof by itself: signature, request,
- * age … the token is verified, and its key compared with proof.key … use = dpop_use(d, &proof,
- * name, now);          // not used before, by whatever thread
+ *     why = dpop_check(d, &request, now, &proof);  // by itself: signature, request, age
+ *     // ... the token is verified, and its key compared with proof.key
+ *     use = dpop_use(d, &proof, name, now);        // not used before, by whatever thread
  *
  * A proof is good for a minute before and after the time it was made at, and once. Those that were
  * used are remembered for so long, in a table of 1,048,576 (8 MiB, made when the first one comes)
@@ -26,8 +26,8 @@
 #define DPOP_KEY_TEXT 44u /* the SHA-256 of a key (RFC 7638) in base64url, and a NUL */
 #define DPOP_NONCE_TEXT 44u
 #define DPOP_PROOF_MAX 4096u /* bytes of a proof */
-#define DPOP_SHARE                                                                                 \
-    (1u << 17) /* proofs of one principal, an eighth of the table: 1,024 in a second */
+/* Proofs of one principal, an eighth of the table: 1,024 in a second. */
+#define DPOP_SHARE (1u << 17)
 
 /* Accepted, as JOSE names them, in JSON and with blanks. */
 #define DPOP_ALGORITHMS_JSON                                                                       \

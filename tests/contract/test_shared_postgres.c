@@ -120,7 +120,7 @@ static void announcements_that_nobody_can_follow_any_more_are_told_in_their_plac
     store_announce_alone(a, "n:///3");
     store_put_alone(a, "y", 1, "1");
     char schema[32];
-    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+    (void)snprintf(schema, sizeof schema, "%s", postgres_url_schema(url));
     postgres_server_exec(server, schema,
                          "DELETE FROM tidings_announced;UPDATE tidings_state SET announced=3");
     assert_string_equal(store_followed(b, true), "2 entity x\n3 broken\n4 entity y\n");
@@ -190,7 +190,7 @@ static void no_table_is_read_as_a_whole_to_find_what_changed(void **state)
     (void)state;
     char schema[32];
     postgres_server_fresh(server, url);
-    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+    (void)snprintf(schema, sizeof schema, "%s", postgres_url_schema(url));
     store_close(store_open(url)); /* who makes the tables reads them */
     long long before = whole_reads(schema);
     struct entity_rows *a = store_open(url), *b = store_open(url);

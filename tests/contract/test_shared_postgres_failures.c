@@ -27,7 +27,7 @@ static char url[POSTGRES_URL], schema[32];
 static void new_schema(void)
 {
     postgres_server_fresh(server, url);
-    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+    (void)snprintf(schema, sizeof schema, "%s", postgres_url_schema(url));
 }
 
 /* Cut off whoever is connected, but who asks for it. */
@@ -116,10 +116,7 @@ static void a_batch_that_is_cut_at_any_step_leaves_nothing(void **state)
 static struct entity_rows *open_through(const struct postgres_proxy *p)
 {
     char through[POSTGRES_URL];
-    (void)snprintf(through, sizeof through,
-                   "postgres://tidings@127.0.0.1:%d/tidings?options=-csearch_path%%3D%s",
-                   postgres_proxy_port(p), schema);
-    return store_open(through);
+    return store_open(postgres_proxy_url(p, url, through));
 }
 
 static void whether_a_commit_without_an_answer_happened_is_found_by_following(void **state)

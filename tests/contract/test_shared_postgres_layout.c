@@ -24,7 +24,7 @@ static char url[POSTGRES_URL], schema[32];
 static void new_schema(void)
 {
     postgres_server_fresh(server, url);
-    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+    (void)snprintf(schema, sizeof schema, "%s", postgres_url_schema(url));
 }
 
 static void enter(struct entity_rows *rows, const char *name)

@@ -77,7 +77,7 @@ static void a_node_has_one_connection(void **state)
     (void)state;
     char schema[32];
     postgres_server_fresh(server, url);
-    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+    (void)snprintf(schema, sizeof schema, "%s", postgres_url_schema(url));
     struct entity_rows *a = store_open(url), *b = store_open(url);
     static const char all[] = "SELECT count(*) FROM pg_stat_activity WHERE"
                               " application_name='tidings' AND pid<>pg_backend_pid()";

@@ -20,13 +20,6 @@
 static struct postgres_server *server;
 static char url[POSTGRES_URL];
 
-static const char *schema_of(const char *of)
-{
-    static char schema[32];
-    (void)sscanf(strstr(of, "search_path%3D") + 14, "%31s", schema);
-    return schema;
-}
-
 /* ---- without asking -------------------------------------------------------------------------- */
 
 static void who_hears_the_rows_does_not_ask(void **state)
@@ -56,9 +49,11 @@ static void who_hears_the_rows_does_not_ask(void **state)
     store_put_alone(a, "x", 3, "3");
     hearer_await(b);
     hearer_follows(b, "6 entity x\n", 4, 0, 0, &before);
-    postgres_server_exec(server, schema_of(url), "ALTER TABLE tidings_versions RENAME TO gone");
+    postgres_server_exec(server, postgres_url_schema(url),
+                         "ALTER TABLE tidings_versions RENAME TO gone");
     assert_int_equal(store_value(b, "x"), 3);
-    postgres_server_exec(server, schema_of(url), "ALTER TABLE gone RENAME TO tidings_versions");
+    postgres_server_exec(server, postgres_url_schema(url),
+                         "ALTER TABLE gone RENAME TO tidings_versions");
     /* Nobody was woken by its own. */
     assert_int_equal(hearer_heard(a).told, 0);
     store_close(a);
@@ -71,7 +66,7 @@ static void what_came_together_is_followed_together(void **state)
     postgres_server_fresh(server, url);
     struct entity_rows *a = store_open(url), *b = hearer_open(url);
     struct stranger w;
-    stranger_open(&w, server, schema_of(url), true);
+    stranger_open(&w, server, postgres_url_schema(url), true);
     struct shared_heard before = hearer_heard(b);
     for (int i = 1; i <= 20; i++) {
         store_put_alone(a, "x", i, "1");
@@ -178,14 +173,14 @@ static void what_was_not_committed_is_not_told(void **state)
     struct entity_rows *a = store_open(url), *b = hearer_open(url);
     struct stranger w;
     struct tidings_error err = {0};
-    stranger_open(&w, server, schema_of(url), true);
+    stranger_open(&w, server, postgres_url_schema(url), true);
     store_put_alone(a, "x", 1, "1");
     stranger_hears(&w);
     hearer_await(b);
     assert_string_equal(store_followed(b, true), "1 entity x\n");
     /* One that fails when it is committed, and one before. */
     postgres_server_exec(
-        server, schema_of(url),
+        server, postgres_url_schema(url),
         "CREATE TABLE allowed(id text PRIMARY KEY);"
         "INSERT INTO allowed VALUES ('x'), ('good'), ('worse');"
         "ALTER TABLE tidings_versions ADD CONSTRAINT late FOREIGN KEY (id) REFERENCES allowed(id)"

@@ -24,16 +24,9 @@
 static struct postgres_server *server;
 static char url[POSTGRES_URL];
 
-static const char *schema_of_url(void)
-{
-    static char schema[32];
-    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
-    return schema;
-}
-
 static long long count_rows(const char *sql)
 {
-    return postgres_server_number(server, schema_of_url(), sql);
+    return postgres_server_number(server, postgres_url_schema(url), sql);
 }
 
 /* ---- together -------------------------------------------------------------------------------- */
@@ -173,7 +166,7 @@ static void who_notifies_of_what_never_happened_changes_nothing(void **state)
     uint64_t last = 0;
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         (void)snprintf(sql, sizeof sql, "SELECT pg_notify('%s', '%s')", channel, said[i]);
-        postgres_server_exec(server, schema_of_url(), sql);
+        postgres_server_exec(server, postgres_url_schema(url), sql);
         struct pollfd p = {.fd = b->shared->descriptor(b), .events = POLLIN};
         assert_int_equal(poll(&p, 1, WAIT_MS), 1);
         (void)b->shared->wake(b);

@@ -21,21 +21,14 @@
 static struct postgres_server *server;
 static char url[POSTGRES_URL];
 
-static const char *schema_of(const char *of)
-{
-    static char schema[32];
-    (void)sscanf(strstr(of, "search_path%3D") + 14, "%31s", schema);
-    return schema;
-}
-
 static void who_listens_reads_nothing(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
     struct entity_rows *a = store_open(url), *b = hearer_open(url);
     struct stranger w, old;
-    stranger_open(&w, server, schema_of(url), true);
-    stranger_open(&old, server, schema_of(url), false);
+    stranger_open(&w, server, postgres_url_schema(url), true);
+    stranger_open(&old, server, postgres_url_schema(url), false);
     store_begin(a);
     store_put(a, "tell-tale-id", 1, "\"tell-tale-value\"");
     store_announce(a, "n:///tell-tale");
@@ -133,7 +126,7 @@ static void nobody_but_a_node_is_believed(void **state)
     postgres_server_fresh(server, url);
     struct forging f = {.a = store_open(url), .b = hearer_open(url)};
     struct tidings_error err = {0};
-    stranger_open(&f.w, server, schema_of(url), true);
+    stranger_open(&f.w, server, postgres_url_schema(url), true);
     buf_init(&f.text, ROW_NOTICE_TEXT_MAX + 1);
     assert_int_equal(f.b->shared->secret(f.b, f.secret, &err), 0);
     f.place = postgres_rows_of(f.b)->place;
@@ -217,14 +210,14 @@ static void a_copy_beside_it_hears_nothing_of_it(void **state)
     char copy[POSTGRES_URL], sql[512], of[32];
     postgres_server_fresh(server, url);
     struct entity_rows *a = store_open(url);
-    (void)snprintf(of, sizeof of, "%s", schema_of(url));
+    (void)snprintf(of, sizeof of, "%s", postgres_url_schema(url));
     postgres_server_fresh(server, copy);
     store_close(store_open(copy));
     (void)snprintf(sql, sizeof sql,
                    "UPDATE tidings_cluster SET id=(SELECT id FROM %s.tidings_cluster),"
                    " secret=(SELECT secret FROM %s.tidings_cluster)",
                    of, of);
-    postgres_server_exec(server, schema_of(copy), sql);
+    postgres_server_exec(server, postgres_url_schema(copy), sql);
     struct entity_rows *b = hearer_open(copy);
     struct shared_heard before = hearer_heard(b);
     store_put_alone(a, "x", 1, "1");

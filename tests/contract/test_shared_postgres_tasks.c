@@ -44,7 +44,7 @@ static void node_close(struct task_node *n)
 static void fresh(void)
 {
     postgres_server_fresh(server, url);
-    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+    (void)snprintf(schema, sizeof schema, "%s", postgres_url_schema(url));
 }
 
 static int put(struct task_node *n, const char *id, const char *status, const char *questions,

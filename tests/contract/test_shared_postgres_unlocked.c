@@ -26,7 +26,7 @@ static char url[POSTGRES_URL], schema[32];
 static void new_schema(void)
 {
     postgres_server_fresh(server, url);
-    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+    (void)snprintf(schema, sizeof schema, "%s", postgres_url_schema(url));
 }
 
 /* One that has had the lock, and knows everything. */
@@ -368,10 +368,7 @@ static void who_is_overtaken_again_and_again_tries_less(void **state)
 static struct entity_rows *open_through(const struct postgres_proxy *p)
 {
     char through[POSTGRES_URL];
-    (void)snprintf(through, sizeof through,
-                   "postgres://tidings@127.0.0.1:%d/tidings?options=-csearch_path%%3D%s",
-                   postgres_proxy_port(p), schema);
-    return open_settled(through);
+    return open_settled(postgres_proxy_url(p, url, through));
 }
 
 static int begin_soon(struct entity_rows *rows)

@@ -348,3 +348,10 @@ const char *postgres_server_fresh(struct postgres_server *p, char out[POSTGRES_U
     (void)snprintf(schema, sizeof schema, "s%u", ++p->schemas);
     return postgres_server_url(p, schema, out);
 }
+
+const char *postgres_url_schema(const char *url)
+{
+    static char schema[32];
+    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+    return schema;
+}

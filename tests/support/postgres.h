@@ -26,6 +26,8 @@ const char *postgres_server_url(struct postgres_server *p, const char *schema,
                                 char out[POSTGRES_URL]);
 /* The same of a new schema, each time another. */
 const char *postgres_server_fresh(struct postgres_server *p, char out[POSTGRES_URL]);
+/* The schema of such a URL; good until the next call. */
+const char *postgres_url_schema(const char *url);
 int postgres_server_port(const struct postgres_server *p);
 const char *postgres_server_directory(const struct postgres_server *p); /* of the socket */
 /* Statements without results, as the one who may everything; must succeed. */

@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -188,9 +189,13 @@ void postgres_proxy_stop(struct postgres_proxy *p)
     free(p);
 }
 
-int postgres_proxy_port(const struct postgres_proxy *p)
+const char *postgres_proxy_url(const struct postgres_proxy *p, const char *url,
+                               char out[POSTGRES_URL])
 {
-    return p->port;
+    (void)snprintf(out, POSTGRES_URL,
+                   "postgres://tidings@127.0.0.1:%d/tidings?options=-csearch_path%%3D%s", p->port,
+                   postgres_url_schema(url));
+    return out;
 }
 
 void postgres_proxy_be(struct postgres_proxy *p, enum proxy_fate fate)

@@ -20,7 +20,9 @@ struct postgres_proxy;
 
 struct postgres_proxy *postgres_proxy_start(struct postgres_server *server);
 void postgres_proxy_stop(struct postgres_proxy *p);
-int postgres_proxy_port(const struct postgres_proxy *p);
+/* The schema of `url`, through the proxy. */
+const char *postgres_proxy_url(const struct postgres_proxy *p, const char *url,
+                               char out[POSTGRES_URL]);
 /* What becomes of whatever comes from now on. */
 void postgres_proxy_be(struct postgres_proxy *p, enum proxy_fate fate);
 /* What was held goes to the server; returns when that has answered all of it. */
