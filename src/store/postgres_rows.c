@@ -49,6 +49,10 @@ static const char session[] = "SET idle_in_transaction_session_timeout=2000;"
  * grew, is not asked. Engines that do not know these go on without. */
 static const char planning[] = "SET enable_seqscan=off;SET enable_bitmapscan=off;SET jit=off";
 
+/* A node that stands still and does not read would have the server keep all notifications for it,
+ * until there is no room for anybody's. Not over sockets in the file system; as above. */
+static const char standing_still[] = "SET tcp_user_timeout=5000";
+
 int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_error *err)
 {
     int rc = postgres_ready(s->db, wait_ms, err);
@@ -61,6 +65,9 @@ int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_err
     store_clock_doubt(&s->clock);
     rc = postgres_exec(s->db, session, &why);
     int planned = rc == 0 ? postgres_exec(s->db, planning, &why) : 0;
+    if (rc == 0 && postgres_is_connected(s->db)) {
+        (void)postgres_exec(s->db, standing_still, NULL); /* lost with it: the next one says so */
+    }
     if (planned == TIDINGS_E_NOMEM || (planned < 0 && !postgres_is_connected(s->db))) {
         rc = planned;
     }

@@ -108,6 +108,37 @@ static void a_node_has_one_connection(void **state)
     store_close(b);
 }
 
+/* What it was told and does not read is not kept for ever: there is room for so many notifications
+ * of all nodes, and then nobody is told anything. */
+static void who_stands_still_is_let_go(void **state)
+{
+    (void)state;
+    static const char all[] = "SELECT count(*) FROM pg_stat_activity WHERE"
+                              " application_name='tidings' AND pid<>pg_backend_pid()";
+    char schema[32], over_tcp[POSTGRES_URL];
+    postgres_server_fresh(server, url);
+    (void)sscanf(strstr(url, "search_path%3D") + 14, "%31s", schema);
+    (void)snprintf(over_tcp, sizeof over_tcp,
+                   "postgres://tidings@127.0.0.1:%d/tidings?options=-csearch_path%%3D%s",
+                   postgres_server_port(server), schema);
+    struct entity_rows *a = store_open(over_tcp);
+    store_followed(a, false);
+    assert_true(postgres_server_number(server, schema, all) >= 1);
+    (void)postgres_server_number(
+        server, schema,
+        "SELECT count(pg_notify('tidings_'||lpad(to_hex(id), 16, '0'), i||repeat('x', 7900)))"
+        " FROM tidings_cluster, generate_series(1, 6000) i");
+    uint64_t until = clock_monotonic_ms() + 60000;
+    while (postgres_server_number(server, schema, all) > 0) {
+        assert_true(clock_monotonic_ms() < until);
+        (void)poll(NULL, 0, 50);
+    }
+    assert_int_equal(
+        postgres_server_number(server, schema, "SELECT (pg_notification_queue_usage()*8192)::int8"),
+        0);
+    store_close(a);
+}
+
 static int run(struct postgres_server *p)
 {
     server = p;
@@ -115,6 +146,7 @@ static int run(struct postgres_server *p)
         cmocka_unit_test(who_listens_is_woken_by_others_and_not_by_itself),
         cmocka_unit_test(what_is_told_while_something_is_asked_is_heard),
         cmocka_unit_test(a_node_has_one_connection),
+        cmocka_unit_test(who_stands_still_is_let_go),
     };
     return cmocka_run_group_tests_name("listening", tests, NULL, NULL);
 }
