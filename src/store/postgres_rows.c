@@ -65,8 +65,9 @@ int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_err
     store_clock_doubt(&s->clock);
     rc = postgres_exec(s->db, session, &why);
     int planned = rc == 0 ? postgres_exec(s->db, planning, &why) : 0;
-    if (rc == 0 && postgres_is_connected(s->db)) {
-        (void)postgres_exec(s->db, standing_still, NULL); /* lost with it: the next one says so */
+    if (planned != TIDINGS_E_NOMEM && rc == 0 && postgres_is_connected(s->db)) {
+        int bounded = postgres_exec(s->db, standing_still, &why);
+        planned = bounded < 0 ? bounded : planned;
     }
     if (planned == TIDINGS_E_NOMEM || (planned < 0 && !postgres_is_connected(s->db))) {
         rc = planned;

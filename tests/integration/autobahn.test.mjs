@@ -83,8 +83,9 @@ test('our server: the offers of its 216 cases of compression are not taken, as i
     t.diagnostic(`${offers.length} offers`);
 });
 
-/** A WebSocket server that answers discovery and hands each other frame to `onFrame`, with a function that writes. */
-async function fuzzingServer(t, onFrame) {
+/** A WebSocket server that answers discovery and hands each other frame to `onFrame`, with a function that writes;
+ * `onEnd`: a connection is gone. */
+async function fuzzingServer(t, onFrame, onEnd) {
     const sockets = [];
     const server = net.createServer((socket) => {
         sockets.push(socket);
@@ -93,6 +94,7 @@ async function fuzzingServer(t, onFrame) {
         const write = (piece) => socket.write(piece);
         socket.setNoDelay(true);
         socket.on('error', () => {});
+        socket.on('close', () => onEnd());
         socket.on('data', (more) => {
             bytes = Buffer.concat([bytes, more]);
             if (!upgraded && bytes.includes('\r\n\r\n')) {
@@ -121,8 +123,13 @@ async function fuzzingServer(t, onFrame) {
 const answerOf = (id, result) =>
     encodeFrame(FIN | OP.text, JSON.stringify({ jsonrpc: '2.0', id, result }), { masked: false });
 
+/* Our client does not wait for an answer to its close frame. A server that writes in that moment may have its
+ * connection reset before it has read the frame: then the case is played again. */
+const TRIES = 5;
+
 /** It sends the case when it is asked for a resource, and then the resource; how our client took it. */
-async function atClient(t, { number, outcome, pongs, parts }) {
+async function atClient(t, one, tries = TRIES) {
+    const { number, outcome, pongs, parts } = one;
     const heard = [];
     const rest = parts(false);
     let due = 0; // pongs until it goes on
@@ -164,9 +171,12 @@ async function atClient(t, { number, outcome, pongs, parts }) {
             isOver = true;
             done(payload.length < 2 ? 1005 : payload.readUInt16BE());
         }
-    });
+    }, () => done('reset'));
     const end = await run(t, ['read', url, 'x://y']);
     const code = await within(over, `a close frame of our client after ${number}`);
+    if (code === 'reset' && tries > 1) {
+        return atClient(t, one, tries - 1);
+    }
     assert.deepEqual(heard, pongs, `pongs of ${number}`);
     assert.equal(code, ends(outcome) ? Number(outcome.at(-1).slice(1)) : 1000, number);
     assert.equal(end.code === 0, !ends(outcome), `${number}: ${end.stderr}`);

@@ -141,7 +141,9 @@ test('--since begins with what changed after the cursor', async (t) => {
     server.tree.write('a.txt', 'x');
     await ended(first);
     const { cursor } = JSON.parse(first.out.seen[0]);
-    server.tree.write('b.txt', 'while nobody watched');
+    const between = await watching(t, server, ['b.txt'], ['-1']); // when it is told it is in the log
+    server.tree.write('b.txt', 'while the first did not watch');
+    await ended(between);
     const second = await run(t, ['watch', '--json', '-n', '1', '--since', cursor, server.url, server.uri('b.txt')]);
     assert.equal(second.code, 0, second.stderr);
     const told = JSON.parse(second.stdout);
