@@ -7,23 +7,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Postgres, skip } from './lib/postgres.mjs';
-import { key, listen, meta, modern } from './lib/rpc.mjs';
+import { listen, modern } from './lib/rpc.mjs';
 import { serveExample } from './lib/server.mjs';
+import { _meta, uriOf, task, read, begin } from './lib/tasks.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
 import { eventually } from './lib/wait.mjs';
-
-const TASKS = 'io.modelcontextprotocol/tasks';
-const _meta = meta({ [key.capabilities]: { elicitation: {}, extensions: { [TASKS]: {} } } });
-const uriOf = (id) => `tidings://tasks/${id}`;
-const say = async (who, method, params = {}) => (await modern(who, method, { _meta, ...params })).json;
-const task = (who, verb, taskId, more = {}) => say(who, `tasks/${verb}`, { taskId, ...more });
-const read = (who, id) => say(who, 'resources/read', { uri: uriOf(id) });
-
-async function begin(who, name, args = {}) {
-    const { result, error } = await say(who, 'tools/call', { name, arguments: args });
-    assert.equal(result?.resultType, 'task', JSON.stringify(error ?? result));
-    return result.taskId;
-}
 
 /** Wait for updates of the task until it has that status at `who`. */
 async function until(events, who, id, status) {

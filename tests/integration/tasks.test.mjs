@@ -8,26 +8,13 @@ import { test } from 'node:test';
 
 import { ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 
-import { key, listen, meta, modern, Session } from './lib/rpc.mjs';
+import { listen, modern, Session } from './lib/rpc.mjs';
 import { legacyClient } from './lib/sdk.mjs';
 import { serveExample } from './lib/server.mjs';
+import { _meta, uriOf, say, task, read, begin } from './lib/tasks.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
 import { Inbox } from './lib/wait.mjs';
-
-const TASKS = 'io.modelcontextprotocol/tasks';
-const _meta = meta({ [key.capabilities]: { elicitation: {}, extensions: { [TASKS]: {} } } });
-const uriOf = (id) => `tidings://tasks/${id}`;
-
-const say = async (who, method, params = {}) => (await modern(who, method, { _meta, ...params })).json;
-const task = (who, verb, taskId, more = {}) => say(who, `tasks/${verb}`, { taskId, ...more });
-const read = (who, id) => say(who, 'resources/read', { uri: uriOf(id) });
-
-async function begin(who, name, args = {}) {
-    const { result, error } = await say(who, 'tools/call', { name, arguments: args });
-    assert.equal(result?.resultType, 'task', JSON.stringify(error ?? result));
-    return result.taskId;
-}
 
 /** Alice and Bob with tokens, and somebody who shows none is not let in at all. */
 async function start(t, args = []) {
