@@ -2,7 +2,8 @@
 //
 // Several nodes on one PostgreSQL: from a write at one node to a notification at another, upserts a second with one, two and three
 // nodes, CPU for each change and delivery; in turns with bare libpq, and with two nginx with nchan on one Redis that
-// deliver the same bytes. `node bench/cluster.mjs [--rounds N] [--writes N] [--streams N,…] [--build build/release]`; prints a line for each
+// deliver the same bytes: on one that keeps nothing (`nchan`), and on one that has them on the disk before it answers, as
+// PostgreSQL has (`nchan_kept`). `node bench/cluster.mjs [--rounds N] [--writes N] [--streams N,…] [--build build/release]`; prints a line for each
 // measurement, what came of the goals, and one line of JSON with the medians. Under three minutes on two cores that do nothing else. Everything it
 // starts has directories and ports of its own and is gone afterwards.
 
@@ -202,24 +203,27 @@ http {
     return { port, pids: children(child.pid) };
 }
 
-async function startNchan() {
+/** `keeps`: Redis answers when a message is on the disk. */
+async function startNchan(name, keeps) {
     if (!['/usr/sbin/nginx', '/usr/lib/nginx/modules/ngx_nchan_module.so', '/usr/bin/redis-server'].every(existsSync)) {
-        say('no nchan with Redis here (Debian: libnginx-mod-nchan, redis-server): left out');
-        return undefined;
+        say(`no nchan with Redis here (Debian: libnginx-mod-nchan, redis-server): ${name} left out`);
+        return [];
     }
     const port = await freePort();
-    const redis = start('/usr/bin/redis-server', ['--port', port, '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no',
-        '--dir', folder, '--daemonize', 'no', '--logfile', path.join(folder, 'redis.log')].map(String));
+    const redis = start('/usr/bin/redis-server', ['--port', port, '--bind', '127.0.0.1', '--save', '', '--appendonly', keeps ? 'yes' : 'no',
+        '--appendfsync', 'always', '--appenddirname', `${name}-kept`, '--dir', folder, '--daemonize', 'no',
+        '--logfile', path.join(folder, `${name}.log`)].map(String));
     await eventually(() => isOpen(port), 'Redis listens');
-    const sides = [await nginx('left', port), await nginx('right', port)];
-    return { sides, pids: [redis.pid, ...sides.flatMap(({ pids }) => pids)] };
+    const sides = [await nginx(`${name}-left`, port), await nginx(`${name}-right`, port)];
+    return [{ name, sides, pids: [redis.pid, ...sides.flatMap(({ pids }) => pids)].join(',') }];
 }
 
-function nchanFiles(nchan, bytes) {
+function nchanOptions(nchan, bytes) {
     const body = '########'.padEnd(Math.max(8, bytes), 'x');
     const write = encodeRequest(nchan.sides[0].port, { path: '/pub', headers: { 'Content-Type': 'text/plain' }, body });
     const read = encodeRequest(nchan.sides[1].port, { method: 'GET', path: '/sub', headers: { Accept: 'text/event-stream' } });
-    return { write: file('nchan-write', write), read: file('nchan-read', read) };
+    return { 'write-port': nchan.sides[0].port, write: file(`${nchan.name}-write`, write), 'read-port': nchan.sides[1].port,
+        read: file(`${nchan.name}-read`, read), pids: nchan.pids };
 }
 
 // ---- the run ----------------------------------------------------------------------------------------------------
@@ -231,7 +235,7 @@ async function measure() {
     const nodes = await startNodes(t, 3, { databases: [database], args, isDirect: true });
     await nodes[2].drain();
     await prepare(nodes[0]);
-    const nchan = await startNchan();
+    const nchans = [...await startNchan('nchan', false), ...await startNchan('nchan_kept', true)];
     const pids = () => [...nodes.slice(0, 2).map((node) => node.program.child.pid), ...pidsOfPostgres(database)].join(',');
     const entity = { 'write-port': nodes[0].port, write: upsertFile(nodes[0]), 'read-port': nodes[1].port,
         read: listenFile(nodes[1], 'entity:///thing@1/cross') };
@@ -239,17 +243,19 @@ async function measure() {
         read: listenFile(nodes[1], 'pub:///') };
     // The same bytes: as many as an update has.
     const { bytes } = await cross({ ...entity, count: 20 });
-    const other = nchan && { 'write-port': nchan.sides[0].port, 'read-port': nchan.sides[1].port, ...nchanFiles(nchan, bytes - 40) };
+    const others = nchans.map((nchan) => ({ name: nchan.name, options: nchanOptions(nchan, bytes - 40) }));
+    const ofOthers = (what, options) => Object.fromEntries(others.map((other) =>
+        [`${other.name}_${what}`, () => cross({ ...other.options, ...options })]));
 
     const kinds = {
         bare_notify: () => tool('bare_postgres', ['--url', database.url(), '--notify', '--rows', 500]),
         entity_one_stream: () => cross({ ...entity, count: 500, pids: pids() }),
         ...(asked.notify && { notify_one_stream: () => cross({ ...notify, count: 500, pids: pids() }) }),
-        ...(nchan && { nchan_one_stream: () => cross({ ...other, count: 500, pids: nchan.pids.join(',') }) }),
+        ...ofOthers('one_stream', { count: 500 }),
         ...Object.assign({}, ...fans.map((streams) => ({
             [`entity_streams_${streams}`]: () => cross({ ...entity, count: 200, streams, pids: pids() }),
             ...(asked.notify && { [`notify_streams_${streams}`]: () => cross({ ...notify, count: 200, streams, pids: pids() }) }),
-            ...(nchan && { [`nchan_streams_${streams}`]: () => cross({ ...other, count: 200, streams, pids: nchan.pids.join(',') }) }),
+            ...ofOthers(`streams_${streams}`, { count: 200, streams }),
         }))),
         bare_rows: () => tool('bare_postgres', ['--url', database.url(), '--rows', writes]),
         bare_rows_current: () => tool('bare_postgres', ['--url', database.url(), '--rows', writes, '--current']),
@@ -274,9 +280,16 @@ async function measure() {
     const goals = [
         ['write to a stream at another node, p50, ms', all.entity_one_stream.last_us.p50 / 1000, '<=', 2],
         ...[1, 2, 3].map((n) => [`upserts of bare libpq, ${n} nodes`, all[`upserts_${n}`].per_s / all.bare_rows_current.per_s, '>=', 0.5]),
-        ...(nchan ? fans.map((streams) => [`CPU of a delivery of nchan's, ${streams} streams`,
-            all[`entity_streams_${streams}`].cpu_us_per_delivery / all[`nchan_streams_${streams}`].cpu_us_per_delivery, '<=', 1]) : []),
+        ...others.flatMap(({ name }) => fans.map((streams) => [`CPU of a delivery of ${name}'s, ${streams} streams`,
+            all[`entity_streams_${streams}`].cpu_us_per_delivery / all[`${name}_streams_${streams}`].cpu_us_per_delivery, '<=', 1])),
     ];
+    for (const { name } of others) {
+        for (const streams of fans) {
+            const less = results[`entity_streams_${streams}`].filter(({ cpu_us_per_delivery }, round) =>
+                cpu_us_per_delivery <= results[`${name}_streams_${streams}`][round].cpu_us_per_delivery).length;
+            say(`${streams} streams: not more CPU than ${name} in ${less} of ${rounds} rounds`);
+        }
+    }
     for (const [name, value, how, goal] of goals) {
         const isMet = how === '<=' ? value <= goal : value >= goal;
         say(`goal: ${name}: ${value.toFixed(2)} (${how} ${goal}) ${isMet ? 'met' : 'missed'}`);

@@ -211,7 +211,7 @@ test('a store that an earlier program wrote has its entities, their history, wha
     const log = await run(t, ['entity', 'log', server.url, 'User@1/ann']);
     assert.match(log.stdout, /\{"age":6\}\n.*\{"age":7\}\n$/);
     const uris = ['entity:///User@1/', 'app:///**'];
-    const { events } = await listen(server, { resourceSubscriptions: uris }, { params: { _meta: meta({ [OPTIONS]: { since: 'ecae35c08e1ab671.7.4' } }) } });
+    const { events } = await listen(server, { resourceSubscriptions: uris }, { params: { _meta: meta({ [OPTIONS]: { since: 'ecae35c08e1ab671.7.4', initial: false } }) } });
     const told = [];
     for (let i = 0; i < 3; i += 1) {
         const { params } = await events.message(isUpdate, 'what was missed');
