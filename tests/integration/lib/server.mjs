@@ -76,15 +76,17 @@ export class Program {
         return this.stdout;
     }
 
+    /** Send a signal, and wait for what it brings about, which may be brought about twice. */
+    signal(signal, outcome) {
+        this.child.kill(signal);
+        const again = process.env.TIDINGS_TSAN && setTimeout(() => this.child.kill(signal), PUT_OFF);
+        return outcome.finally(() => clearTimeout(again));
+    }
+
     /** SIGTERM, then the exit status, which must be 0 within `ms`. Returns the ms it took. */
     async stop(signal = 'SIGTERM', ms = 2000 * slow) {
         const begun = Date.now();
-        this.child.kill(signal);
-        const again = process.env.TIDINGS_TSAN && setTimeout(() => this.child.kill(signal), PUT_OFF);
-        const end = await within(this.exited, `${this.name} to end after ${signal}`, ms).finally(() => {
-            clearTimeout(again);
-        });
-        this.check(end);
+        this.check(await this.signal(signal, within(this.exited, `${this.name} to end after ${signal}`, ms)));
         return Date.now() - begun;
     }
 

@@ -58,7 +58,5 @@ export function challenge(response) {
 
 /** SIGHUP, and the line that says what came of it. */
 export async function reloaded(server, expected = /reloaded.*tokens/) {
-    const said = server.lines.next((line) => expected.test(line), `a line like ${expected}`);
-    server.child.kill('SIGHUP');
-    await said;
+    await server.signal('SIGHUP', server.lines.next((line) => expected.test(line), `a line like ${expected}`));
 }
