@@ -104,5 +104,6 @@ void at_least_await(struct worker *worker, const struct principal *principal,
     arm->user = a;
     arm->await = c.position;
     arm->await_epoch = c.epoch;
+    arm->await_told = c.position;
     hub_arm_send(arm);
 }

@@ -350,9 +350,9 @@ bool hub_resume(const struct hub *hub, const struct log_cursor *c, bool is_durab
     return hub->log->ops->resume(hub->log, c->epoch, c->position, is_durable, ret);
 }
 
-bool hub_knows_epoch(const struct hub *hub, uint64_t epoch)
+bool hub_knows_epoch(const struct hub *hub, uint64_t epoch, uint64_t position)
 {
-    return epoch == 0 || !hub->log->ops->knows || hub->log->ops->knows(hub->log, epoch);
+    return epoch == 0 || !hub->log->ops->knows || hub->log->ops->knows(hub->log, epoch, position);
 }
 
 void hub_set_file_history(struct hub *hub, const struct file_history *history)

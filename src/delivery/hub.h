@@ -65,8 +65,8 @@ bool hub_is_store_unreachable(const struct hub *hub);
 /* Any thread: `resume` of the log (store/changelog.h). */
 bool hub_resume(const struct hub *hub, const struct log_cursor *cursor, bool is_durable,
                 uint64_t *ret);
-/* Any thread: `knows` of the log; 0 is. */
-bool hub_knows_epoch(const struct hub *hub, uint64_t epoch);
+/* Any thread: `knows` of the log; the epoch 0 is. */
+bool hub_knows_epoch(const struct hub *hub, uint64_t epoch, uint64_t position);
 /* What the store knew of files (borrowed; NULL: nothing); before threads start. */
 void hub_set_file_history(struct hub *hub, const struct file_history *history);
 /* Any thread: the same for what lies below `scope`, a scope of a provider with a history. */
@@ -207,7 +207,8 @@ struct hub_arm {
     uint64_t seq;   /* the newest number when the answer was given */
     uint64_t await; /* set before it is sent: the answer waits until everything up to this position
                      * of the store has its number … */
-    uint64_t await_epoch; /* … and this one is known, if it is another's; at most HUB_AWAIT_MS */
+    uint64_t await_epoch; /* … and this one is known, if it is another's, … */
+    uint64_t await_told;  /* … to have come to this position; at most HUB_AWAIT_MS */
     bool is_owners; /* set before it is sent: it is for all nodes, whoever subscribes (below) */
     struct list await_link; /* the hub's … */
     uint64_t await_due_ms;  /* … until when */

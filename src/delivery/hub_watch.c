@@ -72,7 +72,7 @@ static void arm_return(struct hub_arm *arm)
 static bool arm_is_reached(const struct hub *hub, const struct hub_arm *arm)
 {
     return !hub->options.is_shared ||
-           (arm->await <= hub->reached && hub_knows_epoch(hub, arm->await_epoch));
+           (arm->await <= hub->reached && hub_knows_epoch(hub, arm->await_epoch, arm->await_told));
 }
 
 /* One of its scopes is answered; after the last it goes back to its worker. */

@@ -60,9 +60,9 @@ struct subscribe_batch {
     void (*done)(struct subscribe_batch *s, const struct log_cursor *at);
     void (*dropped)(struct subscribe_batch *s); /* instead: the server ends. May be NULL */
     void *user;
-    uint64_t await; /* the client knows of everything in the store up to here; 0: of nothing more */
-    enum era era;   /* of a subscriptions/listen: of its request */
-    bool is_legacy; /* resources/subscribe: what the profile says of it holds */
+    struct log_cursor await; /* of another node, which its client was told last; or none */
+    enum era era;            /* of a subscriptions/listen: of its request */
+    bool is_legacy;          /* resources/subscribe: what the profile says of it holds */
     bool is_resumed; /* they exist already, at another node: told up to `since` of their options */
     bool wants_list; /* also arm every mount */
     bool withdrawn;  /* unsubscribed before it came to be */

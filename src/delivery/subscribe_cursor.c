@@ -105,20 +105,28 @@ void subscribe_item_open_since(struct subscribe_item *w, const struct principal 
     }
 }
 
+static void await_cursor(struct hub_arm *arm, const struct log_cursor *at)
+{
+    if (!at->has_position || at->epoch == hub_epoch(arm->hub)) {
+        return;
+    }
+    arm->await = at->position > arm->await ? at->position : arm->await;
+    if (!hub_knows_epoch(arm->hub, at->epoch, at->position)) {
+        arm->await_epoch = at->epoch;
+        arm->await_told = at->position;
+    }
+}
+
 /* Of a run of another node, which may have come further than this one, or begun since. */
 void subscribe_batch_await(const struct subscribe_batch *s, struct hub_arm *arm)
 {
-    const struct hub *hub = s->worker->hub;
-    arm->await = s->await;
-    for (size_t i = 0; hub_is_shared(hub) && i < s->count; i++) {
+    for (size_t i = 0; hub_is_shared(arm->hub) && i < s->count; i++) {
         const struct options *o = &s->items[i].options;
-        if (!(s->is_resumed || o->given & OPTION_SINCE) || !o->since.has_position ||
-            o->since.epoch == s->worker->epoch) {
-            continue;
+        if (s->is_resumed || o->given & OPTION_SINCE) {
+            await_cursor(arm, &o->since);
         }
-        arm->await = o->since.position > arm->await ? o->since.position : arm->await;
-        arm->await_epoch = hub_knows_epoch(hub, o->since.epoch) ? arm->await_epoch : o->since.epoch;
     }
+    await_cursor(arm, &s->await);
 }
 
 /* One from before this epoch began says what was told of what is kept, and of files whose history

@@ -290,7 +290,7 @@ static void adoption_subscribe(struct adoption *a, struct session *session)
     s->done = subscriptions_made;
     s->dropped = subscriptions_dropped;
     s->user = a;
-    s->await = adoption_has_foreign(a) ? a->last.at.position : 0;
+    s->await = a->has_last ? a->last.at : (struct log_cursor){.has_position = false};
     a->batch = s;
     subscribe_batch_resolve(s);
 }
@@ -385,7 +385,7 @@ static void adoption_reach(struct adoption *a)
     const struct worker *worker = a->movers->worker;
     const struct log_cursor *at = &a->last.at;
     bool is_there = !adoption_has_foreign(a) ||
-                    (hub_knows_epoch(worker->hub, at->epoch) &&
+                    (hub_knows_epoch(worker->hub, at->epoch, at->position) &&
                      at->position <= cursor_marks_find(&worker->delivery->marks, worker->last_seq));
     a->arm = is_there ? NULL : hub_arm_create(a->movers->worker, NULL, 0);
     if (!a->arm) {
@@ -394,6 +394,7 @@ static void adoption_reach(struct adoption *a)
     }
     a->arm->await = at->position;
     a->arm->await_epoch = at->epoch;
+    a->arm->await_told = at->position;
     a->arm->user = a;
     a->arm->done = adoption_reached;
     a->arm->dropped = adoption_never_reached;

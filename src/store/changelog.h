@@ -52,9 +52,10 @@ struct changelog_ops {
      * of what nodes that share a store announce through it (store/shared.h). Any thread. */
     bool (*resume)(const struct changelog *log, uint64_t epoch, uint64_t position, bool is_durable,
                    uint64_t *ret);
-    /* Has the store heard of that epoch? Another node may have begun it, which this one has yet to
-     * follow. NULL: no others begin any. Any thread. */
-    bool (*knows)(const struct changelog *log, uint64_t epoch);
+    /* Has the store heard of that epoch, and that it came so far? Another node may have begun it,
+     * or goes on with it, which this one has yet to follow. NULL: no others begin any. Any
+     * thread. */
+    bool (*knows)(const struct changelog *log, uint64_t epoch, uint64_t position);
     /* The highest sequence number given out; `first` in a new log. */
     uint64_t (*last)(const struct changelog *log);
     /* Every change with seq > floor is still represented. */

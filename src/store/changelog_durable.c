@@ -57,10 +57,10 @@ static bool durable_resume(const struct changelog *log, uint64_t epoch, uint64_t
     return d->of->resume(d->user, epoch, position, is_durable, ret);
 }
 
-static bool durable_knows(const struct changelog *log, uint64_t epoch)
+static bool durable_knows(const struct changelog *log, uint64_t epoch, uint64_t position)
 {
     const struct durable *d = durable_of(log);
-    return !d->of->knows || d->of->knows(d->user, epoch);
+    return !d->of->knows || d->of->knows(d->user, epoch, position);
 }
 
 static uint64_t durable_last(const struct changelog *log)

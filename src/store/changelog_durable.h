@@ -12,7 +12,7 @@ struct changelog_durable_ops {
     /* As `resume` of struct changelog_ops: any thread. */
     bool (*resume)(void *user, uint64_t epoch, uint64_t position, bool is_durable, uint64_t *ret);
     /* As `knows`; may be NULL: any thread. */
-    bool (*knows)(void *user, uint64_t epoch);
+    bool (*knows)(void *user, uint64_t epoch, uint64_t position);
     /* A change was appended; may be NULL. On the thread of the log. */
     void (*appended)(void *user, const struct change *change);
     void (*destroy)(void *user); /* of `user` */

@@ -26,10 +26,10 @@ static bool postgres_log_resume(void *user, uint64_t epoch, uint64_t position, b
     return runs_resume(log->runs, epoch, position, is_durable, ret) != RUNS_REFUSED;
 }
 
-static bool postgres_log_knows(void *user, uint64_t epoch)
+static bool postgres_log_knows(void *user, uint64_t epoch, uint64_t position)
 {
     const struct postgres_log *log = user;
-    return runs_knows(log->runs, epoch);
+    return runs_knows(log->runs, epoch, position);
 }
 
 /* Up to the first number, numbers are positions already. */
@@ -101,6 +101,7 @@ int postgres_rows_keep_run(struct postgres_rows *s, int64_t for_ms, struct tidin
     bool lives = postgres_rows(r) == 1;
     postgres_free(r);
     if (rc < 0 || lives) {
+        s->is_run_ended = s->is_run_ended && rc < 0;
         return rc;
     }
     /* Others took it for ended, or it is gone with what the store lost. */
@@ -117,7 +118,9 @@ int postgres_rows_keep_run(struct postgres_rows *s, int64_t for_ms, struct tidin
         postgres_rows_rollback(&s->base);
         return rc;
     }
-    return postgres_rows_commit(&s->base, err);
+    rc = postgres_rows_commit(&s->base, err);
+    s->is_run_ended = s->is_run_ended && rc < 0;
+    return rc;
 }
 
 void postgres_rows_end_run(struct postgres_rows *s)

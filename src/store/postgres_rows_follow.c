@@ -200,6 +200,7 @@ static int note_change(struct postgres_rows *s, struct followed_row *row, struct
     if (c->kind == KEPT_RUN) {
         runs_add(s->log->runs, (uint64_t)c->modified_ms,
                  c->size < 0 ? RUN_LIVES : (uint64_t)c->size);
+        s->is_run_ended = s->is_run_ended || ((uint64_t)c->modified_ms == s->run && c->size >= 0);
     } else if (c->kind == KEPT_BROKEN) {
         const struct run_break b = {
             .kept = (uint64_t)c->modified_ms, .began = c->position, .is_lossy = c->size != 0};
@@ -441,6 +442,11 @@ int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user
     int rc = 1;
     while (rc == 1) {
         rc = follow_page(s, fn, user, err);
+    }
+    if (rc == 0 && s->is_run_ended && !s->is_in_batch) {
+        /* Until they know, others refuse cursors beyond its end. Else it is said when the row of
+         * this node is written next. */
+        (void)postgres_rows_keep_run(s, POSTGRES_RUN_MS, NULL);
     }
     return rc;
 }

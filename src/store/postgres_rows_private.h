@@ -193,6 +193,7 @@ struct postgres_rows {
     uint64_t doubted;
     struct postgres_log *log;        /* NULL: there is no change log yet */
     uint64_t run;                    /* its epoch; 0: none */
+    bool is_run_ended;               /* others took it for ended, and it goes on: they must know */
     uint64_t instance;               /* random: this store and no other of the same name */
     int64_t now_ms;                  /* when the batch began, by the clock of the database */
     struct store_clock clock;        /* that of the database */

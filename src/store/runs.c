@@ -90,10 +90,11 @@ void runs_add(struct runs *r, uint64_t epoch, uint64_t last)
     pthread_mutex_unlock(&r->lock);
 }
 
-bool runs_knows(struct runs *r, uint64_t epoch)
+bool runs_knows(struct runs *r, uint64_t epoch, uint64_t position)
 {
     pthread_mutex_lock(&r->lock);
-    bool is_known = run_find(r, epoch) != NULL;
+    const struct run *run = run_find(r, epoch);
+    bool is_known = run && position <= run->last;
     pthread_mutex_unlock(&r->lock);
     return is_known;
 }

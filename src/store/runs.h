@@ -95,7 +95,10 @@ void runs_destroy(struct runs *r); /* NULL is fine */
 
 /* A run is known, and came to `last` or lives. Known already: its `last` is another now. */
 void runs_add(struct runs *r, uint64_t epoch, uint64_t last);
-bool runs_knows(struct runs *r, uint64_t epoch);
+/* Has been heard of a run that it began, and came so far? Else another node may have begun it just
+ * now; or took it for ended, and it goes on: runs_resume refuses its cursors until that is
+ * followed. */
+bool runs_knows(struct runs *r, uint64_t epoch, uint64_t position);
 /* A break was followed, or was there before this run began. Known already: nothing happens. */
 void runs_add_break(struct runs *r, const struct run_break *b);
 /* Where the newest break began that is known; 0: there was none. What was only announced before it

@@ -20,7 +20,7 @@ export class Ledger {
     won = new Map(); // `${uri} ${base}` -> token
     breaks = []; // when the database lost something, as ms
     cursors = []; // { who, position, heard: Map(entity -> ms), at, story }: claims to be held against the store
-    repeats = []; // { who, id, version, position }
+    repeats = []; // { who, id, version, position, story }
     latencies = []; // ms until everybody knew everything at rest …
     mountLatencies = []; // … of mounts too, which nobody may own for a while
 
@@ -119,11 +119,11 @@ export class Ledger {
                 }
             }
         }
-        for (const { who, id, version, position } of this.repeats) {
+        for (const { who, id, version, position, story } of this.repeats) {
             const at = positions.get(id)?.find(([ms]) => ms === version)?.[1];
             if (at !== undefined && at <= position) {
                 this.counts.repeatedBelowCursor += 1;
-                this.log(`told again: ${who} ${id} ${version}, position ${at}, cursor ${position}`);
+                this.log(`told again: ${who} ${id} ${version}, position ${at}, cursor ${position}: ${story?.()}`);
             }
         }
     }

@@ -298,7 +298,8 @@ export class Reader {
             if (!this.again.has(uri)) {
                 this.ledger.wrong(`${this.name}: ${uri} ${version} was told after ${before}: ${this.story(uri)}`);
             } else if (uri.startsWith(TYPE)) {
-                this.ledger.repeats.push({ who: this.name, id: idOf(uri), version, position: this.since });
+                const upto = this.trace.length;
+                this.ledger.repeats.push({ who: this.name, id: idOf(uri), version, position: this.since, story: () => this.story(uri, upto) });
             }
         }
         this.again.delete(uri);

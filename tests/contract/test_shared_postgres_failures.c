@@ -367,6 +367,33 @@ static void a_database_that_went_back_is_noticed(void **state)
     store_close(a);
 }
 
+/* Who begins takes for ended what was silent for long. Is it not, that is said as soon as it hears
+ * of it; until then its cursors are waited for. */
+static void a_node_that_was_taken_for_ended_says_that_it_lives(void **state)
+{
+    (void)state;
+    new_schema();
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    struct changelog *of_a = NULL, *of_b = NULL;
+    uint64_t number = 0;
+    assert_int_equal(a->kept->create_changelog(a, &limits, &of_a, NULL), 0);
+    uint64_t epoch = of_a->ops->epoch(of_a);
+    postgres_server_exec(server, schema, "UPDATE tidings_runs SET until=1");
+    assert_int_equal(b->kept->create_changelog(b, &limits, &of_b, NULL), 0);
+    uint64_t later = store_put_alone(b, "x", 1, "1");
+    (void)store_followed(b, true);
+    assert_false(of_b->ops->knows(of_b, epoch, later));
+    assert_false(of_b->ops->resume(of_b, epoch, later, true, &number));
+    assert_string_equal(store_followed(a, false), "run\nrun\nentity x\n");
+    assert_string_equal(store_followed(b, false), "run\n");
+    assert_true(of_b->ops->knows(of_b, epoch, later));
+    assert_true(of_b->ops->resume(of_b, epoch, later, true, &number));
+    of_a->ops->destroy(of_a);
+    of_b->ops->destroy(of_b);
+    store_close(a);
+    store_close(b);
+}
+
 static void another_server_in_its_place_is_noticed(void **state)
 {
     (void)state;
@@ -418,6 +445,7 @@ static int run(struct postgres_server *p)
         cmocka_unit_test(a_crash_of_the_database_is_told_to_everybody),
         cmocka_unit_test(what_was_acknowledged_is_there_after_every_crash),
         cmocka_unit_test(a_database_that_went_back_is_noticed),
+        cmocka_unit_test(a_node_that_was_taken_for_ended_says_that_it_lives),
         cmocka_unit_test(another_server_in_its_place_is_noticed),
         cmocka_unit_test(another_store_in_its_place_is_refused),
     };

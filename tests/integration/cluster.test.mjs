@@ -34,7 +34,7 @@ test('nodes on one database', { skip }, async (t) => {
             mounts: [],
             args: ['--entities', store, '--node', name, '--self', '--allow-write', '--change-tools', 'on', '--window', '0', ...args, ...more],
         });
-        return { store, node };
+        return { store, node, schema };
     };
 
     await t.test('what one writes the others tell, and a read waits for its cursor', async (t) => {
@@ -58,6 +58,23 @@ test('nodes on one database', { skip }, async (t) => {
         }, 'the notification at the other node');
         const nodes = JSON.parse((await read(b, 'tidings://self/nodes')).text);
         assert.deepEqual(nodes.map(({ name, lives }) => [name, lives]), [['a', true], ['b', true]]);
+    });
+
+    await t.test('cursors of a node that others took for ended, and that goes on, are good at the others', async (t) => {
+        const { node, schema } = await cluster(t);
+        const [a, b] = [await node('a'), await node('b')];
+        for (let i = 0; i < 5; i++) {
+            // What a node does that begins when this one has been silent for long.
+            const ended = await database.sql(`WITH s AS (UPDATE ${schema}.tidings_state SET position=position+1 WHERE one=1 RETURNING position)
+                UPDATE ${schema}.tidings_runs r SET last=s.position-1, position=s.position FROM s
+                WHERE r.epoch=(SELECT epoch FROM ${schema}.tidings_nodes WHERE name='a') RETURNING r.last`);
+            assert.equal(ended.length, 1);
+            await tool(a, 'publish', { uri: X, text: `n${i}` });
+            const { cursor } = await cursorOf(a);
+            assert.equal((await read(b, X, { 'dev.tidings/atLeast': cursor })).text, `n${i}`);
+            const since = await cursorOf(b, { cursor });
+            assert.deepEqual([since.changes, since.gap], [[], undefined], JSON.stringify(since));
+        }
     });
 
     await t.test('what came with a change is read where it is told, by those who may, until it is written there', async (t) => {

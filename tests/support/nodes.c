@@ -188,9 +188,11 @@ static int log_append(struct changelog *log, const struct change *change)
     return n->rows->ops->append(n->rows, change);
 }
 
-static bool log_knows(const struct changelog *log, uint64_t epoch)
+static bool log_knows(const struct changelog *log, uint64_t epoch, uint64_t position)
 {
-    return epoch == log_epoch(log) || !node_of(log)->is_lonely;
+    const struct node *n = node_of(log);
+    bool has_ended = n->others_ended > 0 && position > n->others_ended;
+    return epoch == log_epoch(log) || !(n->is_lonely || has_ended);
 }
 
 static bool log_resume(const struct changelog *log, uint64_t epoch, uint64_t position,
@@ -206,7 +208,7 @@ static bool log_resume(const struct changelog *log, uint64_t epoch, uint64_t pos
     for (size_t i = 0; i < n->mark_count && n->marks[i].position <= position; i++) {
         *ret = n->marks[i].seq;
     }
-    return is_known && log_knows(log, epoch) && position >= n->all->lost_below;
+    return is_known && log_knows(log, epoch, position) && position >= n->all->lost_below;
 }
 
 static const struct changelog_ops log_ops = {
@@ -321,13 +323,14 @@ void nodes_catch_up(struct nodes *all, size_t node)
 {
     struct node *n = &all->at[node];
     n->is_lonely = false;
-    hub_announce_reached(n->b.hub, 0);
+    n->others_ended = 0;
     for (size_t i = 0; n->missed[i]; i++) {
         struct tidings_change change = {.uri = tidings_str(text_of("kept://x/%c", n->missed[i])),
                                         .kind = TIDINGS_CHANGE_UPDATED};
         assert_int_equal(hub_announce_kept(n->b.hub, &change, n->missed_from + i, NULL), 0);
         hub_announce_reached(n->b.hub, n->missed_from + i);
     }
+    hub_announce_reached(n->b.hub, all->position);
     memset(n->missed, 0, sizeof(n->missed));
     n->is_behind = false;
     nodes_run_until_idle(all);

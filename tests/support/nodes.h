@@ -49,8 +49,9 @@ struct node {
     bool is_deaf;    /* nobody tells it */
     char missed[64]; /* what it has not followed: the last letters of what is kept */
     uint64_t missed_from;
-    bool is_behind; /* it follows nothing, … */
-    bool is_lonely; /* … not even that others have begun */
+    bool is_behind;        /* it follows nothing, … */
+    bool is_lonely;        /* … not even that others have begun … */
+    uint64_t others_ended; /* … or that they go on since this position; 0: it knows that */
     bool is_running;
 };
 

@@ -224,6 +224,30 @@ static void a_node_that_has_begun_since_is_waited_for(void **state)
     client_free(first);
 }
 
+/* A was silent for so long that others took its run for ended, and goes on. B has yet to hear that:
+ * its client was told of more than A's run had come to, as B knows it. */
+static void a_node_that_was_taken_for_ended_is_waited_for(void **state)
+{
+    (void)state;
+    struct session_wait wait;
+    int code = 0;
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    nodes_update(&all, "kept://x/a");
+    struct event_name id = last_id(first);
+    all.at[B].others_ended = all.position - 1;
+    nodes_bring_stream(&all, B, &s, id.text, &wait, &code);
+    nodes_run_until_idle(&all);
+    assert_int_equal(code, SESSION_AWAITED);
+    nodes_catch_up(&all, B);
+    assert_int_equal(code, 0);
+    struct client *second = stream(id.text);
+    assert_int_equal(client_count(second, SAID_UPDATED), 0);
+    client_free(second);
+    client_free(first);
+}
+
 /* ---- better known ---------------------------------------------------------------------------- */
 
 /* What was written of the session is from before the store lost something, its client was told of
@@ -261,6 +285,7 @@ int main(void)
         TEST(ids_of_a_node_that_wrote_nothing_are_understood),
         TEST(what_is_on_its_way_to_the_worker_is_no_reason_to_look_again),
         TEST(a_node_that_has_begun_since_is_waited_for),
+        TEST(a_node_that_was_taken_for_ended_is_waited_for),
         TEST(who_has_looked_again_need_not_do_so_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
