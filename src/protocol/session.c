@@ -335,6 +335,9 @@ int session_open(struct channel *channel, const struct revision *revision, struc
 void session_destroy(struct session *session)
 {
     struct worker *worker = session->worker;
+    if (!session_has_moved(session)) { /* else what it has yet to hear is told where it is now */
+        subscriber_flush(session->subscriber);
+    }
     session_moving_last(session);
     session_left(worker, session->quota);
     map_remove(&worker->sessions->by_id, tidings_strn(session->id, SESSION_ID_LEN));
@@ -343,7 +346,6 @@ void session_destroy(struct session *session)
     worker->stats.sessions--;
     session_drop_requests(session);
     session->subscriber->ops = NULL;
-    subscriber_flush(session->subscriber);
     subscriber_set_sink(session->subscriber, NULL);
     list_each (it, next, &session->streams) {
         struct session_stream *stream = list_entry(it, struct session_stream, link);

@@ -83,6 +83,8 @@ void session_moving_end_everywhere(struct session *session);
 void session_moving_streams(struct session *session);
 /* Has it been at another node? Then ids of events may come from there. */
 bool session_is_adopted(const struct session *session);
+/* Is it another node's now, and its copy here about to go? */
+bool session_has_moved(const struct session *session);
 /* Was this stream there, or about to be, when another node last wrote it? */
 bool session_was_written(const struct session *session, unsigned stream);
 /* A cursor of another node becomes one of this epoch; false: it says nothing here. */

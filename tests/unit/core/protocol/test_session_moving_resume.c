@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "delivery/hub.h"
+#include "protocol/drain.h"
 #include "support/harness_client.h"
 #include "support/harness_core.h"
 #include "support/harness_json.h"
@@ -97,6 +98,69 @@ static void what_a_subscription_must_replay_it_must_replay_everywhere(void **sta
     assert_int_equal(update_count(second, "kept://x/c"), 1);
     nodes_update(&all, "kept://x/c");
     assert_int_equal(update_count(second, "kept://x/c"), 2);
+    client_free(second);
+    client_free(first);
+}
+
+/* ---- in its outbox ----------------------------------------------------------------------------
+ */
+
+/* Something changed that A has yet to write to its stream, when the turn ends. */
+static void change_in_this_turn(const char *uri)
+{
+    struct tidings_change change = {.uri = tidings_str(uri), .kind = TIDINGS_CHANGE_UPDATED};
+    all.position++;
+    for (size_t i = 0; i < NODES; i++) {
+        assert_int_equal(hub_announce_kept(all.at[i].b.hub, &change, all.position, NULL), 0);
+        hub_announce_reached(all.at[i].b.hub, all.position);
+    }
+    (void)mailbox_drain(hub_mailbox(all.at[A].b.hub));
+    (void)mailbox_drain(all.at[A].b.worker[0]->mailbox);
+}
+
+/* It has its id like every other, and is written down as told. */
+static void what_is_written_last_is_not_told_again(void **state)
+{
+    (void)state;
+    subscribe("kept://x/a");
+    subscribe("kept://x/b");
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    struct event_name before = last_id(first);
+    change_in_this_turn("kept://x/b");
+    drain_begin(all.at[A].b.worker[0], 0);
+    nodes_run_until_idle(&all);
+    assert_int_equal(update_count(first, "kept://x/b"), 1);
+    struct event_name id = last_id(first);
+    assert_string_not_equal(id.text, before.text);
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    struct client *second = stream(NULL);
+    assert_int_equal(client_count(second, SAID_UPDATED), 0);
+    client_vanish(second);
+    struct client *third = stream(id.text);
+    assert_int_equal(client_count(third, SAID_UPDATED), 0);
+    client_free(third);
+    client_free(second);
+    client_free(first);
+}
+
+/* What it has yet to hear it hears where it is: said here as well it would be told twice. */
+static void who_has_gone_elsewhere_is_told_nothing_more_here(void **state)
+{
+    (void)state;
+    subscribe("kept://x/a");
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    struct event_name id = last_id(first);
+    all.at[A].is_deaf = true;
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    change_in_this_turn("kept://x/a");
+    session_moved(all.at[A].b.worker[0], tidings_str(nodes_row(&all, &s)->key));
+    nodes_run_until_idle(&all);
+    assert_int_equal(client_count_kind(first, SAID_END), 1);
+    assert_int_equal(update_count(first, "kept://x/a"), 1);
+    struct client *second = stream(id.text);
+    assert_int_equal(update_count(second, "kept://x/a"), 1);
     client_free(second);
     client_free(first);
 }
@@ -286,6 +350,8 @@ int main(void)
         TEST(what_is_on_its_way_to_the_worker_is_no_reason_to_look_again),
         TEST(a_node_that_has_begun_since_is_waited_for),
         TEST(a_node_that_was_taken_for_ended_is_waited_for),
+        TEST(what_is_written_last_is_not_told_again),
+        TEST(who_has_gone_elsewhere_is_told_nothing_more_here),
         TEST(who_has_looked_again_need_not_do_so_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
