@@ -10,13 +10,13 @@
 #include "base/seal.h"
 #include "delivery/delivery.h"
 
-_Static_assert(CURSOR_TEXT > 68, "the longest is 67 bytes");
+_Static_assert(CURSOR_TEXT >= 58 + CURSOR_LOST_TEXT, "the longest is 72 bytes");
 
 #define PURPOSE STR("cursor")
 /* Bytes of what is sealed: else its length would tell how long the numbers are. */
-#define PADDED 68u
+#define PADDED 72u
 /* In base64url, without padding. */
-_Static_assert((SEAL_SALT + SEAL_NONCE + PADDED + SEAL_TAG) * 4 / 3 + 1 <= CURSOR_SEALED,
+_Static_assert((SEAL_SALT + SEAL_NONCE + PADDED + SEAL_TAG + 2) / 3 * 4 <= CURSOR_SEALED,
                "bytes of a seal");
 #define NONE STR("-") /* nothing could be sealed: who comes back with it reads again */
 
@@ -51,7 +51,7 @@ void cursor_seal_end_turn(struct cursor_seals *all)
 static bool is_equal(const struct log_cursor *a, const struct log_cursor *b)
 {
     return a->epoch == b->epoch && a->seq == b->seq && a->has_position == b->has_position &&
-           a->position == b->position && a->lost == b->lost;
+           a->position == b->position && a->lost == b->lost && a->lost_to == b->lost_to;
 }
 
 /* Into `out`; its length, 0: there is no randomness or memory. */

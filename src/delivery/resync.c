@@ -51,12 +51,12 @@ void resync_mark_below(struct subscriber *subscriber, struct tidings_str scope, 
     }
 }
 
-void resync_mark_rest(struct subscriber *subscriber, uint32_t lost)
+void resync_mark_rest(struct subscriber *subscriber, const struct log_cursor *at)
 {
     list_each (lit, lnext, &subscriber->listens) {
         list_each (it, next, &list_entry(lit, struct listen, link)->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
-            if (cursor_order(subscription_spelled(sub)) >= lost) {
+            if (cursor_has_lost(at, cursor_order(subscription_spelled(sub)))) {
                 resync_mark(sub, 1);
             }
         }
@@ -104,13 +104,17 @@ static int by_order(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* Those of listens that are acknowledged, into `out` unless that is NULL; and the first of all in
- * order, CURSOR_ALL_TOLD when there is none. */
+/* The first and the last of those that are marked, in order. */
+struct marked_range {
+    uint32_t first, last; /* CURSOR_ALL_TOLD, 0: there is none */
+};
+
+/* Those of listens that are acknowledged, into `out` unless that is NULL; and the range of all. */
 static size_t find_marked(const struct subscriber *subscriber, struct marked_sub *out,
-                          uint32_t *first)
+                          struct marked_range *range)
 {
     size_t n = 0;
-    *first = CURSOR_ALL_TOLD;
+    *range = (struct marked_range){.first = CURSOR_ALL_TOLD};
     list_each (lit, lnext, &subscriber->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         list_each (it, next, &listen->subs) {
@@ -119,7 +123,8 @@ static size_t find_marked(const struct subscriber *subscriber, struct marked_sub
                 continue;
             }
             uint32_t order = cursor_order(subscription_spelled(sub));
-            *first = order < *first ? order : *first;
+            range->first = order < range->first ? order : range->first;
+            range->last = order > range->last ? order : range->last;
             if (!listen->is_open) {
                 continue;
             }
@@ -134,24 +139,22 @@ static size_t find_marked(const struct subscriber *subscriber, struct marked_sub
 
 /* Numbers below the first of this epoch are those of an earlier one, and say nothing of what is not
  * kept in the store, unless all such subscriptions were told to look again. */
-static uint32_t mark_of(const struct subscriber *subscriber, const struct log_cursor *at,
-                        uint32_t first)
+static void put_mark(const struct subscriber *subscriber, const struct marked_range *range,
+                     struct log_cursor *at)
 {
-    if (first < CURSOR_ALL_TOLD) {
-        return first;
-    }
-    return subscriber->was_truncated && at->seq < subscriber->worker->delivery->marks.first
-               ? CURSOR_ALL_TOLD
-               : 0;
+    bool is_told = subscriber->was_truncated && at->seq < subscriber->worker->delivery->marks.first;
+    bool is_marked = range->first < CURSOR_ALL_TOLD;
+    at->lost = is_marked ? range->first : is_told ? CURSOR_ALL_TOLD : 0;
+    at->lost_to = is_marked ? range->last : 0;
 }
 
-uint32_t resync_cursor_mark(const struct subscriber *subscriber, const struct log_cursor *at)
+void resync_cursor_mark(const struct subscriber *subscriber, struct log_cursor *at)
 {
-    uint32_t first = CURSOR_ALL_TOLD;
+    struct marked_range range = {.first = CURSOR_ALL_TOLD};
     if (subscriber->has_truncated) {
-        (void)find_marked(subscriber, NULL, &first);
+        (void)find_marked(subscriber, NULL, &range);
     }
-    return mark_of(subscriber, at, first);
+    put_mark(subscriber, &range, at);
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */
@@ -173,8 +176,9 @@ static bool resync_offer_task(struct subscription *sub)
     return true;
 }
 
-/* `first`: of those who have yet to be told after it. */
-static bool write_truncated(struct subscriber *subscriber, struct subscription *sub, uint32_t first)
+/* `left`: those who have yet to be told after it. */
+static bool write_truncated(struct subscriber *subscriber, struct subscription *sub,
+                            const struct marked_range *left)
 {
     if (!subscriber->sink || subscriber_is_blocked(subscriber)) {
         return false;
@@ -185,7 +189,7 @@ static bool write_truncated(struct subscriber *subscriber, struct subscription *
     bool was_truncated = subscriber->was_truncated;
     subscriber->was_truncated = true;
     struct log_cursor cursor = delivery_cursor(subscriber->worker, subscriber_written(subscriber));
-    cursor.lost = mark_of(subscriber, &cursor, first);
+    put_mark(subscriber, left, &cursor);
     struct dialect_updated u = {
         .kind = TIDINGS_CHANGE_UPDATED,
         .uri_json = subscription_spelled_json(sub),
@@ -214,18 +218,20 @@ void resync_write_withdrawn(struct subscription *sub)
 {
     struct subscriber *subscriber = sub->subscriber;
     if (sub->listen->is_open && subscriber->sink) {
-        uint32_t first;
+        struct marked_range left;
         sub->suspended = true;
         sub->truncated = false;
-        (void)find_marked(subscriber, NULL, &first);
-        (void)write_truncated(subscriber, sub,
-                              first); /* a blocked stream would be told much later */
+        (void)find_marked(subscriber, NULL, &left);
+        /* A blocked stream would be told much later. */
+        (void)write_truncated(subscriber, sub, &left);
     }
 }
 
 /* Without memory for the order the cursors stay where they are until all are told. */
-static bool flush_unordered(struct subscriber *subscriber, uint32_t first, size_t left)
+static bool flush_unordered(struct subscriber *subscriber, const struct marked_range *range,
+                            size_t left)
 {
+    static const struct marked_range none = {.first = CURSOR_ALL_TOLD};
     list_each (lit, lnext, &subscriber->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         list_each (it, next, &listen->subs) {
@@ -233,7 +239,7 @@ static bool flush_unordered(struct subscriber *subscriber, uint32_t first, size_
             if (!listen->is_open || !sub->truncated) {
                 continue;
             }
-            if (!write_truncated(subscriber, sub, --left > 0 ? first : CURSOR_ALL_TOLD)) {
+            if (!write_truncated(subscriber, sub, --left > 0 ? range : &none)) {
                 return false;
             }
         }
@@ -245,8 +251,11 @@ static bool flush_in_order(struct subscriber *subscriber, struct marked_sub *all
 {
     qsort(all, n, sizeof(*all), by_order);
     for (size_t i = 0; i < n; i++) {
-        if (!write_truncated(subscriber, all[i].sub,
-                             i + 1 < n ? all[i + 1].order : CURSOR_ALL_TOLD)) {
+        const struct marked_range left = {
+            .first = i + 1 < n ? all[i + 1].order : CURSOR_ALL_TOLD,
+            .last = i + 1 < n ? all[n - 1].order : 0,
+        };
+        if (!write_truncated(subscriber, all[i].sub, &left)) {
             return false;
         }
     }
@@ -258,15 +267,15 @@ bool resync_flush(struct subscriber *subscriber)
     if (!subscriber->has_truncated) {
         return true;
     }
-    uint32_t first;
-    size_t n = find_marked(subscriber, NULL, &first);
+    struct marked_range range;
+    size_t n = find_marked(subscriber, NULL, &range);
     struct marked_sub *all = n > 1 ? mem_alloc(n * sizeof(*all)) : NULL;
     bool good;
     if (all) {
-        (void)find_marked(subscriber, all, &first);
+        (void)find_marked(subscriber, all, &range);
         good = flush_in_order(subscriber, all, n);
     } else {
-        good = flush_unordered(subscriber, first, n);
+        good = flush_unordered(subscriber, &range, n);
     }
     mem_free(all);
     if (good) {

@@ -23,7 +23,7 @@ void resync_mark(struct subscription *sub, uint64_t seq);
 /* Every subscription that may cover something below `scope`; empty: every one. */
 void resync_mark_below(struct subscriber *subscriber, struct tidings_str scope, uint64_t seq);
 /* Those that a cursor says have yet to be told (dialect/cursor.h). */
-void resync_mark_rest(struct subscriber *subscriber, uint32_t lost);
+void resync_mark_rest(struct subscriber *subscriber, const struct log_cursor *at);
 /* All of them, and all lists: anything may have changed. */
 void resync_mark_all(struct subscriber *subscriber);
 /* `sub` is not evaluated any more, which its client is told. */
@@ -33,7 +33,7 @@ void resync_suspend(struct subscription *sub);
 bool resync_flush(struct subscriber *subscriber);
 /* `sub` is about to end: its client is told now, or not at all. */
 void resync_write_withdrawn(struct subscription *sub);
-/* What a cursor with this number says of those that have yet to be told. */
-uint32_t resync_cursor_mark(const struct subscriber *subscriber, const struct log_cursor *at);
+/* Has a cursor with its number say who has yet to be told. */
+void resync_cursor_mark(const struct subscriber *subscriber, struct log_cursor *at);
 
 #endif

@@ -111,7 +111,8 @@ static void await_cursor(struct hub_arm *arm, const struct log_cursor *at)
         return;
     }
     arm->await = at->position > arm->await ? at->position : arm->await;
-    if (!hub_knows_epoch(arm->hub, at->epoch, at->position)) {
+    /* Also of one that is known: it may be taken for ended by what is followed until then. */
+    if (arm->await_epoch == 0 || !hub_knows_epoch(arm->hub, at->epoch, at->position)) {
         arm->await_epoch = at->epoch;
         arm->await_told = at->position;
     }
@@ -134,7 +135,7 @@ void subscribe_batch_await(const struct subscribe_batch *s, struct hub_arm *arm)
 uint64_t subscribe_item_since(const struct subscribe_item *w, uint64_t seq)
 {
     const struct log_cursor *c = &w->options.since;
-    if (c->lost > 0 && cursor_order(w->spelled) >= c->lost) {
+    if (cursor_has_lost(c, cursor_order(w->spelled))) {
         return SINCE_UNKNOWN; /* it was not told yet to look again */
     }
     const struct worker *worker = w->owner->worker;

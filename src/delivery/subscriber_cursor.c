@@ -68,6 +68,6 @@ struct log_cursor subscriber_cursor(const struct subscriber *subscriber)
 struct log_cursor subscriber_cursor_at(const struct subscriber *subscriber, uint64_t seq)
 {
     struct log_cursor at = delivery_cursor(subscriber->worker, seq);
-    at.lost = resync_cursor_mark(subscriber, &at);
+    resync_cursor_mark(subscriber, &at);
     return at;
 }

@@ -21,18 +21,57 @@ uint32_t cursor_order(struct tidings_str spelled)
     return 1 + (uint32_t)((str_hash(spelled, 0) >> 32) % (CURSOR_ALL_TOLD - 1));
 }
 
-bool cursor_parse_lost(struct tidings_str text, uint32_t *ret)
+bool cursor_has_lost(const struct log_cursor *c, uint32_t order)
 {
-    uint32_t lost = 0;
+    return c->lost > 0 && order >= c->lost && (c->lost_to == 0 || order <= c->lost_to);
+}
+
+void cursor_join_lost(struct log_cursor *into, const struct log_cursor *from)
+{
+    bool has_both = into->lost > 0 && from->lost > 0 && from->lost != CURSOR_ALL_TOLD;
+    if (into->lost == 0 || into->lost == CURSOR_ALL_TOLD) {
+        into->lost = from->lost > 0 ? from->lost : into->lost;
+        into->lost_to = from->lost > 0 ? from->lost_to : into->lost_to;
+    } else if (has_both) {
+        bool is_open = into->lost_to == 0 || from->lost_to == 0;
+        into->lost = from->lost < into->lost ? from->lost : into->lost;
+        into->lost_to = is_open ? 0 : from->lost_to > into->lost_to ? from->lost_to : into->lost_to;
+    }
+}
+
+/* `max` digits at the most. */
+static bool parse_order(struct tidings_str text, size_t max, uint32_t *ret)
+{
+    *ret = 0;
     for (size_t i = 0; i < text.len; i++) {
         int digit = hex_digit(text.ptr[i]);
-        if (digit < 0 || i >= 8) {
+        if (digit < 0 || i >= max) {
             return false;
         }
-        lost = lost * 16 + (uint32_t)digit;
+        *ret = *ret * 16 + (uint32_t)digit;
     }
-    *ret = lost;
-    return lost > 0;
+    return text.len > 0;
+}
+
+/* Of the last one only the upper half is written: that is as many bytes as a seal has room for. */
+bool cursor_parse_lost(struct tidings_str text, struct log_cursor *ret)
+{
+    struct tidings_str to;
+    bool has_to = false;
+    uint32_t high = 0;
+    struct tidings_str from = str_cut(text, '-', &to, &has_to);
+    if (!parse_order(from, 8, &ret->lost) || (has_to && !parse_order(to, 4, &high))) {
+        return false;
+    }
+    ret->lost_to = has_to ? high << 16 | 0xffffu : 0;
+    return ret->lost > 0 && (!has_to || ret->lost_to >= ret->lost);
+}
+
+struct tidings_str cursor_print_lost(const struct log_cursor *c, char out[CURSOR_LOST_TEXT])
+{
+    int n = snprintf(out, CURSOR_LOST_TEXT, c->lost_to > 0 ? "~%x-%x" : "~%x", c->lost,
+                     c->lost_to >> 16);
+    return tidings_strn(out, n > 0 ? (size_t)n : 0);
 }
 
 bool cursor_parse(struct tidings_str text, struct log_cursor *ret)
@@ -54,7 +93,7 @@ bool cursor_parse(struct tidings_str text, struct log_cursor *ret)
     struct tidings_str lost;
     bool has_lost = false;
     rest = str_cut(rest, '~', &lost, &has_lost);
-    if (has_lost && !cursor_parse_lost(lost, &c.lost)) {
+    if (has_lost && !cursor_parse_lost(lost, &c)) {
         return false;
     }
     struct tidings_str seq = str_cut(rest, '.', &position, &c.has_position);
@@ -75,10 +114,11 @@ struct tidings_str cursor_print(const struct log_cursor *c, char out[CURSOR_TEXT
     int n = snprintf(out, CURSOR_TEXT, c->has_position ? "%llx.%llu.%llu" : "%llx.%llu",
                      (unsigned long long)c->epoch, (unsigned long long)c->seq,
                      (unsigned long long)c->position);
-    if (n > 0 && c->lost > 0) {
-        n += snprintf(out + n, CURSOR_TEXT - (size_t)n, "~%x", c->lost);
+    size_t len = n > 0 ? (size_t)n : 0;
+    if (len > 0 && c->lost > 0) {
+        len += cursor_print_lost(c, out + len).len;
     }
-    return tidings_strn(out, n > 0 ? (size_t)n : 0);
+    return tidings_strn(out, len);
 }
 
 /* ---- numbers and positions ------------------------------------------------------------------- */

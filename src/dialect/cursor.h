@@ -4,9 +4,9 @@
  * `epoch.seq.position`; and which position in the store belongs to a number.
  *
  * A client that missed too much is told to look again, one message for each of its subscriptions.
- * Until the last of them is told a cursor ends in `~lost`: subscriptions whose order is not below
- * `lost` have yet to be told. Who is cut in between and comes back hears the rest and not
- * everything again.
+ * Until the last of them is told a cursor ends in `~from-to`: of the subscriptions whose order is
+ * in that range some have yet to be told (`~from`, of before there were ranges: from there on). Who
+ * is cut in between and comes back hears the rest and not everything again.
  *
  * A worker remembers the numbers of the newest durable changes. For one that is older the answer is
  * lower than it could be: then a client that comes back after a restart hears again of something it
@@ -17,14 +17,15 @@
 
 #include <tidings/types.h>
 
-#define CURSOR_TEXT 72u
+#define CURSOR_TEXT 80u
 #define CURSOR_SEALED 144u /* bytes of a seal around it (delivery/cursor_seal.h) */
 
 struct log_cursor {
     uint64_t epoch, seq;
     uint64_t position; /* everything durable up to here is told */
     bool has_position;
-    uint32_t lost; /* 0: there is nothing to say of that */
+    uint32_t lost;    /* 0: there is nothing to say of that */
+    uint32_t lost_to; /* 0: whatever is not below `lost` */
 };
 #define CURSOR_ALL_TOLD UINT32_MAX /* as `lost`: everybody has been told to look again */
 
@@ -32,11 +33,19 @@ struct log_cursor {
  * below CURSOR_ALL_TOLD. */
 uint32_t cursor_order(struct tidings_str spelled);
 
+/* Has a subscription of that order yet to be told to look again? */
+bool cursor_has_lost(const struct log_cursor *cursor, uint32_t order);
+/* What either of them says. */
+void cursor_join_lost(struct log_cursor *into, const struct log_cursor *from);
+
 /* Does it look like a seal? */
 bool cursor_is_sealed(struct tidings_str text);
 bool cursor_parse(struct tidings_str text, struct log_cursor *ret);
-/* The hexadecimal digits behind `~`. */
-bool cursor_parse_lost(struct tidings_str text, uint32_t *ret);
+/* What is behind `~`. */
+bool cursor_parse_lost(struct tidings_str text, struct log_cursor *ret);
+/* The same with the `~`, of one that has something to say of that. */
+#define CURSOR_LOST_TEXT 16u
+struct tidings_str cursor_print_lost(const struct log_cursor *cursor, char out[CURSOR_LOST_TEXT]);
 struct tidings_str cursor_print(const struct log_cursor *cursor, char out[CURSOR_TEXT]);
 
 /* ---- numbers and positions ------------------------------------------------------------------- */

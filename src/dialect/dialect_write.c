@@ -311,8 +311,9 @@ static void dialect_write_put_cursor(struct pieces *p, const struct dialect_upda
         put_digits(p, u->cursor.position, 10);
     }
     if (u->cursor.lost > 0) {
-        PUT_LITERAL(p, "~");
-        put_digits(p, u->cursor.lost, 16);
+        char lost[CURSOR_LOST_TEXT];
+        struct tidings_str text = cursor_print_lost(&u->cursor, lost);
+        put_small(p, text.ptr, text.len);
     }
 }
 

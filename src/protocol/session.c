@@ -499,15 +499,16 @@ int session_open_stream(struct session *session, struct channel *channel,
         uint64_t written = subscriber_written(subscriber);
         struct log_cursor at_cursor =
             subscriber_cursor_at(subscriber, written < at.cursor ? written : at.cursor);
-        at_cursor.lost = !known ? 1 : at.lost > 0 ? at.lost : at_cursor.lost;
+        static const struct log_cursor everybody = {.lost = 1};
+        cursor_join_lost(&at_cursor, known ? &at.id : &everybody);
         size_t len = session_event_id(subscriber, &at_cursor, id);
         stream->sink->ops->prime(stream->sink, tidings_strn(id, len),
                                  session->worker->limits->retry_ms);
     }
     if (!known) {
         resync_mark_all(subscriber);
-    } else if (at.lost > 0) {
-        resync_mark_rest(subscriber, at.lost);
+    } else if (at.id.lost > 0) {
+        resync_mark_rest(subscriber, &at.id);
     }
     subscriber->lists_upto = at.lists_upto;
     session_resend_questions(session, at.event);

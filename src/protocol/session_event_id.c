@@ -51,8 +51,9 @@ size_t session_event_id(struct subscriber *subscriber, const struct log_cursor *
     if (sealed.len > 0) {
         n = snprintf(out + len, EVENT_ID_MAX - len, "%.*s", STR_ARG(sealed));
     } else {
-        n = snprintf(out + len, EVENT_ID_MAX - len, at->lost > 0 ? "%llu~%x" : "%llu",
-                     (unsigned long long)at->seq, at->lost);
+        struct tidings_str lost = at->lost > 0 ? cursor_print_lost(at, text) : STR_EMPTY;
+        n = snprintf(out + len, EVENT_ID_MAX - len, "%llu%.*s", (unsigned long long)at->seq,
+                     STR_ARG(lost));
     }
     return n > 0 ? len + (size_t)n : 0;
 }
@@ -79,8 +80,7 @@ static bool parse_event_cursor(const struct session *session, struct tidings_str
     struct tidings_str number = str_cut(text, '~', &lost, &has_lost);
     *ret = (struct log_cursor){.epoch = session->worker->epoch};
     if (access_is_full(session->principal) && str_to_u64(number, &ret->seq)) {
-        return ret->seq <= session->worker->last_seq &&
-               (!has_lost || cursor_parse_lost(lost, &ret->lost));
+        return ret->seq <= session->worker->last_seq && (!has_lost || cursor_parse_lost(lost, ret));
     }
     if (!cursor_seal_open(session->worker, session->principal, text, ret)) {
         return false;
@@ -137,7 +137,7 @@ bool session_parse_event_id(const struct session *session, struct tidings_str id
     }
     if (remembered) {
         ret->cursor = at.seq < session->delivered_upto ? at.seq : session->delivered_upto;
-        ret->lost = at.lost;
+        ret->id = at;
         ret->rewound = is_below; /* a subscription had gone back, and not yet caught up */
         bool is_told = session->lists.stream == no && session->lists.event <= event;
         ret->lists_upto = is_told ? session->lists.upto : 0;
@@ -147,7 +147,7 @@ bool session_parse_event_id(const struct session *session, struct tidings_str id
          * again rather than not at all. */
         remembered = ret->rewound = ret->is_foreign = true;
         ret->cursor = at.seq;
-        ret->lost = at.lost;
+        ret->id = at;
         if (!session_was_written(session, no) && session->delivered_upto < at.seq) {
             ret->cursor =
                 session->delivered_upto; /* of a copy that knew nothing of what came later */

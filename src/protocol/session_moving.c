@@ -145,7 +145,7 @@ static void session_is_written(struct session_job *job, struct worker *worker)
     struct list due;
     session_take_held(m, m->under_way, &due);
     struct adoption *confirmed =
-        m->confirming && m->confirmed <= m->under_way ? m->confirming : NULL;
+        m->confirming && (job->code < 0 || m->confirmed <= m->under_way) ? m->confirming : NULL;
     if (job->code >= 0 && m->changes > m->written) {
         session_write(m);
     }
@@ -489,6 +489,17 @@ void session_moved(struct worker *worker, struct tidings_str key)
     } else {
         session_changed(session, NULL); /* it may have been taken back since: the store knows */
     }
+}
+
+bool session_has_moved(const struct session *session)
+{
+    return session->moving && session->moving->is_gone;
+}
+
+bool session_is_whole(const struct worker *worker, struct tidings_str id)
+{
+    const struct session *here = map_find(&worker->sessions->by_id, id);
+    return here && !(here->moving && here->moving->is_arriving);
 }
 
 /* ---- of a worker ----------------------------------------------------------------------------- */

@@ -70,6 +70,8 @@ struct session_asked {
 };
 /* Perhaps; false: surely not, and nobody need wait. */
 bool session_may_be_elsewhere(const struct worker *worker, const struct session_asked *asked);
+/* Is it here, with its subscriptions? One that is on its way has none yet. */
+bool session_is_whole(const struct worker *worker, struct tidings_str id);
 /* Does its client come with an event that was given out after the session left this node, whose
  * copy knows nothing of what followed? */
 bool session_was_elsewhere(struct channel *channel, const struct session_asked *asked);

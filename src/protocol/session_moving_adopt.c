@@ -539,11 +539,6 @@ bool session_is_adopted(const struct session *session)
     return session->moving && session->moving->is_adopted;
 }
 
-bool session_has_moved(const struct session *session)
-{
-    return session->moving && session->moving->is_gone;
-}
-
 bool session_was_written(const struct session *session, unsigned stream)
 {
     return session->moving && stream <= session->moving->taken_stream;

@@ -27,9 +27,9 @@ struct event_cursor {
     unsigned stream; /* 0: a fresh one */
     uint64_t event;  /* 0: none of ours */
     uint64_t cursor;
-    uint64_t lists_upto; /* lists that changed up to here are known */
-    uint32_t lost;       /* who has yet to be told to look again; 0: nobody */
-    bool is_foreign;     /* given out at another node, or here before the session was there */
+    uint64_t lists_upto;  /* lists that changed up to here are known */
+    struct log_cursor id; /* the cursor in it, which says who has yet to be told to look again */
+    bool is_foreign;      /* given out at another node, or here before the session was there */
     bool rewound; /* behind where the stream began: other streams' shares are of no interest */
 };
 

@@ -323,7 +323,8 @@ static bool put_row(void *user, const struct node_row *row)
     jv_unref(state);
     jw_put_integer(&r->w, STR("since"), row->begun_ms);
     jw_put_integer(&r->w, STR("followed"), (int64_t)row->followed);
-    jw_put_integer(&r->w, STR("lag"), (int64_t)(r->newest - row->followed));
+    jw_put_integer(&r->w, STR("lag"),
+                   row->followed < r->newest ? (int64_t)(r->newest - row->followed) : 0);
     jw_put_integer(&r->w, STR("lagMs"), lag_of(row, r->newest));
     jw_put_integer(&r->w, STR("seenMs"),
                    row->left_ms < NODE_LEASE_MS ? NODE_LEASE_MS - row->left_ms : 0);

@@ -17,12 +17,23 @@ static size_t page_in_a_row(const struct page *page, uint64_t after)
     return n;
 }
 
+/* Of a full page: rows at the last position, which runs share, may go on in the next one. */
+static size_t page_before_last(const struct page *page)
+{
+    size_t n = page->count;
+    while (n > 0 &&
+           page->position(page->rows, n - 1) == page->position(page->rows, page->count - 1)) {
+        n--;
+    }
+    return n > 0 ? n : page->count;
+}
+
 size_t page_followable(struct page_reader *r, const struct page *page, uint64_t followed,
                        bool *ret_last)
 {
     *ret_last = page->count < page->max;
     if (r->tables == PAGE_ALL) {
-        return page->count;
+        return *ret_last ? page->count : page_before_last(page);
     }
     size_t n = page->is_missed ? 0 : page_in_a_row(page, followed);
     if (n < page->count || (*ret_last && followed + n < page->newest)) {

@@ -79,6 +79,7 @@ int postgres_array_add(struct postgres_array *a, enum postgres_element kind,
                        const struct postgres_values *v, int index)
 {
     char head[ARRAY_HEAD] = {0}, len[4];
+    size_t before = a->bytes.len;
     if (a->count == 0) {
         postgres_write_u32(head, 1);
         postgres_write_u32(head + 8, kind);
@@ -89,6 +90,7 @@ int postgres_array_add(struct postgres_array *a, enum postgres_element kind,
     buf_put(&a->bytes, len, sizeof len);
     int rc = buf_put(&a->bytes, v->at[index], (size_t)v->lengths[index]);
     a->count += rc == 0;
+    a->bytes.len = rc == 0 ? a->bytes.len : before; /* no half of an element is left */
     return rc;
 }
 

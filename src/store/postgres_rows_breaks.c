@@ -22,6 +22,13 @@ struct observed {
     struct run_break breaks[RUNS_BREAKS_MAX];
 };
 
+bool postgres_rows_is_unsupported(const struct postgres_rows *s)
+{
+    const char *state = postgres_state(s->db);
+    return postgres_is_connected(s->db) &&
+           (strncmp(state, "42", 2) == 0 || strncmp(state, "0A", 2) == 0);
+}
+
 /* A number of the server and its timeline. */
 static int identify(struct postgres_rows *s, uint64_t *ret, struct tidings_error *err)
 {
@@ -29,7 +36,7 @@ static int identify(struct postgres_rows *s, uint64_t *ret, struct tidings_error
     struct tidings_error why = {0};
     int rc = postgres_ask(s->db, PG_SERVER, NULL, &r, &why);
     *ret = NO_IDENTITY;
-    if (rc < 0 && postgres_is_connected(s->db)) {
+    if (rc < 0 && postgres_rows_is_unsupported(s)) {
         return 0; /* it has no such functions, or they are not for us */
     }
     if (rc < 0) {

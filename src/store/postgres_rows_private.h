@@ -227,6 +227,8 @@ void postgres_rows_release(struct postgres_rows *s);
 /* Connected, and the database is the one it was; else TIDINGS_E_BUSY, within `wait_ms` and what
  * its answers take. Outside of batches. */
 int postgres_rows_ready(struct postgres_rows *s, int wait_ms, struct tidings_error *err);
+/* Of what failed just now: does this engine not know it, or not let us (postgres_rows_breaks.c)? */
+bool postgres_rows_is_unsupported(const struct postgres_rows *s);
 /* A statement of a batch, without an answer. */
 int postgres_rows_send(struct postgres_rows *s, enum postgres_statement which,
                        const struct postgres_values *values, struct tidings_error *err);

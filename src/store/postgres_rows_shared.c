@@ -54,8 +54,8 @@ void postgres_rows_listen(struct postgres_rows *s)
                    "LISTEN tidings_%016" PRIx64 ";LISTEN tidings_%016" PRIx64 "_rows",
                    s->cluster_id, s->cluster_id);
     if (postgres_exec(s->db, sql, NULL) < 0) {
-        /* An engine that answers, but not to this: it is asked every so often. */
-        s->has_notify = !postgres_is_connected(s->db);
+        /* An engine that knows no such thing is asked every so often; else it is tried again. */
+        s->has_notify = !postgres_rows_is_unsupported(s);
         s->is_listening = false;
     }
 }

@@ -162,11 +162,11 @@ bool runs_misses(struct runs *r, uint64_t floor)
 
 /* ---- cursors --------------------------------------------------------------------------------- */
 
-/* Every second goes, from the oldest on: what is old is known less exactly. */
+/* Every second of the older half goes: what is old is known less exactly. */
 static void marks_thin(struct runs *r)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < r->mark_count; i += 2) {
+    for (size_t i = 0; i < r->mark_count; i += i < r->mark_count / 2 ? 2 : 1) {
         r->marks[kept++] = r->marks[i];
     }
     r->mark_count = kept;

@@ -68,7 +68,9 @@
 
 #define RUNS_MAX 1000u       /* then the one added first is forgotten, and its cursors refused */
 #define RUNS_BREAKS_MAX 100u /* then cursors from before the oldest are refused */
-#define RUNS_MARKS 4096u     /* then every second is forgotten: an answer is lower than need be */
+#define RUNS_MARKS                                                                                 \
+    4096u /* then every second of the older half is forgotten: an answer is lower                  \
+           * than need be */
 
 /* Every jump of the counter is at least so large, and less than twice. */
 #define RUNS_JUMP (UINT64_C(1) << 40)

@@ -110,8 +110,8 @@ bool conn_awaits_session(struct http_conn *conn, const struct http_request *req)
         return false;
     }
     if (conn->r->session == HTTP_SESSION_UNKNOWN) {
-        bool is_good = map_find(&worker->sessions->by_id, asked.id) != NULL &&
-                       !session_was_elsewhere(&conn->channel, &asked);
+        bool is_good =
+            session_is_whole(worker, asked.id) && !session_was_elsewhere(&conn->channel, &asked);
         if (!is_good) {
             refuse_unknown_session(conn);
         }

@@ -538,5 +538,5 @@ bool cursor_covers(const char *text, const char *spelled)
     const char *cursor = json_at(text, "params|_meta|dev.tidings/cursor");
     struct log_cursor at = {0};
     assert_true(cursor && cursor_parse(tidings_str(cursor), &at));
-    return at.lost == 0 || cursor_order(tidings_str(spelled)) < at.lost;
+    return !cursor_has_lost(&at, cursor_order(tidings_str(spelled)));
 }

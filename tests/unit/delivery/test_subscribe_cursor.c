@@ -177,7 +177,7 @@ static void what_is_kept_goes_on_across_a_restart_and_nothing_else(void **state)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         uint64_t found =
-            since(rows[i].kind, rows[i].uri, (struct log_cursor){EARLIER, 7000, 42, true, 0});
+            since(rows[i].kind, rows[i].uri, (struct log_cursor){EARLIER, 7000, 42, true, 0, 0});
         if (found != (rows[i].expected ? 42 : SINCE_UNKNOWN)) {
             fail_msg("%s", rows[i].uri);
         }
@@ -189,7 +189,7 @@ static void what_is_kept_goes_on_across_a_restart_and_nothing_else(void **state)
 static void what_an_owner_announces_goes_on_at_another_node(void **state)
 {
     (void)state;
-    struct log_cursor cursor = {EARLIER, 7000, 75, true, 0};
+    struct log_cursor cursor = {EARLIER, 7000, 75, true, 0, 0};
     assert_int_equal(since(MATCH_LITERAL, "owned:///a", cursor), 75);
     assert_int_equal(since(MATCH_CONTAINER, "owned:///", cursor), 75);
     assert_true(since(MATCH_LITERAL, "shared:///a", cursor) == SINCE_UNKNOWN);
@@ -197,17 +197,18 @@ static void what_an_owner_announces_goes_on_at_another_node(void **state)
     assert_true(since(MATCH_LITERAL, "owned:///a", cursor) == SINCE_UNKNOWN);
     assert_int_equal(since(MATCH_LITERAL, "kept:///a", cursor), 42);
     assert_int_equal(
-        since(MATCH_LITERAL, "owned:///a", (struct log_cursor){worker.epoch, 50, 50, true, 0}), 50);
+        since(MATCH_LITERAL, "owned:///a", (struct log_cursor){worker.epoch, 50, 50, true, 0, 0}),
+        50);
 }
 
 static void a_cursor_that_is_not_known_is_worth_nothing(void **state)
 {
     (void)state;
     const struct log_cursor unknown[] = {
-        {EARLIER, 7000, 91, true, 0},      /* it never came so far */
-        {EARLIER, 42, 0, false, 0},        /* without a position */
-        {EARLIER + 1, 42, 42, true, 0},    /* a stranger's */
-        {worker.epoch, 151, 100, true, 0}, /* from the future */
+        {EARLIER, 7000, 91, true, 0, 0},      /* it never came so far */
+        {EARLIER, 42, 0, false, 0, 0},        /* without a position */
+        {EARLIER + 1, 42, 42, true, 0, 0},    /* a stranger's */
+        {worker.epoch, 151, 100, true, 0, 0}, /* from the future */
     };
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
         assert_true(since(MATCH_LITERAL, "kept:///a", unknown[i]) == SINCE_UNKNOWN);
@@ -218,16 +219,19 @@ static void in_its_own_epoch_the_number_counts(void **state)
 {
     (void)state;
     assert_int_equal(
-        since(MATCH_LITERAL, "kept:///a", (struct log_cursor){worker.epoch, 120, 1, true, 0}), 120);
+        since(MATCH_LITERAL, "kept:///a", (struct log_cursor){worker.epoch, 120, 1, true, 0, 0}),
+        120);
     assert_int_equal(
-        since(MATCH_LITERAL, "file:///a", (struct log_cursor){worker.epoch, 120, 1, true, 0}), 120);
-    assert_int_equal(since(MATCH_REGEX, "a", (struct log_cursor){worker.epoch, FIRST, 1, true, 0}),
-                     FIRST);
+        since(MATCH_LITERAL, "file:///a", (struct log_cursor){worker.epoch, 120, 1, true, 0, 0}),
+        120);
+    assert_int_equal(
+        since(MATCH_REGEX, "a", (struct log_cursor){worker.epoch, FIRST, 1, true, 0, 0}), FIRST);
     /* Below where it began: only what is kept is in the log. */
     assert_int_equal(
-        since(MATCH_LITERAL, "kept:///a", (struct log_cursor){worker.epoch, 50, 50, true, 0}), 50);
+        since(MATCH_LITERAL, "kept:///a", (struct log_cursor){worker.epoch, 50, 50, true, 0, 0}),
+        50);
     assert_true(since(MATCH_LITERAL, "file:///a",
-                      (struct log_cursor){worker.epoch, 50, 50, true, 0}) == SINCE_UNKNOWN);
+                      (struct log_cursor){worker.epoch, 50, 50, true, 0, 0}) == SINCE_UNKNOWN);
 }
 
 int main(void)

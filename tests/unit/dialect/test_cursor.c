@@ -55,10 +55,17 @@ static void cursors_are_a_hexadecimal_epoch_and_a_decimal_number(void **state)
         {"1.2~100000000", false, 0, 0, 0, 0},
         {"1.2~A", false, 0, 0, 0, 0},
         {"1.2~1~1", false, 0, 0, 0, 0},
+        {"1.2~1-0", true, 1, 2, 0, 1},
+        {"1.2.3~abcdef01-abcd", true, 1, 2, 3, 0xabcdef01},
+        {"1.2.3~abcdef01-abcc", false, 0, 0, 0, 0},
+        {"1.2~1-", false, 0, 0, 0, 0},
+        {"1.2~1-12345", false, 0, 0, 0, 0},
+        {"1.2~1-1-1", false, 0, 0, 0, 0},
+        {"1.2~-1", false, 0, 0, 0, 0},
         {"1~1.2", false, 0, 0, 0, 0},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct log_cursor c = {77, 77, 77, true, 77};
+        struct log_cursor c = {77, 77, 77, true, 77, 77};
         bool good = cursor_parse(tidings_str(rows[i].text), &c);
         if (good != rows[i].good ||
             (good && (c.epoch != rows[i].epoch || c.seq != rows[i].seq ||
@@ -73,10 +80,12 @@ static void what_is_written_is_read_again(void **state)
 {
     (void)state;
     static const struct log_cursor rows[] = {
-        {0xab, 12, 0, false, 0},
-        {0xab, 12, 0, true, 0},
-        {0xab, 12, 0, false, 1},
-        {UINT64_MAX, UINT64_MAX, UINT64_MAX, true, CURSOR_ALL_TOLD},
+        {0xab, 12, 0, false, 0, 0},
+        {0xab, 12, 0, true, 0, 0},
+        {0xab, 12, 0, false, 1, 0},
+        {UINT64_MAX, UINT64_MAX, UINT64_MAX, true, CURSOR_ALL_TOLD, 0},
+        {UINT64_MAX, UINT64_MAX, UINT64_MAX, true, 0xfffffffe, 0xffffffff},
+        {0xab, 12, 7, true, 0x12345678, 0x1234ffff},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         char text[CURSOR_TEXT];
@@ -87,7 +96,28 @@ static void what_is_written_is_read_again(void **state)
         assert_int_equal(c.position, rows[i].position);
         assert_int_equal(c.has_position, rows[i].has_position);
         assert_int_equal(c.lost, rows[i].lost);
+        assert_int_equal(c.lost_to, rows[i].lost_to);
     }
+}
+
+static void those_who_have_yet_to_be_told_are_a_range(void **state)
+{
+    (void)state;
+    struct log_cursor a = {.lost = 10, .lost_to = 20}, b = {.lost = 5, .lost_to = 12}, none = {0};
+    assert_true(cursor_has_lost(&a, 10) && cursor_has_lost(&a, 20));
+    assert_false(cursor_has_lost(&a, 9) || cursor_has_lost(&a, 21) || cursor_has_lost(&none, 1));
+    cursor_join_lost(&a, &b);
+    assert_true(a.lost == 5 && a.lost_to == 20);
+    cursor_join_lost(&a, &none);
+    cursor_join_lost(&a, &(struct log_cursor){.lost = CURSOR_ALL_TOLD});
+    assert_true(a.lost == 5 && a.lost_to == 20);
+    cursor_join_lost(&none, &a);
+    assert_true(none.lost == 5 && none.lost_to == 20);
+    cursor_join_lost(&a, &(struct log_cursor){.lost = 7}); /* from there on */
+    assert_true(a.lost == 5 && a.lost_to == 0 && cursor_has_lost(&a, UINT32_MAX));
+    a = (struct log_cursor){.lost = CURSOR_ALL_TOLD};
+    cursor_join_lost(&a, &b);
+    assert_true(a.lost == 5 && a.lost_to == 12);
 }
 
 /* Every 3rd change is durable; positions skip some. */
@@ -154,6 +184,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cursors_are_a_hexadecimal_epoch_and_a_decimal_number),
         cmocka_unit_test(what_is_written_is_read_again),
+        cmocka_unit_test(those_who_have_yet_to_be_told_are_a_range),
         cmocka_unit_test(the_position_of_a_number_is_that_of_the_last_durable_change_up_to_it),
         cmocka_unit_test(of_numbers_long_ago_a_lower_position_is_given_never_a_higher),
         cmocka_unit_test(without_memory_there_are_no_marks),

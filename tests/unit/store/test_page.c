@@ -66,6 +66,20 @@ static void what_is_missing_is_read_of_more_tables(void **state)
     assert_true(is_last);
 }
 
+/* A run that begins and those that it ends have one position. */
+static void rows_of_one_position_are_followed_together(void **state)
+{
+    (void)state;
+    struct page_reader r = {PAGE_ALL, 0};
+    bool is_last = true;
+    assert_int_equal(follow(&r, (uint64_t[]){11, 12, 13, 13}, 4, false, &is_last), 2);
+    assert_false(is_last); /* of a full page the last may go on in the next one */
+    assert_int_equal(follow(&r, (uint64_t[]){11, 13, 13}, 3, false, &is_last), 3);
+    assert_true(is_last);
+    assert_int_equal(follow(&r, (uint64_t[]){13, 13, 13, 13}, 4, false, &is_last), 4);
+    assert_false(is_last);
+}
+
 static void what_was_forgotten_is_told_by_who_reads_all(void **state)
 {
     (void)state;
@@ -106,6 +120,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_in_a_row_up_to_where_the_store_is_are_all),
         cmocka_unit_test(what_is_missing_is_read_of_more_tables),
+        cmocka_unit_test(rows_of_one_position_are_followed_together),
         cmocka_unit_test(what_was_forgotten_is_told_by_who_reads_all),
         cmocka_unit_test(fewer_tables_are_read_after_a_while),
     };

@@ -91,6 +91,7 @@ static void beyond_the_bound_a_number_is_lower_and_never_higher(void **state)
     const uint64_t count = 5 * RUNS_MARKS;
     for (uint64_t i = 1; i <= count; i++) {
         tell(r, FIRST + 3 * i, FIRST + 2 * i);
+        assert_int_equal(number_at(r, FIRST + 2 * i), FIRST + 3 * i); /* the newest always */
     }
     uint64_t before = 0;
     for (uint64_t i = 1; i <= count; i++) {

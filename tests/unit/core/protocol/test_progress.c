@@ -168,8 +168,8 @@ static void with_every_budget(struct reader (*fresh)(void), connect_fn connect)
     assert_true(one > 0);
     client_free(c);
     harness_run_until_idle(&b);
-    /* Digits become more as numbers grow. */
-    for (size_t extra = 24; extra < 3 * one; extra += extra < 32 ? 1 : 97) {
+    /* Digits become more as numbers grow, and a cursor may say who has yet to be told. */
+    for (size_t extra = 40; extra < 3 * one; extra += extra < 48 ? 1 : 97) {
         r = fresh();
         r.budget = rest + one + extra;
         read_all(&r, connect);

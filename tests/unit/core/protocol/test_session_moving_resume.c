@@ -102,6 +102,57 @@ static void what_a_subscription_must_replay_it_must_replay_everywhere(void **sta
     client_free(first);
 }
 
+/* ---- told to look again -----------------------------------------------------------------------
+ */
+
+/* The id that a stream begins with. */
+static struct event_name first_id(const struct client *c)
+{
+    struct event_name id = {""};
+    for (size_t i = 0; i < c->count && !id.text[0]; i++) {
+        snprintf(id.text, sizeof(id.text), "%s", c->said[i].id);
+    }
+    assert_true(id.text[0]);
+    return id;
+}
+
+/* What is local to A has to be looked at again at B. Of that nothing but the beginning of a stream
+ * arrives: what is kept need not be looked at because of it. */
+static void who_has_to_look_again_at_one_thing_need_not_at_others(void **state)
+{
+    (void)state;
+    static const char *const kept[] = {"kept://x/a", "kept://x/b", "kept://x/c", "kept://x/d"};
+    const char *local = "mem://x/a";
+    size_t after = 0; /* in the order in which they would be told */
+    if (cursor_order(STR("mem://x/b")) < cursor_order(tidings_str(local))) {
+        local = "mem://x/b";
+    }
+    subscribe(local);
+    for (size_t i = 0; i < 4; i++) {
+        subscribe(kept[i]);
+        after += cursor_order(tidings_str(kept[i])) > cursor_order(tidings_str(local));
+    }
+    assert_true(after > 0);
+    struct client *first = stream(NULL);
+    nodes_update(&all, "kept://x/a");
+    struct event_name id = last_id(first);
+    assert_int_equal(nodes_bring(&all, B, &s), 0);
+    struct client *second = stream(id.text);
+    assert_int_equal(update_count(second, local), 1);
+    struct event_name began = first_id(second);
+    assert_non_null(strchr(began.text, '~'));
+    nodes_forget_losses(&all);
+    assert_int_equal(nodes_bring(&all, A, &s), 0);
+    struct client *third = stream(began.text);
+    assert_int_equal(update_count(third, local), 1);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(update_count(third, kept[i]), 0);
+    }
+    client_free(third);
+    client_free(second);
+    client_free(first);
+}
+
 /* ---- in its outbox ----------------------------------------------------------------------------
  */
 
@@ -304,8 +355,11 @@ static void a_node_that_was_taken_for_ended_is_waited_for(void **state)
     nodes_bring_stream(&all, B, &s, id.text, &wait, &code);
     nodes_run_until_idle(&all);
     assert_int_equal(code, SESSION_AWAITED);
+    /* Until then it has no subscriptions, and nobody may go on with it. */
+    assert_false(session_is_whole(all.at[B].b.worker[0], tidings_str(s.id)));
     nodes_catch_up(&all, B);
     assert_int_equal(code, 0);
+    assert_true(session_is_whole(all.at[B].b.worker[0], tidings_str(s.id)));
     struct client *second = stream(id.text);
     assert_int_equal(client_count(second, SAID_UPDATED), 0);
     client_free(second);
@@ -350,6 +404,7 @@ int main(void)
         TEST(what_is_on_its_way_to_the_worker_is_no_reason_to_look_again),
         TEST(a_node_that_has_begun_since_is_waited_for),
         TEST(a_node_that_was_taken_for_ended_is_waited_for),
+        TEST(who_has_to_look_again_at_one_thing_need_not_at_others),
         TEST(what_is_written_last_is_not_told_again),
         TEST(who_has_gone_elsewhere_is_told_nothing_more_here),
         TEST(who_has_looked_again_need_not_do_so_twice),
