@@ -255,8 +255,13 @@ static void hub_announce_lost_deliver(struct letter *letter, void *owner)
     struct hub *hub = owner;
     (void)letter;
     __atomic_store_n(&hub->is_lost, false, __ATOMIC_SEQ_CST);
+    /* In its place among what the store has, for those who come from another node. What has a lower
+     * position and is yet to be numbered is told again then, rather than not at all. */
+    uint64_t position = __atomic_exchange_n(&hub->lost_upto, 0, __ATOMIC_SEQ_CST);
     log_warn(LOG_DELIVERY, "changes refused", KV("reason", "more than could be told"));
-    hub_publish(hub, CHANGE_EVERYTHING);
+    uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+    publish_made(hub, change_create_notice(CHANGE_EVERYTHING, epoch, seq), seq, position,
+                 STR_EMPTY);
 }
 
 static void hub_announce_lost_drop(struct letter *letter)
@@ -271,6 +276,15 @@ void hub_lose(struct hub *hub)
         hub->lost.drop = hub_announce_lost_drop;
         mailbox_send(hub->mailbox, &hub->lost);
     }
+}
+
+/* The same of a change with that position. On one thread at a time: who follows the store. */
+static void hub_lose_at(struct hub *hub, uint64_t position)
+{
+    if (position > __atomic_load_n(&hub->lost_upto, __ATOMIC_SEQ_CST)) {
+        __atomic_store_n(&hub->lost_upto, position, __ATOMIC_SEQ_CST);
+    }
+    hub_lose(hub);
 }
 
 static int announce_check_kind(const struct tidings_change *change, struct tidings_error *err)
@@ -311,7 +325,7 @@ static int hub_announce_change(struct hub *hub, const struct tidings_change *cha
     struct announce_letter *l = fits ? mem_alloc(bytes) : NULL;
     if (!l) {
         __atomic_sub_fetch(&hub->announced, bytes, __ATOMIC_RELAXED);
-        hub_lose(hub);
+        hub_lose_at(hub, position);
         if (!fits) {
             limit_hit(&hub->limit_counters, LIMIT_ANNOUNCED);
         }

@@ -61,9 +61,10 @@ struct hub {
     uint64_t parked_ms;    /* … and since when none of them could go on */
     bool has_stuck_worker; /* one that does not catch up: nobody waits for it any more */
     struct letter lost;    /* on its way while is_lost */
-    bool is_lost;          /* atomic: something was refused since everybody was last told */
-    bool running;          /* atomic */
-    pthread_t thread;      /* atomic; while it runs */
+    bool is_lost;          /* atomic: something was refused since everybody was last told … */
+    uint64_t lost_upto; /* atomic: … the highest of its positions in the store; 0: it has none */
+    bool running;       /* atomic */
+    pthread_t thread;   /* atomic; while it runs */
     pthread_mutex_t mutex; /* held by whoever acts in its stead, or sends it a letter; recursive */
     bool has_mutex;        /* it was made */
 };

@@ -28,19 +28,16 @@ static void follow_tell(void *user, const struct tidings_change *change)
 
 /* What is not served here is not told either. Said once for each reason in a while: a line for each
  * would be as many as there are. */
-static bool follow_published(struct tidings_server *s, const struct kept_change *k)
+static int follow_published(struct tidings_server *s, const struct kept_change *k)
 {
     struct tidings_error why = {0};
     int rc = published_follow(s->published, k, server_publish_may_follow, s, &why);
-    if (rc == TIDINGS_E_NOMEM) {
-        hub_lose(s->hub);
-    }
     if (rc < 0 && rc != s->follow_refused) {
         log_warn(LOG_NODES, "published by another node and not served here", KV("uri", k->uri),
                  KV("reason", why.text));
     }
     s->follow_refused = rc;
-    return rc == 0;
+    return rc;
 }
 
 /* Somebody who is no node of ours wrote it: it is passed over, and that is said now and then. */
@@ -70,7 +67,9 @@ static bool follow_mounted(struct tidings_server *s, const struct kept_change *k
     return is_here;
 }
 
-static void server_follow_change(void *user, const struct kept_change *k)
+/* false: out of memory. What this node takes for current would not be, and others' writes would be
+ * decided by it. */
+static bool server_follow_change(void *user, const struct kept_change *k)
 {
     struct tidings_server *s = user;
     struct following f = {.hub = s->hub, .position = k->position};
@@ -79,27 +78,27 @@ static void server_follow_change(void *user, const struct kept_change *k)
         hub_announce_broken(s->hub, k->position);
         server_sessions_broken(s);
         server_tasks_broken(s);
-        return;
+        return true;
     }
     if (!follow_is_whole(s, k)) {
-        return;
+        return true;
     }
     if (k->kind == KEPT_SESSION) {
         server_sessions_moved(s, k->uri);
-        return;
+        return true;
     }
     if (k->kind == KEPT_ANNOUNCED && owned_uri_is(k->uri)) {
         server_tasks_followed(s, k->uri);
     }
-    if ((k->kind == KEPT_PUBLISHED && !follow_published(s, k)) ||
-        (k->kind == KEPT_MOUNTED && !follow_mounted(s, k))) {
-        return;
+    int rc = k->kind == KEPT_PUBLISHED ? follow_published(s, k) : 0;
+    if (rc < 0 || (k->kind == KEPT_MOUNTED && !follow_mounted(s, k))) {
+        return rc != TIDINGS_E_NOMEM;
     }
     if (!s->follow_tells) {
-        return; /* it is in the log that is made again */
+        return true; /* it is in the log that is made again */
     }
     if (k->kind == KEPT_ENTITY && k->position == s->follow_moved) {
-        return; /* told when it left */
+        return true; /* told when it left */
     }
     if (k->kind == KEPT_MOVED && k->version.type_version.len > 0) {
         f.position = s->follow_moved = k->position + 1; /* both halves */
@@ -107,6 +106,7 @@ static void server_follow_change(void *user, const struct kept_change *k)
     if (!kept_describe(k, s->config.entities[0] != '\0', follow_tell, &f)) {
         hub_lose(s->hub);
     }
+    return true;
 }
 
 /* Before anybody reads it again: they were told to when they followed that. */

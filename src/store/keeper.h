@@ -74,8 +74,9 @@ struct keeper_follower {
     void *user;
     size_t max_cached; /* bytes of entities that can be read while the store cannot be reached */
     /* One change that another node committed. Types of entities were not read again yet, but are
-     * before the next job runs. */
-    void (*change)(void *user, const struct kept_change *change);
+     * before the next job runs. false: it could not be remembered, and all that is known of the
+     * store has to be read again before anything else happens. */
+    bool (*change)(void *user, const struct kept_change *change);
     /* The store lost what it had committed: what is known of it is read again. The one that asks.
      */
     int (*reread)(void *user, struct entity_rows *rows, struct tidings_error *err);

@@ -66,8 +66,9 @@ static bool follow_one(void *user, const struct kept_change *change)
     if (change->kind == KEPT_ENTITY || change->kind == KEPT_MOVED) {
         entities_note_followed(k->entities, &change->version);
     }
-    if (k->follower.change) {
-        k->follower.change(k->follower.user, change);
+    if (k->follower.change && !k->follower.change(k->follower.user, change)) {
+        k->broken_at = change->position;
+        return false;
     }
     return true;
 }
@@ -94,7 +95,7 @@ static int keeper_follow_reread(struct keeper *k, struct tidings_error *err)
         rc = k->follower.reread(k->follower.user, entities_rows(k->entities), err);
     }
     if (rc == 0 && k->follower.change) {
-        k->follower.change(k->follower.user, &broken);
+        (void)k->follower.change(k->follower.user, &broken);
     }
     k->broken_at = rc == 0 ? 0 : k->broken_at;
     return rc;

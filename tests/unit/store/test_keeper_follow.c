@@ -20,6 +20,7 @@
 #include "base/str.h"
 #include "store/keeper.h"
 #include "support/shared_memory.h"
+#include "support/store_steps.h"
 
 #define JOBS_MAX 10000u
 
@@ -312,6 +313,70 @@ static void after_many_at_once_the_next_batch_takes_the_lock(void **state)
     shared_memory_destroy(db);
 }
 
+/* What is followed, on the keeper's thread. */
+struct forgetful {
+    struct buf said;
+    bool has_forgotten;
+    unsigned failures; /* of reading again */
+};
+
+static bool forget_first(void *user, const struct kept_change *c)
+{
+    struct forgetful *f = user;
+    bool is_first = !f->has_forgotten && c->kind == KEPT_ANNOUNCED;
+    f->has_forgotten = f->has_forgotten || is_first;
+    buf_putf(&f->said, "%s %llu\n",
+             is_first                 ? "forgets"
+             : c->kind == KEPT_BROKEN ? "everybody looks again at"
+                                      : "follows",
+             (unsigned long long)c->position);
+    return !is_first;
+}
+
+static int reread(void *user, struct entity_rows *rows, struct tidings_error *err)
+{
+    struct forgetful *f = user;
+    (void)rows;
+    bool fails = f->failures > 0;
+    f->failures -= fails;
+    buf_puts(&f->said, fails ? STR("cannot read\n") : STR("reads everything\n"));
+    return fails ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
+}
+
+/* Else it would decide writes by what it does not know is old. */
+static void what_could_not_be_remembered_is_read_again_before_anything_is_written(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct forgetful f = {.failures = 1};
+    struct keeper_follower follower = {.user = &f, .change = forget_first, .reread = reread};
+    struct keeper *k = NULL;
+    struct shared_memory *db = shared_memory_create();
+    struct entity_rows *rows = shared_memory_connect(db), *other = shared_memory_connect(db);
+    struct traced x = traced('x', 0, 0), y = traced('y', 0, 0);
+    buf_init(&f.said, 4096);
+    buf_init(&trace, 4096);
+    shared_memory_set_quiet(db, true);
+    assert_int_equal(keeper_open(rows, &k, &err), 0);
+    assert_int_equal(keeper_on_follow(k, &follower, &err), 0);
+    uint64_t first = store_announce_alone(other, "n:///1");
+    (void)store_announce_alone(other, "n:///2");
+    assert_int_equal(keeper_run(k, &x.job), TIDINGS_E_NOMEM);
+    assert_int_equal(keeper_run(k, &y.job), 0);
+    char expected[256];
+    snprintf(expected, sizeof(expected),
+             "forgets %llu\ncannot read\nreads everything\neverybody looks again at %llu\n"
+             "follows %llu\n",
+             (unsigned long long)first, (unsigned long long)first, (unsigned long long)first + 1);
+    assert_string_equal(f.said.ptr, expected);
+    assert_string_equal(trace.ptr, "done x TIDINGS_E_NOMEM\nrun y\ndone y ok\n");
+    buf_deinit(&trace);
+    keeper_close(k);
+    store_close(other);
+    shared_memory_destroy(db);
+    buf_deinit(&f.said);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +386,7 @@ int main(void)
         cmocka_unit_test(of_what_was_in_doubt_and_could_not_be_run_again_it_is_not_known),
         cmocka_unit_test(of_what_was_in_doubt_refusals_wait_for_the_commit),
         cmocka_unit_test(after_many_at_once_the_next_batch_takes_the_lock),
+        cmocka_unit_test(what_could_not_be_remembered_is_read_again_before_anything_is_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

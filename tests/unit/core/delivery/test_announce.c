@@ -62,6 +62,13 @@ static bool has_numbered_all(void *user)
     return __atomic_load_n(&b.hub->announced, __ATOMIC_RELAXED) == 0;
 }
 
+static bool note_notice(void *user, const struct changelog_row *row)
+{
+    uint64_t *position = user;
+    *position = row->change->everything ? row->change->position : *position;
+    return true;
+}
+
 static void what_does_not_fit_is_refused_and_everybody_looks_again_once(void **state)
 {
     (void)state;
@@ -88,6 +95,26 @@ static void what_does_not_fit_is_refused_and_everybody_looks_again_once(void **s
     harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 3);
     assert_no_json(client_nth(c, SAID_UPDATED, 2), TRUNCATED);
+    client_free(c);
+}
+
+/* Whoever comes from another node with a lower position finds it in the log. */
+static void what_the_store_has_and_is_refused_has_its_place(void **state)
+{
+    (void)state;
+    struct tidings_change change = {.uri = STR("mem://x/elsewhere")};
+    uint64_t position = 100;
+    struct client *c = listener();
+    while (hub_announce_kept(b.hub, &change, ++position, NULL) == 0) {
+        assert_true(position < BOUND);
+    }
+    assert_int_equal(hub_announce_kept(b.hub, &change, ++position, NULL), TIDINGS_E_BUSY);
+    harness_until(&b, has_numbered_all, NULL);
+    harness_run_until_idle(&b);
+    assert_json(client_nth(c, SAID_UPDATED, 0), TRUNCATED, "true");
+    uint64_t last = 0;
+    (void)b.hub->log->ops->each(b.hub->log, 0, note_notice, &last);
+    assert_int_equal(last, position);
     client_free(c);
 }
 
@@ -215,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define WITH_BENCH(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
         WITH_BENCH(what_does_not_fit_is_refused_and_everybody_looks_again_once),
+        WITH_BENCH(what_the_store_has_and_is_refused_has_its_place),
         WITH_BENCH(a_change_without_memory_makes_everybody_look_again),
         WITH_BENCH(a_worker_that_catches_up_loses_nothing),
         WITH_BENCH(a_worker_that_is_behind_looks_again_once_and_loses_nothing_else),
