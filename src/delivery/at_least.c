@@ -102,8 +102,6 @@ void at_least_await(struct worker *worker, const struct principal *principal,
     arm->done = at_least_answered;
     arm->dropped = at_least_dropped;
     arm->user = a;
-    arm->await = c.position;
-    arm->await_epoch = c.epoch;
-    arm->await_told = c.position;
+    hub_arm_await(arm, &c);
     hub_arm_send(arm);
 }

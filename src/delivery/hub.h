@@ -193,6 +193,8 @@ struct hub_arm_item {
 };
 
 #define HUB_AWAIT_MS 5000u
+#define HUB_AWAIT_RUNS                                                                             \
+    8u /* of cursors in one request; more are not waited for, and may be refused */
 
 /* Ask that changes of some scopes be announced. One block of memory, made by the worker, sent to
  * the hub and back; `done` runs on the worker and frees it with hub_arm_free. Each scope that came
@@ -205,10 +207,13 @@ struct hub_arm {
     void (*dropped)(struct hub_arm *arm); /* the hub or the worker went; freed afterwards */
     void *user;
     uint64_t seq;   /* the newest number when the answer was given */
-    uint64_t await; /* set before it is sent: the answer waits until everything up to this position
-                     * of the store has its number … */
-    uint64_t await_epoch; /* … and this one is known, if it is another's, … */
-    uint64_t await_told;  /* … to have come to this position; at most HUB_AWAIT_MS */
+    uint64_t await; /* hub_arm_await: the answer waits until everything up to this position of the
+                     * store has its number … */
+    struct {
+        uint64_t epoch, position;
+    } await_runs[HUB_AWAIT_RUNS]; /* … and these of others are known to have come so far; at most
+                                   * HUB_AWAIT_MS */
+    unsigned await_count;
     bool is_owners; /* set before it is sent: it is for all nodes, whoever subscribes (below) */
     struct list await_link; /* the hub's … */
     uint64_t await_due_ms;  /* … until when */
@@ -216,6 +221,10 @@ struct hub_arm {
     size_t count;
     struct hub_arm_item items[];
 };
+/* Before it is sent: its answer waits until this node has come as far as that cursor, if it is one
+ * of another node: that may have come further, have begun since, or was taken for ended and goes
+ * on. */
+void hub_arm_await(struct hub_arm *arm, const struct log_cursor *at);
 /* `scopes` are copied. NULL when out of memory. */
 struct hub_arm *hub_arm_create(struct worker *worker, const struct tidings_str *scopes,
                                size_t count);

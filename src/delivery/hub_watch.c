@@ -71,8 +71,11 @@ static void arm_return(struct hub_arm *arm)
 /* Has this node come as far as whoever asks was at another? */
 static bool arm_is_reached(const struct hub *hub, const struct hub_arm *arm)
 {
-    return !hub->options.is_shared ||
-           (arm->await <= hub->reached && hub_knows_epoch(hub, arm->await_epoch, arm->await_told));
+    bool is_known = !hub->options.is_shared || arm->await <= hub->reached;
+    for (unsigned i = 0; hub->options.is_shared && is_known && i < arm->await_count; i++) {
+        is_known = hub_knows_epoch(hub, arm->await_runs[i].epoch, arm->await_runs[i].position);
+    }
+    return is_known;
 }
 
 /* One of its scopes is answered; after the last it goes back to its worker. */
@@ -424,6 +427,25 @@ struct hub_arm *hub_arm_create_owners(struct hub *hub, struct tidings_str prefix
     }
     mem_free((char *)(uintptr_t)scope.ptr);
     return arm;
+}
+
+/* Also of a run that is known: it may be taken for ended by what is followed until then. */
+void hub_arm_await(struct hub_arm *arm, const struct log_cursor *at)
+{
+    if (!at->has_position || at->epoch == hub_epoch(arm->hub)) {
+        return;
+    }
+    arm->await = at->position > arm->await ? at->position : arm->await;
+    unsigned i = 0;
+    while (i < arm->await_count && arm->await_runs[i].epoch != at->epoch) {
+        i++;
+    }
+    if (i == arm->await_count && i < HUB_AWAIT_RUNS) {
+        arm->await_runs[arm->await_count++].epoch = at->epoch;
+    }
+    if (i < HUB_AWAIT_RUNS && at->position > arm->await_runs[i].position) {
+        arm->await_runs[i].position = at->position;
+    }
 }
 
 void hub_arm_send(struct hub_arm *arm)

@@ -60,9 +60,10 @@ struct subscribe_batch {
     void (*done)(struct subscribe_batch *s, const struct log_cursor *at);
     void (*dropped)(struct subscribe_batch *s); /* instead: the server ends. May be NULL */
     void *user;
-    struct log_cursor await; /* of another node, which its client was told last; or none */
-    enum era era;            /* of a subscriptions/listen: of its request */
-    bool is_legacy;          /* resources/subscribe: what the profile says of it holds */
+    const struct log_cursor *await; /* borrowed: what else its client has of other nodes … */
+    size_t await_count;             /* … so many; 0: nothing */
+    enum era era;                   /* of a subscriptions/listen: of its request */
+    bool is_legacy;                 /* resources/subscribe: what the profile says of it holds */
     bool is_resumed; /* they exist already, at another node: told up to `since` of their options */
     bool wants_list; /* also arm every mount */
     bool withdrawn;  /* unsubscribed before it came to be */

@@ -105,29 +105,18 @@ void subscribe_item_open_since(struct subscribe_item *w, const struct principal 
     }
 }
 
-static void await_cursor(struct hub_arm *arm, const struct log_cursor *at)
-{
-    if (!at->has_position || at->epoch == hub_epoch(arm->hub)) {
-        return;
-    }
-    arm->await = at->position > arm->await ? at->position : arm->await;
-    /* Also of one that is known: it may be taken for ended by what is followed until then. */
-    if (arm->await_epoch == 0 || !hub_knows_epoch(arm->hub, at->epoch, at->position)) {
-        arm->await_epoch = at->epoch;
-        arm->await_told = at->position;
-    }
-}
-
 /* Of a run of another node, which may have come further than this one, or begun since. */
 void subscribe_batch_await(const struct subscribe_batch *s, struct hub_arm *arm)
 {
     for (size_t i = 0; hub_is_shared(arm->hub) && i < s->count; i++) {
         const struct options *o = &s->items[i].options;
         if (s->is_resumed || o->given & OPTION_SINCE) {
-            await_cursor(arm, &o->since);
+            hub_arm_await(arm, &o->since);
         }
     }
-    await_cursor(arm, &s->await);
+    for (size_t i = 0; i < s->await_count; i++) {
+        hub_arm_await(arm, &s->await[i]);
+    }
 }
 
 /* One from before this epoch began says what was told of what is kept, and of files whose history

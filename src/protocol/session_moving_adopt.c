@@ -43,6 +43,7 @@ struct adoption {
     struct hub_arm *arm;           /* this node has yet to come as far as … */
     struct session_event last;     /* … what its client was told last, where `has_last` */
     bool has_last;
+    struct log_cursor awaits[SESSION_STATE_REWINDS + 1];
     bool was_elsewhere; /* of one that is here: its client had events of another node since */
     bool is_made;
 };
@@ -64,6 +65,7 @@ static void adoption_free(struct adoption *a)
     if (a->batch) {
         a->batch->done = NULL;
         a->batch->dropped = NULL;
+        a->batch->await_count = 0;
     }
     loop_timer_close(a->delay);
     session_state_deinit(&a->state);
@@ -157,7 +159,6 @@ static struct session *adoption_make(struct adoption *a, const struct session_jo
     session->moving->generation = job->generation;
     session->moving->is_adopted = session->moving->is_arriving = true;
     session->moving->taken_stream = s->stream;
-    restore_rewinds(session, s);
     restore_lists(session, s);
     return session;
 }
@@ -168,12 +169,6 @@ static const struct log_cursor *adoption_cursor(const struct adoption *a)
 {
     const struct session_state *s = &a->state;
     return a->has_last && a->last.at.position > s->cursor.position ? &a->last.at : &s->cursor;
-}
-
-/* Of an event at another node. */
-static bool adoption_has_foreign(const struct adoption *a)
-{
-    return a->has_last && a->last.at.epoch != a->movers->worker->epoch;
 }
 
 /* ---- its subscriptions ----------------------------------------------------------------------- */
@@ -217,6 +212,15 @@ static bool is_unanswered(const struct subscribe_item *w)
            code == TIDINGS_E_CLOSED;
 }
 
+/* It is whole, and this node has come as far as whoever had it before. */
+static void adoption_made(struct adoption *a, struct session *session)
+{
+    restore_rewinds(session, &a->state);
+    session->moving->is_arriving = false;
+    session_changed(session, NULL);
+    adoption_end(a, 0);
+}
+
 /* A stream that comes begins where the first of them has to. */
 static void subscriptions_made(struct subscribe_batch *s, const struct log_cursor *at)
 {
@@ -251,9 +255,7 @@ static void subscriptions_made(struct subscribe_batch *s, const struct log_curso
             session->delivered_upto = w->sub->since;
         }
     }
-    session->moving->is_arriving = false;
-    session_changed(session, NULL);
-    adoption_end(a, 0);
+    adoption_made(a, session);
 }
 
 static void subscriptions_dropped(struct subscribe_batch *s)
@@ -263,13 +265,25 @@ static void subscriptions_dropped(struct subscribe_batch *s)
     adoption_end(a, TIDINGS_E_CLOSED);
 }
 
+/* What its client has, and what it goes back to, may be of nodes that this one is behind. */
+static void adoption_await(struct adoption *a, struct subscribe_batch *s)
+{
+    if (a->has_last) {
+        a->awaits[s->await_count++] = a->last.at;
+    }
+    for (unsigned i = 0; i < a->state.rewind_count; i++) {
+        if (!a->state.rewinds[i].is_lost) {
+            a->awaits[s->await_count++] = a->state.rewinds[i].to;
+        }
+    }
+    s->await = a->awaits;
+}
+
 static void adoption_subscribe(struct adoption *a, struct session *session)
 {
     size_t count = session_state_count(&a->state);
     if (count == 0) {
-        session->moving->is_arriving = false;
-        session_changed(session, NULL);
-        adoption_end(a, 0);
+        adoption_made(a, session);
         return;
     }
     struct subscribe_batch *s = subscribe_batch_create(session->listen, count);
@@ -290,7 +304,7 @@ static void adoption_subscribe(struct adoption *a, struct session *session)
     s->done = subscriptions_made;
     s->dropped = subscriptions_dropped;
     s->user = a;
-    s->await = a->has_last ? a->last.at : (struct log_cursor){.has_position = false};
+    adoption_await(a, s);
     a->batch = s;
     subscribe_batch_resolve(s);
 }
@@ -378,23 +392,33 @@ static void adoption_never_reached(struct hub_arm *arm)
     }
 }
 
+static bool session_has_come_to(const struct worker *worker, const struct log_cursor *at)
+{
+    return at->epoch == worker->epoch ||
+           (hub_knows_epoch(worker->hub, at->epoch, at->position) &&
+            at->position <= cursor_marks_find(&worker->delivery->marks, worker->last_seq));
+}
+
+bool session_is_ahead(struct channel *channel, const struct session_asked *asked)
+{
+    struct session_event last;
+    return session_read_event(channel->worker, channel->principal, asked->last_event_id, &last) &&
+           !session_has_come_to(channel->worker, &last.at);
+}
+
 /* The session is here and ours. Its client may have been told more at another node than this one
  * knows of. */
 static void adoption_reach(struct adoption *a)
 {
     const struct worker *worker = a->movers->worker;
     const struct log_cursor *at = &a->last.at;
-    bool is_there = !adoption_has_foreign(a) ||
-                    (hub_knows_epoch(worker->hub, at->epoch, at->position) &&
-                     at->position <= cursor_marks_find(&worker->delivery->marks, worker->last_seq));
+    bool is_there = !a->has_last || session_has_come_to(worker, at);
     a->arm = is_there ? NULL : hub_arm_create(a->movers->worker, NULL, 0);
     if (!a->arm) {
         adoption_end(a, 0);
         return;
     }
-    a->arm->await = at->position;
-    a->arm->await_epoch = at->epoch;
-    a->arm->await_told = at->position;
+    hub_arm_await(a->arm, at);
     a->arm->user = a;
     a->arm->done = adoption_reached;
     a->arm->dropped = adoption_never_reached;
@@ -529,62 +553,5 @@ void session_adoptions_end(struct session_movers *movers)
     struct adoption *a;
     while ((a = map_next(&movers->adoptions, &at)) != NULL) {
         adoption_free(a);
-    }
-}
-
-/* ---- what it is afterwards ------------------------------------------------------------------- */
-
-bool session_is_adopted(const struct session *session)
-{
-    return session->moving && session->moving->is_adopted;
-}
-
-bool session_was_written(const struct session *session, unsigned stream)
-{
-    return session->moving && stream <= session->moving->taken_stream;
-}
-
-bool session_moving_resume(const struct session *session, struct log_cursor *cursor)
-{
-    uint64_t seq = 0;
-    if (!session->moving || !cursor->has_position ||
-        !hub_resume(session->worker->hub, cursor, true, &seq)) {
-        return false;
-    }
-    cursor->epoch = session->worker->epoch;
-    cursor->seq = seq;
-    return true;
-}
-
-/* A subscription that was not made here again is one that is not evaluated any more. */
-static bool tell_refused(struct subscriber *subscriber, struct tidings_str uri_json)
-{
-    struct log_cursor at = subscriber_cursor(subscriber);
-    const struct dialect_updated u = {
-        .kind = TIDINGS_CHANGE_UPDATED,
-        .uri_json = uri_json,
-        .subscribed_json = uri_json,
-        .cursor = at,
-        .sealed = cursor_seal_make(subscriber->worker, subscriber->principal, &at),
-        .suspended = true,
-        .profile = subscriber->worker->self->profile,
-    };
-    return subscriber_write_update(subscriber, &u, NULL, 0);
-}
-
-void session_moving_streams(struct session *session)
-{
-    struct buf *refused = session->moving ? &session->moving->refused : NULL;
-    size_t told = 0;
-    struct tidings_str rest = refused ? buf_str(refused) : STR_EMPTY;
-    while (rest.len > 0) {
-        struct tidings_str uri_json = str_cut(rest, '\n', &rest, NULL);
-        if (!session->subscriber->sink || !tell_refused(session->subscriber, uri_json)) {
-            break;
-        }
-        told += uri_json.len + 1;
-    }
-    if (told > 0) {
-        buf_consume(refused, told);
     }
 }

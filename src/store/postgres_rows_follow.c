@@ -386,6 +386,13 @@ static int count_followable(struct postgres_rows *s, struct pg_result *rows, uin
     return (int)page_followable(&s->page, &page, s->followed, is_last);
 }
 
+/* Others took this node's run for ended: nobody is told of what comes after that before they know
+ * better, or they would refuse its cursors. */
+static bool must_revive(const struct postgres_rows *s)
+{
+    return s->is_run_ended && !s->is_in_batch && !s->is_reviving;
+}
+
 /* A page of what others wrote. 1: go on; 0: that was all, or `fn` has enough. */
 static int follow_page(struct postgres_rows *s, kept_change_fn fn, void *user,
                        struct tidings_error *err)
@@ -406,7 +413,9 @@ static int follow_page(struct postgres_rows *s, kept_change_fn fn, void *user,
         (which == PG_ENTITIES ? postgres_read_entity : postgres_read_change)(page, i, &row);
         enum postgres_statement own = statement_of(row.change.kind);
         least = own < least ? own : least;
-        goes_on = tell_missed(s, row.change.position, &missed, fn, user);
+        /* Several runs have one position. */
+        goes_on = !(must_revive(s) && row.change.position > s->followed) &&
+                  tell_missed(s, row.change.position, &missed, fn, user);
         rc = goes_on ? postgres_rows_hand_on(s, &row, fn, user, err) : rc;
         goes_on = goes_on && rc != 0;
     }
@@ -442,12 +451,14 @@ int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user
     int rc = 1;
     while (rc == 1) {
         rc = follow_page(s, fn, user, err);
+        if (rc == 0 && must_revive(s)) {
+            /* If it fails, it is tried again when the row of this node is written. */
+            s->is_reviving = true;
+            (void)postgres_rows_keep_run(s, POSTGRES_RUN_MS, NULL);
+            rc = 1;
+        }
     }
-    if (rc == 0 && s->is_run_ended && !s->is_in_batch) {
-        /* Until they know, others refuse cursors beyond its end. Else it is said when the row of
-         * this node is written next. */
-        (void)postgres_rows_keep_run(s, POSTGRES_RUN_MS, NULL);
-    }
+    s->is_reviving = false;
     return rc;
 }
 

@@ -120,7 +120,8 @@ bool conn_awaits_session(struct http_conn *conn, const struct http_request *req)
     /* What another request had asked for may be from before this one's client was told more at
      * another node. */
     if (conn->r->session == HTTP_SESSION_READY && !conn->r->doubts_session &&
-        session_was_elsewhere(&conn->channel, &asked)) {
+        (session_was_elsewhere(&conn->channel, &asked) ||
+         session_is_ahead(&conn->channel, &asked))) {
         conn->r->doubts_session = true;
         return ask_for_session(conn, &asked);
     }
