@@ -212,7 +212,8 @@ export class Terminal {
             }
         })();
         const said = () => `${what}; terminal ${this.name} said:\n    ${[...this.#came, this.#rest].join('\n    ')}`;
-        await within(arrival, said, 2 * DEADLINE);
+        const own = /--wait (\d+)s/.exec(this.#running ?? '')?.[1] ?? 0; // what a command may wait for by itself
+        await within(arrival, said, 2 * DEADLINE + 2000 * own);
     }
 
     async step(step) {
