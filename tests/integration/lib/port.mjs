@@ -2,17 +2,29 @@
 
 import net from 'node:net';
 
-/** A port nobody listens on, for programs that cannot choose one themselves. */
+// Below those that systems give to whoever connects or asks for any: else somebody else may have it before it is used.
+const LOWEST = 10_000;
+const HIGHEST = 32_000;
+
+const given = new Set();
+
+const isFree = (port) =>
+    new Promise((resolve) => {
+        const listener = net.createServer();
+        listener.on('error', () => resolve(false));
+        listener.listen(port, '127.0.0.1', () => listener.close(() => resolve(true)));
+    });
+
+/** A port nobody listens on, for programs that cannot choose one themselves; another one each time. */
 export async function freePort() {
-    const listener = net.createServer();
-    await new Promise((resolve) => {
-        listener.listen(0, '127.0.0.1', resolve);
-    });
-    const { port } = listener.address();
-    await new Promise((resolve) => {
-        listener.close(resolve);
-    });
-    return port;
+    for (let i = 0; i < 1000; i += 1) {
+        const port = LOWEST + Math.floor(Math.random() * (HIGHEST - LOWEST));
+        if (!given.has(port) && await isFree(port)) {
+            given.add(port);
+            return port;
+        }
+    }
+    throw new Error(`no port between ${LOWEST} and ${HIGHEST} is free`);
 }
 
 /** Does anybody listen there? For programs that do not say when. */
