@@ -496,7 +496,7 @@ bool session_has_moved(const struct session *session)
     return session->moving && session->moving->is_gone;
 }
 
-bool session_is_whole(const struct worker *worker, struct tidings_str id)
+bool session_has_arrived(const struct worker *worker, struct tidings_str id)
 {
     const struct session *here = map_find(&worker->sessions->by_id, id);
     return here && !(here->moving && here->moving->is_arriving);

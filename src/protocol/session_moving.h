@@ -71,12 +71,12 @@ struct session_asked {
 /* Perhaps; false: surely not, and nobody need wait. */
 bool session_may_be_elsewhere(const struct worker *worker, const struct session_asked *asked);
 /* Is it here, with its subscriptions? One that is on its way has none yet. */
-bool session_is_whole(const struct worker *worker, struct tidings_str id);
+bool session_has_arrived(const struct worker *worker, struct tidings_str id);
 /* Does its client come with an event that was given out after the session left this node, whose
  * copy knows nothing of what followed? */
 bool session_was_elsewhere(struct channel *channel, const struct session_asked *asked);
 /* Or with one of another node that this one has not come to yet? */
-bool session_is_ahead(struct channel *channel, const struct session_asked *asked);
+bool session_is_behind_client(struct channel *channel, const struct session_asked *asked);
 /* May the session, of the principal of `channel`, be at another node? Then it is brought here. And
  * before a stream is opened the store is asked whether it is ours still, and this node comes as far
  * as the one where the last event was told. */

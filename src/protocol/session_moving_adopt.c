@@ -399,7 +399,7 @@ static bool session_has_come_to(const struct worker *worker, const struct log_cu
             at->position <= cursor_marks_find(&worker->delivery->marks, worker->last_seq));
 }
 
-bool session_is_ahead(struct channel *channel, const struct session_asked *asked)
+bool session_is_behind_client(struct channel *channel, const struct session_asked *asked)
 {
     struct session_event last;
     return session_read_event(channel->worker, channel->principal, asked->last_event_id, &last) &&

@@ -388,13 +388,13 @@ static int count_followable(struct postgres_rows *s, struct pg_result *rows, uin
 
 /* Others took this node's run for ended: nobody is told of what comes after that before they know
  * better, or they would refuse its cursors. */
-static bool must_revive(const struct postgres_rows *s)
+static bool must_revive(const struct postgres_rows *s, bool was_tried)
 {
-    return s->is_run_ended && !s->is_in_batch && !s->is_reviving;
+    return s->is_run_ended && !s->is_in_batch && !was_tried;
 }
 
 /* A page of what others wrote. 1: go on; 0: that was all, or `fn` has enough. */
-static int follow_page(struct postgres_rows *s, kept_change_fn fn, void *user,
+static int follow_page(struct postgres_rows *s, bool was_tried, kept_change_fn fn, void *user,
                        struct tidings_error *err)
 {
     struct pg_result *page = NULL;
@@ -414,7 +414,7 @@ static int follow_page(struct postgres_rows *s, kept_change_fn fn, void *user,
         enum postgres_statement own = statement_of(row.change.kind);
         least = own < least ? own : least;
         /* Several runs have one position. */
-        goes_on = !(must_revive(s) && row.change.position > s->followed) &&
+        goes_on = !(must_revive(s, was_tried) && row.change.position > s->followed) &&
                   tell_missed(s, row.change.position, &missed, fn, user);
         rc = goes_on ? postgres_rows_hand_on(s, &row, fn, user, err) : rc;
         goes_on = goes_on && rc != 0;
@@ -449,16 +449,16 @@ int postgres_rows_follow(struct entity_rows *rows, kept_change_fn fn, void *user
         }
     }
     int rc = 1;
+    bool was_tried = false;
     while (rc == 1) {
-        rc = follow_page(s, fn, user, err);
-        if (rc == 0 && must_revive(s)) {
+        rc = follow_page(s, was_tried, fn, user, err);
+        if (rc == 0 && must_revive(s, was_tried)) {
             /* If it fails, it is tried again when the row of this node is written. */
-            s->is_reviving = true;
+            was_tried = true;
             (void)postgres_rows_keep_run(s, POSTGRES_RUN_MS, NULL);
             rc = 1;
         }
     }
-    s->is_reviving = false;
     return rc;
 }
 

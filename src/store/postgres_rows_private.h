@@ -191,14 +191,13 @@ struct postgres_rows {
     struct postgres_counters now, before; /* of the batch; outside: the newest that is known */
     uint64_t followed;
     uint64_t doubted;
-    struct postgres_log *log; /* NULL: there is no change log yet */
-    uint64_t run;             /* its epoch; 0: none */
-    bool is_run_ended;        /* others took it for ended, and it goes on: they must know … */
-    bool is_reviving;         /* … which was tried a moment ago */
-    uint64_t instance;        /* random: this store and no other of the same name */
-    int64_t now_ms;           /* when the batch began, by the clock of the database */
-    struct store_clock clock; /* that of the database */
-    int64_t newest_key_ms;    /* when the newest key of the batch was made */
+    struct postgres_log *log;        /* NULL: there is no change log yet */
+    uint64_t run;                    /* its epoch; 0: none */
+    bool is_run_ended;               /* others took it for ended, and it goes on: they must know */
+    uint64_t instance;               /* random: this store and no other of the same name */
+    int64_t now_ms;                  /* when the batch began, by the clock of the database */
+    struct store_clock clock;        /* that of the database */
+    int64_t newest_key_ms;           /* when the newest key of the batch was made */
     unsigned n_removed, n_announced; /* since the oldest were forgotten */
     unsigned char owner[32];         /* of the newest key of the batch, as its digest */
     bool is_in_batch;

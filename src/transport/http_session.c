@@ -111,7 +111,7 @@ bool conn_awaits_session(struct http_conn *conn, const struct http_request *req)
     }
     if (conn->r->session == HTTP_SESSION_UNKNOWN) {
         bool is_good =
-            session_is_whole(worker, asked.id) && !session_was_elsewhere(&conn->channel, &asked);
+            session_has_arrived(worker, asked.id) && !session_was_elsewhere(&conn->channel, &asked);
         if (!is_good) {
             refuse_unknown_session(conn);
         }
@@ -121,7 +121,7 @@ bool conn_awaits_session(struct http_conn *conn, const struct http_request *req)
      * another node. */
     if (conn->r->session == HTTP_SESSION_READY && !conn->r->doubts_session &&
         (session_was_elsewhere(&conn->channel, &asked) ||
-         session_is_ahead(&conn->channel, &asked))) {
+         session_is_behind_client(&conn->channel, &asked))) {
         conn->r->doubts_session = true;
         return ask_for_session(conn, &asked);
     }

@@ -26,6 +26,13 @@
 #include "support/nodes.h"
 #include "support/nodes_fixture.h"
 
+/* The session is asked for at B, for a stream that comes after that event. */
+static void bring_with(const struct event_name *id, struct session_wait *wait, int *code)
+{
+    nodes_bring_stream(&all, B, &s, id->text, wait, code);
+    nodes_run_until_idle(&all);
+}
+
 /* ---- written, and never arrived -------------------------------------------------------------- */
 
 /* b was written to a stream that had ended for its client, and that it was told was written down.
@@ -319,8 +326,7 @@ static void a_node_that_has_begun_since_is_waited_for(void **state)
     struct client *first = stream(NULL);
     struct event_name id = last_id(first);
     all.at[B].is_lonely = true;
-    nodes_bring_stream(&all, B, &s, id.text, &wait, &code);
-    nodes_run_until_idle(&all);
+    bring_with(&id, &wait, &code);
     assert_int_equal(code, SESSION_AWAITED);
     nodes_catch_up(&all, B);
     assert_int_equal(code, 0);
@@ -330,8 +336,7 @@ static void a_node_that_has_begun_since_is_waited_for(void **state)
     /* The same when the session is there already. */
     nodes_forget_losses(&all);
     all.at[B].is_lonely = true;
-    nodes_bring_stream(&all, B, &s, id.text, &wait, &code);
-    nodes_run_until_idle(&all);
+    bring_with(&id, &wait, &code);
     assert_int_equal(code, SESSION_AWAITED);
     nodes_catch_up(&all, B);
     assert_int_equal(code, 0);
@@ -352,14 +357,13 @@ static void a_node_that_was_taken_for_ended_is_waited_for(void **state)
     nodes_update(&all, "kept://x/a");
     struct event_name id = last_id(first);
     all.at[B].others_ended = all.position - 1;
-    nodes_bring_stream(&all, B, &s, id.text, &wait, &code);
-    nodes_run_until_idle(&all);
+    bring_with(&id, &wait, &code);
     assert_int_equal(code, SESSION_AWAITED);
     /* Until then it has no subscriptions, and nobody may go on with it. */
-    assert_false(session_is_whole(all.at[B].b.worker[0], tidings_str(s.id)));
+    assert_false(session_has_arrived(all.at[B].b.worker[0], tidings_str(s.id)));
     nodes_catch_up(&all, B);
     assert_int_equal(code, 0);
-    assert_true(session_is_whole(all.at[B].b.worker[0], tidings_str(s.id)));
+    assert_true(session_has_arrived(all.at[B].b.worker[0], tidings_str(s.id)));
     struct client *second = stream(id.text);
     assert_int_equal(client_count(second, SAID_UPDATED), 0);
     client_free(second);
@@ -380,8 +384,7 @@ static void who_has_looked_again_need_not_do_so_twice(void **state)
     nodes_update(&all, "kept://x/a");
     struct event_name id = last_id(first);
     all.lost_below = all.position;
-    nodes_bring_stream(&all, B, &s, id.text, &wait, &code);
-    nodes_run_until_idle(&all);
+    bring_with(&id, &wait, &code);
     assert_int_equal(code, 0);
     struct client *second = stream(id.text);
     assert_int_equal(client_count(second, SAID_UPDATED), 0);
