@@ -51,8 +51,10 @@ static int store_open(const struct tidings_store_copying *copy, const char *name
     }
     if (!is_target && access(name, F_OK) < 0) { /* opening would make it */
         char shown[URL_REDACTED_MAX];
-        return tidings_fail(err, TIDINGS_E_NOTFOUND, "'%.120s': %s", url_redact(name, shown),
-                            strerror(errno));
+        return tidings_fail(err, TIDINGS_E_NOTFOUND,
+                            "'%.120s': %s: name a store that a server has written, or a "
+                            "postgres:// URL",
+                            url_redact(name, shown), strerror(errno));
     }
     return is_target ? entity_sqlite_open_target(name, ret, err)
                      : entity_sqlite_open(name, ret, err);
