@@ -17,6 +17,9 @@
 
 #include "provider/file_path.h"
 
+/* Tells of mounts. A confined process needs it from its helper (base/confined_file.h). */
+#define FILE_WATCH_MOUNTS "/proc/self/mountinfo"
+
 struct file_keeping;
 struct file_part;
 struct file_settings;

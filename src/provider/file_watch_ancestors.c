@@ -8,13 +8,13 @@
  * A directory on the way that cannot be watched is asked about with every poll.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "base/confined_file.h"
+#include "base/error.h"
 #include "base/loop.h"
-#include "base/mem.h"
 #include "provider/file_watch_private.h"
 
 #define ABOVE_MASK                                                                                 \
@@ -57,6 +57,10 @@ static void on_step(void *user, int dir, const char *name)
     int wd = has_room && w->inotify >= 0 ? inotify_add_watch(w->inotify, path, ABOVE_MASK) : -1;
     if (wd < 0) {
         w->ancestors_are_polled = true;
+        file_watch_warn(w, FILE_WARN_ABOVE, "the way to a root is polled, not watched",
+                        !has_room         ? "too many directories, or too long a name"
+                        : w->inotify >= 0 ? file_watch_refusal(errno)
+                                          : "no inotify instance");
         return;
     }
     struct file_ancestor *a = &w->ancestors[w->ancestor_count++];
@@ -208,14 +212,21 @@ static void on_mounts(void *user)
     file_ancestors_check(w, must_compare);
 }
 
+/* A confined process has it from its helper. Each watch opens its own: the kernel reports a change
+ * once for each time the file was opened. */
 void file_ancestors_init(struct file_watch *w)
 {
-    w->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-    if (w->mounts < 0) {
-        return; /* mounts are then found with the next look */
+    int fd = confined_file_descriptor(FILE_WATCH_MOUNTS);
+    if (fd >= 0) {
+        w->mounts = fd;
+        (void)read_mounts_hash(w, &w->mounts_hash);
+        w->mounts_poll = loop_change_poll_open(w->actor.loop, fd, on_mounts, w);
     }
-    (void)read_mounts_hash(w, &w->mounts_hash);
-    w->mounts_poll = loop_change_poll_open(w->actor.loop, w->mounts, on_mounts, w);
+    if (!w->mounts_poll) { /* mounts are then found with the next look */
+        struct tidings_error why;
+        (void)error_errno(&why, fd < 0 ? -fd : ENOMEM, "watch %s", FILE_WATCH_MOUNTS);
+        file_watch_warn(w, FILE_WARN_MOUNTS, "mounted file systems are not noticed", why.text);
+    }
 }
 
 void file_ancestors_deinit(struct file_watch *w)

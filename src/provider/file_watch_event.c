@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/loop.h"
 #include "base/mem.h"
 #include "provider/file_watch_private.h"
@@ -28,6 +29,7 @@
 #define MAX_PENDING 200000u
 #define READS_PER_TURN 64
 #define QUIET_STRETCH 5u
+#define LOST_EVERY_MS 60000u /* between two lines of the log */
 /* Time stamps of files may be this coarse on kernels before 6.13: two writes within it can leave
  * the same change time. */
 #define COARSE_MS 10
@@ -373,6 +375,17 @@ static void on_event(struct file_watch *w, const struct inotify_event *e)
     buf_deinit(&path);
 }
 
+static void warn_lost(struct file_watch *w)
+{
+    uint64_t now = clock_monotonic_ms();
+    if (w->lost_told_ms == 0 || now - w->lost_told_ms >= LOST_EVERY_MS) {
+        w->lost_told_ms = now;
+        log_warn(LOG_FILES, "events of files were lost, everything is scanned again",
+                 KV("reason", "more than fs.inotify.max_queued_events, or than are kept here"),
+                 KV("mount", w->root->prefix));
+    }
+}
+
 static void on_inotify(struct loop_poll *poll, int events, void *user)
 {
     struct file_watch *w = user;
@@ -392,6 +405,7 @@ static void on_inotify(struct loop_poll *poll, int events, void *user)
     }
     if (w->needs_rescan) {
         w->needs_rescan = false;
+        warn_lost(w);
         w->move.cookie = 0;
         pending_clear(w);
         w->root_moved = true; /* who knows */

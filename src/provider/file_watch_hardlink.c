@@ -11,6 +11,7 @@
  * about its inode: whether it gets another name, and while it has some, about writes. That takes a
  * watch for each file, so for FILE_INODES_MAX of them; files that have other names are also polled.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/inotify.h>
@@ -96,6 +97,12 @@ void file_hardlink_unwatch(struct file_watch *w, struct watch_point *p)
     }
 }
 
+static void warn_hardlinks(struct file_watch *w, const char *reason)
+{
+    file_watch_warn(w, FILE_WARN_HARDLINKS, "some files with other names are polled, not watched",
+                    reason);
+}
+
 static int file_hardlink_add_watch(struct file_watch *w, const struct file_node *node,
                                    uint32_t mask)
 {
@@ -112,6 +119,9 @@ static int file_hardlink_add_watch(struct file_watch *w, const struct file_node 
     }
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     int wd = inotify_add_watch(w->inotify, path, mask);
+    if (wd < 0 && (errno == ENOSPC || errno == ENOMEM)) {
+        warn_hardlinks(w, file_watch_refusal(errno));
+    }
     close(fd);
     return wd;
 }
@@ -124,6 +134,9 @@ void file_hardlink_watch(struct file_watch *w, struct watch_point *p, const stru
         p->file_wd >= 0 || (w->by_file.count < FILE_INODES_MAX &&
                             w->by_wd.count + w->by_file.count < (size_t)w->settings->max_watches);
     int wd = has_room && w->inotify >= 0 ? file_hardlink_add_watch(w, p->node, mask) : -1;
+    if (!has_room) {
+        warn_hardlinks(w, "maxWatches, or 1,000 files, reached");
+    }
     if (wd < 0) {
         return;
     }
@@ -137,6 +150,7 @@ void file_hardlink_watch(struct file_watch *w, struct watch_point *p, const stru
             0) { /* keeps the key's place */
             p->file_wd = -1;
             (void)inotify_rm_watch(w->inotify, wd);
+            warn_hardlinks(w, file_watch_refusal(ENOMEM));
             return;
         }
     }

@@ -205,13 +205,32 @@ void watch_point_tidy(struct file_watch *w, struct file_node *node)
     }
 }
 
+void file_watch_warn(struct file_watch *w, unsigned way, const char *what, const char *reason)
+{
+    if (!(w->warned & way)) {
+        w->warned |= way;
+        log_warn(LOG_FILES, what, KV("reason", reason), KV("every_ms", w->settings->poll_ms),
+                 KV("mount", w->root->prefix));
+    }
+}
+
+const char *file_watch_refusal(int errnum)
+{
+    switch (errnum) {
+    case ENOSPC:
+        return "the system's limit fs.inotify.max_user_watches";
+    case ENOMEM:
+        return "out of memory";
+    case EACCES:
+        return "a directory that this user cannot read";
+    default:
+        return "inotify refused";
+    }
+}
+
 static void warn_polling(struct file_watch *w, const char *reason)
 {
-    if (!w->has_warned) {
-        w->has_warned = true;
-        log_warn(LOG_FILES, "some directories are polled, not watched", KV("reason", reason),
-                 KV("every_ms", w->settings->poll_ms), KV("mount", w->root->prefix));
-    }
+    file_watch_warn(w, FILE_WARN_DIRECTORIES, "some directories are polled, not watched", reason);
 }
 
 static int add_watch(struct file_watch *w, int fd)
@@ -221,8 +240,7 @@ static int add_watch(struct file_watch *w, int fd)
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     int wd = inotify_add_watch(w->inotify, path, WATCH_MASK);
     if (wd < 0) {
-        warn_polling(w, errno == ENOSPC ? "the system's limit fs.inotify.max_user_watches"
-                                        : "inotify refused");
+        warn_polling(w, file_watch_refusal(errno));
     }
     return wd;
 }
@@ -262,6 +280,7 @@ bool watch_point_arm(struct file_watch *w, struct watch_point *p, int fd)
     if (map_put(&w->by_wd, wd_key(p), p, NULL) < 0) {
         p->wd = -1;
         (void)inotify_rm_watch(w->inotify, wd);
+        warn_polling(w, file_watch_refusal(ENOMEM));
         watch_point_poll(w, p);
     } else {
         poll_off(p);

@@ -98,8 +98,9 @@ struct file_watch {
     struct loop_timer *poll_timer;
     struct buf link_target; /* where links led in the look just made */
     bool is_rescanning;     /* enter directories that are armed already, too */
-    bool has_warned;
-    int inotify_errno; /* why there is no inotify */
+    unsigned warned;        /* FILE_WARN_*: what the log has */
+    uint64_t lost_told_ms;  /* when the log last had that events were lost; 0: never */
+    int inotify_errno;      /* why there is no inotify */
 
     /* file_watch_retry.c */
     int failed; /* why a scan failed that has to be repeated; 0: none has */
@@ -178,6 +179,19 @@ void watch_point_free(struct watch_point *p);
 void watch_point_forget_wd(struct file_watch *w, struct watch_point *p);
 /* Stop watching what no scope needs any more, and free the point when nothing is left of it. */
 void watch_point_tidy(struct file_watch *w, struct file_node *node);
+
+/* Ways of noticing changes that can fail. */
+enum {
+    FILE_WARN_DIRECTORIES = 1 << 0,
+    FILE_WARN_ABOVE = 1 << 1,
+    FILE_WARN_MOUNTS = 1 << 2,
+    FILE_WARN_HARDLINKS = 1 << 3,
+};
+
+/* Log once for each way that it does not work. `what` says how changes are noticed instead. */
+void file_watch_warn(struct file_watch *w, unsigned way, const char *what, const char *reason);
+/* Why inotify did not add a watch. */
+const char *file_watch_refusal(int errnum);
 
 /* ---- file_watch_scan.c ----------------------------------------------------------------------- */
 

@@ -28,6 +28,7 @@
 #include "base/seccomp.h"
 #include "provider/command.h"
 #include "provider/command_settings.h"
+#include "provider/file_watch.h"
 #include "provider/system.h"
 #include "server/config.h"
 #include "json/json.h"
@@ -88,6 +89,7 @@ static int add_mounts(struct plan *p, const struct config *c, struct tidings_err
             struct stat st = {.st_uid = geteuid()};
             (void)stat(m->path, &st); /* without it the server does not start */
             p->roots[p->helper.root_count++] = (struct helper_root){m->path, st.st_uid};
+            add_file(p, p->helper.root_count == 1 ? FILE_WATCH_MOUNTS : NULL);
         } else if (m->ops == &provider_command_ops) {
             rc = add_command(p, m, err);
         }
@@ -110,7 +112,7 @@ static int start_helper(struct sandbox *b, const struct config *c, struct tiding
 {
     struct plan p = {.files = NULL};
     size_t mounts = c->mount_count + 1;
-    size_t files = c->tls_cert.count + c->tls_key.count + c->auth_jwks.count + 6;
+    size_t files = c->tls_cert.count + c->tls_key.count + c->auth_jwks.count + 7;
     p.files = mem_zalloc(files * sizeof(*p.files));
     p.roots = mem_zalloc(mounts * sizeof(*p.roots));
     p.commands = mem_zalloc(mounts * sizeof(*p.commands));
