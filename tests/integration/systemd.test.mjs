@@ -4,14 +4,16 @@
 // test stands in for it, since the variables name the process that is to read them.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import fs from 'node:fs';
 import { test } from 'node:test';
 
 import { SocketPeer } from '../contract/transport/lines.mjs';
 import { defer } from './lib/cleanup.mjs';
-import { modern } from './lib/rpc.mjs';
-import { BIN, Program } from './lib/server.mjs';
+import { call, modern } from './lib/rpc.mjs';
+import { BIN, Program, run, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
+import { groups252, parseGroups, underFilterOf } from './lib/unit-filter.mjs';
 import { Inbox } from './lib/wait.mjs';
 
 const files = { 'a.txt': 'a' };
@@ -125,3 +127,46 @@ for (const kind of ['a path', 'an abstract socket']) {
         await notices.next((line) => line === 'STOPPING=1', 'STOPPING=1');
     });
 }
+
+// ---- the unit of the package ----------------------------------------------------------------------------------------
+
+const UNIT = new URL('../../contrib/systemd/tidings.service', import.meta.url);
+const unit = fs.readFileSync(UNIT, 'utf8');
+
+test('the unit leaves the program all calls that it confines itself with', async (t) => {
+    const { sandbox } = JSON.parse((await run(t, ['version', '--json'])).stdout);
+    const tree = new Tree(t, { 'served/a.txt': 'a' });
+    const mounts = [
+        { type: 'file', uri: 'files:///', path: tree.at('served') },
+        { type: 'command', uri: 'cmd:///it', argv: ['echo', 'hello'], interval: 0 },
+    ];
+    tree.write('tidings.json', JSON.stringify({ mounts }));
+    const args = ['--config', tree.at('tidings.json'), '--store', tree.at('tidings.db'), '--self', '--publish', 'app:///', '--allow-write'];
+    const server = await serve(t, { tree, mounts: [], args, under: underFilterOf(unit) });
+    const state = JSON.parse((await call(server, 'resources/read', { uri: 'tidings://self/sandbox' })).contents[0].text);
+    assert.deepEqual([state.noNewPrivs, state.landlock, state.seccomp], [true, sandbox.landlock, sandbox.seccomp]);
+    assert.doesNotMatch(server.stderr, / warn | error /);
+    const status = fs.readFileSync(`/proc/${server.child.pid}/status`, 'utf8');
+    assert.match(status, /^NoNewPrivs:\s+1$/m);
+    assert.match(status, new RegExp(`^Seccomp_filters:\\s+${sandbox.seccomp ? 2 : 1}$`, 'm'), 'the filter of the unit and our own');
+    for (const uri of ['files:///a.txt', 'cmd:///it']) {
+        assert.equal((await modern(server, 'resources/read', { uri })).status, 200, uri);
+    }
+    const published = await call(server, 'tools/call', { name: 'publish', arguments: { uri: 'app:///x', text: 'x' } });
+    assert.ok(!published.isError, JSON.stringify(published));
+});
+
+const version = spawnSync('systemd-analyze', ['--version'], { encoding: 'utf8' }).stdout ?? '';
+
+test('the unit is verified by systemd, whose groups of calls are those of our list', {
+    skip: !version.startsWith('systemd 252') && 'needs systemd-analyze 252',
+}, () => {
+    const { stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', UNIT.pathname], { encoding: 'utf8' });
+    const complaints = stderr.split('\n').filter((line) => line.includes('tidings') && !line.includes('is not executable'));
+    assert.deepEqual(complaints, []);
+    for (const [name, calls] of groups252) {
+        const { stdout } = spawnSync('systemd-analyze', ['syscall-filter', '--no-pager', name], { encoding: 'utf8' });
+        const theirs = parseGroups(stdout.replace(/^@.*$/m, '$&:')).get(name);
+        assert.deepEqual(calls, theirs.sort(), name);
+    }
+});

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+//
+// Run a program under the system call filter of a systemd unit, without systemd: the groups are those of systemd 252
+// (syscalls-systemd-252.txt), the numbers those of this machine's headers, and Perl installs the filter.
+// Like systemd 252, it ignores a group or a call that it does not know.
+
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+
+const here = new URL('.', import.meta.url);
+
+/** Group → its calls and groups, from the output of systemd-analyze or from our copy of it. */
+export function parseGroups(text) {
+    const groups = new Map();
+    let group = [];
+    for (const word of text.replace(/#.*$/gm, '').split(/\s+/).filter(Boolean)) {
+        const begins = word.match(/^(@[a-z-]+):$/);
+        if (begins) {
+            groups.set(begins[1], (group = []));
+        } else {
+            group.push(word);
+        }
+    }
+    return groups;
+}
+
+export const groups252 = parseGroups(fs.readFileSync(new URL('syscalls-systemd-252.txt', here), 'utf8'));
+
+const expand = (word) => (word.startsWith('@') ? (groups252.get(word) ?? []).flatMap(expand) : [word]);
+
+/** The names that the lines `SystemCallFilter=` of a unit allow; those that begin with ~ take some away. */
+export function allowedCalls(unit) {
+    const allowed = new Set(expand('@default'));
+    for (const [, minus, words] of unit.matchAll(/^SystemCallFilter=(~?)(.*)$/gm)) {
+        for (const name of words.split(' ').filter(Boolean).flatMap(expand)) {
+            void (minus ? allowed.delete(name) : allowed.add(name));
+        }
+    }
+    return allowed;
+}
+
+/** Name → number, from the headers of the C library. */
+function callNumbers() {
+    const text = execFileSync('cc', ['-E', '-dM', '-include', 'sys/syscall.h', '-x', 'c', '/dev/null'], { encoding: 'utf8' });
+    return new Map([...text.matchAll(/^#define __NR_(\w+) (\d+)$/gm)].map(([, name, number]) => [name, Number(number)]));
+}
+
+const ARCHITECTURES = { x64: 0xc000003e, arm64: 0xc00000b7 };
+
+// A struct sock_filter is code, jump if true, jump if false, operand. What is not allowed fails with EPERM.
+const INSTALL = String.raw`
+use strict;
+my ($prctl, $seccomp, $arch, $numbers, @program) = @ARGV;
+my @f = ([0x20, 0, 0, 4], [0x15, 1, 0, $arch], [0x06, 0, 0, 0x80000000], [0x20, 0, 0, 0]);
+push @f, [0x15, 0, 1, $_], [0x06, 0, 0, 0x7fff0000] for split /,/, $numbers;
+push @f, [0x06, 0, 0, 0x00050001];
+my $bytes = join '', map { pack 'S C C L', @$_ } @f;
+my $list = pack 'S x6 P', scalar @f, $bytes;
+syscall($prctl + 0, 38, 1, 0, 0, 0) == 0 or die "no_new_privs: $!";
+syscall($seccomp + 0, 1, 0, $list) == 0 or die "seccomp: $!";
+exec @program or die "$program[0]: $!";
+`;
+
+/** What comes before a program and its arguments to run it under the filter of this unit. */
+export function underFilterOf(unit) {
+    const numbers = callNumbers();
+    const list = [...allowedCalls(unit)].map((name) => numbers.get(name)).filter((n) => n !== undefined);
+    return ['/usr/bin/perl', '-e', INSTALL, numbers.get('prctl'), numbers.get('seccomp'), ARCHITECTURES[process.arch], list.join(',')].map(String);
+}
