@@ -62,8 +62,8 @@ TIDINGS_API int tidings_store_copy(const struct tidings_store_copying *copy,
  *
  * TIDINGS_E_NOTFOUND: there is no such file. TIDINGS_E_BUSY: a program uses it. TIDINGS_E_INVALID:
  * it is a database of another program, or its tables were changed. TIDINGS_E_IO,
- * TIDINGS_E_INTERNAL: it is damaged, and the sentence says where. TIDINGS_E_UNSUPPORTED: a newer
- * tidings made it, or it is the URL of a database. */
+ * TIDINGS_E_INTERNAL: it is damaged or has lost what was acknowledged, and the sentence says where.
+ * TIDINGS_E_UNSUPPORTED: a newer tidings made it, or it is the URL of a database. */
 TIDINGS_API int tidings_store_check(const char *store, struct tidings_store_figures *ret,
                                     struct tidings_error *err);
 

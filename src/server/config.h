@@ -146,6 +146,7 @@ struct config {
     char *entity_authority; /* the beginning of their absolute URIs; empty: none */
     char *store;            /* the same, without entities being served */
     unsigned stale_reads;   /* 0: serve, 1: refuse */
+    bool accept_data_loss;  /* of a store that is a file */
     uint64_t stale_cache;
     char *cluster, *node; /* of a store that several nodes share; `node` empty: any name */
     uint64_t system_interval_ms;

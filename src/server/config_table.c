@@ -126,6 +126,8 @@ const struct config_row config_rows[] = {
          "clients may also write URL/entity/… for entity:///…")},
     {ROW("store", CONFIG_TEXT, store, "", "FILE",
          "keep what is published and what is known of files in this file, over restarts")},
+    BOOL("accept-data-loss", accept_data_loss, "false",
+         "start although the store file has lost acknowledged writes; for one start"),
     {ROW("cluster", CONFIG_TEXT, cluster, CONFIG_CLUSTER_DEFAULT, "NAME",
          "the nodes that share a store of PostgreSQL; another name there is refused")},
     {ROW("node", CONFIG_TEXT, node, "", "NAME",

@@ -239,6 +239,9 @@ static void metrics_store(struct metrics_text *m, const struct tidings_server *s
                   "Commits of the store, with waiting for the disk or the database.");
     metrics_put_durations(m, NULL, &commits);
     metrics_put_one(m, METRICS_COUNTER, "tidings_store_commits_lost", "Commits that failed.", lost);
+    metrics_put_one(m, METRICS_GAUGE, "tidings_store_data_loss",
+                    "1: acknowledged writes were lost before this start, and that was accepted.",
+                    s->has_lost_data);
     metrics_put_one(m, METRICS_GAUGE, "tidings_store_size_bytes",
                     "Size of the file of the store; 0: it is none.", server_metrics_store_bytes(s));
     if (s->nodes) {

@@ -100,6 +100,7 @@ struct tidings_server {
     struct server_sessions *sessions;   /* atomic: … and of sessions; NULL: nothing */
     struct server_tasks tasks;          /* … and of tasks */
     bool has_file;                      /* it is one that outlives the server */
+    bool has_lost_data;                 /* … and had lost committed data when this run began */
     struct server_nodes *nodes;         /* those that share the store; NULL: none do */
     struct server_owned *owned;         /* mounts that one of them watches; NULL: there are none */
     struct entity_rows *given_rows;   /* of a test: taken instead of the store that is configured */

@@ -17,6 +17,7 @@
 #include "store/postgres_rows.h"
 #include "store/shared.h"
 #include "store/sqlite_entities.h"
+#include "store/sqlite_loss.h"
 
 #define IN_MEMORY ":memory:"
 
@@ -170,6 +171,27 @@ static int server_store_open_file(struct tidings_server *s, const struct changel
     return 0;
 }
 
+/* Whoever starts it may accept that something is lost; it is said either way. */
+static int server_store_open_sqlite(struct tidings_server *s, const char *path,
+                                    struct entity_rows **ret, struct tidings_error *err)
+{
+    struct tidings_error loss = {0};
+    bool accepts = s->config.accept_data_loss;
+    int rc = accepts ? entity_sqlite_open_lossy(path, &loss, ret, err)
+                     : entity_sqlite_open(path, ret, err);
+    s->has_lost_data = loss.code < 0;
+    if (s->has_lost_data) {
+        log_error(LOG_STORE, "data loss accepted", KV("lost", loss.text), KV("store", path));
+    } else if (rc < 0 && sqlite_loss_check(path, &loss) < 0) {
+        log_error(LOG_STORE, "data loss", KV("lost", loss.text), KV("store", path));
+        return tidings_fail(err, rc,
+                            "'%.50s': %s; put a backup in its place or accept it with "
+                            "--accept-data-loss",
+                            path, loss.text);
+    }
+    return rc;
+}
+
 static int server_store_connect(struct tidings_server *s, const char *path,
                                 struct entity_rows **ret, struct tidings_error *err)
 {
@@ -182,7 +204,7 @@ static int server_store_connect(struct tidings_server *s, const char *path,
         return entity_postgres_open(path, tidings_str(s->config.cluster), ret, err);
     }
     if (strcmp(path, IN_MEMORY) != 0) {
-        return entity_sqlite_open(path, ret, err);
+        return server_store_open_sqlite(s, path, ret, err);
     }
     *ret = entity_memory_create(err);
     return *ret ? 0 : TIDINGS_E_NOMEM;

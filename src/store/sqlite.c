@@ -24,6 +24,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/url_redact.h"
+#include "store/commit_mark.h"
 #include "store/sqlite_log_lock.h"
 
 #define LOG_SUFFIX "-wal"
@@ -32,6 +33,7 @@
     X(open_v2)                                                                                     \
     X(close_v2)                                                                                    \
     X(db_config)                                                                                   \
+    X(file_control)                                                                                \
     X(wal_hook)                                                                                    \
     X(wal_checkpoint_v2)                                                                           \
     X(exec)                                                                                        \
@@ -61,7 +63,10 @@ struct opened_file {
 struct sqlite {
     sqlite3 *handle;
     struct opened_file file, log;
-    struct log_lock *lock; /* NULL: in memory, or there are no locks */
+    struct log_lock *lock;        /* NULL: in memory, or there are no locks */
+    struct commit_marker *marker; /* NULL: none is kept */
+    int log_pages;                /* in the log after the last commit */
+    int log_padding;              /* as many of them may not have been synced */
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -233,6 +238,7 @@ int sqlite_check_file(struct sqlite *db, struct tidings_error *err)
 static int sqlite_on_commit(void *user, sqlite3 *handle, const char *name, int pages)
 {
     struct sqlite *db = user;
+    db->log_pages = pages;
     if (pages >= LOG_PAGES && log_lock_take(db->lock)) {
         (void)api.wal_checkpoint_v2(handle, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
         log_lock_give(db->lock);
@@ -274,6 +280,40 @@ int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err
     (void)api.wal_hook(db->handle, sqlite_on_commit, db);
     *ret = db;
     return 0;
+}
+
+int sqlite_keep_mark(struct sqlite *db, uint64_t epoch, int64_t position, struct tidings_error *err)
+{
+    char path[PATH_MAX + sizeof COMMIT_MARK_SUFFIX];
+    int all = -1, copied = -1;
+    if (db->log.path[0] == '\0') {
+        return 0;
+    }
+    if (log_lock_take(db->lock)) {
+        (void)api.wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, &all, &copied);
+        log_lock_give(db->lock);
+    }
+    if (all < 0 || copied != all) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "the log cannot be copied into the database");
+    }
+    /* Where a write may harm what is beside it in its sector, SQLite repeats the last frame. */
+    int is_safe = -1;
+    (void)api.file_control(db->handle, NULL, SQLITE_FCNTL_POWERSAFE_OVERWRITE, &is_safe);
+    db->log_padding = is_safe != 1;
+    (void)snprintf(path, sizeof path, "%.*s" COMMIT_MARK_SUFFIX,
+                   (int)(strlen(db->log.path) + 1 - sizeof LOG_SUFFIX), db->log.path);
+    const struct commit_mark mark = {.epoch = epoch};
+    int rc = commit_marker_open(path, db->log.path, &mark, &db->marker, err);
+    sqlite_mark(db, position);
+    return rc;
+}
+
+void sqlite_mark(struct sqlite *db, int64_t position)
+{
+    if (db->log_pages > db->log_padding) {
+        commit_marker_put(db->marker, (uint64_t)position,
+                          (uint64_t)(db->log_pages - db->log_padding));
+    }
 }
 
 /* The URI under which SQLite neither locks nor writes the file, nor looks for a log beside it. */
@@ -332,6 +372,8 @@ void sqlite_close(struct sqlite *db)
         api.close_v2(db->handle);
     }
     log_lock_destroy(db->lock);
+    /* While there is a log, the mark says what must be in it. */
+    commit_marker_close(db->marker, access(db->log.path, F_OK) < 0 && errno == ENOENT);
     mem_free(db);
 }
 

@@ -18,6 +18,13 @@ struct sqlite3_stmt;
 /* `path`, or ":memory:". TIDINGS_E_UNSUPPORTED when the library is missing, TIDINGS_E_BUSY when
  * another program has it open. */
 int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err);
+/* Keep a mark beside the file of how much of it is committed (store/commit_mark.h), until it is
+ * closed. `epoch` is committed already, and is in the database itself afterwards. Outside of
+ * transactions. */
+int sqlite_keep_mark(struct sqlite *db, uint64_t epoch, int64_t position,
+                     struct tidings_error *err);
+/* After each commit: that is the newest position. */
+void sqlite_mark(struct sqlite *db, int64_t position);
 void sqlite_close(struct sqlite *db); /* NULL is fine; statements must be gone */
 
 /* Open a file only to look at it: nothing is written, made or locked, and what is in its log

@@ -63,17 +63,22 @@ int sqlite_entities_number(struct sqlite_entities *s, const char *sql, int64_t *
     return rc < 0 ? rc : 0;
 }
 
-int sqlite_entities_recover(struct sqlite_entities *s, struct tidings_error *err)
+/* Numbers of rows that are gone stay used. */
+int sqlite_entities_newest(struct sqlite_entities *s, int64_t *ret, struct tidings_error *err)
 {
-    /* Numbers of rows that are gone stay used. */
-    int rc = sqlite_entities_number(
+    return sqlite_entities_number(
         s,
         "SELECT max(applied, floor, ifnull((SELECT max(seq) FROM main.log), 0),"
         " ifnull((SELECT max(seq) FROM main.moved), 0),"
         " ifnull((SELECT max(seq) FROM main.types), 0),"
         " ifnull((SELECT max(seq) FROM main.published), 0),"
         " ifnull((SELECT max(seq) FROM main.file_changes), 0)) FROM main.state",
-        &s->last_seq, err);
+        ret, err);
+}
+
+int sqlite_entities_recover(struct sqlite_entities *s, struct tidings_error *err)
+{
+    int rc = sqlite_entities_newest(s, &s->last_seq, err);
     struct sqlite3_stmt *st = NULL;
     rc = rc == 0 ? sqlite_prepare(s->db,
                                   "SELECT id, vfrom, seq, replaces, forget FROM main.log WHERE"

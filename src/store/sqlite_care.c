@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "store/sqlite_care_private.h"
 #include "store/sqlite_entities.h"
+#include "store/sqlite_loss.h"
 #include "store/sqlite_private.h"
 
 int sqlite_care_size(const char *path, uint64_t *ret, struct tidings_error *err)
@@ -25,7 +26,9 @@ int sqlite_care_size(const char *path, uint64_t *ret, struct tidings_error *err)
 int sqlite_care_find(const char *path, uint64_t *ret_size, struct tidings_error *err)
 {
     int rc = sqlite_care_size(path, ret_size, err);
-    return rc == 0 ? sqlite_check_ours(path, &sqlite_entities_layout, err) : rc;
+    rc = rc == 0 ? sqlite_check_ours(path, &sqlite_entities_layout, err) : rc;
+    rc = rc == 0 ? sqlite_loss_check(path, err) : rc;
+    return rc == TIDINGS_E_IO ? error_wrap(err, rc, "database '%.100s'", path) : rc;
 }
 
 /* What must hold between the tables: no rows, each. */

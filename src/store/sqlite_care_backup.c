@@ -23,6 +23,7 @@
 #include "store/sqlite.h"
 #include "store/sqlite_care_private.h"
 #include "store/sqlite_log_lock.h"
+#include "store/wal_scan.h"
 
 #define TRIES 10u /* a server that starts or ends each time */
 #define PIECE (1u << 20)
@@ -73,6 +74,26 @@ static int sqlite_backup_file(int in, const char *to, int flags, char *piece,
     return rc;
 }
 
+/* The log may begin anew while it is copied: a beginning of the old one with an end of the new one
+ * is neither. It happens once at most, since the server copies nothing into the database now. */
+static int sqlite_backup_log(const struct backup *b, int log, char *piece,
+                             struct tidings_error *err)
+{
+    unsigned char before[WAL_HEADER_SIZE], after[WAL_HEADER_SIZE];
+    int flags = O_CREAT | O_EXCL, rc = 0;
+    bool is_same = false;
+    for (unsigned i = 0; rc == 0 && !is_same && i < TRIES; i++) {
+        ssize_t had = pread(log, before, sizeof before, 0);
+        rc = sqlite_backup_file(log, b->part_log, flags, piece, err);
+        ssize_t has = pread(log, after, sizeof after, 0);
+        is_same = had == has && (has <= 0 || memcmp(before, after, (size_t)has) == 0);
+        flags = O_TRUNC;
+    }
+    return rc < 0 || is_same
+               ? rc
+               : tidings_fail(err, TIDINGS_E_BUSY, "'%.200s' changes all the time", b->from_log);
+}
+
 static int sqlite_backup_live(const struct backup *b, struct tidings_error *err)
 {
     int log = log_lock_share(b->from_log, err);
@@ -87,7 +108,7 @@ static int sqlite_backup_live(const struct backup *b, struct tidings_error *err)
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     rc = rc == 0 ? sqlite_backup_file(in, b->part, O_TRUNC, piece, err) : rc;
-    rc = rc == 0 ? sqlite_backup_file(log, b->part_log, O_CREAT | O_EXCL, piece, err) : rc;
+    rc = rc == 0 ? sqlite_backup_log(b, log, piece, err) : rc;
     mem_free(piece);
     if (in >= 0) {
         close(in);
@@ -137,6 +158,9 @@ static int sqlite_backup_settle(const struct backup *b, struct tidings_error *er
     struct sqlite *db = NULL;
     int rc = sqlite_open(b->part, &db, err);
     rc = rc == 0 ? sqlite_check_sound(db, err) : rc;
+    if (rc == 0) { /* the run goes on elsewhere; an old layout has none */
+        (void)sqlite_exec(db, "INSERT INTO main.epochs(epoch) VALUES(random())", NULL);
+    }
     rc = rc == 0 ? sqlite_cut_log(db, err) : rc;
     sqlite_close(db);
     int fd = rc == 0 ? open(b->part, O_RDONLY | O_CLOEXEC) : -1;

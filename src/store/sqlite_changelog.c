@@ -5,6 +5,7 @@
  */
 #include "store/sqlite_changelog.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/changelog_durable.h"
@@ -107,6 +108,10 @@ int changelog_sqlite_create(struct entity_rows *rows, const struct changelog_lim
         return rc;
     }
     rc = begin_epoch(s, log->ops->epoch(log), err);
+    struct tidings_error why;
+    if (rc == 0 && sqlite_keep_mark(s->db, log->ops->epoch(log), s->last_seq, &why) < 0) {
+        log_warn(LOG_STORE, "a store that is damaged may not be noticed", KV("reason", why.text));
+    }
     rc = rc == 0 ? read_past(s, past, SQLITE_MAX_EPOCHS, err) : rc;
     if (rc < 0) {
         log->ops->destroy(log);

@@ -68,6 +68,7 @@ int sqlite_entities_commit(struct entity_rows *rows, struct tidings_error *err)
                    : error_wrap(err, TIDINGS_E_UNKNOWN,
                                 "whether it was kept is not known; read before you try again");
     }
+    sqlite_mark(s->db, s->last_seq);
     /* Behind by too much: now, so that memory stays bounded. A failure is tried again later. */
     if (s->n_fresh >= SQLITE_MAX_FRESH) {
         (void)sqlite_apply(s, NULL);

@@ -25,6 +25,7 @@
 #include "base/str.h"
 #include "store/entity_sum.h"
 #include "store/sqlite_changelog.h"
+#include "store/sqlite_loss.h"
 #include "store/sqlite_private.h"
 #include "store/sqlite_published.h"
 #include "store/sqlite_tasks.h"
@@ -407,12 +408,17 @@ static int sqlite_check_whole(struct sqlite_entities *s, struct tidings_error *e
                : rc;
 }
 
-static int sqlite_entities_open(const char *path, bool is_target, struct entity_rows **ret,
-                                struct tidings_error *err)
+/* What is lost is nobody's any more: cursors of earlier runs may be of a later state. */
+static int sqlite_entities_accept(struct sqlite_entities *s, struct tidings_error *err)
+{
+    return sqlite_exec(s->db, "DELETE FROM main.epochs", err);
+}
+
+static int sqlite_entities_load(const char *path, bool is_target, bool is_lossy,
+                                struct entity_rows **ret, struct tidings_error *err)
 {
     struct sqlite *db = NULL;
-    int rc = sqlite_check_ours(path, &sqlite_entities_layout, err);
-    rc = rc == 0 ? sqlite_open(path, &db, err) : rc;
+    int rc = sqlite_open(path, &db, err);
     if (rc < 0) {
         return rc;
     }
@@ -427,6 +433,7 @@ static int sqlite_entities_open(const char *path, bool is_target, struct entity_
     rc = sqlite_entities_lay_out(s, err);
     rc = rc == 0 && !is_target ? sqlite_check_whole(s, err) : rc;
     rc = rc == 0 ? sqlite_entities_recover(s, err) : rc;
+    rc = rc == 0 && is_lossy ? sqlite_entities_accept(s, err) : rc;
     if (rc < 0) {
         sqlite_destroy(&s->base);
         return error_wrap(err, rc, "database '%s'", path);
@@ -435,14 +442,39 @@ static int sqlite_entities_open(const char *path, bool is_target, struct entity_
     return 0;
 }
 
+/* `loss` NULL: what has lost something is refused. */
+static int sqlite_entities_open(const char *path, bool is_target, struct tidings_error *loss,
+                                struct entity_rows **ret, struct tidings_error *err)
+{
+    struct commit_marker *making = NULL;
+    int rc = sqlite_check_ours(path, &sqlite_entities_layout, err);
+    if (loss) {
+        *loss = (struct tidings_error){0};
+    }
+    int lost = rc == 0 ? sqlite_loss_check(path, loss ? loss : err) : 0;
+    if (rc < 0 || (lost < 0 && !loss)) {
+        return rc < 0 ? rc : error_wrap(err, lost, "database '%.100s'", path);
+    }
+    sqlite_loss_expect(path, &making);
+    rc = sqlite_entities_load(path, is_target, lost < 0, ret, err);
+    sqlite_loss_expect_no_more(path, making);
+    return rc;
+}
+
 int entity_sqlite_open(const char *path, struct entity_rows **ret, struct tidings_error *err)
 {
-    return sqlite_entities_open(path, false, ret, err);
+    return sqlite_entities_open(path, false, NULL, ret, err);
+}
+
+int entity_sqlite_open_lossy(const char *path, struct tidings_error *ret_loss,
+                             struct entity_rows **ret, struct tidings_error *err)
+{
+    return sqlite_entities_open(path, false, ret_loss, ret, err);
 }
 
 int entity_sqlite_open_target(const char *path, struct entity_rows **ret, struct tidings_error *err)
 {
-    return sqlite_entities_open(path, true, ret, err);
+    return sqlite_entities_open(path, true, NULL, ret, err);
 }
 
 int entity_sqlite_limit(struct entity_rows *rows, int64_t max_bytes, struct tidings_error *err)

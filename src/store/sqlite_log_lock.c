@@ -90,6 +90,16 @@ static bool log_lock_is_owned(int fd)
     return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
+bool log_lock_is_held(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    bool is_held = fd >= 0 && log_lock_is_owned(fd);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return is_held;
+}
+
 int log_lock_share(const char *path, struct tidings_error *err)
 {
     struct stat st, now;

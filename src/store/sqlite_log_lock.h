@@ -23,6 +23,9 @@ void log_lock_destroy(struct log_lock *lock); /* NULL is fine */
 bool log_lock_take(struct log_lock *lock);
 void log_lock_give(struct log_lock *lock);
 
+/* Does a server own the log at `path` now? */
+bool log_lock_is_held(const char *path);
+
 /* Keep the owner of the log at `path`, another process, from copying it, until the descriptor
  * returned is closed; waits while it does. TIDINGS_E_NOTFOUND: the log is gone, since the owner
  * ended. TIDINGS_E_BUSY: who uses it does not know of this, or is this very process. */

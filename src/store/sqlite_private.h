@@ -131,6 +131,8 @@ int sqlite_apply(struct sqlite_entities *s, struct tidings_error *err);
 /* The first column of the only row of a statement without parameters; 0 when there is none. */
 int sqlite_entities_number(struct sqlite_entities *s, const char *sql, int64_t *ret,
                            struct tidings_error *err);
+/* The newest position that the tables know. */
+int sqlite_entities_newest(struct sqlite_entities *s, int64_t *ret, struct tidings_error *err);
 /* After opening: the tables in memory, from the rows that are not applied. */
 int sqlite_entities_recover(struct sqlite_entities *s, struct tidings_error *err);
 
