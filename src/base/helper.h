@@ -45,6 +45,7 @@ struct helper_plan {
     size_t root_count;
     const struct helper_command *commands;
     size_t command_count;
+    uint64_t rights; /* capabilities that it keeps, if there are any (base/capabilities.h) */
 };
 
 /* Fork it. Before this process has other threads; once. */

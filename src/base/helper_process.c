@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/capabilities.h"
 #include "base/error.h"
 #include "base/helper_private.h"
 #include "base/spawn.h"
@@ -288,6 +289,7 @@ void helper_main(const struct helper_plan *plan, int socket)
 {
     static struct helper h;
     h.plan = plan;
+    (void)capabilities_keep(plan->rights, NULL); /* else it has those it was started with */
     bool goes_on = helper_process_detach(socket);
     while (goes_on) {
         goes_on = helper_turn(&h);

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/capabilities.h"
 #include "base/error.h"
 #include "base/helper.h"
 #include "base/landlock.h"
@@ -31,6 +32,7 @@
 #include "provider/file_watch.h"
 #include "provider/system.h"
 #include "server/config.h"
+#include "server/rights.h"
 #include "json/json.h"
 #include "json/write.h"
 
@@ -127,6 +129,7 @@ static int start_helper(struct sandbox *b, const struct config *c, struct tiding
     p.helper.files = p.files;
     p.helper.roots = p.roots;
     p.helper.commands = p.commands;
+    p.helper.rights = rights_of_helper(c);
     p.helper.log_file = c->log_file[0] ? c->log_file : NULL;
     p.helper.access_log_file = c->access_log_file[0] ? c->access_log_file : NULL;
     if (rc == 0 && (p.helper.log_file || p.helper.access_log_file ||
@@ -397,6 +400,12 @@ int sandbox_enter(struct sandbox *b, const struct config *c, bool serves_http,
     } else if (enter_landlock(b, c, serves_http, &b->landlock_why) < 0) {
         sandbox_warn("landlock", &b->landlock_why, "it may read and write all files of its user");
     }
+    struct tidings_error why;
+    if (!TIDINGS_SANITIZED && capabilities_keep(rights_of_server(c, serves_http), &why) < 0) {
+        sandbox_warn("capabilities", &why, "it keeps all rights of root");
+    }
+    (void)snprintf(b->capabilities, sizeof b->capabilities, "%016llx",
+                   (unsigned long long)capabilities_get());
     return 0;
 }
 
@@ -413,7 +422,7 @@ void sandbox_seal(struct sandbox *b, const struct config *c)
         sandbox_warn("seccomp", &b->seccomp_why, "it may make every system call");
     }
     log_debug(LOG_SERVER, "sandbox", KV("landlock", b->landlock),
-              KV("seccomp", b->has_seccomp ? "yes" : "no"),
+              KV("capabilities", b->capabilities), KV("seccomp", b->has_seccomp ? "yes" : "no"),
               KV("helper", b->has_helper ? "yes" : "no"));
 }
 

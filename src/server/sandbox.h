@@ -17,6 +17,7 @@ struct sandbox {
     bool no_new_privs; /* what follows is in effect: … */
     bool has_helper;
     bool has_seccomp;
+    char capabilities[17];                          /* as in /proc/PID/status */
     int landlock;                                   /* its version; 0: not */
     struct tidings_error landlock_why, seccomp_why; /* … or why not */
 };

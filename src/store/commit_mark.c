@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -119,6 +120,10 @@ static int commit_marker_make(struct commit_marker *m, const char *log_path)
     m->log = m->fd >= 0 && log_path ? open(log_path, O_RDONLY | O_CLOEXEC) : -1;
     if (m->fd < 0 || (log_path && m->log < 0)) {
         return -errno;
+    }
+    struct stat st; /* root gives it to the owner of the store, as SQLite does the log */
+    if (m->log >= 0 && geteuid() == 0 && fstat(m->log, &st) == 0) {
+        (void)!fchown(m->fd, st.st_uid, st.st_gid);
     }
     int rc = commit_marker_write(m);
     if (rc == 0 && (ftruncate(m->fd, COMMIT_MARK_SIZE) < 0 || fsync(m->fd) < 0)) {

@@ -61,9 +61,11 @@ syscall($seccomp + 0, 1, 0, $list) == 0 or die "seccomp: $!";
 exec @program or die "$program[0]: $!";
 `;
 
-/** What comes before a program and its arguments to run it under the filter of this unit. */
+/** The command line before a program that runs it under the filter, and with the capabilities, of this unit. */
 export function underFilterOf(unit) {
     const numbers = callNumbers();
     const list = [...allowedCalls(unit)].map((name) => numbers.get(name)).filter((n) => n !== undefined);
-    return ['/usr/bin/perl', '-e', INSTALL, numbers.get('prctl'), numbers.get('seccomp'), ARCHITECTURES[process.arch], list.join(',')].map(String);
+    const isEmpty = process.getuid() === 0 && /^CapabilityBoundingSet=$/m.test(unit);
+    const bounds = isEmpty ? ['/usr/bin/setpriv', '--bounding-set=-all'] : [];
+    return [...bounds, '/usr/bin/perl', '-e', INSTALL, numbers.get('prctl'), numbers.get('seccomp'), ARCHITECTURES[process.arch], list.join(',')].map(String);
 }
