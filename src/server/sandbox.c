@@ -383,9 +383,9 @@ int sandbox_enter(struct sandbox *b, const struct config *c, bool serves_http,
     size_t threads = count_threads();
     if (threads > 1 && !TIDINGS_SANITIZED) { /* which may have one of its own */
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "a process is confined before it has other threads, and it has %zu; "
-                            "mount by the setting \"mount\", start threads later, or set "
-                            "\"sandbox\" to false",
+                            "the sandbox needs a process without other threads, and it has %zu "
+                            "(an emulator such as qemu-user adds some): use --no-sandbox, or in a "
+                            "program mount by the setting \"mount\" and start threads later",
                             threads - 1);
     }
     int rc = start_helper(b, c, err);
