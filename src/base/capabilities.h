@@ -10,10 +10,10 @@
 
 #define CAPABILITY(number) (UINT64_C(1) << (number)) /* CAP_… of the kernel */
 
-/* What this thread has in effect. */
+/* The effective capabilities of this thread. */
 uint64_t capabilities_get(void);
-/* Keep of `wanted` what is there, in effect and permitted; give up the rest, also what could be had
- * back by executing a program. Before there are other threads, which would keep theirs. */
+/* Keep the permitted ones of `wanted`; give up the rest, and the bounding set, so that executing a
+ * program restores none. Call it before other threads start: they would keep theirs. */
 int capabilities_keep(uint64_t wanted, struct tidings_error *err);
 
 #endif

@@ -98,7 +98,7 @@ struct file_watch {
     struct loop_timer *poll_timer;
     struct buf link_target; /* where links led in the look just made */
     bool is_rescanning;     /* enter directories that are armed already, too */
-    unsigned warned;        /* FILE_WARN_*: what the log has */
+    unsigned warned;        /* FILE_WARN_*: those in the log */
     uint64_t lost_told_ms;  /* when the log last had that events were lost; 0: never */
     int inotify_errno;      /* why there is no inotify */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Root reads and writes files of all users by capabilities. Reading is kept where directories are
- * served, as their files may belong to anybody; writing only if the directory of the store or of a
+ * served, as any user may own their files; writing only if the directory of the store or of a
  * socket is not root's own. Ports below 1024 are bound after the others are given up.
  */
 #include "server/rights.h"
@@ -20,7 +20,7 @@
 #define PRIVILEGED_PORTS 1024u
 #define ALL_RIGHTS UINT64_MAX
 
-/* May its owner, who we are, write it? A missing file: true. */
+/* True if we own it and its mode lets us write. A missing file: true. */
 static bool rights_is_own(const char *path)
 {
     struct stat st;
@@ -91,7 +91,7 @@ uint64_t rights_of_helper(const struct config *c)
 {
     for (size_t i = 0; i < c->mount_count; i++) {
         if (c->mounts[i].ops == &provider_command_ops) {
-            return ALL_RIGHTS; /* commands run with the rights of whoever configured them */
+            return ALL_RIGHTS; /* commands run with the rights of the operator */
         }
     }
     bool has_log = c->log_file[0] != '\0' || c->access_log_file[0] != '\0';

@@ -9,9 +9,9 @@
 
 struct config;
 
-/* Of the server itself, from before its listeners are opened. */
+/* The server needs these from before it opens its listeners. */
 uint64_t rights_of_server(const struct config *c, bool serves_http);
-/* Of its helper, which opens files of the configuration and of the log, and runs commands. */
+/* Its helper opens files of the configuration and of the log, and runs commands. */
 uint64_t rights_of_helper(const struct config *c);
 
 #endif

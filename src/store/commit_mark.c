@@ -99,7 +99,7 @@ static int commit_marker_write(struct commit_marker *m)
     return n == (ssize_t)sizeof bytes ? 0 : n < 0 ? -errno : -ENOSPC;
 }
 
-/* So that the name is there after a power cut. */
+/* Makes the name survive a power cut. */
 static int commit_marker_sync_name(const char *path)
 {
     char folder[PATH_MAX];

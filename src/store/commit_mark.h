@@ -2,7 +2,8 @@
  *
  * A file beside a store ("FILE-mark") that says how much of it was committed. It is written after
  * each commit and not synced, so it costs no second sync. After the end of the process it is exact;
- * after a power cut it may be older than the last commit. What it says was on the disk before.
+ * after a power cut it may be older than the last commit. The commit is synced before its mark is
+ * written.
  *
  * Exactly one server has a store open, so one process writes its mark.
  */
@@ -22,7 +23,7 @@ struct commit_mark {
 };
 
 void commit_mark_encode(const struct commit_mark *mark, unsigned char out[COMMIT_MARK_SIZE]);
-/* False: the bytes are no mark, or a torn one. */
+/* False: the mark is invalid or torn. */
 bool commit_mark_decode(const unsigned char *bytes, size_t size, struct commit_mark *ret);
 /* The mark at `path`. False: there is none that can be read. */
 bool commit_mark_read(const char *path, struct commit_mark *ret);

@@ -296,7 +296,7 @@ int sqlite_keep_mark(struct sqlite *db, uint64_t epoch, int64_t position, struct
     if (all < 0 || copied != all) {
         return tidings_fail(err, TIDINGS_E_BUSY, "the log cannot be copied into the database");
     }
-    /* Where a write may harm what is beside it in its sector, SQLite repeats the last frame. */
+    /* If a write may harm its neighbours in a sector, SQLite repeats the last frame. */
     int is_safe = -1;
     (void)api.file_control(db->handle, NULL, SQLITE_FCNTL_POWERSAFE_OVERWRITE, &is_safe);
     db->log_padding = is_safe != 1;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a store that is a SQLite file has lost, by three files: the database, its log, and the mark
- * of commits.
+ * Judges a store in a SQLite file by three files: the database, its log, and the mark of commits.
  *
  *     database   log                      mark            verdict
  *     missing    with bytes               any             lost
@@ -14,10 +13,10 @@
  *     there      that of the mark begun anew              whole: the old one was copied
  *     there      another, or none         of this run, and of a higher position   lost
  *
- * The last row is how a log is noticed that was removed, cut off, or whose header is damaged. A
- * backup that was put back has no run that is not over (sqlite_care_backup.c), so the mark of the
- * store that it replaced says nothing of it. If the positions agree, another program has copied the
- * log into the database, as SQLite does when it closes one.
+ * The last row notices a log that was removed, cut off, or has a damaged header. A
+ * backup that was put back has no run that is not over (sqlite_care_backup.c), so it
+ * ignores the mark of the store that it replaced. If the positions agree, another program has
+ * copied the log into the database, as SQLite does when it closes one.
  */
 #include "store/sqlite_loss.h"
 
@@ -124,7 +123,7 @@ static bool sqlite_loss_peek(const struct sqlite_loss *l, uint64_t *ret_epoch, i
     return rc == 0;
 }
 
-/* The log is not the one that the mark tells of. */
+/* The log and the mark differ. */
 static int sqlite_loss_without_log(const struct sqlite_loss *l, struct tidings_error *err)
 {
     uint64_t epoch = 0;
@@ -184,7 +183,7 @@ static int sqlite_loss_judge(const struct sqlite_loss *l, struct tidings_error *
     }
     if (l->file_size < 0 && !is_making && (l->log_size > 0 || sqlite_loss_has_run(l))) {
         return tidings_fail(err, TIDINGS_E_IO,
-                            "the file is missing, but '%s' is there; remove that to begin a new "
+                            "the file is missing, but '%s' exists; remove that to begin a new "
                             "store",
                             l->log_size > 0 ? LOG_SUFFIX : COMMIT_MARK_SUFFIX);
     }
@@ -200,7 +199,7 @@ int sqlite_loss_check(const char *path, struct tidings_error *err)
     int rc = sqlite_loss_scan(&l, err);
     rc = rc == 0 ? sqlite_loss_judge(&l, err) : rc;
     if (rc < 0 && log_lock_is_held(l.log)) {
-        return 0; /* a server began to write meanwhile */
+        return 0; /* a server began to write during the scan */
     }
     return rc < 0 ? error_wrap(err, rc, "acknowledged writes are lost") : 0;
 }

@@ -26,7 +26,7 @@ struct wal_frame {
     uint32_t page, size; /* of the database after it, when it is a commit */
     uint32_t salt[2];
     struct wal_sum sum;
-    unsigned char head[8]; /* what of its header is summed */
+    unsigned char head[8]; /* the part of its header that the sum covers */
 };
 
 struct wal_reading {
@@ -112,7 +112,7 @@ static int wal_read_frame(struct wal_reading *r, uint64_t index, bool with_page,
     return n == (int64_t)r->page_size ? 1 : n < 0 ? (int)n : 0;
 }
 
-/* Does the frame, whose page was read, go on from `before`? */
+/* True if the frame, whose page was read, continues `before`. */
 static bool wal_goes_on(const struct wal_reading *r, const struct wal_frame *f,
                         struct wal_sum before)
 {
@@ -125,7 +125,7 @@ static bool wal_same_salt(const uint32_t one[2], const uint32_t other[2])
     return one[0] == other[0] && one[1] == other[1];
 }
 
-/* What SQLite reads. `last` becomes the last of it. */
+/* Reads the frames that SQLite reads. `last` becomes the last of them. */
 static int wal_read_valid(struct wal_reading *r, struct wal_sum sum, struct wal_frame *last,
                           struct wal_facts *ret)
 {
@@ -141,8 +141,9 @@ static int wal_read_valid(struct wal_reading *r, struct wal_sum sum, struct wal_
     return rc < 0 ? rc : 0;
 }
 
-/* Where sectors are not safe, SQLite repeats the frame of a commit up to the next sector. It does
- * not sync the end of that, and if it cannot write it the commit fails. Is this such a frame? */
+/* If a write may harm its neighbours in a sector, SQLite repeats the frame of a commit up to the
+ * next sector. It does not sync the end of that, and if it cannot write it the commit fails. True
+ * if this may be such a frame. */
 static bool wal_may_pad(const struct wal_frame *f, const struct wal_frame *before)
 {
     return before->size != 0 && f->page == before->page && f->size == before->size;
@@ -159,8 +160,8 @@ static bool wal_is_padding(struct wal_reading *r, uint64_t index, const struct w
            memcmp(other, r->page, r->page_size) == 0;
 }
 
-/* From the first frame that is not valid, one that goes on from a commit. `last`: the valid one
- * before that, or all 0. `salt` NULL: of whatever log. */
+/* Finds a frame that continues a commit, from the first invalid one on. `last`: the valid frame
+ * before that, or all 0. `salt` NULL: any log. */
 static int wal_find_proof(struct wal_reading *r, const struct wal_frame *last, const uint32_t *salt,
                           struct wal_facts *ret)
 {

@@ -38,7 +38,7 @@ function check(pid, wanted, what) {
     }
 }
 
-/** A tree that belongs to another user, who alone may read it. */
+/** A tree that only its owner, another user, may read. */
 function theirs(t, files) {
     const tree = new Tree(t, files);
     execFileSync('chown', ['-R', `${NOBODY}:${NOBODY}`, tree.path]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // File systems mounted below a served root, with the sandbox on: a mount makes no event in the directory that it covers.
-// The server runs in a mount namespace of its own, which takes root or a user namespace; elsewhere the tests are skipped.
+// The server runs in a private mount namespace, which takes root or a user namespace; elsewhere the tests are skipped.
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Makes logs of SQLite, written down from its file format and not from the code that reads them.
+ * Makes logs of SQLite from its file format, independently of the code that reads them.
  */
 #include "support/wal_made.h"
 

@@ -21,13 +21,13 @@ struct wal_made {
     struct wal_identity id;
 };
 
-/* Begin a log, over what is there. */
+/* Begin a log over the existing bytes. */
 void wal_made_begin(struct wal_made *w, const struct wal_identity *id, bool is_big);
 /* Write frames at the end. `commits`: the last of them is a commit. */
 void wal_made_add(struct wal_made *w, unsigned frames, bool commits, unsigned char fill);
 /* Repeat the last frame. */
 void wal_made_pad(struct wal_made *w);
-/* Go on from an earlier place, as after a rollback or a crash. */
+/* Continue at an earlier frame, as after a rollback or a crash. */
 void wal_made_back(struct wal_made *w, unsigned at, const uint32_t sum[2]);
 void wal_made_scan(const struct wal_made *w, struct wal_facts *ret);
 

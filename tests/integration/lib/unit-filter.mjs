@@ -47,7 +47,7 @@ function callNumbers() {
 
 const ARCHITECTURES = { x64: 0xc000003e, arm64: 0xc00000b7 };
 
-// A struct sock_filter is code, jump if true, jump if false, operand. What is not allowed fails with EPERM.
+// A struct sock_filter is code, jump if true, jump if false, operand. Other calls fail with EPERM.
 const INSTALL = String.raw`
 use strict;
 my ($prctl, $seccomp, $arch, $numbers, @program) = @ARGV;

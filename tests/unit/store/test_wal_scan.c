@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The log of a database as it lies on the disk: damage before the last transaction is found
- * wherever it is, and what a crash, a rollback or an earlier log leaves behind is none. The mark of
- * commits: any changed byte makes it none.
+ * The scan of a log finds damage anywhere before the last transaction, and accepts leftovers of a
+ * crash, a rollback or an earlier log. The mark of commits is rejected if any byte changed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,7 +68,7 @@ static void every_changed_byte_before_the_last_two_commits_is_damage(void **stat
     }
 }
 
-static void a_torn_last_transaction_is_no_damage(void **state)
+static void a_torn_last_transaction_is_accepted(void **state)
 {
     (void)state;
     static struct wal_made w;
@@ -95,7 +94,7 @@ static void a_torn_last_transaction_is_no_damage(void **state)
     }
 }
 
-static void leftovers_of_a_rollback_are_no_damage(void **state)
+static void leftovers_of_a_rollback_are_accepted(void **state)
 {
     (void)state;
     static struct wal_made w;
@@ -113,7 +112,7 @@ static void leftovers_of_a_rollback_are_no_damage(void **state)
     assert_int_equal(f.committed, 3);
 }
 
-static void padding_of_a_commit_is_no_proof(void **state)
+static void padding_of_a_commit_proves_nothing(void **state)
 {
     (void)state;
     static struct wal_made w;
@@ -136,7 +135,7 @@ static void padding_of_a_commit_is_no_proof(void **state)
     assert_false(wal_scan_of(&w).is_damaged);
 }
 
-static void leftovers_of_an_earlier_log_are_no_damage(void **state)
+static void leftovers_of_an_earlier_log_are_accepted(void **state)
 {
     (void)state;
     static struct wal_made w;
@@ -166,7 +165,7 @@ static void damage_is_found_without_a_header_too(void **state)
     }
 }
 
-static void a_mark_is_read_as_it_was_written_and_no_other(void **state)
+static void a_mark_is_rejected_if_any_byte_changed(void **state)
 {
     (void)state;
     const struct commit_mark mark = {
@@ -192,12 +191,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_log_is_read_in_both_byte_orders),
         cmocka_unit_test(every_changed_byte_before_the_last_two_commits_is_damage),
-        cmocka_unit_test(a_torn_last_transaction_is_no_damage),
-        cmocka_unit_test(leftovers_of_a_rollback_are_no_damage),
-        cmocka_unit_test(padding_of_a_commit_is_no_proof),
-        cmocka_unit_test(leftovers_of_an_earlier_log_are_no_damage),
+        cmocka_unit_test(a_torn_last_transaction_is_accepted),
+        cmocka_unit_test(leftovers_of_a_rollback_are_accepted),
+        cmocka_unit_test(padding_of_a_commit_proves_nothing),
+        cmocka_unit_test(leftovers_of_an_earlier_log_are_accepted),
         cmocka_unit_test(damage_is_found_without_a_header_too),
-        cmocka_unit_test(a_mark_is_read_as_it_was_written_and_no_other),
+        cmocka_unit_test(a_mark_is_rejected_if_any_byte_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
