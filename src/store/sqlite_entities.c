@@ -408,10 +408,12 @@ static int sqlite_check_whole(struct sqlite_entities *s, struct tidings_error *e
                : rc;
 }
 
-/* What is lost is nobody's any more: cursors of earlier runs may be of a later state. */
+/* Go on without the lost commits. Cursors of earlier runs may be of a later state. The log is cut
+ * off, since frames after the damage would be taken for another loss. */
 static int sqlite_entities_accept(struct sqlite_entities *s, struct tidings_error *err)
 {
-    return sqlite_exec(s->db, "DELETE FROM main.epochs", err);
+    int rc = sqlite_exec(s->db, "DELETE FROM main.epochs", err);
+    return rc == 0 ? sqlite_cut_log(s->db, err) : rc;
 }
 
 static int sqlite_entities_load(const char *path, bool is_target, bool is_lossy,

@@ -62,7 +62,8 @@ static void scan_made(const uint8_t *data, size_t size)
         wal_made_scan(&made, &f);
         check(!f.is_damaged && f.committed >= last);
     } else if (count > 3) {
-        made.bytes[change % wal_made_offset(ends[count - 3])] ^= 1u << (data[0] >> 5);
+        size_t at = change % wal_made_offset(ends[count - 3]);
+        made.bytes[at] = (unsigned char)(made.bytes[at] ^ 1u << (data[0] >> 5));
         wal_made_scan(&made, &f);
         check(f.is_damaged);
     }

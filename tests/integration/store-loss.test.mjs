@@ -167,6 +167,22 @@ test('store loss: with --accept-data-loss a server starts, says what is lost, an
     assert.equal((await request(last, { method: 'GET', ...resource(9) })).text, '9');
 });
 
+test('store loss: an accepted loss stays accepted, even if the server is killed before it writes', async (t) => {
+    const { file, files: [db, log, mark] } = await killed(t, 12);
+    const changed = Buffer.from(log);
+    changed[HEADER + 5 * FRAME + 100] ^= 1;
+    for (const kept of [mark, null]) {
+        place(file, [db, changed, kept]);
+        await isRefused(t, file, 'before');
+        const accepting = await start(t, file, ['--accept-data-loss']);
+        await accepting.kill();
+        const again = await start(t, file);
+        await put(again, 1);
+        await again.kill();
+        assert.match(await good(t, ['store', 'check', file]), /^sound/);
+    }
+});
+
 test('store loss: a backup or a copy in the place of a killed store is not refused', async (t) => {
     const dir = folder(t);
     const [file, live, quiet, copy] = ['store.db', 'live.db', 'quiet.db', 'copy.db'].map((name) => join(dir, name));
