@@ -378,7 +378,8 @@ TIDINGS_API void tidings_server_reopen_log(struct tidings_server *server);
  * network, connect to nobody. Files and commands of the configuration are opened and run by a
  * helper process, which is forked for that. What is open already stays open, and what is opened by
  * callbacks of the program is refused like the rest. There is no way back, and other servers of the
- * process are confined with it.
+ * process are confined with it. A process of root keeps only the capabilities that the
+ * configuration needs.
  *
  * Before it starts, and before the process has other threads (mounted providers may have): else the
  * start fails. Where the kernel cannot do a part of it the rest is done, and the log says so.
