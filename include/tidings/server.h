@@ -128,8 +128,9 @@ struct tidings_server_info {
     struct tidings_str name, version, title, description, website_url, instructions;
     void *reserved[4]; /* zero */
 };
-/* Set how the server names itself to clients. What is empty is not said, but for the name: that of
- * the program, and for a program called tidings its version. Texts are copied. Before it starts. */
+/* Set how the server names itself to clients. What is empty is not said, except for the name (that
+ * of the program, and for a program called tidings its version) and `instructions`: the server then
+ * names its roots and explains how to wait for a change. Texts are copied. Before it starts. */
 TIDINGS_API int tidings_server_set_info(struct tidings_server *server,
                                         const struct tidings_server_info *info,
                                         struct tidings_error *err);

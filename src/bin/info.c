@@ -203,6 +203,18 @@ static void info_put_counts(const struct cli *cli, struct tidings_client *client
     }
 }
 
+/* Line by line, because a terminal breaks each at blanks. */
+static void info_put_instructions(const char *text)
+{
+    for (const char *end = strchr(text, '\n'); end; end = strchr(text, '\n')) {
+        put_text_wrapped(stdout, tidings_strn(text, (size_t)(end - text)), 0);
+        fputc('\n', stdout);
+        text = end + 1;
+    }
+    put_text_wrapped(stdout, tidings_str(text), 0);
+    fputc('\n', stdout);
+}
+
 /* ---- the command ----------------------------------------------------------------------------- */
 
 static int info_print(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
@@ -224,8 +236,7 @@ static int info_print(struct cli *cli, struct tidings_client *client, struct tid
         if (instructions[0]) {
             info_put_key(cli, "instructions");
             fputc('\n', stdout);
-            put_lines(stdout, tidings_str(instructions));
-            fputc('\n', stdout);
+            info_put_instructions(instructions);
         }
     }
     free(capabilities);

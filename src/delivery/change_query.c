@@ -33,6 +33,7 @@ struct change_query {
     uint64_t upto;  /* everything up to here has been looked at */
     uint64_t heard; /* the newest number it was told */
     bool waits;
+    bool wants_existing;
     bool again;     /* something is newer, nobody knows which number */
     bool has_found; /* a row, or lost history */
 };
@@ -291,6 +292,9 @@ static void change_query_on_subscribed(struct subscribe_batch *s, const struct l
         if (w->sub->since == SINCE_UNKNOWN) {
             w->sub->since = s->worker->last_seq;
             change_query_lose(query, w->sub);
+        } else if (query->wants_existing && w->is_leaf) {
+            query->has_found = true;
+            query->ops->exists(query->user, w->uri, w->modified_ms);
         }
         query->upto = w->sub->since < query->upto ? w->sub->since : query->upto;
     }
@@ -307,9 +311,10 @@ static void change_query_on_subscribed(struct subscribe_batch *s, const struct l
     }
 }
 
-static int copy_uris(struct subscribe_batch *s, struct json *uris, struct tidings_str since,
+static int copy_uris(struct subscribe_batch *s, const struct change_query_terms *terms,
                      struct tidings_error *err)
 {
+    struct tidings_str since = terms->since;
     struct tidings_str sealed = arena_dup(&s->arena, cursor_is_sealed(since) ? since : STR_EMPTY);
     struct log_cursor cursor = {0};
     if (since.len > 0 && sealed.len == 0 && !cursor_parse(since, &cursor)) {
@@ -320,7 +325,7 @@ static int copy_uris(struct subscribe_batch *s, struct json *uris, struct tiding
     bool is_copied = sealed.ptr != NULL;
     for (size_t i = 0; i < s->count; i++) {
         struct subscribe_item *w = &s->items[i];
-        w->spelled = arena_dup(&s->arena, uris ? jv_str(jv_at(uris, i)) : STR("**"));
+        w->spelled = arena_dup(&s->arena, terms->uris ? terms->uris[i] : STR("**"));
         is_copied = is_copied && w->spelled.ptr;
         options_init(&w->options);
         w->options.given = OPTION_WINDOW | (since.len > 0 ? OPTION_SINCE : 0u);
@@ -360,8 +365,8 @@ static struct subscriber *create_subscriber(struct request *request, size_t coun
     return subscriber;
 }
 
-struct change_query *change_query_create(struct request *request, struct json *uris,
-                                         struct tidings_str since, bool waits,
+struct change_query *change_query_create(struct request *request,
+                                         const struct change_query_terms *terms,
                                          struct tidings_error *err)
 {
     if (check_rate(request, err) < 0) {
@@ -369,7 +374,8 @@ struct change_query *change_query_create(struct request *request, struct json *u
     }
     struct change_query *query = mem_zalloc(sizeof(*query));
     if (query) {
-        query->subscriber = create_subscriber(request, uris ? jv_count(uris) : 1, &query->wanted);
+        query->subscriber =
+            create_subscriber(request, terms->uris ? terms->count : 1, &query->wanted);
     }
     if (!query || !query->subscriber) {
         mem_free(query);
@@ -378,7 +384,8 @@ struct change_query *change_query_create(struct request *request, struct json *u
     }
     struct subscribe_batch *s = query->wanted;
     struct subscriber *subscriber = query->subscriber;
-    query->waits = waits && !request->worker->stopping;
+    query->waits = terms->waits && !request->worker->stopping;
+    query->wants_existing = terms->wants_existing && terms->since.len == 0;
     query->sink.ops = &sink_nowhere;
     subscriber->owner = query;
     subscriber->ops = &change_query_subscriber_ops;
@@ -386,7 +393,7 @@ struct change_query *change_query_create(struct request *request, struct json *u
     s->done = change_query_on_subscribed;
     s->user = query;
     s->awaits = true;
-    if (copy_uris(s, uris, since, err) < 0) {
+    if (copy_uris(s, terms, err) < 0) {
         subscribe_batch_free(s);
         change_query_free(query);
         return NULL;

@@ -9,7 +9,7 @@
  * URI, so that a page may end anywhere and nothing falls between two queries; a live change only
  * makes it ask the log again.
  *
- *     change_query_create -> change_query_start -> refused*  ... lost* row* ... done
+ *     change_query_create -> change_query_start -> refused* exists* ... lost* row* ... done
  *
  * Meanwhile change_query_hurry ends the waiting, and change_query_cancel all of it, without `done`.
  *
@@ -21,7 +21,6 @@
 #include <tidings/provider.h>
 
 #include "dialect/cursor.h"
-#include "json/json.h"
 
 struct request;
 struct change;
@@ -30,6 +29,9 @@ struct change_query;
 struct change_query_ops {
     /* This URI cannot be looked at; the others are. */
     void (*refused)(void *user, struct tidings_str spelled, const struct tidings_error *why);
+    /* There is such a resource, without children, and the client asked for `wants_existing`.
+     * `modified_ms` 0: not known. */
+    void (*exists)(void *user, struct tidings_str uri, int64_t modified_ms);
     /* History does not reach back for this one: whatever it covers may have changed. */
     void (*lost)(void *user, struct tidings_str spelled);
     /* The newest change of one resource, in ascending order. false: there is no room for it; the
@@ -40,11 +42,18 @@ struct change_query_ops {
     void (*done)(void *user, const struct log_cursor *cursor, bool more);
 };
 
-/* On behalf of `request`. `uris` is an array of texts, copied; NULL: everything there is. `since`
- * is a cursor as its client was shown it; empty: from now on. `waits`: not done before there is
- * something to tell. NULL with err: TIDINGS_E_INVALID (no cursor), _LIMIT (too often), _NOMEM. */
-struct change_query *change_query_create(struct request *request, struct json *uris,
-                                         struct tidings_str since, bool waits,
+struct change_query_terms {
+    const struct tidings_str *uris; /* copied; NULL: everything there is */
+    size_t count;
+    struct tidings_str since; /* a cursor as the client was shown it; empty: from now on */
+    bool waits;               /* do not end before there is a change to report */
+    bool wants_existing;      /* without `since`: report resources that exist already */
+};
+
+/* Creates a query on behalf of `request`. NULL with err: TIDINGS_E_INVALID (`since` is not a
+ * cursor), _LIMIT (too many queries), _NOMEM. */
+struct change_query *change_query_create(struct request *request,
+                                         const struct change_query_terms *terms,
                                          struct tidings_error *err);
 /* `done` may come before this returns. */
 void change_query_start(struct change_query *query, const struct change_query_ops *ops, void *user);

@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "base/loop.h"
 #include "base/str.h"
-#include "catalog/catalog.h"
+#include "catalog/roots.h"
 #include "delivery/hub.h"
 #include "store/change.h"
 #include "uri/uri.h"
@@ -129,13 +129,29 @@ static int notify_everything(const struct notify *n, struct json *entry, struct 
     return hub_announce_everything(n->worker->hub, err);
 }
 
+/* Appends the canonical URI of what the client wrote. */
+static int notify_canonical(const struct notify *n, struct tidings_str spelled, struct buf *out,
+                            struct tidings_error *err)
+{
+    struct buf path;
+    buf_init(&path, URI_MAX);
+    const struct catalog *catalog = n->worker->catalog;
+    int rc = n->takes_paths ? roots_resolve(catalog, n->principal, spelled, &path, err) : 0;
+    if (rc >= 0) {
+        spelled = rc > 0 ? buf_str(&path) : spelled;
+        rc = catalog_canonical(catalog, spelled, false, out, err);
+    }
+    buf_deinit(&path);
+    return rc;
+}
+
 static int notify_announce(const struct notify *n, struct json *entry, struct tidings_error *err)
 {
     struct tidings_change change = {.origin = n->origin, .traceparent = n->traceparent};
     struct buf uri, metadata;
     buf_init(&uri, URI_MAX * 3);
     (void)notify_kind(jv_get(entry, "kind"), &change.kind);
-    int rc = catalog_canonical(n->worker->catalog, jv_str(jv_get(entry, "uri")), false, &uri, err);
+    int rc = notify_canonical(n, jv_str(jv_get(entry, "uri")), &uri, err);
     rc = rc == 0 ? notify_check_access(n, buf_str(&uri), err) : rc;
     int made = change_put_metadata(&metadata, jv_get(entry, "metadata"), err);
     rc = rc == 0 ? made : rc;

@@ -33,6 +33,7 @@ struct notify {
     struct quota *quota; /* each change but the first counts as a request; NULL: nothing limits */
     struct tidings_str origin;      /* of the changes; or empty … */
     struct tidings_str traceparent; /* … likewise */
+    bool takes_paths;               /* paths of files as well as URIs (catalog/roots.h) */
 };
 
 struct notify_outcome {

@@ -43,7 +43,9 @@ struct subscribe_item {
     struct subscription *sub;                 /* once it exists */
     struct allowance *counted; /* as broad, until the subscription is; NULL: it is not */
     bool refused, broad;
-    bool is_task; /* of `taskIds`: its URI ends in the id */
+    bool is_task;        /* of `taskIds`: its URI ends in the id */
+    bool is_leaf;        /* a resource of that URI exists, and has no children */
+    int64_t modified_ms; /* … its modification time; 0: not known */
 };
 
 struct subscribe_batch {

@@ -339,6 +339,8 @@ static void resolve_existing(struct subscribe_item *w)
         }
     }
     bool slash = w->uri.ptr[w->uri.len - 1] == '/';
+    w->is_leaf = !about->listable && !slash;
+    w->modified_ms = about->modified_ms;
     bool below = (about->listable || slash) && w->options.match != OPTION_MATCH_LITERAL;
     struct tidings_provider *p = w->stat.base.provider;
     w->covers_provider = p && p->ops->covers ? p : NULL;

@@ -154,6 +154,7 @@ const char *dialect_judge_answer(struct tidings_str method, const struct json *r
 struct server_identity {
     struct tidings_str implementation; /* JSON object: name, version, title … */
     struct tidings_str instructions;
+    bool has_instructions; /* as they are, perhaps empty; false: the server writes its own */
     struct tidings_str ceiling;
     bool has_tools, has_prompts; /* declared, whether there are any or not */
     bool list_changed;
@@ -277,9 +278,12 @@ int dialect_status(const struct server_identity *self, enum era era, int rpc_cod
 #define OFFER_SUBSCRIPTIONS 0x200u
 #define OFFER_TASKS 0x400u
 #define OFFER_SKILLS 0x800u
+/* `instructions` for this client; empty: none. */
 void dialect_write_initialize(struct jw *w, const struct revision *rev,
-                              const struct server_identity *self, unsigned offers);
-void dialect_write_discover(struct jw *w, const struct server_identity *self, unsigned offers);
+                              const struct server_identity *self, unsigned offers,
+                              struct tidings_str instructions);
+void dialect_write_discover(struct jw *w, const struct server_identity *self, unsigned offers,
+                            struct tidings_str instructions);
 
 /* ---- notifications --------------------------------------------------------------------------- */
 

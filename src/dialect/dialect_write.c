@@ -228,23 +228,25 @@ static void write_capabilities(struct jw *w, const struct server_identity *self,
 }
 
 void dialect_write_initialize(struct jw *w, const struct revision *rev,
-                              const struct server_identity *self, unsigned offers)
+                              const struct server_identity *self, unsigned offers,
+                              struct tidings_str instructions)
 {
     jw_put_string(w, STR("protocolVersion"), rev->name);
     write_capabilities(w, self, ERA_LEGACY, offers);
     jw_put_raw(w, STR("serverInfo"), self->implementation);
-    if (self->instructions.len > 0) {
-        jw_put_string(w, STR("instructions"), self->instructions);
+    if (instructions.len > 0) {
+        jw_put_string(w, STR("instructions"), instructions);
     }
 }
 
-void dialect_write_discover(struct jw *w, const struct server_identity *self, unsigned offers)
+void dialect_write_discover(struct jw *w, const struct server_identity *self, unsigned offers,
+                            struct tidings_str instructions)
 {
     jw_key(w, STR("supportedVersions"));
     dialect_write_versions(w, self->ceiling, false);
     write_capabilities(w, self, ERA_MODERN, offers);
-    if (self->instructions.len > 0) {
-        jw_put_string(w, STR("instructions"), self->instructions);
+    if (instructions.len > 0) {
+        jw_put_string(w, STR("instructions"), instructions);
     }
 }
 

@@ -10,6 +10,7 @@
 #include "delivery/listen.h"
 #include "delivery/subscriber.h"
 #include "handler/handlers.h"
+#include "protocol/instructions.h"
 #include "protocol/session_moving.h"
 #include "store/change.h"
 
@@ -62,16 +63,23 @@ static void method_initialize(struct request *request)
         channel_declare(channel, can);
         channel->promised = (unsigned char)promised;
     }
+    struct buf room;
+    buf_init(&room, INSTRUCTIONS_MAX);
     request_begin(request);
-    dialect_write_initialize(&request->w, rev, self, offers);
+    dialect_write_initialize(&request->w, rev, self, offers, instructions_for(request, &room));
     request_end(request, CACHE_NONE);
+    buf_deinit(&room);
 }
 
 static void method_discover(struct request *request)
 {
+    struct buf room;
+    buf_init(&room, INSTRUCTIONS_MAX);
     request_begin(request);
-    dialect_write_discover(&request->w, request->worker->self, handlers_offers(request->worker));
+    dialect_write_discover(&request->w, request->worker->self, handlers_offers(request->worker),
+                           instructions_for(request, &room));
     request_end(request, CACHE_HOUR);
+    buf_deinit(&room);
 }
 
 static void method_ping(struct request *request)

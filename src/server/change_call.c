@@ -4,15 +4,18 @@
  */
 #include "server/change_call.h"
 
+#include "base/error.h"
 #include "base/loop.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "catalog/roots.h"
 #include "request/request.h"
 #include "store/change.h"
 #include "uri/uri.h"
 
 #define PROGRESS_MS 3000u /* well within the patience of hosts */
 #define ROW_OVERHEAD 128u
+#define ARENA_BYTES (1u << 20) /* URIs of paths, and what a read needs */
 #define NOTES_BYTES (1u << 20) /* of what is said of URIs: as many as the schema allows fit */
 
 /* ---- end ------------------------------------------------------------------------------------- */
@@ -28,11 +31,13 @@ void change_call_end(struct change_call *c, int code, struct tidings_error *err)
     loop_timer_close(c->timer);
     for (size_t i = 0; i < c->count; i++) {
         change_unref(c->rows[i].change);
+        mem_free(c->rows[i].uri);
     }
     mem_free(c->rows);
     buf_deinit(&c->lost);
     buf_deinit(&c->refused);
     buf_deinit(&c->out);
+    buf_deinit(&c->contents);
     arena_deinit(&c->arena);
     mem_free(c);
     tidings_call_done(call, code, err);
@@ -97,26 +102,46 @@ static void on_lost(void *user, struct tidings_str spelled)
     buf_deinit(&text);
 }
 
-static bool on_row(void *user, const struct change *change, enum tidings_change_kind kind)
+/* The next row, counted as `bytes`; NULL: no space. */
+static struct change_row *change_call_add_row(struct change_call *c, size_t bytes)
 {
-    struct change_call *c = user;
-    size_t bytes = ROW_OVERHEAD + change->uri_json.len + change->metadata_json.len +
-                   change->etag.len + change->from.len + change->to_json.len;
     if (c->count == c->limit || (c->count > 0 && c->bytes + bytes > c->budget)) {
-        return false;
+        return NULL;
     }
     if (c->count == c->room) {
         size_t room = c->room ? c->room * 2 : 16;
         struct change_row *rows = mem_realloc(c->rows, room * sizeof(*rows));
         if (!rows) {
-            return false;
+            return NULL;
         }
         c->rows = rows;
         c->room = room;
     }
-    c->rows[c->count++] = (struct change_row){.change = change_ref(change), .kind = kind};
     c->bytes += bytes;
-    return true;
+    return &c->rows[c->count++];
+}
+
+static void on_exists(void *user, struct tidings_str uri, int64_t modified_ms)
+{
+    struct change_call *c = user;
+    char *copy = str_dup(uri);
+    struct change_row *row = copy ? change_call_add_row(c, ROW_OVERHEAD + uri.len) : NULL;
+    if (!row) { /* the client asks again with the cursor, or reads it */
+        mem_free(copy);
+        return;
+    }
+    *row = (struct change_row){.uri = copy, .modified_ms = modified_ms};
+}
+
+static bool on_row(void *user, const struct change *change, enum tidings_change_kind kind)
+{
+    size_t bytes = ROW_OVERHEAD + change->uri_json.len + change->metadata_json.len +
+                   change->etag.len + change->from.len + change->to_json.len;
+    struct change_row *row = change_call_add_row(user, bytes);
+    if (row) {
+        *row = (struct change_row){.change = change_ref(change), .kind = kind};
+    }
+    return row != NULL;
 }
 
 static void change_call_on_done(void *user, const struct log_cursor *cursor, bool more)
@@ -128,6 +153,9 @@ static void change_call_on_done(void *user, const struct log_cursor *cursor, boo
     }
     if (!cursor) {
         struct tidings_error why = c->why;
+        if (why.code == TIDINGS_E_NOTFOUND) {
+            roots_explain(c->worker->catalog, c->call->principal, &why);
+        }
         change_call_end(c, why.code, &why);
         return;
     }
@@ -138,6 +166,7 @@ static void change_call_on_done(void *user, const struct log_cursor *cursor, boo
 
 static const struct change_query_ops change_query_ops = {
     .refused = on_refused,
+    .exists = on_exists,
     .lost = on_lost,
     .row = on_row,
     .done = change_call_on_done,
@@ -177,36 +206,65 @@ static void change_call_on_timer(struct loop_timer *timer, void *user)
 
 /* ---- begin ----------------------------------------------------------------------------------- */
 
-/* The schema has seen to types and counts; lengths it counts in characters. */
-static int change_call_check_uris(struct json *uris, struct tidings_error *err)
+/* One element of `uris`; a path becomes the URI that it means. */
+static int change_call_read_uri(struct change_call *c, struct tidings_str given,
+                                struct tidings_str *ret, struct tidings_error *err)
 {
-    for (size_t i = 0; i < jv_count(uris); i++) {
-        if (jv_str(jv_at(uris, i)).len > URI_MAX) {
-            return tidings_fail(err, TIDINGS_E_INVALID, "uris[%zu] may be at most %u bytes long", i,
-                                URI_MAX);
-        }
+    struct buf uri;
+    *ret = given;
+    if (given.len > URI_MAX) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "it may be at most %u bytes long", URI_MAX);
     }
-    return 0;
+    buf_init(&uri, URI_MAX);
+    int rc = roots_resolve(c->worker->catalog, c->call->principal, given, &uri, err);
+    if (rc > 0) {
+        *ret = arena_dup(&c->arena, buf_str(&uri));
+        rc = ret->ptr ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    buf_deinit(&uri);
+    return rc;
+}
+
+/* The argument `uris` into memory of the arena: *ret NULL if it is absent. */
+static int change_call_read_uris(struct change_call *c, struct tidings_str **ret,
+                                 struct tidings_error *err)
+{
+    const struct json *given = jv_get(c->call->arguments, "uris");
+    size_t count = jv_count(given);
+    struct tidings_str *uris = arena_alloc(&c->arena, (count + 1) * sizeof(*uris));
+    int rc = uris ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        rc = change_call_read_uri(c, jv_str(jv_at(given, i)), &uris[i], err);
+        rc = rc < 0 ? error_wrap(err, rc, "uris[%zu]", i) : 0;
+    }
+    *ret = given ? uris : NULL;
+    return rc;
 }
 
 static int change_call_start(struct change_call *c, struct tidings_error *err)
 {
     struct tidings_call *call = c->call;
-    struct json *uris = jv_get(call->arguments, "uris");
     c->limit = (size_t)tidings_call_integer(call, "limit", CHANGE_LIMIT);
     c->wants_contents = tidings_call_boolean(call, "includeContent", false);
     c->wait_ms = (uint64_t)tidings_call_integer(call, "timeoutMs", CHANGE_WAIT_MS);
     bool waits = c->waits && c->wait_ms > 0;
-    int rc = change_call_check_uris(uris, err);
+    struct tidings_str *uris = NULL;
+    int rc = change_call_read_uris(c, &uris, err);
     if (rc < 0) {
         return rc;
     }
+    const struct change_query_terms terms = {
+        .uris = uris,
+        .count = jv_count(jv_get(call->arguments, "uris")),
+        .since = tidings_call_string(call, "cursor"),
+        .waits = waits,
+        .wants_existing = c->waits,
+    };
     c->timer = waits ? loop_timer_open(c->worker->loop, change_call_on_timer, c) : NULL;
     if (waits && !c->timer) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    c->query =
-        change_query_create(call->request, uris, tidings_call_string(call, "cursor"), waits, err);
+    c->query = change_query_create(call->request, &terms, err);
     if (!c->query) {
         return err->code;
     }
@@ -234,7 +292,8 @@ static void change_call_begin(struct tidings_call *call, bool waits)
     c->budget = half < CHANGE_BYTES ? half : CHANGE_BYTES;
     buf_init(&c->lost, NOTES_BYTES);
     buf_init(&c->refused, NOTES_BYTES);
-    arena_init(&c->arena, 1u << 16);
+    arena_init(&c->arena, ARENA_BYTES);
+    buf_init(&c->contents, 0);
     int rc = change_call_start(c, &err);
     if (rc < 0) {
         change_call_end(c, rc, &err);

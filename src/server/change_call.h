@@ -5,8 +5,10 @@
  *
  *     query ── row, row, … ── done ── contents one after the other, if asked for ── the answer
  *
- * While it waits it holds its subscriptions and one timer, and no thread. It ends when something
- * changed, at its deadline, when the server stops, and when nobody waits for the answer any more.
+ * A wait without a cursor first reports the named resources that exist: its client has not seen
+ * them yet. While a call waits it holds its subscriptions and one timer, and no thread. It ends
+ * when something changed, at its deadline, when the server stops, and when nobody waits for the
+ * answer any more.
  */
 #ifndef SERVER_CHANGE_CALL_H
 #define SERVER_CHANGE_CALL_H
@@ -22,8 +24,10 @@
 #define CHANGE_BYTES (256u * 1024u) /* of rows, and as much again of contents; see `budget` */
 
 struct change_row {
-    const struct change *change; /* a reference */
+    const struct change *change; /* a reference; NULL: it did not change, it exists: */
     enum tidings_change_kind kind;
+    char *uri;
+    int64_t modified_ms; /* 0: not known */
 };
 
 struct change_call {
@@ -51,8 +55,11 @@ struct change_call {
     struct catalog *catalog; /* a reference while something is read */
     struct arena arena;
     struct tidings_read read;
-    struct jw before; /* contents that cannot be had are taken back: w and the length of out */
-    size_t before_len, contents_bytes;
+    struct buf contents;                   /* an array of what resources/read gives, of all rows */
+    struct jw contents_w, contents_before; /* a failed read restores the state before it */
+    size_t contents_before_len;
+    size_t block_count; /* of the result so far; the first is the JSON text */
+    bool is_full;       /* there is no space for further contents */
 };
 
 /* The two handlers; `user` is not used. */

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writes the answer of `changes_since` and `wait_for_change`: one row after the other, each with
- * its contents if they were asked for and can be had. Contents that cannot be had (gone, too large,
- * unreadable) are left out: the client reads the resource itself and learns why.
+ * Writes the answer of `changes_since` and `wait_for_change`, one row after the other.
+ *
+ * Contents appear once in a result: as blocks of it, whose positions the row names. The first block
+ * is the structured content as text. Contents that cannot be read (gone, too large, unreadable) are
+ * left out: the client reads the resource itself and learns why.
  */
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "delivery/cursor_seal.h"
@@ -57,9 +60,31 @@ static void change_answer_write_metadata(struct jw *w, const struct change *chan
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
+static void change_answer_put_at(struct jw *w, int64_t ms)
+{
+    char text[25];
+    clock_format_iso(ms, text);
+    jw_put_string(w, STR("at"), tidings_str(text));
+}
+
+static void change_answer_begin_existing(struct change_call *c, const struct change_row *row)
+{
+    struct jw *w = &c->w;
+    jw_begin_object(w);
+    jw_put_string(w, STR("uri"), tidings_str(row->uri));
+    jw_put_string(w, STR("change"), STR("exists"));
+    if (row->modified_ms > 0) {
+        change_answer_put_at(w, row->modified_ms);
+    }
+}
+
 static void change_answer_begin_row(struct change_call *c, const struct change_row *row)
 {
     const struct change *change = row->change;
+    if (!change) {
+        change_answer_begin_existing(c, row);
+        return;
+    }
     struct json *metadata = jv_get(delivery_subject(c->worker, change), "metadata");
     struct json *at = jv_get(metadata, "updated_at");
     bool hides_from = !access_shows_from(c->call->principal, change);
@@ -71,9 +96,7 @@ static void change_answer_begin_row(struct change_call *c, const struct change_r
                                                                        : change->uri_json);
     jw_put_string(w, STR("change"), tidings_str(tidings_change_name(kind)));
     if (jv_is(at, JV_INT)) {
-        char text[25];
-        clock_format_iso(jv_int(at), text);
-        jw_put_string(w, STR("at"), tidings_str(text));
+        change_answer_put_at(w, jv_int(at));
     }
     if (change->etag.len > 0) {
         jw_put_string(w, STR("etag"), change->etag);
@@ -91,16 +114,20 @@ static void change_answer_write_rows(struct change_call *c);
 static void on_read(struct job *request)
 {
     struct change_call *c = request->user;
-    size_t bytes = c->contents_bytes + c->out.len - c->before_len;
-    bool is_full = request->code >= 0 && bytes > c->budget;
+    bool is_full = request->code >= 0 && (c->contents.failed || c->contents.len > c->budget);
     if (request->code < 0 || is_full) {
-        c->w = c->before;
-        c->out.len = c->before_len;
-        c->out.failed = 0;
+        c->contents_w = c->contents_before;
+        c->contents.len = c->contents_before_len;
+        c->contents.failed = 0;
     } else {
+        jw_key(&c->w, STR("blocks"));
+        jw_begin_array(&c->w);
+        for (size_t i = 0; i < c->read.count; i++) {
+            jw_integer(&c->w, (int64_t)c->block_count++);
+        }
         jw_end_array(&c->w);
     }
-    c->contents_bytes = is_full ? c->budget : request->code < 0 ? c->contents_bytes : bytes;
+    c->is_full = is_full;
     jw_end_object(&c->w);
     catalog_unref(c->catalog);
     c->catalog = NULL;
@@ -111,25 +138,33 @@ static void on_read(struct job *request)
     }
 }
 
+/* The URI that the content of a row is read from; empty: there is no content. */
+static struct tidings_str change_answer_source(const struct change_call *c,
+                                               const struct change_row *row)
+{
+    if (!row->change) {
+        return tidings_str(row->uri);
+    }
+    bool leads = change_names_destination(row->change, row->kind,
+                                          !access_shows_from(c->call->principal, row->change));
+    bool is_gone = row->kind == TIDINGS_CHANGE_DELETED && !leads;
+    return leads ? row->change->to : is_gone ? STR_EMPTY : row->change->uri;
+}
+
 /* The row ends when its contents are there. false: it has none. */
 static bool read_contents(struct change_call *c, const struct change_row *row)
 {
     struct catalog_hit hit;
-    bool leads = change_names_destination(row->change, row->kind,
-                                          !access_shows_from(c->call->principal, row->change));
-    struct tidings_str uri = leads ? row->change->to : row->change->uri;
-    if (!c->wants_contents || (row->kind == TIDINGS_CHANGE_DELETED && !leads) ||
-        c->contents_bytes == c->budget || c->out.failed ||
+    struct tidings_str uri = change_answer_source(c, row);
+    if (!c->wants_contents || uri.len == 0 || c->is_full || c->out.failed ||
         !catalog_find(c->worker->catalog, uri, &c->arena, &hit)) {
         return false;
     }
-    c->before = c->w;
-    c->before_len = c->out.len;
-    jw_key(&c->w, STR("contents"));
-    jw_begin_array(&c->w);
+    c->contents_before = c->contents_w;
+    c->contents_before_len = c->contents.len;
     memset(&c->read, 0, sizeof(c->read));
     job_init(&c->read.base, c->worker, on_read, c, uri);
-    c->read.w = &c->w;
+    c->read.w = &c->contents_w;
     c->read.principal = c->call->principal;
     c->read.own_only = true;
     c->read.max_bytes = c->worker->limits->max_value_bytes;
@@ -149,6 +184,43 @@ static void write_array(struct jw *w, const char *key, const struct buf *element
     }
 }
 
+static int change_answer_add_block(struct change_call *c, const struct json *content,
+                                   struct tidings_error *err)
+{
+    const struct json *text = jv_get(content, "text");
+    if (text) {
+        return tidings_call_text(c->call, jv_str(text), err);
+    }
+    struct buf block;
+    struct jw w;
+    buf_init(&block, c->contents.len + 64);
+    jw_init(&w, &block);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("type"), STR("resource"));
+    jw_key(&w, STR("resource"));
+    jw_value(&w, content);
+    jw_end_object(&w);
+    int rc = buf_check(&block, "the content", "ask for less at a time", err);
+    rc = rc < 0 ? rc : tidings_call_block(c->call, buf_str(&block), err);
+    buf_deinit(&block);
+    return rc;
+}
+
+/* Adds the structured content as text, and the contents after it. */
+static int change_answer_add_blocks(struct change_call *c, struct tidings_error *err)
+{
+    jw_end_array(&c->contents_w);
+    struct json *contents = NULL;
+    int rc = buf_check(&c->contents, "the contents", "ask for less at a time", err);
+    rc = rc < 0 ? rc : jv_parse(buf_str(&c->contents), JSON_MAX_DEPTH, &contents, err);
+    rc = rc < 0 ? rc : tidings_call_text(c->call, buf_str(&c->out), err);
+    for (size_t i = 0; rc == 0 && i < jv_count(contents); i++) {
+        rc = change_answer_add_block(c, jv_at(contents, i), err);
+    }
+    jv_unref(contents);
+    return rc;
+}
+
 static void change_answer_finish(struct change_call *c)
 {
     struct jw *w = &c->w;
@@ -165,6 +237,9 @@ static void change_answer_finish(struct change_call *c)
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
         rc = buf_check(parts[i], "the answer", "ask for less at a time", &err);
+    }
+    if (rc == 0 && c->block_count > 1 && !c->is_cancelled) {
+        rc = change_answer_add_blocks(c, &err);
     }
     change_call_end(c, rc, &err);
 }
@@ -189,7 +264,11 @@ static void change_answer_write_rows(struct change_call *c)
 void change_answer(struct change_call *c)
 {
     char cursor[CURSOR_TEXT];
-    buf_init(&c->out, (4 * CHANGE_BYTES + c->worker->limits->max_value_bytes) * ESCAPE);
+    buf_init(&c->out, 4 * CHANGE_BYTES * ESCAPE);
+    buf_init(&c->contents, (CHANGE_BYTES + c->worker->limits->max_value_bytes) * ESCAPE);
+    jw_init(&c->contents_w, &c->contents);
+    jw_begin_array(&c->contents_w);
+    c->block_count = 1;
     jw_init(&c->w, &c->out);
     jw_begin_object(&c->w);
     jw_put_string(&c->w, STR("cursor"),

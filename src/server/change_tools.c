@@ -23,8 +23,8 @@
     "\"uris\":{\"type\":\"array\",\"minItems\":1,\"maxItems\":" NUMBER(                            \
         URIS_MAX) ",\"uniqueItems\":true,\"items\":{\"type\":\"string\",\"minLength\":1},"         \
                   "\"description\":\"resources: file:///docs/a.md, everything below "              \
-                  "file:///docs/, a pattern such as file:///logs/*.log or file:///logs/**; all "   \
-                  "there are when absent\"}"
+                  "file:///docs/, a pattern such as file:///logs/*.log or file:///logs/**, or "    \
+                  "paths of files; everything when absent\"}"
 #define CURSOR                                                                                     \
     "\"cursor\":{\"type\":\"string\",\"minLength\":1,\"description\":\"the cursor of the "         \
     "previous answer about the same uris; absent: begin now\"}"
@@ -32,8 +32,9 @@
     "\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":" NUMBER(                           \
         LIMIT_MAX) ",\"default\":100}"
 #define CONTENT                                                                                    \
-    "\"includeContent\":{\"type\":\"boolean\",\"description\":\"also the present content of "      \
-    "what changed, as far as it is small\"}"
+    "\"includeContent\":{\"type\":\"boolean\",\"description\":\"also return the current content "  \
+    "of "                                                                                          \
+    "small resources, as further blocks of the result\"}"
 #define TIMEOUT                                                                                    \
     "\"timeoutMs\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":600000,\"default\":25000,"      \
     "\"description\":\"how long to wait\"}"
@@ -42,11 +43,12 @@
 
 #define CHANGE                                                                                     \
     "{\"type\":\"object\",\"properties\":{\"uri\":{\"type\":\"string\"},"                          \
-    "\"change\":{\"enum\":[\"created\",\"updated\",\"deleted\",\"moved\"]},"                       \
+    "\"change\":{\"enum\":[\"exists\",\"created\",\"updated\",\"deleted\",\"moved\"]},"            \
     "\"at\":{\"type\":\"string\",\"description\":\"when\"},\"etag\":{\"type\":\"string\"},"        \
     "\"from\":{\"type\":\"string\",\"description\":\"its URI before it was moved\"},"              \
-    "\"metadata\":{\"type\":\"object\"},\"contents\":{\"type\":\"array\",\"items\":{\"type\":"     \
-    "\"object\"},\"description\":\"as resources/read gives them; absent: read it\"}},"             \
+    "\"metadata\":{\"type\":\"object\"},\"blocks\":{\"type\":\"array\",\"items\":{\"type\":"       \
+    "\"integer\"},\"description\":\"which blocks of this result hold its content; this text is "   \
+    "block 0\"}},"                                                                                 \
     "\"required\":[\"uri\",\"change\"]}"
 #define ANSWER(more)                                                                               \
     "{\"type\":\"object\",\"properties\":{\"cursor\":{\"type\":\"string\",\"description\":"        \
@@ -97,10 +99,11 @@ int change_tools_add(struct tidings_server *s, struct tidings_error *err)
         .name = STR("wait_for_change"),
         .title = STR("Wait for a change"),
         .description = STR(
-            "Waits until one of the resources changes, and returns what changed; after "
-            "timeoutMs it returns with timedOut: then call it again. A file that is not there yet "
-            "can be waited for. Give the cursor of the previous answer, and "
-            "nothing that happens between two calls is missed."),
+            "Waits until one of the resources changes, and returns what changed. After timeoutMs "
+            "it returns with timedOut: call it again. You can wait for a file that does not exist "
+            "yet. Without a cursor it returns at once for a resource that already exists, with "
+            "change 'exists' and its modification time in 'at'. Pass the cursor of the previous "
+            "answer, so that you miss nothing between two calls."),
         .input_schema = tidings_str(wait_input),
         .output_schema = tidings_str(wait_output),
         .annotations = tidings_str(hints),

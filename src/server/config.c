@@ -240,6 +240,7 @@ void config_deinit(struct config *c)
     mem_free(c->metrics);
     mem_free(c->name);
     mem_free(c->title);
+    mem_free(c->instructions);
     mem_free(c->log_level);
     mem_free(c->log_file);
     mem_free(c->access_log_file);

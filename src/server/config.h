@@ -165,7 +165,7 @@ struct config {
     bool access_log;
     char *name;
     char *metrics; /* empty: none; "path"; or an address */
-    char *title;
+    char *title, *instructions;
 
     char *file;                                    /* the file that was loaded; NULL: none */
     enum tidings_file_from file_from;              /* whether it was named, or found */

@@ -194,6 +194,8 @@ const struct config_row config_rows[] = {
          "these lines go to the end of this file instead; brings --access-log along")},
     TEXT("name", name, "tidings", "name the server gives itself"),
     TEXT("title", title, "", "title for people"),
+    TEXT("instructions", instructions, "",
+         "instructions for models; '' for none; by default they name roots and tools"),
     CHOICE("profile", profile, "none", profiles, "NAME",
            "speak to legacy clients to the letter of another document"),
     CHOICE("protocol-max", protocol_max, TIDINGS_PROTOCOL_MODERN, versions, "VERSION",

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "catalog/roots.h"
 #include "delivery/notify.h"
 #include "handler/call.h"
 #include "request/request.h"
@@ -19,7 +20,9 @@
 
 #define ANSWER_MAX 65536u
 
-#define URI_PROPERTY "\"uri\":{\"type\":\"string\",\"minLength\":1,\"description\":\"its URI\"}"
+#define URI_PROPERTY                                                                               \
+    "\"uri\":{\"type\":\"string\",\"minLength\":1,\"description\":\"its URI, or the path of a "    \
+    "file\"}"
 #define IF_MATCH                                                                                   \
     "\"ifMatch\":{\"type\":\"string\",\"minLength\":1,"                                            \
     "\"description\":\"only over content with this etag, or * for any\"}"
@@ -55,7 +58,7 @@ static const char notify_input[] =
     "{\"type\":\"object\",\"properties\":{\"changes\":{\"type\":\"array\",\"minItems\":1,"
     "\"maxItems\":1000,\"items\":{\"type\":\"object\",\"properties\":{"
     "\"uri\":{\"type\":\"string\",\"minLength\":1,"
-    "\"description\":\"of what changed; ** alone: anything may have\"},"
+    "\"description\":\"of what changed, or the path of a file; ** alone: anything may have\"},"
     "\"kind\":{\"enum\":[\"updated\",\"created\",\"deleted\"],\"default\":\"updated\"}," METADATA
     "},"
     "\"required\":[\"uri\"],\"additionalProperties\":false}}},"
@@ -70,6 +73,18 @@ static const char notify_output[] =
     "\"required\":[\"results\",\"told\",\"refused\"]}";
 
 /* ---- publish --------------------------------------------------------------------------------- */
+
+/* Appends the URI that the argument `uri` means: it may be a path. */
+static int publish_tools_put_uri(struct tidings_call *call, struct buf *out,
+                                 struct tidings_error *err)
+{
+    struct tidings_str given = tidings_call_string(call, "uri");
+    int rc = roots_resolve(call->base.worker->catalog, call->principal, given, out, err);
+    if (rc == 0) {
+        buf_puts(out, given);
+    }
+    return rc < 0 ? rc : buf_check(out, "the URI", "use a shorter one", err);
+}
 
 static int read_content(struct tidings_call *call, struct buf *bytes, struct tidings_str *ret,
                         struct tidings_error *err)
@@ -86,12 +101,12 @@ static int read_content(struct tidings_call *call, struct buf *bytes, struct tid
 }
 
 /* What both tools take. */
-static int read_common(struct tidings_call *call, struct publication *p, struct buf *metadata,
-                       struct tidings_error *err)
+static int read_common(struct tidings_call *call, struct tidings_str uri, struct publication *p,
+                       struct buf *metadata, struct tidings_error *err)
 {
     int rc = change_put_metadata(metadata, jv_get(call->arguments, "metadata"), err);
     *p = (struct publication){
-        .about = {.uri = tidings_call_string(call, "uri")},
+        .about = {.uri = uri},
         .if_match = tidings_call_string(call, "ifMatch"),
         .metadata = buf_str(metadata),
         .traceparent = tidings_call_traceparent(call),
@@ -118,18 +133,22 @@ static int read_publication(struct tidings_call *call, struct publication *p, st
 static int publish_tools_answer(struct tidings_call *call, const char *etag, bool created,
                                 struct tidings_error *err)
 {
-    struct buf json;
+    struct buf json, uri;
     struct jw w;
+    buf_init(&uri, URI_MAX * 3);
+    int rc = publish_tools_put_uri(call, &uri, err);
     buf_init(&json, ANSWER_MAX);
     jw_init(&w, &json);
     jw_begin_object(&w);
-    jw_put_string(&w, STR("uri"), tidings_call_string(call, "uri"));
+    jw_put_string(&w, STR("uri"), buf_str(&uri));
     jw_put_string(&w, STR("etag"), tidings_str(etag));
     jw_put_bool(&w, STR("created"), created);
     jw_end_object(&w);
-    int rc = buf_check(&json, "it was published, but the answer", "use a shorter URI", err);
+    rc = rc < 0 ? rc
+                : buf_check(&json, "it was published, but the answer", "use a shorter URI", err);
     rc = rc < 0 ? rc : tidings_call_structured(call, buf_str(&json), err);
     buf_deinit(&json);
+    buf_deinit(&uri);
     return rc;
 }
 
@@ -143,10 +162,10 @@ static void publish_tools_on_published(void *user, int rc, const char *etag,
     tidings_call_done(user, rc, &err);
 }
 
-/* May whoever calls write what it names? */
-static int check_access(struct tidings_call *call, struct tidings_error *err)
+/* Fails if the caller may not write `uri`. */
+static int check_access(struct tidings_call *call, struct tidings_str uri,
+                        struct tidings_error *err)
 {
-    struct tidings_str uri = tidings_call_string(call, "uri");
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
     int rc = uri_canonical(uri, &canonical, err);
@@ -161,11 +180,13 @@ static void on_publish(void *user, struct tidings_call *call)
 {
     struct tidings_error err = {0, ""};
     struct publication p = {0};
-    struct buf bytes, metadata;
+    struct buf uri, bytes, metadata;
+    buf_init(&uri, URI_MAX * 3);
     buf_init(&bytes, 0);
     buf_init(&metadata, 0);
-    int rc = check_access(call, &err);
-    rc = rc == 0 ? read_common(call, &p, &metadata, &err) : rc;
+    int rc = publish_tools_put_uri(call, &uri, &err);
+    rc = rc == 0 ? check_access(call, buf_str(&uri), &err) : rc;
+    rc = rc == 0 ? read_common(call, buf_str(&uri), &p, &metadata, &err) : rc;
     rc = rc == 0 ? read_publication(call, &p, &bytes, &err) : rc;
     if (rc == 0) {
         server_publish_put_then(user, &p, publish_tools_on_published, call);
@@ -173,6 +194,7 @@ static void on_publish(void *user, struct tidings_call *call)
         tidings_call_done(call, rc, &err);
     }
     buf_deinit(&bytes);
+    buf_deinit(&uri);
     buf_deinit(&metadata);
 }
 
@@ -193,15 +215,18 @@ static void on_unpublish(void *user, struct tidings_call *call)
 {
     struct tidings_error err = {0, ""};
     struct publication p = {0};
-    struct buf metadata;
+    struct buf uri, metadata;
+    buf_init(&uri, URI_MAX * 3);
     buf_init(&metadata, 0);
-    int rc = check_access(call, &err);
-    rc = rc == 0 ? read_common(call, &p, &metadata, &err) : rc;
+    int rc = publish_tools_put_uri(call, &uri, &err);
+    rc = rc == 0 ? check_access(call, buf_str(&uri), &err) : rc;
+    rc = rc == 0 ? read_common(call, buf_str(&uri), &p, &metadata, &err) : rc;
     if (rc == 0) {
         server_publish_remove_then(user, &p, publish_tools_on_unpublished, call);
     } else {
         tidings_call_done(call, rc, &err);
     }
+    buf_deinit(&uri);
     buf_deinit(&metadata);
 }
 
@@ -216,6 +241,7 @@ static int notify_by_tool(struct tidings_call *call, struct tidings_error *err)
         .quota = request && request->channel ? channel_quota(request->channel) : NULL,
         .origin = tidings_call_origin(call),
         .traceparent = tidings_call_traceparent(call),
+        .takes_paths = true,
     };
     struct notify_outcome outcome;
     struct buf json;

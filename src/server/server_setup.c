@@ -73,7 +73,9 @@ static void build_identity(struct tidings_server *s)
     put_info(&w, STR("websiteUrl"), info->website_url);
     jw_end_object(&w);
     s->identity.implementation = buf_str(&s->implementation);
-    s->identity.instructions = info->instructions;
+    s->identity.has_instructions = info->instructions.len > 0 || config_is_given(c, "instructions");
+    s->identity.instructions =
+        info->instructions.len > 0 ? info->instructions : tidings_str(c->instructions);
     buf_clear(&s->ceiling);
     config_get(c, "protocol-max", &s->ceiling);
     s->identity.ceiling = buf_str(&s->ceiling);

@@ -4,9 +4,10 @@
 // official clients over every transport.
 
 import assert from 'node:assert/strict';
+import { statSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { call, totals } from './lib/rpc.mjs';
+import { call, initialize, LATEST_LEGACY, post, totals } from './lib/rpc.mjs';
 import { LEGACY_TRANSPORTS, legacyClient, modernClient, TRANSPORTS } from './lib/sdk.mjs';
 import { serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
@@ -27,10 +28,17 @@ async function connect(t, open, era, transport, args = ['--change-tools', 'on'],
             ...[undefined].slice(era > '2026' ? 1 : 0),
             { timeout: DEADLINE * 3, ...options },
         );
+    /* Rows get `contents`, the blocks that hold their content. */
     host.tool = async (...given) => {
         const { isError, content, structuredContent } = await host.call(...given);
         assert.ok(!isError, content[0].text);
         assert.deepEqual(JSON.parse(content[0].text), structuredContent);
+        const changes = structuredContent.changes ?? [];
+        const blocks = changes.flatMap((row) => row.blocks ?? []);
+        assert.deepEqual(blocks, content.slice(1).map((_, i) => i + 1), 'each block once');
+        for (const row of changes.filter((one) => one.blocks)) {
+            row.contents = row.blocks.map((i) => content[i]);
+        }
         return structuredContent;
     };
     return host;
@@ -136,6 +144,61 @@ for (const [era, open, transports] of ERAS) {
             );
         });
 
+        it('a wait without a cursor reports a file that exists, with its modification time', async (t) => {
+            const files = { 'a.txt': 'line 1\n"2"', 'raw.bin': Buffer.from([0xff, 0, 1]) };
+            const { tree, tool, call: raw } = await connect(t, open, era, transport, undefined, files);
+            const modified = new Date(Math.floor(statSync(tree.at('a.txt')).mtimeMs)).toISOString();
+            const given = { uris: [tree.uri('a.txt'), tree.uri('raw.bin')], includeContent: true };
+            const { cursor, changes, timedOut } = await tool('wait_for_change', given);
+            assert.deepEqual(
+                changes.map(({ uri, change, contents }) => [uri, change, contents.length]),
+                given.uris.map((uri) => [uri, 'exists', 1]),
+            );
+            assert.equal(changes[0].at, modified);
+            assert.equal(timedOut, false);
+            const { content, structuredContent } = await raw('wait_for_change', given);
+            assert.deepEqual(content[1], { type: 'text', text: 'line 1\n"2"' });
+            assert.equal(content[2].resource.blob, '/wAB');
+            assert.doesNotMatch(JSON.stringify(structuredContent), /line 1|\/wAB/, 'content is there once');
+            assert.doesNotMatch(content[0].text, /line 1|\/wAB/, 'content is there once');
+            /* With the cursor only later changes count; a directory is waited for in any case. */
+            const waiting = tool('wait_for_change', { ...given, cursor });
+            tree.replace('a.txt', 'two');
+            assert.equal((await waiting).changes[0].change, 'updated');
+            const idle = await tool('wait_for_change', { uris: [tree.uri()], timeoutMs: 1 });
+            assert.deepEqual([idle.changes, idle.timedOut], [[], true]);
+        });
+
+        it('paths are accepted instead of URIs', async (t) => {
+            const rule = JSON.stringify({ allow: ['list', 'read', 'subscribe', 'write'] });
+            const args = ['--change-tools', 'on', '--allow-write', '--access', rule];
+            const files = { 'a b.txt': 'a', 'c.txt': 'c' };
+            const { tree, tool, call: raw } = await connect(t, open, era, transport, args, files);
+            const uri = tree.uri('a b.txt');
+            for (const given of ['a b.txt', './a b.txt', tree.at('a b.txt')]) {
+                const { changes } = await tool('wait_for_change', { uris: [given] });
+                assert.deepEqual(changes.map((row) => row.uri), [uri], given);
+            }
+            const { cursor } = await tool('changes_since', { uris: ['*.txt', 'later/*.txt'] });
+            tree.write('later/d.txt', 'd');
+            const { changes } = await tool('wait_for_change', { uris: ['*.txt', 'later/*.txt'], cursor });
+            assert.deepEqual(changes.map((row) => row.uri), [tree.uri('later/d.txt')]);
+            const notified = await raw('notify', { changes: [{ uri: 'c.txt' }] });
+            assert.deepEqual(notified.structuredContent.results, [{ uri: 'c.txt', told: true }]);
+            for (const [path, part] of [
+                ['/etc/passwd', /outside all roots/],
+                ['../x', /\.\./],
+                [`${tree.at('.')}/../x`, /\.\./],
+                ['x'.repeat(5000), /4096/],
+                ['file:///elsewhere/x', /not found/],
+            ]) {
+                const { isError, content } = await raw('wait_for_change', { uris: [path] });
+                assert.equal(isError, true, path);
+                assert.match(content[0].text, part);
+                assert.match(content[0].text, /\.\.|4096|the roots are file:/, 'it names the roots');
+            }
+        });
+
         it('what cannot be is said', async (t) => {
             const { tree, call: raw, tool } = await connect(t, open, era, transport, undefined, {
                 'a.txt': 'a',
@@ -198,7 +261,7 @@ for (const [era, open] of ERAS) {
         const giveUp = new AbortController();
         const waiting = raw(
             'wait_for_change',
-            { uris: [tree.uri('a.txt')] },
+            { uris: [tree.uri()] },
             { signal: giveUp.signal },
         );
         const subscribed = async () => (await totals(server)).subscriptions;
@@ -211,7 +274,7 @@ for (const [era, open] of ERAS) {
     test(`${era}: a server that stops ends what waits, with its cursor`, async (t) => {
         const args = ['--change-tools', 'on', '--self'];
         const { server, tree, tool } = await connect(t, open, era, 'http', args, { 'a.txt': '' });
-        const waiting = tool('wait_for_change', { uris: [tree.uri('a.txt')] });
+        const waiting = tool('wait_for_change', { uris: [tree.uri()] });
         await eventually(async () => (await totals(server)).subscriptions === 1, 'the call waits');
         const [{ timedOut, cursor }] = await Promise.all([waiting, server.stop()]);
         assert.equal(timedOut, true);
@@ -263,9 +326,9 @@ test('nobody is told of what it may not read', async (t) => {
         changes.forEach((row) => seen.set(row.uri, row));
     }
     assert.deepEqual([...seen.keys()], [tree.uri('open/b.txt')]);
-    const { change, from, metadata, contents } = seen.get(tree.uri('open/b.txt'));
+    const { change, from, metadata, blocks } = seen.get(tree.uri('open/b.txt'));
     assert.deepEqual([change, from, metadata?.version], ['created', undefined, undefined]);
-    assert.equal(contents[0].text, 'c');
+    assert.deepEqual(blocks, [1]);
     const { gap } = await tool('changes_since', { uris, cursor: '1.1' });
     assert.deepEqual(gap, [uris[0]], 'numbers are not taken from who is shown none');
 });
@@ -279,4 +342,34 @@ test('waiting counts as subscribing where that is limited', async (t) => {
         result = await ask();
     }
     assert.match(result.content[0].text, /subscribe-rate/);
+});
+
+test('instructions name the roots that the client may list, and how to wait', async (t) => {
+    const tree = new Tree(t, { 'open/a.txt': 'a', 'secret/b.txt': 'b' });
+    const instructions = async (...args) => {
+        const server = await serve(t, { args, mounts: [] });
+        const { instructions } = await call(server, 'server/discover');
+        const { result } = (await post(server, initialize(LATEST_LEGACY))).json;
+        assert.equal(result.instructions, instructions, 'both eras say the same');
+        assert.ok(!instructions || Buffer.byteLength(instructions) <= 600, instructions);
+        await server.stop();
+        return instructions;
+    };
+    const open = tree.at('open'), secret = tree.at('secret');
+    const both = await instructions(open, secret);
+    assert.match(both, new RegExp(`Live resources: ${tree.uri('open/')}, ${tree.uri('secret/')}\\.`));
+    assert.match(both, /wait_for_change.*cursor.*subscribe/);
+    const rule = JSON.stringify({ uri: tree.uri('open/'), allow: ['list', 'read', 'subscribe'] });
+    const some = await instructions(open, secret, '--access', rule);
+    assert.match(some, /open/);
+    assert.doesNotMatch(some, /secret|more/);
+    const silent = await instructions(open, '--change-tools', 'off', '--no-subscribe');
+    assert.doesNotMatch(silent, /wait_for_change|subscribe/);
+    assert.equal(await instructions(open, '--instructions', 'Ask Ann.'), 'Ask Ann.');
+    assert.equal(await instructions(open, '--instructions', ''), undefined);
+    const many = Array.from({ length: 40 }, (_, n) => {
+        tree.write(`many/${'x'.repeat(30)}${n}/a`, 'a');
+        return tree.at(`many/${'x'.repeat(30)}${n}`);
+    });
+    assert.match(await instructions(...many), / and more\. To wait/);
 });

@@ -89,7 +89,7 @@ for (const transport of TRANSPORTS) {
                 [{ uri: 'note://b', text: '', mimeType: 'x' }, /media type/],
                 [{ uri: 'note://b', text: '', colour: 'red' }, /colour/],
                 [{ uri: 'other://b', text: '' }, /not below 'note:\/\/'/],
-                [{ uri: 'no scheme', text: '' }, /URI/],
+                [{ uri: 'a path', text: '' }, /file:.*a%20path.*not below 'note:/],
                 [{ uri: 'note://b', text: 'x'.repeat(2000) }, /published-bytes/],
                 [{ uri: 'note://a', text: 'b', ifAbsent: true }, /there already/],
                 [{ uri: 'note://a', text: 'b', ifMatch: 'x' }, /another etag/],

@@ -291,14 +291,14 @@ static void initialize_and_discover_describe_the_same_server(void **state)
 {
     (void)state;
     struct server_identity me = self;
-    me.instructions = STR("read the notes");
     me.ceiling = STR("2026-07-28");
     struct buf out;
     struct jw w;
     buf_init(&out, 8192);
     jw_init(&w, &out);
     jw_begin_object(&w);
-    dialect_write_initialize(&w, dialect_find_revision(STR("2025-06-18")), &me, LIST_TOOLS);
+    dialect_write_initialize(&w, dialect_find_revision(STR("2025-06-18")), &me, LIST_TOOLS,
+                             STR("read the notes"));
     jw_end_object(&w);
     assert_json(out.ptr, "protocolVersion", "2025-06-18");
     assert_json(out.ptr, "capabilities|resources|subscribe", "true");
@@ -312,7 +312,7 @@ static void initialize_and_discover_describe_the_same_server(void **state)
     jw_init(&w, &out);
     jw_begin_object(&w);
     me.list_changed = false;
-    dialect_write_discover(&w, &me, 0);
+    dialect_write_discover(&w, &me, 0, STR_EMPTY);
     jw_end_object(&w);
     assert_json(out.ptr, "supportedVersions|0", "2026-07-28");
     assert_json(out.ptr, "supportedVersions|4", "2024-11-05");
