@@ -55,6 +55,9 @@ test_packages='g++ libcmocka-dev libjansson-dev clang clang-tidy clang-format li
 # What building and trying the Debian packages needs besides.
 packaging_packages='debhelper dpkg-dev fakeroot lintian mmdebstrap logrotate systemd'
 
+# What building for other platforms needs besides.
+platform_packages='musl-tools mmdebstrap'
+
 # build_preset PRESET [WORD…]: configures when that was never done, or when presets or packages
 # changed since; then builds, the words going to ninja.
 build_preset() {

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define REASON_MAX 127u /* bytes of an error of the system */
+
 struct code_row {
     int code;
     const char *name;
@@ -135,9 +137,8 @@ int error_errno(struct tidings_error *err, int errnum, const char *fmt, ...)
     if (!err) {
         return code;
     }
-    char reason_memory[128];
-    const char *reason = strerror_r(errnum, reason_memory, sizeof reason_memory);
-    size_t reason_len = strnlen(reason, sizeof reason_memory);
+    const char *reason = strerror(errnum); /* safe in threads since glibc 2.32, and in musl */
+    size_t reason_len = strnlen(reason, REASON_MAX);
     char what[sizeof err->text];
     bool cut;
     va_list args;

@@ -36,11 +36,11 @@ ssize_t helper_send(int socket, const void *bytes, size_t size, const int *fds, 
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
     if (fd_count > 0) {
         message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
+        message.msg_controllen = (unsigned)CMSG_SPACE(fd_count * sizeof(int));
         struct cmsghdr *c = &control.header;
         c->cmsg_level = SOL_SOCKET;
         c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
+        c->cmsg_len = (unsigned)CMSG_LEN(fd_count * sizeof(int));
         memcpy(CMSG_DATA(c), fds, fd_count * sizeof(int));
     }
     ssize_t n;

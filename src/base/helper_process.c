@@ -282,7 +282,7 @@ static bool helper_process_detach(int socket)
     for (int fd = 0; fd < SOCKET && nothing >= 0; fd++) {
         (void)dup2(nothing, fd);
     }
-    return close_range(SOCKET + 1, ~0u, 0) == 0;
+    return syscall(SYS_close_range, SOCKET + 1, ~0u, 0) == 0;
 }
 
 void helper_main(const struct helper_plan *plan, int socket)

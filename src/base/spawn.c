@@ -104,7 +104,7 @@ static bool arrange_descriptors(const int fds[FDS])
     return dup2(fds[INPUT], STDIN_FILENO) >= 0 && dup2(fds[OUT_WRITE], STDOUT_FILENO) >= 0 &&
            dup2(fds[ERR_WRITE], STDERR_FILENO) >= 0 &&
            dup3(fds[STATUS_WRITE], STATUS_FD, O_CLOEXEC) >= 0 &&
-           close_range(STATUS_FD + 1, ~0u, 0) == 0;
+           syscall(SYS_close_range, STATUS_FD + 1, ~0u, 0) == 0;
 }
 
 static void reset_signals(void)

@@ -11,10 +11,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -180,7 +182,7 @@ static int sqlite_backup_name(const struct backup *b, const char *to, struct tid
     const char *slash = strrchr(to, '/');
     (void)snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - to) + 1 : 1,
                    slash ? to : ".");
-    if (renameat2(AT_FDCWD, b->part, AT_FDCWD, to, RENAME_NOREPLACE) < 0) {
+    if (syscall(SYS_renameat2, AT_FDCWD, b->part, AT_FDCWD, to, RENAME_NOREPLACE) < 0) {
         return error_errno(err, errno, "name it '%.300s'", to);
     }
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -52,8 +52,11 @@ const OURS = object({
         type: 'array',
         items: object({
             registryType: text({ const: 'mcpb' }),
-            identifier: text({ format: 'uri' }),
-            version: text({ minLength: 1, not: { const: 'latest' } }),
+            // The registry: no version beside it, a release asset of GitHub, and "mcp" somewhere in it.
+            identifier: text({
+                format: 'uri',
+                pattern: '^https://github\\.com/[A-Za-z0-9-]{1,39}/[A-Za-z0-9._-]+/releases/download/[^/]+/[^/]+\\.mcpb$',
+            }),
             fileSha256: text({ pattern: '^[a-f0-9]{64}$' }),
             transport: object({ type: text({ const: 'stdio' }) }),
         }),
@@ -92,12 +95,21 @@ test('the bundle is accepted by the official tool, and a host that installs it g
     assert.ok(resources.some((resource) => resource.name === 'a.txt'));
 });
 
-test('server.json is as the registry asks, and its hash is that of the bundle', () => {
+test('server_json_satisfies_the_rules_of_the_registry_for_bundles', () => {
     const server = load(path.join(folder, 'server.json'));
     assert.deepEqual(faults(OURS, server), []);
-    assert.notDeepEqual(faults(OURS, { ...server, description: 'x'.repeat(101) }), [], 'it would say so');
     const [one] = server.packages;
-    assert.equal(one.version, server.version);
+    const packages = (changed) => ({ ...server, packages: [{ ...one, ...changed }] });
+    const broken = [
+        { ...server, description: 'x'.repeat(101) },
+        packages({ version: server.version }),
+        packages({ registryBaseUrl: 'https://github.com' }),
+        packages({ fileSha256: '' }),
+        packages({ identifier: 'https://tidings.dev/download/tidings.mcpb' }),
+        packages({ identifier: one.identifier.replace('https:', 'http:') }),
+    ];
+    broken.forEach((other) => assert.notDeepEqual(faults(OURS, other), [], JSON.stringify(other)));
+    assert.match(one.identifier, new RegExp(`/v${server.version}/`));
     assert.equal(path.basename(new URL(one.identifier).pathname), path.basename(bundle));
     assert.equal(one.fileSha256, createHash('sha256').update(readFileSync(bundle)).digest('hex'));
 });

@@ -42,7 +42,7 @@ void target_choose(struct cli *cli)
 
 const char *target_choice_text(const struct cli *cli, char out[TARGET_TEXT_MAX])
 {
-    char near[64], why[128] = "";
+    char near[64], why[160] = "";
     const char *first = cli->arg_count > 0 ? cli->args[0] : NULL;
     bool is_name = first && target_is_name(first);
     bool has_near = is_name && target_suggest(first, near, sizeof(near));
@@ -66,7 +66,7 @@ const char *target_choice_text(const struct cli *cli, char out[TARGET_TEXT_MAX])
         snprintf(out, TARGET_TEXT_MAX, "the server is your 'default'%s", why);
         break;
     case TARGET_NOWHERE:
-        snprintf(out, TARGET_TEXT_MAX, "the server is %s, since none was named%s", cli->target,
+        snprintf(out, TARGET_TEXT_MAX, "the server is %.40s, since none was named%s", cli->target,
                  why);
         break;
     }

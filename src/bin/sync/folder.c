@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "bin/sync/local_name.h"
@@ -151,11 +152,21 @@ static bool is_still(int at, const char *name, const struct stat *seen)
            st.st_mtim.tv_nsec == seen->st_mtim.tv_nsec;
 }
 
+/* Renames, unless something has that name. musl before 1.2.5 has no function for it. */
+static int folder_rename_new(int root, int at, const char *name)
+{
+#ifdef RENAME_NOREPLACE
+    return renameat2(root, TEMPORARY, at, name, RENAME_NOREPLACE);
+#else
+    return (int)syscall(SYS_renameat2, root, TEMPORARY, at, name, 1);
+#endif
+}
+
 /* Where nothing is; 0 or an errno. */
 static int put_new(int root, int at, const char *name)
 {
     struct stat st;
-    if (renameat2(root, TEMPORARY, at, name, RENAME_NOREPLACE) == 0) {
+    if (folder_rename_new(root, at, name) == 0) {
         return 0;
     }
     if (errno != EINVAL && errno != ENOSYS) {

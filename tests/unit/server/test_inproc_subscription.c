@@ -25,7 +25,7 @@ static void the_program_hears_of_changes(void **state)
     ears_init(&before);
     ears_init(&while_running);
     ears_init(&rows);
-    served_subscribe("app:///a", NULL, &before);
+    served_subscribe("app:///a", "{\"windowMs\":0}", &before); /* markers do not merge */
     served_subscribe("app:///row/{id}", NULL, &rows);
     served_run();
     served_subscribe("app:///a", "{\"include\":\"value\"}", &while_running);
