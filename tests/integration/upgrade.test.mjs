@@ -204,7 +204,9 @@ test('a store that an earlier program wrote has its entities, their history, wha
         return value;
     };
     assert.equal(number('PRAGMA user_version'), 6);
-    const server = await serve(t, { args: ['--entities', file, '--publish', 'app:///', '--allow-write', '--window', '0'] });
+    // The store ages; its history must not.
+    const args = ['--entities', file, '--publish', 'app:///', '--allow-write', '--window', '0', '--log-age', '0'];
+    const server = await serve(t, { args });
     const value = async (uri) => (await call(server, 'resources/read', { uri })).contents[0].text;
     assert.deepEqual(JSON.parse(await value('entity:///User@1/ann')).value, { age: 7 });
     assert.equal(await value('app:///note'), 'again\n');

@@ -95,7 +95,7 @@ settings_are_read() {
 serve() {
     local pid status=1 i
     inside setpriv --reuid _tidings --regid _tidings --clear-groups \
-        tidings serve --config /etc/tidings/tidings.json --http 127.0.0.1:17941 --publish app:/// --allow-write 2>"$work/serve.log" &
+        tidings serve --config /etc/tidings/tidings.json --http 127.0.0.1:17941 --publish app:/// --allow-write --log-age 0 2>"$work/serve.log" &
     pid=$!
     for i in $(seq 100); do
         grep -q 'serving on' "$work/serve.log" && break
