@@ -151,9 +151,10 @@ typedef void (*tidings_read_fn)(void *user, struct tidings_read *read, struct ti
 /* Add a resource with a fixed URI. Clients are told that the list changed. `read` is called on
  * worker threads for each client that reads it; `user` is handed to it and must live until the
  * server is destroyed. Any thread, before or while the server runs. TIDINGS_E_INVALID with what is
- * wrong with `about`, TIDINGS_E_EXISTS when the URI is taken, TIDINGS_E_CONFLICT when it claims a
- * capability that a template which produces its URI denies. A listable one is a container: its
- * children are the registered resources whose URI is one segment longer. */
+ * wrong with `about`, TIDINGS_E_EXISTS when the URI is taken, TIDINGS_E_BUSY while the
+ * store commits a publication of that URI, TIDINGS_E_CONFLICT when it claims a capability that
+ * a template which produces its URI denies. A listable one is a container: its children are the
+ * registered resources whose URI is one segment longer. */
 TIDINGS_API int tidings_server_add_resource(struct tidings_server *server,
                                             const struct tidings_resource *about,
                                             tidings_read_fn read, void *user,

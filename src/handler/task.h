@@ -90,7 +90,7 @@ struct task_store {
     bool is_shared;
     /* Keep the row, instead of one with its id; `done` (may be NULL) is called exactly once, maybe
      * before this returns. The row is copied. Of a shared one: TIDINGS_E_CONFLICT when it has ended
-     * already, after tasks_follow was given the row there is. */
+     * already; tasks_follow is given the row there is. */
     void (*put)(struct task_store *store, const struct task_row *row,
                 void (*done)(void *user, int code), void *user);
     /* Forget what has outlived its time to live by that Unix time. */

@@ -175,7 +175,7 @@ static void task_end_kept(void *user, int code)
     task_unref(t);
 }
 
-/* What a shared store has counts: with TIDINGS_E_CONFLICT that was followed. */
+/* What a shared store has counts: with TIDINGS_E_CONFLICT that is followed. */
 static void task_end_shared(void *user, int code)
 {
     struct task *t = user;

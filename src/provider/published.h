@@ -91,7 +91,8 @@ int published_reread(struct published *store, struct entity_rows *rows, publishe
 /* The keeper goes, nothing is published any more. `forget`: so does what came from its file. */
 void published_unkeep(struct published *store, bool forget);
 
-/* Keep a URI for the program (any thread; again is fine), and give it back. */
+/* Keep a URI for the program (any thread; again is fine), and give it back. TIDINGS_E_EXISTS:
+ * it is published; TIDINGS_E_BUSY: the store has not committed its publication yet. */
 int published_reserve(struct published *store, struct tidings_str uri, struct tidings_error *err);
 void published_release(struct published *store, struct tidings_str uri);
 

@@ -359,6 +359,10 @@ void published_remove_then(struct published *store, struct tidings_provider *mou
 static int decide_reserve(void *user, const struct shared_value *value)
 {
     struct published_step *s = user;
+    if (value && published_item_of(value)->is_coming) { /* its commit may fail */
+        return tidings_fail(s->err, TIDINGS_E_BUSY, "the store is still writing '%.*s': try again",
+                            STR_ARG(s->uri));
+    }
     if (value && !published_item_of(value)->is_reserved) {
         return tidings_fail(s->err, TIDINGS_E_EXISTS, "'%.*s' is published", STR_ARG(s->uri));
     }

@@ -335,8 +335,9 @@ static int run_type(struct keeper_job *job, struct entities *e)
     }
     c->type.steps = &c->steps;
     int rc = entities_add_type(e, &c->type, &job->err);
-    job->is_lost =
-        rc == TIDINGS_E_IO || rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_FULL || rc == TIDINGS_E_BUSY;
+    bool is_refused = rc == TIDINGS_E_INVALID || rc == TIDINGS_E_EXISTS ||
+                      rc == TIDINGS_E_UNSUPPORTED || rc == TIDINGS_E_NOTFOUND;
+    job->is_lost = rc < 0 && !is_refused;
     pay_steps(c, rc == TIDINGS_E_INVALID && c->steps == 0);
     c->position = rc == 0 ? entities_position(e) : 0;
     return rc;

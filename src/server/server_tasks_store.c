@@ -73,10 +73,10 @@ static int server_tasks_announce(struct entity_rows *rows, struct tidings_str id
     return rows->shared->announce(rows, KEPT_ANNOUNCED, &change, ret_position, err);
 }
 
-/* Refusals leave no trace in a batch; anything else of a database takes it along. */
-static int server_tasks_judge(struct keeper_job *job, const struct entity_rows *rows, int rc)
+/* A refusal leaves no trace in its batch; any other failure loses the batch. */
+static int server_tasks_judge(struct keeper_job *job, int rc)
 {
-    job->is_lost = rc < 0 && rows->shared && rc != TIDINGS_E_CONFLICT && rc != TIDINGS_E_LIMIT &&
+    job->is_lost = rc < 0 && rc != TIDINGS_E_CONFLICT && rc != TIDINGS_E_LIMIT &&
                    rc != TIDINGS_E_INVALID && rc != TIDINGS_E_NOTFOUND;
     return rc;
 }
@@ -102,16 +102,14 @@ static struct tidings_server *server_of_tasks(struct server_tasks *o)
     return list_entry(o, struct tidings_server, tasks);
 }
 
-/* It had ended already: that counts. What is no task of ours does not. */
-static int server_tasks_adopt(struct server_task_job *j, struct entity_rows *rows)
+/* TIDINGS_E_CONFLICT if the task has already ended; server_tasks_done follows that end after the
+ * commit. A row that no tidings wrote does not count. */
+static int server_tasks_check_end(struct server_task_job *j, struct entity_rows *rows)
 {
     struct kept_task kept;
     struct task_row row;
     int rc = rows->shared->find_task(rows, j->row.id, &kept, &j->job.err);
     bool is_good = rc == 1 && server_tasks_read_row(&kept, &row) && row.status >= TASK_COMPLETED;
-    if (is_good) {
-        (void)tasks_follow(hub_tasks(server_of_tasks(j->owner)->hub), &row);
-    }
     return rc < 0 ? rc : is_good ? TIDINGS_E_CONFLICT : 0;
 }
 
@@ -145,16 +143,16 @@ static int server_tasks_run(struct keeper_job *job, struct entities *entities)
     struct server_task_job *j = list_entry(job, struct server_task_job, job);
     struct entity_rows *rows = entities_rows(entities);
     if (j->is_sweep) {
-        return server_tasks_judge(job, rows, rows->kept->sweep_tasks(rows, j->now_ms, &job->err));
+        return server_tasks_judge(job, rows->kept->sweep_tasks(rows, j->now_ms, &job->err));
     }
     j->position = 0;
     int rc = rows->kept->put_task(rows, &j->row, &job->err);
     if (rc == TIDINGS_E_CONFLICT && j->owner->store.is_shared) {
-        rc = server_tasks_adopt(j, rows);
+        rc = server_tasks_check_end(j, rows);
     } else if (rc == 0 && j->owner->store.is_shared && !j->why) {
         rc = server_tasks_put_state(j, rows);
     }
-    return server_tasks_judge(job, rows, rc);
+    return server_tasks_judge(job, rc);
 }
 
 static void server_tasks_tell(struct server_tasks *o, struct tidings_str id, bool is_gone,
@@ -166,6 +164,8 @@ static void server_tasks_tell(struct server_tasks *o, struct tidings_str id, boo
         server_tasks_change(tidings_strn(uri, sizeof(OWNED_URI_PREFIX) - 1 + id.len), is_gone);
     (void)hub_announce_kept(server_of_tasks(o)->hub, &change, position, NULL);
 }
+
+static void server_tasks_follow_id(struct tidings_server *s, struct tidings_str id);
 
 static void server_tasks_refuse(struct server_task_job *j)
 {
@@ -182,6 +182,9 @@ static void server_tasks_done(struct keeper_job *job, int code)
     struct server_task_job *j = list_entry(job, struct server_task_job, job);
     if (code == TIDINGS_E_LIMIT && j->why) {
         server_tasks_refuse(j);
+    }
+    if (code == TIDINGS_E_CONFLICT && j->owner->store.is_shared) {
+        server_tasks_follow_id(server_of_tasks(j->owner), j->row.id);
     }
     if (j->done) {
         j->done(j->user, code);
@@ -302,7 +305,7 @@ static int server_tasks_run_asking(struct keeper_job *job, struct entities *enti
         rc = tidings_fail(&job->err, TIDINGS_E_NOTFOUND, "there is no task of that id");
     }
     if (rc < 0) {
-        return server_tasks_judge(job, rows, rc);
+        return server_tasks_judge(job, rc);
     }
     int is_new = 0;
     if (a->verb == TASK_GET) {
@@ -320,7 +323,7 @@ static int server_tasks_run_asking(struct keeper_job *job, struct entities *enti
     if (rc == 0 && is_new > 0) {
         rc = server_tasks_announce(rows, a->id, false, &j->position, &job->err);
     }
-    return server_tasks_judge(job, rows, rc);
+    return server_tasks_judge(job, rc);
 }
 
 static void server_tasks_asked(struct keeper_job *job, int code)
@@ -362,7 +365,7 @@ static int server_tasks_run_following(struct keeper_job *job, struct entities *e
     struct server_task_following *f = list_entry(job, struct server_task_following, job);
     struct entity_rows *rows = entities_rows(entities);
     struct tidings_str id = tidings_strn(f->id, OWNED_ID_LEN);
-    return server_tasks_judge(job, rows, server_tasks_follow(f->hub, rows, id, &job->err));
+    return server_tasks_judge(job, server_tasks_follow(f->hub, rows, id, &job->err));
 }
 
 /* Whoever listens here was told when the other node wrote it, and may have looked too early. What
@@ -381,10 +384,9 @@ static void server_tasks_on_followed(struct keeper_job *job, int code)
     mem_free(f);
 }
 
-void server_tasks_followed(struct tidings_server *s, struct tidings_str uri)
+static void server_tasks_follow_id(struct tidings_server *s, struct tidings_str id)
 {
     struct tasks *tasks = hub_tasks(s->hub);
-    struct tidings_str id = str_skip(uri, sizeof(OWNED_URI_PREFIX) - 1);
     if (id.len != OWNED_ID_LEN || !tasks_runs(tasks, id)) {
         return;
     }
@@ -399,6 +401,11 @@ void server_tasks_followed(struct tidings_server *s, struct tidings_str uri)
     f->job.run = server_tasks_run_following;
     f->job.done = server_tasks_on_followed;
     keeper_submit(s->keeper, &f->job);
+}
+
+void server_tasks_followed(struct tidings_server *s, struct tidings_str uri)
+{
+    server_tasks_follow_id(s, str_skip(uri, sizeof(OWNED_URI_PREFIX) - 1));
 }
 
 void server_tasks_broken(struct tidings_server *s)
@@ -460,7 +467,7 @@ static int server_tasks_run_ending(struct keeper_job *job, struct entities *enti
         rc = server_tasks_announce(rows, tidings_strn(l->over[i].id, l->over[i].len),
                                    l->over[i].is_gone, &l->over[i].position, &job->err);
     }
-    return server_tasks_judge(job, rows, rc);
+    return server_tasks_judge(job, rc);
 }
 
 static void server_tasks_end_look(struct server_task_look *l)

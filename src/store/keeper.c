@@ -4,12 +4,16 @@
  * before the loop would wait, before a read runs, and when the batch is large, it is committed and
  * its jobs are answered.
  *
+ * A refusal rests on the stored state, which includes the writes before it in the batch. So the
+ * keeper answers it after the commit, and a failed commit fails it too. Only a refusal before the
+ * first write of a batch rests on committed state alone; the keeper answers it at once.
+ *
  * A store that others write to may have a batch begin without its lock. If somebody else commits
  * meanwhile all of its jobs run again, with the lock: what they decided before does not count, so
- * even who was refused is answered after the commit.
+ * even the first refusal waits for the commit.
  *
- * Invariant: `batch` holds the jobs that ran since `begin`, in order, none of them answered; a
- * batch is open exactly while `is_open`.
+ * Invariant: `batch` holds the jobs that ran since `begin`, in order, none of them answered,
+ * without the refusals that committed state explains. A batch is open exactly while `is_open`.
  */
 #include "store/keeper.h"
 
@@ -52,10 +56,30 @@ static void keeper_end_batch(struct keeper *k, struct list *ret)
     k->is_open = k->is_unlocked = k->is_in_doubt = false;
 }
 
+/* The error code of a lost batch: a store error must never read as a refusal of the job. */
+static int keeper_loss(int code, struct tidings_error *err)
+{
+    switch (code) {
+    case TIDINGS_E_NOMEM:
+    case TIDINGS_E_BUSY:
+    case TIDINGS_E_CLOSED:
+    case TIDINGS_E_IO:
+    case TIDINGS_E_INTERNAL:
+    case TIDINGS_E_FULL:
+    case TIDINGS_E_UNKNOWN:
+        break;
+    default:
+        code = TIDINGS_E_IO;
+        err->code = code;
+    }
+    return code;
+}
+
 /* Everything in the batch is gone. */
 static void keeper_lose(struct keeper *k, int code, struct tidings_error *err)
 {
     struct list lost;
+    code = keeper_loss(code, err);
     if (k->is_in_doubt && code != TIDINGS_E_UNKNOWN) {
         code = error_wrap(err, TIDINGS_E_UNKNOWN,
                           "whether it was kept is not known; read before you try again");
@@ -97,9 +121,9 @@ static bool keeper_take(struct keeper *k, struct keeper_job *job)
         keeper_lose(k, job->code, &err);
         return false;
     }
-    /* Nothing of it is in the batch; but what is in doubt may have been kept as it was decided
-     * first, until this one is committed. */
-    if (job->code < 0 && !k->is_unlocked && !k->is_in_doubt) {
+    /* What is in doubt may have been kept as it was decided first, until this one is committed. */
+    bool rests_on_batch = k->count > 0 || k->is_unlocked || k->is_in_doubt;
+    if (job->code < 0 && !rests_on_batch) {
         keeper_answer(job, job->code);
         return true;
     }
@@ -218,6 +242,7 @@ static void keeper_run_write(struct keeper *k, struct keeper_job *job)
     if (!k->is_open) {
         int rc = keeper_begin_unlocked(k) ? 0 : keeper_begin(k, &err);
         if (rc < 0) {
+            rc = keeper_loss(rc, &err);
             keeper_note(k, &err);
             job->is_lost = true;
             job->err = err;

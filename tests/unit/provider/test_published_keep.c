@@ -316,7 +316,7 @@ static void in_one_batch_each_is_judged_by_those_before_it(void **state)
     check_read(AT "a", NULL);
     check_read(AT "old", "0");
     gate_open(&g);
-    check_outcomes((int[]){TIDINGS_E_CONFLICT, TIDINGS_E_NOTFOUND, 1, 0, 0, 0, 1, 0, 1}, 9);
+    check_outcomes((int[]){1, TIDINGS_E_CONFLICT, 0, 0, 0, TIDINGS_E_NOTFOUND, 1, 0, 1}, 9);
     check_told("1 created " AT "old\n2 created " AT "a\n3 updated " AT "a\n4 deleted " AT
                "old\n5 created " AT "old\n6 deleted " AT "old\n7 created " AT "old\n");
     check_read(AT "a", "3");
@@ -357,8 +357,44 @@ static void limits_count_what_is_on_its_way(void **state)
     remove_later(AT "a");
     put_later(AT "c", "4", false);
     gate_open(&g);
-    check_outcomes((int[]){TIDINGS_E_LIMIT, 1, 1, 0, 1}, 5);
-    assert_non_null(strstr(outcomes.text[0], "published-max"));
+    check_outcomes((int[]){1, 1, TIDINGS_E_LIMIT, 0, 1}, 5);
+    assert_non_null(strstr(outcomes.text[2], "published-max"));
+}
+
+/* A job that reserves a URI while its publication is still in the batch. */
+struct standing {
+    struct keeper_job job;
+    int reserved;
+};
+
+static int run_reserve(struct keeper_job *job, struct entities *e)
+{
+    struct standing *s = list_entry(job, struct standing, job);
+    (void)e;
+    s->reserved = published_reserve(f.store, STR(AT "coming"), NULL);
+    return 0;
+}
+
+static void gate_done_quietly(struct keeper_job *job, int code)
+{
+    (void)job;
+    (void)code;
+}
+
+static void a_uri_whose_commit_may_fail_is_busy(void **state)
+{
+    (void)state;
+    struct gate g;
+    struct standing s = {.job = {.is_write = true, .run = run_reserve, .done = gate_done_quietly}};
+    keep_store();
+    gate_shut(&g);
+    put_later(AT "coming", "1", false);
+    list_init(&s.job.letter.link);
+    keeper_submit(f.keeper, &s.job);
+    gate_open(&g);
+    assert_int_equal(s.reserved, TIDINGS_E_BUSY);
+    check_outcomes((int[]){1}, 1);
+    assert_int_equal(published_reserve(f.store, STR(AT "coming"), NULL), TIDINGS_E_EXISTS);
 }
 
 static void a_full_disk_refuses_a_batch_which_leaves_no_trace_and_then_goes_on(void **state)
@@ -370,14 +406,19 @@ static void a_full_disk_refuses_a_batch_which_leaves_no_trace_and_then_goes_on(v
     keep_store();
     assert_int_equal(put(AT "old", "0"), 1);
     assert_int_equal(entity_sqlite_limit(f.rows, 300000, NULL), 0);
+    max_count = 2;
     gate_shut(&g);
     put_later(AT "small", "1", false);
-    put_later(AT "tiny", "", false);
+    put_later(AT "small", "2", true); /* its commit would make this a conflict … */
+    put_later(AT "tiny", "", false);  /* … this one too many … */
     remove_later(AT "old");
+    remove_later(AT "old"); /* … and this unknown */
     put_later(AT "large", large, false);
     gate_open(&g);
-    check_outcomes((int[]){TIDINGS_E_FULL, TIDINGS_E_FULL, TIDINGS_E_FULL, TIDINGS_E_FULL}, 4);
-    assert_non_null(strstr(outcomes.text[0], "full"));
+    check_outcomes((int[]){TIDINGS_E_FULL, TIDINGS_E_FULL, TIDINGS_E_FULL, TIDINGS_E_FULL,
+                           TIDINGS_E_FULL, TIDINGS_E_FULL},
+                   6);
+    assert_non_null(strstr(outcomes.text[1], "full"));
     check_told("1 created " AT "old\n");
     check_read(AT "old", "0");
     check_read(AT "small", NULL);
@@ -469,6 +510,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_uri_on_its_way_cannot_be_reserved_and_the_other_way_round,
                                         begin, end),
         cmocka_unit_test_setup_teardown(limits_count_what_is_on_its_way, begin, end),
+        cmocka_unit_test_setup_teardown(a_uri_whose_commit_may_fail_is_busy, begin, end),
         cmocka_unit_test_setup_teardown(
             a_full_disk_refuses_a_batch_which_leaves_no_trace_and_then_goes_on, begin, end),
         cmocka_unit_test_setup_teardown(

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The keeper: writes share commits, are answered after theirs, and fail together when it fails;
- * reads see what was answered. Meant to run under the thread sanitizer too.
+ * The keeper: writes share commits, are answered after theirs, and fail together when it fails,
+ * with the refusals that rest on them; reads see what was answered. Meant to run under the thread
+ * sanitizer too.
  */
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,10 +23,13 @@
 static const struct entity_rows_ops *real_ops;
 static struct entity_rows_ops counted_ops;
 static unsigned commits, fail_commit;
+static int fail_code;
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER; /* held: commits wait */
+static sem_t at_gate;                                    /* posted by each commit that reaches it */
 
 static int counted_commit(struct entity_rows *rows, struct tidings_error *err)
 {
+    sem_post(&at_gate);
     pthread_mutex_lock(&gate);
     pthread_mutex_unlock(&gate);
     commits++;
@@ -32,7 +37,7 @@ static int counted_commit(struct entity_rows *rows, struct tidings_error *err)
     int rc = 0;
     if (commits == fail_commit) {
         real_ops->rollback(rows);
-        rc = tidings_fail(err, TIDINGS_E_IO, "the disk is gone");
+        rc = tidings_fail(err, fail_code, "the disk is gone");
     } else {
         rc = real_ops->commit(rows, err);
     }
@@ -106,6 +111,7 @@ static struct entity_rows *counted_rows(void)
 struct job {
     struct keeper_job base;
     char id[32], value[24];
+    bool must_be_new;
     int64_t found; /* a read: the value of the entity; -1: there is none */
     pthread_mutex_t lock;
     pthread_cond_t ended;
@@ -161,6 +167,7 @@ static int run_put(struct keeper_job *base, struct entities *e)
         .type_version = STR("1"),
         .changed_by = STR("[]"),
         .baseline = TIMELINE_NEVER,
+        .must_be_new = j->must_be_new,
         .valid_from = TIMELINE_NEVER,
     };
     struct arena arena;
@@ -193,6 +200,8 @@ static struct keeper *open_keeper(void)
     struct tidings_error err = {0};
     struct keeper *k = NULL;
     commits = fail_commit = 0;
+    fail_code = TIDINGS_E_IO;
+    sem_init(&at_gate, 0, 0);
     if (keeper_open(counted_rows(), &k, &err) < 0) {
         fail_msg("%s", err.text);
     }
@@ -329,6 +338,132 @@ static void a_refused_write_leaves_the_others_alone(void **state)
     keeper_close(k);
 }
 
+/* A read that blocks the keeper until the test has submitted all jobs, so they share a batch. */
+struct stop {
+    struct job job;
+    sem_t begun, go;
+};
+
+static int run_stop(struct keeper_job *base, struct entities *e)
+{
+    struct stop *s = (struct stop *)(void *)base;
+    (void)e;
+    sem_post(&s->begun);
+    sem_wait(&s->go);
+    return 0;
+}
+
+static void run_in_one_batch(struct keeper *k, struct job *const *jobs, size_t count)
+{
+    struct stop s;
+    job_init(&s.job, "", 0, false);
+    s.job.base.run = run_stop;
+    sem_init(&s.begun, 0, 0);
+    sem_init(&s.go, 0, 0);
+    keeper_submit(k, &s.job.base);
+    sem_wait(&s.begun);
+    for (size_t i = 0; i < count; i++) {
+        jobs[i]->base.run = run_put;
+        keeper_submit(k, &jobs[i]->base);
+    }
+    sem_post(&s.go);
+    assert_int_equal(await(&s.job), 0);
+}
+
+static void job_create(struct job *j, const char *id, int value)
+{
+    job_init(j, id, value, true);
+    j->must_be_new = true;
+}
+
+static void a_refusal_fails_with_the_write_that_it_rests_on(void **state)
+{
+    (void)state;
+    struct keeper *k = open_keeper();
+    struct job first, second;
+    for (int round = 0; round < 2; round++) { /* the second time the commit works */
+        job_create(&first, "x", 1);
+        job_create(&second, "x", 2);
+        fail_commit = round == 0 ? commits + 1 : 0;
+        run_in_one_batch(k, (struct job *const[]){&first, &second}, 2);
+        assert_int_equal(await(&first), round == 0 ? TIDINGS_E_IO : 0);
+        assert_int_equal(await(&second), round == 0 ? TIDINGS_E_IO : TIDINGS_E_EXISTS);
+        assert_int_equal(second.base.is_lost, round == 0);
+        assert_int_equal(find(k, "x"), round == 0 ? -1 : 1);
+    }
+    assert_int_equal(commits, 3); /* that of the type, and one for both each time */
+    keeper_close(k);
+}
+
+static void a_refusal_before_the_first_write_is_answered_at_once(void **state)
+{
+    (void)state;
+    struct keeper *k = open_keeper();
+    struct job there, refused, good;
+    job_create(&there, "there", 1);
+    run_in_one_batch(k, (struct job *const[]){&there}, 1);
+    assert_int_equal(await(&there), 0);
+    job_create(&refused, "there", 2);
+    job_create(&good, "new", 3);
+    fail_commit = commits + 1;
+    run_in_one_batch(k, (struct job *const[]){&refused, &good}, 2);
+    assert_int_equal(await(&refused), TIDINGS_E_EXISTS);
+    assert_int_equal(await(&good), TIDINGS_E_IO);
+    keeper_close(k);
+}
+
+static bool is_done(struct job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    bool done = j->is_done;
+    pthread_mutex_unlock(&j->lock);
+    return done;
+}
+
+static void a_refusal_waits_for_the_write_that_it_rests_on(void **state)
+{
+    (void)state;
+    struct keeper *k = open_keeper();
+    struct job first, second;
+    sem_wait(&at_gate); /* the commit of the type */
+    job_create(&first, "x", 1);
+    job_create(&second, "x", 2);
+    pthread_mutex_lock(&gate);
+    run_in_one_batch(k, (struct job *const[]){&first, &second}, 2);
+    sem_wait(&at_gate);
+    assert_false(is_done(&first));
+    assert_false(is_done(&second));
+    pthread_mutex_unlock(&gate);
+    assert_int_equal(await(&first), 0);
+    assert_int_equal(await(&second), TIDINGS_E_EXISTS);
+    keeper_close(k);
+}
+
+static void a_store_error_never_reads_as_a_refusal(void **state)
+{
+    (void)state;
+    static const struct {
+        int failed, answered;
+    } codes[] = {{TIDINGS_E_EXISTS, TIDINGS_E_IO},    {TIDINGS_E_NOTFOUND, TIDINGS_E_IO},
+                 {TIDINGS_E_CONFLICT, TIDINGS_E_IO},  {TIDINGS_E_DENIED, TIDINGS_E_IO},
+                 {TIDINGS_E_LIMIT, TIDINGS_E_IO},     {TIDINGS_E_INVALID, TIDINGS_E_IO},
+                 {TIDINGS_E_FULL, TIDINGS_E_FULL},    {TIDINGS_E_BUSY, TIDINGS_E_BUSY},
+                 {TIDINGS_E_NOMEM, TIDINGS_E_NOMEM},  {TIDINGS_E_UNKNOWN, TIDINGS_E_UNKNOWN},
+                 {TIDINGS_E_CLOSED, TIDINGS_E_CLOSED}};
+    struct keeper *k = open_keeper();
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        struct job j;
+        job_init(&j, "x", (int)i, true);
+        fail_commit = commits + 1;
+        fail_code = codes[i].failed;
+        run_in_one_batch(k, (struct job *const[]){&j}, 1);
+        assert_int_equal(await(&j), codes[i].answered);
+        assert_int_equal(j.base.err.code, codes[i].answered);
+        assert_string_equal(j.base.err.text, "the disk is gone");
+    }
+    keeper_close(k);
+}
+
 static void what_was_submitted_is_done_before_the_end(void **state)
 {
     (void)state;
@@ -350,6 +485,10 @@ int main(void)
         cmocka_unit_test(writes_that_come_together_share_a_commit),
         cmocka_unit_test(a_failed_commit_fails_all_that_shared_it_and_no_other),
         cmocka_unit_test(a_refused_write_leaves_the_others_alone),
+        cmocka_unit_test(a_refusal_fails_with_the_write_that_it_rests_on),
+        cmocka_unit_test(a_refusal_before_the_first_write_is_answered_at_once),
+        cmocka_unit_test(a_refusal_waits_for_the_write_that_it_rests_on),
+        cmocka_unit_test(a_store_error_never_reads_as_a_refusal),
         cmocka_unit_test(what_was_submitted_is_done_before_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

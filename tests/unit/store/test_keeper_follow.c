@@ -242,8 +242,23 @@ static void what_was_overtaken_is_taken_back_and_decided_again(void **state)
     b.next = &c;
     assert_string_equal(run_overtaken(&a, false),
                         "run a\nrun b\nrun c\nundo c\nundo b\nundo a\nrun a\nrun b\nrun c\n"
-                        "done c TIDINGS_E_CONFLICT\ndone a ok\ndone b ok\n");
+                        "done a ok\ndone b ok\ndone c TIDINGS_E_CONFLICT\n");
     assert_true(c.runs == 2);
+}
+
+static void a_refusal_of_the_second_run_fails_with_the_writes_before_it(void **state)
+{
+    (void)state;
+    struct traced c = traced('c', 0, TIDINGS_E_CONFLICT), b = traced('b', 0, 0),
+                  a = traced('a', 0, TIDINGS_E_CONFLICT);
+    a.next = &b;
+    b.next = &c;
+    a.loses = true;
+    assert_string_equal(run_overtaken(&a, false),
+                        "run a\nrun b\nrun c\nundo c\nundo b\nundo a\nrun a\n"
+                        "done a TIDINGS_E_CONFLICT\nrun b\nrun c\n"
+                        "done b TIDINGS_E_UNKNOWN\ndone c TIDINGS_E_UNKNOWN\n");
+    buf_deinit(&trace);
 }
 
 /* If the second time fails too, it may have been kept the first time. */
@@ -383,6 +398,7 @@ int main(void)
         cmocka_unit_test(of_a_connection_that_was_lost_nothing_is_watched),
         cmocka_unit_test(what_comes_while_a_batch_begins_shares_its_commit),
         cmocka_unit_test(what_was_overtaken_is_taken_back_and_decided_again),
+        cmocka_unit_test(a_refusal_of_the_second_run_fails_with_the_writes_before_it),
         cmocka_unit_test(of_what_was_in_doubt_and_could_not_be_run_again_it_is_not_known),
         cmocka_unit_test(of_what_was_in_doubt_refusals_wait_for_the_commit),
         cmocka_unit_test(after_many_at_once_the_next_batch_takes_the_lock),
