@@ -67,6 +67,7 @@ struct sqlite {
     struct commit_marker *marker; /* NULL: none is kept */
     int log_pages;                /* in the log after the last commit */
     int log_padding;              /* as many of them may not have been synced */
+    struct sqlite3_stmt *undo;    /* prepared when opened: it must work without memory */
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -271,6 +272,9 @@ int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err
     if (rc == 0) {
         rc = remember_files(db, path, err);
     }
+    if (rc == 0) {
+        rc = sqlite_prepare(db, "ROLLBACK", &db->undo, err);
+    }
     if (rc < 0) {
         rc = rc == TIDINGS_E_BUSY ? rc : sqlite_advise(db, path, rc, err);
         sqlite_close(db);
@@ -369,6 +373,7 @@ void sqlite_close(struct sqlite *db)
         sqlite_leave_log(db);
     }
     if (db->handle) {
+        sqlite_finalize(db->undo);
         api.close_v2(db->handle);
     }
     log_lock_destroy(db->lock);
@@ -387,6 +392,13 @@ int sqlite_exec(struct sqlite *db, const char *sql, struct tidings_error *err)
 bool sqlite_in_transaction(struct sqlite *db)
 {
     return !api.get_autocommit(db->handle);
+}
+
+void sqlite_roll_back(struct sqlite *db)
+{
+    if (sqlite_in_transaction(db)) {
+        (void)sqlite_run(db, db->undo, NULL);
+    }
 }
 
 bool sqlite_has_not_written(struct sqlite *db)

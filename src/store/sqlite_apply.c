@@ -43,9 +43,7 @@ int sqlite_apply(struct sqlite_entities *s, struct tidings_error *err)
     sqlite_finalize(st);
     rc = rc == 0 ? sqlite_exec(s->db, "COMMIT", err) : rc;
     if (rc < 0) {
-        if (sqlite_in_transaction(s->db)) {
-            (void)sqlite_exec(s->db, "ROLLBACK", NULL);
-        }
+        sqlite_roll_back(s->db);
         return rc;
     }
     s->n_fresh = 0;

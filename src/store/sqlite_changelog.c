@@ -72,8 +72,8 @@ static int begin_epoch(struct sqlite_entities *s, uint64_t epoch, struct tidings
                        SQLITE_MAX_EPOCHS, err)
                  : rc;
     rc = rc == 0 ? sqlite_exec(s->db, "COMMIT", err) : rc;
-    if (rc < 0 && sqlite_in_transaction(s->db)) {
-        (void)sqlite_exec(s->db, "ROLLBACK", NULL);
+    if (rc < 0) {
+        sqlite_roll_back(s->db);
     }
     return rc;
 }

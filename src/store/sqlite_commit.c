@@ -43,9 +43,7 @@ void sqlite_entities_rollback(struct entity_rows *rows)
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
-    if (sqlite_in_transaction(s->db)) {
-        (void)sqlite_exec(s->db, "ROLLBACK", NULL);
-    }
+    sqlite_roll_back(s->db);
     heads_clear(&s->heads);
     s->max_keys = 0;
     s->last_seq = s->seq_before;

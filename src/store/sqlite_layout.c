@@ -225,8 +225,8 @@ int sqlite_migrate(struct sqlite *db, const struct sqlite_layout *layout, struct
                    SQLITE_APPLICATION_ID, layout->count);
     rc = rc == 0 ? sqlite_exec(db, set, err) : rc;
     rc = rc == 0 ? sqlite_exec(db, "COMMIT", err) : rc;
-    if (rc < 0 && sqlite_in_transaction(db)) {
-        (void)sqlite_exec(db, "ROLLBACK", NULL);
+    if (rc < 0) {
+        sqlite_roll_back(db);
     }
     return rc;
 }

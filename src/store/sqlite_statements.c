@@ -262,5 +262,12 @@ int sqlite_statement_run(struct sqlite_entities *s, enum statement which, struct
 int sqlite_entities_lay_out(struct sqlite_entities *s, struct tidings_error *err)
 {
     int rc = sqlite_migrate(s->db, &sqlite_entities_layout, err);
-    return rc == 0 ? sqlite_exec(s->db, in_memory, err) : rc;
+    rc = rc == 0 ? sqlite_exec(s->db, in_memory, err) : rc;
+    /* Temporary tables expire prepared statements; the one of sqlite_roll_back is prepared again by
+     * running it. */
+    rc = rc == 0 ? sqlite_exec(s->db, "BEGIN", err) : rc;
+    if (rc == 0) {
+        sqlite_roll_back(s->db);
+    }
+    return rc;
 }

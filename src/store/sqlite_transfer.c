@@ -313,8 +313,8 @@ static int sqlite_transfer_end(struct entity_rows *rows, const struct transfer_s
     rc = rc == 0 ? transfer_run_ints(s, TRANSFER_SET_STATE, numbers, 2, err) : rc;
     rc = rc == 0 ? sqlite_exec(s->db, "DROP TABLE main.copying", err) : rc;
     rc = rc == 0 ? sqlite_exec(s->db, "COMMIT", err) : rc;
-    if (rc < 0 && sqlite_in_transaction(s->db)) {
-        (void)sqlite_exec(s->db, "ROLLBACK", NULL);
+    if (rc < 0) {
+        sqlite_roll_back(s->db);
     }
     return rc;
 }

@@ -3,6 +3,7 @@
  * The contract of entity rows over SQLite; the same random batches on it and on memory, with the
  * file closed and opened again in between; a full disk; a second program; a newer layout.
  */
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -118,6 +119,37 @@ static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
     r = open_file();
     assert_int_equal(r->ops->find(r, STR("big"), TIMELINE_FOREVER, &v, &err), 1);
     assert_int_equal(v.from, from);
+    r->ops->destroy(r);
+}
+
+/* How many bytes SQLite may have; 0: any number. */
+static void limit_memory(int64_t bytes)
+{
+    void *sqlite = dlopen("libsqlite3.so.0", RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(sqlite);
+    void *found = dlsym(sqlite, "sqlite3_hard_heap_limit64");
+    long long (*limit)(long long) = NULL;
+    assert_non_null(found);
+    memcpy(&limit, &found, sizeof limit);
+    (void)limit(bytes);
+    (void)dlclose(sqlite);
+}
+
+static void a_rollback_works_without_memory(void **state)
+{
+    (void)state;
+    struct entity_rows *r = make();
+    struct tidings_error err = {0};
+    struct entity_version found;
+    const struct entity_version v = {.id = STR("x"), .value = STR("1"), .from = 1};
+    assert_int_equal(r->ops->begin(r, &err), 0);
+    assert_int_equal(r->ops->put(r, &v, false, &err), 0);
+    limit_memory(1);
+    r->ops->rollback(r);
+    limit_memory(0);
+    assert_int_equal(r->ops->find(r, v.id, TIMELINE_FOREVER, &found, &err), 0);
+    assert_int_equal(r->ops->begin(r, &err), 0);
+    r->ops->rollback(r);
     r->ops->destroy(r);
 }
 
@@ -319,6 +351,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_batches_leave_what_they_leave_in_memory),
         cmocka_unit_test(a_full_disk_is_said_reads_go_on_and_space_helps),
+        cmocka_unit_test(a_rollback_works_without_memory),
         cmocka_unit_test(listing_writes_nothing_and_finds_what_is_not_applied_yet),
         cmocka_unit_test(bytes_that_changed_on_the_disk_are_noticed),
         cmocka_unit_test(a_second_owner_is_refused),
