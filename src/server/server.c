@@ -64,7 +64,9 @@ void tidings_server_destroy(struct tidings_server *s)
     }
     server_timers_close(s);
     server_sockets_forget(s);
-    server_store_close(s, false); /* it announces what it did last */
+    if (s->hub) {
+        server_store_close(s, false); /* it announces what it did last */
+    }
     server_sessions_close(s);
     hub_destroy(s->hub);
     server_owned_destroy(s);
