@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// System calls of a running server fail at random (lib/fault-world.mjs): what was acknowledged is there, and
-// everybody who watches knows what is there or that it does not know. A seed that fails is run again with
+// System calls of a running server fail at random (lib/fault-world.mjs): what was acknowledged is there,
+// everybody who watches knows what is there or that it does not know, and a committed state explains each refusal. A seed that fails is run again with
 // TIDINGS_FAULT_SEED=N; TIDINGS_FAULT_SECONDS says for how long seeds are drawn in a long run.
 
 import { test } from 'node:test';
@@ -15,6 +15,7 @@ import { eventually } from './lib/wait.mjs';
 const LONG = Number(process.env.TIDINGS_FAULT_SECONDS ?? (process.env.TIDINGS_LONG ? 120 : 0));
 const ONLY = process.env.TIDINGS_FAULT_SEED;
 const SHORT = 5; // seeds when it is to be over soon
+const CONTESTS = 12; // of several writers, while commits fail
 
 async function live(t, seed) {
     const world = new World(t, seed);
@@ -22,6 +23,7 @@ async function live(t, seed) {
         await world.begin();
         for (let i = 0; i < 2; i += 1) {
             await world.disturb(15);
+            await world.contests.run(CONTESTS);
             await world.compare();
             await world.renew();
             await world.compare();
@@ -38,7 +40,8 @@ async function live(t, seed) {
         await world.end();
     }
     world.assertNoFailure();
-    t.diagnostic(`seed ${seed}: ${JSON.stringify(world.counts)} failed: ${JSON.stringify(world.failed)}`);
+    t.diagnostic(`seed ${seed}: ${JSON.stringify(world.counts)} failed: ${JSON.stringify(world.failed)}`
+        + ` contests: ${JSON.stringify(world.contests.counts)}`);
 }
 
 const seeds = ONLY ? [Number(ONLY)] : [...Array(SHORT).keys()].map((n) => n + 1);

@@ -4,6 +4,7 @@
 // who watch; with what each of them may believe. Invariants, whatever fails:
 //
 //   - what was acknowledged is there, what was refused is not, of the rest either is possible;
+//   - a committed state explains every refusal (lib/fault-contest.mjs);
 //   - who watches knows what is there, or was told that it does not know (`truncated`, an end of its stream);
 //   - the server goes on: it answers when nothing fails any more, ends in order, and starts again.
 //
@@ -16,6 +17,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 
 import { defer } from './cleanup.mjs';
+import { Contests, PUBLISHED_MAX } from './fault-contest.mjs';
 import { exchange, HURRIED, modern, pause, PUBLISHED, SETTLED, TYPE, Watcher } from './fault-watcher.mjs';
 import { Faults, KINDS } from './faults.mjs';
 import { BIN, Program, serve } from './server.mjs';
@@ -122,6 +124,8 @@ export class World {
         for (const name of ['d/deep.txt', 'n/one.txt', 'n/m/two.txt']) {
             this.#add('file', name, this.tree.uri(name));
         }
+        const make = (kind, name, uri) => new Resource(this, kind, name, uri);
+        this.contests = new Contests(this, randomOf(seed + 0x5eed), make);
         this.workers = this.random.pick([1, 2, 3]);
         this.plain = this.random.chance(0.5);
     }
@@ -146,7 +150,8 @@ export class World {
     }
 
     get #args() {
-        return ['--entities', this.file, '--allow-write', '--workers', `${this.workers}`];
+        return ['--entities', this.file, '--allow-write', '--workers', `${this.workers}`,
+            '--published-max', `${PUBLISHED_MAX}`];
     }
 
     get #env() {
@@ -161,7 +166,9 @@ export class World {
     async begin() {
         this.phase = 'beginning';
         await this.start();
-        await this.#tool('add-entity-type', { name: 'Note', version: '1', jsonSchema: { type: 'object' } });
+        for (const name of ['Note', 'Memo']) {
+            await this.#tool('add-entity-type', { name, version: '1', jsonSchema: { type: 'object' } });
+        }
         for (const resource of this.resources) {
             await this.write(resource, this.#next(), SETTLED);
         }
