@@ -220,12 +220,14 @@ static void node_run_job(struct node *n)
         return;
     }
     n->world->counts->conflicts += job->code < 0;
-    if (job->code < 0 && (!n->is_unlocked || n->world->fault == FAULT_REFUSED_EARLY)) {
+    /* A refusal may rest on what the batch wrote; without the lock, on what others overtake. */
+    bool rests_on_batch = n->is_unlocked || n->in_batch > 0;
+    if (job->code < 0 && (!rests_on_batch || n->world->fault == FAULT_REFUSED_EARLY)) {
         n->again -= n->in_batch < n->again;
         oracle_check_refusal(n, job);
         node_answer(n, n->in_batch, job->code);
     } else {
-        n->in_batch++; /* without the lock not even a refusal is certain */
+        n->in_batch++;
     }
 }
 

@@ -121,7 +121,7 @@ void oracle_read(struct node *n, unsigned index, int64_t from)
 void oracle_check_refusal(const struct node *n, const struct job *job)
 {
     struct world *w = n->world;
-    struct entity_rows *rows = node_has_lock(n) ? w->engine.working : w->engine.committed;
+    struct entity_rows *rows = w->engine.committed;
     struct entity_version now;
     bool is_right = job->losses != w->oracle.loss_count || job->code == TIDINGS_E_UNKNOWN;
     for (unsigned i = 0; i < job->count; i++) {
