@@ -78,7 +78,8 @@ struct tidings_state_event {
     struct tidings_subscription
         *subscription;         /* NULL: told of a client (tidings_client_on_state) */
     struct tidings_str uri;    /* what was subscribed to; empty: DISCONNECTED, CONNECTED */
-    struct tidings_str reason; /* REFUSED, DISCONNECTED, LOST, GAP: a sentence */
+    struct tidings_str reason; /* REFUSED, DISCONNECTED, LOST, GAP: a sentence. WATCHING: empty, or
+                                * the server's warning that it may never be notified */
     uint32_t retry_ms;         /* DISCONNECTED */
     bool again; /* WATCHING: after an interruption; changes in between may have been missed */
     struct tidings_str cursor; /* WATCHING, a client: where it begins, for `since`; empty: the

@@ -85,6 +85,9 @@ struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *
     }
     c->refs = 1;
     bool is_template = add && add->uri_template;
+    const struct catalog_entry *gone = entries_find(&from->templates, remove);
+    c->mute_templates = from->mute_templates + (is_template && add->about->not_subscribable) -
+                        (gone && gone->about->not_subscribable);
     if (entries_derive(&c->resources, &from->resources, is_template ? NULL : add, remove) < 0 ||
         entries_derive(&c->templates, &from->templates, is_template ? add : NULL, remove) < 0 ||
         copy_mounts(old, mount, c) < 0 ||
@@ -210,6 +213,21 @@ bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena 
     return false;
 }
 
+bool catalog_is_mute(const struct catalog *c, struct tidings_str uri)
+{
+    const struct catalog_entry *found = entries_find(&c->resources, uri);
+    if (found || c->mute_templates == 0 || catalog_mount(c, uri)) {
+        return found && found->about->not_subscribable;
+    }
+    struct entries_position at = {0};
+    for (struct catalog_entry *e; (e = entries_next(&c->templates, &at)) != NULL;) {
+        if (e->about->not_subscribable && template_match(e->uri_template, uri, NULL, NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 struct catalog_entry *catalog_find_template(const struct catalog *c, struct tidings_str text)
 {
     return entries_find(&c->templates, text);
@@ -242,11 +260,6 @@ bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme)
             return true;
         }
     }
-    return catalog_registers_scheme(c, scheme);
-}
-
-bool catalog_registers_scheme(const struct catalog *c, struct tidings_str scheme)
-{
     return any_has_scheme(&c->resources, scheme) || any_has_scheme(&c->templates, scheme);
 }
 

@@ -25,6 +25,7 @@ struct catalog {
     struct entries templates;         /* by text */
     struct tidings_provider **mounts; /* by prefix, ascending */
     size_t mount_count;
+    size_t mute_templates; /* of the templates: so many whose resources cannot be subscribed to */
     struct watch_hooks hooks;
     unsigned refs;
 };
@@ -67,14 +68,14 @@ bool catalog_is_absolute(const struct catalog *c, struct tidings_str in);
  * knows the whole one, asks access for that. */
 bool catalog_may_ask(const struct catalog *c, const struct principal *principal, enum access_op op,
                      struct tidings_str uri);
+/* Is it registered, or produced by a template, as what cannot be subscribed to? */
+bool catalog_is_mute(const struct catalog *c, struct tidings_str uri);
 /* The mount with the longest prefix that `uri` lies in, or NULL. */
 struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_str uri);
 /* The registered template with exactly that text; NULL: there is none. */
 struct catalog_entry *catalog_find_template(const struct catalog *c, struct tidings_str text);
 /* Does any source serve that scheme? */
 bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme);
-/* The same of what the program registered, without the mounts. */
-bool catalog_registers_scheme(const struct catalog *c, struct tidings_str scheme);
 
 /* From now on this is the worker's snapshot; takes the reference. */
 void catalog_set_current(struct worker *worker, struct catalog *catalog);

@@ -163,7 +163,10 @@ static void on_subscribed(void *user, const struct response *a)
     }
     bool is_accepted = a->result != NULL;
     legacy_take_cursor(w, a); /* is told with it */
-    subscriptions_judge(c, w, is_accepted, tidings_str(a->why.text));
+    struct json *warnings = jv_get(jv_get(a->result, "_meta"), "dev.tidings/warnings");
+    subscriptions_judge(c, w, is_accepted,
+                        is_accepted ? subscriptions_reason(warnings, w->uri)
+                                    : tidings_str(a->why.text));
     legacy_take_answer(w, a);
     if (!is_pending(c)) {
         subscriptions_judged(c);

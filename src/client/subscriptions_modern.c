@@ -268,18 +268,23 @@ void modern_changed(struct tidings_client *c)
 /* ---- acknowledged ---------------------------------------------------------------------------- */
 
 /* `{"<uri>": "why"}`, `{"<uri>": {"reason": "why"}}` or `[{"uri": …, "reason": …}]`. */
-static struct tidings_str refusal(struct json *refused, const char *uri)
+struct tidings_str subscriptions_reason(struct json *given, const char *uri)
 {
-    struct json *entry = jv_get(refused, uri);
-    for (size_t i = 0; !entry && jv_is(refused, JV_ARRAY) && i < jv_count(refused); i++) {
-        struct json *e = jv_at(refused, i);
+    struct json *entry = jv_get(given, uri);
+    for (size_t i = 0; !entry && jv_is(given, JV_ARRAY) && i < jv_count(given); i++) {
+        struct json *e = jv_at(given, i);
         entry = str_eq(jv_str(jv_get(e, "uri")), tidings_str(uri)) ? e : NULL;
     }
     if (jv_is(entry, JV_STRING)) {
         return jv_str(entry);
     }
     struct tidings_str reason = jv_str(jv_get(entry, "reason"));
-    reason = reason.len > 0 ? reason : jv_str(jv_get(entry, "message"));
+    return reason.len > 0 ? reason : jv_str(jv_get(entry, "message"));
+}
+
+static struct tidings_str refusal(struct json *meta, const char *uri)
+{
+    struct tidings_str reason = subscriptions_reason(jv_get(meta, "dev.tidings/refused"), uri);
     return reason.len > 0 ? reason : STR("the server does not offer it for watching");
 }
 
@@ -297,7 +302,7 @@ void subscriptions_acknowledged(struct tidings_client *c, struct json *params, i
 {
     struct json *meta = jv_get(params, "_meta");
     struct json *list = jv_get(jv_get(params, "notifications"), "resourceSubscriptions");
-    struct json *refused = jv_get(meta, "dev.tidings/refused");
+    struct json *warnings = jv_get(meta, "dev.tidings/warnings");
     struct json *named = jv_get(meta, "io.modelcontextprotocol/subscriptionId");
     int64_t id = jv_is(named, JV_INT) ? jv_int(named) : exchange;
     if (c->coming == 0 || id != c->coming || c->stage != STAGE_READY) {
@@ -311,7 +316,8 @@ void subscriptions_acknowledged(struct tidings_client *c, struct json *params, i
         if (w->asked == id && !w->is_ending) {
             bool is_accepted = has_uri(list, w->uri);
             subscriptions_judge(c, w, is_accepted,
-                                is_accepted ? STR_EMPTY : refusal(refused, w->uri));
+                                is_accepted ? subscriptions_reason(warnings, w->uri)
+                                            : refusal(meta, w->uri));
         }
     }
     if (c->is_stale) {

@@ -12,6 +12,8 @@
 /* A watch was accepted or refused. */
 void subscriptions_judge(struct tidings_client *c, struct watch *w, bool is_accepted,
                          struct tidings_str reason);
+/* What a server says of `uri` where it refuses or warns; empty: nothing. */
+struct tidings_str subscriptions_reason(struct json *given, const char *uri);
 /* All were judged. */
 void subscriptions_judged(struct tidings_client *c);
 

@@ -392,7 +392,6 @@ struct change_query *change_query_create(struct request *request,
     subscriber_set_sink(subscriber, &query->sink);
     s->done = change_query_on_subscribed;
     s->user = query;
-    s->awaits = true;
     if (copy_uris(s, terms, err) < 0) {
         subscribe_batch_free(s);
         change_query_free(query);

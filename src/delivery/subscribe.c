@@ -239,7 +239,7 @@ static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item
     sub->broad = w->broad;
     sub->needs_baseline = w->subject.len > 0;
     sub->is_strict = w->options.is_strict;
-    sub->initial_pending = w->options.initial;
+    sub->initial_pending = w->options.initial && !w->is_awaited; /* there is no state yet */
     sub->since_pending = w->options.given & OPTION_SINCE;
     if (sub->since_pending) {
         sub->since = subscribe_item_since(w, arm->seq);
@@ -353,14 +353,17 @@ static void release_all(struct hub_arm *arm)
 }
 
 /* One scope that could not be armed refuses the whole item; but mounts that it merely passes over
- * may have nothing to watch. */
+ * may have nothing to watch, unless that goes for all of them and nothing else matches. */
 static void check_armed(struct subscribe_batch *s, struct subscribe_item *w,
                         const struct hub_arm *arm)
 {
+    bool is_idle = w->needs_watch && w->scope_count > 0;
     for (size_t i = 0; i < w->scope_count; i++) {
         const struct hub_arm_item *item = &arm->items[w->first_item + i];
         bool passes_over = w->broad || i > 0;
-        if (item->code < 0 && !(passes_over && item->code == TIDINGS_E_NOTFOUND)) {
+        is_idle = is_idle && item->code == TIDINGS_E_NOTFOUND;
+        if ((item->code < 0 && !(passes_over && item->code == TIDINGS_E_NOTFOUND)) ||
+            (is_idle && i + 1 == w->scope_count)) {
             release_scopes(s, w, arm);
             w->refused = true;
             w->stat.base.err = item->err;

@@ -41,8 +41,12 @@ struct subscribe_item {
     struct tidings_provider *covers_provider; /* has a relation of its own */
     struct tidings_stat stat;                 /* its err says why it was refused */
     struct subscription *sub;                 /* once it exists */
-    struct allowance *counted; /* as broad, until the subscription is; NULL: it is not */
+    struct allowance *counted;  /* as broad, until the subscription is; NULL: it is not */
+    struct tidings_str warning; /* it is honoured, but may never be notified: why; or empty */
     bool refused, broad;
+    bool is_open;     /* it names no resource: a pattern, a query, what is below a container */
+    bool is_awaited;  /* it names one that is not there yet */
+    bool needs_watch; /* nothing registered matches: of its scopes, one must be watched */
     bool is_task;        /* of `taskIds`: its URI ends in the id */
     bool is_leaf;        /* a resource of that URI exists, and has no children */
     int64_t modified_ms; /* … its modification time; 0: not known */
@@ -69,8 +73,8 @@ struct subscribe_batch {
     bool is_resumed; /* they exist already, at another node: told up to `since` of their options */
     bool wants_list; /* also arm every mount */
     bool withdrawn;  /* unsubscribed before it came to be */
-    bool awaits;     /* what does not exist below a mount is waited for, not refused */
     size_t unresolved;
+    size_t compared; /* what is registered, with items */
     size_t count;
     struct subscribe_item items[];
 };

@@ -3,7 +3,8 @@
  * Steps of subscribing that the files subscribe*.c share: subscribe_resolve.c (what a URI means),
  * subscribe_query.c (which metadata a query asks for), subscribe_baseline.c (where patches begin),
  * subscribe_cursor.c (what a cursor stands for), subscribe_limits.c (what it may cost),
- * subscribe_hooks.c (what hooks watch) and subscribe.c (arming, making the subscriptions).
+ * subscribe_hooks.c (what hooks watch), subscribe_reach.c (whether anything can match) and
+ * subscribe.c (arming, making the subscriptions).
  */
 #ifndef DELIVERY_SUBSCRIBE_PRIVATE_H
 #define DELIVERY_SUBSCRIBE_PRIVATE_H
@@ -32,6 +33,14 @@ void subscribe_batch_compile_filters(struct subscribe_batch *s);
 
 /* Resources and templates with a watch hook that a pattern may cover are scopes of it too. */
 void subscribe_item_add_hooked(struct subscribe_item *w);
+
+/* Refuses what can never be notified, or sets `warning` and `needs_watch`. */
+void subscribe_item_judge_reach(struct subscribe_item *w);
+/* Can it match something below that mount? */
+bool subscribe_item_meets_mount(const struct subscribe_item *w, const struct tidings_provider *p);
+/* Refuses what cannot be subscribed to. */
+void subscribe_item_refuse_mute(struct subscribe_item *w);
+struct tidings_str subscribe_scheme(struct tidings_str uri);
 
 /* Attributes the metadata of a change must have: type=error&level=high. Refuses what is malformed,
  * and what no change of `w->uri` and below can ever have. */

@@ -3,10 +3,11 @@
  * What a URI means to a subscription, resolved once. What no resource is called is decided by the
  * text: "**" alone is everything; '{' in front of a '?' makes a template, '[' a glob (or a regex,
  * where dialect_rules.has_regex_uris holds). Otherwise it is asked whether there is such a
- * resource. If so, the URI is literal, and covers what is below it if that has children; with a '?'
- * it is then a query. If not: a raw '?' begins a query; '*' makes a glob; a trailing slash covers
- * everything below, existing or not; else a provider's own relation must account for it, or it is
- * refused. The option `match` forces a kind.
+ * resource; that a registered template could produce a URI with a '*' does not count. If there is,
+ * the URI is literal, and covers what is below it if that has children; with a '?' it is then a
+ * query. If not: a raw '?' begins a query; '*' makes a glob; a trailing slash covers everything
+ * below, existing or not; below a mount, its creation is waited for; else it is refused. The option
+ * `match` forces a kind.
  *
  * With the kind come the scopes: what providers have to watch for it.
  */
@@ -54,6 +55,7 @@ static void item_resolved(struct subscribe_batch *s)
     for (size_t i = 0; i < s->count; i++) {
         struct subscribe_item *w = &s->items[i];
         check_kind(w);
+        subscribe_item_judge_reach(w);
         subscribe_item_judge_baseline(w);
         if (!w->refused && w->kind != MATCH_LITERAL) {
             subscribe_item_add_hooked(w);
@@ -101,14 +103,16 @@ static void scope_below(struct subscribe_item *w, struct tidings_str prefix)
     }
     bool inside = false;
     for (size_t i = 0; i < c->mount_count && prefix.len > 0; i++) {
-        inside = inside || uri_is_within(prefix, c->mounts[i]->prefix);
+        inside = inside || (uri_is_within(prefix, c->mounts[i]->prefix) &&
+                            subscribe_item_meets_mount(w, c->mounts[i]));
     }
     if (inside) {
         w->scopes[w->scope_count++] = prefix;
     }
     for (size_t i = 0; i < c->mount_count; i++) { /* mounts may lie in one another */
         struct tidings_str mount = c->mounts[i]->prefix;
-        if (str_starts(mount, prefix) && !str_eq(mount, prefix)) {
+        if (str_starts(mount, prefix) && !str_eq(mount, prefix) &&
+            subscribe_item_meets_mount(w, c->mounts[i])) {
             w->scopes[w->scope_count++] = mount;
         }
     }
@@ -143,30 +147,14 @@ static struct tidings_str fixed_prefix(struct tidings_str pattern, const char *w
     return tidings_strn(pattern.ptr, end);
 }
 
-static struct tidings_str scheme_of(struct tidings_str uri)
+static bool has_any(struct tidings_str s, const char *set)
 {
-    return str_cut(uri, ':', &(struct tidings_str){0}, NULL);
-}
-
-static bool is_served(struct subscribe_item *w)
-{
-    if (catalog_has_scheme(w->owner->worker->catalog, scheme_of(w->uri))) {
-        return true;
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] != '\0' && strchr(set, s.ptr[i])) {
+            return true;
+        }
     }
-    subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "nothing is served under '%.*s:'",
-                          STR_ARG(scheme_of(w->uri)));
     return false;
-}
-
-/* What is below `prefix`, where no mount lies and the program registers nothing of that scheme, can
- * never change. */
-static void refuse_unserved(struct subscribe_item *w, struct tidings_str prefix)
-{
-    const struct catalog *c = w->owner->worker->catalog;
-    if (!w->refused && w->scope_count == 0 && !catalog_registers_scheme(c, scheme_of(w->uri))) {
-        subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "nothing is served below '%.*s'",
-                              STR_ARG_MAX(prefix, 128));
-    }
 }
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
@@ -182,24 +170,48 @@ static void resolve_exact(struct subscribe_item *w, enum match_kind kind)
     }
 }
 
-static void resolve_container(struct subscribe_item *w)
+/* What is not there below a mount may come to be, as a resource or with others below it. A pattern
+ * that is taken literally, or a version of what is not there, is a mistake rather. */
+static void resolve_awaited(struct subscribe_item *w)
 {
-    if (!is_served(w)) {
+    struct subscribe_batch *s = w->owner;
+    if (has_any(w->uri, "*?[]{}") || w->options.given & OPTION_BASELINE) {
+        subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
         return;
     }
+    w->is_awaited = true;
+    if (w->options.match == OPTION_MATCH_LITERAL || str_ends(w->uri, STR("/")) ||
+        !(w->matches & 1u << OPTION_MATCH_CONTAINER)) {
+        resolve_exact(w, MATCH_LITERAL);
+        return;
+    }
+    char *below = arena_alloc(&s->arena, w->uri.len + 1);
+    w->scopes = arena_alloc(&s->arena, 2 * sizeof(*w->scopes));
+    if (!out_of_memory(w, below) && !out_of_memory(w, w->scopes)) {
+        memcpy(below, w->uri.ptr, w->uri.len);
+        below[w->uri.len] = '/';
+        w->kind = MATCH_CONTAINER;
+        w->scopes[0] = w->uri;
+        w->scopes[1] = tidings_strn(below, w->uri.len + 1);
+        w->scope_count = 2;
+    }
+}
+
+static void resolve_container(struct subscribe_item *w)
+{
+    w->is_open = true;
     w->kind = MATCH_CONTAINER;
     scope_below(w, w->uri);
-    refuse_unserved(w, w->uri);
 }
 
 static void resolve_pattern(struct subscribe_item *w, enum match_kind kind, const char *wild)
 {
-    if (!subscribe_spell(w, w->spelled, AS_PATTERN) || !is_served(w)) {
+    if (!subscribe_spell(w, w->spelled, AS_PATTERN)) {
         return;
     }
+    w->is_open = true;
     w->kind = kind;
     scope_below_slash(w, fixed_prefix(w->uri, wild));
-    refuse_unserved(w, fixed_prefix(w->uri, wild));
 }
 
 /* A regular expression written as a URI is one for the whole of it. */
@@ -239,13 +251,13 @@ static struct tidings_provider *query_provider(struct subscribe_item *w)
 {
     const struct catalog *c = w->owner->worker->catalog;
     struct catalog_hit hit;
-    struct tidings_str scheme = scheme_of(w->uri);
+    struct tidings_str scheme = subscribe_scheme(w->uri);
     if (catalog_find(c, w->uri, &w->owner->arena, &hit) && hit.provider) {
         return hit.provider->ops->query ? hit.provider : NULL;
     }
     for (size_t i = 0; i < c->mount_count; i++) {
         struct tidings_provider *p = c->mounts[i];
-        if (p->ops->query && str_eq(scheme_of(p->prefix), scheme)) {
+        if (p->ops->query && str_eq(subscribe_scheme(p->prefix), scheme)) {
             return p;
         }
     }
@@ -261,6 +273,7 @@ static void ask_provider(struct subscribe_item *w, struct tidings_provider *p)
     if (rc < 0) {
         subscribe_item_refuse(w, rc, "%s", err.text);
     } else if (subscribe_spell(w, tidings_strn(glob, len), AS_PATTERN)) {
+        w->is_open = true;
         w->kind = MATCH_GLOB;
         scope_below_slash(w, fixed_prefix(w->uri, "*["));
     }
@@ -273,13 +286,11 @@ static void resolve_query(struct subscribe_item *w)
         ask_provider(w, p);
         return;
     }
-    if (!is_served(w)) {
-        return;
-    }
     struct tidings_str query;
     w->uri = str_cut(w->uri, '?', &query, NULL);
     subscribe_item_read_conditions(w, query);
     if (!w->refused) {
+        w->is_open = true;
         w->kind = MATCH_CONTAINER;
         scope_below_slash(w, w->uri);
     }
@@ -287,44 +298,40 @@ static void resolve_query(struct subscribe_item *w)
 
 /* ---- deciding -------------------------------------------------------------------------------- */
 
-static bool has_any(struct tidings_str s, const char *set)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        if (s.ptr[i] != '\0' && strchr(set, s.ptr[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* It names nothing that exists. */
 static void resolve_absent(struct subscribe_item *w)
 {
     struct tidings_provider *p = w->stat.base.provider;
-    if (str_find(w->uri, '?') >= 0) {
+    bool is_literal = w->options.match == OPTION_MATCH_LITERAL;
+    if (str_find(w->uri, '?') >= 0 && !is_literal) {
         resolve_query(w);
-    } else if (has_any(w->uri, "*")) {
+    } else if (has_any(w->uri, "*") && !is_literal) {
         resolve_pattern(w, MATCH_GLOB, "*[");
-    } else if (w->uri.ptr[w->uri.len - 1] == '/') {
+    } else if (w->uri.ptr[w->uri.len - 1] == '/' && !is_literal) {
         resolve_container(w);
-    } else if (p && p->ops->covers) {
+    } else if (p && p->ops->covers && !is_literal) {
         w->covers_provider = p;
         resolve_exact(w, MATCH_LITERAL);
     } else if (w->stat.base.details) {
         w->refused = true; /* the provider knows more about it */
-    } else if (p && w->owner->awaits) {
-        resolve_pattern(w, MATCH_GLOB, "*["); /* a glob without wildcards is met by one URI */
+    } else if (p && !(p->ops->flags & TIDINGS_PROVIDER_SINGLE)) {
+        resolve_awaited(w);
     } else {
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     }
+}
+
+void subscribe_item_refuse_mute(struct subscribe_item *w)
+{
+    subscribe_item_refuse(w, TIDINGS_E_INVALID, "this resource cannot be subscribed to");
+    job_explain(&w->stat.base, STR("{\"reason\":\"not_subscribable\"}"));
 }
 
 static void resolve_existing(struct subscribe_item *w)
 {
     const struct tidings_resource *about = &w->stat.about;
     if (about->not_subscribable) {
-        subscribe_item_refuse(w, TIDINGS_E_INVALID, "this resource cannot be subscribed to");
-        job_explain(&w->stat.base, STR("{\"reason\":\"not_subscribable\"}"));
+        subscribe_item_refuse_mute(w);
         return;
     }
     const struct listen *listen = w->owner->pending.listen;
@@ -372,8 +379,6 @@ static void stat_done(struct job *job)
         resolve_exact(w, MATCH_LITERAL); /* it was there: what became of it is among what is told */
     } else if (!is_absent) {
         w->refused = true;
-    } else if (is_literal) {
-        subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     } else {
         resolve_absent(w);
     }
@@ -489,6 +494,13 @@ static bool apply_rules(struct subscribe_item *w)
     return !w->refused;
 }
 
+/* A template that could produce it does not make a pattern the URI of a resource. */
+static bool is_only_produced(const struct subscribe_item *w, const struct catalog_hit *hit)
+{
+    return hit->entry && hit->entry->uri_template && has_any(w->uri, "*") &&
+           w->options.match != OPTION_MATCH_LITERAL;
+}
+
 static void resolve_item(struct subscribe_item *w)
 {
     struct subscribe_batch *s = w->owner;
@@ -509,7 +521,8 @@ static void resolve_item(struct subscribe_item *w)
     struct catalog_hit hit;
     bool may = catalog_may_ask(s->worker->catalog, principal, ACCESS_READ, w->uri) &&
                catalog_may_ask(s->worker->catalog, principal, ACCESS_SUBSCRIBE, w->uri);
-    if (may && catalog_find(s->worker->catalog, w->uri, &s->arena, &hit)) {
+    if (may && catalog_find(s->worker->catalog, w->uri, &s->arena, &hit) &&
+        !is_only_produced(w, &hit)) {
         w->stat.principal = s->principal;
         job_stat(&w->stat, &hit);
         return;

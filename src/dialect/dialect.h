@@ -316,8 +316,10 @@ struct dialect_updated {
 bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *user, size_t size),
                            void *user);
 
-/* Where the client stands with what it has subscribed: `_meta` of the result. */
-void dialect_put_cursor(struct jw *w, struct tidings_str cursor);
+/* Where the client stands with what it has subscribed: `_meta` of the result. `warning`: why `uri`
+ * may never be notified, or empty. */
+void dialect_put_subscribed(struct jw *w, struct tidings_str cursor, struct tidings_str uri,
+                            struct tidings_str warning);
 
 /* One URI of a listen, honoured or not. */
 struct dialect_acknowledged_uri {
@@ -325,6 +327,7 @@ struct dialect_acknowledged_uri {
     struct tidings_str task_id; /* of `taskIds`, instead of a URI; or empty */
     bool is_refused;
     struct tidings_str reason, details_json; /* why; empty: no more is known */
+    struct tidings_str warning; /* honoured, but may never be notified: why; or empty */
 };
 struct dialect_acknowledged {
     struct tidings_str listen_id_json, cursor;

@@ -13,12 +13,51 @@ static void put_cursor_member(struct jw *w, struct tidings_str cursor)
     jw_put_string(w, STR("dev.tidings/cursor"), cursor);
 }
 
-void dialect_put_cursor(struct jw *w, struct tidings_str cursor)
+static void begin_warnings(struct jw *w)
+{
+    jw_key(w, STR("dev.tidings/warnings"));
+    jw_begin_array(w);
+}
+
+static void put_warning(struct jw *w, struct tidings_str uri, struct tidings_str warning)
+{
+    jw_begin_object(w);
+    jw_put_string(w, STR("uri"), uri);
+    jw_put_string(w, STR("reason"), warning);
+    jw_end_object(w);
+}
+
+void dialect_put_subscribed(struct jw *w, struct tidings_str cursor, struct tidings_str uri,
+                            struct tidings_str warning)
 {
     jw_key(w, STR("_meta"));
     jw_begin_object(w);
     put_cursor_member(w, cursor);
+    if (warning.len > 0) {
+        begin_warnings(w);
+        put_warning(w, uri, warning);
+        jw_end_array(w);
+    }
     jw_end_object(w);
+}
+
+static void put_warnings(struct jw *w, const struct dialect_acknowledged *a)
+{
+    bool any = false;
+    for (size_t i = 0; i < a->count; i++) {
+        struct dialect_acknowledged_uri row = a->uri(a->user, i);
+        if (row.is_refused || row.warning.len == 0) {
+            continue;
+        }
+        if (!any) {
+            any = true;
+            begin_warnings(w);
+        }
+        put_warning(w, row.uri, row.warning);
+    }
+    if (any) {
+        jw_end_array(w);
+    }
 }
 
 static void put_refused(struct jw *w, const struct dialect_acknowledged *a)
@@ -105,6 +144,7 @@ void dialect_put_acknowledged(struct buf *out, const struct dialect_acknowledged
     jw_put_raw(&w, STR("io.modelcontextprotocol/subscriptionId"), a->listen_id_json);
     put_cursor_member(&w, a->cursor);
     put_refused(&w, a);
+    put_warnings(&w, a);
     jw_end_object(&w);
     jw_end_object(&w);
     jw_end_object(&w);

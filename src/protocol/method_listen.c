@@ -301,6 +301,7 @@ static struct dialect_acknowledged_uri acknowledged_uri(void *user, size_t index
         .is_refused = w->refused,
         .reason = tidings_str(w->stat.base.err.text),
         .details_json = job_details(&w->stat.base),
+        .warning = w->warning,
     };
 }
 

@@ -25,7 +25,7 @@ bool method_subscribes_too_often(struct request *request)
     return true;
 }
 
-/* Answer with {} and, in _meta, where the client stands. */
+/* Answer with {} and, in _meta, where the client stands and what it is warned of. */
 static void answer_subscribed(struct subscribe_batch *s, const struct log_cursor *at)
 {
     struct subscribe_item *w = &s->items[0];
@@ -45,7 +45,8 @@ static void answer_subscribed(struct subscribe_batch *s, const struct log_cursor
         const struct principal *principal = listen->subscriber->principal;
         char text[CURSOR_TEXT];
         request_begin(request);
-        dialect_put_cursor(&request->w, cursor_seal_put(s->worker, principal, at, text));
+        dialect_put_subscribed(&request->w, cursor_seal_put(s->worker, principal, at, text),
+                               w->spelled, w->warning);
         request_end(request, CACHE_NONE);
     }
 }

@@ -99,7 +99,7 @@ static void command_on_done(struct command_run *run, void *user)
         command_answer(c, e->read);
         forget_reader(c, e);
     }
-    if (c->watchers > 0 && c->settings.interval_ms > 0) {
+    if (c->watchers > 0) {
         loop_timer_start(c->refresh, c->settings.interval_ms, 0);
     }
 }
@@ -146,7 +146,7 @@ static void on_gone(struct loop_timer *timer, void *user)
 
 static void command_do_read(struct command *c, struct actor_job *e)
 {
-    if (c->watchers > 0 && c->settings.interval_ms > 0 && c->has_outcome) {
+    if (c->watchers > 0 && c->has_outcome) {
         command_answer(c, e->read);
         mem_free(e);
         return;
@@ -172,7 +172,7 @@ static void do_watch(struct command *c, struct tidings_watch *watch)
     tidings_watch_done(watch, 0, NULL);
     /* What later runs are compared with; after the answer, so that a difference from what was read
      * before is told. */
-    if (c->watchers == 1 && !c->run.running && c->settings.interval_ms > 0) {
+    if (c->watchers == 1 && !c->run.running) {
         command_start(c);
     }
 }
@@ -230,8 +230,14 @@ static void command_watch(struct tidings_provider *p, struct tidings_watch *watc
                           struct tidings_str uri)
 {
     struct command *c = tidings_provider_state(p);
+    struct tidings_error err;
     if (!command_is_ours(c, uri)) {
-        tidings_watch_done(watch, 0, NULL); /* below it there is nothing that could change */
+        tidings_watch_done(watch, TIDINGS_E_NOTFOUND, NULL); /* nothing is below it, ever */
+    } else if (c->settings.interval_ms == 0) {
+        int rc = tidings_fail(&err, TIDINGS_E_NOTFOUND,
+                              "a command with 'interval' 0 runs for reads only: it cannot be "
+                              "subscribed to");
+        tidings_watch_done(watch, rc, &err);
     } else if (!command_send_job(c, NULL, watch)) {
         tidings_watch_done(watch, TIDINGS_E_NOMEM, NULL);
     }

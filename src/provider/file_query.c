@@ -2,8 +2,9 @@
  *
  * Queries over files: `file:///logs?pattern=*.error.log` covers what is below the path and matches.
  * A pattern without a slash is compared with names at any depth, one with a slash with the path
- * below. `file:///query?pattern=*.txt` (a path of that name that no mount serves) means below every
- * mount.
+ * below. `file:///query?pattern=*.txt` means below every mount, also below one that could have a
+ * directory of that name: with a slash, `file:///query/?pattern=*.txt`, that directory is meant. A
+ * mount at or below `file:///query` is meant by its own path.
  */
 #include "provider/file_private.h"
 
@@ -43,7 +44,7 @@ int provider_file_query(struct tidings_provider *p, struct tidings_str uri, char
         struct uri_parts parts;
         uri_split(base, &parts);
         bool everywhere =
-            !uri_is_within(base, tidings_provider_prefix(p)) && str_eq(parts.path, STR(EVERYWHERE));
+            str_eq(parts.path, STR(EVERYWHERE)) && !uri_is_within(tidings_provider_prefix(p), base);
         bool slash = base.len > 0 && base.ptr[base.len - 1] == '/';
         bool deep = str_find(pattern, '/') < 0;
         int n = everywhere ? snprintf(glob, *len, "%.*s://**/%.*s", STR_ARG(parts.scheme),

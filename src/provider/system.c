@@ -213,7 +213,10 @@ static void system_watch(struct tidings_provider *p, struct tidings_watch *watch
                          struct tidings_str uri)
 {
     struct system *s = tidings_provider_state(p);
-    if (!system_send_job(s, NULL, watch, system_find(s, uri))) {
+    int metric = system_find(s, uri);
+    if (metric < 0) {
+        tidings_watch_done(watch, TIDINGS_E_NOTFOUND, NULL); /* nor will there ever be one */
+    } else if (!system_send_job(s, NULL, watch, metric)) {
         tidings_watch_done(watch, TIDINGS_E_NOMEM, NULL);
     }
 }

@@ -111,7 +111,7 @@ static void inproc_subscribed(struct subscribe_batch *s, const struct log_cursor
         inproc_tell_state(s->user, TIDINGS_STATE_REFUSED,
                           tidings_str(s->items[0].stat.base.err.text));
     } else {
-        inproc_tell_state(s->user, TIDINGS_STATE_WATCHING, STR_EMPTY);
+        inproc_tell_state(s->user, TIDINGS_STATE_WATCHING, s->items[0].warning);
     }
 }
 

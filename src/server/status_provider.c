@@ -485,6 +485,10 @@ static void status_watch(struct tidings_provider *p, struct tidings_watch *watch
                          struct tidings_str uri)
 {
     struct status *status = tidings_provider_state(p);
+    if (kinds_below(uri) == 0) {
+        tidings_watch_done(watch, TIDINGS_E_NOTFOUND, NULL); /* nor will there ever be one */
+        return;
+    }
     status->watched |= kinds_below(uri);
     for (unsigned i = 0; i < STATUS_LIVE; i++) {
         status->needs[i] += (kinds_below(uri) >> i) & 1u; /* scopes overlap */

@@ -81,11 +81,16 @@ test('a change of what a link leads to is told to those who may hear of both', a
     const { tree, ada, bob } = await start(t);
     const everything = { resourceSubscriptions: [tree.uri('public/')], resourcesListChanged: true };
     const [hers, his] = [await listen(ada, everything), await listen(bob, everything)];
-    const named = await modern(ada, 'subscriptions/listen', {
-        notifications: { resourceSubscriptions: [tree.uri('public/link.txt')] },
-    });
-    const answer = named.events ? JSON.stringify(await named.events.message()) : named.text;
-    assert.match(answer, /not found|refused/i, 'like what is not there');
+    // A link to a hidden target gets the answer of an absent name, and never an update.
+    const links = ['link.txt', 'dir', 'dir/', 'dir/s.txt', 'dir/sub/t.txt'].map((name) => tree.uri(`public/${name}`));
+    const absent = ['none.txt', 'non', 'non/', 'non/s.txt', 'non/sub/t.txt'].map((name) => tree.uri(`public/${name}`));
+    const [named, missing] = [await listen(ada, { resourceSubscriptions: links }), await listen(ada, { resourceSubscriptions: absent })];
+    assert.deepEqual(named.ack.notifications.resourceSubscriptions, links);
+    assert.deepEqual(missing.ack.notifications.resourceSubscriptions, absent);
+    assert.deepEqual(Object.keys(named.ack._meta), Object.keys(missing.ack._meta));
+    const followed = await listen(bob, { resourceSubscriptions: links });
+    tree.write('private/sub/t.txt', 'SECRET 2');
+    await followed.events.message(updates(tree.uri('public/dir/sub/t.txt')), 'a file below a link');
     tree.write('private/s.txt', 'SECRET 2');
     await his.events.message(updates(tree.uri('public/link.txt')), 'what bob may see');
     fs.rmSync(tree.at('private/s.txt'));
@@ -99,6 +104,11 @@ test('a change of what a link leads to is told to those who may hear of both', a
     for (const { events } of [hers, first]) {
         assert.doesNotMatch(JSON.stringify(events.messages), /link\.txt|public\/dir/);
     }
+    fs.rmSync(tree.at('public/link.txt'));
+    tree.write('public/link.txt', 'mine');
+    const own = await named.events.message((m) => m.method === 'notifications/resources/updated', 'a file in its place');
+    assert.equal(own.params.uri, tree.uri('public/link.txt'), 'the first update of all');
+    assert.equal(own.params._meta['dev.tidings/change'], 'created');
 });
 
 test('a link that is switched to something hidden is gone, and back when it is switched back', async (t) => {

@@ -52,7 +52,7 @@ for (const era of ['modern', 'legacy']) {
 
 test('a URI that a listen leaves out is said too', async (t) => {
     const server = await serve(t, { files: { a: 'a' }, args: ['--self'] });
-    const uris = [server.uri('a'), server.uri('no'), 'tidings://self/stats?type=error'];
+    const uris = [server.uri('a'), 'file:///nowhere/no', 'tidings://self/stats?type=error'];
     const { events } = await listen(server, { resourceSubscriptions: uris });
     await said(server, 'method=subscriptions/listen code=-32602', 'not found');
     await server.lines.next((line) => line.includes('requests failed method=subscriptions/listen'), 'the other');

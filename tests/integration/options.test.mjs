@@ -174,7 +174,7 @@ for (const mode of MODES) {
             [a, { filter: 'yes' }, /'filter'.*JSON Schema/],
             [a, { filter: { properties: { uri: { type: 'text' } } } }, /'filter'.*\/properties\/uri\/type/],
             [a, { window: 5 }, /'window'.*windowMs/],
-            [s.uri('missing'), {}, /not found/],
+            [s.uri('.git/HEAD'), {}, /no such file/],
             ['none:///x/', {}, /'none:'/],
             [`${s.uri('dir')}?glob=*`, {}, /pattern=/],
             ['(', { match: 'regex' }, /./],

@@ -148,12 +148,25 @@ for (const mode of MODES) {
 
 test('acknowledgements and subscribe results are as their schema says', async (t) => {
     const server = await serve(t, { files });
-    const uris = [server.uri('a.txt'), server.uri('none.txt'), 'nothing:///here'];
+    const uris = [server.uri('a.txt'), server.uri('.git/none'), 'nothing:///here'];
     const { ack } = await listen(server, { resourceSubscriptions: uris, resourcesListChanged: true });
     holds('acknowledged', ack);
     assert.equal(ack._meta['dev.tidings/refused'].length, 2);
     const session = await Session.open(server);
     holds('acknowledged#subscribed', await session.subscribe(uris[0]));
+});
+
+test('a warning is as its schema says, in both eras', async (t) => {
+    const server = await serveExample(t, 'weather');
+    const uri = 'weather://sea/*';
+    const { ack } = await listen(server, { resourceSubscriptions: [uri] });
+    holds('acknowledged', ack);
+    const session = await Session.open(server);
+    const result = await session.subscribe(uri);
+    holds('acknowledged#subscribed', result);
+    const expected = [{ uri, reason: ack._meta['dev.tidings/warnings'][0].reason }];
+    assert.deepEqual(result._meta['dev.tidings/warnings'], expected);
+    assert.match(expected[0].reason, /only what is registered later/);
 });
 
 test('an option is accepted exactly when its schema accepts it', async (t) => {

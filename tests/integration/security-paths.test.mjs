@@ -10,7 +10,7 @@ import { test } from 'node:test';
 
 import { defer } from './lib/cleanup.mjs';
 import { Connection } from './lib/http.mjs';
-import { call, modern, Session } from './lib/rpc.mjs';
+import { call, modern, Session, updates } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 
@@ -158,12 +158,26 @@ test('path: a link inside the tree does not lead to what is excluded', async (t)
     fs.symlinkSync('keys/key.pem', tree.at('key.txt'));
     fs.symlinkSync('vault', tree.at('v'));
     fs.symlinkSync('open', tree.at('o'));
+    fs.symlinkSync('open/b.txt', tree.at('fine.txt'));
+    const session = await Session.open(server);
+    const stream = await session.stream();
     for (const name of ['git/config', 'config.txt', 'key.txt', 'v/deep/x.txt']) {
         await refused(server, tree.uri(name));
-        const session = await Session.open(server);
+        // It counts as absent: a subscription is accepted, and never notified of the target.
         const { json } = await session.send('resources/subscribe', { uri: tree.uri(name) });
-        assert.ok(json.error, `${name} may be watched`);
+        const absent = await session.send('resources/subscribe', { uri: tree.uri(`${name}.absent`) });
+        assert.deepEqual(Object.keys(json), Object.keys(absent.json), name);
     }
+    const fine = [tree.uri('fine.txt'), tree.uri('a.txt')];
+    await session.subscribe(fine[0]);
+    await session.subscribe(fine[1]);
+    ['.git/config', 'keys/key.pem', 'vault/deep/x.txt', 'open/b.txt'].forEach((name) => tree.replace(name, 'second'));
+    await stream.message(updates(fine[0]), 'an update of the link that is not excluded');
+    tree.replace('a.txt', 'second');
+    await stream.message(updates(fine[1]), 'an update of a file, after all links were looked at');
+    const told = stream.messages.filter((m) => m.method === 'notifications/resources/updated').map((m) => m.params.uri);
+    assert.deepEqual([...new Set(told)], fine);
+    tree.replace('open/b.txt', 'b');
     const { resources } = await call(server, 'resources/list');
     const uris = resources.map((resource) => resource.uri).join(' ');
     assert.ok(!/config|key\.|deep/.test(uris), uris);

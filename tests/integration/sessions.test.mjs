@@ -413,7 +413,7 @@ test('subscribing to what does not exist and cannot is -32002', async (t) => {
     const missing = await session.send('resources/subscribe', { uri: 'other://nowhere' });
     assert.equal(missing.json.error?.code, -32002, missing.text);
     assert.equal(missing.json.error.data.uri, 'other://nowhere');
-    const file = await session.send('resources/subscribe', { uri: uri('missing.txt') });
+    const file = await session.send('resources/subscribe', { uri: uri('.git/missing.txt') });
     assert.equal(file.json.error?.code, -32002, file.text);
 });
 

@@ -218,6 +218,7 @@ static void describe(const struct stub *p, size_t i, struct tidings_resource *ab
     about->uri = tidings_str(p->uris[i]);
     about->name = STR("thing");
     about->listable = p->listable[i];
+    about->not_subscribable = p->is_mute[i];
 }
 
 static void stub_read(struct tidings_provider *p, struct tidings_read *read, struct tidings_str uri)
@@ -310,8 +311,8 @@ static void stub_watch(struct tidings_provider *provider, struct tidings_watch *
                        struct tidings_str uri)
 {
     struct stub *p = of(provider);
-    p->scopes[scope_at(p, uri)].on++;
-    tidings_watch_done(watch, 0, NULL);
+    p->scopes[scope_at(p, uri)].on += p->watches_fail == 0;
+    tidings_watch_done(watch, p->watches_fail, NULL);
 }
 
 static void stub_unwatch(struct tidings_provider *provider, struct tidings_str uri)
@@ -365,13 +366,14 @@ static void stub_write(struct tidings_provider *p, struct tidings_write *write,
 
 void stub_mount(struct stub *p, struct harness *b, const char *prefix, unsigned flags)
 {
-    static struct tidings_provider_ops all[64];
-    struct tidings_provider_ops *ops = &all[flags & 63u];
+    static struct tidings_provider_ops all[128];
+    struct tidings_provider_ops *ops = &all[flags & 127u];
     *ops = (struct tidings_provider_ops){
         .abi = TIDINGS_PROVIDER_ABI,
         .name = "stub",
         .size = sizeof(struct stub *),
         .flags = (flags & STUB_FIXED ? TIDINGS_PROVIDER_FIXED_LIST : 0u) |
+                 (flags & STUB_SINGLE ? TIDINGS_PROVIDER_SINGLE : 0u) |
                  (flags & STUB_BARE ? TIDINGS_PROVIDER_BARE_CHANGES : 0u),
         .open = stub_open,
         .read = stub_read,

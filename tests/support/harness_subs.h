@@ -54,12 +54,14 @@ enum stub_flag {
     STUB_FIXED = 8,     /* what it lists does not change */
     STUB_BARE = 16,     /* its changes carry no metadata */
     STUB_WRITES = 32,   /* clients may write; nothing comes of it */
+    STUB_SINGLE = 64,   /* one resource: the prefix without its '/' */
 };
 
 struct stub {
     struct tidings_provider *provider;
     char uris[STUB_RESOURCES][96];
     bool listable[STUB_RESOURCES];
+    bool is_mute[STUB_RESOURCES]; /* cannot be subscribed to */
     size_t count;
     bool covers_below; /* covers() says yes to everything below what was subscribed */
     bool holds_lists;
@@ -68,6 +70,7 @@ struct stub {
     struct tidings_stat *held_stat; /* the one that is held */
     int stats_fail;                 /* with this; 0: they do not */
     int lists_fail;                 /* with this, after the first row; 0: they do not */
+    int watches_fail;               /* with this; 0: they do not */
     unsigned lists;
     struct {
         char uri[96];

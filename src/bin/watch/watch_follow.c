@@ -159,6 +159,10 @@ static void on_watching(struct watch *w, const struct tidings_state_event *e)
                   e->uri, tidings_strn("", 0));
         fputc('\n', stderr);
     }
+    if (e->reason.len > 0 && !e->again) {
+        watch_say("warning: ", e->uri, e->reason);
+        fputc('\n', stderr);
+    }
     if (!e->again) {
         on_answered(w);
     }

@@ -74,7 +74,7 @@ export class Subscriber {
         return this.tree.uri(name);
     }
 
-    /** Subscribe: { cursor, honoured: [uri…], refused: {uri: reason} }. */
+    /** Subscribe: { cursor, honoured: [uri…], refused: {uri: reason}, warned: [{uri, reason}…] }. */
     ask(uris, options = undefined) {
         return this.mode.era === 'legacy'
             ? this.#askLegacy(uris, options)
@@ -101,11 +101,12 @@ export class Subscriber {
             cursor: ack._meta[CURSOR],
             honoured: ack.notifications.resourceSubscriptions ?? [],
             refused: Object.fromEntries(refused.map(({ uri, reason }) => [uri, reason])),
+            warned: ack._meta['dev.tidings/warnings'] ?? [],
         };
     }
 
     async #askLegacy(uris, options) {
-        const result = { honoured: [], refused: {} };
+        const result = { honoured: [], refused: {}, warned: [] };
         for (const uri of uris) {
             const { uris: each, ...all } = options ?? {};
             const own = { ...all, ...each?.[uri] };
@@ -118,6 +119,7 @@ export class Subscriber {
                 result.code = answer.error.code;
             } else {
                 result.honoured.push(uri);
+                result.warned.push(...(answer.result._meta?.['dev.tidings/warnings'] ?? []));
                 result.cursor = answer.result._meta?.[CURSOR];
             }
         }

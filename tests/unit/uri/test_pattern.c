@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -247,6 +248,91 @@ static void hostile_patterns_end(void **state)
     assert_false(glob_matches(tidings_strn(many, sizeof(many)), tidings_strn(text, 256)));
 }
 
+static void patterns_that_can_match_one_uri_meet(void **state)
+{
+    (void)state;
+    static const struct {
+        enum pattern_kind kind;
+        const char *text, *uri_template;
+        bool meets;
+    } rows[] = {
+        {PATTERN_GLOB, "weather://city/*", "weather://city/{location}", true},
+        {PATTERN_GLOB, "weather://city/r*", "weather://city/{location}", true},
+        {PATTERN_GLOB, "weather://sea/*", "weather://city/{location}", false},
+        {PATTERN_GLOB, "weather://*", "weather://city/{location}", false},
+        {PATTERN_GLOB, "weather://**", "weather://city/{location}", true},
+        {PATTERN_GLOB, "weather://city/*/x", "weather://city/{location}", false},
+        {PATTERN_GLOB, "weather://city/*/x", "weather://city/{+location}", true},
+        {PATTERN_GLOB, "weather://city/**/x", "weather://city/{location}", true},
+        {PATTERN_GLOB, "user://*", "user://{id}", true},
+        {PATTERN_GLOB, "user://a*", "user://b{id}", false},
+        {PATTERN_GLOB, "file:///*.txt", "file:///srv/{+rest}", false},
+        {PATTERN_GLOB, "file:///*/*.txt", "file:///srv/{+rest}", true},
+        {PATTERN_GLOB, "file:///s[qr]v/a", "file:///srv/{+rest}", true},
+        {PATTERN_GLOB, "file:///s[qp]v/a", "file:///srv/{+rest}", false},
+        {PATTERN_GLOB, "file://**/*.txt", "file:///srv/{+rest}", true},
+        {PATTERN_GLOB, "**", "file:///srv/{+rest}", true},
+        {PATTERN_GLOB, "file:///srv?/a", "file:///srvx/{+rest}", false},
+        {PATTERN_GLOB_Q, "file:///srv?/a", "file:///srvx/{+rest}", true},
+        {PATTERN_TEMPLATE, "file:///{d}/a", "file:///srv/{+rest}", true},
+        {PATTERN_TEMPLATE, "file:///x{d}/a", "file:///srv/{+rest}", false},
+        {PATTERN_TEMPLATE, "file:///{name}", "file:///srv/{+rest}", false},
+        {PATTERN_TEMPLATE, "file:///{+name}", "file:///srv/{+rest}", true},
+        {PATTERN_TEMPLATE, "a:///x{/more}", "a:///x/{id}", true},
+        {PATTERN_TEMPLATE, "weather://city/{x}", "weather://city/{location}", true},
+        {PATTERN_CONTAINER, "weather://city/", "weather://city/{location}", true},
+        {PATTERN_CONTAINER, "weather://", "weather://city/{location}", true},
+        {PATTERN_CONTAINER, "weather://sea/", "weather://city/{location}", false},
+        {PATTERN_CONTAINER, "file:///", "file:///srv/{+rest}", true},
+        {PATTERN_CONTAINER, "file:///srv/a/b/", "file:///srv/{+rest}", true},
+        {PATTERN_CONTAINER, "file:///other/", "file:///srv/{+rest}", false},
+        {PATTERN_CONTAINER, "file:///srv", "file:///srv/{+rest}", true},
+        {PATTERN_LITERAL, "a:b", "a:b", true},
+        {PATTERN_LITERAL, "a:b", "a:{c}", true},
+        {PATTERN_REGEX, "^x$", "a:{c}", true},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        if (pattern_meets(rows[i].kind, tidings_str(rows[i].text),
+                          tidings_str(rows[i].uri_template)) != rows[i].meets) {
+            fail_msg("'%s' and '%s': not %d", rows[i].text, rows[i].uri_template, rows[i].meets);
+        }
+    }
+}
+
+/* One URI that both match is enough for a yes. */
+static void random_patterns_never_miss_a_meeting(void **state)
+{
+    (void)state;
+    static const char *const ends[] = {"/{+r}", "/{x}", "{x}/a", "", "/{x}b{y}", "{/z}"};
+    static const enum pattern_kind kinds[] = {PATTERN_GLOB, PATTERN_GLOB_Q, PATTERN_CONTAINER,
+                                              PATTERN_TEMPLATE};
+    uint64_t random = 4711;
+    size_t met = 0;
+    for (unsigned round = 0; round < 60000; round++) {
+        char pattern[32], uri_template[32], uri[8] = "x:", marks[4], literals[2];
+        for (size_t k = 0; k < 4; k++) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            marks[k] = "a/**a*/?"[random >> 33 & 7];
+            uri[2 + k] = "aa/aa/ba"[random >> 40 & 7];
+            literals[k & 1] = "aa/a"[random >> 50 & 3];
+        }
+        enum pattern_kind kind = kinds[random >> 44 & 3];
+        bool is_template = kind == PATTERN_TEMPLATE;
+        snprintf(pattern, sizeof(pattern), "x:%.*s%s", is_template ? 2 : 4, marks,
+                 is_template ? ends[(random >> 58) % COUNT(ends)] : "");
+        snprintf(uri_template, sizeof(uri_template), "x:%.2s%s", literals,
+                 ends[(random >> 55) % COUNT(ends)]);
+        if (pattern_matches(kind, tidings_str(pattern), tidings_str(uri)) &&
+            pattern_matches(PATTERN_TEMPLATE, tidings_str(uri_template), tidings_str(uri))) {
+            met++;
+            if (!pattern_meets(kind, tidings_str(pattern), tidings_str(uri_template))) {
+                fail_msg("'%s' (%d) and '%s' both match '%s'", pattern, kind, uri_template, uri);
+            }
+        }
+    }
+    assert_in_range(met, 50, 60000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +341,8 @@ int main(void)
         cmocka_unit_test(the_checker_explains_what_it_refuses),
         cmocka_unit_test(random_patterns_agree_with_the_definition),
         cmocka_unit_test(hostile_patterns_end),
+        cmocka_unit_test(patterns_that_can_match_one_uri_meet),
+        cmocka_unit_test(random_patterns_never_miss_a_meeting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

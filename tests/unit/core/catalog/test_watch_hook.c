@@ -163,7 +163,8 @@ static void a_template_is_told_of_uris_and_of_patterns(void **state)
         {"weather://city/Rome", NULL, {"weather://city/Rome"}},
         {"weather://city/{name}", NULL, {"weather://city/{name}"}},
         {"weather://city/{other}", NULL, {"weather://city/{name}"}},
-        {"weather://city/R*", NULL, {"weather://city/R*"}}, /* the template has that one */
+        {"weather://city/R*", NULL, {"weather://city/{name}"}},
+        {"weather://city/R*", "{\"match\":\"literal\"}", {"weather://city/R*"}},
         {"weather://city/R*", "{\"match\":\"glob\"}", {"weather://city/{name}"}},
         {"weather://*/x", NULL, {"weather://city/{name}"}},
         {"weather://sea/*", NULL, {NULL}},

@@ -359,15 +359,23 @@ static void the_spelling_of_the_provider_is_the_one_that_matches(void **state)
     assert_int_equal(fake.armed, 0);
 }
 
-static void a_container_need_not_exist_yet(void **state)
+static void neither_a_container_nor_a_resource_need_exist_yet(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
-    client_listen(c, "1", "[\"mem://x/later/\",\"mem://x/never\"]");
+    client_listen(c, "1", "[\"mem://x/later/\",\"app:///never\"]");
     harness_run_until_idle(&b);
     assert_json(client_nth(c, SAID_ACK, 0), SUBSCRIPTIONS, "[\"mem://x/later/\"]");
     assert_string_equal(fake.last_watch, "mem://x/later/");
     harness_change(&b, "mem://x/later/f", TIDINGS_CHANGE_CREATED);
+    harness_run_until_idle(&b);
+    assert_json(client_nth(c, SAID_UPDATED, 0), META_U "change", "created");
+    client_free(c);
+    c = client_http(&b);
+    client_listen(c, "1", "[\"mem://x/soon\"]");
+    harness_run_until_idle(&b);
+    assert_json(client_nth(c, SAID_ACK, 0), SUBSCRIPTIONS, "[\"mem://x/soon\"]");
+    harness_change(&b, "mem://x/soon", TIDINGS_CHANGE_CREATED);
     harness_run_until_idle(&b);
     assert_json(client_nth(c, SAID_UPDATED, 0), META_U "change", "created");
     client_free(c);
@@ -405,7 +413,7 @@ int main(void)
         TEST(a_container_and_a_literal_inside_it_give_one_notification_each),
         TEST(the_client_hears_its_own_spelling),
         TEST(the_spelling_of_the_provider_is_the_one_that_matches),
-        TEST(a_container_need_not_exist_yet),
+        TEST(neither_a_container_nor_a_resource_need_exist_yet),
         TEST(a_uri_that_a_template_produces_can_be_subscribed_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -353,6 +353,8 @@ static void what_may_not_be_subscribed_there_is_said(void **state)
 {
     (void)state;
     stub_add(&all.at[A].kept, "kept://x/only", false);
+    stub_add(&all.at[B].kept, "kept://x/only", false);
+    all.at[B].kept.is_mute[all.at[B].kept.count - 1] = true;
     subscribe("kept://x/a");
     subscribe("kept://x/only");
     assert_int_equal(nodes_bring(&all, B, &s), 0);

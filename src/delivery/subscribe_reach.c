@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whether a subscription that names no resource (a pattern, a query, a container that is not there)
+ * can ever be notified. Nothing can match it: it is refused; so it is if nothing that matches it
+ * can be subscribed to. If only what the program may register later can match it, it is honoured
+ * with a warning.
+ *
+ * What the principal may not hear of is treated as absent, so that neither answer tells of it.
+ */
+#include "access/access.h"
+#include "base/str.h"
+#include "delivery/subscribe_private.h"
+#include "uri/uri.h"
+#include "worker/worker.h"
+
+/* Registered resources and templates compared for one request; beyond, one more may match. Those
+ * that the principal may not hear of do not count, or it could tell that they are there. */
+#define REACH_COMPARED_MAX 4096u
+
+struct reach {
+    struct subscribe_item *item;
+    const struct principal *principal;
+    struct tidings_str fixed; /* every URI that the item matches begins with this */
+    bool meets;               /* something that can be subscribed to */
+    bool meets_mute;          /* something that cannot */
+    bool has_scheme;          /* something of that scheme is served */
+    bool may_grow;            /* … by the program, which may register more */
+};
+
+struct tidings_str subscribe_scheme(struct tidings_str uri)
+{
+    return str_cut(uri, ':', &(struct tidings_str){0}, NULL);
+}
+
+bool subscribe_item_meets_mount(const struct subscribe_item *w, const struct tidings_provider *p)
+{
+    if (p->ops->flags & TIDINGS_PROVIDER_SINGLE) {
+        struct tidings_str only = tidings_strn(p->prefix.ptr, p->prefix.len - 1);
+        return w->kind == MATCH_REGEX || match_kind_matches(w->kind, w->uri, only);
+    }
+    struct buf below;
+    buf_init(&below, URI_MAX * 3);
+    buf_puts(&below, p->prefix);
+    buf_puts(&below, STR("{+rest}"));
+    bool meets = below.failed || pattern_meets((enum pattern_kind)w->kind, w->uri, buf_str(&below));
+    buf_deinit(&below);
+    return meets;
+}
+
+/* May the principal hear of something that begins with `text`? */
+static bool reach_shows(const struct reach *r, struct tidings_str text)
+{
+    struct buf any;
+    buf_init(&any, URI_MAX * 3);
+    buf_puts(&any, text);
+    buf_putc(&any, '{');
+    bool shows = any.failed || (access_reaches(r->principal, ACCESS_SUBSCRIBE, buf_str(&any)) &&
+                                access_reaches(r->principal, ACCESS_READ, buf_str(&any)));
+    buf_deinit(&any);
+    return shows;
+}
+
+static bool has_its_scheme(const struct reach *r, struct tidings_str uri)
+{
+    return str_eq(subscribe_scheme(uri), subscribe_scheme(r->fixed));
+}
+
+static void look_at_mounts(struct reach *r)
+{
+    const struct subscribe_item *w = r->item;
+    const struct catalog *c = w->owner->worker->catalog;
+    for (size_t i = 0; i < c->mount_count; i++) {
+        struct tidings_str prefix = c->mounts[i]->prefix;
+        if (!has_its_scheme(r, prefix) || !reach_shows(r, prefix)) {
+            continue;
+        }
+        r->has_scheme = true;
+        bool is_narrower = str_starts(r->fixed, prefix);
+        if (subscribe_item_meets_mount(w, c->mounts[i]) &&
+            (!is_narrower || reach_shows(r, r->fixed))) {
+            r->meets = true;
+        }
+    }
+}
+
+static bool entry_shows(const struct reach *r, const struct catalog_entry *e)
+{
+    return e->uri_template ? reach_shows(r, match_kind_prefix(MATCH_TEMPLATE, e->about->uri))
+                           : access_subscribes(r->principal, e->about->uri);
+}
+
+static bool is_met(const struct reach *r, const struct catalog_entry *e)
+{
+    struct subscribe_item *w = r->item;
+    if (++w->owner->compared > REACH_COMPARED_MAX) {
+        return true;
+    }
+    return e->uri_template ? pattern_meets((enum pattern_kind)w->kind, w->uri, e->about->uri)
+                           : match_kind_matches(w->kind, w->uri, e->about->uri);
+}
+
+static void look_for_scheme(struct reach *r, const struct entries *entries)
+{
+    struct tidings_str scheme = subscribe_scheme(r->fixed);
+    struct entries_position at = entries_after(entries, scheme);
+    struct catalog_entry *e;
+    while (!r->may_grow && (e = entries_next(entries, &at)) != NULL &&
+           str_starts(e->about->uri, scheme)) {
+        r->may_grow = has_its_scheme(r, e->about->uri) && entry_shows(r, e);
+    }
+    r->has_scheme = r->has_scheme || r->may_grow;
+}
+
+/* Those that begin with `begin`. */
+static void look_at_entries(struct reach *r, const struct entries *entries,
+                            struct tidings_str begin)
+{
+    struct catalog_entry *e = entries_find(entries, begin); /* comes before those after it */
+    struct entries_position at = entries_after(entries, begin);
+    for (e = e ? e : entries_next(entries, &at); !r->meets && e && str_starts(e->about->uri, begin);
+         e = entries_next(entries, &at)) {
+        if (entry_shows(r, e) && is_met(r, e)) {
+            r->meets = !e->about->not_subscribable;
+            r->meets_mute = true;
+        }
+    }
+}
+
+void subscribe_item_judge_reach(struct subscribe_item *w)
+{
+    if (w->refused || !w->is_open || w->kind == MATCH_REGEX) {
+        return;
+    }
+    const struct catalog *c = w->owner->worker->catalog;
+    struct reach r = {.item = w, .principal = w->owner->principal};
+    r.fixed = match_kind_prefix(w->kind, w->uri);
+    look_for_scheme(&r, &c->resources);
+    look_for_scheme(&r, &c->templates);
+    look_at_entries(&r, &c->resources, r.fixed);
+    look_at_entries(&r, &c->templates, subscribe_scheme(r.fixed));
+    w->needs_watch = !r.meets;
+    look_at_mounts(&r);
+    if (r.meets) {
+        return;
+    }
+    if (!r.has_scheme) {
+        subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "nothing is served under '%.*s:'",
+                              STR_ARG_MAX(subscribe_scheme(w->uri), 128));
+    } else if (r.meets_mute) {
+        subscribe_item_refuse_mute(w);
+    } else if (!r.may_grow) {
+        subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "nothing that is served can match '%.*s'",
+                              STR_ARG_MAX(w->uri, 128));
+    } else {
+        w->warning = STR("nothing that is served now can match it; only what is registered later "
+                         "will be notified");
+    }
+}
