@@ -205,6 +205,9 @@ bool access_writes_everything(const struct principal *principal)
 
 bool access_hears(const struct principal *principal, const struct change *change)
 {
+    if (change->is_mute) {
+        return false;
+    }
     if (owned_uri_is(change->uri)) {
         return owned_uri_is_of(change->uri, principal);
     }

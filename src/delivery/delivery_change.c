@@ -117,8 +117,10 @@ void delivery_on_change(struct worker *worker, const struct change *change)
     } else {
         struct change *shared = (struct change *)(uintptr_t)change;
         static const struct lookup_calls calls = {is_listening, delivery_change_offer};
-        lookup_find(worker, change, &calls, shared);
-        delivery_find_covered(worker, change->uri, delivery_change_offer, shared);
+        if (!change->is_mute) {
+            lookup_find(worker, change, &calls, shared);
+            delivery_find_covered(worker, change->uri, delivery_change_offer, shared);
+        }
         if (worker->principals->rules && change->kind != TIDINGS_CHANGE_UPDATED) {
             list_changed_touch(worker, change->uri, change->target);
         }

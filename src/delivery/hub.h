@@ -125,7 +125,12 @@ typedef int (*hub_owned_fn)(void *user, const struct tidings_provider *p,
                             const struct tidings_change *change, struct tidings_error *err);
 /* Who takes that, until the hub is gone; before threads start. */
 void hub_on_owned(struct hub *hub, hub_owned_fn fn, void *user);
-/* The same for what a store keeps: `position` is where it stands there. A URI of which
+/* Is what the program or a client says has changed published as what cannot be subscribed to? Any
+ * thread. (What is registered, the catalog knows, and whoever publishes says so itself.) */
+typedef bool (*hub_mute_fn)(void *user, struct tidings_str uri);
+/* Who knows; before threads start. */
+void hub_on_mute(struct hub *hub, hub_mute_fn fn, void *user);
+/* As hub_announce, for what a store keeps: `position` is where it stands there. A URI of which
  * change_is_missed_uri is true (store/change.h): what lies below the rest of it may have changed.
  */
 int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,

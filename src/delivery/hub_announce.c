@@ -119,17 +119,25 @@ static void announce_drop(struct letter *letter)
     mem_free(l);
 }
 
+void hub_on_mute(struct hub *hub, hub_mute_fn fn, void *user)
+{
+    hub->mute_user = user;
+    hub->mute = fn;
+}
+
 /* What the store keeps gets another URI only when it is brought to a new version of its type: those
  * who follow the old one are told the new. A file or whatever else that moves is gone from where it
  * was, and something else may take its place. */
 static void publish_move(struct hub *hub, const struct announce_letter *l)
 {
+    bool is_mute = l->change.not_subscribable;
     struct tidings_change half = {
         .uri = l->change.from,
         .kind = TIDINGS_CHANGE_DELETED,
         .metadata = l->change.metadata,
         .origin = l->change.origin,
         .traceparent = l->change.traceparent,
+        .not_subscribable = is_mute || catalog_is_mute(hub->catalog, l->change.from),
     };
     uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
     struct change *c = l->is_kept ? change_create_departure(&l->change, epoch, seq)
@@ -137,6 +145,7 @@ static void publish_move(struct hub *hub, const struct announce_letter *l)
     publish_made(hub, c, seq, l->position > 0 ? l->position - 1 : 0, l->change.from);
     half = l->change;
     half.kind = TIDINGS_CHANGE_CREATED;
+    half.not_subscribable = is_mute || catalog_is_mute(hub->catalog, half.uri);
     seq = hub->log->ops->next(hub->log);
     c = change_create(&half, epoch, seq);
     if (c) {
@@ -171,6 +180,8 @@ static void announce_number(struct hub *hub, struct announce_letter *l)
         publish_made(hub, change_create_missed(prefix, epoch, seq), seq, l->position, prefix);
     } else {
         uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+        l->change.not_subscribable =
+            l->change.not_subscribable || catalog_is_mute(hub->catalog, l->change.uri);
         publish_made(hub, change_create(&l->change, epoch, seq), seq, l->position, l->change.uri);
     }
     if (l->change.kind != TIDINGS_CHANGE_UPDATED || is_missed) {
@@ -390,10 +401,14 @@ int hub_announce_owned(struct hub *hub, const struct tidings_provider *p,
 int hub_announce_shared(struct hub *hub, const struct tidings_change *change, bool may_wait,
                         struct tidings_error *err)
 {
+    struct tidings_change told = *change;
+    if (hub->mute && hub->mute(hub->mute_user, change->uri)) {
+        told.not_subscribable = true; /* now: it may be gone when it gets its number */
+    }
     int rc = hub->shared ? announce_check_kind(change, err) : 0;
     return rc < 0        ? rc
-           : hub->shared ? hub->shared(hub->shared_user, change, may_wait, err)
-                         : hub_announce(hub, change, err);
+           : hub->shared ? hub->shared(hub->shared_user, &told, may_wait, err)
+                         : hub_announce(hub, &told, err);
 }
 
 int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,

@@ -39,7 +39,8 @@ struct hub_merge_mark hub_merge_mark(struct hub_merge *m, const struct tidings_c
     }
     const struct tidings_str texts[] = {change->metadata, change->etag,   change->checksum,
                                         change->origin,   change->target, change->from};
-    const int64_t numbers[] = {change->modified_ms, change->size, change->has_size};
+    const int64_t numbers[] = {change->modified_ms, change->size,
+                               change->has_size + 2 * change->not_subscribable};
     for (uint64_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         hash = texts[i].len > 0 ? str_hash(texts[i], hash + i + 1) : hash;
     }

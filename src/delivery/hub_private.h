@@ -42,6 +42,8 @@ struct hub {
     uint64_t reached;     /* atomic: everything up to this position has its number */
     hub_shared_fn shared; /* NULL: there are no other nodes */
     void *shared_user;
+    hub_mute_fn mute;
+    void *mute_user;
     hub_owned_fn owned; /* NULL: likewise */
     void *owned_user;
     bool is_store_unreachable;                    /* atomic: the store cannot be reached */

@@ -222,7 +222,7 @@ static int walk_row(struct tidings_list *list, const struct tidings_resource *ro
 {
     struct walk *k = list_entry(list, struct walk, list);
     bool matches;
-    if (!access_subscribes(k->principal, row->uri)) {
+    if (row->not_subscribable || !access_subscribes(k->principal, row->uri)) {
         return 1; /* asked first: what is not seen costs nothing */
     }
     if (k->kind == MATCH_REGEX) {

@@ -91,6 +91,9 @@ int published_reread(struct published *store, struct entity_rows *rows, publishe
 /* The keeper goes, nothing is published any more. `forget`: so does what came from its file. */
 void published_unkeep(struct published *store, bool forget);
 
+/* Returns true if the publication of `uri` says that it is not subscribable. Any thread. */
+bool published_is_mute(struct published *store, struct tidings_str uri);
+
 /* Keep a URI for the program (any thread; again is fine), and give it back. TIDINGS_E_EXISTS:
  * it is published; TIDINGS_E_BUSY: the store has not committed its publication yet. */
 int published_reserve(struct published *store, struct tidings_str uri, struct tidings_error *err);

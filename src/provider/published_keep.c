@@ -151,7 +151,7 @@ static void published_keep_committed(struct publishing *p)
         (void)shared_map_update(store->shared, p->step.uri, fresh ? &fresh->value : NULL, put_there,
                                 fresh);
     }
-    struct tidings_change change = published_change(&p->step, p->old != NULL);
+    struct tidings_change change = published_change(&p->step, p->old);
     (void)keeper_announce(store->keeper, &change, p->position);
 }
 

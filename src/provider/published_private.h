@@ -64,7 +64,8 @@ int published_check(const struct published_step *s, const struct published_item 
 /* It counts from now on, or not any more after all. */
 void published_count(struct published_step *s, const struct published_item *old, bool is_undone);
 /* What is told of it, over something or nothing. */
-struct tidings_change published_change(const struct published_step *s, bool over);
+struct tidings_change published_change(const struct published_step *s,
+                                       const struct published_item *old);
 
 /* NULL: out of memory. */
 struct published_item *published_item_create(const struct published *store,

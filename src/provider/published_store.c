@@ -206,15 +206,18 @@ void published_count(struct published_step *s, const struct published_item *old,
     s->store->bytes += is_undone ? -bytes : bytes;
 }
 
-struct tidings_change published_change(const struct published_step *s, bool over)
+struct tidings_change published_change(const struct published_step *s,
+                                       const struct published_item *old)
 {
+    const struct published_item *about = s->fresh ? s->fresh : old;
     struct tidings_change change = {
         .uri = s->uri,
         .kind = !s->fresh ? TIDINGS_CHANGE_DELETED
-                : over    ? TIDINGS_CHANGE_UPDATED
+                : old     ? TIDINGS_CHANGE_UPDATED
                           : TIDINGS_CHANGE_CREATED,
         .metadata = s->metadata,
         .traceparent = s->traceparent,
+        .not_subscribable = about && about->about.not_subscribable,
     };
     if (s->fresh) {
         change.etag = s->fresh->about.etag;
@@ -234,7 +237,7 @@ static int published_store_decide(void *user, const struct shared_value *value)
     if (rc <= 0) {
         return rc < 0 ? rc : SHARED_MAP_KEEP;
     }
-    struct tidings_change change = published_change(s, old != NULL);
+    struct tidings_change change = published_change(s, old);
     if (s->mount) {
         /* One that there is no room for makes everybody look again: nothing to undo. */
         (void)tidings_provider_changed(s->mount, &change, NULL);
@@ -401,6 +404,14 @@ int published_reserve(struct published *store, struct tidings_str uri, struct ti
     }
     shared_value_unref(&item->value);
     return rc < 0 ? rc : 0;
+}
+
+bool published_is_mute(struct published *store, struct tidings_str uri)
+{
+    struct shared_value *value = shared_map_find(store->shared, uri);
+    bool is_mute = value && published_item_of(value)->about.not_subscribable;
+    shared_value_unref(value);
+    return is_mute;
 }
 
 void published_release(struct published *store, struct tidings_str uri)

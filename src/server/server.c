@@ -15,6 +15,12 @@ extern char **environ;
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
+static bool server_is_mute(void *user, struct tidings_str uri)
+{
+    const struct tidings_server *s = user;
+    return published_is_mute(s->published, uri);
+}
+
 struct tidings_server *tidings_server_create(struct tidings_error *err)
 {
     struct tidings_server *s = mem_zalloc(sizeof(*s));
@@ -43,6 +49,7 @@ struct tidings_server *tidings_server_create(struct tidings_error *err)
     if (!s->published) {
         goto fail;
     }
+    hub_on_mute(s->hub, server_is_mute, s);
     return s;
 fail:
     tidings_server_destroy(s);

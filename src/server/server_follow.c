@@ -17,13 +17,18 @@
 /* The change at hand. */
 struct following {
     struct hub *hub;
+    struct published *published;
     uint64_t position;
+    bool was_mute; /* what another node removed could not be subscribed to */
 };
 
 static void follow_tell(void *user, const struct tidings_change *change)
 {
     const struct following *f = user;
-    (void)hub_announce_kept(f->hub, change, f->position, NULL); /* refused: everybody looks again */
+    struct tidings_change told = *change;
+    told.not_subscribable =
+        told.not_subscribable || f->was_mute || published_is_mute(f->published, change->uri);
+    (void)hub_announce_kept(f->hub, &told, f->position, NULL); /* refused: everybody looks again */
 }
 
 /* What is not served here is not told either. Said once for each reason in a while: a line for each
@@ -72,7 +77,7 @@ static bool follow_mounted(struct tidings_server *s, const struct kept_change *k
 static bool server_follow_change(void *user, const struct kept_change *k)
 {
     struct tidings_server *s = user;
-    struct following f = {.hub = s->hub, .position = k->position};
+    struct following f = {.hub = s->hub, .published = s->published, .position = k->position};
     if (k->kind == KEPT_BROKEN && s->follow_tells) {
         log_warn(LOG_NODES, "store lost changes", KV("position", k->position));
         hub_announce_broken(s->hub, k->position);
@@ -90,6 +95,7 @@ static bool server_follow_change(void *user, const struct kept_change *k)
     if (k->kind == KEPT_ANNOUNCED && owned_uri_is(k->uri)) {
         server_tasks_followed(s, k->uri);
     }
+    f.was_mute = k->kind == KEPT_PUBLISHED && k->removed && published_is_mute(s->published, k->uri);
     int rc = k->kind == KEPT_PUBLISHED ? follow_published(s, k) : 0;
     if (rc < 0 || (k->kind == KEPT_MOUNTED && !follow_mounted(s, k))) {
         return rc != TIDINGS_E_NOMEM;

@@ -26,6 +26,7 @@
 struct rebuilding {
     struct keeper_job job;
     struct tidings_server *server;
+    struct catalog *catalog;
     const struct changelog_limits *limits;
     int64_t now_ms;
     struct changelog *log;
@@ -44,6 +45,8 @@ static void server_store_append(void *user, const struct tidings_change *told)
     if (is_move && !is_leaving) { /* that it left has a row of its own */
         change.kind = TIDINGS_CHANGE_CREATED;
     }
+    change.not_subscribable = catalog_is_mute(r->catalog, change.uri) ||
+                              published_is_mute(r->server->published, change.uri);
     uint64_t epoch = ops->epoch(r->log);
     struct change *c = is_leaving ? change_create_departure(&change, epoch, r->position)
                                   : change_create(&change, epoch, r->position);
@@ -159,7 +162,9 @@ static int server_store_open_file(struct tidings_server *s, const struct changel
     struct rebuilding r = {
         .server = s, .limits = limits, .has_entities = s->config.entities[0] != '\0'};
     r.job.run = server_store_rebuild;
+    r.catalog = hub_catalog(s->hub);
     rc = keeper_run(s->keeper, &r.job);
+    catalog_unref(r.catalog);
     if (rc == 0 && keeper_is_shared(s->keeper)) {
         hub_set_seal(s->hub, &r.seal); /* what one node sealed the others open */
     }

@@ -184,6 +184,7 @@ static struct change *change_make(const struct tidings_change *change, struct ti
         c->kind = change->kind;
         c->size = change->has_size ? change->size : -1;
         c->modified_ms = change->modified_ms;
+        c->is_mute = change->not_subscribable;
         c->uri = str_pack(&at, change->uri);
         c->uri_json = str_pack(&at, tidings_strn(text.ptr, quoted));
         c->to_json = str_pack(&at, tidings_strn(text.ptr + quoted, led - quoted));

@@ -95,6 +95,33 @@ static void what_is_published_is_read_listed_and_heard_of(void **state)
     assert_non_null(strstr(served_modern("resources/read", "note://late"), "\"error\""));
 }
 
+static void what_cannot_be_subscribed_to_is_told_to_nobody(void **state)
+{
+    (void)state;
+    struct ears all;
+    struct tidings_resource dark = {0};
+    dark.uri = tidings_str("note://dark");
+    dark.not_subscribable = true;
+    ears_init(&all);
+    served_set("publish", "note://");
+    assert_int_equal(publish("note://early", "1"), 1);
+    served_subscribe("note://", NULL, &all);
+    served_run();
+    size_t n = served_await_subscribed("note://early", &all);
+    assert_int_equal(tidings_server_publish(served(), &dark, tidings_str("1"), &err), 1);
+    assert_int_equal(tidings_server_publish(served(), &dark, tidings_str("2"), &err), 0);
+    served_announce("note://dark", "", TIDINGS_CHANGE_UPDATED);
+    assert_int_equal(unpublish("note://dark"), 0);
+    assert_int_equal(publish("note://late", "1"), 1);
+    while (strcmp(ears_await(&all, n).uri, "note://late") != 0) {
+        assert_string_equal(ears_await(&all, n).uri, "note://early");
+        n++;
+    }
+    /* Said otherwise, it is told again. */
+    assert_int_equal(publish("note://dark", "3"), 1);
+    assert_string_equal(ears_await(&all, n + 1).uri, "note://dark");
+}
+
 /* ---- _meta of the application ---------------------------------------------------------------- */
 
 /* Says of itself what it was given. */
@@ -292,6 +319,7 @@ int main(void)
     static char one[] = "1", two[] = "2";
     const struct CMUnitTest tests[] = {
         BOTH(what_is_published_is_read_listed_and_heard_of),
+        BOTH(what_cannot_be_subscribed_to_is_told_to_nobody),
         BOTH(a_publisher_and_a_handler_attach_meta),
         BOTH(several_threads_publish_and_the_last_is_told),
         BOTH(only_what_lies_below_a_prefix_is_published),
