@@ -6,7 +6,11 @@
  *
  *     {"if": {"type": "object"},
  *      "then": {"properties": {…}, "additionalProperties": false},
- *      "else": {"if": {"type": "null"}, "else": {"$ref": "tidings:full#/properties/name"}}}
+ *      "else": {"if": {"type": "null"},
+ *               "else": {"$ref": "tidings:full#/properties/name", "items": {…}}}}
+ *
+ * Values in arrays have entries of their own, which only say what nothing else says of them: that
+ * objects hold no other properties. They have been judged by the full schema with their array.
  *
  * Invariant: `pointers` has the JSON pointer of each subschema that was met, in the order of their
  * numbers, and those in front of the one that is being written have their entry in `out`.
@@ -19,13 +23,6 @@
 #include "json/schema_patch_private.h"
 
 #define FULL "tidings:full" /* by this name the patch schema refers to the full one */
-
-static void put_reference(struct jw *w, struct tidings_str target)
-{
-    jw_begin_object(w);
-    jw_put_string(w, STR("$ref"), target);
-    jw_end_object(w);
-}
 
 /* A reference into the full schema: the JSON pointer as the fragment of a URI. */
 static void put_full_reference(struct maker *m, const char *at)
@@ -46,24 +43,33 @@ static void put_full_reference(struct maker *m, const char *at)
     if (uri.failed) {
         patch_no_memory(m);
     }
-    put_reference(&m->w, buf_str(&uri));
+    jw_put_string(&m->w, STR("$ref"), buf_str(&uri));
     buf_deinit(&uri);
 }
 
-/* Any of the schemas will do. */
-static void patch_put_choices(struct jw *w, const struct choice *choices, bool is_list)
+static void put_references(struct jw *w, const struct choice *choices)
 {
-    is_list = is_list || choices->next;
+    for (; choices; choices = choices->next) {
+        char ref[32];
+        (void)snprintf(ref, sizeof ref, "#/$defs/%u", choices->number);
+        jw_begin_object(w);
+        jw_put_string(w, STR("$ref"), tidings_str(ref));
+        jw_end_object(w);
+    }
+}
+
+/* Any of the schemas will do; `more` may be NULL. */
+static void patch_put_choices(struct jw *w, const struct choice *choices, const struct choice *more,
+                              bool is_list)
+{
+    is_list = is_list || choices->next || more;
     if (is_list) {
         jw_begin_object(w);
         jw_key(w, STR("anyOf"));
         jw_begin_array(w);
     }
-    for (; choices; choices = choices->next) {
-        char ref[32];
-        (void)snprintf(ref, sizeof ref, "#/$defs/%u", choices->number);
-        put_reference(w, tidings_str(ref));
-    }
+    put_references(w, choices);
+    put_references(w, more);
     if (is_list) {
         jw_end_array(w);
         jw_end_object(w);
@@ -75,7 +81,7 @@ static void put_table(struct jw *w, const struct table *t)
     jw_begin_object(w);
     for (const struct member *member = t->members; member; member = member->next) {
         jw_key(w, member->name);
-        patch_put_choices(w, member->choices, false);
+        patch_put_choices(w, member->choices, NULL, false);
     }
     jw_end_object(w);
 }
@@ -94,7 +100,7 @@ static void patch_put_members(struct jw *w, const struct members *from)
     put_table(w, &from->patterns);
     jw_key(w, STR("additionalProperties"));
     if (from->others.choices) {
-        patch_put_choices(w, from->others.choices, true);
+        patch_put_choices(w, from->others.choices, NULL, true);
     } else {
         jw_bool(w, !from->named.members && !from->patterns.members && !from->closed);
     }
@@ -109,11 +115,48 @@ static void patch_put_type(struct jw *w, struct tidings_str type)
     jw_end_object(w);
 }
 
+/* What is said of the items of arrays, as members of a schema. */
+static void patch_put_items(struct jw *w, const struct members *from)
+{
+    if (from->places.members) {
+        jw_key(w, STR("prefixItems"));
+        jw_begin_array(w);
+        for (const struct member *place = from->places.members; place; place = place->next) {
+            patch_put_choices(w, place->choices, from->items.choices, false);
+        }
+        jw_end_array(w);
+    }
+    if (from->items.choices) {
+        jw_key(w, STR("items"));
+        patch_put_choices(w, from->items.choices, NULL, false);
+    }
+}
+
+/* What a value is that is no object: null removes it from what is patched. */
+static void patch_put_other(struct maker *m, const struct pointer_row *row,
+                            const struct members *found)
+{
+    jw_begin_object(&m->w);
+    if (row->is_whole) {
+        patch_put_items(&m->w, found);
+        jw_end_object(&m->w);
+        return;
+    }
+    patch_put_type(&m->w, STR("null"));
+    jw_key(&m->w, STR("else"));
+    jw_begin_object(&m->w);
+    put_full_reference(m, row->at);
+    patch_put_items(&m->w, found);
+    jw_end_object(&m->w);
+    jw_end_object(&m->w);
+}
+
 /* The entry for one subschema. */
 static void patch_put_entry(struct maker *m, const struct pointer_row *row)
 {
     struct members found;
     members_init(&found);
+    m->is_whole = row->is_whole;
     if (members_gather(m, &found, row->at, true) == 0) {
         char number[24];
         (void)snprintf(number, sizeof number, "%u", row->number);
@@ -123,11 +166,7 @@ static void patch_put_entry(struct maker *m, const struct pointer_row *row)
         jw_key(&m->w, STR("then"));
         patch_put_members(&m->w, &found);
         jw_key(&m->w, STR("else"));
-        jw_begin_object(&m->w);
-        patch_put_type(&m->w, STR("null"));
-        jw_key(&m->w, STR("else"));
-        put_full_reference(m, row->at);
-        jw_end_object(&m->w);
+        patch_put_other(m, row, &found);
         jw_end_object(&m->w);
     }
     members_deinit(&found);

@@ -7,7 +7,8 @@
  * places (allOf, anyOf, oneOf, if, then, else, dependentSchemas, references) any of them will do,
  * and nothing is required. It catches what is wrong with a patch by itself; whether the value that
  * comes out is right, the full schema says. Arrays and other values that a patch replaces whole are
- * judged by the full schema at once.
+ * judged by the full schema at once; and objects in arrays, however deep, may hold no property that
+ * the full schema does not name there.
  *
  * A schema, or a part that can hold an object, which names no property at all takes any.
  * `additionalProperties` and `patternProperties` that are given are honoured.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What an object may hold at one JSON pointer of a schema, gathered from all schemas that speak of
- * it: its own keywords, and those of the parts and references that concern the same value.
+ * What an object or array may hold at one JSON pointer of a schema, gathered from all schemas that
+ * speak of it: its own keywords, and those of the parts and references that concern the same value.
  */
 #include "json/schema_patch_private.h"
 
@@ -11,7 +11,7 @@
 #include "base/mem.h"
 
 #define MAX_STEPS 20000u /* some 10 ms */
-#define ENTRY_SUBSCHEMAS 6u
+#define ENTRY_SUBSCHEMAS 7u
 #define MAX_NESTING 384u /* what a schema may have by default */
 
 int patch_no_memory(struct maker *m)
@@ -93,17 +93,20 @@ static int count(struct maker *m, unsigned subschemas)
 
 int patch_refer(struct maker *m, const char *at, unsigned *ret)
 {
-    struct pointer_row *row = map_find(&m->by_pointer, tidings_str(at));
+    char key[PATCH_MAX_POINTER + 2];
+    (void)snprintf(key, sizeof key, "%c%s", m->is_whole ? '*' : ' ', at);
+    struct pointer_row *row = map_find(&m->by_pointer, tidings_str(key));
     if (count(m, row ? 1 : 1 + ENTRY_SUBSCHEMAS) < 0) {
         return m->failed;
     }
     if (!row) {
         row = arena_alloc(&m->arena, sizeof(*row));
-        struct tidings_str copy = arena_dup(&m->arena, tidings_str(at));
+        struct tidings_str copy = arena_dup(&m->arena, tidings_str(key));
         if (!row || !copy.ptr || map_put(&m->by_pointer, copy, row, NULL) < 0) {
             return patch_no_memory(m);
         }
-        row->at = copy.ptr;
+        row->at = copy.ptr + 1;
+        row->is_whole = m->is_whole;
         row->number = m->n_pointers++;
         *m->pointers_end = row;
         m->pointers_end = &row->next;
@@ -184,6 +187,43 @@ static int gather_others(struct maker *m, struct members *into, const char *at, 
     char *pointer = pointer_below(m, at, keyword, (struct tidings_str){0});
     int rc = pointer ? add_choice(m, into, &into->others, pointer) : m->failed;
     mem_free(pointer);
+    return rc;
+}
+
+static int gather_places(struct maker *m, struct members *into, const char *at,
+                         const struct json *schemas)
+{
+    size_t n = jv_is(schemas, JV_ARRAY) ? jv_count(schemas) : 0;
+    for (size_t i = 0; i < n; i++) {
+        char number[24];
+        (void)snprintf(number, sizeof number, "%zu", i);
+        struct tidings_str name = arena_dup(&into->arena, tidings_str(number));
+        struct member *place = name.ptr ? table_member(&into->places, &into->arena, name) : NULL;
+        char *pointer = pointer_below(m, at, "prefixItems", tidings_str(number));
+        int rc = pointer ? add_choice(m, into, place, pointer) : m->failed;
+        mem_free(pointer);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+/* What the items of an array may hold. `contains` says something of some of them. */
+static int gather_items(struct maker *m, struct members *into, const char *at, struct json *schema)
+{
+    static const char *const keywords[] = {"items", "unevaluatedItems", "contains"};
+    bool was_whole = m->is_whole;
+    m->is_whole = true;
+    int rc = gather_places(m, into, at, jv_get(schema, "prefixItems"));
+    for (size_t i = 0; rc == 0 && i < 3; i++) {
+        bool is_said = jv_get(schema, keywords[i]) != NULL;
+        bool counts = is_said && (i < 2 || jv_get(schema, "items"));
+        char *pointer = counts ? pointer_below(m, at, keywords[i], (struct tidings_str){0}) : NULL;
+        rc = pointer ? add_choice(m, into, &into->items, pointer) : m->failed;
+        mem_free(pointer);
+    }
+    m->is_whole = was_whole;
     return rc;
 }
 
@@ -298,7 +338,8 @@ int members_gather(struct maker *m, struct members *into, const char *at, bool c
         gather_others(m, into, at, "additionalProperties", jv_get(schema, "additionalProperties")) <
             0 ||
         gather_others(m, into, at, "unevaluatedProperties",
-                      jv_get(schema, "unevaluatedProperties")) < 0) {
+                      jv_get(schema, "unevaluatedProperties")) < 0 ||
+        gather_items(m, into, at, schema) < 0) {
         return m->failed;
     }
     return gather_parts(m, into, at, schema);
@@ -308,15 +349,18 @@ void members_init(struct members *into)
 {
     *into = (struct members){.closed = false};
     into->others.choices_end = &into->others.choices;
+    into->items.choices_end = &into->items.choices;
     arena_init(&into->arena, PATCH_MAX_BYTES);
     table_init(&into->named);
     table_init(&into->patterns);
+    table_init(&into->places);
     map_init(&into->seen);
 }
 
 void members_deinit(struct members *into)
 {
     map_deinit(&into->seen);
+    map_deinit(&into->places.by_name);
     map_deinit(&into->patterns.by_name);
     map_deinit(&into->named.by_name);
     arena_deinit(&into->arena);

@@ -19,6 +19,7 @@ struct pointer_row {
     struct pointer_row *next;
     const char *at;
     unsigned number;
+    bool is_whole; /* of a value in an array: no patch, but a value that is replaced whole */
 };
 
 /* Schemas for one member, any of which will do. */
@@ -46,16 +47,20 @@ struct maker {
     struct buf out; /* the text of the patch schema */
     struct jw w;
     unsigned n_pointers, steps, depth;
+    bool is_whole;       /* what is referred to now is for values in arrays */
     unsigned subschemas; /* that were made */
     int failed;
     struct tidings_error *err;
 };
 
-/* What the object at one JSON pointer may hold, gathered from all schemas that speak of it. */
+/* What the object or array at one JSON pointer may hold, gathered from all schemas that speak of
+ * it. */
 struct members {
     struct arena arena;
     struct table named, patterns;
     struct member others; /* what is not named */
+    struct table places;  /* of an array: of its first items, by number */
+    struct member items;  /* … and of all */
     struct map seen;      /* pointers visited */
     bool closed;          /* additionalProperties: false was said */
     bool never;           /* no object can be valid here */
@@ -67,7 +72,7 @@ void members_deinit(struct members *into);
 /* What the schema at `at` says of the object, and all that it refers to. `certain`: every valid
  * value satisfies this schema, so that what it forbids is forbidden. */
 int members_gather(struct maker *m, struct members *into, const char *at, bool certain);
-/* The number of a JSON pointer, which is queued when it is new. */
+/* The number of a JSON pointer (in arrays it has another), which is queued when it is new. */
 int patch_refer(struct maker *m, const char *at, unsigned *ret);
 int patch_no_memory(struct maker *m); /* says so */
 

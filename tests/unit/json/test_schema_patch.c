@@ -46,6 +46,17 @@ static struct json *parse(const char *text)
     "\"integer\"}}"
 #define PATTERNS "{\"patternProperties\":{\"^x-\":{\"type\":\"integer\"}}}"
 
+#define ROWS                                                                                       \
+    "{\"properties\":{\"rows\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":["  \
+    "\"a\"],"                                                                                      \
+    "\"properties\":{\"a\":{\"type\":\"integer\"},\"in\":{\"properties\":{\"b\":true}},"           \
+    "\"of\":{\"items\":{\"items\":{\"properties\":{\"c\":true}}}}}}},"                             \
+    "\"free\":{\"type\":\"array\"},\"any\":{\"items\":{\"type\":\"object\"}},"                     \
+    "\"pair\":{\"prefixItems\":[{\"properties\":{\"p\":true}},{\"properties\":{\"q\":true}}]},"    \
+    "\"open\":{\"items\":{\"properties\":{\"a\":true},\"additionalProperties\":{\"type\":"         \
+    "\"integer\"}}},\"either\":{\"anyOf\":[{\"items\":{\"properties\":{\"x\":true}}},{\"items\":"  \
+    "{\"properties\":{\"y\":true}}}]},\"self\":{\"items\":{\"$ref\":\"#\"}}}}"
+
 static const struct {
     const char *schema, *patch;
     bool valid;
@@ -88,6 +99,22 @@ static const struct {
     {"{\"properties\":{\"n\":{\"type\":[\"object\",\"null\"]}}}", "{\"n\":{\"x\":1}}", true},
     {"{\"properties\":{\"n\":false}}", "{\"n\":{}}", false},
     {"{\"properties\":{\"n\":false}}", "{\"n\":null}", true},
+    {ROWS, "{\"rows\":[{\"a\":1},{\"a\":2,\"in\":{\"b\":null}}]}", true},
+    {ROWS, "{\"rows\":[{\"a\":1},{\"a\":2,\"z\":3}]}", false},
+    {ROWS, "{\"rows\":[{\"a\":1,\"in\":{\"z\":3}}]}", false},
+    {ROWS, "{\"rows\":[{\"a\":1,\"of\":[[{\"c\":3}],[]]}]}", true},
+    {ROWS, "{\"rows\":[{\"a\":1,\"of\":[[{\"z\":3}]]}]}", false},
+    {ROWS, "{\"rows\":[{}]}", false},           /* an item is replaced whole … */
+    {ROWS, "{\"rows\":[{\"a\":null}]}", false}, /* … so that null removes nothing */
+    {ROWS, "{\"rows\":null}", true},
+    {ROWS, "{\"free\":[{\"z\":1}],\"any\":[{\"z\":1}]}", true},
+    {ROWS, "{\"pair\":[{\"p\":1},{\"q\":1},{\"z\":1}]}", true},
+    {ROWS, "{\"pair\":[{\"q\":1}]}", false},
+    {ROWS, "{\"open\":[{\"z\":1}]}", true},
+    {ROWS, "{\"either\":[{\"x\":1},{\"y\":1}]}", true},
+    {ROWS, "{\"either\":[{\"z\":1}]}", false},
+    {ROWS, "{\"self\":[{\"rows\":[{\"a\":1}],\"self\":[{}]}]}", true},
+    {ROWS, "{\"self\":[{\"self\":[{\"self\":[{\"z\":1}]}]}]}", false},
 };
 
 static void patches_are_judged_by_the_schema_made_for_them(void **state)
@@ -127,6 +154,8 @@ static void a_refusal_names_the_rule_of_the_full_schema(void **state)
         {USER, "{\"home\":{\"a\":1}}", "/home", "/properties/home/additionalProperties",
          "'a' is not allowed"},
         {USER, "{\"tags\":[1]}", "/tags/0", "/properties/tags/items/type", "'string' expected"},
+        {ROWS, "{\"rows\":[{\"a\":1},{\"a\":2,\"z\":3}]}", "/rows/1",
+         "/properties/rows/items/additionalProperties", "'z' is not allowed"},
         {TREE, "{\"next\":{\"v\":\"x\"}}", "/next/v", "/$defs/node/properties/v/type", "'number'"},
         {USER, "[]", "", "/type", "type 'object' expected"},
     };
