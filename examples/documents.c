@@ -53,6 +53,22 @@ static void on_read(void *user, struct tidings_read *read, struct tidings_str ur
     }
 }
 
+/* The rows of the table: they are made by the template. */
+static void list_users(void *user, struct tidings_list *list, struct tidings_str uri)
+{
+    static const char *const users[] = {"postgres://db/users/1", "postgres://db/users/2",
+                                        "postgres://db/users/3"};
+    struct tidings_error err = {0, ""};
+    int rc = 1;
+    (void)user;
+    (void)uri;
+    for (size_t i = 0; i < sizeof users / sizeof users[0] && rc > 0; i++) {
+        struct tidings_resource row = tidings_resource(users[i], "User", "application/json");
+        rc = tidings_list_add(list, &row, &err);
+    }
+    tidings_list_done(list, rc < 0 ? rc : 0, &err);
+}
+
 /* A document, and what could be taken out of it; the rest of both is blank. */
 static char pdf[102400], extract[8192];
 
@@ -94,7 +110,11 @@ static int add_resources(struct tidings_error *err)
     fill(extract, sizeof extract, "Extracted text content of the PDF...");
     struct tidings_resource report =
         tidings_resource("file:///docs/report.pdf", "Quarterly Report", "application/pdf");
-    return rc < 0 ? rc : tidings_server_add_resource(server, &report, read_report, NULL, err);
+    report.formats = tidings_str("[\"application/pdf\",\"text/plain\"]");
+    rc = rc < 0 ? rc : tidings_server_add_resource(server, &report, read_report, NULL, err);
+    return rc < 0 ? rc
+                  : tidings_server_on_children(server, tidings_str("postgres://db/users"),
+                                               list_users, NULL, err);
 }
 
 /* ---- changes --------------------------------------------------------------------------------- */

@@ -232,6 +232,10 @@ TIDINGS_API struct tidings_str tidings_list_after(const struct tidings_list *lis
 TIDINGS_API void tidings_list_done(struct tidings_list *list, int code,
                                    const struct tidings_error *err);
 
+/* A function that lists what is below `uri`: adds rows, then …_done, now or later, from any thread.
+ * Called on a worker thread; must not block. */
+typedef void (*tidings_children_fn)(void *user, struct tidings_list *list, struct tidings_str uri);
+
 /* Say whether whoever asks for a description may be told that there is `uri`. For a provider that
  * finds out only now what the URI asked for leads to: else it is answered like what is not there.
  * Any thread. */

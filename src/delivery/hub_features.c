@@ -125,13 +125,14 @@ static int swap_features(struct hub *hub, enum feature_kind kind, struct feature
     }
     feature_list_unref(hub->features[kind]);
     hub->features[kind] = next;
-    if (kind != FEATURE_COMPLETION) {
+    if (kind == FEATURE_TOOL || kind == FEATURE_PROMPT) {
         hub_list_changed(hub, kind == FEATURE_TOOL ? CHANGE_TOOLS : CHANGE_PROMPTS);
     }
     return 0;
 }
 
-static const char *const kind_names[FEATURE_KINDS] = {"tool", "prompt", "completion"};
+static const char *const kind_names[FEATURE_KINDS] = {"tool", "prompt", "completion",
+                                                      "list of children"};
 
 static int hub_features_add_now(struct hub *hub, void *arg, struct tidings_error *err)
 {

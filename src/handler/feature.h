@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a program offers by name: tools, prompts, and completions of what is named. A feature is
+ * What a program offers by name: tools, prompts, completions of what is named, and the children of
+ * registered containers. A feature is
  * immutable and counted; all features of a kind form a list, ordered by name, which is immutable
  * and counted too: the hub owns the master and makes a new one when something is registered or
  * removed, workers hold a reference and swap it.
@@ -19,6 +20,7 @@ enum feature_kind {
     FEATURE_TOOL,
     FEATURE_PROMPT,
     FEATURE_COMPLETION, /* handler/completion.h; not listed */
+    FEATURE_CHILDREN,   /* by the URI of a container; not listed */
     FEATURE_KINDS,
 };
 
@@ -32,6 +34,7 @@ struct feature {
     struct header_params *header_params; /* arguments that headers repeat; NULL: none */
     tidings_call_fn handler;
     tidings_complete_fn complete; /* of a completion */
+    tidings_children_fn children; /* … of a container */
     void *user;
     uint64_t timeout_ms;       /* 0: the server's */
     struct tidings_str writes; /* only for who may write this; empty: for everybody */

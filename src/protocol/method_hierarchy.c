@@ -4,8 +4,8 @@
  * (SEP-2093), alias resources/directory/read (SEP-2640). Two names, one function.
  *
  * The children of a registered container are the registered resources directly below its URI: those
- * that have one segment more. A provider knows its own; of one that only lists, everything below
- * the URI is, in one go.
+ * that have one segment more; or what the program lists (tidings_server_on_children). A provider
+ * knows its own; of one that only lists, everything below the URI is, in one go.
  *
  * Below `skill:` the directories of what is registered are containers without being registered:
  * SEP-2640 has every directory of a skill listed.
@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "catalog/job.h"
 #include "catalog/resource.h"
+#include "handler/handlers.h"
 #include "protocol/method.h"
 #include "request/page.h"
 #include "uri/skill.h"
@@ -27,6 +28,7 @@ struct hierarchy_request {
     struct tidings_list list;
     struct catalog_hit hit;
     struct request *request;
+    struct feature *children;        /* a reference: the program lists them; or NULL */
     struct tidings_str spelled, uri; /* in the arena */
     size_t wanted;
     void (*found)(struct hierarchy_request *l);
@@ -178,6 +180,7 @@ static void children_done(struct job *job)
     struct hierarchy_request *l = job->user;
     struct request *request = l->request;
     request_end_job(request);
+    feature_unref(l->children);
     if (job->code < 0) {
         struct tidings_error err = job->err;
         buf_deinit(&l->list.last);
@@ -244,6 +247,28 @@ static void list_registered(struct hierarchy_request *l)
     children_listed(l);
 }
 
+static void run_children(struct job *job)
+{
+    struct hierarchy_request *l = job->user;
+    l->children->children(l->children->user, &l->list, l->uri);
+}
+
+/* Ask the program, if it lists what is below this registered container. */
+static bool list_by_program(struct hierarchy_request *l)
+{
+    struct worker *worker = l->request->worker;
+    struct feature *f = feature_find(worker->handlers->features[FEATURE_CHILDREN], l->uri);
+    if (!f) {
+        return false;
+    }
+    l->children = feature_ref(f);
+    l->list.below = l->uri;
+    job_init(&l->list.base, worker, children_done, l, l->uri);
+    request_begin_job(l->request, &l->list.base);
+    job_start(&l->list.base, NULL, run_children);
+    return true;
+}
+
 static void method_list_children(struct hierarchy_request *l)
 {
     struct request *request = l->request;
@@ -282,7 +307,9 @@ static void method_list_children(struct hierarchy_request *l)
     jw_key(&request->w, STR("resources"));
     jw_begin_array(&request->w);
     if (!l->hit.provider) {
-        list_registered(l);
+        if (!list_by_program(l)) {
+            list_registered(l);
+        }
         return;
     }
     job_init(&l->list.base, request->worker, children_done, l, l->uri);

@@ -95,6 +95,33 @@ int tidings_server_remove(struct tidings_server *s, struct tidings_str uri,
     return rc;
 }
 
+static int set_children(struct tidings_server *s, struct tidings_str uri, tidings_children_fn fn,
+                        void *user, struct tidings_error *err)
+{
+    if (!fn) {
+        return hub_remove_feature(s->hub, FEATURE_CHILDREN, uri, err);
+    }
+    struct feature *f = feature_create(FEATURE_CHILDREN, uri, STR_EMPTY);
+    if (!f) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    f->children = fn;
+    f->user = user;
+    return hub_add_feature(s->hub, f, err);
+}
+
+int tidings_server_on_children(struct tidings_server *s, struct tidings_str uri,
+                               tidings_children_fn fn, void *user, struct tidings_error *err)
+{
+    int rc = server_check_open(s, err);
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    rc = rc < 0 ? rc : uri_canonical(uri, &canonical, err);
+    rc = rc < 0 ? rc : set_children(s, buf_str(&canonical), fn, user, err);
+    buf_deinit(&canonical);
+    return rc;
+}
+
 int tidings_server_on_watch(struct tidings_server *s, struct tidings_str uri,
                             const struct tidings_watch_hook *hook, struct tidings_error *err)
 {

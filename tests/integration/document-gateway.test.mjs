@@ -475,6 +475,7 @@ test('the planned patterns match what they say', async (t) => {
             'file://logs/old/app.log',
         ],
         'file://logs/app-[0-9]+.log': ['file://logs/app-12.log'],
+        'file://logs/': ['file://logs/app.log', 'file://logs/app-12.log', 'file://logs/old/app.log'],
     };
     // "file://data/*.json" is what best practice 1 calls bad "in v1.8.0"; here it is a pattern too.
     const all = ['file://logs/app.log', 'file://logs/app-12.log', 'file://logs/old/app.log'];

@@ -88,6 +88,29 @@ for (const [era, join] of Object.entries(ERAS)) {
         );
     });
 
+    test(`${era}: metadata names all formats, the preferred one first`, async (t) => {
+        const { server } = await start(t);
+        const { result } = await join(server);
+        const { resource } = await result('resources/metadata', { uri: 'file:///docs/report.pdf' });
+        assert.equal(resource.mimeType, 'application/pdf');
+        assert.deepEqual(resource._meta['dev.tidings/formats'], ['application/pdf', 'text/plain']);
+        const { contents } = await result('resources/read', { uri: 'file:///docs/report.pdf' });
+        assert.deepEqual(contents.map(({ mimeType }) => mimeType), resource._meta['dev.tidings/formats']);
+    });
+
+    test(`${era}: a registered container lists the children that a template makes, in pages`, async (t) => {
+        const { server } = await start(t);
+        const { result } = await join(server);
+        const uri = 'postgres://db/users';
+        const first = await result('resources/list', { uri, pageSize: 2 });
+        assert.deepEqual(first.resources.map((r) => r.uri), [`${uri}/1`, `${uri}/2`]);
+        const rest = await result('resources/list', { uri, pageSize: 2, cursor: first.nextCursor });
+        assert.deepEqual(rest.resources.map((r) => r.uri), [`${uri}/3`]);
+        assert.equal(rest.nextCursor, undefined);
+        const { contents } = await result('resources/read', { uri: rest.resources[0].uri });
+        assert.equal(contents[0].uri, `${uri}/3`);
+    });
+
     test(`${era}: reading another gives its formats, all under the URI that was asked for`, async (t) => {
         const { server } = await start(t);
         const { result } = await join(server);

@@ -155,6 +155,38 @@ static void the_children_of_a_registered_container_are_those_one_segment_below(v
     }
 }
 
+static void list_rows(void *user, struct tidings_list *list, struct tidings_str uri)
+{
+    static const char *const rows[] = {"db:///t/1", "db:///t/2", "db:///t/3", "db:///u/1"};
+    int rc = 1;
+    assert_true(str_eq(uri, STR("db:///t")));
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && rc > 0; i++) {
+        struct tidings_resource row = tidings_resource(rows[i], "a row", "text/plain");
+        rc = tidings_list_add(list, &row, NULL);
+    }
+    tidings_list_done(list, *(const int *)user, NULL);
+}
+
+static void children_that_a_template_makes_are_listed_by_the_program(void **state)
+{
+    (void)state;
+    int code = 0;
+    struct feature *f = feature_create(FEATURE_CHILDREN, STR("db:///t"), STR_EMPTY);
+    f->children = list_rows;
+    f->user = &code;
+    assert_int_equal(hub_add_feature(b.hub, f, NULL), 0);
+    assert_int_equal(add("db:///t", LIST | SUBSCRIBE), 0);
+    assert_int_equal(add_template("db:///t/{id}", SUBSCRIBE), 0);
+    for (unsigned page = 1; page < 5; page++) { /* what is not below is left out */
+        assert_string_equal(children("resources/list", "db:///t", page),
+                            "db:///t/1 db:///t/2 db:///t/3");
+    }
+    code = TIDINGS_E_IO;
+    assert_non_null(json_at(ask("resources/list", "\"uri\":\"db:///t\""), "error|message"));
+    assert_int_equal(hub_remove_feature(b.hub, FEATURE_CHILDREN, STR("db:///t"), NULL), 0);
+    assert_string_equal(children("resources/list", "db:///t", 2), "");
+}
+
 static void a_cursor_belongs_to_its_list(void **state)
 {
     (void)state;
@@ -240,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         HIERARCHY_TEST(metadata_names_all_formats),
         HIERARCHY_TEST(the_children_of_a_registered_container_are_those_one_segment_below),
+        HIERARCHY_TEST(children_that_a_template_makes_are_listed_by_the_program),
         HIERARCHY_TEST(a_cursor_belongs_to_its_list),
         HIERARCHY_TEST(the_capabilities_of_a_template_bound_those_of_its_resources),
         cmocka_unit_test(whatever_allocation_fails_it_is_said_and_nothing_leaks),
