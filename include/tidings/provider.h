@@ -105,8 +105,8 @@ struct tidings_change {
     int64_t modified_ms;       /* Unix time */
     int64_t size;              /* raw bytes, with `has_size` */
     bool has_size;
-    bool not_subscribable; /* no subscription is notified, lists are. Registered and published
-                            * resources need not say so: the server knows of them */
+    bool not_subscribable; /* no subscription is notified, lists are. Not needed for registered
+                            * and published resources: the server knows */
     struct tidings_str traceparent; /* of W3C Trace Context: of the request that caused it; told in
                                      * `_meta`. One that is not valid is left out */
     void *reserved[2];              /* zero */
@@ -381,7 +381,7 @@ struct tidings_provider_ops {
     /* Optional (NULL: changes are always announced). Somebody begins to need changes of `uri`; one
      * that ends in '/' means everything below it, existing yet or not; any other need not exist yet
      * either. Called once per scope until the matching unwatch. May refuse, with TIDINGS_E_NOTFOUND
-     * what can never be there. Those who wait for the answer longer than `watch-timeout`
+     * a URI that can never exist. Those who wait for the answer longer than `watch-timeout`
      * are refused; it must be given all the same, and is followed by unwatch when it is yes and
      * nobody needs it any more. */
     void (*watch)(struct tidings_provider *provider, struct tidings_watch *watch,

@@ -109,7 +109,7 @@ static inline bool access_is_full(const struct principal *principal)
 }
 
 /* On the worker, as often as one likes: patterns are compared once per change and class. May it
- * hear of this? Nobody may of what cannot be subscribed to. And of where it moved from? */
+ * hear of this? Never of a resource that is not subscribable. And of where it moved from? */
 bool access_hears(const struct principal *principal, const struct change *change);
 bool access_shows_from(const struct principal *principal, const struct change *change);
 

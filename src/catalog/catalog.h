@@ -68,7 +68,7 @@ bool catalog_is_absolute(const struct catalog *c, struct tidings_str in);
  * knows the whole one, asks access for that. */
 bool catalog_may_ask(const struct catalog *c, const struct principal *principal, enum access_op op,
                      struct tidings_str uri);
-/* Is it registered, or produced by a template, as what cannot be subscribed to? */
+/* A registered resource, or one of a template, that is not subscribable. */
 bool catalog_is_mute(const struct catalog *c, struct tidings_str uri);
 /* The mount with the longest prefix that `uri` lies in, or NULL. */
 struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_str uri);

@@ -12,7 +12,7 @@
 /* A watch was accepted or refused. */
 void subscriptions_judge(struct tidings_client *c, struct watch *w, bool is_accepted,
                          struct tidings_str reason);
-/* What a server says of `uri` where it refuses or warns; empty: nothing. */
+/* The reason given for `uri` among refusals or warnings; empty: none. */
 struct tidings_str subscriptions_reason(struct json *given, const char *uri);
 /* All were judged. */
 void subscriptions_judged(struct tidings_client *c);

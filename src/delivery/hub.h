@@ -125,10 +125,10 @@ typedef int (*hub_owned_fn)(void *user, const struct tidings_provider *p,
                             const struct tidings_change *change, struct tidings_error *err);
 /* Who takes that, until the hub is gone; before threads start. */
 void hub_on_owned(struct hub *hub, hub_owned_fn fn, void *user);
-/* Is what the program or a client says has changed published as what cannot be subscribed to? Any
- * thread. (What is registered, the catalog knows, and whoever publishes says so itself.) */
+/* True: the program or a client announces an unsubscribable publication. Any thread. The catalog
+ * knows registered resources, and publishing marks its own changes. */
 typedef bool (*hub_mute_fn)(void *user, struct tidings_str uri);
-/* Who knows; before threads start. */
+/* Before threads start. */
 void hub_on_mute(struct hub *hub, hub_mute_fn fn, void *user);
 /* As hub_announce, for what a store keeps: `position` is where it stands there. A URI of which
  * change_is_missed_uri is true (store/change.h): what lies below the rest of it may have changed.

@@ -45,7 +45,7 @@ struct subscribe_item {
     struct tidings_str warning; /* it is honoured, but may never be notified: why; or empty */
     bool refused, broad;
     bool is_open;     /* it names no resource: a pattern, a query, what is below a container */
-    bool is_awaited;  /* it names one that is not there yet */
+    bool is_awaited;  /* it names an absent resource */
     bool needs_watch; /* nothing registered matches: of its scopes, one must be watched */
     bool is_task;        /* of `taskIds`: its URI ends in the id */
     bool is_leaf;        /* a resource of that URI exists, and has no children */
@@ -74,7 +74,7 @@ struct subscribe_batch {
     bool wants_list; /* also arm every mount */
     bool withdrawn;  /* unsubscribed before it came to be */
     size_t unresolved;
-    size_t compared; /* what is registered, with items */
+    size_t compared; /* registered entries, with items */
     size_t count;
     struct subscribe_item items[];
 };

@@ -36,7 +36,7 @@ void subscribe_item_add_hooked(struct subscribe_item *w);
 
 /* Refuses what can never be notified, or sets `warning` and `needs_watch`. */
 void subscribe_item_judge_reach(struct subscribe_item *w);
-/* Can it match something below that mount? */
+/* False: nothing below that mount can match. */
 bool subscribe_item_meets_mount(const struct subscribe_item *w, const struct tidings_provider *p);
 /* Refuses what cannot be subscribed to. */
 void subscribe_item_refuse_mute(struct subscribe_item *w);

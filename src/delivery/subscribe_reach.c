@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whether a subscription that names no resource (a pattern, a query, a container that is not there)
- * can ever be notified. Nothing can match it: it is refused; so it is if nothing that matches it
- * can be subscribed to. If only what the program may register later can match it, it is honoured
- * with a warning.
+ * Whether a subscription to a pattern, a query or an absent container can ever fire. It is refused
+ * if nothing can match it, or if every match is unsubscribable. It is honoured with a warning if
+ * only later registrations of the program can match it.
  *
- * What the principal may not hear of is treated as absent, so that neither answer tells of it.
+ * Resources that are hidden from the principal count as absent, so neither answer reveals them.
  */
 #include "access/access.h"
 #include "base/str.h"
@@ -13,8 +12,8 @@
 #include "uri/uri.h"
 #include "worker/worker.h"
 
-/* Registered resources and templates compared for one request; beyond, one more may match. Those
- * that the principal may not hear of do not count, or it could tell that they are there. */
+/* Registered resources and templates compared for one request; beyond, one more may match. Hidden
+ * ones do not count, because the answer would reveal them. */
 #define REACH_COMPARED_MAX 4096u
 
 struct reach {
@@ -47,7 +46,7 @@ bool subscribe_item_meets_mount(const struct subscribe_item *w, const struct tid
     return meets;
 }
 
-/* May the principal hear of something that begins with `text`? */
+/* False: everything that begins with `text` is hidden from the principal. */
 static bool reach_shows(const struct reach *r, struct tidings_str text)
 {
     struct buf any;

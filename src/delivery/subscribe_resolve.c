@@ -6,7 +6,7 @@
  * resource; that a registered template could produce a URI with a '*' does not count. If there is,
  * the URI is literal, and covers what is below it if that has children; with a '?' it is then a
  * query. If not: a raw '?' begins a query; '*' makes a glob; a trailing slash covers everything
- * below, existing or not; below a mount, its creation is waited for; else it is refused. The option
+ * below, existing or not; below a mount it may be absent; else it is refused. The option
  * `match` forces a kind.
  *
  * With the kind come the scopes: what providers have to watch for it.
@@ -170,8 +170,8 @@ static void resolve_exact(struct subscribe_item *w, enum match_kind kind)
     }
 }
 
-/* What is not there below a mount may come to be, as a resource or with others below it. A pattern
- * that is taken literally, or a version of what is not there, is a mistake rather. */
+/* An absent name below a mount can be created later, as a resource or as a container. A literal
+ * pattern, or a version of an absent resource, is more likely a mistake. */
 static void resolve_awaited(struct subscribe_item *w)
 {
     struct subscribe_batch *s = w->owner;

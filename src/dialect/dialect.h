@@ -316,8 +316,7 @@ struct dialect_updated {
 bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *user, size_t size),
                            void *user);
 
-/* Where the client stands with what it has subscribed: `_meta` of the result. `warning`: why `uri`
- * may never be notified, or empty. */
+/* `_meta` of a subscribe result: the cursor, and `warning`: why `uri` may never fire, or empty. */
 void dialect_put_subscribed(struct jw *w, struct tidings_str cursor, struct tidings_str uri,
                             struct tidings_str warning);
 

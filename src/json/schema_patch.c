@@ -9,7 +9,7 @@
  *      "else": {"if": {"type": "null"},
  *               "else": {"$ref": "tidings:full#/properties/name", "items": {…}}}}
  *
- * Values in arrays have entries of their own, which only say what nothing else says of them: that
+ * Values in arrays have separate entries, which only say what nothing else says of them: that
  * objects hold no other properties. They have been judged by the full schema with their array.
  *
  * Invariant: `pointers` has the JSON pointer of each subschema that was met, in the order of their
@@ -115,7 +115,7 @@ static void patch_put_type(struct jw *w, struct tidings_str type)
     jw_end_object(w);
 }
 
-/* What is said of the items of arrays, as members of a schema. */
+/* The schemas of array items, as members of a schema. */
 static void patch_put_items(struct jw *w, const struct members *from)
 {
     if (from->places.members) {
@@ -132,7 +132,7 @@ static void patch_put_items(struct jw *w, const struct members *from)
     }
 }
 
-/* What a value is that is no object: null removes it from what is patched. */
+/* The schema of values other than objects: null removes the property. */
 static void patch_put_other(struct maker *m, const struct pointer_row *row,
                             const struct members *found)
 {

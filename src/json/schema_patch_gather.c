@@ -209,7 +209,7 @@ static int gather_places(struct maker *m, struct members *into, const char *at,
     return 0;
 }
 
-/* What the items of an array may hold. `contains` says something of some of them. */
+/* Schemas of array items. `contains` speaks of some of them. */
 static int gather_items(struct maker *m, struct members *into, const char *at, struct json *schema)
 {
     static const char *const keywords[] = {"items", "unevaluatedItems", "contains"};

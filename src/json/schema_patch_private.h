@@ -47,7 +47,7 @@ struct maker {
     struct buf out; /* the text of the patch schema */
     struct jw w;
     unsigned n_pointers, steps, depth;
-    bool is_whole;       /* what is referred to now is for values in arrays */
+    bool is_whole;       /* references made now are for values in arrays */
     unsigned subschemas; /* that were made */
     int failed;
     struct tidings_error *err;

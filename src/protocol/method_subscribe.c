@@ -25,7 +25,7 @@ bool method_subscribes_too_often(struct request *request)
     return true;
 }
 
-/* Answer with {} and, in _meta, where the client stands and what it is warned of. */
+/* Answer with {} and, in _meta, the cursor and a warning. */
 static void answer_subscribed(struct subscribe_batch *s, const struct log_cursor *at)
 {
     struct subscribe_item *w = &s->items[0];

@@ -19,7 +19,7 @@ struct following {
     struct hub *hub;
     struct published *published;
     uint64_t position;
-    bool was_mute; /* what another node removed could not be subscribed to */
+    bool was_mute; /* the publication that another node removed was not subscribable */
 };
 
 static void follow_tell(void *user, const struct tidings_change *change)

@@ -44,7 +44,7 @@ struct change {
     bool is_arrival; /* the second half of such a move: who subscribed to `from` was told by the
                       * first */
     struct tidings_str target; /* what it leads to, of a link; else empty */
-    bool is_mute; /* of a resource that cannot be subscribed to: nobody hears of it, lists do */
+    bool is_mute;              /* of an unsubscribable resource: only lists are notified */
     /* private */
     size_t memory;
     unsigned refs;

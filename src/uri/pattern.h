@@ -56,7 +56,7 @@ enum pattern_kind {
  * "x:/" does not hold "x://h": an authority is another root. */
 bool pattern_matches(enum pattern_kind kind, struct tidings_str text, struct tidings_str uri);
 
-/* Can it match a URI that the template produces ("x:///a/{+rest}": one below a prefix)? No is
+/* Both can match one URI; "x:///a/{+rest}" stands for a prefix. No is
  * certain, yes is not: "a*" and "{b}c" meet here. A regex is not looked into: yes. */
 bool pattern_meets(enum pattern_kind kind, struct tidings_str text,
                    struct tidings_str uri_template);

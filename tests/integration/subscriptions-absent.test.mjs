@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Subscriptions to what is not there: a file below a mount is waited for, and what can never come is refused or
-// carries a warning; in both eras, over HTTP and stdio.
+// Subscriptions to absent resources: the creation of a file below a mount is the first update, and a subscription
+// that can never fire is refused or carries a warning; in both eras, over HTTP and stdio.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -18,7 +18,7 @@ const NO_WINDOW = ['--window', '0'];
 for (const mode of MODES) {
     describe(mode.name, () => {
         const open = (t, args = NO_WINDOW) => Subscriber.open(t, mode, { files, args });
-        /** Subscribe to a name that is not there, and get the first update. */
+        /** Subscribe to an absent name, and get the first update. */
         const first = async (s, name, make) => {
             const uri = s.uri(name);
             const { refused, warned } = await s.ask([uri]);
@@ -27,7 +27,7 @@ for (const mode of MODES) {
             return s.update(uri);
         };
 
-        /** The next update that is so: a write may be told in two steps. */
+        /** The next update for which `is` holds: one write can give two updates. */
         const next = async (s, name, is) => {
             for (;;) {
                 const told = await s.update(s.uri(name));
@@ -51,7 +51,7 @@ for (const mode of MODES) {
             await next(s, 'new.txt', (told) => extras(told).change === 'created');
         });
 
-        it('its directories need not be there either', async (t) => {
+        it('the parent directories need not exist either', async (t) => {
             const s = await open(t);
             const told = await first(s, 'one/two/three.txt', () => s.tree.write('one/two/three.txt', 'x'));
             assert.equal(told.params.uri, s.uri('one/two/three.txt'));
@@ -79,7 +79,7 @@ for (const mode of MODES) {
             assert.equal(told.params.uri, s.uri('deep/escape'));
         });
 
-        it('what is excluded is refused, whether it is there or not', async (t) => {
+        it('excluded files are refused, existing or not', async (t) => {
             const s = await open(t);
             s.tree.write('.git/there', 'x');
             const [there, absent] = [s.uri('.git/there'), s.uri('.git/none')];
@@ -109,7 +109,7 @@ test('file:///query means every mount, also one at the root', async (t) => {
     }
 });
 
-test('what nothing served can match is refused in both eras', async (t) => {
+test('subscriptions that nothing served can match are refused in both eras', async (t) => {
     const tree = new Tree(t, files);
     const command = (name, more) => ({ type: 'command', uri: `cmd:///${name}`, argv: ['date'], ...more });
     const mounts = [{ path: tree.path }, command('once', { interval: '0' }), command('often', { interval: '1h' })];
@@ -133,7 +133,7 @@ test('what nothing served can match is refused in both eras', async (t) => {
     }
 });
 
-test('a glob over a template hears of what it produces; one beside it is warned of, and watch says so', async (t) => {
+test('a glob over a template is notified of its resources; a glob that cannot match gets a warning', async (t) => {
     const server = await serveExample(t, 'weather');
     for (const era of ['legacy', 'modern']) {
         const s = await Subscriber.join(server, era);
@@ -151,7 +151,7 @@ test('a glob over a template hears of what it produces; one beside it is warned 
     }
 });
 
-test('a path that is not there yet can be watched by its name', async (t) => {
+test('tidings watch accepts a path that does not exist yet', async (t) => {
     const server = await serve(t, { files });
     const watch = new Program(t, BIN, ['watch', '-1', '-t', server.url, 'build/out.log'], { cwd: server.tree.path });
     const out = watch.output();

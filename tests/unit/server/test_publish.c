@@ -95,7 +95,7 @@ static void what_is_published_is_read_listed_and_heard_of(void **state)
     assert_non_null(strstr(served_modern("resources/read", "note://late"), "\"error\""));
 }
 
-static void what_cannot_be_subscribed_to_is_told_to_nobody(void **state)
+static void unsubscribable_publications_notify_no_subscription(void **state)
 {
     (void)state;
     struct ears all;
@@ -117,7 +117,7 @@ static void what_cannot_be_subscribed_to_is_told_to_nobody(void **state)
         assert_string_equal(ears_await(&all, n).uri, "note://early");
         n++;
     }
-    /* Said otherwise, it is told again. */
+    /* A new publication is subscribable again. */
     assert_int_equal(publish("note://dark", "3"), 1);
     assert_string_equal(ears_await(&all, n + 1).uri, "note://dark");
 }
@@ -319,7 +319,7 @@ int main(void)
     static char one[] = "1", two[] = "2";
     const struct CMUnitTest tests[] = {
         BOTH(what_is_published_is_read_listed_and_heard_of),
-        BOTH(what_cannot_be_subscribed_to_is_told_to_nobody),
+        BOTH(unsubscribable_publications_notify_no_subscription),
         BOTH(a_publisher_and_a_handler_attach_meta),
         BOTH(several_threads_publish_and_the_last_is_told),
         BOTH(only_what_lies_below_a_prefix_is_published),

@@ -99,8 +99,8 @@ static void lists_hold_what_one_may_list_and_tell_of_nothing_else(void **state)
     assert_json(text, "result|resourceTemplates|0|uriTemplate", "mem://x/{+path}");
 }
 
-/* What may not be seen, and what is not there: the same answer. A subscription waits for what is
- * not there; whether it may is for the rules alone to say. */
+/* Hidden and absent resources get the same answer. A subscription may name an absent resource if
+ * the rules allow it. */
 static void denied_is_answered_like_absent(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Resources that cannot be subscribed to: nothing covers them, neither live nor from the log nor as
- * the state at the beginning, whoever says so: a registration, a template, the change itself.
+ * Unsubscribable resources: no subscription covers them, neither live nor from the log nor in the
+ * initial state. The registration, the template or the change itself can say that they are.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,7 +62,7 @@ static int end(void **state)
     return 0;
 }
 
-static void nothing_covers_what_cannot_be_subscribed_to(void **state)
+static void no_subscription_covers_an_unsubscribable_resource(void **state)
 {
     (void)state;
     static const struct {
@@ -102,7 +102,7 @@ static void nothing_covers_what_cannot_be_subscribed_to(void **state)
     }
 }
 
-static void nor_is_it_told_to_who_comes_back(void **state)
+static void an_unsubscribable_resource_is_not_replayed(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"app:///\"]", NULL);
@@ -119,7 +119,7 @@ static void nor_is_it_told_to_who_comes_back(void **state)
     client_free(c);
 }
 
-static void nor_is_it_part_of_the_initial_state(void **state)
+static void the_initial_state_leaves_out_unsubscribable_resources(void **state)
 {
     (void)state;
     stub_add(&files, "mem://x/srv/b", false);
@@ -132,7 +132,7 @@ static void nor_is_it_part_of_the_initial_state(void **state)
     client_free(c);
 }
 
-static void it_is_covered_again_once_it_is_registered_otherwise(void **state)
+static void a_resource_is_covered_again_after_a_new_registration(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"app:///**\"]", NULL);
@@ -150,10 +150,10 @@ int main(void)
 {
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(nothing_covers_what_cannot_be_subscribed_to),
-        WITH_BENCH(nor_is_it_told_to_who_comes_back),
-        WITH_BENCH(nor_is_it_part_of_the_initial_state),
-        WITH_BENCH(it_is_covered_again_once_it_is_registered_otherwise),
+        WITH_BENCH(no_subscription_covers_an_unsubscribable_resource),
+        WITH_BENCH(an_unsubscribable_resource_is_not_replayed),
+        WITH_BENCH(the_initial_state_leaves_out_unsubscribable_resources),
+        WITH_BENCH(a_resource_is_covered_again_after_a_new_registration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What can never be notified: kind by kind, what is refused, what is honoured with a warning, and
- * what is honoured because it may come to be. Neither tells of what a principal may not see.
+ * Subscriptions that can never fire: each kind is refused, honoured with a warning, or honoured
+ * because a match may be created later. No answer reveals a hidden resource.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 #include "support/harness_json.h"
 #include "support/harness_subs.h"
 
-#undef free /* what strdup and open_memstream give is not cmocka's */
+#undef free /* memory of strdup and open_memstream is not cmocka's */
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define LATER "only what is registered later"
@@ -79,7 +79,7 @@ struct row {
     const char *spelled, *options;
     const char *refused; /* part of the reason; NULL: honoured */
     const char *warned;  /* part of the warning; NULL: none */
-    const char *change;  /* that it is told of; NULL: none */
+    const char *change;  /* that it is notified of; NULL: none */
 };
 
 static const struct row rows[] = {
@@ -146,7 +146,7 @@ static bool has(const char *text, const char *part)
     return part ? text && strstr(text, part) != NULL : !text;
 }
 
-static void each_kind_is_refused_or_warned_of_what_can_never_come(void **state)
+static void subscriptions_that_can_never_fire_are_refused_or_warned(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -193,7 +193,7 @@ static void sessions_are_answered_alike(void **state)
     }
 }
 
-static void what_is_not_there_yet_is_watched_with_what_may_be_below(void **state)
+static void an_absent_resource_is_watched_with_its_future_children(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/srv/new\"]", "{\"initial\":true}");
@@ -221,7 +221,7 @@ static void what_is_not_there_yet_is_watched_with_what_may_be_below(void **state
     client_free(c);
 }
 
-static void what_its_provider_never_has_is_refused(void **state)
+static void absent_resources_that_the_provider_refuses_are_refused(void **state)
 {
     (void)state;
     files.watches_fail = TIDINGS_E_NOTFOUND;
@@ -238,7 +238,7 @@ static void what_its_provider_never_has_is_refused(void **state)
 
 /* ---- access ---------------------------------------------------------------------------------- */
 
-/* What somebody is told who asks for these; free() it. */
+/* All messages to clients that subscribe to these; free() it. */
 static char *answers(const char *const *spelled, size_t count)
 {
     char *all = NULL;
@@ -256,7 +256,7 @@ static char *answers(const char *const *spelled, size_t count)
     return all;
 }
 
-static void answers_do_not_tell_of_what_is_hidden(void **state)
+static void answers_do_not_reveal_hidden_resources(void **state)
 {
     (void)state;
     static const char *const spelled[] = {
@@ -300,11 +300,11 @@ int main(void)
 {
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
     const struct CMUnitTest tests[] = {
-        WITH_BENCH(each_kind_is_refused_or_warned_of_what_can_never_come),
+        WITH_BENCH(subscriptions_that_can_never_fire_are_refused_or_warned),
         WITH_BENCH(sessions_are_answered_alike),
-        WITH_BENCH(what_is_not_there_yet_is_watched_with_what_may_be_below),
-        WITH_BENCH(what_its_provider_never_has_is_refused),
-        WITH_BENCH(answers_do_not_tell_of_what_is_hidden),
+        WITH_BENCH(an_absent_resource_is_watched_with_its_future_children),
+        WITH_BENCH(absent_resources_that_the_provider_refuses_are_refused),
+        WITH_BENCH(answers_do_not_reveal_hidden_resources),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -177,7 +177,7 @@ static void children_that_a_template_makes_are_listed_by_the_program(void **stat
     assert_int_equal(hub_add_feature(b.hub, f, NULL), 0);
     assert_int_equal(add("db:///t", LIST | SUBSCRIBE), 0);
     assert_int_equal(add_template("db:///t/{id}", SUBSCRIBE), 0);
-    for (unsigned page = 1; page < 5; page++) { /* what is not below is left out */
+    for (unsigned page = 1; page < 5; page++) { /* rows outside are left out */
         assert_string_equal(children("resources/list", "db:///t", page),
                             "db:///t/1 db:///t/2 db:///t/3");
     }

@@ -359,7 +359,7 @@ static void the_spelling_of_the_provider_is_the_one_that_matches(void **state)
     assert_int_equal(fake.armed, 0);
 }
 
-static void neither_a_container_nor_a_resource_need_exist_yet(void **state)
+static void containers_and_resources_need_not_exist_yet(void **state)
 {
     (void)state;
     struct client *c = client_http(&b);
@@ -413,7 +413,7 @@ int main(void)
         TEST(a_container_and_a_literal_inside_it_give_one_notification_each),
         TEST(the_client_hears_its_own_spelling),
         TEST(the_spelling_of_the_provider_is_the_one_that_matches),
-        TEST(neither_a_container_nor_a_resource_need_exist_yet),
+        TEST(containers_and_resources_need_not_exist_yet),
         TEST(a_uri_that_a_template_produces_can_be_subscribed_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
