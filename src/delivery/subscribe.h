@@ -44,9 +44,9 @@ struct subscribe_item {
     struct allowance *counted;  /* as broad, until the subscription is; NULL: it is not */
     struct tidings_str warning; /* it is honoured, but may never be notified: why; or empty */
     bool refused, broad;
-    bool is_open;     /* it names no resource: a pattern, a query, what is below a container */
-    bool is_awaited;  /* it names an absent resource */
-    bool needs_watch; /* nothing registered matches: of its scopes, one must be watched */
+    bool is_open;        /* it names no resource: a pattern, a query, what is below a container */
+    bool is_awaited;     /* it names an absent resource */
+    bool needs_watch;    /* nothing registered matches: of its scopes, one must be watched */
     bool is_task;        /* of `taskIds`: its URI ends in the id */
     bool is_leaf;        /* a resource of that URI exists, and has no children */
     int64_t modified_ms; /* … its modification time; 0: not known */
