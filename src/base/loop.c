@@ -102,7 +102,7 @@ void loop_wakeup_send(struct loop_wakeup *wakeup)
 
 /* ---- the turn ------------------------------------------------------------------------------- */
 
-static void run_discards(struct loop *loop)
+void loop_free_discarded(struct loop *loop)
 {
     while (!list_empty(&loop->discards)) {
         struct loop_discard *node = list_entry(loop->discards.next, struct loop_discard, link);
@@ -124,7 +124,7 @@ static void run_hooks(struct loop *loop)
 static void loop_end_turn(struct loop *loop)
 {
     run_hooks(loop);
-    run_discards(loop);
+    loop_free_discarded(loop);
 }
 
 static void run_turn(struct loop *loop, bool may_wait)
@@ -136,7 +136,7 @@ static void run_turn(struct loop *loop, bool may_wait)
     if (loop->has_wakeups) {
         run_wakeups(loop);
     }
-    run_discards(loop);
+    loop_free_discarded(loop);
     loop->turn++;
 }
 
@@ -240,7 +240,7 @@ void loop_destroy(struct loop *loop)
     if (!loop) {
         return;
     }
-    run_discards(loop);
+    loop_free_discarded(loop);
     loop_poll_deinit(&loop->wake);
     bool is_unused = list_empty(&loop->hooks) && list_empty(&loop->wakeups) &&
                      loop->timers.open == 0 && loop->poll_count == 0;

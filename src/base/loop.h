@@ -128,6 +128,8 @@ struct loop_discard {
     void *thing;
 };
 void loop_discard(struct loop *loop, struct loop_discard *node, void (*fn)(void *), void *thing);
+/* Call them now, outside of turns. No other callback runs: due timers and wake-ups stay due. */
+void loop_free_discarded(struct loop *loop);
 
 /* ---- wake-ups ------------------------------------------------------------------------------- */
 

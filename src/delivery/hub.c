@@ -262,11 +262,20 @@ int hub_start(struct hub *hub, const struct hub_options *options, struct tidings
     if (options->max_announced > 0) {
         __atomic_store_n(&hub->max_announced, options->max_announced, __ATOMIC_RELAXED);
     }
-    if (hub->log) { /* of a start that failed later */
-        hub->log->ops->destroy(hub->log);
-    }
     hub->log = options->durable ? options->durable : changelog_memory_create(&options->log, err);
     return hub->log ? 0 : TIDINGS_E_NOMEM;
+}
+
+void hub_undo_start(struct hub *hub)
+{
+    __atomic_fetch_add(&hub->undone, 1, __ATOMIC_RELAXED);
+    if (hub->log) {
+        hub->log->ops->destroy(hub->log);
+        hub->log = NULL;
+    }
+    __atomic_store_n(&hub->reached, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&hub->lost_upto, 0, __ATOMIC_SEQ_CST);
+    hub_set_store_unreachable(hub, false);
 }
 
 void hub_destroy(struct hub *hub)

@@ -46,6 +46,9 @@ struct hub_options {
 struct hub *hub_create(struct loop *loop, struct tidings_error *err);
 /* Begin the log; before workers attach. */
 int hub_start(struct hub *hub, const struct hub_options *options, struct tidings_error *err);
+/* The server does not start after all; its store is closed. Ends the log, if it began. Letters that
+ * wait stay for the next start, except those of the store and of owned mounts: they are ignored. */
+void hub_undo_start(struct hub *hub);
 /* Closes all providers. Workers must be gone. NULL is fine. */
 void hub_destroy(struct hub *hub);
 

@@ -105,6 +105,7 @@ struct announce_letter {
     struct hub *hub;
     size_t bytes;
     uint64_t position;
+    unsigned start;                       /* `undone` of the hub when it was sent */
     const struct tidings_provider *owned; /* it is of a mount that one node owns; else NULL */
     bool is_kept;                         /* by the store */
     bool is_reached;              /* no change: everything up to `position` came before it … */
@@ -242,10 +243,23 @@ static void announce_hand_on(struct hub *hub, struct announce_letter *l)
     announce_drop(&l->letter);
 }
 
+/* It is from the store or the mount of a start that failed: the log that was made since has it, or
+ * it is no longer true. */
+static bool announce_is_undone(const struct hub *hub, const struct announce_letter *l)
+{
+    return (l->is_kept || l->is_reached || l->owned) &&
+           l->start != __atomic_load_n(&hub->undone, __ATOMIC_RELAXED);
+}
+
 static void announce_deliver(struct letter *letter, void *owner)
 {
     struct hub *hub = owner;
     struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
+    if (announce_is_undone(hub, l)) {
+        hub_merge_end(&l->mark);
+        announce_drop(letter);
+        return;
+    }
     if (l->owned) {
         announce_hand_on(hub, l);
         return;
@@ -349,6 +363,7 @@ static int hub_announce_change(struct hub *hub, const struct tidings_change *cha
         .hub = hub,
         .bytes = bytes,
         .position = position,
+        .start = __atomic_load_n(&hub->undone, __ATOMIC_RELAXED),
         .is_kept = is_kept,
         .owned = owned,
         .change = *change,
@@ -378,8 +393,11 @@ int hub_announce(struct hub *hub, const struct tidings_change *change, struct ti
 
 void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user)
 {
-    hub->shared_user = user;
-    hub->shared = fn;
+    if (fn) { /* a program announces at any time: the user stays with a function that is taken away
+               */
+        hub->shared_user = user;
+    }
+    __atomic_store_n(&hub->shared, fn, __ATOMIC_RELEASE);
 }
 
 void hub_on_owned(struct hub *hub, hub_owned_fn fn, void *user)
@@ -401,14 +419,15 @@ int hub_announce_owned(struct hub *hub, const struct tidings_provider *p,
 int hub_announce_shared(struct hub *hub, const struct tidings_change *change, bool may_wait,
                         struct tidings_error *err)
 {
+    hub_shared_fn shared = __atomic_load_n(&hub->shared, __ATOMIC_ACQUIRE);
     struct tidings_change told = *change;
     if (hub->mute && hub->mute(hub->mute_user, change->uri)) {
         told.not_subscribable = true; /* now: it may be gone when it gets its number */
     }
-    int rc = hub->shared ? announce_check_kind(change, err) : 0;
-    return rc < 0        ? rc
-           : hub->shared ? hub->shared(hub->shared_user, &told, may_wait, err)
-                         : hub_announce(hub, &told, err);
+    int rc = shared ? announce_check_kind(change, err) : 0;
+    return rc < 0   ? rc
+           : shared ? shared(hub->shared_user, &told, may_wait, err)
+                    : hub_announce(hub, &told, err);
 }
 
 int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
@@ -425,6 +444,7 @@ static void announce_position(struct hub *hub, uint64_t position, bool is_broken
             .letter = {.deliver = announce_deliver, .drop = announce_drop},
             .hub = hub,
             .position = position,
+            .start = __atomic_load_n(&hub->undone, __ATOMIC_RELAXED),
             .is_reached = true,
             .is_broken = is_broken,
         };

@@ -40,7 +40,7 @@ struct hub {
     struct list awaiting; /* struct hub_arm that wait for a position, in the order they came */
     struct loop_timer *await_timer;
     uint64_t reached;     /* atomic: everything up to this position has its number */
-    hub_shared_fn shared; /* NULL: there are no other nodes */
+    hub_shared_fn shared; /* atomic; NULL: there are no other nodes */
     void *shared_user;
     hub_mute_fn mute;
     void *mute_user;
@@ -65,6 +65,7 @@ struct hub {
     struct letter lost;    /* on its way while is_lost */
     bool is_lost;          /* atomic: something was refused since everybody was last told … */
     uint64_t lost_upto; /* atomic: … the highest of its positions in the store; 0: it has none */
+    unsigned undone;    /* atomic: starts that failed */
     bool running;       /* atomic */
     pthread_t thread;   /* atomic; while it runs */
     pthread_mutex_t mutex; /* held by whoever acts in its stead, or sends it a letter; recursive */

@@ -30,6 +30,7 @@
 #define NODES_TEXT_MAX (8u << 20)
 #define NODE_BEHIND_MS 10000   /* it has not followed a change that old: logged … */
 #define NODE_CAUGHT_UP_MS 2000 /* … until it is younger than this */
+#define NODE_WAIT_MS 100u      /* between two checks for a stop request while it waits */
 #define NODES_NOTED_MAX 64u    /* others whose coming and going is logged; those beyond are not */
 
 /* Another node, as it was when the rows were last read. */
@@ -415,6 +416,19 @@ static int run_find_left(struct keeper_job *job, struct entities *e)
     return rows->shared->each_node(rows, find_left, r, &job->err);
 }
 
+/* Signals cut a pause short; those that do not end the server change nothing. false: it is to stop.
+ */
+static bool nodes_pause(const struct tidings_server *s, uint64_t ms)
+{
+    uint64_t end = clock_monotonic_ms() + ms, now;
+    while (!server_is_stopping(s) && (now = clock_monotonic_ms()) < end) {
+        uint64_t left = end - now < NODE_WAIT_MS ? end - now : NODE_WAIT_MS;
+        const struct timespec pause = {0, (long)left * 1000000};
+        (void)nanosleep(&pause, NULL);
+    }
+    return !server_is_stopping(s);
+}
+
 /* A node that was killed and begins again under its name waits until its row does not count. */
 static int enter_nodes(struct server_nodes *n, struct tidings_error *err)
 {
@@ -427,8 +441,9 @@ static int enter_nodes(struct server_nodes *n, struct tidings_error *err)
         uint64_t left = r.newest < NODE_LEASE_MS ? r.newest : NODE_LEASE_MS;
         log_info(LOG_NODES, "waiting for the name of this node", KV("node", n->name),
                  KV("ms", left));
-        struct timespec pause = {(time_t)(left / 1000), (long)(left % 1000) * 1000000};
-        (void)nanosleep(&pause, NULL);
+        if (!nodes_pause(n->server, left)) {
+            return tidings_fail(err, TIDINGS_E_CLOSED, "stopped before it had started");
+        }
         n->job = (struct keeper_job){.run = run_renew};
         rc = keeper_run(n->server->keeper, &n->job);
     }

@@ -141,7 +141,10 @@ static void owned_armed(struct hub_arm *arm, struct worker *worker)
     hub_arm_free(arm);
     if (all->is_open) {
         keeper_submit(all->server->keeper, &a->job);
-    } else {
+    } else { /* its start failed, and the provider may be gone */
+        if (a->code == 0) {
+            hub_disarm_owners(all->server->hub, tidings_str(a->mount->scope + 1));
+        }
         mem_free(a);
     }
 }

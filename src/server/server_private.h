@@ -140,6 +140,8 @@ struct tidings_server {
 };
 
 enum server_state server_state(const struct tidings_server *s);
+/* Any thread: was it asked to stop? */
+bool server_is_stopping(const struct tidings_server *s);
 /* TIDINGS_E_INVALID: it is NULL. */
 int server_check(const struct tidings_server *s, struct tidings_error *err);
 /* `rc` of the function of that name, which failed with `own` because the program gave no `err`: the

@@ -79,7 +79,7 @@ void tidings_server_stop_now(struct tidings_server *s)
     }
 }
 
-static bool is_stopping(const struct tidings_server *s)
+bool server_is_stopping(const struct tidings_server *s)
 {
     return __atomic_load_n(&s->stopping, __ATOMIC_ACQUIRE);
 }
@@ -188,8 +188,15 @@ static void server_run_end(struct tidings_server *s)
 
 int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
 {
-    int rc = server_run_begin(s, false, err);
+    struct tidings_error why = {0, ""};
+    int rc = server_run_begin(s, false, &why);
+    if (rc == TIDINGS_E_CLOSED && server_is_stopping(s)) {
+        return 0; /* asked to stop while it started: as if a moment later */
+    }
     if (rc < 0) {
+        if (err) {
+            *err = why;
+        }
         return rc;
     }
     set_state(s, SERVER_RUNNING);
@@ -198,7 +205,7 @@ int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
     }
     if (rc == 0) {
         tell_ready(s);
-        while (!is_stopping(s)) {
+        while (!server_is_stopping(s)) {
             loop_run(s->loop);
             server_reload_when_asked(s);
         }
@@ -241,7 +248,7 @@ int tidings_server_timeout_ms(struct tidings_server *s)
     if (!s || server_state(s) != SERVER_STEPPED) {
         return -1;
     }
-    return is_stopping(s) && !s->is_winding_down ? 0 : loop_timeout_ms(s->loop);
+    return server_is_stopping(s) && !s->is_winding_down ? 0 : loop_timeout_ms(s->loop);
 }
 
 /* Nothing is under way any more, or those who still work have had their time. */
@@ -281,7 +288,7 @@ int tidings_server_turn(struct tidings_server *s, struct tidings_error *err)
     s->is_turning = true;
     loop_turn(s->loop);
     server_reload_when_asked(s);
-    if (is_stopping(s) && !s->is_winding_down) {
+    if (server_is_stopping(s) && !s->is_winding_down) {
         wind_down(s);
     }
     if (s->is_winding_down && !workers_have_ended(s)) {

@@ -445,7 +445,8 @@ int server_setup(struct tidings_server *s, bool is_stepped, struct tidings_error
         hub_unmount_new(s->hub, before);
         server_store_close(s, true);
         server_sessions_close(s);
-        loop_turn(s->loop); /* what was closed goes now, not when the server is destroyed */
+        hub_undo_start(s->hub);
+        loop_free_discarded(s->loop); /* no turn: letters and timers wait for a hub that runs */
     } else {
         server_publish_open(s);
     }
