@@ -114,12 +114,19 @@ void hub_detach_all(struct hub *hub);
  * numbered yet TIDINGS_E_BUSY, and every subscription is told once to look again; the same when
  * memory is gone (TIDINGS_E_NOMEM). A worker that is behind by as much is treated alike. */
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err);
-/* The same of what every node of a cluster tells. `may_wait`: while the store cannot be reached it
- * waits for it; else TIDINGS_E_BUSY. Without others it is hub_announce. */
-int hub_announce_shared(struct hub *hub, const struct tidings_change *change, bool may_wait,
-                        struct tidings_error *err);
-typedef int (*hub_shared_fn)(void *user, const struct tidings_change *change, bool may_wait,
-                             struct tidings_error *err);
+/* Of an announcement whose outcome somebody waits for. */
+struct hub_receipt {
+    /* Once, on any thread. 0: it is committed, so every node notifies its subscribers.
+     * TIDINGS_E_UNKNOWN: perhaps. Other codes: nobody is notified. */
+    void (*done)(struct hub_receipt *receipt, int code, const struct tidings_error *err);
+};
+/* Announce at every node of a cluster; without others it is hub_announce. Without a receipt it
+ * returns 0 at once, and the announcement waits while the store cannot be reached. With one it
+ * returns 1 if `done` is called later; TIDINGS_E_BUSY while the store cannot be reached. */
+int hub_announce_shared(struct hub *hub, const struct tidings_change *change,
+                        struct hub_receipt *receipt, struct tidings_error *err);
+typedef int (*hub_shared_fn)(void *user, const struct tidings_change *change,
+                             struct hub_receipt *receipt, struct tidings_error *err);
 /* Who takes them, from any thread; before threads start. NULL: nobody any more. */
 void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user);
 /* What the provider of a mount that one node owns for all says: a change, on the hub's thread; or

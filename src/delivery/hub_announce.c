@@ -416,8 +416,8 @@ int hub_announce_owned(struct hub *hub, const struct tidings_provider *p,
     return rc;
 }
 
-int hub_announce_shared(struct hub *hub, const struct tidings_change *change, bool may_wait,
-                        struct tidings_error *err)
+int hub_announce_shared(struct hub *hub, const struct tidings_change *change,
+                        struct hub_receipt *receipt, struct tidings_error *err)
 {
     hub_shared_fn shared = __atomic_load_n(&hub->shared, __ATOMIC_ACQUIRE);
     struct tidings_change told = *change;
@@ -426,7 +426,7 @@ int hub_announce_shared(struct hub *hub, const struct tidings_change *change, bo
     }
     int rc = shared ? announce_check_kind(change, err) : 0;
     return rc < 0   ? rc
-           : shared ? shared(hub->shared_user, &told, may_wait, err)
+           : shared ? shared(hub->shared_user, &told, receipt, err)
                     : hub_announce(hub, &told, err);
 }
 

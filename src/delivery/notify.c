@@ -7,8 +7,12 @@
 #include "access/access.h"
 #include "access/quota.h"
 #include "base/arena.h"
+#include "base/error.h"
 #include "base/loop.h"
+#include "base/mem.h"
 #include "base/str.h"
+#include "catalog/catalog.h"
+#include "catalog/job.h"
 #include "catalog/roots.h"
 #include "delivery/hub.h"
 #include "store/change.h"
@@ -19,6 +23,30 @@
 
 static const enum tidings_change_kind kinds[] = {TIDINGS_CHANGE_UPDATED, TIDINGS_CHANGE_CREATED,
                                                  TIDINGS_CHANGE_DELETED};
+
+struct notifying;
+
+/* One change of the list. */
+struct notify_entry {
+    struct hub_receipt receipt;
+    struct notifying *of;
+    int code;   /* 0: told */
+    char *text; /* why not; NULL: as the code says */
+};
+
+/* A list under way. */
+struct notifying {
+    struct job job; /* home to the worker when every outcome is known */
+    struct json *said;
+    size_t max_bytes; /* of the answer */
+    notify_done_fn done;
+    void *user;
+    struct refusal limit; /* that was reached; retry_ms 0: none, … */
+    size_t limited_from;  /* … else by that change and all that follow */
+    unsigned pending;     /* atomic: outcomes that are not known; one is the list's own */
+    size_t count;
+    struct notify_entry at[];
+};
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
@@ -145,20 +173,30 @@ static int notify_canonical(const struct notify *n, struct tidings_str spelled, 
     return rc;
 }
 
-static int notify_announce(const struct notify *n, struct json *entry, struct tidings_error *err)
+/* On whichever thread commits. */
+static void notify_on_receipt(struct hub_receipt *receipt, int code,
+                              const struct tidings_error *err);
+
+static int notify_announce(const struct notify *n, struct json *json, struct notify_entry *entry,
+                           struct tidings_error *err)
 {
     struct tidings_change change = {.origin = n->origin, .traceparent = n->traceparent};
     struct buf uri, metadata;
     buf_init(&uri, URI_MAX * 3);
-    (void)notify_kind(jv_get(entry, "kind"), &change.kind);
-    int rc = notify_canonical(n, jv_str(jv_get(entry, "uri")), &uri, err);
+    (void)notify_kind(jv_get(json, "kind"), &change.kind);
+    int rc = notify_canonical(n, jv_str(jv_get(json, "uri")), &uri, err);
     rc = rc == 0 ? notify_check_access(n, buf_str(&uri), err) : rc;
-    int made = change_put_metadata(&metadata, jv_get(entry, "metadata"), err);
+    int made = change_put_metadata(&metadata, jv_get(json, "metadata"), err);
     rc = rc == 0 ? made : rc;
     if (rc == 0) {
         change.uri = buf_str(&uri);
         change.metadata = buf_str(&metadata);
-        rc = hub_announce_shared(n->worker->hub, &change, false, err);
+        __atomic_fetch_add(&entry->of->pending, 1, __ATOMIC_RELAXED);
+        rc = hub_announce_shared(n->worker->hub, &change, &entry->receipt, err);
+        if (rc <= 0) {
+            __atomic_fetch_sub(&entry->of->pending, 1,
+                               __ATOMIC_RELAXED); /* not the last: ours is */
+        }
     }
     buf_deinit(&uri);
     buf_deinit(&metadata);
@@ -181,7 +219,13 @@ static struct tidings_str notify_reason(int code, const struct refusal *limit)
         return STR("too_large");
     case TIDINGS_E_BUSY:
     case TIDINGS_E_NOMEM:
+    case TIDINGS_E_CLOSED:
         return STR("busy");
+    case TIDINGS_E_UNKNOWN:
+        return STR("unknown");
+    case TIDINGS_E_IO:
+    case TIDINGS_E_FULL:
+        return STR("storage");
     default:
         return STR("invalid");
     }
@@ -198,59 +242,131 @@ static void notify_put_refusal(struct jw *w, const struct tidings_error *err,
     }
 }
 
-/* One row; `limit` is the one that was reached, from then on for all that follow. */
-static void notify_one(const struct notify *n, struct json *entry, struct refusal *limit,
-                       struct jw *w, struct notify_outcome *ret)
+static void notify_entry_fail(struct notify_entry *entry, int code, const struct tidings_error *err)
 {
-    struct tidings_str spelled = jv_str(jv_get(entry, "uri"));
-    struct tidings_error err = {0, ""};
-    bool is_first = ret->told + ret->refused == 0;
-    uint64_t now = loop_now_ms(n->worker->loop);
-    int rc = 0;
-    if (limit->retry_ms > 0 || (!is_first && !quota_take_request(n->quota, now, limit))) {
-        char sentence[REFUSAL_SENTENCE];
-        rc = tidings_fail(&err, TIDINGS_E_BUSY, "%s", refusal_sentence(limit, sentence));
-    } else if (str_eq(spelled, STR(NOTIFY_EVERYTHING))) {
-        rc = notify_everything(n, entry, &err);
-    } else {
-        rc = notify_announce(n, entry, &err);
-    }
-    jw_begin_object(w);
-    jw_put_string(w, STR("uri"), spelled);
-    jw_put_bool(w, STR("told"), rc == 0);
-    if (rc < 0) {
-        notify_put_refusal(w, &err, limit);
-    }
-    jw_end_object(w);
-    if (rc < 0 && ret->refused++ == 0) {
-        ret->err = err;
-        ret->limit = *limit;
-        ret->uri = spelled;
-    }
-    ret->told += rc == 0;
+    entry->code = code;
+    entry->text = err && err->text[0] ? str_dup(tidings_str(err->text)) : NULL;
 }
 
-int notify_run(const struct notify *n, struct json *said, struct jw *w, struct notify_outcome *ret,
-               struct tidings_error *err)
+static void notify_put_row(const struct notifying *l, size_t i, struct jw *w,
+                           struct notify_outcome *ret)
+{
+    const struct notify_entry *entry = &l->at[i];
+    struct tidings_str spelled = jv_str(jv_get(jv_at(jv_get(l->said, "changes"), i), "uri"));
+    struct tidings_error err = {0, ""};
+    struct refusal limit = i >= l->limited_from ? l->limit : (struct refusal){0};
+    jw_begin_object(w);
+    jw_put_string(w, STR("uri"), spelled);
+    jw_put_bool(w, STR("told"), entry->code == 0);
+    if (entry->code < 0) {
+        tidings_fail(&err, entry->code, "%s",
+                     entry->text ? entry->text : tidings_code_text(entry->code));
+        notify_put_refusal(w, &err, &limit);
+    }
+    jw_end_object(w);
+    if (entry->code < 0 && ret->refused++ == 0) {
+        ret->err = err;
+        ret->limit = limit;
+        ret->uri = spelled;
+    }
+    ret->told += entry->code == 0;
+}
+
+/* On the worker's thread. */
+static void notify_answer(struct job *job)
+{
+    struct notifying *l = job->user;
+    struct notify_outcome outcome = {0};
+    struct buf answer;
+    struct jw w;
+    buf_init(&answer, l->max_bytes);
+    jw_init(&w, &answer);
+    jw_begin_object(&w);
+    jw_key(&w, STR("results"));
+    jw_begin_array(&w);
+    for (size_t i = 0; i < l->count; i++) {
+        notify_put_row(l, i, &w, &outcome);
+        mem_free(l->at[i].text);
+    }
+    jw_end_array(&w);
+    jw_put_integer(&w, STR("told"), (int64_t)outcome.told);
+    jw_put_integer(&w, STR("refused"), (int64_t)outcome.refused);
+    if (outcome.told == 0) {
+        notify_put_refusal(&w, &outcome.err, &outcome.limit);
+    }
+    jw_end_object(&w);
+    l->done(l->user, &outcome, &answer);
+    buf_deinit(&answer);
+    mem_free(l);
+}
+
+static void notify_settle(struct notifying *l)
+{
+    if (__atomic_sub_fetch(&l->pending, 1, __ATOMIC_ACQ_REL) == 0) {
+        job_finish(&l->job, 0, NULL);
+    }
+}
+
+static void notify_on_receipt(struct hub_receipt *receipt, int code,
+                              const struct tidings_error *err)
+{
+    struct notify_entry *entry = list_entry(receipt, struct notify_entry, receipt);
+    if (code < 0) {
+        notify_entry_fail(entry, code, err);
+    }
+    notify_settle(entry->of);
+}
+
+/* ---- one list -------------------------------------------------------------------------------- */
+
+/* Once a limit was reached it is the answer to all that follow. */
+static void notify_one(const struct notify *n, struct notifying *l, size_t i)
+{
+    struct json *json = jv_at(jv_get(l->said, "changes"), i);
+    struct notify_entry *entry = &l->at[i];
+    struct tidings_error err = {0, ""};
+    uint64_t now = loop_now_ms(n->worker->loop);
+    int rc = 0;
+    entry->receipt.done = notify_on_receipt;
+    entry->of = l;
+    if (i > l->limited_from || (i > 0 && !quota_take_request(n->quota, now, &l->limit))) {
+        char sentence[REFUSAL_SENTENCE];
+        l->limited_from = i < l->limited_from ? i : l->limited_from;
+        rc = tidings_fail(&err, TIDINGS_E_BUSY, "%s", refusal_sentence(&l->limit, sentence));
+    } else if (str_eq(jv_str(jv_get(json, "uri")), STR(NOTIFY_EVERYTHING))) {
+        rc = notify_everything(n, json, &err);
+    } else {
+        rc = notify_announce(n, json, entry, &err);
+    }
+    if (rc < 0) {
+        notify_entry_fail(entry, rc, &err);
+    }
+}
+
+int notify_begin(const struct notify *n, struct json *said, notify_done_fn done, void *user,
+                 struct tidings_error *err)
 {
     int rc = notify_check_list(n, said, err);
     if (rc < 0) {
         return rc;
     }
-    struct json *changes = jv_get(said, "changes");
-    struct refusal limit = {0};
-    *ret = (struct notify_outcome){0};
-    jw_key(w, STR("results"));
-    jw_begin_array(w);
-    for (size_t i = 0; i < jv_count(changes); i++) {
-        notify_one(n, jv_at(changes, i), &limit, w, ret);
+    size_t count = jv_count(jv_get(said, "changes"));
+    struct notifying *l = mem_zalloc(sizeof(*l) + count * sizeof(l->at[0]));
+    if (!l) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    jw_end_array(w);
-    jw_put_integer(w, STR("told"), (int64_t)ret->told);
-    jw_put_integer(w, STR("refused"), (int64_t)ret->refused);
-    if (ret->told == 0) {
-        notify_put_refusal(w, &ret->err, &ret->limit);
+    job_init(&l->job, n->worker, notify_answer, l, STR_EMPTY);
+    job_begin(&l->job);
+    l->said = said;
+    l->max_bytes = n->worker->limits->max_read_bytes;
+    l->done = done;
+    l->user = user;
+    l->limited_from = l->count = count;
+    l->pending = 1;
+    for (size_t i = 0; i < count; i++) {
+        notify_one(n, l, i);
     }
+    notify_settle(l);
     return 0;
 }
 

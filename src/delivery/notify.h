@@ -9,6 +9,10 @@
  * change is judged by itself, in order: those that are accepted are announced, of the others it is
  * said why they are not.
  *
+ * The answer is given when the outcome of each change is known: of what all nodes of a cluster
+ * announce, after its commit. So of two requests of which one follows the answer to the other, at
+ * whatever nodes, the changes are delivered in that order.
+ *
  * Who may notify is who may write there: the place takes writes from clients, or rules name it.
  * Nothing is looked up, so the answer depends on rules and mounts alone.
  */
@@ -44,11 +48,16 @@ struct notify_outcome {
     struct tidings_str uri; /* as it was spelled, in `said` */
 };
 
-/* On the worker's thread. A failure: `said` is no such list. 0: of each change there is a row in
- * the members that were put into the object being written: told, refused, results; and, when none
- * was told, error and reason of the first. */
-int notify_run(const struct notify *n, struct json *said, struct jw *w, struct notify_outcome *ret,
-               struct tidings_error *err);
+/* On the worker's thread. `answer` is the object that the client gets: told, refused, results (a
+ * row for each change); and, when none was told, error and reason of the first. It may have failed:
+ * see NOTIFY_ANSWER. Both belong to the caller of this. */
+typedef void (*notify_done_fn)(void *user, const struct notify_outcome *outcome,
+                               struct buf *answer);
+/* On the worker's thread. A failure: `said` is no such list, or there is no memory; `done` is not
+ * called. 0: it is called once, perhaps before this returns; `said` lives until then, and what `n`
+ * refers to only until this returns. */
+int notify_begin(const struct notify *n, struct json *said, notify_done_fn done, void *user,
+                 struct tidings_error *err);
 
 /* Put the scopes that its token lacks for the first that was refused (access_put_missing). */
 void notify_put_missing(const struct notify *n, const struct notify_outcome *outcome,

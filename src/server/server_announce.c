@@ -7,9 +7,10 @@
  * What lies in a mount that this node has for itself (files, commands, metrics) is told here alone.
  * What the provider of a mount sees that this node owns goes the same way; if the node does not own
  * it any more when that has its turn, it is dropped (store/owner.h).
- * What cannot be committed because the store cannot be reached waits, in order, until it is back,
- * and is then written before anything that was said later. All of it together is bounded by
- * `max-announced`.
+ * What a program said and cannot be committed because the store cannot be reached waits, in order,
+ * until it is back, and is then written before anything that was said later. All of it together is
+ * bounded by `max-announced`. What a client said is tried once: the client has the outcome, after
+ * the commit (struct hub_receipt).
  */
 #include "server/server_private.h"
 
@@ -30,7 +31,8 @@ struct announcing {
     struct list link;  /* in `announcing` until the store is back, or in `taken` of another */
     struct list taken; /* those that waited, written before it */
     struct tidings_server *server;
-    struct owned_mount *mount; /* whose provider saw it; NULL: somebody said it */
+    struct owned_mount *mount;   /* whose provider saw it; NULL: somebody said it */
+    struct hub_receipt *receipt; /* of a client that waits for the outcome; NULL: nobody does */
     enum kept_kind kind;
     bool is_dropped;
     size_t bytes;
@@ -126,11 +128,26 @@ static void announce_tell(struct announcing *a)
     (void)hub_announce_kept(hub, &came, a->position, NULL);
 }
 
+/* The client tries again, or not. What is followed later of an unknown outcome is told then. */
+static void announcing_answer(struct announcing *a, int code, const struct tidings_error *err)
+{
+    struct hub_receipt *receipt = a->receipt;
+    if (code >= 0) {
+        announce_tell(a);
+    }
+    announcing_free(a);
+    receipt->done(receipt, code < 0 ? code : 0, err);
+}
+
 /* It was committed, or not: then it waits, behind those that were said before it. */
 static void announcing_end(struct announcing *a, int code, const struct tidings_error *err)
 {
     struct tidings_server *s = a->server;
     bool is_over = code == TIDINGS_E_CLOSED;
+    if (a->receipt) {
+        announcing_answer(a, code, err);
+        return;
+    }
     if (code < 0 && !is_over && (hub_is_store_unreachable(s->hub) || ++a->tries < TRIES_MAX)) {
         list_append(&s->announcing, &a->link); /* perhaps told twice: better than never */
         return;
@@ -291,7 +308,7 @@ static struct announcing *announcing_begin(struct tidings_server *s,
     return a;
 }
 
-int server_announce(void *user, const struct tidings_change *change, bool may_wait,
+int server_announce(void *user, const struct tidings_change *change, struct hub_receipt *receipt,
                     struct tidings_error *err)
 {
     struct tidings_server *s = user;
@@ -301,10 +318,8 @@ int server_announce(void *user, const struct tidings_change *change, bool may_wa
     if (is_local) {
         return hub_announce(s->hub, change, err);
     }
-    if (!may_wait && hub_is_store_unreachable(s->hub)) {
-        return tidings_fail(err, TIDINGS_E_BUSY,
-                            "the store cannot be reached, so nobody at other nodes would hear of "
-                            "it; try again later");
+    if (receipt && hub_is_store_unreachable(s->hub)) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "the store cannot be reached; try again later");
     }
     struct announcing *a = announcing_begin(s, change, &why);
     if (!a) {
@@ -312,8 +327,9 @@ int server_announce(void *user, const struct tidings_change *change, bool may_wa
         return tidings_fail(err, why.code, "%s", why.text);
     }
     a->kind = kind;
+    a->receipt = receipt;
     announcing_submit(a);
-    return 0;
+    return receipt ? 1 : 0;
 }
 
 int server_announce_owned(struct tidings_server *s, struct owned_mount *mount,

@@ -252,7 +252,7 @@ void server_tasks_reach(struct tidings_server *s, bool is_unreachable);
 /* ---- server_announce.c: announcements that all nodes tell ------------------------------------ */
 
 /* hub_shared_fn, of a server whose store others share; `user` is the server. */
-int server_announce(void *user, const struct tidings_change *change, bool may_wait,
+int server_announce(void *user, const struct tidings_change *change, struct hub_receipt *receipt,
                     struct tidings_error *err);
 /* The same of what the provider of a mount saw that this node owns (server_owned.c): told if it
  * still does then. */

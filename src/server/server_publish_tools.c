@@ -232,9 +232,23 @@ static void on_unpublish(void *user, struct tidings_call *call)
 
 /* ---- notify ---------------------------------------------------------------------------------- */
 
-static int notify_by_tool(struct tidings_call *call, struct tidings_error *err)
+static void publish_tools_on_notified(void *user, const struct notify_outcome *outcome,
+                                      struct buf *answer)
+{
+    struct tidings_call *call = user;
+    struct tidings_error err = {0, ""};
+    if (outcome->told == 0) {
+        tidings_call_mark_error(call);
+    }
+    int rc = buf_check(answer, NOTIFY_ANSWER, "send fewer changes at a time", &err);
+    rc = rc < 0 ? rc : call_take_structured(call, answer, &err);
+    tidings_call_done(call, rc, &err);
+}
+
+static void on_notify(void *user, struct tidings_call *call)
 {
     const struct request *request = call->request;
+    struct tidings_error err = {0, ""};
     const struct notify n = {
         .worker = call->base.worker,
         .principal = call->principal,
@@ -243,30 +257,11 @@ static int notify_by_tool(struct tidings_call *call, struct tidings_error *err)
         .traceparent = tidings_call_traceparent(call),
         .takes_paths = true,
     };
-    struct notify_outcome outcome;
-    struct buf json;
-    struct jw w;
-    buf_init(&json, n.worker->limits->max_read_bytes);
-    jw_init(&w, &json);
-    jw_begin_object(&w);
-    int rc = notify_run(&n, call->arguments, &w, &outcome, err);
-    jw_end_object(&w);
-    if (rc == 0 && outcome.told == 0) {
-        tidings_call_mark_error(call);
-    }
-    if (rc == 0) {
-        rc = buf_check(&json, NOTIFY_ANSWER, "send fewer changes at a time", err);
-        rc = rc < 0 ? rc : call_take_structured(call, &json, err);
-    }
-    buf_deinit(&json);
-    return rc;
-}
-
-static void on_notify(void *user, struct tidings_call *call)
-{
-    struct tidings_error err = {0, ""};
     (void)user;
-    tidings_call_done(call, notify_by_tool(call, &err), &err);
+    int rc = notify_begin(&n, call->arguments, publish_tools_on_notified, call, &err);
+    if (rc < 0) {
+        tidings_call_done(call, rc, &err);
+    }
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */

@@ -102,6 +102,9 @@ void conn_close(struct http_conn *conn, const char *reason)
     if (conn->r && conn->r->exchange) {
         resource_abandon(conn);
     }
+    if (conn->r && conn->r->notifying) {
+        http_notify_abandon(conn);
+    }
     if (conn->r && conn->r->pending_token) {
         conn_forget_pending_token(conn);
     }

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
  * POST /notify: clients say what changed (delivery/notify.h), where they may write. The status is
- * 200 when all of it was told, 207 when some was, else that of the first that was not.
+ * 200 when all of it was told, 207 when some was, else that of the first that was not. The
+ * connection may go before the answer; what was said is told all the same.
  */
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/mem.h"
 #include "delivery/notify.h"
 #include "transport/http_private.h"
 
 #define FIELDS_MAX 64u
 #define SCOPES_MAX 4096u
 
-static void notify_answer(struct http_conn *conn, const struct notify *n,
-                          const struct notify_outcome *outcome, struct buf *text)
+static void http_notify_answer(struct http_conn *conn, const struct notify *n,
+                               const struct notify_outcome *outcome, struct buf *text)
 {
     struct response_headers headers = {0};
     struct buf scopes;
@@ -38,6 +40,46 @@ static void notify_answer(struct http_conn *conn, const struct notify *n,
     buf_deinit(&scopes);
 }
 
+struct http_notifying {
+    struct http_conn *conn; /* NULL once it is gone */
+    struct json *said;
+};
+
+static void http_notify_free(struct http_notifying *x)
+{
+    if (x) {
+        jv_unref(x->said);
+        mem_free(x);
+    }
+}
+
+static void http_notify_done(void *user, const struct notify_outcome *outcome, struct buf *answer)
+{
+    struct http_notifying *x = user;
+    struct http_conn *conn = x->conn;
+    struct tidings_error err = {0, ""};
+    if (!conn) {
+        http_notify_free(x);
+        return;
+    }
+    const struct notify n = {.worker = conn->hw->worker, .principal = conn->channel.principal};
+    conn->r->notifying = NULL;
+    buf_putc(answer, '\n');
+    if (buf_check(answer, NOTIFY_ANSWER, "send fewer changes at a time", &err) == 0) {
+        http_notify_answer(conn, &n, outcome, answer);
+    } else {
+        resource_refuse(conn, 500, err.text);
+    }
+    http_notify_free(x);
+    conn_want(conn);
+}
+
+void http_notify_abandon(struct http_conn *conn)
+{
+    conn->r->notifying->conn = NULL;
+    conn->r->notifying = NULL;
+}
+
 void conn_run_notify(struct http_conn *conn)
 {
     struct worker *worker = conn->hw->worker;
@@ -48,25 +90,18 @@ void conn_run_notify(struct http_conn *conn)
         .quota = channel_quota(&conn->channel),
         .traceparent = tidings_str(conn->r->traceparent),
     };
-    struct notify_outcome outcome = {0};
     struct tidings_error err = {0, ""};
-    struct json *said = NULL;
-    struct buf text;
-    struct jw w;
-    buf_init(&text, worker->limits->max_read_bytes);
-    jw_init(&w, &text);
-    jw_begin_object(&w);
-    int rc = jv_parse(body, worker->limits->max_depth, &said, &err);
-    rc = rc == 0 ? notify_run(&n, said, &w, &outcome, &err) : rc;
-    jw_end_object(&w);
-    buf_putc(&text, '\n');
-    bool is_done = rc == 0;
-    rc = rc < 0 ? rc : buf_check(&text, NOTIFY_ANSWER, "send fewer changes at a time", &err);
+    struct http_notifying *x = mem_zalloc(sizeof(*x));
+    int rc = x ? jv_parse(body, worker->limits->max_depth, &x->said, &err)
+               : tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
     if (rc == 0) {
-        notify_answer(conn, &n, &outcome, &text);
-    } else {
-        resource_refuse(conn, is_done ? 500 : error_http_status(rc), err.text);
+        x->conn = conn;
+        conn->r->notifying = x;
+        rc = notify_begin(&n, x->said, http_notify_done, x, &err);
     }
-    jv_unref(said);
-    buf_deinit(&text);
+    if (rc < 0) {
+        conn->r->notifying = NULL;
+        http_notify_free(x);
+        resource_refuse(conn, error_http_status(rc), err.text);
+    }
 }

@@ -128,6 +128,7 @@ struct http_reading {
     struct http_chunked chunked;
     const struct http_route *route;         /* of PATH_ROUTE */
     struct http_exchange *exchange;         /* of PATH_RESOURCE, while it is under way */
+    struct http_notifying *notifying;       /* of PATH_NOTIFY, likewise */
     struct pending_token *pending_token;    /* of CONN_AUTHENTICATING */
     struct dpop_proof proof;                /* that came with the token */
     struct session_wait *awaiting;          /* of CONN_ADOPTING */
@@ -332,6 +333,8 @@ void conn_run_console(struct http_conn *conn);
 /* http_notify.c: POST /notify, where clients may write. */
 #define NOTIFY_PATH "/notify"
 void conn_run_notify(struct http_conn *conn);
+/* The connection goes before the answer. */
+void http_notify_abandon(struct http_conn *conn);
 
 /* http_auth.c, where tokens are configured: whom is the request from? False: it was refused, or it
  * waits. The connection goes, or its time is up, while it waits. */

@@ -377,19 +377,18 @@ export class Reader {
     }
 
     /**
-     * Of what is only announced it must have been told the newest by position, which need not be the one that was
-     * accepted last: one that was accepted at a node just cut off is committed when that is back, after those that other
-     * nodes accepted meanwhile; and who comes back is told of each resource what changed it last.
+     * Of what is only announced it must have been told the newest by position, which may be one whose outcome nobody
+     * knew. What a node answered is committed, even if the node is killed then; only a crash of the database loses it.
      */
     #missed({ uri, acknowledged: { n, at, node } }, announced) {
         const rows = announced.get(uri);
         const told = this.announced.get(uri) ?? new Set();
         const last = [...told].at(-1);
         const isThere = rows?.all.has(n) ?? false; // a crash empties the table
-        if (n === 0 || this.lookedAgain.get(uri) >= at || (isThere ? last === rows.newest : told.has(n) || this.world.mayBeGone(node, at))) {
+        if (n === 0 || this.lookedAgain.get(uri) >= at || (isThere ? last === rows.newest : told.has(n))) {
             return undefined;
         }
-        return `was not told of ${uri} ${isThere ? rows.newest : n} (${n} was accepted at ${node.name} and is ${isThere ? '' : 'not '}there),`
+        return `was not told of ${uri} ${isThere ? rows.newest : n} (${n} was answered at ${node.name} and is ${isThere ? '' : 'not '}there),`
             + ` but of ${last}, at most ${this.heard.get(uri)}: ${this.story(uri)}`;
     }
 

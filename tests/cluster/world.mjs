@@ -22,7 +22,6 @@ import { Mounts, OWNED } from './mounts.mjs';
 import { Reader } from './reader.mjs';
 import { addType, EVENTS, history, PUBLISHED, readValue, TYPE, Writer } from './writer.mjs';
 
-const SPARE = 10_000 * slow; // ms that a node may need to write what it accepted when nothing fails any more
 const LOG_KEPT = 65536; // bytes of what a node said before it ended
 
 const SETTLED = 40_000 * slow; // ms until everybody knows everything when nothing fails any more
@@ -124,7 +123,6 @@ export class World {
 
     #nodeFaults = {
         kill: async (node) => {
-            (node.killed ??= []).push(Date.now());
             await node.kill();
             await pause(this.random.below(2000));
             await this.#restartNode(node);
@@ -136,7 +134,6 @@ export class World {
         },
         drain: async (node) => {
             await node.drain();
-            (node.ended ??= []).push({ when: Date.now(), isLossy: node.program.stderr.includes('announcements lost') });
             await this.#restartNode(node);
         },
         cut: async (node, ms) => {
@@ -181,27 +178,6 @@ export class World {
 
     get isDatabaseWell() {
         return !this.troubles.some(({ node, to }) => !node && to > Date.now());
-    }
-
-    /** Until when at the latest a node has written what it accepted at `at`, with a while to spare. */
-    #writtenBy(node, at) {
-        let until = at;
-        for (const { node: whose, from, to } of this.troubles) { // in the order in which they began
-            if ((!whose || whose === node) && from - SPARE <= until && to > until) {
-                until = to;
-            }
-        }
-        return until + SPARE;
-    }
-
-    /**
-     * May an announcement that this node accepted at `at` never be committed? When it was killed before it had, and when it ended in
-     * order without having been able to, which it says.
-     */
-    mayBeGone(node, at) {
-        const isKilled = (node.killed ?? []).some((when) => when >= at && when <= this.#writtenBy(node, at));
-        const isDrained = (node.ended ?? []).some(({ when, isLossy }) => when >= at && isLossy);
-        return isKilled || isDrained;
     }
 
     async #befall(name, fault, node) {

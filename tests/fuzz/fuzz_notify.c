@@ -68,8 +68,10 @@ static struct worker *started(void)
                                                         .close = stub_close};
     static const struct hub_options options = {.log = {.max_entries = 8, .max_bytes = 1u << 20}};
     static struct limit_counters counters;
+    static const struct worker_limits limits = {.max_read_bytes = SIZE_MAX / 2};
     static struct worker worker;
     if (!worker.hub) {
+        worker.limits = &limits;
         limit_counters_init(&counters);
         worker.limit_counters = &counters;
         worker.loop = loop_create(NULL);
@@ -102,33 +104,29 @@ static void check_rows(struct json *root, const struct notify_outcome *o)
     require(told == o->told && (told > 0 || jv_str(jv_get(root, "error")).len > 0));
 }
 
+static void answered(void *user, const struct notify_outcome *o, struct buf *answer)
+{
+    struct json *root = NULL;
+    require(jv_parse(buf_str(answer), JSON_MAX_DEPTH, &root, NULL) == 0);
+    check_rows(root, o);
+    jv_unref(root);
+    *(bool *)user = true;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct principal stranger = {.kind = PRINCIPAL_ANONYMOUS};
     struct worker *worker = started();
     const struct notify n = {.worker = worker, .principal = &stranger};
-    struct notify_outcome o = {0};
     struct tidings_error err = {0, ""};
-    struct json *said = NULL, *root = NULL;
-    struct buf text;
-    struct jw w;
+    struct json *said = NULL;
+    bool is_answered = false;
     if (jv_parse(tidings_strn((const char *)data, size), JSON_MAX_DEPTH, &said, NULL) < 0) {
         return 0;
     }
-    buf_init(&text, SIZE_MAX / 2);
-    jw_init(&w, &text);
-    jw_begin_object(&w);
-    int rc = notify_run(&n, said, &w, &o, &err);
-    jw_end_object(&w);
-    if (rc < 0) {
-        require(err.text[0] != '\0' && o.told == 0);
-    } else {
-        require(jv_parse(buf_str(&text), JSON_MAX_DEPTH, &root, NULL) == 0);
-        check_rows(root, &o);
-    }
+    int rc = notify_begin(&n, said, answered, &is_answered, &err);
+    require(is_answered == (rc == 0) && (rc == 0) == (err.text[0] == '\0'));
     loop_turn(worker->loop);
-    jv_unref(root);
     jv_unref(said);
-    buf_deinit(&text);
     return 0;
 }

@@ -19,6 +19,7 @@ import { Watcher } from './lib/watcher.mjs';
 
 const MOUNT = 'file://data/';
 const A = `${MOUNT}a.txt`;
+const USERS = 'file://data/users.json'; // of examples/documents.c
 const LONG = 3 * DEADLINE;
 
 const nodesOf = async (server) => JSON.parse((await call(server, 'resources/read', { uri: 'tidings://self/nodes' })).contents[0].text);
@@ -32,9 +33,16 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
         await database.sql(`CREATE SCHEMA ${name}`);
         return name;
     };
-    const start = async (t, name, where, args = []) => {
-        const node = await Node.make(t, name, { databases: [database], schema: where, args: ['--self', '--allow-write', '--node', name, ...args] });
+    const start = async (t, name, where, args = [], example = undefined) => {
+        const options = { databases: [database], schema: where, args: ['--self', '--allow-write', '--node', name, ...args], example };
+        const node = await Node.make(t, name, options);
         return node.start();
+    };
+    /** What a program announces is accepted at once. */
+    const announce = async ({ program }, n) => {
+        const path = `/changed?uri=${USERS}`;
+        const { status } = await exchange(program, { path, body: JSON.stringify({ n }) }, DEADLINE);
+        assert.equal(status, 204);
     };
 
     const all = [];
@@ -110,12 +118,10 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
     }));
 
     all.push(t.test('announcements that were accepted and could not be written when the server ended are counted', async (t) => {
-        const a = await start(t, 'a', await schema());
+        const a = await start(t, 'a', await schema(), [], 'documents');
         a.cut({ quietly: true }); // it does not know yet
         for (const n of [1, 2]) {
-            const body = JSON.stringify({ changes: [{ uri: 'published:///x', metadata: { n } }] });
-            const { status } = await exchange(a.program, { path: '/notify', headers: { 'Content-Type': 'application/json' }, body }, DEADLINE);
-            assert.equal(status, 200);
+            await announce(a, n);
         }
         await a.drain();
         assert.match(a.program.stderr, /warn nodes: announcements lost count=2 reason="the server ended before the store could be reached again"/);
@@ -123,17 +129,17 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
 
     all.push(t.test('after a crash of the database: what waits is counted when the server ends, and none once it was told', async (t) => {
         const own = await Postgres.start(t);
-        const notify = async ({ program }, n) => {
-            const body = JSON.stringify({ changes: [{ uri: 'published:///x', metadata: { n } }] });
-            return (await exchange(program, { path: '/notify', headers: { 'Content-Type': 'application/json' }, body }, DEADLINE)).status;
+        const at = async (name) => {
+            const args = ['--self', '--node', name, '--window', '0'];
+            return (await Node.make(t, name, { databases: [own], args, example: 'documents' })).start();
         };
-        const at = async (name) => (await Node.make(t, name, { databases: [own], args: ['--self', '--allow-write', '--node', name, '--window', '0'] })).start();
         const [a, b] = [await at('a'), await at('b')];
-        await call(b.program, 'tools/call', { name: 'publish', arguments: { uri: 'published:///x', text: 'x' } });
-        const watcher = await Watcher.open('modern', b.program, ['published:///x']);
+        const watcher = await Watcher.open('modern', b.program, [USERS]);
         for (const node of [a, b]) {
             node.cut({ quietly: true }); // they do not know yet
-            assert.deepEqual([await notify(node, 1), await notify(node, 2), await notify(node, 3)], [200, 200, 200]);
+            for (const n of [1, 2, 3]) {
+                await announce(node, n);
+            }
         }
         await own.crash();
         [a, b].forEach((node) => node.mend());
@@ -141,16 +147,14 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
         await a.drain();
         assert.match(a.program.stderr, /announcements lost count=3 /);
         await own.begin();
-        await watcher.updated('published:///x');
+        await watcher.updated(USERS);
         await b.drain();
         assert.doesNotMatch(b.program.stderr, /announcements lost/);
     }));
 
     all.push(t.test('a server that ends in order with its store has lost none', async (t) => {
-        const a = await start(t, 'a', await schema());
-        const body = JSON.stringify({ changes: [{ uri: 'published:///x' }] });
-        const { status } = await exchange(a.program, { path: '/notify', headers: { 'Content-Type': 'application/json' }, body }, DEADLINE);
-        assert.equal(status, 200);
+        const a = await start(t, 'a', await schema(), [], 'documents');
+        await announce(a, 1);
         await a.drain();
         assert.doesNotMatch(a.program.stderr, /announcements lost/);
     }));

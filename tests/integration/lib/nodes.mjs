@@ -6,14 +6,15 @@
 
 import { freePort } from './port.mjs';
 import { relay } from './proxy.mjs';
-import { serve } from './server.mjs';
+import { serve, serveExample } from './server.mjs';
 import { within } from './wait.mjs';
 
 export class Node {
-    /** `databases`: servers whose `port` may be another one later; `args` as for serve(); `isDirect`: no relays. */
-    static async make(t, name, { databases, args = [], schema, extra = '', isDirect = false }) {
+    /** `databases`: servers whose `port` may be another one later; `args` as for serve(); `isDirect`: no relays; `example`: that
+     *  example program, not ours. */
+    static async make(t, name, { databases, args = [], schema, extra = '', isDirect = false, example }) {
         const node = new Node();
-        Object.assign(node, { t, name, args });
+        Object.assign(node, { t, name, args, example });
         node.port = await freePort();
         node.relays = isDirect ? [] : await Promise.all(databases.map((database) => relay(t, database)));
         const hosts = (isDirect ? databases : node.relays).map(({ port }) => `127.0.0.1:${port}`).join(',');
@@ -29,9 +30,10 @@ export class Node {
 
     /** Start it, again or for the first time: it serves when this is over. */
     async start() {
-        this.program = await serve(this.t, {
-            http: `127.0.0.1:${this.port}`, args: ['--entities', this.store, ...this.args], mounts: [], mayFail: true,
-        });
+        const args = ['--entities', this.store, ...this.args];
+        this.program = this.example
+            ? await serveExample(this.t, this.example, args)
+            : await serve(this.t, { http: `127.0.0.1:${this.port}`, args, mounts: [], mayFail: true });
         return this;
     }
 

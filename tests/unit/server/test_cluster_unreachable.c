@@ -195,6 +195,27 @@ static void what_clients_notify_is_told_at_the_others(void **state)
     must_say(ears_await(&ears, 1).metadata, "\"k\":1");
 }
 
+/* Who said it hears no more than is known; what was committed is told all the same. */
+static void notify_answers_unknown_if_its_commit_is_not_answered(void **state)
+{
+    (void)state;
+    char arguments[160];
+    run_all();
+    publish(1, "published:///x", "one");
+    (void)served_subscribe("published:///x", "{\"initial\":true}", &ears);
+    assert_true(ears_await(&ears, 0).initial);
+    for (int k = 1; k <= 2; k++) { /* the second is committed */
+        await_followed(0);
+        shared_memory_lose_answer(db, rows[0], k == 2);
+        snprintf(arguments, sizeof arguments,
+                 "\"changes\":[{\"uri\":\"published:///x\",\"metadata\":{\"k\":%d}}]", k);
+        const char *answer = at(0, "notify", arguments);
+        must_say(answer, "\"told\":0,\"refused\":1");
+        must_say(answer, "\"reason\":\"unknown\"");
+    }
+    must_say(ears_await(&ears, 1).metadata, "\"k\":2");
+}
+
 /* A client is told to try again; what a program announces waits. */
 static void announcements_wait_for_a_store_that_is_away(void **state)
 {
@@ -251,6 +272,7 @@ int main(void)
         CASE(what_one_announces_is_told_at_the_others),
         CASE(a_cursor_to_what_programs_registered_is_good_at_the_others),
         CASE(what_clients_notify_is_told_at_the_others),
+        CASE(notify_answers_unknown_if_its_commit_is_not_answered),
         CASE(announcements_wait_for_a_store_that_is_away),
         CASE(what_waited_is_told_before_what_comes_next),
     };
