@@ -60,6 +60,7 @@ static void may_begin(void *user, int code, const struct tidings_error *err)
     struct tidings_read *read = user;
     struct catalog *awaited = read->awaited;
     if (code < 0) {
+        read->reason = code == TIDINGS_E_BUSY ? READ_STALE : read->reason;
         job_finish(&read->base, code, err);
     } else {
         read->version = read->base.worker->last_seq;

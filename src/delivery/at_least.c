@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Waits until this node has followed the store up to the position of a cursor, by arming no scopes
- * at the hub (hub_arm): its answer comes when everything up to `await` has its number.
+ * Waits until this node has followed the store up to where it is now, by arming no scopes at the
+ * hub (hub_arm): its answer comes when everything up to `await` has its number.
+ *
+ * The position of the cursor alone would not do. A cursor says that everything up to it was told,
+ * so what a window or a queue holds back keeps it below the change that its own message tells, and
+ * a value may be newer than its change. What was told is committed; so the store is asked.
  */
 #include "delivery/at_least.h"
 
@@ -50,14 +54,20 @@ static void at_least_answered(struct hub_arm *arm, struct worker *worker)
     struct tidings_error err = {0};
     uint64_t reached = hub_reached(worker->hub);
     int rc = 0;
-    if (reached >= a->cursor.position) {
+    if (arm->newest_code == TIDINGS_E_CLOSED) {
+        rc = tidings_fail(&err, TIDINGS_E_CLOSED, "%s", arm->newest_err.text);
+    } else if (arm->newest_code < 0) {
+        rc = tidings_fail(&err, TIDINGS_E_BUSY,
+                          "the store cannot be reached, so this node does not know whether it has "
+                          "come to the cursor; try again later");
+    } else if (reached >= arm->await) {
         rc = at_least_check(worker, &a->cursor, &err);
     } else if (a->is_full) {
-        rc = tidings_fail(&err, TIDINGS_E_TIMEOUT,
-                          "this node has come to position %llu and not to %llu within %u ms; try "
-                          "again later",
-                          (unsigned long long)reached, (unsigned long long)a->cursor.position,
-                          HUB_AWAIT_MS);
+        rc =
+            tidings_fail(&err, TIDINGS_E_TIMEOUT,
+                         "this node has come to position %llu and not to %llu within %u ms; try "
+                         "again later",
+                         (unsigned long long)reached, (unsigned long long)arm->await, HUB_AWAIT_MS);
     } else {
         rc = tidings_fail(&err, TIDINGS_E_TIMEOUT,
                           "this node has not come to the cursor within %u ms; try again later",
@@ -102,6 +112,7 @@ void at_least_await(struct worker *worker, const struct principal *principal,
     arm->done = at_least_answered;
     arm->dropped = at_least_dropped;
     arm->user = a;
+    arm->asks_newest = true;
     hub_arm_await(arm, &c);
     hub_arm_send(arm);
 }

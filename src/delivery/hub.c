@@ -243,6 +243,8 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     hub->parked_timer = loop_timer_open(loop, hub_announce_timer, hub);
     hub->await_timer = loop_timer_open(loop, hub_watch_await_timer, hub);
     list_init(&hub->awaiting);
+    list_init(&hub->asking);
+    list_init(&hub->asked);
     list_init(&hub->parked);
     bool merges = hub_merge_init(&hub->merge) == 0;
     list_init(&hub->arming);

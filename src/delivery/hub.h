@@ -129,6 +129,13 @@ typedef int (*hub_shared_fn)(void *user, const struct tidings_change *change,
                              struct hub_receipt *receipt, struct tidings_error *err);
 /* Who takes them, from any thread; before threads start. NULL: nobody any more. */
 void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user);
+/* Ask the store for its newest position, and follow up to there: hub_newest is called once, later.
+ * One question at a time. */
+typedef void (*hub_ask_newest_fn)(void *user);
+/* Who asks; as hub_on_shared. */
+void hub_on_ask_newest(struct hub *hub, hub_ask_newest_fn fn, void *user);
+/* Any thread: the answer. `code` below 0: why there is none. */
+void hub_newest(struct hub *hub, int code, uint64_t position, const struct tidings_error *err);
 /* What the provider of a mount that one node owns for all says: a change, on the hub's thread; or
  * (NULL) that some may have been missed, on any. */
 typedef int (*hub_owned_fn)(void *user, const struct tidings_provider *p,
@@ -229,6 +236,10 @@ struct hub_arm {
     } await_runs[HUB_AWAIT_RUNS]; /* … and these of others are known to have come so far; at most
                                    * HUB_AWAIT_MS */
     unsigned await_count;
+    bool asks_newest; /* set before it is sent: the store is asked how far it is, and that is
+                       * awaited */
+    int newest_code;  /* it could not be asked: `newest_err` */
+    struct tidings_error newest_err;
     bool is_owners; /* set before it is sent: it is for all nodes, whoever subscribes (below) */
     struct list await_link; /* the hub's … */
     uint64_t await_due_ms;  /* … until when */

@@ -39,6 +39,15 @@ struct hub {
     struct loop_timer *watch_timer;
     struct list awaiting; /* struct hub_arm that wait for a position, in the order they came */
     struct loop_timer *await_timer;
+    struct list asking, asked; /* struct hub_arm that wait for the newest position of the store: for
+                                * the next question, and for the answer to this one */
+    bool is_asking;
+    struct letter newest; /* the answer, on its way … */
+    int newest_code;
+    uint64_t newest_position; /* … and what it says */
+    struct tidings_error newest_err;
+    hub_ask_newest_fn ask_newest; /* atomic; NULL: as `shared` */
+    void *ask_newest_user;
     uint64_t reached;     /* atomic: everything up to this position has its number */
     hub_shared_fn shared; /* atomic; NULL: there are no other nodes */
     void *shared_user;
@@ -93,7 +102,16 @@ void hub_lists_close(struct hub *hub);
 /* CHANGE_LIST, CHANGE_TOOLS or CHANGE_PROMPTS happened. */
 void hub_list_changed(struct hub *hub, enum change_notice notice);
 
+/* hub_newest.c: ask, if somebody waits and nobody asks. */
+void hub_newest_ask(struct hub *hub);
+/* The hub stops: nobody hears the answer, so those who wait are told so. */
+void hub_newest_end(struct hub *hub);
+
 void hub_watch_timer(struct loop_timer *timer, void *user);
+/* Back to its worker. */
+void hub_watch_return(struct hub_arm *arm);
+/* One of its scopes is answered; after the last it goes back, or waits for a position. */
+void hub_watch_countdown(struct hub_arm *arm);
 /* Those who waited for a position go on. */
 void hub_watch_reached(struct hub *hub);
 void hub_watch_await_timer(struct loop_timer *timer, void *user);

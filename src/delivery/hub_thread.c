@@ -61,6 +61,7 @@ void hub_set_running(struct hub *hub, bool running)
     if (!running) {
         mailbox_drain(hub->mailbox); /* somebody may wait for the answer */
         hub_announce_unpark(hub, true);
+        hub_newest_end(hub);
     }
     hub_release(hub);
 }

@@ -59,7 +59,7 @@ static void arm_drop(struct letter *letter)
     arm_dropped(list_entry(letter, struct hub_arm, letter));
 }
 
-static void arm_return(struct hub_arm *arm)
+void hub_watch_return(struct hub_arm *arm)
 {
     struct changelog *log = arm->hub->log;
     list_remove(&arm->await_link);
@@ -78,15 +78,14 @@ static bool arm_is_reached(const struct hub *hub, const struct hub_arm *arm)
     return is_known;
 }
 
-/* One of its scopes is answered; after the last it goes back to its worker. */
-static void arm_countdown(struct hub_arm *arm)
+void hub_watch_countdown(struct hub_arm *arm)
 {
     struct hub *hub = arm->hub;
     if (--arm->pending > 0) {
         return;
     }
     if (arm_is_reached(hub, arm)) {
-        arm_return(arm);
+        hub_watch_return(arm);
         return;
     }
     arm->await_due_ms = loop_now_ms(hub->loop) + HUB_AWAIT_MS;
@@ -101,7 +100,7 @@ void hub_watch_reached(struct hub *hub)
     list_each (it, next, &hub->awaiting) {
         struct hub_arm *arm = list_entry(it, struct hub_arm, await_link);
         if (arm_is_reached(hub, arm)) {
-            arm_return(arm);
+            hub_watch_return(arm);
         }
     }
 }
@@ -117,7 +116,7 @@ void hub_watch_await_timer(struct loop_timer *timer, void *user)
             loop_timer_start(timer, arm->await_due_ms - now, 0);
             return;
         }
-        arm_return(arm);
+        hub_watch_return(arm);
     }
 }
 
@@ -131,7 +130,7 @@ static void arm_answer(struct hub_arm *arm, size_t index, bool watched,
     if (code < 0) {
         arm->items[index].err = *err;
     }
-    arm_countdown(arm);
+    hub_watch_countdown(arm);
 }
 
 static void watch_free(struct tidings_watch *w)
@@ -372,7 +371,12 @@ static void arm_deliver(struct letter *letter, void *owner)
     for (size_t i = 0; i < arm->count; i++) {
         arm_one(hub, arm, i);
     }
-    arm_countdown(arm);
+    if (arm->asks_newest && hub->ask_newest) { /* it arms nothing */
+        list_append(&hub->asking, &arm->await_link);
+        hub_newest_ask(hub);
+        return;
+    }
+    hub_watch_countdown(arm);
 }
 
 static struct hub_arm *hub_arm_make(struct hub *hub, struct mailbox *reply_to,
@@ -505,13 +509,20 @@ void hub_disarm_owners(struct hub *hub, struct tidings_str prefix)
     mem_free((char *)(uintptr_t)scope.ptr);
 }
 
-void hub_watches_clear(struct hub *hub)
+static void hub_watch_drop_waiting(struct list *waiting)
 {
-    while (hub->awaiting.next && !list_empty(&hub->awaiting)) {
-        struct hub_arm *arm = list_entry(hub->awaiting.next, struct hub_arm, await_link);
+    while (waiting->next && !list_empty(waiting)) {
+        struct hub_arm *arm = list_entry(waiting->next, struct hub_arm, await_link);
         list_remove(&arm->await_link);
         arm_dropped(arm);
     }
+}
+
+void hub_watches_clear(struct hub *hub)
+{
+    hub_watch_drop_waiting(&hub->awaiting);
+    hub_watch_drop_waiting(&hub->asking);
+    hub_watch_drop_waiting(&hub->asked);
     size_t pos = 0;
     struct tidings_watch *w;
     while ((w = map_next(&hub->watches, &pos)) != NULL) {

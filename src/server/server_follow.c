@@ -138,6 +138,31 @@ static void server_follow_unreachable(void *user, bool is_unreachable)
     }
 }
 
+static int follow_run_newest(struct keeper_job *job, struct entities *e)
+{
+    struct tidings_server *s = list_entry(job, struct tidings_server, newest_job);
+    struct entity_rows *rows = entities_rows(e);
+    int rc = rows->shared->newest(rows, &s->newest, &job->err);
+    return rc == 0 && s->newest > rows->shared->followed(rows)
+               ? keeper_follow_now(s->keeper, &job->err)
+               : rc;
+}
+
+static void follow_on_newest(struct keeper_job *job, int code)
+{
+    struct tidings_server *s = list_entry(job, struct tidings_server, newest_job);
+    hub_newest(s->hub, code, s->newest, &job->err);
+}
+
+/* On the hub's thread. */
+static void server_follow_ask_newest(void *user)
+{
+    struct tidings_server *s = user;
+    s->newest_job = (struct keeper_job){.run = follow_run_newest, .done = follow_on_newest};
+    list_init(&s->newest_job.letter.link);
+    keeper_submit(s->keeper, &s->newest_job);
+}
+
 int server_follow_open(struct tidings_server *s, struct tidings_error *err)
 {
     const struct keeper_follower follower = {
@@ -150,5 +175,6 @@ int server_follow_open(struct tidings_server *s, struct tidings_error *err)
     };
     server_announce_open(s);
     hub_on_shared(s->hub, server_announce, s);
+    hub_on_ask_newest(s->hub, server_follow_ask_newest, s);
     return keeper_on_follow(s->keeper, &follower, err);
 }

@@ -108,13 +108,15 @@ struct tidings_server {
     struct list announce_taken;       /* … of them, what `announce_again` writes */
     struct keeper_job announce_again; /* … under way while `is_announcing_again` */
     bool is_announcing_again;
-    size_t announced_bytes; /* atomic: of them, and of those under way */
-    size_t announced_lost;  /* the keeper's, and after it: accepted, and never told */
-    bool follow_tells;      /* the keeper's: what is followed is told, the log is there */
-    uint64_t follow_moved;  /* server_follow.c: the position told as the end of a move */
-    int follow_refused;     /* … why the last published resource was not served */
-    uint64_t follow_say_ms; /* … not before then, that a row is damaged */
-    bool follow_unmounted;  /* … the last change in a mount was in one that is not here */
+    size_t announced_bytes;       /* atomic: of them, and of those under way */
+    size_t announced_lost;        /* the keeper's, and after it: accepted, and never told */
+    bool follow_tells;            /* the keeper's: what is followed is told, the log is there */
+    uint64_t follow_moved;        /* server_follow.c: the position told as the end of a move */
+    int follow_refused;           /* … why the last published resource was not served */
+    uint64_t follow_say_ms;       /* … not before then, that a row is damaged */
+    struct keeper_job newest_job; /* … asks how far the store is; one at a time */
+    uint64_t newest;              /* … its answer */
+    bool follow_unmounted;        /* … the last change in a mount was in one that is not here */
     bool has_publish_tools, has_change_tools, has_end_peer;
     struct list timers; /* struct server_timer */
     size_t timer_count;

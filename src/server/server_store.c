@@ -253,6 +253,7 @@ void server_store_close(struct tidings_server *s, bool is_undone)
     server_owned_close(s);
     server_nodes_close(s);
     hub_on_shared(s->hub, NULL, NULL);
+    hub_on_ask_newest(s->hub, NULL, NULL);
     keeper_close(s->keeper);
     server_tasks_close(s);
     if (s->announcing.next) {

@@ -183,6 +183,19 @@ static int shared_release(struct entity_rows *rows, struct tidings_str name,
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
+static int shared_newest(struct entity_rows *rows, uint64_t *ret, struct tidings_error *err)
+{
+    struct postgres_rows *s = postgres_rows_of(rows);
+    struct postgres_counters counters = {0};
+    struct pg_result *r = NULL;
+    postgres_rows_release(s);
+    int rc = postgres_rows_ask(s, PG_STATE, NULL, &r, err);
+    rc = rc == 0 ? postgres_rows_read_counters(s, r, &counters, err) : rc;
+    postgres_free(r);
+    *ret = counters.position;
+    return rc;
+}
+
 static int shared_put_node(struct entity_rows *rows, const struct node_row *row, int64_t for_ms,
                            struct tidings_error *err)
 {
@@ -367,6 +380,7 @@ static int shared_secret(struct entity_rows *rows, unsigned char out[32], struct
 const struct shared_ops postgres_rows_shared = {
     .follow = postgres_rows_follow,
     .followed = shared_followed,
+    .newest = shared_newest,
     .descriptor = shared_descriptor,
     .wake = shared_wake,
     .has_news = shared_has_news,

@@ -72,6 +72,8 @@ struct shared_ops {
                   struct tidings_error *err);
     /* Everything up to this position was followed, or written here. */
     uint64_t (*followed)(struct entity_rows *rows);
+    /* The newest position of all, asked of the store. Outside of batches. */
+    int (*newest)(struct entity_rows *rows, uint64_t *ret, struct tidings_error *err);
     /* A descriptor that becomes readable when others have committed, or that way is lost; -1: there
      * is none now, ask `follow` every so often. May be another one after each call of anything. */
     int (*descriptor)(struct entity_rows *rows);

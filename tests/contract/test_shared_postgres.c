@@ -51,6 +51,25 @@ static void what_one_commits_others_follow_in_order(void **state)
     store_close(b);
 }
 
+/* Also while its notification waits to be heard. */
+static void newest_position_is_known_before_it_is_followed(void **state)
+{
+    (void)state;
+    uint64_t newest = 0;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    for (uint64_t n = 1; n <= 3; n++) {
+        store_publish_alone(a, "p:///1", n % 2 ? "odd" : "even");
+        assert_int_equal(b->shared->newest(b, &newest, NULL), 0);
+        assert_int_equal(newest, n);
+        assert_int_equal(b->shared->followed(b), 0);
+    }
+    (void)store_followed(b, false);
+    assert_int_equal(b->shared->followed(b), 3);
+    store_close(a);
+    store_close(b);
+}
+
 /* A node that begins later finds it in the log, too. */
 static void what_an_owner_announces_is_told_from_what_a_program_does(void **state)
 {
@@ -514,6 +533,7 @@ static int run(struct postgres_server *p)
     server = p;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_one_commits_others_follow_in_order),
+        cmocka_unit_test(newest_position_is_known_before_it_is_followed),
         cmocka_unit_test(what_an_owner_announces_is_told_from_what_a_program_does),
         cmocka_unit_test(what_was_handed_out_counts_as_followed),
         cmocka_unit_test(announcements_that_nobody_can_follow_any_more_are_told_in_their_place),

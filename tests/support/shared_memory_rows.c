@@ -282,6 +282,17 @@ static int node_age_sessions(struct entity_rows *rows, int64_t idle_ms, struct t
     return shared_memory_leave(n, 0);
 }
 
+static int node_newest(struct entity_rows *rows, uint64_t *ret, struct tidings_error *err)
+{
+    struct node *n = shared_memory_node(rows);
+    int rc = shared_memory_enter(n, err);
+    if (rc < 0) {
+        return rc;
+    }
+    *ret = n->db->last;
+    return shared_memory_leave(n, 0);
+}
+
 static int node_secret(struct entity_rows *rows, unsigned char out[32], struct tidings_error *err)
 {
     struct node *n = shared_memory_node(rows);
@@ -299,6 +310,7 @@ static int node_secret(struct entity_rows *rows, unsigned char out[32], struct t
 const struct shared_ops shared_memory_ops = {
     .follow = shared_memory_follow,
     .followed = shared_memory_followed,
+    .newest = node_newest,
     .descriptor = node_descriptor,
     .wake = node_wake,
     .begin_unlocked = shared_memory_begin_unlocked,

@@ -343,6 +343,7 @@ static void put_reading(struct twin_choices *c, struct buf *out)
         ",\"dev.tidings/range\":{\"from\":1000000}",
         ",\"dev.tidings/ifNoneMatch\":\"$E\"",
         ",\"dev.tidings/accept\":[\"image/png\"]",
+        ",\"dev.tidings/atLeast\":\"$C\"",
     };
     buf_puts(out, tidings_str(TWIN_PICK(c, options)));
 }

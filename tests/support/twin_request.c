@@ -192,6 +192,7 @@ static void ask_plain(struct twin_choices *c, unsigned number, struct twin_step 
         "\nAccept: image/png",
         "\nIf-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT",
         "\nOrigin: http://elsewhere.example",
+        "\nTidings-At-Least: $C",
     };
     char uri[TWIN_URI];
     twin_choose_uri(c, uri);

@@ -63,7 +63,7 @@ static void a_read_waits_for_the_cursor_it_names(void **state)
     must_say(read_with(1, "published:///x", "\"dev.tidings/atLeast\":7"), "must be a cursor");
 }
 
-static void a_node_that_does_not_come_so_far_says_how_far_it_is(void **state)
+static void read_is_refused_if_the_node_cannot_ask_how_far_the_store_is(void **state)
 {
     (void)state;
     char cursor[256], meta[320];
@@ -74,7 +74,8 @@ static void a_node_that_does_not_come_so_far_says_how_far_it_is(void **state)
     cursor_of(0, NULL, "published:///", cursor, &answer);
     snprintf(meta, sizeof meta, "\"dev.tidings/atLeast\":\"%s\"", cursor);
     answer = read_with(1, "published:///", meta);
-    must_say(answer, "this node has come to position ");
+    must_say(answer, "the store cannot be reached");
+    must_say(answer, "\"reason\":\"stale\"");
     shared_memory_set_unreachable(db, rows[1], false);
     must_say(read_with(1, "published:///x", meta), "one");
 }
@@ -266,7 +267,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_read_waits_for_the_cursor_it_names),
-        CASE(a_node_that_does_not_come_so_far_says_how_far_it_is),
+        CASE(read_is_refused_if_the_node_cannot_ask_how_far_the_store_is),
         CASE(what_is_known_is_read_while_the_store_is_away),
         CASE(what_may_be_old_is_refused_where_that_is_wanted),
         CASE(what_one_announces_is_told_at_the_others),
