@@ -85,6 +85,7 @@ static struct tidings_client *client_create(const struct tidings_client_options 
     question_init(c);
     connection_init(c);
     subscriptions_init(c);
+    subscriptions_later_init(c);
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int rc = c->wake_fd < 0 ? error_errno(err, errno, "create a client") : 0;
     rc = rc == 0 ? settings_init(&c->settings, options, err) : rc;

@@ -13,6 +13,7 @@
 struct watch;
 
 void subscriptions_init(struct tidings_client *c);
+void subscriptions_later_init(struct tidings_client *c); /* likewise */
 void subscriptions_deinit(struct tidings_client *c);
 bool subscriptions_wants(const struct tidings_client *c); /* a reason to stay connected? */
 

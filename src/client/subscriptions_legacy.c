@@ -23,7 +23,7 @@ static bool is_pending(struct tidings_client *c)
 {
     list_each (it, next, &c->watches) {
         const struct watch *w = list_entry(it, struct watch, link);
-        if (!w->is_judged && !w->is_ending) {
+        if (!w->is_judged && !w->is_ending && !w->is_later) {
             return true;
         }
     }
@@ -164,9 +164,11 @@ static void on_subscribed(void *user, const struct response *a)
     bool is_accepted = a->result != NULL;
     legacy_take_cursor(w, a); /* is told with it */
     struct json *warnings = jv_get(jv_get(a->result, "_meta"), "dev.tidings/warnings");
-    subscriptions_judge(c, w, is_accepted,
-                        is_accepted ? subscriptions_reason(warnings, w->uri)
-                                    : tidings_str(a->why.text));
+    if (!subscriptions_put_off(c, w, jv_get(a->error, "data"))) {
+        subscriptions_judge(c, w, is_accepted,
+                            is_accepted ? subscriptions_reason(warnings, w->uri)
+                                        : tidings_str(a->why.text));
+    }
     legacy_take_answer(w, a);
     if (!is_pending(c)) {
         subscriptions_judged(c);

@@ -268,13 +268,18 @@ void modern_changed(struct tidings_client *c)
 /* ---- acknowledged ---------------------------------------------------------------------------- */
 
 /* `{"<uri>": "why"}`, `{"<uri>": {"reason": "why"}}` or `[{"uri": …, "reason": …}]`. */
-struct tidings_str subscriptions_reason(struct json *given, const char *uri)
+static struct json *find_entry(struct json *given, const char *uri)
 {
     struct json *entry = jv_get(given, uri);
     for (size_t i = 0; !entry && jv_is(given, JV_ARRAY) && i < jv_count(given); i++) {
         struct json *e = jv_at(given, i);
         entry = str_eq(jv_str(jv_get(e, "uri")), tidings_str(uri)) ? e : NULL;
     }
+    return entry;
+}
+
+static struct tidings_str entry_reason(struct json *entry)
+{
     if (jv_is(entry, JV_STRING)) {
         return jv_str(entry);
     }
@@ -282,9 +287,14 @@ struct tidings_str subscriptions_reason(struct json *given, const char *uri)
     return reason.len > 0 ? reason : jv_str(jv_get(entry, "message"));
 }
 
-static struct tidings_str refusal(struct json *meta, const char *uri)
+struct tidings_str subscriptions_reason(struct json *given, const char *uri)
 {
-    struct tidings_str reason = subscriptions_reason(jv_get(meta, "dev.tidings/refused"), uri);
+    return entry_reason(find_entry(given, uri));
+}
+
+static struct tidings_str refusal_reason(struct json *entry)
+{
+    struct tidings_str reason = entry_reason(entry);
     return reason.len > 0 ? reason : STR("the server does not offer it for watching");
 }
 
@@ -315,9 +325,13 @@ void subscriptions_acknowledged(struct tidings_client *c, struct json *params, i
         struct watch *w = list_entry(it, struct watch, link);
         if (w->asked == id && !w->is_ending) {
             bool is_accepted = has_uri(list, w->uri);
-            subscriptions_judge(c, w, is_accepted,
-                                is_accepted ? subscriptions_reason(warnings, w->uri)
-                                            : refusal(meta, w->uri));
+            struct json *entry =
+                find_entry(is_accepted ? warnings : jv_get(meta, "dev.tidings/refused"), w->uri);
+            bool is_put_off = !is_accepted && subscriptions_put_off(c, w, jv_get(entry, "data"));
+            if (!is_put_off) {
+                subscriptions_judge(c, w, is_accepted,
+                                    is_accepted ? entry_reason(entry) : refusal_reason(entry));
+            }
         }
     }
     if (c->is_stale) {

@@ -14,6 +14,9 @@ void subscriptions_judge(struct tidings_client *c, struct watch *w, bool is_acce
                          struct tidings_str reason);
 /* The reason given for `uri` among refusals or warnings; empty: none. */
 struct tidings_str subscriptions_reason(struct json *given, const char *uri);
+/* `data` of a refusal says when to ask again (retryAfterMs): so that is done, and the watch is
+ * not judged. false: it says nothing of the kind. */
+bool subscriptions_put_off(struct tidings_client *c, struct watch *w, struct json *data);
 /* All were judged. */
 void subscriptions_judged(struct tidings_client *c);
 

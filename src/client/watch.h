@@ -40,6 +40,7 @@ struct watch {
     char *since;               /* legacy: where to go on from, NULL: not known */
     uint64_t accepted_at;      /* legacy: in the present session; 0: not */
     bool is_patient;           /* refused, it is no reason to give up: it is asked for again */
+    bool is_later;             /* refused for the moment: it is asked for again, and not judged */
     struct snapshot *snapshot; /* how it was; NULL: not known */
     enum comparison_reason comparison_reason; /* … or wanted */
     unsigned broken_comparisons;              /* the connection was lost during so many in a row */

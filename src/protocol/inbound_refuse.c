@@ -84,6 +84,7 @@ void inbound_refuse(struct channel *channel, int status, int rpc_code, const cha
 void inbound_refuse_later(struct channel *channel, const char *text)
 {
     static const struct response_headers headers = {.extra = {"Retry-After: 1\r\n", 16}};
-    const struct dialect_error e = {.code = RPC_INTERNAL, .message = tidings_str(text)};
+    const struct dialect_error e = {
+        .code = RPC_INTERNAL, .message = tidings_str(text), .details = STR(REQUEST_LATER)};
     inbound_refuse_with(channel, 503, &headers, NULL, &e);
 }

@@ -300,7 +300,7 @@ static struct dialect_acknowledged_uri acknowledged_uri(void *user, size_t index
         .task_id = w->is_task ? str_skip(w->spelled, sizeof(OWNED_URI_PREFIX) - 1) : STR_EMPTY,
         .is_refused = w->refused,
         .reason = tidings_str(w->stat.base.err.text),
-        .details_json = job_details(&w->stat.base),
+        .details_json = request_details_of(&w->stat.base),
         .warning = w->warning,
     };
 }

@@ -290,7 +290,14 @@ static struct tidings_str request_reason_of(int code, struct tidings_str uri)
     bool is_missing = code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_DENIED;
     return is_missing && uri.len > 0    ? STR("not_found")
            : code == TIDINGS_E_INTERNAL ? STR("internal")
+           : code == TIDINGS_E_BUSY     ? STR("unavailable")
                                         : STR_EMPTY;
+}
+
+struct tidings_str request_details_of(const struct job *r)
+{
+    struct tidings_str details = job_details(r);
+    return details.len == 0 && r->err.code == TIDINGS_E_BUSY ? STR(REQUEST_LATER) : details;
 }
 
 void request_fail_job(struct request *request, const struct job *r, struct tidings_str uri,
@@ -301,6 +308,9 @@ void request_fail_job(struct request *request, const struct job *r, struct tidin
         .message = tidings_str(err.text), .uri = uri, .reason = reason, .details = job_details(r)};
     if (reason.len == 0 && e.details.len == 0) {
         e.reason = request_reason_of(err.code, uri);
+    }
+    if (err.code == TIDINGS_E_BUSY && e.details.len == 0) {
+        e.details = STR(REQUEST_RETRY);
     }
     request_fail_named(request, err.code, &e);
 }
@@ -334,7 +344,11 @@ void request_fail(struct request *request, int code, struct tidings_str uri, con
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     struct dialect_error e = {
-        .message = tidings_str(text), .uri = uri, .reason = request_reason_of(code, uri)};
+        .message = tidings_str(text),
+        .uri = uri,
+        .reason = request_reason_of(code, uri),
+        .details = code == TIDINGS_E_BUSY ? STR(REQUEST_RETRY) : STR_EMPTY,
+    };
     request_fail_named(request, code, &e);
 }
 
@@ -356,7 +370,11 @@ void request_fail_err(struct request *request, const struct tidings_error *err,
                       struct tidings_str uri)
 {
     struct dialect_error e = {
-        .message = tidings_str(err->text), .uri = uri, .reason = request_reason_of(err->code, uri)};
+        .message = tidings_str(err->text),
+        .uri = uri,
+        .reason = request_reason_of(err->code, uri),
+        .details = err->code == TIDINGS_E_BUSY ? STR(REQUEST_RETRY) : STR_EMPTY,
+    };
     request_fail_named(request, err->code, &e);
 }
 

@@ -108,6 +108,14 @@ void request_begin_meta(struct request *request, enum dialect_cache cache);
 void request_end_meta(struct request *request);
 /* Begin and end with nothing in between. */
 void request_empty(struct request *request);
+/* What fails with TIDINGS_E_BUSY may be asked for again: data.reason "unavailable", unless there is
+ * another, and when. */
+#define REQUEST_RETRY_MS "1000"
+#define REQUEST_RETRY "{\"retryAfterMs\":" REQUEST_RETRY_MS "}"
+#define REQUEST_LATER "{\"reason\":\"unavailable\",\"retryAfterMs\":" REQUEST_RETRY_MS "}"
+/* Data of a job that failed, as it stands in a list of refusals; empty: none. */
+struct tidings_str request_details_of(const struct job *r);
+
 /* Throw away what was written and answer with an error. `uri` goes into data; empty: none. */
 void request_fail(struct request *request, int code, struct tidings_str uri, const char *fmt, ...)
     TIDINGS_PRINTF(4, 5);

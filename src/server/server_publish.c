@@ -292,5 +292,8 @@ int server_publish_check(struct tidings_server *s, struct tidings_error *err)
 
 void server_publish_open(struct tidings_server *s)
 {
+    if (s->keeper) {
+        keeper_conceal(s->keeper);
+    }
     __atomic_store_n(&s->mounted, hub_catalog(s->hub), __ATOMIC_RELEASE);
 }

@@ -38,7 +38,8 @@ static void keeper_answer(struct keeper_job *job, int code)
 static void keeper_note(struct keeper *k, const struct tidings_error *err)
 {
     if (err && !k->is_failing) {
-        log_error(LOG_STORE, "store cannot be written", KV("reason", err->text));
+        log_error(LOG_STORE, "store cannot be written",
+                  KV("reason", keeper_follow_explain(k, err)));
     } else if (!err && k->is_failing) {
         log_info(LOG_STORE, "store can be written again", NO_FIELDS);
     }

@@ -89,6 +89,8 @@ struct keeper_follower {
  * others write to. Any of the functions may be NULL. Not on the keeper's own thread. */
 int keeper_on_follow(struct keeper *k, const struct keeper_follower *follower,
                      struct tidings_error *err);
+/* Clients are served from now on: errors of the store say what they may know, the log says all. */
+void keeper_conceal(struct keeper *k);
 /* Any thread: is it a store that others write to? */
 bool keeper_is_shared(const struct keeper *k);
 /* Any thread: how long commits took, and how many batches were lost. */

@@ -7,24 +7,62 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "store/keeper_private.h"
 #include "store/shared.h"
 
 #define NEWS_AT_A_TIME 4
+#define SAY_AGAIN_MS 1000
 
 /* ---- unreachable ----------------------------------------------------------------------------- */
+
+const char *keeper_follow_explain(const struct keeper *k, const struct tidings_error *err)
+{
+    return k->shared && k->shared->explain ? k->shared->explain(entities_rows(k->entities), err)
+                                           : err->text;
+}
+
+/* Whoever asked is not told why; said now and then. */
+static void keeper_follow_say(struct keeper *k, const struct tidings_error *err)
+{
+    const char *all = keeper_follow_explain(k, err);
+    uint64_t now = clock_monotonic_ms();
+    if (all != err->text && now >= k->say_ms) {
+        k->say_ms = now + SAY_AGAIN_MS;
+        log_error(LOG_STORE, "store failed", KV("reason", all));
+    }
+}
+
+static int run_conceal(struct keeper_job *job, struct entities *e)
+{
+    struct entity_rows *rows = entities_rows(e);
+    (void)job;
+    if (rows->shared && rows->shared->conceal) {
+        rows->shared->conceal(rows);
+    }
+    return 0;
+}
+
+void keeper_conceal(struct keeper *k)
+{
+    struct keeper_job job = {.is_aside = true, .run = run_conceal};
+    (void)keeper_run(k, &job);
+}
 
 /* Only that it cannot be reached (TIDINGS_E_BUSY) counts, and that something worked. */
 void keeper_follow_note(struct keeper *k, int rc, const struct tidings_error *err)
 {
     bool is_unreachable = rc == TIDINGS_E_BUSY;
+    if (rc < 0 && !is_unreachable) {
+        keeper_follow_say(k, err);
+    }
     if (!k->shared || is_unreachable == k->is_unreachable || (rc < 0 && !is_unreachable)) {
         return;
     }
     if (is_unreachable) {
-        log_warn(LOG_STORE, "store cannot be reached", KV("reason", err->text));
+        log_warn(LOG_STORE, "store cannot be reached", KV("reason", keeper_follow_explain(k, err)));
     } else {
         log_info(LOG_STORE, "store can be reached again", NO_FIELDS);
     }

@@ -38,6 +38,7 @@ struct keeper {
     struct loop_poll *woken;         /* of the duplicate */
     uint64_t reached;                /* what `follower` was last told */
     uint64_t broken_at;              /* everything has: the store lost changes; 0: it did not */
+    uint64_t say_ms;                 /* not before then, that it failed */
     bool has_new_types;              /* they have yet to be read again */
     bool is_unreachable;             /* atomic: the store cannot be reached, and it was logged */
 };
@@ -58,5 +59,7 @@ void keeper_follow_reached(struct keeper *k);
 void keeper_follow_note(struct keeper *k, int rc, const struct tidings_error *err);
 /* The loop is about to wait. */
 void keeper_follow_before_wait(struct keeper *k);
+/* For the log: what an error of the store says, or all that is known of it. */
+const char *keeper_follow_explain(const struct keeper *k, const struct tidings_error *err);
 
 #endif

@@ -248,8 +248,7 @@ static int postgres_next(struct postgres *c, PGresult **ret, struct tidings_erro
         }
         bool is_readable = false;
         if (postgres_wait(c, unflushed > 0, until, &is_readable) == 0) {
-            int rc = tidings_fail(err, TIDINGS_E_BUSY, "database '%s': it does not answer",
-                                  c->redacted_url);
+            int rc = tidings_fail(err, TIDINGS_E_BUSY, "%s: it does not answer", postgres_name(c));
             c->state[0] = '\0';
             postgres_drop(c);
             return rc;

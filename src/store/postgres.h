@@ -62,8 +62,20 @@ void postgres_put_array(struct postgres_values *v, struct postgres_array *a);
 int postgres_create(const char *url, const char *const *statements, struct postgres **ret,
                     struct tidings_error *err);
 void postgres_destroy(struct postgres *c); /* NULL is fine */
-/* The URL without what is secret. */
+/* The URL without what is secret. For the log. */
 const char *postgres_redacted_url(const struct postgres *c);
+
+/* Where the database is, and what it or libpq says, is for those who run the server. From
+ * postgres_conceal on, when clients are served, the text of an error says what a client may know,
+ * and postgres_explain what an operator needs. */
+void postgres_conceal(struct postgres *c);
+/* How messages begin: the database with its URL, or without. */
+const char *postgres_name(const struct postgres *c);
+/* `err` says what is wrong with the database itself: complete it. Returns its code, which is
+ * TIDINGS_E_BUSY where it is concealed: nothing is wrong with what a client asked for. */
+int postgres_refuse(struct postgres *c, int code, struct tidings_error *err);
+/* The text of `err`, or all that is known if it is of the newest failure and was concealed. */
+const char *postgres_explain(const struct postgres *c, const struct tidings_error *err);
 
 /* 0: connected; 1: connected anew, nothing of before holds. Waits for at most `wait_ms`.
  * TIDINGS_E_BUSY: not now, with the reason. TIDINGS_E_DENIED, TIDINGS_E_NOTFOUND: nor ever as

@@ -81,15 +81,76 @@ static const struct meaning refusals[] = {
     {"SSL", TIDINGS_E_DENIED, "see sslmode of the URL"},
 };
 
-static int postgres_fail_as(const struct postgres *c, const struct meaning *m, const char *said,
+static const char *concealed_text(int code)
+{
+    switch (code) {
+    case TIDINGS_E_BUSY:
+        return "the database cannot be reached or is busy; try again later";
+    case TIDINGS_E_FULL:
+        return "the database has no room";
+    case TIDINGS_E_NOMEM:
+        return "the database is out of memory";
+    case TIDINGS_E_EXISTS:
+        return "the database has it already";
+    case TIDINGS_E_LIMIT:
+    case TIDINGS_E_INVALID:
+        return "the database does not accept this value";
+    default:
+        return "the database failed; the log of the server has the reason";
+    }
+}
+
+/* What `err` says is kept; it says what a client may know from now on. */
+static int conceal(struct postgres *c, int code, struct tidings_error *err)
+{
+    if (!c->is_concealed || !err) {
+        return code;
+    }
+    c->detail = *err;
+    tidings_fail(&c->told, code, "%s", concealed_text(code));
+    *err = c->told;
+    return code;
+}
+
+const char *postgres_name(const struct postgres *c)
+{
+    return c->is_concealed ? "the database" : c->name;
+}
+
+void postgres_conceal(struct postgres *c)
+{
+    c->is_concealed = true;
+    if (c->why.code != 0) {
+        (void)conceal(c, TIDINGS_E_BUSY, &c->why);
+    }
+}
+
+const char *postgres_explain(const struct postgres *c, const struct tidings_error *err)
+{
+    bool is_newest = c->told.text[0] != '\0' && strstr(err->text, c->told.text);
+    return is_newest ? c->detail.text : err->text;
+}
+
+int postgres_refuse(struct postgres *c, int code, struct tidings_error *err)
+{
+    (void)error_wrap(err, code, "%s", c->name);
+    return conceal(c, c->is_concealed ? TIDINGS_E_BUSY : code, err);
+}
+
+static int postgres_fail_as(struct postgres *c, const struct meaning *m, const char *said,
                             struct tidings_error *err)
 {
     int len = (int)strcspn(said, "\n");
     bool has_advice = m && m->advice[0] != '\0';
-    return error_wrap(err,
-                      tidings_fail(err, m ? m->code : TIDINGS_E_IO, "%.*s%s%s", len, said,
-                                   has_advice ? ": " : "", has_advice ? m->advice : ""),
-                      "database '%s'", c->redacted_url);
+    struct tidings_error own = {0, ""};
+    err = err ? err : &own;
+    int rc = error_wrap(err,
+                        tidings_fail(err, m ? m->code : TIDINGS_E_IO, "%.*s%s%s", len, said,
+                                     has_advice ? ": " : "", has_advice ? m->advice : ""),
+                        "%s", c->name);
+    /* A client has nothing to do with rights on tables. */
+    bool is_ours = rc == TIDINGS_E_DENIED || rc == TIDINGS_E_NOTFOUND;
+    return conceal(c, is_ours && c->is_concealed ? TIDINGS_E_IO : rc, err);
 }
 
 /* Of a connection that failed: libpq names the host first, what the server says comes after it. */
@@ -102,6 +163,9 @@ static int postgres_refused(struct postgres *c, struct tidings_error *err)
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals && m == &other; i++) {
         m = strstr(said, refusals[i].of) ? &refusals[i] : m;
     }
+    struct meaning later = *m; /* it let us in before, and clients may try again */
+    later.code = c->is_concealed ? TIDINGS_E_BUSY : m->code;
+    m = &later;
     return postgres_fail_as(c, m,
                             fatal     ? fatal + 8
                             : said[0] ? said
@@ -183,7 +247,14 @@ static int postgres_read_url(struct postgres *c, const char *url, struct tidings
     c->redacted_url = postgres_hide_secrets(options);
     api.conninfoFree(options);
     c->url = str_dup(tidings_str(url));
-    return c->redacted_url && c->url ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    struct buf name;
+    buf_init(&name, REDACTED_URL_MAX + 16);
+    buf_putf(&name, "database '%s'", c->redacted_url ? c->redacted_url : "");
+    c->name = name.failed ? NULL : buf_detach(&name, NULL);
+    buf_deinit(&name);
+    return c->redacted_url && c->url && c->name
+               ? 0
+               : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
 int postgres_create(const char *url, const char *const *statements, struct postgres **ret,
@@ -211,6 +282,7 @@ void postgres_destroy(struct postgres *c)
         postgres_drop(c);
         str_free_secret(c->url);
         mem_free(c->redacted_url);
+        mem_free(c->name);
         mem_free(c);
     }
 }
@@ -332,7 +404,7 @@ static int postgres_connect(struct postgres *c, int wait_ms, struct tidings_erro
     int rc = tidings_fail(err, TIDINGS_E_BUSY,
                           "it does not answer: is it running, and are host "
                           "and port right?");
-    rc = error_wrap(err, rc, "database '%s'", c->redacted_url);
+    rc = postgres_refuse(c, rc, err);
     return clock_monotonic_ms() >= c->attempt_until_ms ? postgres_give_up(c, rc) : rc;
 }
 

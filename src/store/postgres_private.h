@@ -57,16 +57,20 @@ enum postgres_phase {
 
 struct postgres {
     PGconn *conn;             /* NULL: not connected */
-    char *url, *redacted_url; /* the second without secrets, for messages */
+    char *url, *redacted_url; /* the second without secrets */
+    char *name;               /* for messages */
     const char *const *statements;
     enum postgres_phase phase;
     uint64_t attempt_until_ms, retry_at_ms; /* monotonic */
     struct tidings_error why;               /* it cannot be reached */
-    bool waits_to_write;                    /* while connecting */
-    bool is_fresh;                          /* connected, and nobody was told yet */
-    bool is_lost;                           /* no more can be read */
-    bool has_unsent;                        /* statements since the last end */
-    uint64_t ended, waited;                 /* ends that were sent, and waited for */
+    bool is_concealed;
+    struct tidings_error told, detail; /* the newest failure that was concealed: as clients see it,
+                                        * and all of it */
+    bool waits_to_write;               /* while connecting */
+    bool is_fresh;                     /* connected, and nobody was told yet */
+    bool is_lost;                      /* no more can be read */
+    bool has_unsent;                   /* statements since the last end */
+    uint64_t ended, waited;            /* ends that were sent, and waited for */
     struct {
         uint64_t since; /* it was sent with the end of that number; 0: it is not prepared */
         unsigned name;  /* another one after a failure: it may be there or not */

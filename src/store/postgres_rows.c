@@ -133,15 +133,15 @@ int postgres_rows_read_counters(struct postgres_rows *s, struct pg_result *r,
     int64_t position = postgres_int(r, 0, 0);
     if (postgres_rows(r) != 1) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "database '%s': its table 'tidings_state' is empty: put a copy of it "
+                            "%s: its table 'tidings_state' is empty: put a copy of it "
                             "in its place",
-                            postgres_redacted_url(s->db));
+                            postgres_name(s->db));
     }
     if (position < 0 || (uint64_t)position > RUNS_POSITION_MAX) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "database '%s': its counter of positions is damaged (%lld): put a copy "
+                            "%s: its counter of positions is damaged (%lld): put a copy "
                             "of it in its place",
-                            postgres_redacted_url(s->db), (long long)position);
+                            postgres_name(s->db), (long long)position);
     }
     *ret = (struct postgres_counters){
         .position = (uint64_t)position,

@@ -149,8 +149,8 @@ static int judge_locked(struct postgres_rows *s, uint64_t server, struct tidings
     }
     if (verdict == STORE_OTHER) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "database '%s': it belongs to another cluster: name the right one",
-                            postgres_redacted_url(s->db));
+                            "%s: it belongs to another cluster: name the right one",
+                            postgres_name(s->db));
     }
     log_warn(LOG_STORE,
              verdict == STORE_CRASHED ? "database crashed"

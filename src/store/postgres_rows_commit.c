@@ -110,9 +110,9 @@ static int postgres_rows_begin_locked(struct postgres_rows *s, struct tidings_er
     if (rc == 0 && s->now.position < s->followed) {
         /* Connecting again finds out why. */
         postgres_drop(s->db);
-        rc = tidings_fail(err, TIDINGS_E_BUSY,
-                          "database '%s': it went back to position %" PRIu64 ": try again",
-                          postgres_redacted_url(s->db), s->now.position);
+        rc =
+            tidings_fail(err, TIDINGS_E_BUSY, "%s: it went back to position %" PRIu64 ": try again",
+                         postgres_name(s->db), s->now.position);
     }
     return rc;
 }
@@ -128,8 +128,8 @@ int postgres_rows_begin(struct entity_rows *rows, struct tidings_error *err)
     s->is_overtaken = false;
     int rc = postgres_rows_begin_locked(s, err);
     if (rc == 0 && was_in_doubt && s->now.position != s->doubted) {
-        rc = tidings_fail(err, TIDINGS_E_UNKNOWN, "database '%s': the connection was lost",
-                          postgres_redacted_url(s->db));
+        rc = tidings_fail(err, TIDINGS_E_UNKNOWN, "%s: the connection was lost",
+                          postgres_name(s->db));
     }
     if (rc < 0) {
         postgres_rows_rollback(rows);
@@ -202,8 +202,7 @@ int postgres_rows_commit(struct entity_rows *rows, struct tidings_error *err)
     unsigned unwaited = rc == 0 && notifies ? postgres_rows_notify(s) : 0;
     rc = rc == 0 ? postgres_finish(s->db, unwaited, NULL, 0, err) : rc;
     if (rc == 0 && strcmp(postgres_tag(s->db), "COMMIT") != 0) {
-        rc = tidings_fail(err, TIDINGS_E_IO, "database '%s': it did not commit",
-                          postgres_redacted_url(s->db));
+        rc = tidings_fail(err, TIDINGS_E_IO, "%s: it did not commit", postgres_name(s->db));
     }
     if (rc < 0 && postgres_rows_is_refused(s)) {
         postgres_rows_rollback(rows);

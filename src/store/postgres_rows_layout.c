@@ -110,7 +110,7 @@ static bool has_state(const struct postgres_rows *s, const char *state)
 
 static int not_ours(const struct postgres_rows *s, int code, struct tidings_error *err)
 {
-    return error_wrap(err, code, "database '%s'", postgres_redacted_url(s->db));
+    return postgres_refuse(s->db, code, err);
 }
 
 /* 1: there is a cluster; its layout. 0: there are no tables. */

@@ -183,6 +183,16 @@ static int shared_release(struct entity_rows *rows, struct tidings_str name,
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
+static void shared_conceal(struct entity_rows *rows)
+{
+    postgres_conceal(postgres_rows_of(rows)->db);
+}
+
+static const char *shared_explain(struct entity_rows *rows, const struct tidings_error *err)
+{
+    return postgres_explain(postgres_rows_of(rows)->db, err);
+}
+
 static int shared_newest(struct entity_rows *rows, uint64_t *ret, struct tidings_error *err)
 {
     struct postgres_rows *s = postgres_rows_of(rows);
@@ -367,8 +377,8 @@ static int shared_secret(struct entity_rows *rows, unsigned char out[32], struct
     postgres_rows_release(s);
     int rc = postgres_rows_ask(s, PG_SECRET, NULL, &r, err);
     if (rc == 0 && (postgres_rows(r) != 1 || postgres_str(r, 0, 0).len != 32)) {
-        rc = tidings_fail(err, TIDINGS_E_INVALID, "database '%s': its secret is damaged",
-                          postgres_redacted_url(s->db));
+        rc =
+            tidings_fail(err, TIDINGS_E_INVALID, "%s: its secret is damaged", postgres_name(s->db));
     }
     if (rc == 0) {
         memcpy(out, postgres_str(r, 0, 0).ptr, 32);
@@ -380,6 +390,8 @@ static int shared_secret(struct entity_rows *rows, unsigned char out[32], struct
 const struct shared_ops postgres_rows_shared = {
     .follow = postgres_rows_follow,
     .followed = shared_followed,
+    .conceal = shared_conceal,
+    .explain = shared_explain,
     .newest = shared_newest,
     .descriptor = shared_descriptor,
     .wake = shared_wake,

@@ -32,8 +32,8 @@ static int transfer_check_unused(struct postgres_rows *s, struct tidings_error *
     if (rc == 0 && postgres_rows(r) > 0) {
         struct tidings_str name = postgres_str(r, 0, 0);
         rc = tidings_fail(err, TIDINGS_E_BUSY,
-                          "database '%s': the node '%.*s' runs on it: stop the nodes first",
-                          postgres_redacted_url(s->db), STR_ARG(name));
+                          "%s: the node '%.*s' runs on it: stop the nodes first",
+                          postgres_name(s->db), STR_ARG(name));
     }
     postgres_free(r);
     return rc;
@@ -175,13 +175,13 @@ static int transfer_find(struct postgres_rows *s, struct tidings_str source,
     int64_t kind = postgres_int(r, 0, 1);
     if (begun.len == 0 && (postgres_int(r, 0, 3) > 0 || postgres_int(r, 0, 4) > 0)) {
         rc = tidings_fail(err, TIDINGS_E_EXISTS,
-                          "database '%s': there is something in it: a copy needs a new store",
-                          postgres_redacted_url(s->db));
+                          "%s: there is something in it: a copy needs a new store",
+                          postgres_name(s->db));
     } else if (begun.len > 0 && !str_eq(begun, source)) {
         rc = tidings_fail(err, TIDINGS_E_EXISTS,
-                          "database '%s': a copy of '%.*s' was begun here: go on with that, or "
+                          "%s: a copy of '%.*s' was begun here: go on with that, or "
                           "name another database",
-                          postgres_redacted_url(s->db), STR_ARG(begun));
+                          postgres_name(s->db), STR_ARG(begun));
     } else if (begun.len > 0) {
         bool is_known = kind >= 0 && kind < TRANSFER_KINDS;
         *ret = (struct transfer_mark){(enum transfer_kind)(is_known ? kind : 0),

@@ -54,9 +54,8 @@ static int postgres_rows_overtaken(struct postgres_rows *s, struct tidings_error
                       : s->locked_after < LOCKED_MAX / 2 ? 2 * s->locked_after
                                                          : LOCKED_MAX;
     s->locked_left = s->locked_after;
-    return tidings_fail(err, TIDINGS_E_BUSY,
-                        "database '%s': another node wrote meanwhile: try again",
-                        postgres_redacted_url(s->db));
+    return tidings_fail(err, TIDINGS_E_BUSY, "%s: another node wrote meanwhile: try again",
+                        postgres_name(s->db));
 }
 
 /* From here on it is a batch like others. Counters besides the position may have changed without

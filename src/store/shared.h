@@ -72,6 +72,10 @@ struct shared_ops {
                   struct tidings_error *err);
     /* Everything up to this position was followed, or written here. */
     uint64_t (*followed)(struct entity_rows *rows);
+    /* Clients are served from now on: errors do not say where the store is, nor what it says. May
+     * be NULL, and so may `explain`: for the log, the text of `err` or all that is known of it. */
+    void (*conceal)(struct entity_rows *rows);
+    const char *(*explain)(struct entity_rows *rows, const struct tidings_error *err);
     /* The newest position of all, asked of the store. Outside of batches. */
     int (*newest)(struct entity_rows *rows, uint64_t *ret, struct tidings_error *err);
     /* A descriptor that becomes readable when others have committed, or that way is lost; -1: there

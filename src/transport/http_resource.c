@@ -439,18 +439,21 @@ static void http_exchange_done(struct resource_io *p)
         p->reason = READ_OUT_OF_RANGE;
     }
     if (p->code < 0) {
-        struct resource_failure f = {.status = p->scope.len > 0 ? 403 : status_of(p),
-                                     .scope = p->scope,
-                                     .cause = p->is_denied ? FAILURE_ACCESS : FAILURE_ORDINARY,
-                                     .text = tidings_str(p->err.text),
-                                     .reason = p->limit.retry_ms > 0 ? STR("limit") : p->reason,
-                                     .retry_s = p->code == TIDINGS_E_BUSY && p->limit.retry_ms == 0
-                                                    ? BUSY_RETRY_S
-                                                    : refusal_seconds(&p->limit),
-                                     .details = p->details,
-                                     .uri = buf_str(&ex->uri),
-                                     .size = p->size,
-                                     .allow = allow_here(p)};
+        bool is_busy = p->code == TIDINGS_E_BUSY;
+        struct resource_failure f = {
+            .status = p->scope.len > 0 ? 403 : status_of(p),
+            .scope = p->scope,
+            .cause = p->is_denied ? FAILURE_ACCESS : FAILURE_ORDINARY,
+            .text = tidings_str(p->err.text),
+            .reason = p->limit.retry_ms > 0                                  ? STR("limit")
+                      : is_busy && p->reason.len == 0 && p->details.len == 0 ? STR("unavailable")
+                                                                             : p->reason,
+            .retry_s =
+                is_busy && p->limit.retry_ms == 0 ? BUSY_RETRY_S : refusal_seconds(&p->limit),
+            .details = p->details,
+            .uri = buf_str(&ex->uri),
+            .size = p->size,
+            .allow = allow_here(p)};
         answer_failure(conn, &f);
     } else if (p->about || p->unchanged) {
         answer_read(ex);
