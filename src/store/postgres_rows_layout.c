@@ -5,7 +5,9 @@
  *
  * Several nodes may come at once to a schema without tables. One makes them, in one transaction;
  * the others wait for an advisory lock, or where there is none, fail and find them when they look
- * again.
+ * again. Any role may take such a lock, and the key is no secret (it is made of the names of the
+ * cluster and the schema): so the wait is short, and who waited in vain says who holds it and goes
+ * on without, as where there is none.
  *
  * A newer program takes the steps that are missing while nodes of the version before go on, in one
  * transaction too. A step only adds (columns that have a default or may be missing, tables,
@@ -22,8 +24,10 @@
 
 #define LAYOUT 3
 #define OLDEST 1
-#define LAY_OUT_TRIES 5                    /* others may be at it */
-#define ADVISORY_KEY "8391203047719502964" /* random; the same for every tidings */
+#define LAY_OUT_TRIES 5                                /* others may be at it */
+#define ADVISORY_NAME "tables of the tidings cluster " /* … and its name, and the schema's */
+#define ADVISORY_WAIT "2000"                           /* ms */
+#define LOCK_TIMEOUT "4000"                            /* ms, as of each session of ours */
 
 /* `one`: tables of one row. Texts that strangers choose are bytes: text could not hold a NUL.
  * Digests stand for keys that may be longer than an index can hold. */
@@ -254,14 +258,56 @@ static int take_steps(struct postgres_rows *s, const struct postgres_layout *l, 
     return rc;
 }
 
+/* What the lock is named, but for the schema, which the database adds. */
+struct lock_name {
+    char text[sizeof(ADVISORY_NAME) + POSTGRES_CLUSTER_MAX];
+};
+
+static struct lock_name lock_name(const struct postgres_rows *s)
+{
+    struct lock_name name;
+    (void)snprintf(name.text, sizeof name.text, "%s%s", ADVISORY_NAME, s->cluster);
+    return name;
+}
+
+static int begin_with_lock(struct postgres_rows *s, struct tidings_error *err)
+{
+    struct buf sql;
+    buf_init(&sql, 4096);
+    buf_puts(&sql, STR("BEGIN;SET LOCAL lock_timeout=" ADVISORY_WAIT
+                       ";SELECT pg_advisory_xact_lock(hashtextextended("));
+    layout_put_quoted(&sql, lock_name(s).text);
+    buf_puts(&sql, STR("||current_schema(), 0));SET LOCAL lock_timeout=" LOCK_TIMEOUT));
+    int rc = buf_check(&sql, "the statement", NULL, err);
+    rc = rc == 0 ? postgres_exec(s->db, sql.ptr, err) : rc;
+    buf_deinit(&sql);
+    return rc;
+}
+
+/* Who waited in vain for the lock says who has it. */
+static void say_holder(struct postgres_rows *s)
+{
+    struct lock_name name = lock_name(s);
+    struct postgres_values v = {0};
+    struct pg_result *r = NULL;
+    postgres_put_str(&v, tidings_str(name.text));
+    if (postgres_ask(s->db, PG_LOCK_HOLDER, &v, &r, NULL) == 0 && postgres_rows(r) == 1) {
+        log_warn(LOG_STORE, "tables are made without the lock, which another session holds",
+                 KV("database", postgres_redacted_url(s->db)), KV("pid", postgres_int(r, 0, 0)),
+                 KV("user", postgres_str(r, 0, 1)), KV("application", postgres_str(r, 0, 2)),
+                 KV("address", postgres_str(r, 0, 3)));
+    }
+    postgres_free(r);
+}
+
 /* Layout `from` (0: no tables) becomes ours. */
 static int migrate(struct postgres_rows *s, const struct postgres_layout *l, int64_t from,
                    bool with_lock, struct tidings_error *err)
 {
     int64_t layout = 0;
     bool looks = with_lock || from > 0, is_careful = with_lock && from == 0;
-    int rc = postgres_exec(
-        s->db, with_lock ? "BEGIN;SELECT pg_advisory_xact_lock(" ADVISORY_KEY ")" : "BEGIN", err);
+    int rc = with_lock ? begin_with_lock(s, err) : postgres_exec(s->db, "BEGIN", err);
+    bool is_held = with_lock && rc < 0 && has_state(s, "55P03");
     /* Perhaps another did it while we waited; asking for a table that is not there would end the
      * transaction. */
     rc = rc == 0 && is_careful ? postgres_exec(s->db, "SAVEPOINT tidings_look", err) : rc;
@@ -277,8 +323,11 @@ static int migrate(struct postgres_rows *s, const struct postgres_layout *l, int
         char state[6];
         (void)snprintf(state, sizeof state, "%s", postgres_state(s->db));
         (void)postgres_exec(s->db, "ROLLBACK", NULL);
+        if (is_held) {
+            say_holder(s);
+        }
         /* Engines without such locks do without. */
-        if (with_lock && (strcmp(state, "42883") == 0 || strcmp(state, "0A000") == 0)) {
+        if (with_lock && (is_held || strcmp(state, "42883") == 0 || strcmp(state, "0A000") == 0)) {
             rc = migrate(s, l, from, false, err);
         }
     }

@@ -93,6 +93,7 @@ enum postgres_statement {
     PG_DROP_NODE,
     PG_NODES,
     PG_OLDER_NODE,
+    PG_LOCK_HOLDER,
     PG_AGE_NODES,
     PG_ADD_SESSION,
     PG_PUT_SESSION,

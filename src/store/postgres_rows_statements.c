@@ -354,6 +354,13 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_OLDER_NODE] =
         "SELECT name, version, coalesce(layout, 1) FROM tidings_nodes WHERE until>" NOW_MS
         " AND coalesce(layout, 1)<$1::int8 ORDER BY name LIMIT 1",
+    [PG_LOCK_HOLDER] =
+        "SELECT a.pid::int8, coalesce(a.usename::text, ''), coalesce(a.application_name, ''),"
+        " coalesce(host(a.client_addr), '') FROM pg_locks l JOIN pg_stat_activity a ON a.pid=l.pid,"
+        " (SELECT hashtextextended($1::text||current_schema(), 0) AS n) k"
+        " WHERE l.locktype='advisory' AND l.granted AND l.objsubid=1 AND l.database="
+        "(SELECT oid FROM pg_database WHERE datname=current_database())"
+        " AND l.classid::int8=((k.n>>32)&4294967295) AND l.objid::int8=(k.n&4294967295) LIMIT 1",
     [PG_AGE_NODES] = "DELETE FROM tidings_nodes WHERE until<=" NOW_MS "-86400000",
     /* One that was never taken is written by who made it. */
     [PG_ADD_SESSION] = "INSERT INTO tidings_sessions(id, node, state, turn, used) VALUES($1::text,"

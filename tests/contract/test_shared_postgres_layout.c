@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/log.h"
 #include "store/postgres_rows_private.h"
 #include "support/postgres.h"
 #include "support/store_steps.h"
@@ -117,6 +118,73 @@ static void who_says_nothing_is_old(void **state)
     store_close(a);
 }
 
+/* ---- a stranger holds the lock --------------------------------------------------------------- */
+
+static char said[1024];
+
+static void hear_log(void *user, enum tidings_log_level level, struct tidings_str line)
+{
+    (void)user;
+    (void)level;
+    char text[1024];
+    (void)snprintf(text, sizeof text, "%.*s", STR_ARG(line));
+    if (strstr(text, "without the lock")) {
+        memcpy(said, text, sizeof said);
+    }
+}
+
+/* A session of its own. */
+static struct postgres *stranger(const char *statement)
+{
+    static const char *const none[POSTGRES_MAX_STATEMENTS] = {"SELECT 1"};
+    struct postgres *c = NULL;
+    assert_int_equal(postgres_create(url, none, &c, NULL), 0);
+    assert_int_equal(postgres_ready(c, 5000, NULL), 1);
+    assert_int_equal(postgres_exec(c, "SET application_name='a stranger'", NULL), 0);
+    assert_int_equal(postgres_exec(c, statement, NULL), 0);
+    return c;
+}
+
+static void tables_are_made_while_a_stranger_holds_the_lock(void **state)
+{
+    (void)state;
+    new_schema();
+    struct postgres *c = stranger("SELECT pg_advisory_lock(hashtextextended("
+                                  "'tables of the tidings cluster tidings'||current_schema(), 0))");
+    said[0] = '\0';
+    log_set_level(TIDINGS_LOG_WARNING);
+    log_set_sink(hear_log, NULL);
+    struct entity_rows *a = store_open(url);
+    log_set_sink(NULL, NULL);
+    log_set_level(TIDINGS_LOG_OFF);
+    assert_non_null(strstr(said, "user=tidings application=\"a stranger\""));
+    assert_non_null(strstr(said, "pid="));
+    store_put_alone(a, "x", 1, "1");
+    store_close(a);
+    postgres_destroy(c);
+}
+
+/* Another cluster's, another schema's, and the key of earlier programs: nobody waits for these. */
+static void locks_of_others_are_not_waited_for(void **state)
+{
+    (void)state;
+    new_schema();
+    struct postgres *c = stranger("SELECT pg_advisory_lock(8391203047719502964),"
+                                  "pg_advisory_lock(hashtextextended("
+                                  "'tables of the tidings cluster other'||current_schema(), 0)),"
+                                  "pg_advisory_lock(hashtextextended("
+                                  "'tables of the tidings cluster tidings'||'other', 0))");
+    said[0] = '\0';
+    log_set_level(TIDINGS_LOG_WARNING);
+    log_set_sink(hear_log, NULL);
+    struct entity_rows *a = store_open(url);
+    log_set_sink(NULL, NULL);
+    log_set_level(TIDINGS_LOG_OFF);
+    assert_string_equal(said, "");
+    store_close(a);
+    postgres_destroy(c);
+}
+
 /* ---- how far behind -------------------------------------------------------------------------- */
 
 struct seen {
@@ -208,6 +276,8 @@ static int run(struct postgres_server *p)
         cmocka_unit_test(a_newer_one_goes_ahead_while_this_one_goes_on),
         cmocka_unit_test(who_could_not_go_on_is_waited_for),
         cmocka_unit_test(who_says_nothing_is_old),
+        cmocka_unit_test(tables_are_made_while_a_stranger_holds_the_lock),
+        cmocka_unit_test(locks_of_others_are_not_waited_for),
         cmocka_unit_test(a_node_says_how_old_the_oldest_is_that_it_has_not_followed),
         cmocka_unit_test(time_is_the_databases),
     };
