@@ -179,7 +179,7 @@ struct tidings_client {
     struct resume resume;
     uint64_t cursor_at;         /* legacy: when its cursor was told */
     int64_t cursor_listen;      /* modern: the listen whose cursor counts; stays when it is lost */
-    struct poller_timer later;  /* what was refused for the moment is asked for again */
+    struct poller_timer later;  /* subscribes again after a temporary refusal */
     struct poller_timer change; /* the set changed: another listen */
     struct poller_timer patience; /* for the acknowledgement of `coming` */
     struct comparison comparison;

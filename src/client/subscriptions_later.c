@@ -2,7 +2,7 @@
  *
  * Subscriptions that a server refuses for the moment, because what it needs is away or a rate is
  * reached, and says when to ask again (retryAfterMs in the data of the refusal). They are asked for
- * again then. Until one is accepted or refused for good it is not judged, so that nobody gives up.
+ * again then. Until then a watch is not judged, so the connection is kept.
  */
 #include "client/connection.h"
 #include "client/state.h"

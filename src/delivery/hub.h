@@ -114,10 +114,10 @@ void hub_detach_all(struct hub *hub);
  * numbered yet TIDINGS_E_BUSY, and every subscription is told once to look again; the same when
  * memory is gone (TIDINGS_E_NOMEM). A worker that is behind by as much is treated alike. */
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err);
-/* Of an announcement whose outcome somebody waits for. */
+/* Receives the outcome of an announcement. */
 struct hub_receipt {
     /* Once, on any thread. 0: it is committed, so every node notifies its subscribers.
-     * TIDINGS_E_UNKNOWN: perhaps. Other codes: nobody is notified. */
+     * TIDINGS_E_UNKNOWN: perhaps. Other codes: it did not happen. */
     void (*done)(struct hub_receipt *receipt, int code, const struct tidings_error *err);
 };
 /* Announce at every node of a cluster; without others it is hub_announce. Without a receipt it

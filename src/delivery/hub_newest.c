@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Asks the store that nodes share for its newest position, on behalf of reads that must see at
- * least what their client was told (delivery/at_least.h). One question at a time: those who come
- * meanwhile wait for the next, since the answer that is on its way may be older than they are.
+ * least what their client was told (delivery/at_least.h). One question at a time: later reads
+ * wait for the next question, because the answer on its way may be older than they are.
  */
 #include "base/error.h"
 #include "delivery/hub_private.h"

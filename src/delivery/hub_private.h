@@ -102,9 +102,9 @@ void hub_lists_close(struct hub *hub);
 /* CHANGE_LIST, CHANGE_TOOLS or CHANGE_PROMPTS happened. */
 void hub_list_changed(struct hub *hub, enum change_notice notice);
 
-/* hub_newest.c: ask, if somebody waits and nobody asks. */
+/* hub_newest.c: ask, if reads wait and no question is under way. */
 void hub_newest_ask(struct hub *hub);
-/* The hub stops: nobody hears the answer, so those who wait are told so. */
+/* The hub stops, and the answer does not arrive: fail the reads that wait. */
 void hub_newest_end(struct hub *hub);
 
 void hub_watch_timer(struct loop_timer *timer, void *user);

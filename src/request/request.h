@@ -108,8 +108,8 @@ void request_begin_meta(struct request *request, enum dialect_cache cache);
 void request_end_meta(struct request *request);
 /* Begin and end with nothing in between. */
 void request_empty(struct request *request);
-/* What fails with TIDINGS_E_BUSY may be asked for again: data.reason "unavailable", unless there is
- * another, and when. */
+/* Data of an error with TIDINGS_E_BUSY: data.reason "unavailable", unless there is another reason,
+ * and when to retry. */
 #define REQUEST_RETRY_MS "1000"
 #define REQUEST_RETRY "{\"retryAfterMs\":" REQUEST_RETRY_MS "}"
 #define REQUEST_LATER "{\"reason\":\"unavailable\",\"retryAfterMs\":" REQUEST_RETRY_MS "}"

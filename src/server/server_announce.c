@@ -32,7 +32,7 @@ struct announcing {
     struct list taken; /* those that waited, written before it */
     struct tidings_server *server;
     struct owned_mount *mount;   /* whose provider saw it; NULL: somebody said it */
-    struct hub_receipt *receipt; /* of a client that waits for the outcome; NULL: nobody does */
+    struct hub_receipt *receipt; /* of a client that waits for the outcome, or NULL */
     enum kept_kind kind;
     bool is_dropped;
     size_t bytes;
@@ -128,7 +128,7 @@ static void announce_tell(struct announcing *a)
     (void)hub_announce_kept(hub, &came, a->position, NULL);
 }
 
-/* The client tries again, or not. What is followed later of an unknown outcome is told then. */
+/* The client decides whether to retry. If an unknown outcome was a commit, following finds it. */
 static void announcing_answer(struct announcing *a, int code, const struct tidings_error *err)
 {
     struct hub_receipt *receipt = a->receipt;

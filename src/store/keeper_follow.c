@@ -24,7 +24,7 @@ const char *keeper_follow_explain(const struct keeper *k, const struct tidings_e
                                            : err->text;
 }
 
-/* Whoever asked is not told why; said now and then. */
+/* Clients do not get the reason, so it is logged, at most once a second. */
 static void keeper_follow_say(struct keeper *k, const struct tidings_error *err)
 {
     const char *all = keeper_follow_explain(k, err);

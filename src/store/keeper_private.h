@@ -59,7 +59,7 @@ void keeper_follow_reached(struct keeper *k);
 void keeper_follow_note(struct keeper *k, int rc, const struct tidings_error *err);
 /* The loop is about to wait. */
 void keeper_follow_before_wait(struct keeper *k);
-/* For the log: what an error of the store says, or all that is known of it. */
+/* The text of an error of the store for the log, with all details. */
 const char *keeper_follow_explain(const struct keeper *k, const struct tidings_error *err);
 
 #endif

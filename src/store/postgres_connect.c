@@ -100,7 +100,7 @@ static const char *concealed_text(int code)
     }
 }
 
-/* What `err` says is kept; it says what a client may know from now on. */
+/* Keep the details of `err` and reduce it to the text for clients. */
 static int conceal(struct postgres *c, int code, struct tidings_error *err)
 {
     if (!c->is_concealed || !err) {

@@ -258,7 +258,7 @@ static int take_steps(struct postgres_rows *s, const struct postgres_layout *l, 
     return rc;
 }
 
-/* What the lock is named, but for the schema, which the database adds. */
+/* The name of the lock without the schema, which the database adds. */
 struct lock_name {
     char text[sizeof(ADVISORY_NAME) + POSTGRES_CLUSTER_MAX];
 };
@@ -284,7 +284,7 @@ static int begin_with_lock(struct postgres_rows *s, struct tidings_error *err)
     return rc;
 }
 
-/* Who waited in vain for the lock says who has it. */
+/* The wait for the lock was in vain: log its holder. */
 static void say_holder(struct postgres_rows *s)
 {
     struct lock_name name = lock_name(s);

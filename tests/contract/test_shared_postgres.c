@@ -51,7 +51,7 @@ static void what_one_commits_others_follow_in_order(void **state)
     store_close(b);
 }
 
-/* Also while its notification waits to be heard. */
+/* Also while its notification has not been read. */
 static void newest_position_is_known_before_it_is_followed(void **state)
 {
     (void)state;

@@ -164,7 +164,7 @@ static void tables_are_made_while_a_stranger_holds_the_lock(void **state)
     postgres_destroy(c);
 }
 
-/* Another cluster's, another schema's, and the key of earlier programs: nobody waits for these. */
+/* Locks of another cluster, of another schema, and with the key of earlier programs. */
 static void locks_of_others_are_not_waited_for(void **state)
 {
     (void)state;

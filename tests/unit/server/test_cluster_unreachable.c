@@ -196,7 +196,7 @@ static void what_clients_notify_is_told_at_the_others(void **state)
     must_say(ears_await(&ears, 1).metadata, "\"k\":1");
 }
 
-/* Who said it hears no more than is known; what was committed is told all the same. */
+/* The client gets an uncertain answer; subscribers get the update if it was committed. */
 static void notify_answers_unknown_if_its_commit_is_not_answered(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A start that fails and the next one: what the program asked for before either holds, and nothing
- * that the first one left reaches the second.
+ * A failed start and the next one: subscriptions and announcements of the program survive, and
+ * nothing that the first start left reaches the second.
  */
 #include <arpa/inet.h>
 #include <setjmp.h>

@@ -55,7 +55,7 @@ static void answered(void *user, const struct notify_outcome *o, struct buf *tex
 {
     (void)user;
     outcome = *o;
-    snprintf(refused, sizeof(refused), "%.*s", STR_ARG(o->uri)); /* it goes with what was said */
+    snprintf(refused, sizeof(refused), "%.*s", STR_ARG(o->uri)); /* a slice of `said` */
     buf_clear(&answer);
     (void)buf_puts(&answer, buf_str(text));
 }
