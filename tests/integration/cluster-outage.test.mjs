@@ -54,10 +54,10 @@ const secrets = ({ port, folder }) =>
 test('clients of a node whose database is away', { skip }, async (t) => {
     const database = await Postgres.start(t);
     const other = await start(t, database.url());
+    await tool(other, 'upsert-entity', { uri: E, value: {} }); // before the others start, which never read it
     const nodes = { 'by TCP': await start(t, database.url()), 'by a socket': await start(t, database.socketUrl) };
     const { cursor } = (await call(other, 'tools/call', { name: 'changes_since', arguments: { uris: [X] } })).structuredContent;
     const foreign = (await Session.open(other)).id;
-    await tool(other, 'upsert-entity', { uri: E, value: {} }); // the others have not read it
     await database.stop();
     for (const [how, server] of Object.entries(nodes)) {
         await t.test(`refusal_says_when_to_try_again: ${how}`, async () => {
@@ -89,11 +89,11 @@ test('clients of a node whose database is away', { skip }, async (t) => {
     const troubles = {
         'its tables are gone': () =>
             database.sql('ALTER TABLE tidings_versions RENAME TO hidden; ALTER TABLE tidings_published RENAME TO hidden_too'),
-        'it lets nobody in': () => {
-            writeFileSync(`${database.data}/pg_hba.conf`, 'host all all 127.0.0.1/32 reject\n');
-            return database.restart();
-        },
         'it is stopped': () => database.stop(),
+        ...process.env.TIDINGS_LONG && { 'it lets nobody in': () => {
+            writeFileSync(`${database.data}/pg_hba.conf`, 'host all all 127.0.0.1/32 reject\n');
+            return database.begin();
+        } },
     };
     for (const [trouble, happen] of Object.entries(troubles)) {
         await happen();
