@@ -4,7 +4,7 @@
 // it said is in the log.
 
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
+import { chmodSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { request } from './lib/http.mjs';
@@ -53,6 +53,7 @@ const secrets = ({ port, folder }) =>
 
 test('clients of a node whose database is away', { skip }, async (t) => {
     const database = await Postgres.start(t);
+    chmodSync(database.folder, 0o755); // for a server that has given up the rights of root
     const other = await start(t, database.url());
     await tool(other, 'upsert-entity', { uri: E, value: {} }); // before the others start, which never read it
     const nodes = { 'by TCP': await start(t, database.url()), 'by a socket': await start(t, database.socketUrl) };
