@@ -19,6 +19,9 @@ struct tidings_str subscriptions_reason(struct json *given, const char *uri);
 bool subscriptions_put_off(struct tidings_client *c, struct watch *w, struct json *data);
 /* All were judged. */
 void subscriptions_judged(struct tidings_client *c);
+/* Queue a state event for the subscriptions of a watch. */
+void subscriptions_report(struct tidings_client *c, const struct watch *w, enum tidings_state state,
+                          struct tidings_str reason);
 
 /* ---- modern: one listen for everything ------------------------------------------------------- */
 

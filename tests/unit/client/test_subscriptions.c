@@ -204,6 +204,43 @@ static void without_a_name_whoever_covers_it_is_told(void **state)
     tidings_client_destroy(t.client);
 }
 
+static void nameless(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    (void)m;
+    if (fake_legacy(f, method, id)) {
+        return;
+    }
+    if (strcmp(method, "resources/subscribe") != 0 || ++*(int *)f->user == 3) {
+        fake_error(f, id, -32002, "no such resource");
+    } else {
+        fake_result(f, id, "{}");
+    }
+    if (*(int *)f->user == 3) {
+        fake_say(f, "{\"jsonrpc\":\"2.0\",\"method\":\"" UPDATED "\",\"params\":{}}");
+        fake_say(f, "{\"jsonrpc\":\"2.0\",\"method\":\"" UPDATED "\"}");
+        update(f, "notifications/resources/deleted", "\"subscribedUri\":\"x:/d/\"");
+        update(f, UPDATED, "\"subscribedUri\":\"x:/nobody\"");
+        update(f, UPDATED, "\"uri\":\"x:/a\"");
+    }
+}
+
+static void update_without_uri_reaches_each_accepted_subscription(void **state)
+{
+    (void)state;
+    struct fake f;
+    int asked = 0;
+    struct told t = {.until = 6};
+    t.client = fake_client(&f, nameless, &asked, NULL);
+    add(&t, "x:/a");
+    add(&t, "x:/d/");
+    add(&t, "x:/refused");
+    assert_int_equal(tidings_client_run(t.client, NULL), 0);
+    assert_string_equal(t.text, "x:/a: updated x:/a truncated\nx:/d/: updated x:/d/ truncated\n"
+                                "x:/a: updated x:/a truncated\nx:/d/: updated x:/d/ truncated\n"
+                                "x:/d/: updated x:/d/ truncated\nx:/a: updated x:/a\n");
+    tidings_client_destroy(t.client);
+}
+
 static void versioned(struct fake *f, const char *method, int64_t id, struct json *m)
 {
     (void)m;
@@ -534,6 +571,7 @@ int main(void)
         cmocka_unit_test(an_update_has_what_one_of_a_server_has),
         cmocka_unit_test(overlapping_subscriptions_are_told_by_the_one_named),
         cmocka_unit_test(without_a_name_whoever_covers_it_is_told),
+        cmocka_unit_test(update_without_uri_reaches_each_accepted_subscription),
         cmocka_unit_test(a_slim_update_is_that_of_the_very_uri),
         cmocka_unit_test(an_older_version_is_passed_over_and_one_without_an_order_told),
         cmocka_unit_test(a_subscription_may_end_in_its_own_callback),
