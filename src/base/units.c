@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading and writing sizes and durations with a unit: "16m", "250ms".
+ * Reading and writing sizes and durations with a unit: "16m", "1.5s", "250ms".
  */
 #include "base/units.h"
 
@@ -18,6 +18,26 @@ static const struct unit duration_units[] = {
 
 #define COUNT(units) (sizeof(units) / sizeof((units)[0]))
 
+/* Digits after a point, at least one and at most nine, as billionths; false: something else. */
+static bool units_parse_fraction(struct tidings_str *s, uint64_t *ret)
+{
+    uint64_t scale = 1000000000;
+    size_t digits = 0;
+    *ret = 0;
+    if (s->len == 0 || s->ptr[0] != '.') {
+        return true;
+    }
+    *s = str_skip(*s, 1);
+    for (; digits < s->len && s->ptr[digits] >= '0' && s->ptr[digits] <= '9' && scale > 1;
+         digits++) {
+        scale /= 10;
+        *ret += (uint64_t)(s->ptr[digits] - '0') * scale;
+    }
+    *s = str_skip(*s, digits);
+    return digits > 0;
+}
+
+/* A fraction is rounded up, so that no duration becomes none; the smallest unit takes none. */
 static bool parse_scaled(struct tidings_str s, const struct unit *units, size_t count,
                          uint64_t *ret)
 {
@@ -25,17 +45,23 @@ static bool parse_scaled(struct tidings_str s, const struct unit *units, size_t 
     while (digits < s.len && s.ptr[digits] >= '0' && s.ptr[digits] <= '9') {
         digits++;
     }
-    uint64_t n;
+    uint64_t n, billionths;
     if (digits == 0 || !str_to_u64(tidings_strn(s.ptr, digits), &n)) {
         return false;
     }
     struct tidings_str suffix = str_skip(s, digits);
+    bool is_whole = suffix.len == 0 || suffix.ptr[0] != '.';
+    if (!units_parse_fraction(&suffix, &billionths)) {
+        return false;
+    }
     for (size_t i = 0; i < count; i++) {
         if (str_eq_nocase(suffix, tidings_str(units[i].suffix))) {
-            if (n > UINT64_MAX / units[i].factor) {
+            uint64_t factor = units[i].factor;
+            uint64_t part = (billionths * factor + 999999999) / 1000000000;
+            if (n > (UINT64_MAX - part) / factor || (factor == 1 && !is_whole)) {
                 return false;
             }
-            *ret = n * units[i].factor;
+            *ret = n * factor + part;
             return true;
         }
     }

@@ -47,7 +47,7 @@ static void help_json_put_option(const struct option *o, bool is_first)
     }
     help_json_put_member("kind", kinds[o->kind]);
     help_json_put_member("metavar", o->metavar);
-    help_json_put_member("default", o->choices ? o->choices[0] : o->value);
+    help_json_put_member("default", o->value ? o->value : o->choices ? o->choices[0] : NULL);
     put_choices(o->choices);
     if (o->kind == OPTION_NUMBER || o->kind == OPTION_TIME) {
         printf(",\"min\":%llu", (unsigned long long)o->min);

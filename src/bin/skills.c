@@ -15,7 +15,6 @@
 #include "bin/cli/output.h"
 #include "bin/remote/remote.h"
 
-#define MESSAGE_MIB 32u
 #define MAIN_FILE "/SKILL.md"
 
 struct skills {
@@ -238,13 +237,6 @@ static int skills_one(struct cli *cli, struct tidings_client *client, struct tid
     return rc;
 }
 
-/* A file may be as large as a whole skill, and base64 makes more of it. */
-static int skills_run_one(struct cli *cli)
-{
-    cli->max_message = cli->max_message > 0 ? cli->max_message : MESSAGE_MIB;
-    return remote_run(cli, skills_one);
-}
-
 /* ---- the rows -------------------------------------------------------------------------------- */
 
 #define AT(member) offsetof(struct skills, member)
@@ -278,7 +270,8 @@ static const struct option one_options[] = {
      .kind = OPTION_NUMBER,
      .offset = AT(cli.max_message),
      .metavar = "MIB",
-     .help = "largest message accepted (32)",
+     .help = "largest message accepted",
+     .value = "32", /* a file may be as large as a whole skill, and base64 makes more of it */
      .min = 1,
      .max = 4096},
     {0},
@@ -319,5 +312,5 @@ const struct command command_skill = {
     .max_args = WORDS_MAX,
     .arg_kind = ARG_SKILL,
     .has_target = true,
-    .run = skills_run_one,
+    .ask = skills_one,
 };

@@ -27,6 +27,30 @@ test('every command of the list has help with a usage line', async (t) => {
     }
 });
 
+test('the default that --help names is the one of --json, and the option takes it', async (t) => {
+    const { commands } = JSON.parse((await run(t, ['help', '--json'])).stdout);
+    const seen = [];
+    for (const { name, options = [], minArguments } of commands) {
+        if (minArguments === undefined) {
+            continue; // a group, or one that reads the configuration of a server
+        }
+        const words = name.split(' ');
+        const text = (await run(t, [...words, '--help'])).stdout.replace(/\s+/g, ' ');
+        for (const option of options.filter((row) => row.default !== undefined)) {
+            if (text.includes(`(default ${option.default})`)) {
+                seen.push(`${name} ${option.name} ${option.default}`);
+            } else {
+                assert.equal(option.default, option.choices?.[0], `${name} ${option.name}`);
+            }
+            const taken = await run(t, [...words, option.name, option.default, '--help']);
+            assert.equal(taken.code, 0, `${name} ${option.name}: ${taken.stderr}`);
+        }
+    }
+    for (const one of ['top --delay 2s', 'watch --debounce 300ms', 'tail --lines 10', 'read --timeout 30s']) {
+        assert.ok(seen.includes(one), one);
+    }
+});
+
 test('the members of a group have help of their own', async (t) => {
     const group = await run(t, ['help', 'entity']);
     assert.match(group.stdout, /^ {2}entity get /m);

@@ -231,7 +231,6 @@ static int bench_run(struct cli *cli)
                               NULL);
     }
     b->epoll = -1;
-    b->duration_ms = b->duration_ms > 0 ? b->duration_ms : 5000;
     raise_limit();
     int rc = measure(b, &err);
     bench_close(b);

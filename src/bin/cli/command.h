@@ -30,7 +30,7 @@ enum option_kind {
     OPTION_TEXT,   /* const char * */
     OPTION_FILE,   /* const char *, the name of a file */
     OPTION_NUMBER, /* uint64_t, from min to max */
-    OPTION_TIME,   /* uint64_t, ms, from min to max; written as 5, 5s, 500ms, 2m or 1h */
+    OPTION_TIME,   /* uint64_t, ms, from min to max; written as 5, 1.5s, 500ms, 2m or 1h */
     OPTION_CHOICE, /* unsigned, an index into choices */
     OPTION_LIST,   /* struct words: the option may be repeated */
 };
@@ -52,8 +52,8 @@ struct option {
     const char *help;           /* lower case, no full stop */
     const char *const *choices; /* ends with NULL */
     uint64_t min, max;          /* max 0: any */
-    const char *value;          /* what holds without it, for people; NULL: nothing. A number is
-                                 * put in by the parser */
+    const char *value;          /* the default, as on the command line: the parser stores it and
+                                 * --help shows it. NULL: zero */
 };
 
 /* ---- commands -------------------------------------------------------------------------------- */

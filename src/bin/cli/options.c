@@ -95,6 +95,23 @@ static bool to_number(const char *text, uint64_t *ret, char **ret_end)
     return errno == 0;
 }
 
+/* Digits after a point, at least one and at most nine, as billionths; false: something else. */
+static bool to_fraction(const char **at, uint64_t *ret)
+{
+    uint64_t scale = 1000000000;
+    *ret = 0;
+    if (**at != '.') {
+        return true;
+    }
+    const char *first = ++*at;
+    for (; **at >= '0' && **at <= '9' && scale > 1; ++*at) {
+        scale /= 10;
+        *ret += (uint64_t)(**at - '0') * scale;
+    }
+    return *at > first;
+}
+
+/* Rounded up to milliseconds, so that no time becomes none. */
 static bool to_time(const char *text, uint64_t *ret)
 {
     static const struct {
@@ -102,14 +119,19 @@ static bool to_time(const char *text, uint64_t *ret)
         uint64_t ms;
     } units[] = {{"ms", 1}, {"", 1000}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
     char *end;
-    uint64_t n;
+    uint64_t n, billionths;
     if (!to_number(text, &n, &end)) {
         return false;
     }
+    const char *unit = end;
+    if (!to_fraction(&unit, &billionths)) {
+        return false;
+    }
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-        if (strcmp(end, units[i].unit) == 0 && n <= UINT64_MAX / units[i].ms) {
-            *ret = n * units[i].ms;
-            return true;
+        uint64_t ms = units[i].ms, part = (billionths * ms + 999999999) / 1000000000;
+        if (strcmp(unit, units[i].unit) == 0 && n <= (UINT64_MAX - part) / ms) {
+            *ret = n * ms + part;
+            return ms > 1 || *end != '.';
         }
     }
     return false;
@@ -151,8 +173,8 @@ static int options_refuse(const struct command *c, const struct option *o, const
     } else if (o->kind == OPTION_TIME) {
         char least[32], most[32];
         snprintf(problem + at, sizeof(problem) - at,
-                 "a time from %s to %s, such as 5s, 500ms or 2m, not", time_text(o->min, least),
-                 time_text(o->max, most));
+                 "a time from %s to %s, such as 5s, 1.5s, 500ms or 2m, not",
+                 time_text(o->min, least), time_text(o->max, most));
     } else if (o->kind != OPTION_NUMBER) {
         snprintf(problem + at, sizeof(problem) - at, "%s, and must not be empty:", o->metavar);
     } else if (o->max > 0) {
@@ -193,19 +215,17 @@ static int take_choice(const struct command *c, const struct option *o, unsigned
     return options_refuse(c, o, value);
 }
 
-static int take_value(struct parsing *p, const struct option *o, const char *value)
+/* Parse the value into the command's struct: 0, or the exit status of a misuse. */
+static int options_store(struct cli *cli, const struct option *o, const char *value)
 {
-    const struct command *c = p->cli->command;
-    void *place = (char *)p->cli + o->offset;
+    const struct command *c = cli->command;
+    void *place = (char *)cli + o->offset;
     uint64_t n = 0;
     char *end = NULL;
     bool is_good = true;
     bool is_text = o->kind == OPTION_TEXT || o->kind == OPTION_FILE || o->kind == OPTION_LIST;
     if (is_text && value[0] == '\0') {
         return options_refuse(c, o, value); /* a variable that is not set, most likely */
-    }
-    if (o->given > 0) {
-        *((bool *)((char *)p->cli + o->given)) = true;
     }
     switch (o->kind) {
     case OPTION_FLAG:
@@ -231,6 +251,14 @@ static int take_value(struct parsing *p, const struct option *o, const char *val
     }
     *(uint64_t *)place = n;
     return 0;
+}
+
+static int take_value(struct parsing *p, const struct option *o, const char *value)
+{
+    if (o->given > 0) {
+        *((bool *)((char *)p->cli + o->given)) = true;
+    }
+    return options_store(p->cli, o, value);
 }
 
 /* ---- the line -------------------------------------------------------------------------------- */
@@ -308,24 +336,23 @@ int options_check(const struct cli *cli, const char *server)
     return 0;
 }
 
-/* Numbers that hold unless the line says otherwise. */
-static void put_defaults(struct cli *cli)
+/* What --help names as default is what holds: it is parsed like a value on the line. */
+static int put_defaults(struct cli *cli)
 {
     struct option_walk walk = {.command = cli->command};
-    for (const struct option *o; (o = option_next(&walk)) != NULL;) {
-        if (o->kind == OPTION_NUMBER && o->value) {
-            *(uint64_t *)(void *)((char *)cli + o->offset) = strtoull(o->value, NULL, 10);
-        }
+    int status = 0;
+    for (const struct option *o; status == 0 && (o = option_next(&walk)) != NULL;) {
+        status = o->value ? options_store(cli, o, o->value) : 0;
     }
+    return status;
 }
 
 int options_parse(struct cli *cli, const struct command *command, int argc, char **argv)
 {
     struct parsing p = {.cli = cli, .argc = argc, .argv = argv};
     struct words args = {0};
-    int status = 0;
     cli->command = command;
-    put_defaults(cli);
+    int status = put_defaults(cli);
     while (p.next < argc && status == 0 && !cli->help) {
         const char *a = argv[p.next++];
         if (strcmp(a, "--") == 0 && command->has_target) {

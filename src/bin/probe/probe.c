@@ -212,7 +212,6 @@ static int probe_run(struct cli *cli)
     if (probe_check_call(p, &err) < 0) {
         return command_misuse("probe", err.text, NULL);
     }
-    p->wait_ms = p->wait_ms > 0 ? p->wait_ms : 10000;
     unsigned eras[PROBE_MAX_ERAS] = {cli->era, 0};
     if (cli->era == ERA_AUTO) {
         eras[0] = ERA_MODERN;

@@ -25,7 +25,6 @@
 #define RETRY_MS 5000        /* after a pass that failed, unless the connection is back before */
 #define CALM_MS 60000        /* … after one in which an answer was too large, which may end it */
 #define AGAIN_MAX_MS 3600000 /* what failed is tried again after RETRY_MS, then twice as long … */
-#define MESSAGE_MIB 16u
 
 /* A resource to go to. */
 struct visit {
@@ -491,8 +490,7 @@ static int run_sync(struct cli *cli, struct tidings_client *client, struct tidin
                                 .is_dry = s->is_dry,
                                 .excluded = s->excluded.items,
                                 .excluded_count = s->excluded.count,
-                                .max_message =
-                                    (cli->max_message > 0 ? cli->max_message : MESSAGE_MIB) << 20,
+                                .max_message = cli->max_message << 20,
                                 .tell = on_deed,
                                 .user = s};
     int rc = s->base ? open_mirror(s, err) : err->code;
@@ -554,7 +552,8 @@ static const struct option options[] = {
      .kind = OPTION_NUMBER,
      .offset = AT(cli.max_message),
      .metavar = "MIB",
-     .help = "largest message accepted, for large files of servers that give no parts (16)",
+     .help = "largest message accepted, for large files of servers that give no parts",
+     .value = "16",
      .min = 1,
      .max = 4096},
     {.name = "timeout",

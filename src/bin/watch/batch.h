@@ -27,7 +27,6 @@ struct pollfd;
 struct batch;
 
 /* Unless said otherwise: longer than the window of a server of ours. */
-#define BATCH_DEBOUNCE_MS 300u
 #define BATCH_LATEST_MS 10000u
 
 struct batch_options {

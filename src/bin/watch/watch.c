@@ -73,7 +73,7 @@ static int check_options(const struct watch *w)
         bool is_given;
         const char *name;
     } of_batch[] = {
-        {w->debounce_ms > 0, "--debounce"},
+        {w->has_debounce, "--debounce"},
         {w->restarts, "--restart"},
         {w->at_start, "--at-start"},
         {w->ends_with_nul, "--null"},
@@ -98,7 +98,7 @@ static int watch_prepare(struct watch *w)
     struct tidings_error err = {0};
     struct batch_options batch = {
         .command = w->command,
-        .debounce_ms = w->debounce_ms > 0 ? w->debounce_ms : BATCH_DEBOUNCE_MS,
+        .debounce_ms = w->debounce_ms,
         .restarts = w->restarts,
         .ends_with_nul = w->ends_with_nul,
     };
@@ -196,6 +196,7 @@ static const struct option options[] = {
     {.name = "debounce",
      .kind = OPTION_TIME,
      .offset = AT(debounce_ms),
+     .given = AT(has_debounce),
      .metavar = "TIME",
      .help = "with --batch: how long it has to be quiet",
      .value = "300ms",

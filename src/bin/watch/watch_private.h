@@ -43,7 +43,7 @@ struct watch {
     const char *command, *state_path;
     struct subscribe_options subscribe;
     bool until_first, waits, reads, diffs, shows_cursor;
-    bool has_parallel, batches, restarts, at_start, ends_with_nul;
+    bool has_parallel, has_debounce, batches, restarts, at_start, ends_with_nul;
     /* state: */
     struct tidings_client *client;
     struct jobs *jobs;         /* --exec */
