@@ -369,9 +369,11 @@ tidings_client_metadata(struct tidings_client *client, const char *uri, struct t
  * Returns `{"content":[…]}`, which also says whether the tool failed (`isError`), to be released
  * with tidings_free. `on_progress` may be NULL. Structured content is held against the outputSchema
  * of the tool, as the server last listed it; its tools are listed for that once, if they have not
- * been. TIDINGS_E_PARSE: it breaks the schema, `err` says where. A schema that cannot be compiled,
- * or costs too much, counts as none. tidings_client_request and tidings_client_ask give results as
- * they came. */
+ * been. Over HTTP in the modern era they are listed before the first call, because arguments may
+ * have to travel as header fields (`x-mcp-header`). TIDINGS_E_PARSE: it breaks the schema, `err`
+ * says where; or the tool declares its header fields wrongly and is not called. A schema that
+ * cannot be compiled, or costs too much, counts as none. tidings_client_request and
+ * tidings_client_ask give results as they came. */
 TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_call(struct tidings_client *client,
                                                          const char *tool, const char *arguments,
                                                          tidings_client_progress_fn on_progress,

@@ -28,9 +28,10 @@ static int find_schema(void *user, struct tidings_str item)
     bool is_it = name && strcmp(name, c->cli.args[0]) == 0;
     tidings_free(name);
     if (is_it) {
+        tidings_free(c->schema);
         c->schema = tidings_json_get(item, "/inputSchema");
     }
-    return is_it ? 1 : 0;
+    return 0; /* the whole list: the client need not ask for it again */
 }
 
 static char *call_make_arguments(struct call *c, struct tidings_client *client,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Calls a tool, and holds its result against what the server says of the tool. That is known from
- * lists of tools: of the program, or one that is asked for when the first result with structured
- * content comes. It is forgotten with the connection and when the server says that its tools
- * changed; a result that breaks what was known is judged once more by a fresh list. So is a call
- * whose header fields the server refuses.
+ * lists of tools: of the program, or one that is asked for here. Where arguments may have to travel
+ * as header fields the client lists before the first call; elsewhere when the first result with
+ * structured content comes. It is forgotten with the connection and when the server says that its
+ * tools changed; a result that breaks what was known is judged once more by a fresh list. So is a
+ * call whose header fields the server refuses.
  */
 #include "base/str.h"
 #include <string.h>
@@ -36,6 +37,21 @@ static void call_list_tools(struct tidings_client *c)
     (void)list_all_tools(c, call_on_tool, c, &budget, &err);
     tool_schemas_complete(c);
     ask_forget_error(c);
+}
+
+/* Learn which header fields a call needs; TIDINGS_E_PARSE: the tool must not be called. */
+static int call_prepare(struct tidings_client *c, struct tidings_str tool,
+                        struct tidings_error *err)
+{
+    int rc = 0;
+    if (c->transport->ops->has_exchanges && !tool_schemas_is_complete(c)) {
+        ask_forget_error(c);
+        rc = tidings_client_connect(c, err); /* which era it is */
+    }
+    if (rc == 0 && tool_headers_matter(c) && !tool_schemas_is_complete(c)) {
+        call_list_tools(c);
+    }
+    return rc < 0 ? rc : tool_headers_check(c, tool, err);
 }
 
 static int call_check(struct tidings_client *c, struct tidings_str tool, struct json *result,
@@ -79,7 +95,7 @@ char *tidings_client_call(struct tidings_client *c, const char *tool, const char
                           struct tidings_error *err)
 {
     struct tidings_str name = tidings_str(tool);
-    if (client_check(c, err) < 0 || tool_headers_check(c, name, err) < 0) {
+    if (client_check(c, err) < 0 || call_prepare(c, name, err) < 0) {
         return NULL;
     }
     struct json *result = ask_tool(c, tool, arguments, on_progress, user, err);

@@ -211,8 +211,7 @@ static void tool_headers_keep(struct tidings_client *c, struct tool_declares *d)
     }
 }
 
-/* Only there are header fields sent. */
-static bool tool_headers_matter(const struct tidings_client *c)
+bool tool_headers_matter(const struct tidings_client *c)
 {
     return c->era == TIDINGS_ERA_MODERN && c->transport->ops->has_exchanges;
 }

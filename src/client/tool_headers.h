@@ -16,6 +16,8 @@ struct tidings_client;
 #define TOOL_HEADERS_LINES 32u  /* of one tool */
 #define TOOL_HEADERS_PATH 1024u /* bytes of a JSON pointer to an argument */
 
+/* Do calls carry them? Only in the modern era over HTTP, once connected. */
+bool tool_headers_matter(const struct tidings_client *c);
 /* An element of tools/list. TIDINGS_E_PARSE: it must not be used, and why. */
 int tool_headers_note(struct tidings_client *c, struct json *tool, struct tidings_error *err);
 void tool_headers_forget(struct tidings_client *c);

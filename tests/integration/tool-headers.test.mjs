@@ -9,7 +9,7 @@ import { test } from 'node:test';
 
 import { defer } from './lib/cleanup.mjs';
 import { bad, good } from './lib/cli.mjs';
-import { run } from './lib/server.mjs';
+import { run, serveExample } from './lib/server.mjs';
 
 const property = (name) => ({ type: 'string', 'x-mcp-header': name });
 const TOOLS = [
@@ -17,7 +17,8 @@ const TOOLS = [
     { name: 'wrong\u001b[31m', inputSchema: { type: 'object', properties: { a: property('Evil\r\nX: y') } } },
 ];
 
-async function serveTools(t) {
+/** `stale`: what the first list says of `right`. */
+async function serveTools(t, stale) {
     const heard = [];
     const server = http.createServer(async (request, response) => {
         const { id, method, params } = JSON.parse(Buffer.concat(await request.toArray()));
@@ -25,7 +26,7 @@ async function serveTools(t) {
         heard.push(method === 'tools/call' ? `${method} ${field}` : method);
         const results = {
             'server/discover': { supportedVersions: ['2026-07-28'], capabilities: { tools: {} } },
-            'tools/list': { tools: TOOLS },
+            'tools/list': { tools: stale && heard.filter((line) => line === 'tools/list').length === 1 ? stale : TOOLS },
             'tools/call': { content: [{ type: 'text', text: `in ${params.arguments?.region}` }] },
         };
         const isRefused = method === 'tools/call' && field !== params.arguments.region;
@@ -45,10 +46,30 @@ async function serveTools(t) {
     return { heard, url: `http://127.0.0.1:${server.address().port}/mcp` };
 }
 
-test('fields that a server misses are sent, once its tools are known', async (t) => {
+test('--args lists tools first and sends the fields with the first call', async (t) => {
     const { heard, url } = await serveTools(t);
     assert.equal(await good(t, ['call', url, 'right', '--args', '{"region":"north"}']), 'in north\n');
-    assert.deepEqual(heard, ['server/discover', 'tools/call undefined', 'tools/list', 'tools/call north']);
+    assert.deepEqual(heard, ['server/discover', 'tools/list', 'tools/call north']);
+});
+
+test('--args does not reach a tool that declares fields wrongly', async (t) => {
+    const { heard, url } = await serveTools(t);
+    await bad(t, 65, /is left out: its x-mcp-header is no name/, ['call', url, TOOLS[1].name, '--args', '{}']);
+    assert.deepEqual(heard, ['server/discover', 'tools/list']);
+});
+
+test('fields that a server misses are sent after a second list', async (t) => {
+    const { heard, url } = await serveTools(t, [{ name: 'right', inputSchema: { type: 'object' } }]);
+    assert.equal(await good(t, ['call', url, 'right', '--args', '{"region":"north"}']), 'in north\n');
+    assert.deepEqual(heard, ['server/discover', 'tools/list', 'tools/call undefined', 'tools/list', 'tools/call north']);
+});
+
+test('the legacy era has no such fields: a call needs no list', async (t) => {
+    const server = await serveExample(t, 'conformance', []);
+    const end = await run(t, ['call', '-v', '--era', 'legacy', server.url, 'test_simple_text', '--args', '{}']);
+    assert.equal(end.code, 0, end.stderr);
+    assert.match(end.stderr, /"tools\/call"/);
+    assert.doesNotMatch(end.stderr, /tools\/list"/);
 });
 
 test('fields of a tool that is known are sent at once', async (t) => {
