@@ -117,6 +117,11 @@ struct json *ask(struct tidings_client *c, const char *method, struct tidings_st
     return ask_with(&w, method, params, err);
 }
 
+bool tidings_client_wants_credentials(const struct tidings_client *c)
+{
+    return c && c->wants_credentials;
+}
+
 const char *tidings_client_last_error(const struct tidings_client *c)
 {
     return c ? c->last_error : NULL;

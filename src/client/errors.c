@@ -13,6 +13,8 @@
 #include "base/str.h"
 #include "wire/bearer.h"
 
+#define BODY_MAX 160u /* bytes of what a server says besides */
+
 /* 501: it never will. */
 static bool is_busy(long status)
 {
@@ -44,6 +46,54 @@ int errors_from_status(const char *url, long status, struct tidings_str challeng
     }
     return tidings_fail(err, TIDINGS_E_PARSE, "the answer is not one of an MCP server (HTTP %ld)",
                         status);
+}
+
+/* The sentence of a JSON object, as servers and gateways name it; empty: none. */
+static struct tidings_str errors_sentence(struct json *root)
+{
+    static const char *const names[] = {"error_description", "message", "detail", "error", "title"};
+    struct json *inner = jv_get(root, "error");
+    struct tidings_str text = jv_str(jv_get(inner, "message"));
+    for (size_t i = 0; text.len == 0 && i < sizeof(names) / sizeof(names[0]); i++) {
+        text = jv_str(jv_get(root, names[i]));
+    }
+    return text;
+}
+
+static void errors_append(struct tidings_str text, struct tidings_error *err)
+{
+    char line[BODY_MAX + 1];
+    struct tidings_str rest;
+    text = str_trim(str_cut(text, '\n', &rest, NULL), " \t\r");
+    if (text.len == 0 || !str_is_utf8(text)) {
+        return;
+    }
+    size_t len = text.len < BODY_MAX ? text.len : BODY_MAX;
+    while (len < text.len && ((unsigned char)text.ptr[len] & 0xc0) == 0x80) {
+        len--; /* not within a character */
+    }
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
+        line[i] = c < ' ' || c == 0x7f ? '?' : text.ptr[i];
+    }
+    line[len] = '\0';
+    struct tidings_error told = *err;
+    tidings_fail(err, told.code, "%s: %s", told.text, line);
+}
+
+void errors_add_body(struct tidings_str body, struct tidings_error *err)
+{
+    struct json *root = NULL;
+    body = str_trim(body, " \t\r\n");
+    if (body.len == 0 || body.ptr[0] == '<' || body.ptr[0] == '[') {
+        return;
+    }
+    if (body.ptr[0] != '{') {
+        errors_append(body, err);
+    } else if (jv_parse_peer(body, &root, NULL, NULL) == 0) {
+        errors_append(errors_sentence(root), err);
+    }
+    jv_unref(root);
 }
 
 /* Our own servers, and others that took it up, say in data.reason what the codes of the protocol

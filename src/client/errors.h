@@ -16,6 +16,10 @@ int errors_from_response(struct json *error, long status, struct tidings_error *
 int errors_from_status(const char *url, long status, struct tidings_str challenge,
                        struct tidings_error *err);
 
+/* Append what the server says besides: the first line of a text, or the sentence in a JSON object.
+ * A page of HTML, or anything else that is no text, adds nothing. */
+void errors_add_body(struct tidings_str body, struct tidings_error *err);
+
 /* A method that the server does not know, where its capabilities (JSON text) say that it has
  * nothing of the kind, is told so: "the server offers no prompts". */
 void errors_name_missing(const char *method, const char *capabilities, struct tidings_error *err);

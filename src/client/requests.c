@@ -494,6 +494,7 @@ bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, 
         }
         if (c->challenge[0] && status == 403) { /* says what would help */
             errors_from_status(NULL, status, tidings_str(c->challenge), &a.why);
+            errors_add_body(jv_str(jv_get(a.error, "message")), &a.why);
         }
     } else {
         a.result = jv_get(root, "result");

@@ -116,6 +116,7 @@ struct tidings_client {
     bool has_asked_again;   /* server/discover, since the revision was refused */
     bool is_unread; /* the program that was launched ended without reading what it was sent */
     bool is_token_refused;   /* by the answer at hand (401), or the last one */
+    bool wants_credentials;  /* so said the last 401 or 403 */
     const char *challenge;   /* WWW-Authenticate of the answer at hand; "": none */
     uint32_t retry_after_ms; /* how long the server asked to be left alone; 0: it did not */
     struct poller_timer retry;

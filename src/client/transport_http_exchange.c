@@ -163,6 +163,15 @@ static bool is_session_lost(const struct exchange *x, long status)
 }
 
 /* Why there is no answer. */
+/* What the server says of it; of a 401 its challenge says all, and a 404 names any page. */
+static void exchange_add_body(const struct exchange *x, const struct fetch_status *s,
+                              struct tidings_error *why)
+{
+    if (s->status != 401 && s->status != 404 && !x->is_sse) {
+        errors_add_body(buf_str(&x->body), why);
+    }
+}
+
 static void exchange_explain(const struct exchange *x, const struct fetch_status *s,
                              struct tidings_error *why)
 {
@@ -171,6 +180,7 @@ static void exchange_explain(const struct exchange *x, const struct fetch_status
         *why = s->error;
     } else if (x->refusal.code != 0) {
         *why = x->refusal;
+        exchange_add_body(x, s, why);
     } else if (s->status == 400 && is_plain && errors_want_tls(buf_str(&x->body))) {
         tidings_fail(why, TIDINGS_E_PARSE,
                      "the server speaks TLS there: https:// may be meant (HTTP 400)");
@@ -178,6 +188,7 @@ static void exchange_explain(const struct exchange *x, const struct fetch_status
         tidings_fail(why, TIDINGS_E_CLOSED, "the connection ended without an answer");
     } else {
         errors_from_status(x->http->url, s->status, tidings_str(s->challenge), why);
+        exchange_add_body(x, s, why);
     }
 }
 
@@ -371,6 +382,9 @@ static bool finished(struct exchange *x, const struct fetch_status *s)
     struct tidings_error why = {0};
     c->is_token_refused = s->status == 401;
     c->challenge = s->challenge;
+    if (s->status == 401 || s->status == 403) {
+        c->wants_credentials = s->status == 401 || s->challenge[0] != '\0';
+    }
     if (s->status == 429 || s->status == 503) {
         c->retry_after_ms =
             1000 * (s->retry_after_s < MAX_RETRY_AFTER_S ? s->retry_after_s : MAX_RETRY_AFTER_S);

@@ -179,6 +179,10 @@ static bool ws_show_another(struct ws_transport *l, struct tidings_error *why)
     struct tidings_client *c = l->base.client;
     unsigned status = ws_client_status(buf_str(&l->head));
     c->is_token_refused = status == 401;
+    if (status == 401 || status == 403) {
+        struct tidings_str challenge = ws_client_field(buf_str(&l->head), STR("www-authenticate"));
+        c->wants_credentials = status == 401 || challenge.len > 0;
+    }
     if (c->settings.credentials) {
         return (status == 401 || status == 403) && ws_ask_credentials(l, status, why);
     }
@@ -196,9 +200,11 @@ static void refused(struct ws_transport *l, struct tidings_error *why)
     if (ws_show_another(l, why)) {
         return;
     }
-    if (l->is_plain && ws_client_status(buf_str(&l->head)) == 400 &&
-        errors_want_tls(buf_str(&l->head))) {
+    unsigned status = ws_client_status(buf_str(&l->head));
+    if (l->is_plain && status == 400 && errors_want_tls(buf_str(&l->head))) {
         tidings_fail(why, why->code, "the server speaks TLS there: wss:// may be meant (HTTP 400)");
+    } else if (status != 401 && status != 404) {
+        errors_add_body(ws_client_body(buf_str(&l->head)), why);
     }
     transport_ws_fail(l, why->code, tidings_str(why->text));
 }

@@ -84,6 +84,13 @@ struct tidings_str ws_client_field(struct tidings_str bytes, struct tidings_str 
     return field_of(rest, name);
 }
 
+struct tidings_str ws_client_body(struct tidings_str bytes)
+{
+    bool is_encoded = ws_client_field(bytes, STR("transfer-encoding")).len > 0 ||
+                      ws_client_field(bytes, STR("content-encoding")).len > 0;
+    return is_encoded ? STR_EMPTY : str_skip(bytes, head_len(bytes));
+}
+
 static int ws_client_refuse(unsigned status, struct tidings_str head, struct tidings_error *err)
 {
     if (status == 401 || status == 403) {

@@ -30,6 +30,8 @@ ptrdiff_t ws_client_check(struct tidings_str bytes, const char *key, struct tidi
 unsigned ws_client_status(struct tidings_str bytes);
 /* What the first field of that name in it says; empty: there is none. */
 struct tidings_str ws_client_field(struct tidings_str bytes, struct tidings_str name);
+/* What follows the head, as far as it has come; empty when it is encoded in some way. */
+struct tidings_str ws_client_body(struct tidings_str bytes);
 
 /* One message in one frame, masked with fresh bytes. TIDINGS_E_IO: no randomness. */
 int ws_client_put(struct buf *out, enum ws_opcode opcode, struct tidings_str payload);

@@ -5,6 +5,7 @@
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
+import http from 'node:http';
 import https from 'node:https';
 import { test } from 'node:test';
 
@@ -85,6 +86,50 @@ test('who logs in where none is needed, or answers with what is no JSON, is told
     const { stderr } = await run(t, ['login', '--no-browser', server.url], { env: { XDG_STATE_HOME: new Tree(t).path } });
     assert.match(stderr, /'tidings info SERVER' says whether the server is there; where that works without a login, none is needed\n/);
     await bad(t, 65, /--answer: '\{bad': line 1 column 2/, ['call', server.url, 'publish', '--answer', '{bad']);
+});
+
+/** A server that refuses everything so. */
+async function refusing(t, status, headers, body) {
+    const server = http.createServer((request, response) => {
+        request.resume();
+        response.writeHead(status, { 'content-length': body.length, ...headers });
+        response.end(body);
+    });
+    await new Promise((resolve) => {
+        server.listen(0, '127.0.0.1', resolve);
+    });
+    defer(t, () => {
+        server.closeAllConnections();
+        server.close();
+    });
+    return `127.0.0.1:${server.address().port}`;
+}
+
+test('a 403 shows what the server says; a login is advised for a 401 or a challenge only', async (t) => {
+    const plain = await refusing(t, 403, {}, 'not\x1b[2J from here\nsecond line');
+    const json = await refusing(t, 403, { 'content-type': 'application/json' }, '{"error":{"message":"only from the office"}}');
+    const page = await refusing(t, 403, {}, '<html><p>Forbidden</p></html>');
+    const challenge = await refusing(t, 403, { 'www-authenticate': 'Bearer error="insufficient_scope", scope="a b"' }, 'no');
+    const login = await refusing(t, 401, { 'www-authenticate': 'Bearer' }, 'no');
+    for (const command of [['info'], ['watch', '-t'], ['probe'], ['bench', '-t']]) {
+        const words = (address) => [...command, `http://${address}/mcp`, ...(command[1] ? ['app:///x'] : [])];
+        for (const [address, says, advised] of [
+            [plain, /denies access \(HTTP 403\): not\?\[2J from here\n/, false],
+            [json, /denies access \(HTTP 403\): only from the office\n/, false],
+            [page, /denies access \(HTTP 403\)\n/, false],
+            [challenge, /HTTP 403\); scope wanted: a b; insufficient_scope: no\n/, true],
+            [login, /wants a good token \(HTTP 401\)/, true],
+        ]) {
+            const { stderr } = await bad(t, 77, says, words(address));
+            assert.equal(stderr.includes("'tidings login "), advised, stderr);
+        }
+    }
+    for (const [address, advised] of [[plain, false], [challenge, true]]) {
+        const { stderr } = await bad(t, 77, /HTTP 403/, ['info', `ws://${address}/mcp`]);
+        assert.match(stderr, advised ? /tidings login/ : /: not\?\[2J from here\n$/);
+    }
+    const server = await serve(t, { files: { a: '' } });
+    await bad(t, 77, /\(HTTP 403\): this Host is not served here.*--allow-host\n$/, ['info', '-H', 'Host: other.example', server.url]);
 });
 
 /** The address of a server's door of that kind. */

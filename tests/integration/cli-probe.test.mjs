@@ -269,7 +269,7 @@ const faults = {
     cutting: { idle: /^the stream ended after \d+\.\d s: the connection was closed in the middle of the answer, without its end$/ },
     resetting: { idle: /^the stream ended after \d+\.\d s: .*reset by peer$/ },
     ending: { idle: /^the stream ended after \d+\.\d s: the stream broke off$/ },
-    gateway: { subscribe: /\(HTTP 504\)$/ },
+    gateway: { subscribe: /\(HTTP 504\): upstream timed out$/ },
     sloppy: {
         'unknown-resource': /^error -32000$/,
         headers: /^HTTP 200 with error -32000$/,

@@ -165,6 +165,7 @@ static int bench_prepare(struct bench *b, struct tidings_error *err)
         int rc = client ? tidings_client_list(client, TIDINGS_LISTING_RESOURCES, bench_on_resource,
                                               &b->uri, err)
                         : err->code;
+        b->wants_login = tidings_client_wants_credentials(client);
         tidings_client_destroy(client);
         if (rc >= 0 && !b->uri) {
             tidings_fail(err, TIDINGS_E_NOTFOUND, "the server lists no resource");
@@ -234,7 +235,8 @@ static int bench_run(struct cli *cli)
     raise_limit();
     int rc = measure(b, &err);
     bench_close(b);
-    int status = rc < 0 ? command_fail("bench", &err, target_hint(cli, err.code)) : bench_report(b);
+    int status = rc < 0 ? command_fail("bench", &err, target_hint(cli, &err, b->wants_login))
+                        : bench_report(b);
     free(b->uri);
     free(b->read_params);
     return status;

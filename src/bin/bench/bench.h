@@ -46,7 +46,7 @@ struct bench {
     struct cli cli;
     uint64_t connections, listens, duration_ms, requests;
     const char *change;
-    bool touches, is_wanted; /* the fan-out is to be measured */
+    bool touches, wants_login, is_wanted; /* the fan-out is to be measured */
     char *uri;
     char *read_params; /* of resources/read */
     struct bench_client *clients;

@@ -91,6 +91,7 @@ void bench_close(struct bench *b)
 {
     remote_interruptible(NULL);
     for (size_t i = 0; i < b->count; i++) {
+        b->wants_login = b->wants_login || tidings_client_wants_credentials(b->clients[i].client);
         tidings_client_destroy(b->clients[i].client);
     }
     free(b->clients);

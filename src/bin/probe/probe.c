@@ -222,8 +222,9 @@ static int probe_run(struct cli *cli)
         rc = probe_era(p, eras[i], &err);
     }
     probe_clear();
-    int status = p->spoken_count > 0 ? probe_finish(p)
-                                     : command_fail("probe", &err, target_hint(cli, err.code));
+    int status = p->spoken_count > 0
+                     ? probe_finish(p)
+                     : command_fail("probe", &err, target_hint(cli, &err, p->wants_login));
     for (size_t i = 0; i < p->spoken_count; i++) {
         free(p->spoken[i].capabilities);
     }

@@ -54,6 +54,7 @@ struct probe {
     struct negotiated spoken[PROBE_MAX_ERAS];
     size_t spoken_count;
     unsigned changes; /* made so far */
+    bool wants_login; /* the server, when it refused */
 };
 
 /* What a client has heard since it was last looked at. */

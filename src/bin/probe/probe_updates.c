@@ -22,6 +22,7 @@ struct tidings_client *probe_open(const struct run *r, bool hears, struct tiding
     cli.list_changes = hears;
     struct tidings_client *client = target_open(&cli, err);
     if (client && tidings_client_connect(client, err) < 0) {
+        r->probe->wants_login = tidings_client_wants_credentials(client);
         tidings_client_destroy(client);
         return NULL;
     }

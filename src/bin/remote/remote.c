@@ -74,7 +74,7 @@ static const char *hint(const struct cli *cli, struct tidings_client *client,
     case TIDINGS_E_LIMIT:
         return target_hint_with(cli, cli->command->beyond);
     default:
-        return target_hint(cli, code);
+        return target_hint(cli, err, tidings_client_wants_credentials(client));
     }
 }
 
@@ -230,7 +230,7 @@ int remote_run(struct cli *cli, remote_fn fn)
     int written = command_finish(cli->command->name);
     int status = rc >= 0 || remote_caught ? rc
                  : client                 ? remote_tell(cli, client, &err)
-                          : command_fail(cli->command->name, &err, target_hint(cli, rc));
+                          : command_fail(cli->command->name, &err, target_hint(cli, &err, false));
     if (client) {
         remote_say_mended(cli, client);
     }

@@ -27,8 +27,9 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
  * `err`. */
 char *target_address(const struct cli *cli, struct tidings_error *err);
 
-/* What to do about a failure of the client, or NULL. */
-const char *target_hint(const struct cli *cli, int code);
+/* What to do about a failure of the client, or NULL. `wants_login`: as its
+ * tidings_client_wants_credentials says. */
+const char *target_hint(const struct cli *cli, const struct tidings_error *err, bool wants_login);
 /* What failed is on this side (a file, an option): the next target_hint is NULL. */
 void target_is_innocent(void);
 

@@ -331,7 +331,8 @@ static int watch_exit_status(struct watch *w, int rc, struct tidings_error *err)
         return command_fail("watch", err, NULL);
     }
     if (rc < 0) {
-        return command_fail("watch", err, target_hint(&w->cli, rc));
+        bool wants_login = tidings_client_wants_credentials(w->client);
+        return command_fail("watch", err, target_hint(&w->cli, err, wants_login));
     }
     int written = command_finish("watch");
     size_t failed = w->batch ? batch_failed(w->batch) : w->jobs ? jobs_failed(w->jobs) : 0;
@@ -344,7 +345,7 @@ int watch_follow(struct watch *w)
     struct answers answers = {.cli = &w->cli};
     w->client = target_open(&w->cli, &err);
     if (!w->client) {
-        return command_fail("watch", &err, target_hint(&w->cli, err.code));
+        return command_fail("watch", &err, target_hint(&w->cli, &err, false));
     }
     w->begun_ms = now_ms();
     tidings_client_on_state(w->client, watch_on_state, w);

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -63,11 +64,51 @@ static void what_servers_call_missing_is_not_found(void **state)
     }
 }
 
+static void body_of_a_refusal_is_appended_on_one_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *text;
+    } cases[] = {
+        {"this Host is not served here\r\nmore\n", "no: this Host is not served here"},
+        {"  a\tb\x1b[2J ", "no: a?b?[2J"},
+        {"<html>Forbidden</html>", "no"},
+        {"[1]", "no"},
+        {"", "no"},
+        {"\xff", "no"},
+        {"{\"error\":\"denied\"}", "no: denied"},
+        {"{\"error\":{\"message\":\"not you\"},\"title\":\"x\"}", "no: not you"},
+        {"{\"error_description\":\"no scope\",\"error\":\"x\"}", "no: no scope"},
+        {"{\"other\":1}", "no"},
+        {"{not JSON", "no"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct tidings_error err = {TIDINGS_E_DENIED, "no"};
+        errors_add_body(tidings_str(cases[i].body), &err);
+        assert_string_equal(err.text, cases[i].text);
+        assert_int_equal(err.code, TIDINGS_E_DENIED);
+    }
+}
+
+static void long_body_is_cut_between_characters(void **state)
+{
+    (void)state;
+    char body[400] = "";
+    struct tidings_error err = {TIDINGS_E_DENIED, "no"};
+    for (size_t i = 0; i + 3 < sizeof(body); i += 3) {
+        memcpy(body + i, "\xe2\x82\xac", 4);
+    }
+    errors_add_body(tidings_str(body), &err);
+    assert_int_equal(strlen(err.text), 4 + 159);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_code_stands_once),
         cmocka_unit_test(what_servers_call_missing_is_not_found),
+        cmocka_unit_test(body_of_a_refusal_is_appended_on_one_line),
+        cmocka_unit_test(long_body_is_cut_between_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

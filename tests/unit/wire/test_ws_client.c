@@ -101,6 +101,16 @@ static void answers_that_grant_nothing_are_told_apart(void **state)
     }
 }
 
+static void body_of_a_refusal_follows_its_head(void **state)
+{
+    (void)state;
+    struct tidings_str body = ws_client_body(STR("HTTP/1.1 403 no\r\nA: b\r\n\r\nwhy"));
+    assert_true(str_eq(body, STR("why")));
+    assert_int_equal(ws_client_body(STR("HTTP/1.1 403 no\r\n\r\n")).len, 0);
+    body = ws_client_body(STR("HTTP/1.1 403 no\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nwhy"));
+    assert_int_equal(body.len, 0);
+}
+
 static void an_endless_answer_is_given_up(void **state)
 {
     (void)state;
@@ -167,6 +177,7 @@ int main(void)
         cmocka_unit_test(the_request_names_host_path_key_and_protocol),
         cmocka_unit_test(an_answer_counts_when_it_is_complete),
         cmocka_unit_test(answers_that_grant_nothing_are_told_apart),
+        cmocka_unit_test(body_of_a_refusal_follows_its_head),
         cmocka_unit_test(an_endless_answer_is_given_up),
         cmocka_unit_test(masked_frames_arrive_at_a_server),
         cmocka_unit_test(frames_of_a_server_are_read_unmasked_only),
