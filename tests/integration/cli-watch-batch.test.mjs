@@ -156,6 +156,15 @@ test('--batch: no URI of a hostile server forges a line', async (t) => {
     assert.equal(end.stdout, 'bad:///x/a%0Abad:///x/forged$\nbad:///x/b%20c%0D%09%7F$\n');
 });
 
+test('--exec: no URI of a hostile server forges a line in a variable', async (t) => {
+    const stranger = fileURLToPath(new URL('lib/plain-stranger.mjs', import.meta.url));
+    const URIS = JSON.stringify(['bad:///x/a\nbad:///x/forged', 'bad:///x/b c\r\t\x7f']);
+    const command = 'printf "%s\\n" "$TIDINGS_URI" | cat -A; printenv | grep -c ^bad';
+    const args = ['watch', '--exec', command, '-n', '2', '-j', '1', 'bad:///x/', '--', process.execPath, stranger];
+    const end = await run(t, args, { env: { URIS } });
+    assert.equal(end.stdout, 'bad:///x/a%0Abad:///x/forged$\n0\nbad:///x/b%20c%0D%09%7F$\n0\n');
+});
+
 test('--batch: a command that fails is told, and a signal ends the one that runs', async (t) => {
     const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
     const failing = await batch(t, server, 'exit 3', ['-1'], { mayFail: true });

@@ -12,11 +12,13 @@
 
 #include "bin/cli/output.h"
 #include "bin/watch/shell.h"
+#include "bin/watch/uri_list.h"
 
-/* The variables of a run, in this order. */
-static const char *const names[] = {"TIDINGS_URI",     "TIDINGS_CHANGE", "TIDINGS_SUBSCRIBED_URI",
-                                    "TIDINGS_VERSION", "TIDINGS_CURSOR", "TIDINGS_TIME",
+/* The variables of a run, in this order: first URIS, then others. */
+static const char *const names[] = {"TIDINGS_URI",     "TIDINGS_SUBSCRIBED_URI", "TIDINGS_CHANGE",
+                                    "TIDINGS_VERSION", "TIDINGS_CURSOR",         "TIDINGS_TIME",
                                     "TIDINGS_MERGED"};
+#define URIS 2
 #define NAMES (sizeof(names) / sizeof(names[0]))
 #define GIVEN (NAMES - 1) /* the last one is ours */
 
@@ -202,19 +204,23 @@ void jobs_finish(struct jobs *j, const volatile int *is_ending)
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-static char *make_variable(const char *name, struct tidings_str value)
+/* A command may print a variable for a program that reads lines, so none has a line break. Only
+ * URIs have a way to write one. */
+static char *make_variable(const char *name, struct tidings_str value, bool is_uri)
 {
-    size_t len = strlen(name);
-    char *text = malloc(len + value.len + 2);
-    if (text) {
-        memcpy(text, name, len);
-        text[len] = '=';
-        if (value.len > 0) {
-            memcpy(text + len + 1, value.ptr, value.len);
-        }
-        text[len + 1 + value.len] = '\0';
+    struct json_text t;
+    if (!json_text_begin(&t)) {
+        return NULL;
     }
-    return text;
+    fprintf(t.out, "%s=", name);
+    if (is_uri) {
+        uri_list_put_uri(t.out, value);
+    }
+    for (size_t i = 0; i < value.len && !is_uri; i++) {
+        unsigned char c = (unsigned char)value.ptr[i];
+        fputc(c < 0x20 || c == 0x7f ? '?' : c, t.out);
+    }
+    return json_text_take(&t);
 }
 
 static struct job *jobs_find(struct jobs *j, struct tidings_str uri)
@@ -239,8 +245,8 @@ static struct job *jobs_find(struct jobs *j, struct tidings_str uri)
 
 int jobs_add(struct jobs *j, const struct job_change *c)
 {
-    const struct tidings_str values[GIVEN] = {c->uri,     c->change, c->subscribed_uri,
-                                              c->version, c->cursor, c->time};
+    const struct tidings_str values[GIVEN] = {c->uri,     c->subscribed_uri, c->change,
+                                              c->version, c->cursor,         c->time};
     for (size_t i = 0; i < GIVEN; i++) {
         if (values[i].len > 0 && memchr(values[i].ptr, '\0', values[i].len)) {
             return TIDINGS_E_INVALID;
@@ -256,7 +262,7 @@ int jobs_add(struct jobs *j, const struct job_change *c)
     drop_waiting(job);
     bool is_whole = (job->input = malloc(c->input.len + 1)) != NULL;
     for (size_t i = 0; i < GIVEN; i++) {
-        job->variables[i] = make_variable(names[i], values[i]);
+        job->variables[i] = make_variable(names[i], values[i], i < URIS);
         is_whole = is_whole && job->variables[i];
     }
     if (!is_whole) {

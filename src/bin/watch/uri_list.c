@@ -125,16 +125,22 @@ void uri_list_merge(struct uri_list *l, struct uri_list *newer)
     uri_list_clear(newer);
 }
 
+void uri_list_put_uri(FILE *out, struct tidings_str uri)
+{
+    for (size_t i = 0; i < uri.len; i++) {
+        unsigned char c = (unsigned char)uri.ptr[i];
+        fprintf(out, c <= 0x20 || c == 0x7f ? "%%%02X" : "%c", c);
+    }
+}
+
 void uri_list_write(const struct uri_list *l, FILE *out, char end)
 {
     for (size_t i = 0; i < l->count; i++) {
         const struct uri_item *it = &l->items[i];
         if (it->line) {
             fputs(it->line, out);
-        }
-        for (size_t k = 0; k < it->len && !it->line; k++) {
-            unsigned char c = (unsigned char)it->uri[k];
-            fprintf(out, c <= 0x20 || c == 0x7f ? "%%%02X" : "%c", c);
+        } else {
+            uri_list_put_uri(out, tidings_strn(it->uri, it->len));
         }
         fputc(end, out);
     }

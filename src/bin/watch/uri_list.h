@@ -40,6 +40,9 @@ void uri_list_set_cursor(struct uri_list *l, struct tidings_str cursor);
 /* Put what `newer` has behind what is in `l`, and empty it. */
 void uri_list_merge(struct uri_list *l, struct uri_list *newer);
 
+/* Write a URI with %XX for what no URI has: blanks, line feeds, NULs and other control characters.
+ */
+void uri_list_put_uri(FILE *out, struct tidings_str uri);
 /* Each line, with `end` behind it. */
 void uri_list_write(const struct uri_list *l, FILE *out, char end);
 
