@@ -81,10 +81,13 @@ struct tidings_state_event {
     struct tidings_str reason; /* REFUSED, DISCONNECTED, LOST, GAP: a sentence. WATCHING: empty, or
                                 * the server's warning that it may never be notified */
     uint32_t retry_ms;         /* DISCONNECTED */
-    bool again; /* WATCHING: after an interruption; changes in between may have been missed */
+    bool again; /* WATCHING: after an interruption. Updates follow for what changed in between; what
+                 * cannot be known is a GAP */
     struct tidings_str cursor; /* WATCHING, a client: where it begins, for `since`; empty: the
                                 * server names none. Of the first one that counts: later ones may
                                 * be ahead of updates that are still to come */
+    int code; /* REFUSED, a client: TIDINGS_E_INVALID, the options or the pattern are wrong; other
+               * codes as of requests. 0: not known */
 };
 typedef void (*tidings_state_fn)(void *user, const struct tidings_state_event *event);
 

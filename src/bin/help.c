@@ -4,6 +4,7 @@
  */
 #include "bin/help.h"
 
+#include <signal.h>
 #include <stdlib.h>
 
 #include <tidings/server.h>
@@ -113,7 +114,11 @@ bool help_exit(int status, char out[EXIT_TEXT_MAX])
              status == 0   ? "done"
              : status == 1 ? "the server did as asked, but a tool, check, command or file failed"
              : status == EXIT_INCONCLUSIVE ? "a probe found out nothing: inconclusive"
-                                           : "");
+             : status == 128 + SIGHUP      ? "ended by SIGHUP: the terminal was closed"
+             : status == 128 + SIGINT
+                 ? "ended by SIGINT (Ctrl-C), as a shell says it; watch without --count ends with 0"
+             : status == 128 + SIGTERM ? "ended by SIGTERM; serve ends with 0, also on SIGINT"
+                                       : "");
     for (size_t i = 0; i < EXIT_COUNT; i++) {
         size_t at = strlen(out);
         if (exits[i].status == status) {
@@ -126,7 +131,7 @@ bool help_exit(int status, char out[EXIT_TEXT_MAX])
 static void help_put_exits(void)
 {
     fputs("exit statuses\n\n", stdout);
-    for (int status = 0; status < 128; status++) {
+    for (int status = 0; status < HELP_EXITS; status++) {
         char left[8], help[EXIT_TEXT_MAX];
         if (help_exit(status, help)) {
             snprintf(left, sizeof(left), "%d", status);

@@ -18,6 +18,7 @@ void help_json(const struct command *command);
 void help_json_exits(void);
 /* What an exit status means. False: it is none. */
 #define EXIT_TEXT_MAX 256u
+#define HELP_EXITS 160 /* statuses are below */
 bool help_exit(int status, char out[EXIT_TEXT_MAX]);
 
 #endif

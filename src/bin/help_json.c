@@ -131,7 +131,7 @@ static void help_json_put_exits(void)
     char text[EXIT_TEXT_MAX];
     bool is_first = true;
     fputs("\"exitStatuses\":[", stdout);
-    for (int status = 0; status < 128; status++) {
+    for (int status = 0; status < HELP_EXITS; status++) {
         if (help_exit(status, text)) {
             printf("%s{\"status\":%d", is_first ? "" : ",", status);
             help_json_put_member("help", text);

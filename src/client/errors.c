@@ -96,9 +96,8 @@ void errors_add_body(struct tidings_str body, struct tidings_error *err)
     jv_unref(root);
 }
 
-/* Our own servers, and others that took it up, say in data.reason what the codes of the protocol
- * cannot; 0: nothing of the kind. */
-static int reason_code(struct json *error)
+/* Our own servers, and others that took it up, say there what the codes of the protocol cannot. */
+int errors_from_reason(struct json *data)
 {
     static const struct {
         const char *reason;
@@ -107,8 +106,9 @@ static int reason_code(struct json *error)
         {"deleted", TIDINGS_E_GONE},         {"not_found", TIDINGS_E_NOTFOUND},
         {"too_large", TIDINGS_E_LIMIT},      {"unknownEntity", TIDINGS_E_NOTFOUND},
         {"unknownType", TIDINGS_E_NOTFOUND}, {"internal", TIDINGS_E_INTERNAL},
+        {"invalid", TIDINGS_E_INVALID},
     };
-    struct tidings_str reason = jv_str(jv_get(jv_get(error, "data"), "reason"));
+    struct tidings_str reason = jv_str(jv_get(data, "reason"));
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (str_eq(reason, tidings_str(known[i].reason))) {
             return known[i].code;
@@ -159,7 +159,7 @@ int errors_from_response(struct json *error, long status, struct tidings_error *
 {
     int64_t code = jv_int(jv_get(error, "code"));
     struct tidings_str text = errors_message(error, code);
-    int reason = reason_code(error);
+    int reason = errors_from_reason(jv_get(error, "data"));
     int own = reason < 0                         ? reason
               : is_busy(status)                  ? TIDINGS_E_BUSY
               : status == 401 || status == 403   ? TIDINGS_E_DENIED

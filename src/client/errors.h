@@ -11,6 +11,8 @@
 
 /* Of an error object; `status` as in struct response. */
 int errors_from_response(struct json *error, long status, struct tidings_error *err);
+/* The code that `data.reason` of an error names; 0: none. */
+int errors_from_reason(struct json *data);
 /* … and of a status without one; `url`: what was asked, or NULL; `challenge`: WWW-Authenticate, or
  * empty. */
 int errors_from_status(const char *url, long status, struct tidings_str challenge,

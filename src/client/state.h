@@ -122,6 +122,7 @@ struct tidings_client {
     struct poller_timer retry;
     struct tidings_error failure;        /* for good; code 0: none */
     struct tidings_error loss;           /* why it was lost last */
+    struct tidings_error refusal;        /* of what is subscribed to now; code 0: none */
     uint64_t unread, replaced, repeated; /* tidings_client_info */
     char stray_error[160]; /* an error of the server that answers nothing; "": none since it opened
                             */

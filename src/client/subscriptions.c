@@ -331,6 +331,7 @@ void subscriptions_streaming(struct tidings_client *c, bool is_seamless)
 void subscriptions_lost(struct tidings_client *c)
 {
     c->is_streaming = false;
+    c->refusal.code = 0;
     modern_lost(c);
     resume_interrupted(&c->resume);
     comparison_lost(c);
@@ -351,13 +352,14 @@ void subscriptions_lost(struct tidings_client *c)
 }
 
 void subscriptions_report(struct tidings_client *c, const struct watch *w, enum tidings_state state,
-                          struct tidings_str reason)
+                          const struct tidings_error *why)
 {
     struct tidings_state_event e = {
         .state = state,
         .uri = tidings_str(w->uri),
-        .reason = reason,
+        .reason = tidings_str(why ? why->text : ""),
         .again = state == TIDINGS_STATE_WATCHING && w->is_interrupted,
+        .code = why ? why->code : 0,
     };
     if (state == TIDINGS_STATE_WATCHING) {
         bool is_modern = c->era == TIDINGS_ERA_MODERN;
@@ -366,20 +368,43 @@ void subscriptions_report(struct tidings_client *c, const struct watch *w, enum 
     events_put_state(c, &e);
 }
 
-void subscriptions_judge(struct tidings_client *c, struct watch *w, bool is_accepted,
-                         struct tidings_str reason)
+/* The first reason stands for all; what kind it is only when they agree. */
+static void subscriptions_note_refusal(struct tidings_client *c, const struct tidings_error *why)
 {
+    if (c->refusal.code == 0) {
+        c->refusal = *why;
+    } else if (c->refusal.code != why->code) {
+        c->refusal.code = TIDINGS_E_NOTFOUND;
+    }
+}
+
+void subscriptions_judge(struct tidings_client *c, struct watch *w, const struct tidings_error *why)
+{
+    bool is_accepted = !why || why->code == 0;
     bool is_news = !w->is_judged || w->is_accepted != is_accepted;
     w->is_accepted = is_accepted;
     w->is_judged = true;
+    if (!is_accepted) {
+        subscriptions_note_refusal(c, why);
+    }
     if (is_news) {
         subscriptions_report(c, w,
                              is_accepted       ? TIDINGS_STATE_WATCHING
                              : w->was_accepted ? TIDINGS_STATE_LOST
                                                : TIDINGS_STATE_REFUSED,
-                             reason);
+                             why);
     }
     w->was_accepted = w->was_accepted || is_accepted;
+}
+
+/* None was accepted, and none ever was: a mistake. */
+static void subscriptions_give_up(struct tidings_client *c)
+{
+    struct tidings_error err;
+    bool is_mistake = c->refusal.code == TIDINGS_E_INVALID || c->refusal.code == TIDINGS_E_LIMIT;
+    tidings_fail(&err, is_mistake ? c->refusal.code : TIDINGS_E_NOTFOUND,
+                 "the server accepted none of the URIs: %s", c->refusal.text);
+    connection_give_up(c, &err);
 }
 
 void subscriptions_judged(struct tidings_client *c)
@@ -399,6 +424,7 @@ void subscriptions_judged(struct tidings_client *c)
     }
     if (accepted > 0 || live == 0 || is_patient) {
         c->has_watched = c->has_watched || accepted > 0;
+        c->refusal.code = 0;
         comparison_judged(c);
         heartbeat_begin(c);
         c->failures = 0;
@@ -409,8 +435,7 @@ void subscriptions_judged(struct tidings_client *c)
         tidings_fail(&err, TIDINGS_E_BUSY, "the server accepted none of the URIs");
         connection_lose(c, &err);
     } else {
-        tidings_fail(&err, TIDINGS_E_NOTFOUND, "the server accepted none of the URIs");
-        connection_give_up(c, &err);
+        subscriptions_give_up(c);
     }
 }
 

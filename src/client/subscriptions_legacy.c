@@ -120,7 +120,7 @@ static void legacy_send(struct tidings_client *c, struct watch *w, const char *m
     buf_deinit(&params);
     w->asked = id > 0 ? id : 0;
     if (id < 0 && !w->is_leaving) { /* leaving is tried again when the stream is heard again */
-        subscriptions_judge(c, w, false, tidings_str(err.text));
+        subscriptions_judge(c, w, &err);
     }
 }
 
@@ -165,9 +165,11 @@ static void on_subscribed(void *user, const struct response *a)
     legacy_take_cursor(w, a); /* is told with it */
     struct json *warnings = jv_get(jv_get(a->result, "_meta"), "dev.tidings/warnings");
     if (!subscriptions_put_off(c, w, jv_get(a->error, "data"))) {
-        subscriptions_judge(c, w, is_accepted,
-                            is_accepted ? subscriptions_reason(warnings, w->uri)
-                                        : tidings_str(a->why.text));
+        struct tidings_error why = a->why;
+        if (is_accepted) {
+            tidings_fail(&why, 0, "%.*s", STR_ARG(subscriptions_reason(warnings, w->uri)));
+        }
+        subscriptions_judge(c, w, &why);
     }
     legacy_take_answer(w, a);
     if (!is_pending(c)) {
@@ -199,7 +201,8 @@ static void legacy_subscribe(struct tidings_client *c, struct watch *w)
     resume_put_options(w->options, w->was_accepted && w->since ? w->since : "",
                        c->info.has_bookmarks, &options);
     if (options.failed) {
-        subscriptions_judge(c, w, false, STR("the options are too long"));
+        const struct tidings_error why = {TIDINGS_E_LIMIT, "the options are too long"};
+        subscriptions_judge(c, w, &why);
     } else {
         w->is_doubtful = w->is_named;
         w->is_named = true;
@@ -233,7 +236,7 @@ void legacy_subscribe_all(struct tidings_client *c)
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
         if (w->is_accepted && !w->is_ending && !w->is_leaving) {
-            subscriptions_judge(c, w, true, STR_EMPTY);
+            subscriptions_judge(c, w, NULL);
         } else {
             legacy_ask(c, w); /* what was refused may be there by now */
         }

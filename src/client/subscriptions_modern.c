@@ -6,6 +6,7 @@
  */
 #include "base/error.h"
 #include "client/connection.h"
+#include "client/errors.h"
 #include "client/requests.h"
 #include "client/state.h"
 #include "client/subscriptions_private.h"
@@ -267,8 +268,9 @@ void modern_changed(struct tidings_client *c)
 
 /* ---- acknowledged ---------------------------------------------------------------------------- */
 
-/* `{"<uri>": "why"}`, `{"<uri>": {"reason": "why"}}` or `[{"uri": …, "reason": …}]`. */
-static struct json *find_entry(struct json *given, const char *uri)
+/* What is said of `uri`: `{"<uri>": "why"}`, `{"<uri>": {"reason": "why"}}` or
+ * `[{"uri": …, "reason": …}]`. */
+static struct json *entry_of(struct json *given, const char *uri)
 {
     struct json *entry = jv_get(given, uri);
     for (size_t i = 0; !entry && jv_is(given, JV_ARRAY) && i < jv_count(given); i++) {
@@ -278,24 +280,21 @@ static struct json *find_entry(struct json *given, const char *uri)
     return entry;
 }
 
-static struct tidings_str entry_reason(struct json *entry)
+struct tidings_str subscriptions_reason(struct json *given, const char *uri)
 {
-    if (jv_is(entry, JV_STRING)) {
-        return jv_str(entry);
-    }
-    struct tidings_str reason = jv_str(jv_get(entry, "reason"));
+    struct json *entry = entry_of(given, uri);
+    struct tidings_str reason =
+        jv_is(entry, JV_STRING) ? jv_str(entry) : jv_str(jv_get(entry, "reason"));
     return reason.len > 0 ? reason : jv_str(jv_get(entry, "message"));
 }
 
-struct tidings_str subscriptions_reason(struct json *given, const char *uri)
+/* `data` says what the error of a request would. */
+static void refusal(struct json *refused, const char *uri, struct tidings_error *ret)
 {
-    return entry_reason(find_entry(given, uri));
-}
-
-static struct tidings_str refusal_reason(struct json *entry)
-{
-    struct tidings_str reason = entry_reason(entry);
-    return reason.len > 0 ? reason : STR("the server does not offer it for watching");
+    struct tidings_str reason = subscriptions_reason(refused, uri);
+    reason = reason.len > 0 ? reason : STR("the server does not offer it for watching");
+    int code = errors_from_reason(jv_get(entry_of(refused, uri), "data"));
+    tidings_fail(ret, code < 0 ? code : TIDINGS_E_NOTFOUND, "%.*s", STR_ARG(reason));
 }
 
 static bool has_uri(struct json *list, const char *uri)
@@ -324,13 +323,17 @@ void subscriptions_acknowledged(struct tidings_client *c, struct json *params, i
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
         if (w->asked == id && !w->is_ending) {
+            struct json *refused = jv_get(meta, "dev.tidings/refused");
             bool is_accepted = has_uri(list, w->uri);
-            struct json *entry =
-                find_entry(is_accepted ? warnings : jv_get(meta, "dev.tidings/refused"), w->uri);
-            bool is_put_off = !is_accepted && subscriptions_put_off(c, w, jv_get(entry, "data"));
-            if (!is_put_off) {
-                subscriptions_judge(c, w, is_accepted,
-                                    is_accepted ? entry_reason(entry) : refusal_reason(entry));
+            struct tidings_error why;
+            if (is_accepted) {
+                tidings_fail(&why, 0, "%.*s", STR_ARG(subscriptions_reason(warnings, w->uri)));
+            } else {
+                refusal(refused, w->uri, &why);
+            }
+            struct json *data = jv_get(entry_of(refused, w->uri), "data");
+            if (is_accepted || !subscriptions_put_off(c, w, data)) {
+                subscriptions_judge(c, w, &why);
             }
         }
     }

@@ -9,9 +9,9 @@
 #include "client/subscriptions.h"
 #include "client/watch.h"
 
-/* A watch was accepted or refused. */
-void subscriptions_judge(struct tidings_client *c, struct watch *w, bool is_accepted,
-                         struct tidings_str reason);
+/* A watch was accepted (`why` NULL, or with code 0: its text is a warning), or refused. */
+void subscriptions_judge(struct tidings_client *c, struct watch *w,
+                         const struct tidings_error *why);
 /* The reason given for `uri` among refusals or warnings; empty: none. */
 struct tidings_str subscriptions_reason(struct json *given, const char *uri);
 /* `data` of a refusal says when to ask again (retryAfterMs): so that is done, and the watch is
@@ -21,7 +21,7 @@ bool subscriptions_put_off(struct tidings_client *c, struct watch *w, struct jso
 void subscriptions_judged(struct tidings_client *c);
 /* Queue a state event for the subscriptions of a watch. */
 void subscriptions_report(struct tidings_client *c, const struct watch *w, enum tidings_state state,
-                          struct tidings_str reason);
+                          const struct tidings_error *why);
 
 /* ---- modern: one listen for everything ------------------------------------------------------- */
 

@@ -202,7 +202,8 @@ void subscriptions_updated(struct tidings_client *c, struct json *message, int64
     struct watch *over = is_suspended ? watch_find(c, first_of(u.subscribed_uri, u.uri)) : NULL;
     if (over && over->is_accepted) {
         over->is_accepted = false;
-        subscriptions_report(c, over, TIDINGS_STATE_LOST, STR("the server ended the subscription"));
+        const struct tidings_error why = {TIDINGS_E_CLOSED, "the server ended the subscription"};
+        subscriptions_report(c, over, TIDINGS_STATE_LOST, &why);
     }
     buf_deinit(&text);
     buf_deinit(&about);

@@ -291,6 +291,14 @@ static void give_up(struct request *request, struct subscriber *subscriber, stru
     }
 }
 
+/* What the error of a resources/subscribe would have in `data`, besides the URI. */
+static struct tidings_str refused_details(const struct subscribe_item *w)
+{
+    struct tidings_str details = request_details_of(&w->stat.base);
+    bool is_invalid = details.len == 0 && w->stat.base.err.code == TIDINGS_E_INVALID;
+    return is_invalid ? STR("{\"reason\":\"invalid\"}") : details;
+}
+
 static struct dialect_acknowledged_uri acknowledged_uri(void *user, size_t index)
 {
     const struct subscribe_batch *s = user;
@@ -300,7 +308,7 @@ static struct dialect_acknowledged_uri acknowledged_uri(void *user, size_t index
         .task_id = w->is_task ? str_skip(w->spelled, sizeof(OWNED_URI_PREFIX) - 1) : STR_EMPTY,
         .is_refused = w->refused,
         .reason = tidings_str(w->stat.base.err.text),
-        .details_json = request_details_of(&w->stat.base),
+        .details_json = refused_details(w),
         .warning = w->warning,
     };
 }

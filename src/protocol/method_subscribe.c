@@ -34,7 +34,9 @@ static void answer_subscribed(struct subscribe_batch *s, const struct log_cursor
     if (!listen) {
         request_fail(request, TIDINGS_E_CLOSED, w->spelled, "the session ended meanwhile");
     } else if (w->refused) {
-        request_fail_job(request, &w->stat.base, w->spelled, STR_EMPTY);
+        bool is_invalid = w->stat.base.err.code == TIDINGS_E_INVALID && !w->stat.base.details;
+        request_fail_job(request, &w->stat.base, w->spelled,
+                         is_invalid ? STR("invalid") : STR_EMPTY);
     } else if (dialect_rules(request->worker->self)->is_literal) {
         delivery_log_begun(listen);
         session_subscribed(request->session, request, w->spelled);

@@ -5,6 +5,7 @@
  * control characters never reach the terminal.
  */
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -149,10 +150,20 @@ static void on_answered(struct watch *w)
     }
 }
 
+static void watch_note_refused(struct watch *w, struct tidings_str uri, int code)
+{
+    for (size_t i = 0; i < w->count; i++) {
+        if (tidings_str_eq(tidings_str(w->uris[i]), uri)) {
+            w->refused[i] = code;
+        }
+    }
+}
+
 /* The first thing the server accepted, or a later one. */
 static void on_watching(struct watch *w, const struct tidings_state_event *e)
 {
     w->has_watched = true;
+    watch_note_refused(w, e->uri, 0);
     watch_resume_watching(w, e->uri, e->cursor);
     if (w->state_path && e->cursor.len == 0 && !e->again) {
         watch_say("the server names no cursor: what changes while nobody watches is not told of ",
@@ -176,7 +187,7 @@ static void on_watching(struct watch *w, const struct tidings_state_event *e)
     if (!w->cli.quiet) {
         fputs("watching ", stderr);
         put_text(stderr, e->uri);
-        fputs(e->again ? " again; changes in between may have been missed\n" : "\n", stderr);
+        fputs(e->again ? " again\n" : "\n", stderr);
     }
     if (w->subscribe.is_initial && w->is_stranger && !e->again) {
         struct timespec now;
@@ -245,6 +256,7 @@ static void watch_on_state(void *user, const struct tidings_state_event *e)
     case TIDINGS_STATE_LOST:
     case TIDINGS_STATE_GAP:
         if (e->state == TIDINGS_STATE_REFUSED) {
+            watch_note_refused(w, e->uri, e->code ? e->code : TIDINGS_E_NOTFOUND);
             on_answered(w);
         }
         watch_say(e->state == TIDINGS_STATE_REFUSED ? "refused "
@@ -318,6 +330,16 @@ static int watch_subscribe(struct watch *w, struct tidings_error *err)
     return rc;
 }
 
+/* Of the first URI that is refused; it was told then. */
+static int watch_refused_status(const struct watch *w)
+{
+    int code = 0;
+    for (size_t i = 0; i < w->count && code == 0; i++) {
+        code = w->refused[i];
+    }
+    return tidings_code_exit(code);
+}
+
 /* The exit status. */
 static int watch_exit_status(struct watch *w, int rc, struct tidings_error *err)
 {
@@ -332,11 +354,12 @@ static int watch_exit_status(struct watch *w, int rc, struct tidings_error *err)
     }
     if (rc < 0) {
         bool wants_login = tidings_client_wants_credentials(w->client);
-        return command_fail("watch", err, target_hint(&w->cli, err, wants_login));
+        bool is_said = rc == TIDINGS_E_INVALID && w->answered > 0; /* by the server */
+        return command_fail("watch", err, is_said ? NULL : target_hint(&w->cli, err, wants_login));
     }
     int written = command_finish("watch");
     size_t failed = w->batch ? batch_failed(w->batch) : w->jobs ? jobs_failed(w->jobs) : 0;
-    return written == 0 && failed > 0 ? 1 : written;
+    return written != 0 ? written : failed > 0 ? 1 : watch_refused_status(w);
 }
 
 int watch_follow(struct watch *w)
@@ -377,5 +400,9 @@ int watch_follow(struct watch *w)
     tidings_client_destroy(w->client);
     answers_end(&answers);
     login_tokens_end();
+    if (remote_caught && w->left > 0) { /* not what was asked for */
+        signal(remote_caught, SIG_DFL);
+        raise(remote_caught);
+    }
     return status;
 }

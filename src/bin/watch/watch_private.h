@@ -51,6 +51,7 @@ struct watch {
     struct content_kept *kept; /* --diff */
     char *uris[WORDS_MAX];
     bool are_globs[WORDS_MAX];  /* paths with wildcards */
+    int refused[WORDS_MAX];     /* TIDINGS_E_*; 0: it is not refused */
     size_t count, answered;     /* of them, those that the server accepted or refused once */
     bool is_stranger;           /* the server does not know options of subscriptions */
     struct watch_resume resume; /* --state */
