@@ -86,11 +86,12 @@ static void probe_record_spoken(struct run *r)
     (void)tidings_json_each(tidings_str(info->capabilities), "", on_capability, &summary);
     char *resources = tidings_json_get(tidings_str(info->capabilities), "/resources");
     r->has_resources = resources != NULL;
+    r->declares_subscribe = resources && is_true_at(tidings_str(resources), "/subscribe");
     tidings_free(resources);
     probe_found(r, "capabilities",
-                !r->has_resources     ? VERDICT_SKIP
-                : info->can_subscribe ? VERDICT_PASS
-                                      : VERDICT_WARN,
+                !r->has_resources       ? VERDICT_SKIP
+                : r->declares_subscribe ? VERDICT_PASS
+                                        : VERDICT_WARN,
                 "%s%s", summary.len > 0 ? summary.text : "none",
                 r->has_resources ? "" : "; " PROBE_NO_RESOURCES);
 }
@@ -157,7 +158,11 @@ static void choose(struct run *r)
         r->uri = l.first ? strdup(l.first) : NULL;
     }
     if (rc < 0 || wrong.code < 0) {
-        probe_found(r, "list", VERDICT_FAIL, "%.150s", rc < 0 ? err.text : wrong.text);
+        probe_found(r, "list",
+                    wrong.code < 0                ? VERDICT_SKIP
+                    : err.code == TIDINGS_E_PARSE ? VERDICT_FAIL
+                                                  : VERDICT_WARN,
+                    "%.150s", rc < 0 ? err.text : wrong.text);
     } else if (l.count == 0 && !r->uri) {
         probe_found(r, "list", VERDICT_WARN, "no resources; a URI on the command line is tried");
     } else {
@@ -193,7 +198,7 @@ static int probe_era(struct probe *p, unsigned era, struct tidings_error *err)
     } else if (rc == 0) {
         probe_found(r, "era", VERDICT_SKIP, "%s: %.150s", r->era, err->text);
     } else if (p->spoken_count > 0) {
-        probe_found(r, "era", VERDICT_FAIL, "%s: %.150s", r->era, err->text);
+        probe_found(r, "era", VERDICT_WARN, "%s: %.150s", r->era, err->text);
     }
     tidings_client_destroy(r->client);
     free(r->uri);
@@ -280,7 +285,7 @@ const struct command command_probe = {
         "first resource listed, change it three times, and see whether updates come, only those,\n"
         "and none after unsubscribing; then ask wrong things, cut the stream and end the session.\n"
         "Changes are made by --change, --call or --touch; without, they are waited for.\n\n"
-        "A line for each check: pass, fail (against the specification), warn (allowed, but clients "
+        "A line for each check: pass, fail (against a MUST), warn (allowed, but clients "
         "will feel it) or skip, and what came. The exit status is 1 when a check failed, and 2, "
         "inconclusive, when in some era no change was seen to be told. On a terminal it says what "
         "it is doing, and when it needs you to change something.\n\n"

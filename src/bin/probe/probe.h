@@ -20,7 +20,7 @@
 
 enum verdict {
     VERDICT_PASS,
-    VERDICT_FAIL, /* against the specification, or updates do not work */
+    VERDICT_FAIL, /* violates a MUST, or does not notify (docs/probe.md) */
     VERDICT_WARN, /* allowed, but clients will feel it */
     VERDICT_SKIP, /* could not be found out, and why */
 };
@@ -69,7 +69,9 @@ struct heard_messages {
     unsigned lists;        /* that the list of resources changed */
     unsigned losses;       /* of the connection */
     bool is_watching, is_refused, is_acknowledged;
-    char id[64]; /* of the subscription, JSON, as acknowledged; "": it was not said */
+    int refused_code;     /* TIDINGS_E_*, as the server said; 0: it did not */
+    enum verdict verdict; /* when it could not be subscribed to */
+    char id[64];          /* of the subscription, JSON, as acknowledged; "": it was not said */
     char reason[PROBE_TEXT];
     uint64_t last_ms;             /* when the last update came, monotonic */
     uint64_t watched_ms, lost_ms; /* when it was accepted; when the connection was lost first */
@@ -83,8 +85,9 @@ struct run {
     struct probe *probe;
     const char *era;
     bool is_modern, has_resources;
-    struct cli cli; /* with that era */
-    char *uri;      /* what is subscribed to; NULL: there is nothing; tidings_free */
+    bool declares_subscribe; /* resources.subscribe */
+    struct cli cli;          /* with that era */
+    char *uri;               /* what is subscribed to; NULL: there is nothing; tidings_free */
     struct tidings_client *client;
     const struct tidings_client *toggled; /* whose session changes by itself now */
     struct heard_messages heard;
@@ -161,6 +164,9 @@ unsigned probe_reopened(const struct run *r);
 void probe_listen(struct run *r, uint64_t ms, bool until_update);
 /* How long nothing must come before it counts as nothing. */
 uint64_t probe_silence(const struct run *r);
+/* Of an update that nobody asked for: the modern era forbids it, the legacy era advises against it.
+ */
+enum verdict probe_stray_verdict(const struct run *r);
 void probe_updates(struct run *r);
 
 /* ---- probe_others.c -------------------------------------------------------------------------- */

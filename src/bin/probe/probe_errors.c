@@ -34,7 +34,7 @@ static int probe_errors_code_of(struct run *r, const char *method, const char *p
 struct wrong {
     const char *id, *method, *params;
     int code;
-    enum verdict otherwise; /* when it is another one */
+    enum verdict otherwise; /* another code, or a result */
 };
 
 static void check_code(struct run *r, const struct wrong *w)
@@ -45,7 +45,8 @@ static void check_code(struct run *r, const struct wrong *w)
     if (result) {
         probe_found(r, w->id, w->otherwise, "a result instead of an error");
     } else if (code == 0) {
-        probe_found(r, w->id, VERDICT_FAIL, "no error object: %.150s", err.text);
+        probe_found(r, w->id, err.code == TIDINGS_E_TIMEOUT ? VERDICT_FAIL : w->otherwise,
+                    "no error object: %.150s", err.text);
     } else {
         probe_found(r, w->id, code == w->code ? VERDICT_PASS : w->otherwise, "error %d", code);
     }
@@ -98,12 +99,12 @@ struct raw_answer probe_post(struct run *r, const char *const *lines, const char
 #define ACCEPT "Accept: application/json, text/event-stream"
 #define LINE_MAX_BYTES 640u
 
-/* `status` and `code` (0: any) are expected; another refusal is `lesser`, none a failure. */
+/* `status` and `code` (0: any) are expected; another refusal is `lesser`, none `worse`. */
 struct expected {
     const char *id;
     long status;
     int code;
-    enum verdict lesser;
+    enum verdict lesser, worse;
 };
 
 static void probe_errors_judge(struct run *r, const struct expected *e, struct raw_answer a)
@@ -114,7 +115,7 @@ static void probe_errors_judge(struct run *r, const struct expected *e, struct r
     }
     bool is_right = a.status == e->status && (e->code == 0 || a.code == e->code);
     bool is_refused = (a.status >= 400 && a.status < 500) || a.code != 0;
-    enum verdict v = is_right ? VERDICT_PASS : is_refused ? e->lesser : VERDICT_FAIL;
+    enum verdict v = is_right ? VERDICT_PASS : is_refused ? e->lesser : e->worse;
     if (a.status == 0) {
         probe_found(r, e->id, VERDICT_FAIL, "no answer");
     } else {
@@ -145,24 +146,31 @@ static void check_raw(struct run *r)
     put_request(r, "resources/list", r->version, body, sizeof(body));
 
     const char *fine[] = {TYPE, ACCEPT, version, last, NULL};
-    probe_errors_judge(r, &(struct expected){"malformed", 400, -32700, VERDICT_WARN},
+    probe_errors_judge(r, &(struct expected){"malformed", 400, -32700, VERDICT_WARN, VERDICT_FAIL},
                        probe_post(r, fine, "{\"jsonrpc\":\"2.0\",\"id\":1,"));
     const char *foreign[] = {
         "Origin: https://tidings-probe.invalid", TYPE, ACCEPT, version, last, NULL};
-    probe_errors_judge(r, &(struct expected){"origin", 403, 0, VERDICT_WARN},
+    /* Older revisions ask for the check and name no status. */
+    bool has_status = strcmp(r->version, "2025-11-25") >= 0;
+    probe_errors_judge(r,
+                       &(struct expected){"origin", 403, 0,
+                                          has_status ? VERDICT_FAIL : VERDICT_WARN, VERDICT_FAIL},
                        probe_post(r, foreign, body));
     if (r->is_modern) {
         const char *other[] = {TYPE, ACCEPT, version, "Mcp-Method: resources/read", NULL};
-        probe_errors_judge(r, &(struct expected){"headers", 400, -32020, VERDICT_FAIL},
+        probe_errors_judge(r,
+                           &(struct expected){"headers", 400, -32020, VERDICT_FAIL, VERDICT_FAIL},
                            probe_post(r, other, body));
         const char *future[] = {TYPE, ACCEPT, "MCP-Protocol-Version: 2999-01-01", method, NULL};
         put_request(r, "resources/list", "2999-01-01", body, sizeof(body));
-        probe_errors_judge(r, &(struct expected){"version", 400, -32022, VERDICT_FAIL},
+        probe_errors_judge(r,
+                           &(struct expected){"version", 400, -32022, VERDICT_FAIL, VERDICT_FAIL},
                            probe_post(r, future, body));
         const char *nothing[] = {TYPE, ACCEPT, version, "Mcp-Method: " NO_METHOD, NULL};
         put_request(r, NO_METHOD, r->version, body, sizeof(body));
-        probe_errors_judge(r, &(struct expected){"unknown-method", 404, -32601, VERDICT_FAIL},
-                           probe_post(r, nothing, body));
+        probe_errors_judge(
+            r, &(struct expected){"unknown-method", 404, -32601, VERDICT_FAIL, VERDICT_FAIL},
+            probe_post(r, nothing, body));
         return;
     }
     if (!r->session[0]) {
@@ -171,10 +179,10 @@ static void check_raw(struct run *r)
     }
     const char *unknown[] = {TYPE, ACCEPT, version,
                              "Mcp-Session-Id: 00000000-0000-4000-8000-000000000000", NULL};
-    probe_errors_judge(r, &(struct expected){"session-unknown", 404, 0, VERDICT_FAIL},
+    probe_errors_judge(r, &(struct expected){"session-unknown", 404, 0, VERDICT_WARN, VERDICT_WARN},
                        probe_post(r, unknown, body));
     const char *none[] = {TYPE, ACCEPT, version, NULL};
-    probe_errors_judge(r, &(struct expected){"session-missing", 400, 0, VERDICT_WARN},
+    probe_errors_judge(r, &(struct expected){"session-missing", 400, 0, VERDICT_WARN, VERDICT_WARN},
                        probe_post(r, none, body));
 }
 
@@ -195,7 +203,8 @@ static void probe_errors_resources(struct run *r)
 void probe_errors(struct run *r)
 {
     if (!r->is_http || !r->is_modern) { /* else its status counts too */
-        check_code(r, &(struct wrong){"unknown-method", NO_METHOD, "{}", -32601, VERDICT_FAIL});
+        check_code(r, &(struct wrong){"unknown-method", NO_METHOD, "{}", -32601,
+                                      r->is_modern ? VERDICT_FAIL : VERDICT_WARN});
     }
     probe_errors_resources(r);
     if (r->is_http) {

@@ -186,7 +186,7 @@ static void probe_stream_interrupt(struct run *r, struct tidings_client *by)
                     : after      ? "after Last-Event-ID"
                                  : "when the stream came back");
     } else if (rc < 0 && answer.status == 0) {
-        probe_found(r, "resume", VERDICT_FAIL, "the stream could not be opened again: %.120s",
+        probe_found(r, "resume", VERDICT_WARN, "the stream could not be opened again: %.120s",
                     err.text);
     } else {
         probe_found(r, "resume", VERDICT_WARN, "%s: what changes while the stream is cut is lost",
@@ -239,7 +239,7 @@ static void probe_stream_through_silence(struct run *r)
     double lived = (double)((h->losses > 0 ? h->lost_ms : now_ms()) - h->watched_ms) / 1000;
     r->watched_ms += (uint64_t)(lived * 1000);
     if (h->losses > 0) {
-        probe_found(r, "idle", VERDICT_FAIL, "the stream ended after %.1f s: %.120s", lived,
+        probe_found(r, "idle", VERDICT_WARN, "the stream ended after %.1f s: %.120s", lived,
                     h->reason);
     } else if (err.code < 0) {
         probe_found(r, "idle", VERDICT_SKIP, "%.150s", err.text);
@@ -307,7 +307,7 @@ static void check_session_end(struct run *r)
     if (answer.status == 405) {
         probe_found(r, "session-end", VERDICT_SKIP, "the server lets no client end it (HTTP 405)");
     } else if (answer.status < 200 || answer.status > 299) {
-        probe_found(r, "session-end", VERDICT_FAIL, "DELETE: HTTP %ld", answer.status);
+        probe_found(r, "session-end", VERDICT_WARN, "DELETE: HTTP %ld", answer.status);
     } else {
         struct raw_answer a = probe_post(
             r, lines, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\",\"params\":{}}");

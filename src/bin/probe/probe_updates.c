@@ -103,7 +103,10 @@ static void probe_updates_on_state(void *user, const struct tidings_state_event 
         r->heard.is_watching = true;
         r->heard.watched_ms = now_ms();
     }
-    r->heard.is_refused = r->heard.is_refused || e->state == TIDINGS_STATE_REFUSED;
+    if (e->state == TIDINGS_STATE_REFUSED) {
+        r->heard.is_refused = true;
+        r->heard.refused_code = e->code;
+    }
     if (e->state == TIDINGS_STATE_DISCONNECTED) {
         r->heard.is_acknowledged = false;
         r->heard.lost_ms = r->heard.losses++ == 0 ? now_ms() : r->heard.lost_ms;
@@ -146,6 +149,11 @@ uint64_t probe_silence(const struct run *r)
     return ms < r->probe->wait_ms ? ms : r->probe->wait_ms;
 }
 
+enum verdict probe_stray_verdict(const struct run *r)
+{
+    return r->is_modern ? VERDICT_FAIL : VERDICT_WARN;
+}
+
 /* ---- the checks ------------------------------------------------------------------------------ */
 
 /* The acknowledgement of something else is not waited beyond. */
@@ -168,6 +176,21 @@ unsigned probe_reopened(const struct run *r)
     return (unsigned)(reopened(r) - r->heard.reopened);
 }
 
+/* A server may refuse any URI, have no stream, or fail; it must not declare what it does not know,
+ * and in the modern era it must acknowledge first. `rc`: what ended the waiting. */
+static enum verdict subscribe_verdict(const struct run *r, int rc)
+{
+    const struct heard_messages *h = &r->heard;
+    bool is_unknown =
+        h->refused_code == TIDINGS_E_UNSUPPORTED || (r->is_modern && rc == TIDINGS_E_UNSUPPORTED);
+    bool is_answered = h->is_refused || rc < 0 || h->losses > 0;
+    bool lacks_acknowledgement = r->is_modern && !is_answered;
+    if (!r->declares_subscribe && !lacks_acknowledgement) {
+        return VERDICT_SKIP;
+    }
+    return is_unknown || lacks_acknowledgement ? VERDICT_FAIL : VERDICT_WARN;
+}
+
 struct tidings_subscription *probe_subscribe(struct run *r)
 {
     struct tidings_error err = {0};
@@ -187,6 +210,7 @@ struct tidings_subscription *probe_subscribe(struct run *r)
     if (h->is_watching) {
         return sub;
     }
+    h->verdict = subscribe_verdict(r, rc);
     if (rc < 0 && !h->reason[0]) {
         snprintf(h->reason, sizeof(h->reason), "%.150s", err.text);
     } else if (h->is_acknowledged && !h->is_refused) {
@@ -282,8 +306,8 @@ static void report_heard(struct run *r)
 {
     const struct heard_messages *h = &r->heard;
     if (h->foreign > 0) {
-        probe_found(r, "filtered", VERDICT_FAIL, "%u updates of something else, as %s", h->foreign,
-                    h->foreign_uri);
+        probe_found(r, "filtered", probe_stray_verdict(r), "%u updates of something else, as %s",
+                    h->foreign, h->foreign_uri);
     } else if (h->updates > 0) {
         probe_found(r, "filtered", VERDICT_PASS, "%u updates, all of what was subscribed to",
                     h->updates);
@@ -326,7 +350,7 @@ static void report_stream(struct run *r)
     const struct heard_messages *h = &r->heard;
     double lived = (double)((h->losses > 0 ? h->lost_ms : now_ms()) - h->watched_ms) / 1000;
     if (h->losses > 0) {
-        probe_found(r, "stream", VERDICT_FAIL, "lost %u times, first after %.1f s: %.120s",
+        probe_found(r, "stream", VERDICT_WARN, "lost %u times, first after %.1f s: %.120s",
                     h->losses, lived, h->reason);
     } else if (probe_reopened(r) > 0) {
         probe_found(r, "stream", VERDICT_WARN,
@@ -361,7 +385,7 @@ static void check_unsubscribe(struct run *r, struct tidings_subscription *sub)
     probe_ask_person(r, "once more: nothing must come");
     probe_listen(r, silence, false);
     unsigned late = r->heard.updates + r->heard.foreign;
-    probe_found(r, "unsubscribe", late > 0 ? VERDICT_FAIL : VERDICT_PASS,
+    probe_found(r, "unsubscribe", late > 0 ? probe_stray_verdict(r) : VERDICT_PASS,
                 "%u updates within %.1f s after it", late, (double)silence / 1000);
 }
 
@@ -376,7 +400,9 @@ void probe_updates(struct run *r)
     struct tidings_subscription *sub = r->uri ? probe_subscribe(r) : NULL;
     if (!sub) {
         if (r->uri) {
-            probe_found(r, "subscribe", VERDICT_FAIL, "%.80s: %.100s", r->uri, r->heard.reason);
+            probe_found(r, "subscribe", r->heard.verdict, "%.80s: %.100s%s", r->uri,
+                        r->heard.reason,
+                        r->declares_subscribe ? "" : "; resources.subscribe is not declared");
         }
         return;
     }

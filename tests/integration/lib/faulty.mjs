@@ -13,6 +13,8 @@
 //     resetting   … or reset
 //     ending      … or ended in order
 //     gateway     streams are answered with 504, as by a proxy
+//     undeclared  resources.subscribe is not declared, and nothing can be listened to (no fault)
+//     unserved    … it is declared all the same
 //     sloppy      errors are HTTP 200 with a code of its own
 
 import http from 'node:http';
@@ -64,7 +66,7 @@ export async function faulty(t, fault) {
     const methods = {
         'server/discover': () => ({
             supportedVersions: [VERSION],
-            capabilities: { resources: { subscribe: true, listChanged: true }, tools: {} },
+            capabilities: { resources: { subscribe: fault !== 'undeclared' || undefined, listChanged: true }, tools: {} },
             _meta: { 'io.modelcontextprotocol/serverInfo': { name: `faulty (${fault})`, version: '1' } },
         }),
         'resources/list': ({ cursor }) => {
@@ -123,7 +125,8 @@ export async function faulty(t, fault) {
         if (version !== VERSION) {
             throw new Fault(400, -32022);
         }
-        if (!methods[message.method] && message.method !== 'subscriptions/listen') {
+        const isServed = message.method === 'subscriptions/listen' && !['undeclared', 'unserved'].includes(fault);
+        if (!methods[message.method] && !isServed) {
             throw new Fault(404, -32601);
         }
     };
