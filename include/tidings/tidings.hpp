@@ -283,12 +283,28 @@ private:
     struct tidings_call *call_;
 };
 
+/* What the variables of a template took in the URI that is read. Good as long as the lambda runs. */
+class variables
+{
+public:
+    explicit variables(const struct tidings_read *read) noexcept : read_(read) {}
+    /* Empty: there is none of that name. */
+    std::string_view operator[](const char *name) const noexcept
+    {
+        return view(tidings_read_variable(read_, name));
+    }
+
+private:
+    const struct tidings_read *read_;
+};
+
 /* A server. Lambdas given to it live as long as it does. */
 class server
 {
 public:
     using read_fn = std::function<std::string()>;
     using read_uri_fn = std::function<std::string(std::string_view uri)>;
+    using read_template_fn = std::function<std::string(std::string_view uri, const variables &)>;
     using tool_fn = std::function<std::string(call &)>;
 
     server()
@@ -324,12 +340,18 @@ public:
     void resource(text uri, text name, text mime_type, read_fn fn)
     {
         add(tidings_server_add_resource, uri, name, mime_type,
-            [read = std::move(fn)](std::string_view) { return read(); });
+            [read = std::move(fn)](std::string_view, const variables &) { return read(); });
     }
-    /* All resources of a template, which are told apart by the URI. */
-    void resource_template(text uri, text name, text mime_type, read_uri_fn fn)
+    /* All resources of a template. The lambda takes the URI, or the URI and the variables:
+     *     [](std::string_view uri, const tidings::variables &in) { return report(in["city"]); } */
+    void resource_template(text uri, text name, text mime_type, read_template_fn fn)
     {
         add(tidings_server_add_template, uri, name, mime_type, std::move(fn));
+    }
+    void resource_template(text uri, text name, text mime_type, read_uri_fn fn)
+    {
+        add(tidings_server_add_template, uri, name, mime_type,
+            [read = std::move(fn)](std::string_view at, const variables &) { return read(at); });
     }
 
     /* A tool. What the lambda returns is its text, unless it is empty. Its arguments: fields
@@ -362,13 +384,14 @@ public:
                                         &check.err));
     }
 
-    /* Something changed; `metadata` is a JSON object or empty. Any thread. False: too much is
-     * waiting, and everybody will be told to look again, so nothing is to be done. */
+    /* Something changed; `metadata` is a JSON object or empty. Any thread. False: the server has
+     * ended, so that nobody is told; or too much is waiting, and all subscribers are told to read
+     * again. Either way nothing is to be done. */
     bool changed(std::string_view uri, std::string_view metadata = {})
     {
         detail::checked check;
         const int rc = tidings_changed(get(), str(uri), str(metadata), &check.err);
-        return rc != TIDINGS_E_BUSY && check(rc) >= 0;
+        return rc != TIDINGS_E_BUSY && rc != TIDINGS_E_CLOSED && check(rc) >= 0;
     }
     /* Content that the server keeps. True: it is new. Any thread. */
     bool publish(text uri, std::string_view content, text mime_type = {})
@@ -459,7 +482,7 @@ private:
         return about;
     }
     template <typename F>
-    void add(F register_it, text uri, text name, text mime_type, read_uri_fn fn)
+    void add(F register_it, text uri, text name, text mime_type, read_template_fn fn)
     {
         detail::checked check;
         const struct tidings_resource about = describe(uri, name, mime_type);
@@ -468,7 +491,8 @@ private:
     static void on_read(void *user, struct tidings_read *read, struct tidings_str uri) noexcept
     {
         try {
-            const std::string text = (*static_cast<read_uri_fn *>(user))(view(uri));
+            const std::string text =
+                (*static_cast<read_template_fn *>(user))(view(uri), variables(read));
             struct tidings_error err;
             const int rc = tidings_read_text(read, nullptr, str(text), &err);
             tidings_read_done(read, rc, &err);
@@ -507,7 +531,7 @@ private:
 
     std::mutex mutex_; /* of the lambdas */
     std::unordered_map<detail::listener *, std::unique_ptr<detail::listener>> listeners_;
-    kept<read_uri_fn> reads_;
+    kept<read_template_fn> reads_;
     kept<tool_fn> tools_;
     kept<std::function<void()>> timers_;
     std::function<void(std::string_view)> ready_;

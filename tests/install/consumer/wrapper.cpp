@@ -53,6 +53,11 @@ int main()
                     []() -> std::string { throw std::runtime_error("it broke"); });
     server.resource_template("item:///{id}", "items", "text/plain",
                              [](std::string_view uri) { return "this is " + std::string(uri); });
+    server.resource_template("weather:///{city}/{day}", "weather", "text/plain",
+                             [](std::string_view uri, const tidings::variables &in) {
+                                 return std::string(in["day"]) + " in " + std::string(in["city"]) +
+                                        std::string(in["none"]) + " of " + std::string(uri);
+                             });
     EXPECT(code_of([&] {
                server.resource("hello:///count", "again", "text/plain", [] { return ""; });
            }) == TIDINGS_E_EXISTS);
@@ -115,6 +120,8 @@ int main()
         EXPECT(client.call_tool("pick", R"({"what":"c"})").find("none of 'a', 'b'") !=
                std::string::npos);
         EXPECT(field(client.read("item:///7"), "/contents/0/text") == "this is item:///7");
+        EXPECT(field(client.read("weather:///oslo/today"), "/contents/0/text") ==
+               "today in oslo of weather:///oslo/today");
         EXPECT(code_of([&] { client.read("hello:///bad"); }) < 0);
         EXPECT(code_of([&] { client.read("hello:///broken"); }) == TIDINGS_E_INTERNAL);
         EXPECT(code_of([&] { client.read("hello:///nothing"); }) == TIDINGS_E_NOTFOUND);
@@ -159,8 +166,18 @@ int main()
         std::this_thread::yield();
     }
     EXPECT(heard == 1);
+    /* A thread that goes on reporting while the server ends must not be the end of the program. */
+    std::atomic<bool> reported{false};
+    std::thread late([&] {
+        while (server.changed("hello:///count")) {
+            std::this_thread::yield();
+        }
+        reported = true;
+    });
     server.stop();
     runs.join();
+    late.join();
+    EXPECT(reported && !server.changed("hello:///count"));
     {
         tidings::server stepped;
         stepped.set(std::string("http"), std::string_view("127.0.0.1:0"));
