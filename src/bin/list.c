@@ -12,8 +12,16 @@
 #include "bin/cli/path_uri.h"
 #include "bin/remote/remote.h"
 
+/* What is told of a tool, prompt or template in a line. */
+struct list_row {
+    char *name, *text;
+};
+#define LIST_ROWS 1000u /* that are aligned with each other */
+
 struct listing {
     struct cli cli;
+    struct list_row *rows;
+    size_t row_count;
     bool is_long, is_recursive;
     const char *prefix; /* only what is below it; NULL: all */
     int status;         /* of the last one that could not be listed on the way */
@@ -165,6 +173,56 @@ static void list_put_arguments(struct tidings_str item)
     tidings_free(required);
 }
 
+static void list_put_row(const struct listing *l, const struct list_row *row, size_t column)
+{
+    put_style(&l->cli, stdout, STYLE_NAME);
+    size_t used = put_text(stdout, tidings_str(row->name));
+    put_style(&l->cli, stdout, STYLE_PLAIN);
+    if (used >= column && is_terminal(stdout)) {
+        used = column = 4; /* a line of its own */
+        fputs("\n    ", stdout);
+    } else {
+        put_gap(stdout, used, column);
+    }
+    put_text_wrapped(stdout, tidings_str(row->text), used > column ? used + 1 : column);
+    fputc('\n', stdout);
+}
+
+/* Names in one column, as wide as the widest, but at most half of a terminal. */
+static void list_put_rows(struct listing *l)
+{
+    size_t most = is_terminal(stdout) ? output_width(stdout) / 2 : 80, column = 0;
+    for (size_t i = 0; i < l->row_count; i++) {
+        size_t columns = text_columns(tidings_str(l->rows[i].name)) + 2;
+        column = columns > column && columns <= most ? columns : column;
+    }
+    for (size_t i = 0; i < l->row_count; i++) {
+        list_put_row(l, &l->rows[i], column);
+        tidings_free(l->rows[i].name);
+        free(l->rows[i].text);
+    }
+    l->row_count = 0;
+}
+
+/* Takes `name`. 1: no memory. */
+static int list_keep_row(struct listing *l, char *name, struct tidings_str text)
+{
+    char *copy = strndup(text.ptr ? text.ptr : "", text.len);
+    if (!l->rows) {
+        l->rows = calloc(LIST_ROWS, sizeof(*l->rows));
+    }
+    if (!l->rows || !copy || !name) {
+        tidings_free(name);
+        free(copy);
+        return 1;
+    }
+    l->rows[l->row_count++] = (struct list_row){name, copy};
+    if (l->row_count == LIST_ROWS) {
+        list_put_rows(l);
+    }
+    return go_on();
+}
+
 static int on_item(void *user, struct tidings_str item)
 {
     struct listing *l = user;
@@ -173,52 +231,52 @@ static int on_item(void *user, struct tidings_str item)
         return go_on();
     }
     char *template = tidings_json_string(item, "/uriTemplate");
-    char *name = text_at(item, "/name"), *about = text_at(item, "/description");
-    char *title = text_at(item, "/title");
-    put_style(&l->cli, stdout, STYLE_NAME);
-    size_t used = put_text(stdout, tidings_str(template ? template : name));
-    put_style(&l->cli, stdout, STYLE_PLAIN);
+    char *name = template ? template : text_at(item, "/name");
+    char *about = text_at(item, "/description"), *title = text_at(item, "/title");
     struct tidings_str text = first_line(about && *about ? about : title && *title ? title : "");
+    int rc = 0;
     if (l->is_long) {
+        put_style(&l->cli, stdout, STYLE_NAME);
+        put_text(stdout, tidings_str(name));
+        put_style(&l->cli, stdout, STYLE_PLAIN);
         fputc('\n', stdout);
         fputs(about && *about ? "    " : "", stdout);
         put_text_wrapped(stdout, tidings_str(about), 4);
         fputs(about && *about ? "\n" : "", stdout);
         list_put_arguments(item);
+        tidings_free(name);
+        rc = go_on();
     } else {
-        size_t column = template ? 40 : 22;
-        if (used >= column && is_terminal(stdout)) {
-            used = column = 4; /* a line of its own */
-            fputs("\n    ", stdout);
-        } else {
-            put_gap(stdout, used, column);
-        }
-        put_text_wrapped(stdout, text, used > column ? used + 1 : column);
-        fputc('\n', stdout);
+        rc = list_keep_row(l, name, text);
     }
-    tidings_free(template);
-    tidings_free(name);
     tidings_free(about);
     tidings_free(title);
-    return go_on();
+    return rc;
+}
+
+static int list_items(struct cli *cli, struct tidings_client *client, enum tidings_listing which,
+                      struct tidings_error *err)
+{
+    struct listing *l = (struct listing *)cli;
+    int rc = tidings_client_list(client, which, on_item, cli, err);
+    list_put_rows(l);
+    free(l->rows);
+    return rc < 0 ? rc : 0;
 }
 
 static int list_templates(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
-    int rc = tidings_client_list(client, TIDINGS_LISTING_TEMPLATES, on_item, cli, err);
-    return rc < 0 ? rc : 0;
+    return list_items(cli, client, TIDINGS_LISTING_TEMPLATES, err);
 }
 
 static int list_tools(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
-    int rc = tidings_client_list(client, TIDINGS_LISTING_TOOLS, on_item, cli, err);
-    return rc < 0 ? rc : 0;
+    return list_items(cli, client, TIDINGS_LISTING_TOOLS, err);
 }
 
 static int list_prompts(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
-    int rc = tidings_client_list(client, TIDINGS_LISTING_PROMPTS, on_item, cli, err);
-    return rc < 0 ? rc : 0;
+    return list_items(cli, client, TIDINGS_LISTING_PROMPTS, err);
 }
 
 /* ---- the rows -------------------------------------------------------------------------------- */
@@ -250,6 +308,9 @@ const struct command command_ls = {
     .name = "ls",
     .args = "[URI]",
     .help = "list resources",
+    .refused =
+        "'tidings ls' without a URI lists what the server has at the top; a path is one of this "
+        "machine, from the present directory on",
     .about = "List the resources of a server, or what is below one of them. Where a server cannot "
              "list\nchildren, those of its resources whose URI begins so.\n\n"
              "--json prints the resource objects of the server, one per line.\n",

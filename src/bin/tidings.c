@@ -66,6 +66,22 @@ static int main_run(const struct command *c, int argc, char **argv)
     return status;
 }
 
+/* Options come behind the command: says so if one follows; 0: none does. */
+static int main_misplaced(const char *group, int argc, char **argv)
+{
+    char name[64], problem[256];
+    for (int i = 1; i < argc; i++) {
+        snprintf(name, sizeof(name), "%s%s%.40s", group, *group ? " " : "", argv[i]);
+        if (command_find(name)) {
+            snprintf(problem, sizeof(problem),
+                     "options come behind the command, as in 'tidings %s %.40s …', not before it:",
+                     name, argv[0]);
+            return command_misuse(name, problem, argv[0]);
+        }
+    }
+    return 0;
+}
+
 /* `tidings entity get …`: the second word is part of the name. */
 static int run_group(const struct command *group, int argc, char **argv)
 {
@@ -75,6 +91,10 @@ static int run_group(const struct command *group, int argc, char **argv)
     }
     if (wants_help(1, argv)) {
         return main_explain(group);
+    }
+    int misplaced = argv[0][0] == '-' ? main_misplaced(group->name, argc, argv) : 0;
+    if (misplaced) {
+        return misplaced;
     }
     snprintf(name, sizeof(name), "%s %.40s", group->name, argv[0]);
     const struct command *c = command_find(name);
@@ -110,7 +130,8 @@ int main(int argc, char **argv)
     command_fails_in_json(is_json);
     const struct command *c = command_find(name);
     if (!c) {
-        return command_unknown(name);
+        int misplaced = name[0] == '-' ? main_misplaced("", argc - 1, argv + 1) : 0;
+        return misplaced ? misplaced : command_unknown(name);
     }
     /* Whoever reads our output may stop to: then writing fails, and we end in order. */
     signal(SIGPIPE, SIG_IGN);

@@ -130,6 +130,9 @@ test('the exit statuses are explained', async (t) => {
 // arguments, what the message must say
 const MISTAKES = [
     [['raed', 'x'], /did you mean 'read'/],
+    [['entity', '-t', 'x', 'put', 'y'], /as in 'tidings entity put -t …', not before it: '-t'/],
+    [['-t', 'x', 'read', 'y'], /as in 'tidings read -t …', not before it: '-t'/],
+    [['--nonsense', 'x'], /unknown command '--nonsense'/],
     [['entity', 'gte', 'x'], /did you mean 'entity get'/],
     [['read', 'x', 'y', '--jsno'], /'--json', but no option '--jsno'/],
     [['read', '--color', 'red', 'x', 'y'], /auto, always or never, not 'red'/],

@@ -12,7 +12,7 @@ import { test } from 'node:test';
 import { bad, good } from './lib/cli.mjs';
 import { Certificates } from './lib/certs.mjs';
 import { defer } from './lib/cleanup.mjs';
-import { BIN, EXAMPLES, Program, run, serve } from './lib/server.mjs';
+import { BIN, EXAMPLES, Program, run, serve, serveExample } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 
 const times = (text, what) => text.split(what).length - 1;
@@ -86,6 +86,19 @@ test('who logs in where none is needed, or answers with what is no JSON, is told
     const { stderr } = await run(t, ['login', '--no-browser', server.url], { env: { XDG_STATE_HOME: new Tree(t).path } });
     assert.match(stderr, /'tidings info SERVER' says whether the server is there; where that works without a login, none is needed\n/);
     await bad(t, 65, /--answer: '\{bad': line 1 column 2/, ['call', server.url, 'publish', '--answer', '{bad']);
+});
+
+test('names of tools are one column, whatever their width', async (t) => {
+    const server = await serveExample(t, 'conformance', []);
+    const rows = (await good(t, ['tools', server.url])).split('\n').filter((row) => row !== '');
+    const begins = rows.map((row) => /^\S+ +/.exec(row)[0].length);
+    assert.ok(rows.some((row) => /^\S{23,}/.test(row)), 'a name that is longer than most');
+    assert.deepEqual([...new Set(begins)].length, 1, rows.join('\n'));
+});
+
+test('ls of what is missing says where to look', async (t) => {
+    const server = await serve(t, { files: { a: '' } });
+    await bad(t, 66, /'tidings ls' without a URI lists what the server has at the top; a path is one of this machine/, ['ls', server.url, server.uri('missing')]);
 });
 
 /** A server that refuses everything so. */

@@ -92,6 +92,19 @@ test('top --once prints a look, --json an object for each', async (t) => {
     await bad(t, 69, /no terminal to draw on: say --once or --json/, ['top', server.url]);
 });
 
+test('top fits into 80 columns, with the address of each client', { skip: noTerminal }, async (t) => {
+    const { server } = await watched(t);
+    const terminal = new Terminal(t, ['sh', '-c', `stty cols 80; exec ${BIN} top ${server.url}`]);
+    await terminal.shows('sorted by lag;');
+    await terminal.shows('q quits');
+    terminal.type('q');
+    await terminal.ended();
+    const rows = terminal.screen.replace(/\x1b\[[0-9;?]*[A-Za-z]|\r/g, '').split('\n');
+    assert.match(rows.find((row) => row.startsWith('PEER')), /^PEER +LAG +WAITING +SUBS +PRINCIPAL +ADDRESS$/);
+    assert.ok(rows.some((row) => /^\d+ +0 ms .* anonymous +127\.0\.0\.1:\d+$/.test(row)), rows.join('\n'));
+    assert.deepEqual(rows.filter((row) => [...row].length > 80), []);
+});
+
 const LEFT = '\x1b[?7h\x1b[?25h\x1b[?1049l';
 
 test('top draws on a terminal, sorts by keys, and leaves it as it was', { skip: noTerminal }, async (t) => {

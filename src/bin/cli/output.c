@@ -42,6 +42,72 @@ static size_t output_decode(struct tidings_str s, uint32_t *ret)
     return value < least[n] || value > 0x10ffff || (value >= 0xd800 && value < 0xe000) ? 0 : n;
 }
 
+struct character_range {
+    uint32_t first, last;
+};
+
+static bool output_is_within(const struct character_range *ranges, size_t count, uint32_t c)
+{
+    bool is_one = false;
+    for (size_t i = 0; i < count && !is_one; i++) {
+        is_one = c >= ranges[i].first && c <= ranges[i].last;
+    }
+    return is_one;
+}
+
+/* UAX #11, by blocks. */
+static size_t character_columns(uint32_t c)
+{
+    static const struct character_range narrow[] = {
+        {0x300, 0x36f},   {0x483, 0x489},   {0x591, 0x5bd},   {0x610, 0x61a},   {0x64b, 0x65f},
+        {0x900, 0x902},   {0xe31, 0xe31},   {0xe34, 0xe3a},   {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff},
+        {0x200b, 0x200d}, {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}, {0xe0000, 0xe01ef},
+    };
+    static const struct character_range wide[] = {
+        {0x1100, 0x115f},   {0x231a, 0x231b},   {0x23e9, 0x23ec},   {0x2e80, 0x303e},
+        {0x3041, 0xa4cf},   {0xa960, 0xa97f},   {0xac00, 0xd7a3},   {0xf900, 0xfaff},
+        {0xfe30, 0xfe6f},   {0xff00, 0xff60},   {0xffe0, 0xffe6},   {0x1f300, 0x1f64f},
+        {0x1f680, 0x1f6ff}, {0x1f7e0, 0x1f7eb}, {0x1f900, 0x1f9ff}, {0x1fa70, 0x1faff},
+        {0x20000, 0x3fffd},
+    };
+    return c < 0x300                                                         ? 1
+           : output_is_within(narrow, sizeof(narrow) / sizeof(narrow[0]), c) ? 0
+           : output_is_within(wide, sizeof(wide) / sizeof(wide[0]), c)       ? 2
+                                                                             : 1;
+}
+
+/* How much of the text fits into so many columns, and how many it takes. */
+static size_t output_fit(struct tidings_str s, size_t width, size_t *ret_columns)
+{
+    size_t len = 0;
+    *ret_columns = 0;
+    while (len < s.len) {
+        uint32_t c = 0;
+        size_t n = output_decode(tidings_strn(s.ptr + len, s.len - len), &c);
+        size_t columns = n > 0 ? character_columns(c) : 1;
+        if (*ret_columns + columns > width) {
+            break;
+        }
+        *ret_columns += columns;
+        len += n > 0 ? n : 1;
+    }
+    return len;
+}
+
+size_t text_columns(struct tidings_str text)
+{
+    size_t columns;
+    (void)output_fit(text, SIZE_MAX, &columns);
+    return columns;
+}
+
+size_t put_columns(FILE *out, struct tidings_str text, size_t width)
+{
+    size_t columns, len = output_fit(text, width, &columns);
+    fwrite(text.ptr, 1, len, out);
+    return columns;
+}
+
 /* Controls, line and paragraph separators, and what turns the direction of writing. */
 static bool is_unsafe(uint32_t c)
 {
@@ -77,7 +143,7 @@ static size_t put_safe(FILE *out, struct tidings_str s, bool keeps_lines)
             fputs(escape, out);
         }
         plain = escape[0] ? 0 : plain + step;
-        columns += escape[0] ? strlen(escape) : 1;
+        columns += escape[0] ? strlen(escape) : character_columns(c);
         s = tidings_strn(s.ptr + step, s.len - step);
     }
     if (plain > 0) {
@@ -219,16 +285,6 @@ size_t output_width(FILE *out)
     return size.ws_col < WIDTH_MIN ? WIDTH_MIN : size.ws_col > WIDTH_MAX ? WIDTH_MAX : size.ws_col;
 }
 
-/* Columns of a word: characters, not bytes. */
-static size_t word_columns(const char *word, size_t len)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < len; i++) {
-        n += ((unsigned char)word[i] & 0xc0) != 0x80;
-    }
-    return n;
-}
-
 /* At a line feed that stays one: how many of them. */
 static size_t kept_feeds(const char *text)
 {
@@ -250,7 +306,7 @@ void put_wrapped(FILE *out, const char *text, size_t at)
         }
         size_t blanks = strspn(text, " \n");
         text += blanks;
-        size_t n = strcspn(text, " \n"), columns = word_columns(text, n);
+        size_t n = strcspn(text, " \n"), columns = text_columns(tidings_strn(text, n));
         if (column > indent && column + blanks + columns > width) {
             fprintf(out, "\n%*s", (int)indent, "");
             column = indent;

@@ -13,6 +13,10 @@
 
 struct cli;
 
+/* The columns of text on a terminal: wide characters take two, combining ones none. */
+size_t text_columns(struct tidings_str text);
+/* Write what fits into so many columns; returns how many it took. */
+size_t put_columns(FILE *out, struct tidings_str text, size_t width);
 /* Of one line: line feeds and tabs are escaped too. Returns the columns it took. */
 size_t put_text(FILE *out, struct tidings_str text);
 /* Of several lines: line feeds and tabs are left. */

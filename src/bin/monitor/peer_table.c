@@ -133,18 +133,14 @@ void put_cell(FILE *out, const char *text, size_t width, bool fills)
         put_text(t.out, tidings_str(text));
         shown = json_text_take(&t);
     }
-    size_t used = 0, at = 0;
-    while (shown && shown[at] && used < width) { /* characters, as put_text counts them */
-        do {
-            fputc(shown[at++], out);
-        } while (((unsigned char)shown[at] & 0xc0u) == 0x80u);
-        used++;
-    }
+    size_t used = shown ? put_columns(out, tidings_str(shown), width) : 0;
     for (; fills && used < width; used++) {
         fputc(' ', out);
     }
     free(shown);
 }
+
+#define PEER_TABLE_WIDE 120u /* columns that all of a row is worth showing in */
 
 enum {
     COLUMN_PEER = 13,
@@ -154,7 +150,18 @@ enum {
     COLUMN_VIA = 14
 };
 
-/* Numbers first: a narrow screen shows the beginning. */
+/* On a screen of 80 columns: who it is and how far behind, without what else is known. */
+static void peer_table_put_narrow(FILE *out, const struct peer_row *row)
+{
+    char lag[SPAN_TEXT_MAX];
+    put_cell(out, row->peer, COLUMN_PEER, true);
+    fprintf(out, " %8s %7.0f %6.0f  ", span_text(row->lag_ms, lag), row->waiting,
+            row->subscriptions);
+    put_cell(out, row->who, COLUMN_WHO, true);
+    fputc(' ', out);
+    put_cell(out, row->address, COLUMN_ADDRESS, false);
+}
+
 static void peer_table_put_row(FILE *out, const struct peer_row *row, double now_ms)
 {
     char lag[SPAN_TEXT_MAX], age[SPAN_TEXT_MAX], bytes[SIZE_TEXT_MAX];
@@ -180,9 +187,16 @@ void peer_table_put(const struct cli *cli, FILE *out, const struct peer_table *t
 {
     put_style(cli, out, STYLE_DIM);
     char head[256];
-    snprintf(head, sizeof(head), "%-*s %8s %7s %6s %10s %8s  %-*s %-*s %-*s %-*s LAST ERROR",
-             COLUMN_PEER, "PEER", "LAG", "WAITING", "SUBS", "SENT", "AGE", COLUMN_WHO, "PRINCIPAL",
-             COLUMN_CLIENT, "CLIENT", COLUMN_ADDRESS, "ADDRESS", COLUMN_VIA, "VIA");
+    bool is_narrow = width < PEER_TABLE_WIDE;
+    if (is_narrow) {
+        snprintf(head, sizeof(head), "%-*s %8s %7s %6s  %-*s ADDRESS", COLUMN_PEER, "PEER", "LAG",
+                 "WAITING", "SUBS", COLUMN_WHO, "PRINCIPAL");
+    } else {
+        snprintf(head, sizeof(head), "%-*s %8s %7s %6s %10s %8s  %-*s %-*s %-*s %-*s LAST ERROR",
+                 COLUMN_PEER, "PEER", "LAG", "WAITING", "SUBS", "SENT", "AGE", COLUMN_WHO,
+                 "PRINCIPAL", COLUMN_CLIENT, "CLIENT", COLUMN_ADDRESS, "ADDRESS", COLUMN_VIA,
+                 "VIA");
+    }
     put_cell(out, head, width, false);
     put_style(cli, out, STYLE_PLAIN);
     fputs(end, out);
@@ -191,9 +205,13 @@ void peer_table_put(const struct cli *cli, FILE *out, const struct peer_table *t
         size_t len = 0;
         FILE *f = open_memstream(&line, &len);
         if (f) {
-            peer_table_put_row(f, &t->rows[i], now_ms);
+            if (is_narrow) {
+                peer_table_put_narrow(f, &t->rows[i]);
+            } else {
+                peer_table_put_row(f, &t->rows[i], now_ms);
+            }
             fclose(f);
-            put_cell(out, line, width, false); /* narrow terminals see the beginning */
+            put_cell(out, line, width, false);
             free(line);
         }
         fputs(end, out);

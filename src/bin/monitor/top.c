@@ -86,9 +86,7 @@ static void top_draw(struct top *top, const struct top_sample *sample, const cha
         (void)top_put(top, frame, sample, columns, rows - 1, SCREEN_END, &err);
     }
     char foot[512];
-    snprintf(foot, sizeof(foot),
-             "%s%ssorted by %s; l lag, w waiting, b bytes, s subscriptions, t "
-             "since; j k move; q quit",
+    snprintf(foot, sizeof(foot), "%s%ssorted by %s; l w b s t sort, j k move, space looks, q quits",
              trouble ? trouble : "", trouble ? "  " : "", peer_orders[top->order]);
     put_style(&top->cli, frame, trouble ? STYLE_BAD : STYLE_DIM);
     put_cell(frame, foot, columns, false);

@@ -98,6 +98,22 @@ static void sizes_are_for_people(void **state)
     }
 }
 
+static void wide_characters_take_two_columns(void **state)
+{
+    (void)state;
+    char out[64] = "";
+    assert_int_equal(text_columns(TIDINGS_STR("plain é")), 7);
+    assert_int_equal(text_columns(TIDINGS_STR("漢字")), 4);
+    assert_int_equal(text_columns(TIDINGS_STR("e\xcc\x81")), 1); /* a combining accent */
+    assert_int_equal(text_columns(TIDINGS_STR("😀\xff")), 3);
+    FILE *stream = fmemopen(out, sizeof(out), "w");
+    assert_non_null(stream);
+    assert_int_equal(put_columns(stream, TIDINGS_STR("a漢字"), 4), 3);
+    assert_int_equal(put_text(stream, TIDINGS_STR("漢\n")), 4);
+    fclose(stream);
+    assert_string_equal(out, "a漢漢\\n");
+}
+
 static void text_is_told_from_bytes(void **state)
 {
     (void)state;
@@ -117,6 +133,7 @@ int main(void)
         cmocka_unit_test(json_stays_the_same_json),
         cmocka_unit_test(sizes_are_for_people),
         cmocka_unit_test(text_is_told_from_bytes),
+        cmocka_unit_test(wide_characters_take_two_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
