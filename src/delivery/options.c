@@ -176,6 +176,11 @@ static int read_bookmarks(struct options *o, struct json *v, struct tidings_erro
     return read_bool(v, "bookmarks", &o->bookmarks, err);
 }
 
+static int read_gather(struct options *o, struct json *v, struct tidings_error *err)
+{
+    return read_bool(v, "gather", &o->gather, err);
+}
+
 static int read_detail(struct options *o, struct json *v, struct tidings_error *err)
 {
     unsigned choice = 0;
@@ -252,6 +257,7 @@ static const struct field {
     {.name = "order", .read = read_order},
     {.name = "bookmarks", .read = read_bookmarks, .has_no_limit = true},
     {.name = "detail", .read = read_detail, .has_no_limit = true},
+    {.name = "gather", .read = read_gather, .has_no_limit = true},
 };
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
@@ -289,6 +295,7 @@ void options_default(struct options *o, struct option_limits *limits,
     if (defaults->rate_ms > 0) {
         limits->rate_ms = defaults->rate_ms;
     }
+    limits->gather = defaults->gather;
 }
 
 int options_read(struct options *o, struct json *value, bool uris, struct tidings_error *err)
@@ -414,6 +421,7 @@ static void take_defaults(struct options *o, const struct options *from, unsigne
     o->is_strict = which & OPTION_ORDER ? from->is_strict : o->is_strict;
     o->bookmarks = which & OPTION_BOOKMARKS ? from->bookmarks : o->bookmarks;
     o->is_slim = which & OPTION_DETAIL ? from->is_slim : o->is_slim;
+    o->gather = which & OPTION_GATHER ? from->gather : o->gather;
 }
 
 /* Where the subscription lies inside the rule's prefix, the rule's word counts; where it only
@@ -480,8 +488,10 @@ int options_resolve(struct options *o, const struct option_limits *limits, struc
         .window_ms = limits->window_ms,
         .rate_ms = limits->rate_ms,
         .is_slim = limits->is_slim,
+        .gather = limits->gather,
     };
-    take_defaults(o, &server, (OPTION_WINDOW | OPTION_RATE | OPTION_DETAIL) & ~o->given);
+    take_defaults(o, &server,
+                  (OPTION_WINDOW | OPTION_RATE | OPTION_DETAIL | OPTION_GATHER) & ~o->given);
     for (size_t i = 0; i < limits->rule_count; i++) {
         const struct option_rule *rule = &limits->rules[i];
         bool inside = rule->prefix.len == 0 || uri_is_within(uri, rule->prefix);

@@ -50,6 +50,7 @@ enum option_bit {
     OPTION_ORDER = 1u << 10,
     OPTION_BOOKMARKS = 1u << 11,
     OPTION_DETAIL = 1u << 12,
+    OPTION_GATHER = 1u << 13,
 };
 
 struct options {
@@ -61,6 +62,7 @@ struct options {
     bool echo;
     bool is_strict;          /* told in the order of numbers, whatever merges */
     bool bookmarks;          /* the newest cursor from time to time */
+    bool gather;             /* the first change waits for the end of the window, too */
     bool is_slim;            /* of updates: struct dialect_updated */
     struct log_cursor since; /* with OPTION_SINCE; or … */
     struct tidings_str
@@ -101,7 +103,7 @@ struct dialect_defaults;
 
 struct option_limits {
     uint64_t window_ms, rate_ms;         /* defaults */
-    bool is_slim;                        /* likewise */
+    bool is_slim, gather;                /* likewise */
     uint64_t max_window_ms, max_rate_ms; /* ceilings: more is refused */
     const struct option_rule *rules;     /* shortest prefix first; a longer one wins */
     size_t rule_count;
@@ -131,7 +133,8 @@ void options_put_matches(struct buf *out, unsigned set);
 
 /* A rule from its two objects (each may be NULL): `options` as a client would send it, without
  * `since` and `baseline`; `limits` with the largest windowMs and rateMs, the most include, an array
- * of kinds as match, and false for the others (but bookmarks and detail) to have them refused.
+ * of kinds as match, and false for the others (but bookmarks, detail and gather) to have them
+ * refused.
  * `rule->prefix` is not touched; the defaults borrow from `options`. TIDINGS_E_INVALID. */
 int option_rule_read(struct option_rule *rule, struct json *options, struct json *limits,
                      struct tidings_error *err);

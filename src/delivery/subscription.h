@@ -63,8 +63,10 @@ struct subscription {
         const void *catchup;  /* … by this request; while catching_up */
         uint64_t replayed_to; /* else: up to here the log was replayed to this stream for it */
     };
-    unsigned queued;            /* items in the outbox, and held */
-    uint32_t asked_ms, rate_ms; /* period asked for, and set by the application */
+    unsigned queued;    /* items in the outbox, and held */
+    uint32_t asked_ms;  /* period asked for; window.period_ms is that or a longer one, which
+                         * the application set */
+    uint32_t gather_ms; /* the first change waits so long; at most asked_ms */
     enum match_kind kind : 8;
     bool is_strict : 1;      /* told in the order of numbers: what merges goes to the end */
     bool bookmarks : 1;      /* the newest cursor is told from time to time */

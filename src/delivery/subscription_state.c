@@ -12,8 +12,8 @@
 
 void subscription_set_rate(struct subscription *sub, uint64_t ms)
 {
-    sub->rate_ms = ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
-    uint32_t period = sub->asked_ms > sub->rate_ms ? sub->asked_ms : sub->rate_ms;
+    uint32_t rate = ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
+    uint32_t period = sub->asked_ms > rate ? sub->asked_ms : rate;
     struct worker *worker = sub->listen->subscriber->worker;
     window_set_period(&worker->delivery->windows, &sub->window, loop_now_ms(worker->loop), period);
 }
@@ -22,6 +22,9 @@ void subscription_set_period(struct subscription *sub, const struct options *o)
 {
     uint64_t period = o->window_ms > o->rate_ms ? o->window_ms : o->rate_ms;
     sub->asked_ms = period > UINT32_MAX ? UINT32_MAX : (uint32_t)period;
+    sub->gather_ms = !o->gather                  ? 0
+                     : o->window_ms > UINT32_MAX ? UINT32_MAX
+                                                 : (uint32_t)o->window_ms;
     subscription_set_rate(sub, delivery_rate(sub->listen->subscriber->worker, sub));
 }
 

@@ -2,7 +2,8 @@
  *
  * When a subscription is told: at once, and then at most once per period (the longer of its window
  * and its rate). A throttle, not a debounce: a stream that never rests is still told every period,
- * and the last state always.
+ * and the last state always. A subscription with `gather_ms` delays the first change, too: that
+ * change waits so long for others, and no later change prolongs the wait.
  *
  * What comes inside a period is held here, two changes of one URI becoming one, and handed over
  * when the period ends. One queue of due times serves all subscriptions of a worker.

@@ -4,6 +4,7 @@
  */
 #include "base/mem.h"
 #include "delivery/outbox.h"
+#include "delivery/subscription.h"
 #include "delivery/window.h"
 #include "delivery/window_private.h"
 #include "store/change.h"
@@ -15,6 +16,9 @@ enum window_result window_offer(struct windows *all, struct window *w, uint64_t 
 {
     if (w->period_ms == 0 && !w->held) {
         return WINDOW_PASS;
+    }
+    if (!w->held && w->open_ms < now_ms + sub->gather_ms) {
+        w->open_ms = now_ms + sub->gather_ms;
     }
     if (!w->held && now_ms >= w->open_ms) {
         w->open_ms = now_ms + w->period_ms;

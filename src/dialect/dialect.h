@@ -204,6 +204,7 @@ const struct dialect_rules *profile_rules(const struct profile *profile);
 struct dialect_defaults {
     bool metadata;    /* rides along in updates */
     uint64_t rate_ms; /* at most one update in; 0: as the configuration says */
+    bool gather;      /* the first change waits for the end of the window */
 };
 struct dialect_defaults dialect_defaults(const struct server_identity *self);
 /* dialect_rules.has_data: the members `title` and `data`, without braces, from an array of content

@@ -18,7 +18,7 @@ struct profile {
     struct tidings_str not_found_text, invalid_uri_text;
     /* What subscriptions get that ask for nothing. */
     uint64_t rate_ms;
-    bool metadata;
+    bool metadata, gather;
 };
 
 static const struct profile profiles[] = {
@@ -54,6 +54,7 @@ static const struct profile profiles[] = {
         .unsubscribable = -32006,
         .rate_ms = 1000,
         .metadata = true,
+        .gather = true,
     },
     {
         .name = {"lumenize", 8},
@@ -94,6 +95,7 @@ struct dialect_defaults dialect_defaults(const struct server_identity *self)
     const struct profile *p = self->profile;
     return (struct dialect_defaults){
         .metadata = p && p->metadata,
+        .gather = p && p->gather,
         .rate_ms = p && !self->has_rate ? p->rate_ms : 0,
     };
 }

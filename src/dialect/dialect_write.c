@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Writing messages: results with the decoration of their era, errors, and notifications. An update
- * is gathered as pieces first, so that it is copied once, straight into the send buffer of a
+ * Writing messages: results with the decoration of their era, errors, and updates. An update is
+ * gathered as pieces first, so that it is copied once, straight into the send buffer of a
  * stream.
  */
 #include <assert.h>
 
 #include "dialect/dialect.h"
+#include "dialect/dialect_private.h"
 #include "store/change.h"
 #include "uri/skill.h"
-
-#define META_SERVER_INFO "io.modelcontextprotocol/serverInfo"
-#define META_SUBSCRIPTION "io.modelcontextprotocol/subscriptionId"
 
 void dialect_begin_result(struct jw *w, struct tidings_str id_json)
 {
@@ -371,6 +369,29 @@ static void metadata_pieces(struct pieces *p, const struct dialect_updated *u)
     dialect_put_piece(p, STR("}"));
 }
 
+/* The application's metadata and nothing else. Only a change that is not an update gets a
+ * `change_type` of ours, if the application gave none: the client could not know it otherwise. */
+static void put_plain_metadata(struct pieces *p, const struct dialect_updated *u)
+{
+    enum tidings_change_kind kind = u->hides_from ? u->kind : change_kind_of(u->change, u->kind);
+    bool is_hidden = u->hides_from && u->change->to.len > 0;
+    struct tidings_str given = is_hidden ? STR_EMPTY : u->change->given_type_json;
+    struct tidings_str plain = is_hidden ? STR_EMPTY : change_metadata_plain(u->change);
+    dialect_put_piece(p, STR(",\"metadata\":{"));
+    if (given.len > 0) {
+        dialect_put_piece(p, STR("\"change_type\":"));
+        dialect_put_piece(p, given);
+    } else if (kind != TIDINGS_CHANGE_UPDATED) {
+        dialect_put_piece(p, STR("\"change_type\":\""));
+        dialect_put_piece(p, tidings_str(tidings_change_name(kind)));
+        dialect_put_piece(p, STR("\""));
+    }
+    bool has_type = given.len > 0 || kind != TIDINGS_CHANGE_UPDATED;
+    dialect_put_piece(p, has_type && plain.len > 0 ? STR(",") : STR_EMPTY);
+    dialect_put_piece(p, plain);
+    dialect_put_piece(p, STR("}"));
+}
+
 /* Up to `uri`, which every form begins with. */
 static void begin_pieces(struct pieces *p, const struct dialect_updated *u)
 {
@@ -452,8 +473,7 @@ static void gather_literal(struct pieces *p, const struct dialect_updated *u)
     dialect_put_piece(p, u->uri_begin);
     dialect_put_piece(p, u->uri_json);
     if (profile_rules(u->profile)->has_metadata && u->top_metadata && u->change) {
-        dialect_put_piece(p, STR(",\"metadata\":"));
-        metadata_pieces(p, u);
+        put_plain_metadata(p, u);
     }
     if (profile_rules(u->profile)->has_data && u->value_json.len > 0) {
         dialect_put_piece(p, STR(","));
@@ -497,98 +517,4 @@ bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *
         at += p.at[i].len;
     }
     return true;
-}
-
-/* ---- other notifications --------------------------------------------------------------------- */
-
-void dialect_put_list_changed(struct buf *out, unsigned list, struct tidings_str listen_id_json)
-{
-    if (list == LIST_EVERYTHING) {
-        buf_puts(out, STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\","
-                          "\"params\":{}}"));
-        return;
-    }
-    buf_puts(out, STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"));
-    buf_puts(out, list == LIST_TOOLS     ? STR("tools")
-                  : list == LIST_PROMPTS ? STR("prompts")
-                                         : STR("resources"));
-    buf_puts(out, STR("/list_changed\""));
-    if (listen_id_json.len > 0) {
-        buf_puts(out, STR(",\"params\":{\"_meta\":{\"" META_SUBSCRIPTION "\":"));
-        buf_puts(out, listen_id_json);
-        buf_puts(out, STR("}}"));
-    }
-    buf_putc(out, '}');
-}
-
-void dialect_put_bookmark(struct buf *out, struct tidings_str cursor,
-                          struct tidings_str listen_id_json)
-{
-    buf_puts(out, STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/dev.tidings/bookmark\","
-                      "\"params\":{\"_meta\":{\"dev.tidings/cursor\":\""));
-    buf_puts(out, cursor); /* nothing in it needs escaping */
-    buf_putc(out, '"');
-    if (listen_id_json.len > 0) {
-        buf_puts(out, STR(",\"" META_SUBSCRIPTION "\":"));
-        buf_puts(out, listen_id_json);
-    }
-    buf_puts(out, STR("}}}"));
-}
-
-void dialect_put_listen_result(struct buf *out, struct tidings_str listen_id_json,
-                               const struct server_identity *self)
-{
-    buf_puts(out, STR("{\"jsonrpc\":\"2.0\",\"id\":"));
-    buf_puts(out, listen_id_json);
-    buf_puts(out,
-             STR(",\"result\":{\"resultType\":\"complete\",\"_meta\":{\"" META_SERVER_INFO "\":"));
-    buf_puts(out, self->implementation);
-    buf_puts(out, STR(",\"" META_SUBSCRIPTION "\":"));
-    buf_puts(out, listen_id_json);
-    buf_puts(out, STR("}}}"));
-}
-
-static void begin_notification(struct jw *w, struct buf *out, struct tidings_str method)
-{
-    jw_init(w, out);
-    jw_begin_object(w);
-    jw_put_string(w, STR("jsonrpc"), STR("2.0"));
-    jw_put_string(w, STR("method"), method);
-    jw_key(w, STR("params"));
-    jw_begin_object(w);
-}
-
-static void end_notification(struct jw *w)
-{
-    jw_end_object(w);
-    jw_end_object(w);
-}
-
-void dialect_put_log_message(struct buf *out, struct tidings_str level, struct tidings_str logger,
-                             struct tidings_str text)
-{
-    struct jw w;
-    begin_notification(&w, out, STR("notifications/message"));
-    jw_put_string(&w, STR("level"), level);
-    jw_put_string(&w, STR("logger"), logger.len > 0 ? logger : STR("tidings"));
-    jw_put_string(&w, STR("data"), text);
-    end_notification(&w);
-}
-
-void dialect_put_progress(struct buf *out, struct tidings_str token_json, double progress,
-                          double total, struct tidings_str message)
-{
-    struct jw w;
-    begin_notification(&w, out, STR("notifications/progress"));
-    jw_put_raw(&w, STR("progressToken"), token_json);
-    jw_key(&w, STR("progress"));
-    jw_number(&w, progress);
-    if (total > 0) {
-        jw_key(&w, STR("total"));
-        jw_number(&w, total);
-    }
-    if (message.len > 0) {
-        jw_put_string(&w, STR("message"), message);
-    }
-    end_notification(&w);
 }

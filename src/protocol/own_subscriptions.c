@@ -79,6 +79,7 @@ static void write_options(struct jw *w, const struct subscription *sub)
     jw_put_string(w, STR("include"), tidings_str(include));
     jw_put_string(w, STR("order"), sub->is_strict ? STR("strict") : STR("merged"));
     jw_put_integer(w, STR("periodMs"), sub->window.period_ms);
+    jw_put_integer(w, STR("gatherMs"), sub->gather_ms);
     jw_put_bool(w, STR("bookmarks"), sub->bookmarks);
     jw_put_string(w, STR("detail"), sub->is_slim ? STR("slim") : STR("full"));
     if (extra && extra->claimed > 0) {

@@ -37,6 +37,11 @@ struct tidings_str change_metadata_without_version(const struct change *change)
     return tidings_strn(all.ptr, all.len - change->metadata_version_len);
 }
 
+struct tidings_str change_metadata_plain(const struct change *change)
+{
+    return tidings_strn(change->metadata_json.ptr, change->metadata_plain_len);
+}
+
 int change_check_metadata(struct tidings_str text, struct tidings_error *err)
 {
     struct json *metadata = NULL;
@@ -108,48 +113,62 @@ static void change_write_meta(struct buf *out, const struct tidings_change *chan
     c->meta_from_len = (uint32_t)(out->len - begun);
 }
 
-/* Free keys first; each of ours unless the application gave its own. */
-static void change_write_metadata(struct buf *out, const struct tidings_change *change,
-                                  struct tidings_str number, struct change *c)
+/* The application's keys, except `change_type`; that one goes to `type`. */
+static void write_given(struct jw *w, struct json *given, struct buf *type)
 {
-    struct json *free_keys = NULL;
-    if (change->metadata.len > 0) {
-        (void)jv_parse(change->metadata, JSON_MAX_DEPTH, &free_keys, NULL);
-    }
-    struct jw w;
     struct tidings_str key;
     struct json *value = NULL;
-    int64_t now = clock_wall_ms();
-    jw_init(&w, out);
-    jw_begin_object(&w);
-    if (jv_is(free_keys, JV_OBJECT)) {
-        for (void *at = jv_next(free_keys, NULL, &key, &value); at;
-             at = jv_next(free_keys, at, &key, &value)) {
-            if (!str_eq(key, STR("change_type"))) {
-                jw_key(&w, key);
-                jw_value(&w, value);
-            }
+    for (void *at = jv_next(given, NULL, &key, &value); at; at = jv_next(given, at, &key, &value)) {
+        if (str_eq(key, STR("change_type"))) {
+            struct jw only;
+            jw_init(&only, type);
+            jw_value(&only, value);
+        } else {
+            jw_key(w, key);
+            jw_value(w, value);
         }
     }
-    if (!jv_get(free_keys, "updated_at")) {
+}
+
+/* The application's keys first; each of ours unless the application gave its own. */
+static void change_write_metadata(struct buf *out, const struct tidings_change *change,
+                                  struct tidings_str number, struct buf *type, struct change *c)
+{
+    struct json *given = NULL;
+    if (change->metadata.len > 0) {
+        (void)jv_parse(change->metadata, JSON_MAX_DEPTH, &given, NULL);
+    }
+    struct jw w;
+    int64_t now = clock_wall_ms();
+    size_t opened = out->len + 1;
+    jw_init(&w, out);
+    jw_begin_object(&w);
+    if (jv_is(given, JV_OBJECT)) {
+        write_given(&w, given, type);
+    }
+    c->metadata_plain_len = (uint32_t)(out->len - opened);
+    if (!jv_get(given, "updated_at")) {
         jw_put_integer(&w, STR("updated_at"), change->modified_ms ? change->modified_ms : now);
     }
-    if (!jv_get(free_keys, "timestamp")) {
-        jw_put_integer(&w, STR("timestamp"), now);
-    }
-    if (change->has_size && !jv_get(free_keys, "size")) {
+    if (change->has_size && !jv_get(given, "size")) {
         jw_put_integer(&w, STR("size"), change->size);
     }
-    if (change->checksum.len > 0 && !jv_get(free_keys, "checksum")) {
+    if (change->checksum.len > 0 && !jv_get(given, "checksum")) {
         jw_put_string(&w, STR("checksum"), change->checksum);
     }
+    if (jv_count(given) == 0) {
+        c->metadata_plain_len = (uint32_t)(out->len - opened);
+    }
+    if (!jv_get(given, "timestamp")) {
+        jw_put_integer(&w, STR("timestamp"), now);
+    }
     size_t begun = out->len;
-    if (!jv_get(free_keys, "version")) {
+    if (!jv_get(given, "version")) {
         jw_put_string(&w, STR("version"), number);
     }
     c->metadata_version_len = (uint32_t)(out->len - begun);
     jw_end_object(&w);
-    jv_unref(free_keys);
+    jv_unref(given);
 }
 
 /* `to` empty: it is where it says. */
@@ -170,9 +189,12 @@ static struct change *change_make(const struct tidings_change *change, struct ti
     struct change lengths = {0};
     change_write_meta(&text, change, number, &lengths);
     size_t meta = text.len;
-    change_write_metadata(&text, change, number, &lengths);
+    struct buf type;
+    buf_init(&type, SIZE_MAX / 2);
+    change_write_metadata(&text, change, number, &type, &lengths);
+    text.failed = text.failed ? text.failed : type.failed;
 
-    size_t extra = text.len + change->uri.len + change->etag.len + change->origin.len +
+    size_t extra = text.len + type.len + change->uri.len + change->etag.len + change->origin.len +
                    change->from.len + change->target.len + to.len;
     struct change *c = text.failed ? NULL : mem_zalloc(sizeof(*c) + extra);
     if (c) {
@@ -191,6 +213,7 @@ static struct change *change_make(const struct tidings_change *change, struct ti
         c->meta_json = str_pack(&at, tidings_strn(text.ptr + led, meta - led));
         struct tidings_str object = str_pack(&at, tidings_strn(text.ptr + meta, text.len - meta));
         c->metadata_json = tidings_strn(object.ptr + 1, object.len - 2);
+        c->given_type_json = str_pack(&at, buf_str(&type));
         c->etag = str_pack(&at, change->etag);
         c->origin = str_pack(&at, change->origin);
         c->from = str_pack(&at, change->from);
@@ -199,6 +222,7 @@ static struct change *change_make(const struct tidings_change *change, struct ti
         c->memory = sizeof(*c) + extra;
         c->refs = 1;
     }
+    buf_deinit(&type);
     buf_deinit(&text);
     return c;
 }

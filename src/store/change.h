@@ -36,6 +36,10 @@ struct change {
      * is the first member of meta_json and the last of metadata_json (unless the application gave
      * one), `from` the last of meta_json. */
     uint32_t meta_version_len, meta_from_len, metadata_version_len;
+    /* The application's own metadata is the beginning of metadata_json; if it gave none, that is
+     * the time, size and checksum. Its `change_type`, as JSON, or empty. */
+    uint32_t metadata_plain_len;
+    struct tidings_str given_type_json;
     struct tidings_str etag, origin;
     struct tidings_str from; /* of a move: its URI before; else empty */
     /* Of the first half of a move (change_create_departure), the destination: its URI now, also
@@ -76,6 +80,9 @@ int change_put_metadata(struct buf *out, const struct json *metadata, struct tid
 /* metadata_json with its braces; empty: there is none. */
 struct tidings_str change_metadata_object(const struct change *change);
 struct tidings_str change_metadata_without_version(const struct change *change);
+/* Only what the application gave, without `change_type` (given_type_json): members without braces,
+ * or empty. If it gave nothing: the time, and the size and checksum if they are known. */
+struct tidings_str change_metadata_plain(const struct change *change);
 
 /* One reference. Copies everything into one block. `change->metadata` must be a JSON object or
  * empty; its keys win over ours. NULL: out of memory. */

@@ -255,6 +255,21 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(s.messages.filter(isUpdate).length, 2);
     });
 
+    it('gather: the first change, too, waits for the end of the window', async (t) => {
+        const s = await join(t);
+        await s.ask([RESOURCE], { windowMs: 300, gather: true });
+        const begun = performance.now();
+        for (let i = 1; i <= 5; i += 1) {
+            await s.server.publish({ i });
+        }
+        let told = 0;
+        while (told < 5) {
+            told += extras(await s.update(RESOURCE)).merged ?? 1;
+            assert.ok(performance.now() - begun >= 298, 'the server counts whole milliseconds');
+        }
+        assert.equal(told, 5);
+    });
+
     it('a rate does the same, and a busy stream is told every period', async (t) => {
         const s = await join(t);
         await s.ask([RESOURCE], { rateMs: 200 });

@@ -47,7 +47,7 @@ test('a session lists what it is subscribed to, with options, and nothing of ano
         assert.equal(mine.nextCursor, undefined);
         const row = mine.subscriptions.find((r) => r.uri === server.tree.uri('a.txt'));
         assert.deepEqual(row.options, {
-            match: 'literal', include: 'value', order: 'strict', periodMs: 50, bookmarks: false, detail: 'slim',
+            match: 'literal', include: 'value', order: 'strict', periodMs: 50, gatherMs: 0, bookmarks: false, detail: 'slim',
             origin: 'me', echo: false, filter,
         });
         assert.deepEqual([row.state, row.stream, row.truncated, row.waiting], ['active', 'none', false, 0]);

@@ -175,7 +175,7 @@ test('an option is accepted exactly when its schema accepts it', async (t) => {
         {}, { match: 'glob' }, { match: 'x' }, { include: 'value' }, { include: 1 }, { windowMs: 0 },
         { windowMs: -1 }, { windowMs: '1' }, { rateMs: 5 }, { rateMs: 0.5 }, { initial: false },
         { initial: 0 }, { origin: 'me' }, { origin: '' }, { echo: true }, { echo: null }, { since: 'x' }, { filter: {} }, { filter: 1 },
-        { order: 'strict' }, { order: 'merged' }, { order: true }, { bookmarks: true }, { bookmarks: 1 },
+        { order: 'strict' }, { order: 'merged' }, { order: true }, { bookmarks: true }, { bookmarks: 1 }, { gather: true }, { gather: 1 },
         { detail: 'slim' }, { detail: 'full' }, { detail: true }, { detail: 'slim', include: 'value' },
         { include: 'patch' }, { include: 'patch', baseline: 'x' }, { include: 'patch', initialBaseline: '' },
         { include: 'patch', baseline: 1 }, { since: '1.2' }, { unheard: 1 }, { uris: { [RESOURCE]: { windowMs: 1 } } },

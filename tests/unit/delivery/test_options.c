@@ -73,13 +73,13 @@ static void every_field_is_taken(void **state)
     assert_int_equal(take("{\"match\":\"regex\",\"windowMs\":0,\"rateMs\":3000,\"include\":"
                           "\"value\",\"initial\":true,\"since\":\"ab.12\",\"origin\":\"me\","
                           "\"echo\":false,\"filter\":{\"required\":[]},\"order\":\"strict\","
-                          "\"bookmarks\":true,\"detail\":\"slim\"}",
+                          "\"bookmarks\":true,\"detail\":\"slim\",\"gather\":true}",
                           false, &o, &err),
                      0);
     assert_int_equal(o.match, OPTION_MATCH_REGEX);
     assert_int_equal(o.include, OPTION_INCLUDE_VALUE);
-    assert_int_equal(o.given, 0x1dff);
-    assert_true(o.initial && !o.echo && o.is_strict && o.bookmarks && o.is_slim);
+    assert_int_equal(o.given, 0x3dff);
+    assert_true(o.initial && !o.echo && o.is_strict && o.bookmarks && o.is_slim && o.gather);
     assert_int_equal(o.window_ms, 0);
     assert_int_equal(o.rate_ms, 3000);
     assert_int_equal(o.since.epoch, 0xab);
@@ -151,6 +151,7 @@ static void what_is_wrong_names_the_field_and_what_is_accepted(void **state)
         {"{\"echo\":0}", {"'echo'", "true", "false"}},
         {"{\"order\":true}", {"'order'", "merged", "strict"}},
         {"{\"bookmarks\":\"yes\"}", {"'bookmarks'", "true", "false"}},
+        {"{\"gather\":100}", {"'gather'", "true", "false"}},
         {"{\"origin\":\"\"}", {"'origin'", "1 to 256", "string"}},
         {"{\"origin\":7}", {"'origin'", "1 to 256", "string"}},
         {"{\"since\":5}", {"'since'", "cursor", NULL}},
@@ -431,6 +432,7 @@ static void a_rule_is_judged_field_by_field(void **state)
         {"[{},{\"rateMs\":86400001}]", "'rateMs'"},
         {"[{},{\"order\":\"strict\"}]", "'order' must be true or false"},
         {"[{},{\"bookmarks\":false}]", "'bookmarks' has no limit"},
+        {"[{},{\"gather\":false}]", "'gather' has no limit"},
         {"[{},{\"detail\":false}]", "'detail' has no limit"},
         {"[{},{\"detail\":\"slim\"}]", "'detail' has no limit"},
         {"[{},{\"window\":1}]", "unknown option 'window'"},
@@ -453,13 +455,15 @@ static void a_rule_is_judged_field_by_field(void **state)
 static void defaults_are_for_what_is_not_asked_for(void **state)
 {
     (void)state;
-    const struct dialect_defaults defaults = {.metadata = true, .rate_ms = 1000}, none = {0};
+    const struct dialect_defaults defaults = {.metadata = true, .rate_ms = 1000, .gather = true},
+                                  none = {0};
     struct options o;
     struct option_limits own = {0};
     options_init(&o);
     options_default(&o, &own, &defaults);
     assert_int_equal(o.include, OPTION_INCLUDE_METADATA);
     assert_int_equal(own.rate_ms, 1000);
+    assert_true(own.gather);
     options_init(&o);
     o.given = OPTION_INCLUDE;
     options_default(&o, &own, &defaults);
@@ -467,6 +471,7 @@ static void defaults_are_for_what_is_not_asked_for(void **state)
     own.rate_ms = 7;
     options_default(&o, &own, &none);
     assert_int_equal(own.rate_ms, 7);
+    assert_false(own.gather);
 }
 
 int main(void)

@@ -161,6 +161,37 @@ static void a_period_that_ends_early_does_not_let_anything_overtake(void **state
     assert_int_equal(offer(&sub, 1001, "x:1"), WINDOW_PASS);
 }
 
+static void a_gathering_window_delays_the_first_change_too(void **state)
+{
+    (void)state;
+    struct subscription sub = {.window = {.period_ms = 100}, .gather_ms = 100};
+    assert_int_equal(offer(&sub, 1000, "x:1"), WINDOW_HELD);
+    assert_int_equal(offer(&sub, 1099, "x:1"), WINDOW_HELD); /* does not prolong the wait */
+    assert_null(windows_due(&all, 1099));
+    assert_int_equal(outbox_first(sub.window.held)->merged, 2);
+    assert_int_equal(take(windows_due(&all, 1100)), 1);
+    /* After a quiet time the next one waits again. */
+    assert_int_equal(offer(&sub, 5000, "x:1"), WINDOW_HELD);
+    assert_int_equal(take(windows_due(&all, 5100)), 1);
+    assert_null(windows_due(&all, 9999));
+}
+
+static void gathering_and_a_rate_wait_for_the_later_of_both(void **state)
+{
+    (void)state;
+    struct subscription sub = {.window = {.period_ms = 1000}, .gather_ms = 100};
+    assert_int_equal(offer(&sub, 1000, "x:1"), WINDOW_HELD);
+    assert_int_equal(take(windows_due(&all, 1100)), 1);
+    assert_int_equal(offer(&sub, 1150, "x:1"), WINDOW_HELD); /* the rate: not before 2100 */
+    assert_null(windows_due(&all, 2099));
+    assert_int_equal(take(windows_due(&all, 2100)), 1);
+    assert_int_equal(offer(&sub, 3050, "x:1"), WINDOW_HELD); /* gathering: not before 3150 */
+    assert_null(windows_due(&all, 3149));
+    assert_int_equal(take(windows_due(&all, 3150)), 1);
+    assert_int_equal(offer(&sub, 9000, "x:1"), WINDOW_HELD);
+    window_clear(&all, &sub.window);
+}
+
 #define MANY 200u
 
 /* Zeroed ones; their texts, of which they have none, would follow, so there is no array of them. */
@@ -297,6 +328,8 @@ int main(void)
         WITH_COUNT(the_first_passes_and_the_rest_waits_for_the_end),
         WITH_COUNT(a_quiet_stream_is_told_at_once_again),
         WITH_COUNT(a_busy_stream_is_told_every_period),
+        WITH_COUNT(a_gathering_window_delays_the_first_change_too),
+        WITH_COUNT(gathering_and_a_rate_wait_for_the_later_of_both),
         WITH_COUNT(a_late_timer_still_hands_over_before_anything_newer),
         WITH_COUNT(a_period_that_ends_early_does_not_let_anything_overtake),
         WITH_COUNT(those_due_come_in_the_order_of_their_ends),

@@ -156,6 +156,46 @@ static void check_update(const char *profile, struct dialect_updated u, const ch
     test_free((char *)(uintptr_t)text.ptr);
 }
 
+#define ERLMCP(metadata)                                                                           \
+    "{\"jsonrpc\":\"2.0\",\"method\":\"resources/updated\",\"params\":{"                           \
+    "\"uri\":\"x://a\",\"metadata\":{" metadata "}}}"
+
+/* Of a change with this metadata and kind. */
+static void check_metadata(const char *metadata, enum tidings_change_kind kind, bool hides_from,
+                           const char *expected)
+{
+    struct tidings_change about = {
+        .uri = STR("x://a"), .kind = kind, .metadata = tidings_str(metadata), .modified_ms = 7};
+    struct change *change = change_create(&about, 1, 1);
+    assert_non_null(change);
+    struct dialect_updated u = {.change = change,
+                                .kind = kind,
+                                .uri_json = STR("\"x://a\""),
+                                .subscribed_json = STR("\"x://a\""),
+                                .hides_from = hides_from,
+                                .hides_version = hides_from,
+                                .top_metadata = true};
+    check_update("erlmcp", u, expected);
+    change_unref(change);
+}
+
+static void metadata_of_erlmcp_is_the_applications_own(void **state)
+{
+    (void)state;
+    check_metadata("{\"seq\":1}", TIDINGS_CHANGE_UPDATED, false, ERLMCP("\"seq\":1"));
+    check_metadata("{\"change_type\":\"content_update\"}", TIDINGS_CHANGE_UPDATED, false,
+                   ERLMCP("\"change_type\":\"content_update\""));
+    check_metadata("{\"change_type\":[1],\"n\":2}", TIDINGS_CHANGE_DELETED, false,
+                   ERLMCP("\"change_type\":[1],\"n\":2"));
+    /* A deletion cannot be known otherwise. */
+    check_metadata("{\"n\":2}", TIDINGS_CHANGE_DELETED, false,
+                   ERLMCP("\"change_type\":\"deleted\",\"n\":2"));
+    check_metadata("{\"n\":2}", TIDINGS_CHANGE_DELETED, true,
+                   ERLMCP("\"change_type\":\"deleted\",\"n\":2"));
+    check_metadata("", TIDINGS_CHANGE_UPDATED, false, ERLMCP("\"updated_at\":7"));
+    check_metadata("{}", TIDINGS_CHANGE_UPDATED, false, ERLMCP("\"updated_at\":7"));
+}
+
 static void updates_say_what_the_document_prints_and_nothing_more(void **state)
 {
     (void)state;
@@ -177,8 +217,7 @@ static void updates_say_what_the_document_prints_and_nothing_more(void **state)
     check_update(
         "erlmcp", u,
         "{\"jsonrpc\":\"2.0\",\"method\":\"resources/updated\",\"params\":{\"uri\":\"x://a\","
-        "\"metadata\":{\"change_type\":\"updated\",\"timestamp\":1,\"version\":\"2\","
-        "\"updated_at\":3}}}");
+        "\"metadata\":{\"timestamp\":1,\"version\":\"2\",\"updated_at\":3}}}");
     u.change = NULL;
     u.truncated = true;
     check_update("erlmcp", u,
@@ -270,6 +309,7 @@ int main(void)
         cmocka_unit_test(only_the_names_of_the_table_are_profiles),
         cmocka_unit_test(failures_have_the_codes_of_the_profile_in_the_legacy_era_alone),
         cmocka_unit_test(statuses_and_other_codes_follow_the_profile),
+        cmocka_unit_test(metadata_of_erlmcp_is_the_applications_own),
         cmocka_unit_test(updates_say_what_the_document_prints_and_nothing_more),
         cmocka_unit_test(content_is_said_as_title_and_data),
         cmocka_unit_test(defaults_of_a_profile_are_those_of_who_asks_for_nothing),

@@ -34,10 +34,13 @@ static void a_record_holds_copies_and_encoded_texts(void **state)
     assert_true(str_eq(c->meta_json, STR(",\"dev.tidings/version\":\"ab.12\","
                                          "\"dev.tidings/etag\":\"\\\"1\\\"\","
                                          "\"dev.tidings/from\":\"x:///old\"")));
-    assert_true(str_starts(c->metadata_json, STR("\"k\":1,\"updated_at\":9,\"timestamp\":")));
-    assert_true(str_ends(c->metadata_json, STR(",\"size\":7,\"version\":\"ab.12\"")));
+    assert_true(str_starts(c->metadata_json, STR("\"k\":1,\"updated_at\":9,\"size\":7,")));
+    assert_true(str_ends(c->metadata_json, STR(",\"version\":\"ab.12\"")));
+    assert_true(str_eq(change_metadata_plain(c), STR("\"k\":1")));
     /* What those who may not see everything are shown. */
-    assert_true(str_ends(change_metadata_without_version(c), STR(",\"size\":7")));
+    struct tidings_str unversioned = change_metadata_without_version(c);
+    assert_true(str_starts(unversioned, STR("\"k\":1,\"updated_at\":9,\"size\":7,\"timestamp\":")));
+    assert_int_equal(unversioned.len + sizeof(",\"version\":\"ab.12\"") - 1, c->metadata_json.len);
     assert_true(
         str_starts(str_skip(c->meta_json, c->meta_version_len), STR(",\"dev.tidings/etag\":")));
     assert_true(str_starts(str_skip(c->meta_json, c->meta_json.len - c->meta_from_len),
@@ -104,6 +107,21 @@ static void keys_of_the_application_win(void **state)
     assert_true(str_eq(c->metadata_json,
                        STR("\"version\":\"v7\",\"size\":1,\"updated_at\":2,\"timestamp\":3,"
                            "\"checksum\":\"c\"")));
+    assert_true(str_eq(change_metadata_plain(c), c->metadata_json));
+    assert_true(str_eq(c->given_type_json, STR("\"lie\"")));
+    change_unref(c);
+}
+
+static void without_metadata_the_plain_form_has_time_size_and_checksum(void **state)
+{
+    (void)state;
+    struct tidings_change change = {
+        .uri = STR("x:///a"), .checksum = STR("c"), .size = 9, .has_size = true, .modified_ms = 5};
+    struct change *c = change_create(&change, 1, 2);
+    assert_non_null(c);
+    assert_true(
+        str_eq(change_metadata_plain(c), STR("\"updated_at\":5,\"size\":9,\"checksum\":\"c\"")));
+    assert_int_equal(c->given_type_json.len, 0);
     change_unref(c);
 }
 
@@ -139,6 +157,7 @@ int main(void)
         cmocka_unit_test(who_is_led_along_is_told_where_it_is),
         cmocka_unit_test(a_record_without_a_resource_is_list_changed),
         cmocka_unit_test(keys_of_the_application_win),
+        cmocka_unit_test(without_metadata_the_plain_form_has_time_size_and_checksum),
         cmocka_unit_test(the_last_reference_frees_and_failures_leave_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
