@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "delivery/subscriber.h"
 #include "delivery/subscription.h"
+#include "dialect/dialect.h"
 
 struct listen_bookmarks;
 struct listen_scopes;
@@ -33,6 +34,7 @@ struct listen_counts {
 
 struct listen_legacy {
     struct map by_spelling; /* subs by what the client wrote */
+    uint64_t told_seq;      /* listen_tells_once(): the last change that one of its subs took */
     struct listen_counts counts;
 };
 
@@ -65,6 +67,13 @@ struct listen_scopes {
     size_t count;
     struct tidings_str at[]; /* their text follows */
 };
+
+/* Its updates name no subscription (dialect_rules.broadcasts): each change is told once, however
+ * many of its subscriptions match. */
+static inline bool listen_tells_once(const struct listen *listen)
+{
+    return listen->wants_lists & LIST_EVERYTHING;
+}
 
 /* The subscriptionId as JSON; empty: legacy. */
 static inline struct tidings_str listen_id(const struct listen *listen)

@@ -202,6 +202,7 @@ static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item
     /* It was subscribed all the time: a stream to come still replays from where it began. */
     uint64_t since = old && old->since < arm->seq ? old->since : arm->seq;
     if (old) {
+        subscriber_hand_over(old);
         subscription_destroy(old); /* subscribing again replaces the options */
     }
     bool is_named =

@@ -178,6 +178,9 @@ void subscriber_offer_row(struct subscriber *subscriber, struct subscription *su
 /* The state of something when it was subscribed, whatever its number. */
 void subscriber_offer_initial(struct subscriber *subscriber, struct subscription *sub,
                               const struct change *change);
+/* `sub` is about to end. Where a change is told once for all subscriptions of a session
+ * (listen_tells_once), another one takes care of what it has yet to tell. */
+void subscriber_hand_over(struct subscription *sub);
 /* The period of `sub` ended: what was held goes to the outbox, and is due from then on. */
 void subscriber_release_held(struct subscription *sub, uint32_t due);
 

@@ -10,12 +10,24 @@
 #include "delivery/delivery.h"
 #include "delivery/filters.h"
 #include "delivery/listen.h"
+#include "delivery/lookup.h"
 #include "delivery/outbox.h"
 #include "delivery/resync.h"
 #include "delivery/subscriber.h"
 #include "delivery/subscription.h"
 #include "store/change.h"
 #include "store/changelog.h"
+
+/* What `sub` would have been told of `uri` (empty: of anything) is lost. Where a change is told
+ * once for all subscriptions of a session, it may be lost for each of them. */
+static void mark_lost(struct subscription *sub, struct tidings_str uri, uint64_t seq)
+{
+    if (listen_tells_once(sub->listen)) {
+        resync_mark_below(sub->subscriber, uri, seq);
+    } else {
+        resync_mark(sub, seq);
+    }
+}
 
 /* Full: what waits becomes "something changed" per subscription. */
 static void subscriber_collapse(struct subscriber *subscriber)
@@ -26,7 +38,7 @@ static void subscriber_collapse(struct subscriber *subscriber)
     struct outbox_item *item = outbox_first(&subscriber->outbox);
     uint32_t due = item ? item->due : lag_due_now();
     for (; item != NULL; item = outbox_first(&subscriber->outbox)) {
-        resync_mark(item->sub, item->first_seq);
+        mark_lost(item->sub, item->change->uri, item->first_seq);
         outbox_pop(&subscriber->outbox);
     }
     subscriber->outbox.resync_due = was_marked ? subscriber->outbox.resync_due : due;
@@ -42,7 +54,7 @@ static void subscriber_enqueue(struct subscriber *subscriber, struct subscriptio
         subscriber->worker->stats.coalesced++;
     } else if (r == OUTBOX_FULL) {
         subscriber_collapse(subscriber);
-        resync_mark(sub, change->seq);
+        mark_lost(sub, change->uri, change->seq);
     }
     subscriber_mark_dirty(subscriber);
 }
@@ -57,7 +69,7 @@ void subscriber_release_held(struct subscription *sub, uint32_t due)
     if (held &&
         !outbox_take(&subscriber->outbox, held, due, subscriber->worker->limits->outbox_max)) {
         subscriber_collapse(subscriber);
-        resync_mark(sub, first);
+        mark_lost(sub, STR_EMPTY, first);
     }
     mem_free(held);
     subscriber_mark_dirty(subscriber);
@@ -78,10 +90,16 @@ void subscriber_offer_initial(struct subscriber *subscriber, struct subscription
     subscriber_mark_dirty(subscriber);
 }
 
+/* Was the session told, or will it be, because of another of its subscriptions? */
+static bool is_told_already(const struct subscription *sub, const struct change *change)
+{
+    return listen_tells_once(sub->listen) && sub->listen->legacy->told_seq == change->seq;
+}
+
 static void subscriber_offer_filtered(struct subscriber *subscriber, struct subscription *sub,
                                       const struct change *change, struct outbox_as as, bool alone)
 {
-    if (!listen_is_open_for(sub, change->seq)) {
+    if (!listen_is_open_for(sub, change->seq) || is_told_already(sub, change)) {
         return;
     }
     if (!filters_pass(sub, change, alone)) {
@@ -91,6 +109,9 @@ static void subscriber_offer_filtered(struct subscriber *subscriber, struct subs
     if (sub->truncated) {
         subscriber_mark_dirty(subscriber); /* it will be told to re-read anyway */
         return;
+    }
+    if (listen_tells_once(sub->listen)) {
+        sub->listen->legacy->told_seq = change->seq;
     }
     struct worker *worker = subscriber->worker;
     bool held_before = sub->window.held != NULL;
@@ -110,9 +131,37 @@ static void subscriber_offer_filtered(struct subscriber *subscriber, struct subs
         break;
     case WINDOW_FULL:
         subscriber->held_count -= held_before;
-        resync_mark(sub, held_before ? window_first_seq(&sub->window) : change->seq);
+        mark_lost(sub, STR_EMPTY, held_before ? window_first_seq(&sub->window) : change->seq);
         window_clear(&worker->delivery->windows, &sub->window);
         break;
+    }
+}
+
+/* One other subscription of the session that matches is told to look again. */
+static bool look_again(void *user, const struct outbox_item *item)
+{
+    struct subscription *sub = user;
+    if (item->sub != sub) {
+        return true;
+    }
+    list_each (it, next, &sub->listen->subs) {
+        struct subscription *other = list_entry(it, struct subscription, link);
+        if (other != sub && lookup_ask(other, item->change->uri) != LOOKUP_NO) {
+            resync_mark(other, item->first_seq);
+            return true;
+        }
+    }
+    return true;
+}
+
+void subscriber_hand_over(struct subscription *sub)
+{
+    if (sub->queued == 0 || !listen_tells_once(sub->listen)) {
+        return;
+    }
+    outbox_filter(&sub->subscriber->outbox, look_again, sub);
+    if (sub->window.held) {
+        outbox_filter(sub->window.held, look_again, sub);
     }
 }
 

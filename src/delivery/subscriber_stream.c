@@ -21,6 +21,9 @@ static void forget_waiting(struct subscriber *subscriber)
     list_each (lit, lnext, &subscriber->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         listen->lists_pending = 0;
+        if (listen->id_len == 0) {
+            listen->legacy->told_seq = 0;
+        }
         list_each (it, next, &listen->subs) {
             struct subscription *sub = list_entry(it, struct subscription, link);
             if (!sub->catching_up) {

@@ -56,6 +56,7 @@ void subscription_destroy(struct subscription *sub)
 
 void subscription_withdraw(struct subscription *sub)
 {
+    subscriber_hand_over(sub);
     resync_write_withdrawn(sub);
     subscription_destroy(sub);
 }

@@ -182,7 +182,8 @@ struct dialect_rules {
     bool answers_200;          /* as HTTP status, whatever the JSON-RPC error of a request */
     bool is_unprimed;          /* streams begin with a message */
     bool has_regex_uris;       /* `[…]+` makes a URI a regular expression */
-    bool broadcasts;           /* "anything may have changed" is one update without URI */
+    bool broadcasts;           /* "anything may have changed" is one update without URI, and a
+                                * change is one update for all subscriptions of a session */
     bool knows_subscriptions;  /* unsubscribing what is not subscribed is an error */
     bool has_short_method;     /* updates are called resources/updated */
     bool has_metadata;         /* … and have `metadata` */

@@ -138,6 +138,7 @@ void method_unsubscribe_one(struct request *request, struct listen *listen,
     sub = sub ? sub : find_other_spelling(request, listen, spelled);
     bool was_known = sub != NULL;
     if (sub) {
+        subscriber_hand_over(sub);
         subscription_destroy(sub);
         session_changed(request->session, request);
     }
