@@ -265,7 +265,9 @@ struct dialect_failure {
     enum era era;
     int code; /* enum tidings_code */
     struct tidings_str method;
-    bool is_unserved; /* nothing here has the scheme of the URI */
+    struct tidings_str uri; /* what the client asked for, also where the error does not say it */
+    bool is_malformed;      /* … is neither a URI nor a pattern */
+    bool is_unserved;       /* … has a scheme that nothing here has */
 };
 /* Its code; and by profile what else is said of it. `e` has message, uri and reason. */
 void dialect_name_failure(const struct server_identity *self, const struct dialect_failure *f,

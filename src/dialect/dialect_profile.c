@@ -5,7 +5,6 @@
  */
 #include "base/str.h"
 #include "dialect/dialect.h"
-#include "uri/uri.h"
 
 struct profile {
     struct tidings_str name;
@@ -191,21 +190,11 @@ const struct dialect_error dialect_session_required = {
                78},
 };
 
-/* What begins with '/' is short for a URI. */
-static bool is_invalid(struct tidings_str uri, bool is_unserved)
+static void name_invalid_uri(const struct profile *p, const struct dialect_failure *f,
+                             struct dialect_error *e)
 {
-    if (uri.ptr[0] == '/') {
-        return false;
-    }
-    struct buf text;
-    buf_init(&text, URI_MAX * 3);
-    bool bad = uri_canonical_pattern(uri, &text, NULL) == TIDINGS_E_INVALID;
-    buf_deinit(&text);
-    return bad || is_unserved;
-}
-
-static void name_invalid_uri(const struct profile *p, struct dialect_error *e)
-{
+    e->uri = f->uri;
+    e->details = f->uri.len == 0 ? STR("{\"uri\":\"\"}") : e->details;
     e->code = p->invalid_uri;
     e->reason = STR_EMPTY;
     e->error_type = STR("invalid_uri_format");
@@ -224,11 +213,13 @@ static void name_by_profile(const struct profile *p, const struct dialect_failur
     bool is_missing = e->code == RPC_NOT_FOUND_LEGACY;
     bool subscribes = str_eq(f->method, STR("resources/subscribe"));
     bool is_ours = f->code == TIDINGS_E_LIMIT || e->code == RPC_INTERNAL;
-    if (e->uri.len == 0) {
+    /* Where an invalid URI counts as not found, the message names it. */
+    bool is_malformed = f->is_malformed && (f->uri.len > 0 || p->invalid_uri != p->not_found);
+    if (e->uri.len == 0 && !is_malformed) {
         return;
     }
-    if (is_invalid(e->uri, is_missing && f->is_unserved)) {
-        name_invalid_uri(p, e);
+    if (is_malformed || (is_missing && f->is_unserved)) {
+        name_invalid_uri(p, f, e);
     } else if (is_missing) {
         name_not_found(p, e);
     } else if (is_ours && subscribes && p->unsubscribable) {

@@ -14,6 +14,9 @@
 #include "catalog/job.h"
 #include "request/access_log.h"
 #include "request/request_private.h"
+#include "uri/pattern.h"
+#include "uri/template.h"
+#include "uri/uri.h"
 
 #define REQUEST_ARENA_MAX (1u << 20)
 /* Beyond this much unsent, notifications about a request are dropped. */
@@ -243,16 +246,45 @@ void request_fail_with(struct request *request, const struct dialect_error *e)
     request_answer_error(request, e, dialect_status(request->worker->self, request->era, e->code));
 }
 
+/* Can it be read neither as a URI nor as a pattern of URIs? */
+static bool is_malformed(const struct catalog *catalog, struct tidings_str uri)
+{
+    bool has_braces = str_find(uri, '{') >= 0 || str_find(uri, '}') >= 0;
+    bool is_pattern = has_braces || str_find(uri, '*') >= 0 || str_find(uri, '[') >= 0;
+    struct uri_template *template = NULL;
+    struct buf text;
+    buf_init(&text, URI_MAX * 3);
+    bool bad =
+        catalog_canonical(catalog, uri, is_pattern, &text, NULL) == TIDINGS_E_INVALID ||
+        (has_braces && template_create(buf_str(&text), &template, NULL) == TIDINGS_E_INVALID) ||
+        (is_pattern && !has_braces && glob_check_uri(buf_str(&text), false, NULL) < 0);
+    template_destroy(template);
+    buf_deinit(&text);
+    return bad;
+}
+
+/* The URI that the client gave as a parameter, also if the error does not say it; and whether it is
+ * one. */
+static void judge_uri(const struct request *request, struct tidings_str uri,
+                      struct dialect_failure *f)
+{
+    const struct catalog *catalog = request->worker->catalog;
+    const struct json *given = jv_get(request->msg.params, "uri");
+    bool is_given = uri.len > 0 || jv_is(given, JV_STRING);
+    f->uri = uri.len > 0 ? uri : jv_str(given);
+    f->is_malformed = is_given && is_malformed(catalog, f->uri);
+    f->is_unserved =
+        f->uri.len > 0 && !catalog_is_alias(catalog, f->uri) &&
+        !catalog_has_scheme(catalog, str_cut(f->uri, ':', &(struct tidings_str){0}, NULL));
+}
+
 /* The code that is right for a failure of ours. */
 static void name_failure(const struct request *request, int code, struct dialect_error *e)
 {
-    struct tidings_str scheme = str_cut(e->uri, ':', &(struct tidings_str){0}, NULL);
-    struct dialect_failure f = {
-        .era = request->era,
-        .code = code,
-        .method = request->msg.method,
-        .is_unserved = e->uri.len > 0 && !catalog_has_scheme(request->worker->catalog, scheme),
-    };
+    struct dialect_failure f = {.era = request->era, .code = code, .method = request->msg.method};
+    if (request->era == ERA_LEGACY && request->worker->self->profile) {
+        judge_uri(request, e->uri, &f);
+    }
     dialect_name_failure(request->worker->self, &f, e);
 }
 

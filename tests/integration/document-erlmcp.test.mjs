@@ -103,10 +103,27 @@ test('1.2: an invalid URI is refused as printed', async (t) => {
   }
 }`),
     );
-    for (const uri of ['no scheme', 'stress/test', 'file:///a/../b', '']) {
-        const answer = await ask(server, SUBSCRIBE.replace(REPORT, uri), session.headers);
-        // 12.3 subscribes to "stress/test" inside Erlang; on the wire "uri must be a valid URI format".
-        assert.equal(answer.error.code, uri === '' ? -32602 : -32022, uri);
+    // 12.3 subscribes to "stress/test" inside Erlang; on the wire "uri must be a valid URI format".
+    const malformed = [
+        '', 'no scheme', 'stress/test', '/relative', '//host/x', '://x', '1ab:x', 'urn:', 'file:///a/../b', 'file:///a b',
+        'file:///%zz', 'file:///a#b', 'http://[bad', 'http://[::1', 'file://host:99999/x', 'file://host:port/x', 'weather://city/{',
+        'weather://city/}', 'weather://city/{}', 'weather://city/{a b}', 'file:///[a-', 'file:///*[', `file:///${'x'.repeat(5000)}`,
+    ];
+    for (const uri of malformed) {
+        const { json } = await session.send('resources/subscribe', { uri });
+        assert.deepEqual(json.error, {
+            code: -32022,
+            message: 'Invalid URI',
+            data: { error_type: 'invalid_uri_format', uri },
+        });
+        const read = await session.send('resources/read', { uri });
+        assert.ok([-32022, undefined].includes(read.json.error?.code), uri);
+    }
+    // A parameter that is missing, or something else than a string, is no URI at all; nor is a valid URI to blame
+    // for an option.
+    for (const params of [{}, { uri: 42 }, { uri: REPORT, _meta: { 'dev.tidings/options': { windowMs: -1 } } }]) {
+        const { json } = await session.send('resources/subscribe', params);
+        assert.equal(json.error.code, -32602, JSON.stringify(params));
     }
 });
 

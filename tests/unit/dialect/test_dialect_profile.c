@@ -44,7 +44,7 @@ struct failing {
     const char *profile;
     int code;
     const char *uri, *method;
-    bool is_unserved;
+    enum { SERVED, UNSERVED, MALFORMED } is;
     int rpc;
     const char *data; /* the end of the error; NULL: not looked at */
 };
@@ -56,7 +56,9 @@ static void check_failure(const struct failing *f, enum era era, int expected)
         .era = era,
         .code = f->code,
         .method = tidings_str(f->method),
-        .is_unserved = f->is_unserved,
+        .uri = tidings_str(f->uri),
+        .is_unserved = f->is == UNSERVED,
+        .is_malformed = f->is == MALFORMED,
     };
     struct dialect_error e = {.message = STR("ours"), .uri = tidings_str(f->uri)};
     dialect_name_failure(&self, &failure, &e);
@@ -80,30 +82,33 @@ static void failures_have_the_codes_of_the_profile_in_the_legacy_era_alone(void 
     (void)state;
     static const char read[] = "resources/read", subscribe[] = "resources/subscribe";
     static const struct failing rows[] = {
-        {"none", TIDINGS_E_NOTFOUND, "x://a", read, true, -32002,
+        {"none", TIDINGS_E_NOTFOUND, "x://a", read, UNSERVED, -32002,
          "\"ours\",\"data\":{\"uri\":\"x://a\"}}}"},
-        {"none", TIDINGS_E_INVALID, "bad", read, true, -32602, NULL},
-        {"gateway", TIDINGS_E_NOTFOUND, "x://a\"", read, true, -32601,
+        {"none", TIDINGS_E_INVALID, "bad", read, MALFORMED, -32602, NULL},
+        {"gateway", TIDINGS_E_NOTFOUND, "x://a\"", read, UNSERVED, -32601,
          "\"Resource not found\",\"data\":{\"detail\":\"Resource 'x://a\\\"' is not "
          "configured\"}}}"},
-        {"gateway", TIDINGS_E_DENIED, "x://a", subscribe, false, -32601, "is not configured\"}}}"},
-        {"gateway", TIDINGS_E_INVALID, "no uri", subscribe, true, -32601, "is not configured\"}}}"},
-        {"gateway", TIDINGS_E_INVALID, "", subscribe, false, -32602, "\"ours\"}}"},
-        {"gateway", TIDINGS_E_INVALID, "x://a", subscribe, false, -32602, NULL},
-        {"gateway", TIDINGS_E_IO, "x://a", read, false, -32603, NULL},
-        {"erlmcp", TIDINGS_E_NOTFOUND, "x://a", read, false, -32001, NULL},
-        {"erlmcp", TIDINGS_E_NOTFOUND, "x://a", read, true, -32022,
+        {"gateway", TIDINGS_E_DENIED, "x://a", subscribe, SERVED, -32601, "is not configured\"}}}"},
+        {"gateway", TIDINGS_E_INVALID, "no uri", subscribe, MALFORMED, -32601,
+         "is not configured\"}}}"},
+        {"gateway", TIDINGS_E_INVALID, "", subscribe, MALFORMED, -32602, "\"ours\"}}"},
+        {"gateway", TIDINGS_E_INVALID, "x://a", subscribe, SERVED, -32602, NULL},
+        {"gateway", TIDINGS_E_IO, "x://a", read, SERVED, -32603, NULL},
+        {"erlmcp", TIDINGS_E_NOTFOUND, "x://a", read, SERVED, -32001, NULL},
+        {"erlmcp", TIDINGS_E_NOTFOUND, "x://a", read, UNSERVED, -32022,
          "\"Invalid URI\",\"data\":{\"error_type\":\"invalid_uri_format\",\"uri\":\"x://a\"}}}"},
-        {"erlmcp", TIDINGS_E_INVALID, "a b", subscribe, true, -32022, NULL},
-        {"erlmcp", TIDINGS_E_INVALID, "x://a", subscribe, false, -32602, NULL},
-        {"erlmcp", TIDINGS_E_LIMIT, "x://a", subscribe, false, -32006, NULL},
-        {"erlmcp", TIDINGS_E_NOMEM, "x://a", subscribe, false, -32006, NULL},
-        {"erlmcp", TIDINGS_E_NOMEM, "x://a", read, false, -32603, NULL},
-        {"lumenize", TIDINGS_E_NOTFOUND, "entity:///a", read, false, -32602, NULL},
-        {"lumenize", TIDINGS_E_GONE, "entity:///a", read, false, -32602, NULL},
-        {"lumenize", TIDINGS_E_INVALID, "entity:///a@1/b/patch/x", read, false, -32603, NULL},
-        {"lumenize", TIDINGS_E_INVALID, "a b", subscribe, false, -32603, NULL},
-        {"lumenize", TIDINGS_E_NOTFOUND, "/entity/a@1/b", read, true, -32602, NULL},
+        {"erlmcp", TIDINGS_E_INVALID, "a b", subscribe, MALFORMED, -32022, NULL},
+        {"erlmcp", TIDINGS_E_INVALID, "x://a", subscribe, SERVED, -32602, NULL},
+        {"erlmcp", TIDINGS_E_INVALID, "", subscribe, MALFORMED, -32022,
+         "\"Invalid URI\",\"data\":{\"error_type\":\"invalid_uri_format\",\"uri\":\"\"}}}"},
+        {"erlmcp", TIDINGS_E_LIMIT, "x://a", subscribe, SERVED, -32006, NULL},
+        {"erlmcp", TIDINGS_E_NOMEM, "x://a", subscribe, SERVED, -32006, NULL},
+        {"erlmcp", TIDINGS_E_NOMEM, "x://a", read, SERVED, -32603, NULL},
+        {"lumenize", TIDINGS_E_NOTFOUND, "entity:///a", read, SERVED, -32602, NULL},
+        {"lumenize", TIDINGS_E_GONE, "entity:///a", read, SERVED, -32602, NULL},
+        {"lumenize", TIDINGS_E_INVALID, "entity:///a@1/b/patch/x", read, SERVED, -32603, NULL},
+        {"lumenize", TIDINGS_E_INVALID, "a b", subscribe, MALFORMED, -32603, NULL},
+        {"lumenize", TIDINGS_E_NOTFOUND, "/entity/a@1/b", read, SERVED, -32602, NULL},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         check_failure(&rows[i], ERA_LEGACY, rows[i].rpc);
