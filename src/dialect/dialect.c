@@ -324,7 +324,8 @@ static void judge_message_conn_legacy(const struct dialect_context *ctx,
 {
     if (msg->kind != RPC_REQUEST || ctx->handshaken) {
         if (msg->kind == RPC_REQUEST && str_eq(msg->method, STR("initialize"))) {
-            dialect_refuse(v, 400, RPC_INVALID_REQUEST, "this connection is initialized already");
+            dialect_refuse(v, 400, dialect_code_uninitialized(ctx->profile, RPC_INVALID_REQUEST),
+                           "this connection is initialized already");
         }
         return;
     }

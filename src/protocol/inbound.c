@@ -267,11 +267,34 @@ static bool is_too_often(struct arrival *a, struct json *root, const struct rpc_
     return true;
 }
 
+static bool opens_session(const struct rpc_message *msg)
+{
+    return msg->kind == RPC_REQUEST && str_eq(msg->method, STR("initialize"));
+}
+
 static bool needs_session(const struct arrival *a, const struct rpc_message *msg,
                           const struct dialect_verdict *v)
 {
-    bool opens = msg->kind == RPC_REQUEST && str_eq(msg->method, STR("initialize"));
-    return a->channel->ops->is_http && v->is_sessionful && !opens && !a->session;
+    return a->channel->ops->is_http && v->is_sessionful && !opens_session(msg) && !a->session;
+}
+
+/* `initialize` in a session that has had one. Refused, and true. */
+static bool refuse_second_initialize(const struct arrival *a, const struct rpc_message *msg)
+{
+    struct channel *channel = a->channel;
+    const struct server_identity *self = channel->worker->self;
+    if (!channel->ops->is_http || a->batch || !opens_session(msg) || !a->headers->session_id.ptr ||
+        dialect_rules(self)->opens_sessions ||
+        !session_find(channel->worker, a->headers->session_id, channel->principal)) {
+        return false;
+    }
+    struct dialect_error e = {
+        .code = dialect_code_uninitialized(self->profile, RPC_INVALID_REQUEST),
+        .message = STR("this session is initialized already; leave out Mcp-Session-Id to open "
+                       "another"),
+    };
+    inbound_answer_error(channel, 400, msg->id, &e);
+    return true;
 }
 
 /* NULL after having answered. */
@@ -329,6 +352,9 @@ static void inbound_one(struct arrival *a, struct json *root)
         if (msg.kind == RPC_REQUEST || channel->ops->is_http) {
             refuse_verdict(channel, &msg, &v);
         }
+        return;
+    }
+    if (v.is_sessionful && refuse_second_initialize(a, &msg)) {
         return;
     }
     struct session *session = a->session;

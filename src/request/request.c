@@ -282,7 +282,7 @@ static void judge_uri(const struct request *request, struct tidings_str uri,
 static void name_failure(const struct request *request, int code, struct dialect_error *e)
 {
     struct dialect_failure f = {.era = request->era, .code = code, .method = request->msg.method};
-    if (request->era == ERA_LEGACY && request->worker->self->profile) {
+    if (request->worker->self->profile) {
         judge_uri(request, e->uri, &f);
     }
     dialect_name_failure(request->worker->self, &f, e);

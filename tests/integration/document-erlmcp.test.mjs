@@ -9,7 +9,7 @@ import { test } from 'node:test';
 
 import { ask, printed, serveDocuments } from './lib/document.mjs';
 import { Connection, encodeRequest, request } from './lib/http.mjs';
-import { LATEST_LEGACY, listen, modern, post, Session, totals, updates } from './lib/rpc.mjs';
+import { initialize, LATEST_LEGACY, listen, modern, post, Session, totals, updates } from './lib/rpc.mjs';
 import { BIN, Program } from './lib/server.mjs';
 import { Pipe } from './lib/stdio.mjs';
 import { eventually, within } from './lib/wait.mjs';
@@ -448,6 +448,26 @@ test('10.1: the codes of the table', async (t) => {
     const few = await start(t, ['--max-subscriptions', '1']);
     await few.session.subscribe(REPORT);
     assert.equal(await code(few.session.send('resources/subscribe', { uri: CITY })), -32006);
+});
+
+test('a second initialize is refused, in a session and on a pipe', async (t) => {
+    const { server, session, events } = await start(t);
+    const other = await Session.open(await serveDocuments(t, 'none'));
+    for (const [where, code] of [[session, -32005], [other, -32600]]) {
+        const again = await post(where.server, initialize(), where.headers);
+        assert.deepEqual([again.status, again.json.error.code], [400, code]);
+        assert.equal(again.headers.get('mcp-session-id') ?? null, null);
+    }
+    await session.subscribe(REPORT);
+    await server.changed(REPORT, { seq: 1 });
+    assert.equal((await events.message()).params.metadata.seq, 1, 'the session goes on');
+    // One that the server does not know is no session: it begins another one.
+    const unknown = await post(server, initialize(), { ...session.headers, 'Mcp-Session-Id': 'nobody' });
+    assert.equal(unknown.status, 200);
+    const pipe = Pipe.open(t, { args: ['--profile', 'erlmcp'] });
+    await pipe.handshake();
+    const { error } = await pipe.ask('initialize', initialize().params);
+    assert.equal(error.code, -32005);
 });
 
 test('10.1 and 11.1: capabilities are what the configuration says', async (t) => {
