@@ -191,14 +191,19 @@ struct dialect_rules {
     bool has_draft;            /* the revision DRAFT-2025-v2 exists */
     bool has_events;           /* GET /events, the stream of a session */
     bool has_data;             /* updates have `title` and `data`, the content itself */
+    bool rebases;              /* a patch from an older version is applied to the current one */
+    bool has_plain_writes;     /* results of writes have `success` and `newValidFrom` themselves */
+    bool fails_calls;          /* a call of a tool that fails is an error of JSON-RPC */
+    bool lists_paths;          /* templates of mounts in one spelling, and all on one page */
 };
 
 /* The names of all profiles, for lists of what is accepted. */
 #define DIALECT_PROFILES "gateway", "erlmcp", "lumenize"
 /* One of DIALECT_PROFILES; NULL: no such ("none" neither). */
 const struct profile *dialect_find_profile(struct tidings_str name);
-/* What holds on this server, and in a profile (NULL: none). */
+/* What holds on this server, for messages of an era, and in a profile (NULL: none). */
 const struct dialect_rules *dialect_rules(const struct server_identity *self);
+const struct dialect_rules *dialect_rules_in(const struct server_identity *self, enum era era);
 const struct dialect_rules *profile_rules(const struct profile *profile);
 
 /* What a legacy subscription gets when it asks for nothing and no rule is set. */
@@ -208,6 +213,9 @@ struct dialect_defaults {
     bool gather;      /* the first change waits for the end of the window */
 };
 struct dialect_defaults dialect_defaults(const struct server_identity *self);
+/* dialect_rules.has_plain_writes: the two members of a result that has them in `structured`, the
+ * text of an object. */
+void dialect_put_plain_write(struct jw *w, struct tidings_str structured);
 /* dialect_rules.has_data: the members `title` and `data`, without braces, from an array of content
  * elements (the document, if the first is JSON text) or from an object. Failures stick in `out`. */
 void dialect_put_data(struct buf *out, struct tidings_str value_json);

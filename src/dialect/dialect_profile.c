@@ -61,6 +61,10 @@ static const struct profile profiles[] = {
                   .is_literal = true,
                   .has_data = true,
                   .has_envelopes = true,
+                  .rebases = true,
+                  .has_plain_writes = true,
+                  .fails_calls = true,
+                  .lists_paths = true,
                   .has_draft = true},
         .not_found = RPC_INVALID_PARAMS,
         .invalid_uri = RPC_INTERNAL,
@@ -87,6 +91,11 @@ const struct dialect_rules *profile_rules(const struct profile *profile)
 const struct dialect_rules *dialect_rules(const struct server_identity *self)
 {
     return profile_rules(self->profile);
+}
+
+const struct dialect_rules *dialect_rules_in(const struct server_identity *self, enum era era)
+{
+    return profile_rules(era == ERA_LEGACY ? self->profile : NULL);
 }
 
 struct dialect_defaults dialect_defaults(const struct server_identity *self)
@@ -151,6 +160,17 @@ void dialect_put_data(struct buf *out, struct tidings_str value_json)
     }
     buf_deinit(&object);
     jv_unref(text);
+    jv_unref(value);
+}
+
+void dialect_put_plain_write(struct jw *w, struct tidings_str structured)
+{
+    struct json *value = NULL;
+    if (jv_parse(structured, JSON_MAX_DEPTH, &value, NULL) == 0 &&
+        jv_is(jv_get(value, "newValidFrom"), JV_STRING)) {
+        jw_put_bool(w, STR("success"), jv_is_true(jv_get(value, "success")));
+        jw_put_string(w, STR("newValidFrom"), jv_str(jv_get(value, "newValidFrom")));
+    }
     jv_unref(value);
 }
 

@@ -69,7 +69,7 @@ static void call_answer(struct tidings_call *h, struct request *request)
     } else if (h->outcome == CALL_FAILED && !call_fail_missing(h, request)) {
         h->kind->fail(request, &h->base.err);
     } else if (h->outcome == CALL_REFUSED) {
-        request_fail_err(request, &h->base.err, STR_EMPTY);
+        request_fail_job(request, &h->base, STR_EMPTY, STR_EMPTY);
     } else if (h->outcome == CALL_LIMITED) {
         request_fail_limit(request, &h->limit, STR_EMPTY);
     } else if (h->outcome == CALL_RESULT) {
@@ -337,6 +337,7 @@ static struct tidings_call *call_create(struct request *request, const struct ca
     h->request = request;
     h->kind = kind;
     h->principal = principal_ref(request->principal);
+    h->rules = dialect_rules_in(worker->self, request->era);
     h->allowance = client;
     h->feature = feature_ref(f);
     h->root = jv_ref(request->root);

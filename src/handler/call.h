@@ -99,6 +99,7 @@ struct tidings_call {
     const struct call_kind *kind;
     const struct principal *principal; /* a reference: on whose behalf, … */
     struct allowance *allowance;       /* … and another: at whose expense */
+    const struct dialect_rules *rules; /* of the profile, in the era of the client */
     struct feature *feature;           /* a reference */
     struct json *root;                 /* a reference: the message */
     struct json *arguments;            /* in it; NULL: none */

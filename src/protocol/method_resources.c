@@ -195,6 +195,25 @@ static void write_mount_template(struct request *request, const struct tidings_p
     buf_deinit(&text);
 }
 
+static bool lists_paths(const struct request *request)
+{
+    return dialect_rules_in(request->worker->self, request->era)->lists_paths;
+}
+
+/* A template of a mount with `alias` in place of its prefix. */
+static void write_alias_template(struct request *request, const struct tidings_provider *p,
+                                 const struct tidings_resource *own, struct tidings_str alias)
+{
+    struct tidings_resource about = *own;
+    struct buf text;
+    buf_init(&text, LAST_URI_MAX);
+    buf_puts(&text, alias);
+    buf_puts(&text, str_skip(own->uri, p->prefix.len));
+    about.uri = buf_str(&text);
+    write_template(&request->w, &about);
+    buf_deinit(&text);
+}
+
 /* A template of a mount, and the same with its absolute URIs. */
 static void write_own_template(struct request *request, const struct tidings_provider *p,
                                const struct tidings_resource *own)
@@ -202,26 +221,27 @@ static void write_own_template(struct request *request, const struct tidings_pro
     if (!access_reaches(request->principal, ACCESS_LIST, own->uri)) {
         return;
     }
-    write_template(&request->w, own);
+    const struct tidings_str *path = NULL, *absolute = NULL;
     for (unsigned i = 0; i < p->alias_count; i++) {
-        if (p->aliases[i].from.ptr[0] != '/') {
-            struct buf text;
-            buf_init(&text, LAST_URI_MAX);
-            buf_puts(&text, p->aliases[i].from);
-            buf_puts(&text, str_skip(own->uri, p->prefix.len));
-            struct tidings_resource about = *own;
-            about.uri = buf_str(&text);
-            write_template(&request->w, &about);
-            buf_deinit(&text);
-        }
+        bool is_path = p->aliases[i].from.ptr[0] == '/';
+        path = is_path ? &p->aliases[i].from : path;
+        absolute = is_path ? absolute : &p->aliases[i].from;
+    }
+    if (lists_paths(request) && (absolute || path)) {
+        write_alias_template(request, p, own, absolute ? *absolute : *path);
+        return;
+    }
+    write_template(&request->w, own);
+    if (absolute) {
+        write_alias_template(request, p, own, *absolute);
     }
 }
 
 void method_resources_templates_list(struct request *request)
 {
-    struct cursor cursor;
-    size_t wanted = page_size(request);
-    if (wanted == 0 || !read_cursor(request, "t", &cursor)) {
+    struct cursor cursor = {.after = STR_EMPTY};
+    size_t wanted = lists_paths(request) ? SIZE_MAX : page_size(request);
+    if (wanted == 0 || (wanted < SIZE_MAX && !read_cursor(request, "t", &cursor))) {
         return;
     }
     const struct catalog *catalog = request->worker->catalog;

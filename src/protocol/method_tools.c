@@ -74,6 +74,11 @@ static void answer_error(struct request *request, struct tidings_str text)
     request_end(request, CACHE_NONE);
 }
 
+static bool fails_calls(const struct request *request)
+{
+    return dialect_rules_in(request->worker->self, request->era)->fails_calls;
+}
+
 static void method_tools_invalid(struct request *request, const struct schema_error *e)
 {
     struct buf text;
@@ -81,7 +86,11 @@ static void method_tools_invalid(struct request *request, const struct schema_er
     buf_putf(&text, "invalid arguments: %s%s%s (schema: %s)",
              e->instance_path[0] ? e->instance_path : "", e->instance_path[0] ? ": " : "", e->text,
              e->schema_path[0] ? e->schema_path : "/");
-    answer_error(request, buf_str(&text));
+    if (fails_calls(request)) {
+        request_fail_rpc(request, RPC_INVALID_PARAMS, STR_EMPTY, "%.*s", STR_ARG(buf_str(&text)));
+    } else {
+        answer_error(request, buf_str(&text));
+    }
     buf_deinit(&text);
 }
 
@@ -142,6 +151,9 @@ static void method_tools_write_result(struct tidings_call *h, struct jw *w)
     if (h->structured.len > 0) {
         jw_put_raw(w, STR("structuredContent"), buf_str(&h->structured));
     }
+    if (h->rules->has_plain_writes && h->structured.len > 0) {
+        dialect_put_plain_write(w, buf_str(&h->structured));
+    }
     if (h->is_error && h->request) {
         h->request->has_failed = true;
         method_tools_note_result(h);
@@ -153,7 +165,11 @@ static void method_tools_write_result(struct tidings_call *h, struct jw *w)
 
 static void method_tools_fail(struct request *request, const struct tidings_error *err)
 {
-    answer_error(request, tidings_str(err->text));
+    if (fails_calls(request)) {
+        request_fail_rpc(request, RPC_INTERNAL, STR_EMPTY, "%s", err->text);
+    } else {
+        answer_error(request, tidings_str(err->text));
+    }
 }
 
 static const struct call_kind tools = {

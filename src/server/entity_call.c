@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "delivery/delivery.h"
 #include "delivery/options.h"
+#include "dialect/dialect.h"
 
 #define ARENA_MAX (64u << 20)
 #define HISTORY_MAX (8u << 20)
@@ -53,6 +54,8 @@ static void call_refuse(struct entity_call *c, int code)
         refuse_limit(c);
     } else if (c->write) {
         entity_http_refuse(c, code);
+    } else if (c->call->rules->fails_calls) {
+        entity_answer_refusal(c, code);
     } else {
         tidings_call_done(c->call, entity_answer_problem(c, code, &err), &err);
     }

@@ -86,6 +86,8 @@ void entity_put_problem(const struct entity_call *c, int code, struct jw *w);
 int entity_answer_writes(struct entity_call *c, struct tidings_error *err);
 /* Why they were refused, in place of a result. */
 int entity_answer_problem(struct entity_call *c, int code, struct tidings_error *err);
+/* The same as an error of the protocol (dialect_rules.fails_calls); finishes the call. */
+void entity_answer_refusal(struct entity_call *c, int code);
 
 /* ---- over HTTP (server/entity_call_http.c) --------------------------------------------------- */
 

@@ -161,3 +161,53 @@ int entity_answer_problem(struct entity_call *c, int code, struct tidings_error 
     buf_deinit(&out);
     return rc;
 }
+
+/* Of an error of the protocol, by what that system answers: parameters, entities that are missing
+ * or deleted, and everything else. */
+static int refusal_code(const struct entity_call *c, int code)
+{
+    switch (c->problem.reason) {
+    case ENTITY_BAD_VALUE:
+    case ENTITY_UNKNOWN_BASELINE:
+        return TIDINGS_E_INTERNAL;
+    case ENTITY_OK:
+        if (code == TIDINGS_E_EXISTS) { /* a type */
+            return TIDINGS_E_INTERNAL;
+        }
+        break;
+    case ENTITY_INVALID:
+    case ENTITY_UNKNOWN_TYPE:
+    case ENTITY_UNKNOWN:
+    case ENTITY_OTHER_TYPE:
+    case ENTITY_DELETED:
+    case ENTITY_EXISTS:
+    case ENTITY_CONFLICT:
+    case ENTITY_CARELESS:
+    case ENTITY_KEY_REUSED:
+    case ENTITY_TAKEN:
+    case ENTITY_DAMAGED:
+    case ENTITY_UNSUPPORTED:
+    case ENTITY_MEDIUM:
+        break;
+    }
+    bool is_missing = code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_GONE;
+    return is_missing ? TIDINGS_E_INVALID : code;
+}
+
+void entity_answer_refusal(struct entity_call *c, int code)
+{
+    struct tidings_error err = c->job.err;
+    struct buf text;
+    struct jw w;
+    buf_init(&text, ENTITY_ANSWER_MAX);
+    jw_init(&w, &text);
+    jw_begin_object(&w);
+    entity_put_problem(c, code, &w);
+    jw_end_object(&w);
+    if (!text.failed) {
+        job_explain(&c->call->base, buf_str(&text));
+    }
+    err.code = refusal_code(c, code);
+    tidings_call_refuse(c->call, err.code, &err);
+    buf_deinit(&text);
+}

@@ -4,6 +4,7 @@
  * cannot say is judged here.
  */
 #include "base/error.h"
+#include "dialect/dialect.h"
 #include "server/entity_call.h"
 #include "uri/uri.h"
 
@@ -206,5 +207,9 @@ int entity_call_write(struct entity_call *c, struct json *a, enum entity_op op,
     rc = read_changed_by(c, jv_get(a, "changedBy"), &ret->changed_by, err);
     rc = rc == 0 ? entity_call_time(a, "baseline", &ret->baseline, err) : rc;
     rc = rc == 0 ? entity_call_time(a, "validFrom", &ret->valid_from, err) : rc;
+    if (c->call && c->call->rules->rebases && ret->patch && ret->baseline != TIMELINE_NEVER &&
+        !jv_get(a, "onConflict")) {
+        ret->rebase = true;
+    }
     return rc == 0 ? check_valid_to(a, ret->valid_from, err) : rc;
 }

@@ -150,35 +150,45 @@ test('2a: a patch from a baseline is applied', async (t) => {
             validFrom: '2024-01-01T10:05:00Z',
         },
     });
-    // Printed is {"success": true, "newValidFrom": "2024-01-01T10:05:00Z"} as the result itself; the
-    // result of a tool has its own shape, and times have milliseconds.
-    const { success, newValidFrom, value } = result.structuredContent;
-    assert.deepEqual(
-        { success, newValidFrom },
-        { success: true, newValidFrom: '2024-01-01T10:05:00.000Z' },
-    );
-    assert.deepEqual(value, { name: 'Updated Name', age: 7 });
+    // Printed is {"success": true, "newValidFrom": "2024-01-01T10:05:00Z"}. Times have milliseconds, and what
+    // MCP wants of the result of a tool stands beside both.
+    const { content, structuredContent, ...rest } = result;
+    assert.deepEqual(rest, { success: true, newValidFrom: '2024-01-01T10:05:00.000Z' });
+    assert.deepEqual(structuredContent.value, { name: 'Updated Name', age: 7 });
+    assert.deepEqual(JSON.parse(content[0].text), structuredContent);
+});
+
+test('2a: a patch from an older baseline is applied to what is there now', async (t) => {
+    const { ask, call } = await start(t);
+    const second = await call('upsert-entity', { uri: URI, value: { name: 'Second Name', age: 8 }, changedBy });
+    const patch = { uri: `${URI}/patch`, baseline: '2024-01-01T10:00:00Z', patch: { name: 'Updated Name' } };
+    const third = await call('upsert-entity', patch);
+    assert.deepEqual(third.value, { name: 'Updated Name', age: 8 });
+    assert.ok(third.newValidFrom > second.newValidFrom);
+    // Who wants to be told of the conflict says so.
+    const { error } = await ask('tools/call', { name: 'upsert-entity', arguments: { ...patch, onConflict: 'fail' } });
+    assert.deepEqual([error.code, error.data.reason, error.data.current], [-32602, 'conflict', third.newValidFrom]);
 });
 
 test('2a: a baseline that is none is refused, and so are properties the schema does not have', async (t) => {
     const { ask } = await start(t);
     const upsert = (given) =>
         ask('tools/call', { name: 'upsert-entity', arguments: { uri: `${URI}/patch`, ...given } });
-    const refused = async (given, reason, text) => {
-        const { result } = await upsert(given);
-        assert.equal(result.isError, true, JSON.stringify(given));
-        const why = JSON.parse(result.content[0].text);
-        assert.equal(why.reason, reason);
-        assert.match(why.error, text);
+    const refused = async (given, code, reason, text) => {
+        const { error } = await upsert(given);
+        assert.deepEqual([error.code, error.data.reason], [code, reason], JSON.stringify(given));
+        assert.match(error.message, text);
     };
-    await refused({ patch: { name: 'x' } }, 'invalid', /needs the baseline/);
+    await refused({ patch: { name: 'x' } }, -32602, 'invalid', /needs the baseline/);
     await refused(
         { patch: { name: 'x' }, baseline: '2024-01-01T09:00:00Z' },
+        -32603,
         'unknownBaseline',
         /no version of 'user123' begins at 2024-01-01T09:00:00.000Z/,
     );
     await refused(
         { patch: { nickname: 'x' }, baseline: '2024-01-01T10:00:00Z' },
+        -32603,
         'validation',
         /'nickname' is not allowed/,
     );
@@ -191,7 +201,8 @@ test('2a: a baseline that is none is said in the log', async (t) => {
     const session = await Session.open(server);
     await prepare(async (method, params) => ({ result: await session.call(method, params) }));
     const given = { uri: `${URI}/patch`, patch: { name: 'x' }, baseline: '2024-01-01T09:00:00Z' };
-    await session.call('tools/call', { name: 'upsert-entity', arguments: given });
+    const { json } = await session.send('tools/call', { name: 'upsert-entity', arguments: given });
+    assert.equal(json.error.code, -32603);
     const said = (line) => / method=tools\/call .*no version of 'user123' begins at/.test(line);
     await server.lines.next(said, 'a line of the log');
 });
@@ -286,17 +297,21 @@ test('3 and 4: what changed since a version, and what was at an instant, are rea
     }
 });
 
-test('the four templates are listed', async (t) => {
-    const { ask } = await start(t);
-    const { result } = await ask('resources/templates/list');
-    const names = result.resourceTemplates.map((row) => row.uriTemplate.replace('entity:///', '/entity/'));
-    for (const uri of [
-        '/entity/{entityType}@{entityTypeVersion}/{entityId}',
-        '/entity/{entityType}@{entityTypeVersion}/{entityId}/patch',
-        '/entity/{entityType}@{entityTypeVersion}/{entityId}/patch/{baselineTimestamp}',
-        '/entity/{entityType}@{entityTypeVersion}/{entityId}/at/{timestamp}',
-    ]) {
-        assert.ok(names.includes(uri), `${uri} in ${names}`);
+test('the four templates are listed as printed, and that of the types; a cursor is ignored', async (t) => {
+    const absolute = 'https://entities.example/universe/u/galaxy/g/star/s';
+    for (const [base, more] of [['/entity/', []], [`${absolute}/entity/`, ['--entity-authority', absolute]]]) {
+        const server = await serve(t, { args: [...args, ...more], mounts: [] });
+        const session = await Session.open(server, 'DRAFT-2025-v2');
+        const result = await session.call('resources/templates/list', { cursor: 'none' });
+        const rows = result.resourceTemplates.map((row) => [row.name, row.uriTemplate, row.mimeType]);
+        assert.deepEqual(rows, [
+            ['Entity Type Registry', 'types'],
+            ['Current Entity', '{entityType}@{entityTypeVersion}/{entityId}'],
+            ['Entity Patch Update and Subscribe', '{entityType}@{entityTypeVersion}/{entityId}/patch'],
+            ['Get Entity Patch from Baseline', '{entityType}@{entityTypeVersion}/{entityId}/patch/{baselineTimestamp}'],
+            ['Historical Entity', '{entityType}@{entityTypeVersion}/{entityId}/at/{timestamp}'],
+        ].map(([name, rest]) => [name, `${base}${rest}`, 'application/json']));
+        assert.equal(result.nextCursor, undefined);
     }
 });
 
@@ -322,6 +337,13 @@ test('errors have the codes of that system', async (t) => {
     assert.equal(await code('resources/read', { uri: 'no uri' }), -32603);
     assert.equal(await code('resources/read', { uri: '/entity/User/user123' }), -32603);
     assert.equal(await code('no/such'), -32601);
+    // Refused calls are errors, too: of parameters and missing entities, and everything else.
+    const call = (name, given) => code('tools/call', { name, arguments: given });
+    const nobody = '/entity/User@1.0/nobody';
+    assert.equal(await call('upsert-entity', { uri: URI, value: 1, nonsense: true }), -32602);
+    assert.equal(await call('delete-entity', { uri: nobody, changedBy }), -32602);
+    assert.equal(await call('upsert-entity', { uri: nobody, value: { age: 'old' }, changedBy }), -32603);
+    assert.equal(await call('add-entity-type', { name: 'User', version: '1.0', jsonSchema }), -32603);
 });
 
 // ---- what the profile leaves alone ------------------------------------------------------------
@@ -337,4 +359,9 @@ test('the modern era is as it always is', async (t) => {
     assert.deepEqual(JSON.parse(element.text).value, { name: 'First Name', age: 7 });
     const { json } = await modern(server, 'resources/read', { uri: 'no uri' });
     assert.equal(json.error.code, -32602);
+    const stale = { uri: `${URI}/patch`, patch: { name: 'x' }, baseline: '2024-01-01T09:00:00Z' };
+    const refused = await modern(server, 'tools/call', { name: 'upsert-entity', arguments: stale });
+    assert.equal(refused.json.result.isError, true);
+    const templates = await modern(server, 'resources/templates/list');
+    assert.match(templates.json.result.resourceTemplates[0].uriTemplate, /^entity:/);
 });
