@@ -222,6 +222,41 @@ TIDINGS_API int tidings_call_keep(struct tidings_call *call, struct tidings_str 
 /* Return what tidings_call_keep was given. Empty in the first round. */
 TIDINGS_API struct tidings_str tidings_call_state(const struct tidings_call *call);
 
+/* ---- around calls of tools ------------------------------------------------------------------ */
+
+/* How a call of a tool ended. */
+enum tidings_call_outcome {
+    TIDINGS_CALL_OK = 0,
+    TIDINGS_CALL_ERROR,   /* the result says that the tool failed, or its handler did */
+    TIDINGS_CALL_REFUSED, /* an error of the protocol: by the handler, a limit, or `begin` */
+    TIDINGS_CALL_TIMEOUT, /* the deadline passed */
+    TIDINGS_CALL_CANCELLED,
+};
+
+/* A call that ended. */
+struct tidings_call_report {
+    struct tidings_str tool;
+    struct tidings_str principal; /* as tidings_call_principal has it */
+    enum tidings_call_outcome outcome;
+    uint64_t duration_us; /* since `begin`, with the time of questions to the client */
+    void *reserved[3];    /* zero */
+};
+
+/* Functions of the program around every call of a tool, the server's own tools included. Both are
+ * called on a worker's thread, those of several workers at once. They must not block. */
+struct tidings_call_hooks {
+    /* Before the handler is called, once the arguments were judged. 0: go on. A negative code, with
+     * `err` filled: the handler is not called, and the client gets that error, as from
+     * tidings_call_refuse. May use what <tidings/call.h> says is asked; must not finish the call.
+     * NULL: all calls go on. */
+    int (*begin)(void *user, struct tidings_call *call, struct tidings_error *err);
+    /* Once for each call that `begin` was called for, when the client has its answer or will get
+     * none. A handler may still run then. NULL: not called. */
+    void (*end)(void *user, const struct tidings_call_report *report);
+    void *user;        /* must live until the server is destroyed */
+    void *reserved[2]; /* zero */
+};
+
 #ifdef __cplusplus
 }
 #endif

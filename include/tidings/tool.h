@@ -55,6 +55,12 @@ struct tidings_tool {
 TIDINGS_API int tidings_server_add_tool(struct tidings_server *server,
                                         const struct tidings_tool *about, tidings_call_fn handler,
                                         void *user, struct tidings_error *err);
+/* Call these functions around every call of a tool. Copied. Before the server runs, once or again:
+ * the last counts. `hooks` NULL: none. Any thread. TIDINGS_E_INVALID: it runs, or `reserved` is not
+ * zero. Calls are counted without this: `tidings://self/tools` and `/metrics`. */
+TIDINGS_API int tidings_server_set_call_hooks(struct tidings_server *server,
+                                              const struct tidings_call_hooks *hooks,
+                                              struct tidings_error *err);
 /* Withdraw a tool by its name. Any thread. TIDINGS_E_NOTFOUND when there is none. Calls under way
  * finish normally, and a worker may still begin one while this returns: `user` must live until the
  * server is destroyed. */

@@ -107,6 +107,7 @@ void delivery_use_hub(struct worker *worker, struct hub *hub)
     worker->catalog = hub_catalog(hub);
     worker->handlers->pool = hub_handlers(hub);
     worker->handlers->tasks = hub_tasks(hub);
+    worker->handlers->hooks = hub_call_hooks(hub);
     for (unsigned i = 0; i < FEATURE_KINDS; i++) {
         worker->handlers->features[i] = hub_features(hub, (enum feature_kind)i);
     }

@@ -25,6 +25,7 @@ struct allowances;
 struct limit_counters;
 struct quotas;
 struct tasks;
+struct tidings_call_hooks;
 struct option_rules;
 struct pool;
 struct seal_key;
@@ -93,6 +94,9 @@ struct limit_counters *hub_limit_counters(struct hub *hub);
 struct quotas *hub_quotas(struct hub *hub);
 struct allowances *hub_allowances(struct hub *hub);
 struct tasks *hub_tasks(struct hub *hub);
+/* The program's functions around calls of tools; NULL: none. Before the workers begin. */
+void hub_set_call_hooks(struct hub *hub, const struct tidings_call_hooks *hooks);
+const struct tidings_call_hooks *hub_call_hooks(const struct hub *hub);
 /* A new reference to the newest list (NULL: there are none); like hub_catalog. */
 struct feature_list *hub_features(struct hub *hub, enum feature_kind kind);
 

@@ -219,6 +219,16 @@ struct tasks *hub_tasks(struct hub *hub)
     return hub->tasks;
 }
 
+void hub_set_call_hooks(struct hub *hub, const struct tidings_call_hooks *hooks)
+{
+    hub->call_hooks = hooks;
+}
+
+const struct tidings_call_hooks *hub_call_hooks(const struct hub *hub)
+{
+    return hub->call_hooks;
+}
+
 struct allowances *hub_allowances(struct hub *hub)
 {
     return hub->allowances;

@@ -64,8 +64,9 @@ struct hub {
     struct quotas *quotas;
     struct allowances *allowances;
     struct tasks *tasks;
-    size_t max_announced; /* atomic */
-    size_t announced;     /* atomic: bytes of changes that wait for their number */
+    const struct tidings_call_hooks *call_hooks; /* NULL: none */
+    size_t max_announced;                        /* atomic */
+    size_t announced; /* atomic: bytes of changes that wait for their number */
     struct hub_merge merge;
     struct list parked; /* announcements that wait until the workers have caught up … */
     struct loop_timer *parked_timer;

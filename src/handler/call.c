@@ -43,6 +43,7 @@ static bool move_state(struct tidings_call *h, int from, int to)
 
 void call_free(struct tidings_call *h)
 {
+    call_observe_end(h);
     list_remove(&h->link);
     call_task_deinit(h);
     if (h->task_state <= CALL_TASK_OPENING) { /* else it counts as a task */
@@ -271,6 +272,8 @@ static void call_give_up(struct tidings_call *h)
                  h->kind->what, STR_ARG(f->name), (unsigned long long)allowed,
                  f->timeout_ms ? "its own limit" : "--call-timeout");
     const struct call_kind *kind = h->kind;
+    h->is_late = true;
+    call_observe_end(h);
     h->request = NULL;
     request->job = NULL;
     call_cancel(h);
@@ -430,14 +433,19 @@ void call_start(struct tidings_call *h)
     } else {
         call_set_deadline(h, call_task_deadline(h));
     }
-    if (!h->feature->is_blocking) {
+    struct tidings_error err = {0};
+    int rc = call_observe_begin(h, &err);
+    if (rc == 0 && !h->feature->is_blocking) {
         job_start(&h->base, NULL, run_handler);
         return;
     }
     job_begin(&h->base);
-    int rc = pool_submit(worker->handlers->pool, run_job, &h->base);
     if (rc < 0) {
-        struct tidings_error err;
+        tidings_call_refuse(h, rc, &err);
+        return;
+    }
+    rc = pool_submit(worker->handlers->pool, run_job, &h->base);
+    if (rc < 0) {
         tidings_fail(&err, rc, "too many requests are waiting; try again later");
         tidings_call_refuse(h, rc, &err);
     }

@@ -113,6 +113,8 @@ struct tidings_call {
     enum call_task_state task_state; /* … and the worker's: what is known of it there */
     bool starts_later, is_done;      /* its handler begins, or is done, when the task is kept */
     uint64_t deadline_ms;
+    uint64_t begun_us;         /* of a tool, when its handler was called first; 0: not yet */
+    bool is_late, is_observed; /* its deadline passed; its end was counted and reported */
     enum call_outcome outcome;
     struct refusal limit;
     call_on_worker_fn on_worker; /* NULL: everything was given already */
@@ -217,6 +219,11 @@ void call_cancel(struct tidings_call *h);
 void call_free(struct tidings_call *h);
 /* call_wait.c: begin again with these answers, an object by name that is taken. */
 void call_go_on(struct tidings_call *h, struct json *gathered);
+
+/* call_observe.c: its handler is about to be called, negative: it must not be; and its client has
+ * an answer, or will get none. */
+int call_observe_begin(struct tidings_call *h, struct tidings_error *err);
+void call_observe_end(struct tidings_call *h);
 
 /* call_report.c */
 void call_read_report_options(struct tidings_call *h); /* progress token and log level */

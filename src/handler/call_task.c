@@ -130,6 +130,8 @@ void call_task_expire(struct tidings_call *h)
                             STR_ARG(h->feature->name), (unsigned long long)allowed,
                             is_over ? "its time to live" : "the tool's own limit");
     limit_hit(worker->limit_counters, is_over ? LIMIT_TASK_TIME : LIMIT_CALL_TIME);
+    h->is_late = true;
+    call_observe_end(h);
     struct buf payload;
     struct jw w;
     buf_init(&payload, 4096);

@@ -5,6 +5,7 @@
 #include "handler/handlers.h"
 
 #include "access/limit.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "catalog/catalog.h"
 #include "dialect/dialect.h"
@@ -47,4 +48,5 @@ void handlers_deinit(struct worker *worker)
     for (unsigned i = 0; i < FEATURE_KINDS; i++) {
         feature_list_unref(worker->handlers->features[i]);
     }
+    mem_free(worker->handlers->counts);
 }

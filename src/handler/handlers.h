@@ -16,12 +16,16 @@ struct buf;
 struct pool;
 struct request;
 struct tasks;
+struct tidings_call_hooks;
+struct tool_counts;
 
 struct handlers {
     struct feature_list *features[FEATURE_KINDS]; /* references; NULL: none */
     struct pool *pool;                            /* for handlers that block; the hub's */
     struct tasks *tasks;                          /* of the whole server; the hub's */
     struct list calls;                            /* struct tidings_call under way */
+    struct tool_counts *counts;                   /* of tools; NULL: none was called yet */
+    const struct tidings_call_hooks *hooks;       /* the program's; NULL: none */
     struct loop_timer *timer;                     /* of their deadlines */
     uint64_t due_ms;                              /* when it will run; 0: it does not */
     /* The level below which the client of a legacy request wants no log messages. */

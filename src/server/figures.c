@@ -10,11 +10,13 @@
 #include "base/mem.h"
 #include "delivery/delivery.h"
 #include "delivery/subscriber.h"
+#include "handler/handlers.h"
 #include "request/request.h"
 
 /* What only some ask for, of one worker. */
 struct figures_more {
     struct operations operations;
+    struct tool_counts tools;
     struct failure_row rows[FAILURES_ROWS + 1];
 };
 
@@ -113,6 +115,7 @@ static void figures_add_more(struct figures *f, const struct figures_more *more)
     for (size_t i = 0; i < sizeof(struct operations) / sizeof(struct durations); i++) {
         durations_add(&to[i], &from[i]);
     }
+    tool_counts_merge(f->tools, &more->tools);
     for (size_t i = 0; i <= FAILURES_ROWS; i++) {
         if (more->rows[i].count > 0) {
             figures_add_failure(f, &more->rows[i]);
@@ -127,6 +130,7 @@ static void figures_free(struct figures_ask *ask)
     }
     if (ask && ask->figures) {
         mem_free(ask->figures->operations);
+        mem_free(ask->figures->tools);
         mem_free(ask->figures->failures);
         mem_free(ask->figures);
     }
@@ -161,6 +165,9 @@ static void figures_deliver(struct letter *letter, void *owner)
     figures_take(&part->ask->figures->workers[part->index], worker);
     if (part->more) {
         part->more->operations = worker->requests->operations;
+        if (worker->handlers->counts) {
+            part->more->tools = *worker->handlers->counts;
+        }
         memcpy(part->more->rows, worker->failures->rows, sizeof(part->more->rows));
     }
     figures_part_done(part);
@@ -177,8 +184,9 @@ static bool figures_prepare(struct figures_ask *ask, struct figures *f, bool wan
     bool is_whole = true;
     if (wants_all) {
         f->operations = mem_zalloc(sizeof(*f->operations));
+        f->tools = mem_zalloc(sizeof(*f->tools));
         f->failures = mem_zalloc(FIGURES_FAILURES * sizeof(*f->failures));
-        is_whole = f->operations && f->failures;
+        is_whole = f->operations && f->tools && f->failures;
     }
     for (size_t i = 0; i < f->count; i++) {
         struct figures_part *part = &ask->parts[i];

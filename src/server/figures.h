@@ -8,6 +8,7 @@
 
 #include "access/failures.h"
 #include "delivery/lag.h"
+#include "handler/tool_counts.h"
 #include "request/operations.h"
 #include "worker/worker.h"
 
@@ -36,6 +37,7 @@ struct figures_failure {
 
 struct figures {
     struct operations *operations; /* of all workers; NULL: not asked for */
+    struct tool_counts *tools;     /* likewise */
     struct figures_failure *failures;
     size_t failure_count;
     size_t count;
@@ -47,7 +49,7 @@ struct figures {
 typedef void (*figures_fn)(void *user, const struct figures *figures);
 /* Ask all of them; any thread. `fn` is called once, also at once when there are none. */
 void figures_gather(struct worker *const *cores, size_t count, figures_fn fn, void *user);
-/* The same with operations and failures. */
+/* The same with operations, calls of tools and failures. */
 void figures_gather_all(struct worker *const *cores, size_t count, figures_fn fn, void *user);
 
 #endif

@@ -19,6 +19,7 @@
 #include "server/server_health.h"
 #include "server/server_nodes.h"
 #include "server/server_private.h"
+#include "server/server_tool_figures.h"
 #include "store/keeper.h"
 #include "store/shared.h"
 
@@ -264,6 +265,7 @@ static void metrics_gathered(void *user, const struct figures *f)
         metrics_tasks(&m, ask.server);
         metrics_delivery(&m, f);
         metrics_operations(&m, f->operations);
+        server_tool_figures_put(&m, f->tools);
         metrics_refusals(&m, f, limits);
         metrics_store(&m, ask.server);
         metrics_end(&m);

@@ -7,6 +7,7 @@
 #define SERVER_SERVER_PRIVATE_H
 
 #include <tidings/server.h>
+#include <tidings/tool.h>
 
 #include "console/console.h"
 #include "delivery/hub.h"
@@ -87,6 +88,7 @@ struct tidings_server {
     struct socket_config sockets;
     struct server_identity identity;
     struct buf implementation, instructions, ceiling;
+    struct tidings_call_hooks call_hooks;
     struct http_route *routes;
     size_t route_count;
     struct inproc_subscriptions inproc; /* of the program itself */

@@ -149,6 +149,19 @@ int tidings_server_add_tool(struct tidings_server *s, const struct tidings_tool 
                        &own);
 }
 
+int tidings_server_set_call_hooks(struct tidings_server *s, const struct tidings_call_hooks *hooks,
+                                  struct tidings_error *err)
+{
+    int rc = server_check_new(s, err);
+    rc = rc == 0 && hooks ? RESERVED_CHECK(hooks, err) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    s->call_hooks = hooks ? *hooks : (struct tidings_call_hooks){0};
+    hub_set_call_hooks(s->hub, hooks ? &s->call_hooks : NULL);
+    return 0;
+}
+
 int tidings_server_remove_tool(struct tidings_server *s, struct tidings_str name,
                                struct tidings_error *err)
 {

@@ -18,6 +18,7 @@
 #include "server/server_metrics.h"
 #include "server/server_nodes.h"
 #include "server/server_overview.h"
+#include "server/server_tool_figures.h"
 #include "server/status_covers.h"
 #include "server/status_rows.h"
 #include "json/write.h"
@@ -35,6 +36,7 @@ enum status_kind {
     STATUS_NODES,
     STATUS_LIMITS,
     STATUS_TOKENS,
+    STATUS_TOOLS,
     STATUS_METRICS, /* this and what follows cannot be subscribed to */
     STATUS_MOUNTS,
     STATUS_SANDBOX,
@@ -63,6 +65,7 @@ static const struct {
     [STATUS_NODES] = STATUS_ROW("nodes", "Servers that share the store"),
     [STATUS_LIMITS] = STATUS_ROW("limits", "Limits, and how often they were reached"),
     [STATUS_TOKENS] = STATUS_ROW("tokens", "Tokens that were verified, and why others were not"),
+    [STATUS_TOOLS] = STATUS_ROW("tools", "Calls of each tool, and how long they took"),
     [STATUS_METRICS] = STATUS_ROW("metrics", "Metrics for Prometheus"),
     [STATUS_MOUNTS] = STATUS_ROW("mounts", "Which provider serves what is below a URI"),
     [STATUS_SANDBOX] = STATUS_ROW("sandbox", "What the process has given up"),
@@ -399,12 +402,10 @@ static void status_read(struct tidings_provider *p, struct tidings_read *read,
         return;
     }
     int kind = find_kind(status, uri);
-    if (kind == (int)STATUS_METRICS) {
-        server_metrics_read(status->server, read);
-        return;
-    }
-    if (kind == (int)STATUS_OVERVIEW) {
-        server_overview_read(status->server, read);
+    if (kind == (int)STATUS_METRICS || kind == (int)STATUS_TOOLS || kind == (int)STATUS_OVERVIEW) {
+        (kind == (int)STATUS_METRICS ? server_metrics_read
+         : kind == (int)STATUS_TOOLS ? server_tool_figures_read
+                                     : server_overview_read)(status->server, read);
         return;
     }
     if (kind == (int)STATUS_NODES && status->nodes) {
@@ -431,7 +432,8 @@ static void status_list(struct tidings_provider *p, struct tidings_list *list)
     static const enum status_kind order[] = {
         STATUS_FAILURES,      STATUS_LIMITS,  STATUS_METRICS,   STATUS_MOUNTS, STATUS_NODES,
         STATUS_PEERS,         STATUS_SANDBOX, STATUS_SEMANTICS, STATUS_STATS,  STATUS_OVERVIEW,
-        STATUS_SUBSCRIPTIONS, STATUS_MINE,    STATUS_TOKENS};
+        STATUS_SUBSCRIPTIONS, STATUS_MINE,    STATUS_TOKENS,    STATUS_TOOLS};
+    _Static_assert(sizeof(order) / sizeof(order[0]) == STATUS_KINDS, "each is listed");
     struct tidings_error err;
     int rc = 1;
     for (size_t i = 0; i < STATUS_KINDS && rc > 0; i++) {

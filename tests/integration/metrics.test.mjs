@@ -83,6 +83,35 @@ test('a scrape is what promtool accepts, and counts what happened', { skip: noPr
     assert.ok(at.tidings_sent_bytes_total > 0 && at.tidings_received_bytes_total > 0);
 });
 
+test('calls of tools are counted by tool and outcome, and names that clients make up are not', async (t) => {
+    const args = ['--self', '--entities', ':memory:', '--allow-write', '--workers', '2'];
+    const { server, metrics } = await monitored(t, { args });
+    const tool = (name, given) => modern(server, 'tools/call', { name, arguments: given });
+    const changed = await tool('add-entity-type', { name: 'T', version: '1', jsonSchema: { type: 'object' } });
+    assert.equal(changed.json.result.isError, undefined, changed.text);
+    await tool('delete-entity', { uri: '/entity/T@1/none' });
+    await tool('add-entity-type', {}); // its arguments are refused before it is called
+    for (let i = 0; i < 100; i += 1) {
+        await tool(`made-up-${i}`, {});
+    }
+    const text = await scrape(metrics);
+    const at = samples(text);
+    assert.equal(at['tidings_tool_calls_total{tool="add-entity-type",outcome="ok"}'], 1);
+    assert.equal(at['tidings_tool_calls_total{tool="delete-entity",outcome="error"}'], 1);
+    assert.equal(at['tidings_tool_duration_seconds_count{tool="add-entity-type"}'], 1);
+    assert.ok(at['tidings_tool_duration_seconds_sum{tool="add-entity-type"}'] > 0);
+    assert.equal(Object.keys(at).filter((name) => name.startsWith('tidings_tool_calls_total')).length, 2);
+    assert.doesNotMatch(text, /made-up/);
+    const { resources } = await call(server, 'resources/list', { uri: 'tidings://self/' });
+    assert.ok(resources.some((resource) => resource.uri === 'tidings://self/tools'));
+    const { contents } = await call(server, 'resources/read', { uri: 'tidings://self/tools' });
+    const rows = JSON.parse(contents[0].text);
+    assert.deepEqual(rows.map((row) => [row.tool, row.calls, row.ok, row.error]).toSorted(), [
+        ['add-entity-type', 1, 1, 0], ['delete-entity', 1, 0, 1],
+    ]);
+    assert.ok(rows.every((row) => row.minMs > 0 && row.minMs <= row.avgMs && row.avgMs <= row.maxMs));
+});
+
 test('each notification is once in the histogram of the lag: told at once, held back, from the log, at the beginning, as truncated', async (t) => {
     const { server, metrics } = await monitored(t, { args: ['--self', '--window', '0', '--workers', '2'] });
     const uri = server.uri('a.txt');
