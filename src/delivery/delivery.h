@@ -41,6 +41,7 @@ struct delivery {
     const struct change *subject_of; /* the change that `subject` was made from */
     struct json *subject;
     struct delivery_log log;
+    struct delivery_trace trace;
     struct change_contents contents; /* for subscriptions that asked for them */
     struct map rates;                /* URI -> struct delivery_rate: limits set at run time */
     struct option_rules *rules;      /* a reference: set at run time; NULL: those of the limits */

@@ -44,6 +44,8 @@ static void delivery_change_offer(void *user, struct match_node *node)
     struct subscriber *subscriber = sub->subscriber;
     if (!subscriber->catchup && !sub->catching_up) {
         subscriber_offer(subscriber, sub, change, change->kind);
+    } else if (subscriber->worker->delivery->trace.is_on) {
+        delivery_log_fate(subscriber, DELIVERY_AWAY);
     }
 }
 
@@ -118,8 +120,10 @@ void delivery_on_change(struct worker *worker, const struct change *change)
         struct change *shared = (struct change *)(uintptr_t)change;
         static const struct lookup_calls calls = {is_listening, delivery_change_offer};
         if (!change->is_mute) {
+            delivery_log_change_begin(worker);
             lookup_find(worker, change, &calls, shared);
             delivery_find_covered(worker, change->uri, delivery_change_offer, shared);
+            delivery_log_change_end(worker, change);
         }
         if (worker->principals->rules && change->kind != TIDINGS_CHANGE_UPDATED) {
             list_changed_touch(worker, change->uri, change->target);

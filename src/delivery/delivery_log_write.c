@@ -17,16 +17,25 @@
 #include "request/access_log.h"
 #include "request/channel.h"
 #include "request/request.h"
+#include "store/change.h"
 
 #define EACH_MS 1000u
 
 static const struct token_bucket_rule lines_rule = {
     .count = DELIVERY_LOG_RATE, .burst = DELIVERY_LOG_BURST, .period_ms = 1000};
+static const struct token_bucket_rule changes_rule = {
+    .count = DELIVERY_LOG_CHANGES, .burst = DELIVERY_LOG_CHANGES, .period_ms = 1000};
+
+static const struct token_bucket_rule *rule_of(enum delivery_log_kind kind)
+{
+    return kind == DELIVERY_LOG_CHANGE ? &changes_rule : &lines_rule;
+}
 
 static enum tidings_log_level level_of(enum delivery_log_kind kind)
 {
-    return kind == DELIVERY_LOG_FULL || kind == DELIVERY_LOG_CUT ? TIDINGS_LOG_WARNING
-                                                                 : TIDINGS_LOG_INFO;
+    return kind == DELIVERY_LOG_CHANGE                             ? TIDINGS_LOG_DEBUG
+           : kind == DELIVERY_LOG_FULL || kind == DELIVERY_LOG_CUT ? TIDINGS_LOG_WARNING
+                                                                   : TIDINGS_LOG_INFO;
 }
 
 /* Begin and end are lines of requests where these are wanted. */
@@ -44,7 +53,7 @@ static bool delivery_log_take(struct worker *worker, enum delivery_log_kind kind
         if (!log_wants(level_of(kind), LOG_DELIVERY)) {
             return false;
         }
-        if (token_bucket_take(&log->lines[kind], &lines_rule, now) > 0) {
+        if (token_bucket_take(&log->lines[kind], rule_of(kind), now) > 0) {
             log->left_out[kind]++;
             log->due_ms = log->due_ms > 0 ? log->due_ms : now + EACH_MS;
             return false;
@@ -200,6 +209,57 @@ void delivery_log_cut(const struct channel *channel, size_t unsent_bytes, const 
     }
 }
 
+/* ---- changes --------------------------------------------------------------------------------- */
+
+void delivery_log_change_begin(struct worker *worker)
+{
+    struct delivery_trace *t = &worker->delivery->trace;
+    t->is_on = log_wants(TIDINGS_LOG_DEBUG, LOG_DELIVERY);
+    if (t->is_on) {
+        memset(t->counts, 0, sizeof(t->counts));
+        t->text_len = 0;
+        t->text[0] = '\0';
+    }
+}
+
+static const char *const fate_names[DELIVERY_FATES] = {"sent",    "held", "filtered", "hidden",
+                                                       "rereads", "away", "once"};
+
+void delivery_log_fate(const struct subscriber *subscriber, enum delivery_fate fate)
+{
+    struct delivery_trace *t = &subscriber->worker->delivery->trace;
+    t->counts[fate]++;
+    if (fate != DELIVERY_SENT && t->text_len + 40 < sizeof(t->text)) {
+        int n = snprintf(t->text + t->text_len, sizeof(t->text) - t->text_len, "%s%llu %s",
+                         t->text_len > 0 ? ", " : "", (unsigned long long)subscriber_id(subscriber),
+                         fate_names[fate]);
+        t->text_len += n > 0 ? (uint32_t)n : 0;
+    }
+}
+
+void delivery_log_change_end(struct worker *worker, const struct change *change)
+{
+    struct delivery_trace *t = &worker->delivery->trace;
+    uint64_t others = 0, matched = 0;
+    for (unsigned i = 0; t->is_on && i < DELIVERY_FATES; i++) {
+        matched += t->counts[i];
+    }
+    bool is_said = t->is_on && (matched > 0 || worker->index == 0);
+    t->is_on = false;
+    if (is_said && delivery_log_take(worker, DELIVERY_LOG_CHANGE, &others)) {
+        log_debug(
+            LOG_DELIVERY, "change", KV("uri", change->uri), KV("number", change->seq),
+            KV("kind", change_type_name(change, change->kind)), KV("worker", worker->index),
+            KV("matched", matched), KV("sent", t->counts[DELIVERY_SENT]),
+            KV("held", t->counts[DELIVERY_HELD]), KV("filtered", t->counts[DELIVERY_FILTERED]),
+            KV("hidden", t->counts[DELIVERY_HIDDEN]), KV("rereads", t->counts[DELIVERY_REREADS]),
+            KV("away", t->counts[DELIVERY_AWAY]), KV("once", t->counts[DELIVERY_ONCE]),
+            KV("not_sent_to",
+               t->text_len > 0 ? tidings_strn(t->text, t->text_len) : ACCESS_LOG_NOTHING),
+            KV("others", others));
+    }
+}
+
 void delivery_log_left_out(struct worker *worker, uint64_t now_ms)
 {
     static const char *const events[] = {
@@ -207,6 +267,7 @@ void delivery_log_left_out(struct worker *worker, uint64_t now_ms)
         [DELIVERY_LOG_ENDED] = "listening ended",
         [DELIVERY_LOG_FULL] = "slow readers: what waits for them is merged",
         [DELIVERY_LOG_CUT] = "slow readers cut",
+        [DELIVERY_LOG_CHANGE] = "changes",
     };
     struct delivery_log *log = &worker->delivery->log;
     log->due_ms = 0;
@@ -214,7 +275,7 @@ void delivery_log_left_out(struct worker *worker, uint64_t now_ms)
         if (log->left_out[i] == 0) {
             continue;
         }
-        if (token_bucket_take(&log->lines[i], &lines_rule, now_ms) > 0) {
+        if (token_bucket_take(&log->lines[i], rule_of((enum delivery_log_kind)i), now_ms) > 0) {
             log->due_ms = now_ms + EACH_MS;
             continue;
         }

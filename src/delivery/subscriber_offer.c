@@ -4,6 +4,7 @@
  * the window, then the queue; when that is full, what waits becomes "something changed" per
  * subscription.
  */
+#include "access/access.h"
 #include "access/limit.h"
 #include "base/mem.h"
 #include "delivery/change_content.h"
@@ -96,19 +97,24 @@ static bool is_told_already(const struct subscription *sub, const struct change 
     return listen_tells_once(sub->listen) && sub->listen->legacy->told_seq == change->seq;
 }
 
-static void subscriber_offer_filtered(struct subscriber *subscriber, struct subscription *sub,
-                                      const struct change *change, struct outbox_as as, bool alone)
+static enum delivery_fate subscriber_offer_filtered(struct subscriber *subscriber,
+                                                    struct subscription *sub,
+                                                    const struct change *change,
+                                                    struct outbox_as as, bool alone)
 {
-    if (!listen_is_open_for(sub, change->seq) || is_told_already(sub, change)) {
-        return;
+    if (!listen_is_open_for(sub, change->seq)) {
+        return DELIVERY_AWAY;
+    }
+    if (is_told_already(sub, change)) {
+        return DELIVERY_ONCE;
     }
     if (!filters_pass(sub, change, alone)) {
         change_content_skipped(sub, change);
-        return;
+        return DELIVERY_FILTERED;
     }
     if (sub->truncated) {
         subscriber_mark_dirty(subscriber); /* it will be told to re-read anyway */
-        return;
+        return DELIVERY_REREADS;
     }
     if (listen_tells_once(sub->listen)) {
         sub->listen->legacy->told_seq = change->seq;
@@ -125,16 +131,17 @@ static void subscriber_offer_filtered(struct subscriber *subscriber, struct subs
                                      &to); /* so that it is there when it is needed */
         }
         subscriber_enqueue(subscriber, sub, change, as);
-        break;
+        return DELIVERY_SENT;
     case WINDOW_HELD:
         subscriber->held_count += !held_before;
-        break;
+        return DELIVERY_HELD;
     case WINDOW_FULL:
         subscriber->held_count -= held_before;
         mark_lost(sub, STR_EMPTY, held_before ? window_first_seq(&sub->window) : change->seq);
         window_clear(&worker->delivery->windows, &sub->window);
         break;
     }
+    return DELIVERY_REREADS;
 }
 
 /* One other subscription of the session that matches is told to look again. */
@@ -168,7 +175,12 @@ void subscriber_hand_over(struct subscription *sub)
 void subscriber_offer(struct subscriber *subscriber, struct subscription *sub,
                       const struct change *change, enum tidings_change_kind kind)
 {
-    subscriber_offer_filtered(subscriber, sub, change, (struct outbox_as){.kind = kind}, true);
+    enum delivery_fate fate =
+        subscriber_offer_filtered(subscriber, sub, change, (struct outbox_as){.kind = kind}, true);
+    if (subscriber->worker->delivery->trace.is_on) {
+        bool is_hidden = fate == DELIVERY_FILTERED && !access_hears(subscriber->principal, change);
+        delivery_log_fate(subscriber, is_hidden ? DELIVERY_HIDDEN : fate);
+    }
 }
 
 void subscriber_offer_row(struct subscriber *subscriber, struct subscription *sub,
@@ -180,5 +192,5 @@ void subscriber_offer_row(struct subscriber *subscriber, struct subscription *su
         kind = TIDINGS_CHANGE_CREATED;
     }
     struct outbox_as as = {.kind = kind, .caught_up = true, .due = lag_due_now()};
-    subscriber_offer_filtered(subscriber, sub, row->change, as, row->replaced_seq <= from);
+    (void)subscriber_offer_filtered(subscriber, sub, row->change, as, row->replaced_seq <= from);
 }
