@@ -11,6 +11,7 @@
 #include "bin/cli/output.h"
 #include "bin/cli/path_uri.h"
 #include "bin/remote/remote.h"
+#include "bin/tool_format.h"
 
 /* What is told of a tool, prompt or template in a line. */
 struct list_row {
@@ -23,6 +24,8 @@ struct listing {
     struct list_row *rows;
     size_t row_count;
     bool is_long, is_recursive;
+    unsigned format;    /* of tools: enum tool_format */
+    size_t count;       /* of tools that were printed in another format */
     const char *prefix; /* only what is below it; NULL: all */
     int status;         /* of the last one that could not be listed on the way */
 };
@@ -269,9 +272,26 @@ static int list_templates(struct cli *cli, struct tidings_client *client, struct
     return list_items(cli, client, TIDINGS_LISTING_TEMPLATES, err);
 }
 
+/* Those systems take an array. */
+static int list_on_tool(void *user, struct tidings_str item)
+{
+    struct listing *l = user;
+    fputs(l->count++ == 0 ? "[" : ",\n", stdout);
+    put_tool((enum tool_format)l->format, item);
+    return go_on();
+}
+
 static int list_tools(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
-    return list_items(cli, client, TIDINGS_LISTING_TOOLS, err);
+    struct listing *l = (struct listing *)cli;
+    if (l->format == TOOL_FORMAT_MCP) {
+        return list_items(cli, client, TIDINGS_LISTING_TOOLS, err);
+    }
+    int rc = tidings_client_list(client, TIDINGS_LISTING_TOOLS, list_on_tool, cli, err);
+    if (rc >= 0) {
+        fputs(l->count == 0 ? "[]\n" : "]\n", stdout);
+    }
+    return rc < 0 ? rc : 0;
 }
 
 static int list_prompts(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
@@ -299,6 +319,18 @@ static const struct option ls_options[] = {
 
 static const struct option item_options[] = {
     LONG("the whole description, and the arguments; * marks those that are required"),
+    {0},
+};
+
+static const struct option tool_options[] = {
+    LONG("the whole description, and the arguments; * marks those that are required"),
+    {.name = "format",
+     .kind = OPTION_CHOICE,
+     .offset = offsetof(struct listing, format),
+     .metavar = "FORMAT",
+     .help = "print one JSON array as another system takes it",
+     .choices = tool_format_names,
+     .value = "mcp"},
     {0},
 };
 
@@ -339,8 +371,10 @@ const struct command command_tools = {
     .name = "tools",
     .help = "list tools",
     .about = "List the tools of a server; 'tidings call' calls one.\n\n"
-             "--json prints the tool objects of the server, one per line.\n",
-    .options = item_options,
+             "--json prints the tool objects of the server, one per line. --format prints an array "
+             "for the\n'tools' of OpenAI (chat completions), Ollama, or Microsoft's agents "
+             "(Microsoft.Extensions.AI).\n",
+    .options = tool_options,
     .size = sizeof(struct listing),
     .has_target = true,
     .may_be_asked = true,

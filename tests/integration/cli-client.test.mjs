@@ -166,6 +166,22 @@ test('templates and completions of their arguments', async (t) => {
     await bad(t, 66, /only 'path'/, [...complete, 'nonsense=x']);
 });
 
+test('tools --format prints them as other systems take them', async (t) => {
+    const server = await serveExample(t, 'tools');
+    const tools = objects(await good(t, ['tools', '--json', server.url]));
+    const wanted = tools.map(({ name, description = '', inputSchema }) => ({
+        name, description, parameters: { properties: {}, required: [], ...inputSchema },
+    }));
+    const array = async (format) => JSON.parse(await good(t, ['tools', '--format', format, server.url]));
+    const functions = wanted.map((tool) => ({ type: 'function', function: tool }));
+    assert.ok(tools.some(({ inputSchema }) => !inputSchema.required), 'a schema lacks a member');
+    assert.deepEqual(await array('openai'), functions);
+    assert.deepEqual(await array('ollama'), functions);
+    assert.deepEqual(await array('ms-agent'), wanted);
+    assert.deepEqual(objects(await good(t, ['tools', '--json', '--format', 'mcp', server.url])), tools);
+    await bad(t, 64, /openai/, ['tools', '--format', 'nonsense', server.url]);
+});
+
 test('tools are listed and called with arguments by their schema', async (t) => {
     const server = await serveExample(t, 'tools');
     assert.match(await good(t, ['tools', server.url]), /^add +Adds two numbers$/m);
