@@ -203,6 +203,14 @@ bool access_writes_everything(const struct principal *principal)
     return !principal || (ops & wanted) == wanted;
 }
 
+bool access_is_operator(const struct principal *principal)
+{
+    if (!access_is_by_rule(principal)) {
+        return principal->kind == PRINCIPAL_USER;
+    }
+    return access_writes(principal, STR(ACCESS_OPERATOR_URI));
+}
+
 bool access_hears(const struct principal *principal, const struct change *change)
 {
     if (change->is_mute) {

@@ -97,6 +97,10 @@ static inline bool access_is_by_rule(const struct principal *principal)
 }
 /* May it write everything, by rules without URI or as the program itself? */
 bool access_writes_everything(const struct principal *principal);
+/* Returns true for an operator, who may end clients: the program itself; a principal whom the rules
+ * let write ACCESS_OPERATOR_URI; without rules, a user of a Unix socket. */
+#define ACCESS_OPERATOR_URI "tidings://self/peers"
+bool access_is_operator(const struct principal *principal);
 /* May it do so with some URI that a template produces? `text` may have none of the braces. */
 bool access_reaches(const struct principal *principal, enum access_op op, struct tidings_str text);
 bool access_class_reaches(const struct access_class *class, enum access_op op,

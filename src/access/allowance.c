@@ -17,7 +17,9 @@ struct allowance {
     struct shared_value value;
     uint64_t full_at;                /* atomic */
     uint32_t taken[ALLOWANCE_KINDS]; /* atomic */
-    size_t *count;                   /* atomic; of all in the shared map; NULL: it is not on it */
+    size_t held[LIMIT_SHARED_COUNT]; /* atomic */
+    bool is_whole;
+    size_t *count; /* atomic; of all in the shared map; NULL: it is not on it */
     char name[];
 };
 
@@ -50,6 +52,7 @@ static struct allowance *allowance_create(struct tidings_str name)
             memcpy(a->name, name.ptr, name.len);
         }
         a->value.key = tidings_strn(a->name, name.len);
+        a->is_whole = str_starts(name, STR("machine "));
         a->value.destroy = allowance_destroy;
         a->value.refs = 1;
     }
@@ -167,7 +170,19 @@ void allowance_release(struct allowance *a)
 
 struct tidings_str allowance_name(const struct allowance *a)
 {
-    return a->value.key;
+    const char *blank = memchr(a->name, ' ', a->value.key.len);
+    size_t skip = blank ? (size_t)(blank - a->name) + 1 : 0;
+    return tidings_strn(a->name + skip, a->value.key.len - skip);
+}
+
+bool allowance_is_whole(const struct allowance *a)
+{
+    return a->is_whole;
+}
+
+size_t *allowance_held(struct allowance *a, enum limit limit)
+{
+    return &a->held[limit_shared_at(limit)];
 }
 
 /* ---- spending -------------------------------------------------------------------------------- */

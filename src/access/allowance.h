@@ -44,13 +44,21 @@ struct allowances;
 struct allowances *allowances_create(void);      /* NULL: out of memory */
 void allowances_destroy(struct allowances *all); /* nobody holds any; NULL is fine */
 
-/* A reference to that client's. NULL: out of memory. */
+/* A reference to that client's, by how it was found out and its name: "token alice", "user
+ * uid:1000", "address 192.0.2.1". There are no shares for "machine …", which is everybody without a
+ * name on this machine, or the program itself (access/share.h). NULL: out of memory. */
+#define ALLOWANCE_NAME_MAX 320u /* with its NUL */
+#define ALLOWANCE_MACHINE "machine 127.0.0.1"
 struct allowance *allowances_find(struct allowances *all, struct tidings_str client,
                                   uint64_t now_ms);
 struct allowance *allowance_ref(struct allowance *a);
 void allowance_release(struct allowance *a); /* NULL is fine, here and below */
-/* Whose it is, as the client was found by; valid while it is held. */
+/* Whose it is, without how that was found out; valid while it is held. */
 struct tidings_str allowance_name(const struct allowance *a);
+/* Returns true if no share limits it. */
+bool allowance_is_whole(const struct allowance *a);
+/* How much of a shared limit it holds; atomic. */
+size_t *allowance_held(struct allowance *a, enum limit limit);
 
 /* Steps it has left now; and take so many, perhaps more than there are. */
 uint64_t allowance_left(const struct allowance *a, uint64_t now_ms);

@@ -40,16 +40,19 @@ const char *limit_text(enum limit limit)
     return rows[limit].text;
 }
 
-bool limit_is_counted(enum limit limit)
+int limit_shared_at(enum limit limit)
 {
-    return limit == LIMIT_CONNECTIONS || limit == LIMIT_CLIENTS || limit == LIMIT_SESSIONS ||
-           limit == LIMIT_ALL_SUBSCRIPTIONS || limit == LIMIT_CALLS || limit == LIMIT_TASKS ||
-           limit == LIMIT_INPUT;
+    static const signed char place[LIMIT_COUNT] = {
+#define LIMIT_SHARED_PLACE(symbol) [LIMIT_##symbol] = LIMIT_SHARED_##symbol + 1,
+        LIMIT_SHARED_MAP(LIMIT_SHARED_PLACE)
+#undef LIMIT_SHARED_PLACE
+    };
+    return place[limit] - 1;
 }
 
 void limit_counters_init(struct limit_counters *counters)
 {
-    *counters = (struct limit_counters){0};
+    *counters = (struct limit_counters){.fair_share = LIMIT_FAIR_SHARE};
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
         counters->values[i] = rows[i].value;
     }
@@ -88,8 +91,13 @@ uint64_t refusal_seconds(const struct refusal *r)
 
 const char *refusal_sentence(const struct refusal *r, char out[REFUSAL_SENTENCE])
 {
-    int n = snprintf(out, REFUSAL_SENTENCE, "too many %s (--%s %llu)", rows[r->limit].text,
-                     rows[r->limit].name, (unsigned long long)r->value);
+    char share[48] = "";
+    if (r->share > 0) {
+        snprintf(share, sizeof(share), ", at most %llu of one client",
+                 (unsigned long long)r->share);
+    }
+    int n = snprintf(out, REFUSAL_SENTENCE, "too many %s (--%s %llu%s)", rows[r->limit].text,
+                     rows[r->limit].name, (unsigned long long)r->value, share);
     if (r->limit == LIMIT_BLOCKED) {
         n = snprintf(out, REFUSAL_SENTENCE, "blocked after too many refused requests (--%s %llu)",
                      rows[r->limit].name, (unsigned long long)r->value);
@@ -106,6 +114,11 @@ struct tidings_str refusal_json(const struct refusal *r, char out[REFUSAL_JSON])
     int n = snprintf(out, REFUSAL_JSON, "{\"limit\":\"%s\",\"value\":%llu", rows[r->limit].name,
                      (unsigned long long)r->value);
     size_t len = n > 0 ? (size_t)n : 0;
+    if (r->share > 0) {
+        n = snprintf(out + len, REFUSAL_JSON - len, ",\"share\":%llu",
+                     (unsigned long long)r->share);
+        len += n > 0 ? (size_t)n : 0;
+    }
     if (r->retry_ms > 0) {
         n = snprintf(out + len, REFUSAL_JSON - len, ",\"retryAfterMs\":%llu",
                      (unsigned long long)r->retry_ms);

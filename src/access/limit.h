@@ -69,8 +69,30 @@ enum limit {
 const char *limit_name(enum limit limit);
 const char *limit_text(enum limit limit);
 
-/* Of what all clients share: how many there are is known. */
-bool limit_is_counted(enum limit limit);
+/* Limits that all clients have in common: their use is counted and divided (access/share.h). */
+#define LIMIT_SHARED_MAP(X)                                                                        \
+    X(CONNECTIONS)                                                                                 \
+    X(CLIENTS)                                                                                     \
+    X(SESSIONS)                                                                                    \
+    X(ALL_SUBSCRIPTIONS)                                                                           \
+    X(CALLS)                                                                                       \
+    X(TASKS)                                                                                       \
+    X(TASK_BYTES)                                                                                  \
+    X(INPUT)                                                                                       \
+    X(ANNOUNCED)
+
+enum limit_shared {
+#define LIMIT_SHARED_ENUM(symbol) LIMIT_SHARED_##symbol,
+    LIMIT_SHARED_MAP(LIMIT_SHARED_ENUM)
+#undef LIMIT_SHARED_ENUM
+        LIMIT_SHARED_COUNT,
+};
+/* Returns its place among the shared limits, or -1. */
+int limit_shared_at(enum limit limit);
+static inline bool limit_is_counted(enum limit limit)
+{
+    return limit_shared_at(limit) >= 0;
+}
 
 /* Everything in it is written and read by any thread; all zero is empty but for the fixed values,
  * which limit_counters_init sets. */
@@ -78,7 +100,10 @@ struct limit_counters {
     uint64_t values[LIMIT_COUNT]; /* set before threads start */
     uint64_t hits[LIMIT_COUNT];   /* atomic: how often it was reached */
     size_t in_use[LIMIT_COUNT];   /* atomic: of those that count something in the whole server */
+    uint64_t share_hits[LIMIT_COUNT]; /* atomic: of `hits`, those of a share (access/share.h) */
+    unsigned fair_share;              /* percent of such a limit for one principal; 0: all of it */
 };
+#define LIMIT_FAIR_SHARE 25u
 void limit_counters_init(struct limit_counters *counters);
 
 static inline void limit_hit(struct limit_counters *counters, enum limit limit)
@@ -97,6 +122,7 @@ void limit_leave(struct limit_counters *counters, enum limit limit);
 struct refusal {
     enum limit limit;
     uint64_t value;
+    uint64_t share;    /* the part of `value` that one principal may have, if that was reached */
     uint64_t retry_ms; /* 0: trying again does not help */
     bool is_own;       /* what the client did, not what all of them did: 429 rather than 503 */
 };
@@ -106,12 +132,13 @@ struct refusal limit_refusal(enum limit limit, uint64_t value, bool is_own);
 int refusal_status(const struct refusal *refusal); /* of HTTP */
 /* Whole seconds, rounded up: the header Retry-After. */
 uint64_t refusal_seconds(const struct refusal *refusal);
-#define REFUSAL_SENTENCE 128u
-/* "too many connections (--max-connections 64); try again in 1 s" */
+#define REFUSAL_SENTENCE 192u
+/* "too many connections (--max-connections 64); try again in 1 s", or
+ * "too many connections (--max-connections 64, at most 16 of one client); …" */
 const char *refusal_sentence(const struct refusal *refusal, char out[REFUSAL_SENTENCE]);
-/* The members of `data` that go with it: {"limit":"max-connections","value":64,"retryAfterMs":1000}
- */
-#define REFUSAL_JSON 128u
+/* The members of `data` that go with it, "share" only if that was reached:
+ * {"limit":"max-connections","value":64,"share":16,"retryAfterMs":1000} */
+#define REFUSAL_JSON 160u
 struct tidings_str refusal_json(const struct refusal *refusal, char out[REFUSAL_JSON]);
 
 #endif

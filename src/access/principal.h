@@ -46,6 +46,7 @@ struct buf;
 struct worker;
 struct jw;
 struct quota;
+struct allowance;
 
 /* How it was found out. Names of different kinds never mean the same. */
 enum principal_kind {
@@ -67,7 +68,8 @@ struct principal {
     unsigned refs;
     struct worker *worker; /* NULL: not among the others any more, for the rules have changed */
     struct tidings_str key;
-    struct quota *quota; /* held; NULL: it is limited like whoever comes from where it does */
+    struct quota *quota;       /* held; NULL: it is limited like whoever comes from where it does */
+    struct allowance *account; /* held; NULL: anonymous, or out of memory */
 };
 
 struct principal_spec {

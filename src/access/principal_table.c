@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "access/access.h"
+#include "access/allowance.h"
 #include "access/quota.h"
 #include "base/error.h"
 #include "base/loop.h"
@@ -31,6 +32,8 @@ void principals_deinit(struct principals *all)
     while ((p = map_next(&all->by_key, &pos)) != NULL) {
         quota_release(p->quota); /* which do not outlive the hub */
         p->quota = NULL;
+        allowance_release(p->account);
+        p->account = NULL;
     }
     principals_forget(all);
 }
@@ -129,20 +132,22 @@ static size_t sort_scopes(const struct principal_spec *spec,
     return n;
 }
 
-/* Who has shown who it is shares its limits with itself, wherever it comes from. */
-static struct quota *find_quota(struct worker *worker, const struct principal_spec *spec)
+/* A principal that proved who it is has the same limits wherever it comes from. A user of a Unix
+ * socket has the quota of that. */
+static void principal_table_find_limits(struct worker *worker, struct principal *p)
 {
-    bool is_shown = spec->kind == PRINCIPAL_CERTIFICATE || spec->kind == PRINCIPAL_TOKEN;
-    struct quota *quota = NULL;
+    bool is_shown = p->kind == PRINCIPAL_CERTIFICATE || p->kind == PRINCIPAL_TOKEN;
+    uint64_t now = loop_now_ms(worker->loop);
     struct buf name;
-    buf_init(&name, PRINCIPAL_MAX + 16);
-    buf_puts(&name, spec->kind == PRINCIPAL_TOKEN ? STR("token ") : STR("certificate "));
-    buf_puts(&name, spec->name);
+    buf_init(&name, ALLOWANCE_NAME_MAX);
+    buf_putf(&name, "%s %s", principal_kind_name(p->kind), p->name.ptr);
     if (is_shown && !name.failed) {
-        quota = quotas_find(worker->quotas, buf_str(&name), loop_now_ms(worker->loop));
+        p->quota = quotas_find(worker->quotas, buf_str(&name), now);
+    }
+    if (p->kind != PRINCIPAL_ANONYMOUS && !name.failed) {
+        p->account = allowances_find(worker->allowances, buf_str(&name), now);
     }
     buf_deinit(&name);
-    return quota;
 }
 
 static struct principal *principal_table_create(struct worker *worker,
@@ -178,7 +183,7 @@ static struct principal *principal_table_create(struct worker *worker,
         mem_free(p);
         return NULL;
     }
-    p->quota = find_quota(worker, spec);
+    principal_table_find_limits(worker, p);
     principal_table_note_expiry(worker->principals, p, 0);
     return p;
 }
@@ -236,6 +241,7 @@ void principal_unref(const struct principal *p)
             map_remove(&counted->worker->principals->by_key, counted->key);
         }
         quota_release(counted->quota);
+        allowance_release(counted->account);
         access_class_unref(counted->class);
         mem_free(counted);
     }

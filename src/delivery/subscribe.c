@@ -224,10 +224,6 @@ static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item
         }
         release_scopes(s, w, arm);
         subscribe_item_refuse(w, err.code, "%s", err.text);
-        if (err.code == TIDINGS_E_BUSY) {
-            subscribe_item_explain_limit(w, LIMIT_ALL_SUBSCRIPTIONS,
-                                         s->worker->limits->max_all_subscriptions);
-        }
         return;
     }
     struct subscription *sub = w->sub;

@@ -4,6 +4,8 @@
  * compiling filters and regexes at the expense of their client.
  */
 #include "access/allowance.h"
+#include "access/share.h"
+#include "base/error.h"
 #include "base/str.h"
 #include "delivery/delivery.h"
 #include "delivery/filters.h"
@@ -11,22 +13,26 @@
 #include "delivery/subscribe_private.h"
 #include "delivery/subscription.h"
 
-void subscribe_item_explain_limit(struct subscribe_item *w, enum limit limit, uint64_t value)
+static void subscribe_item_explain(struct subscribe_item *w, const struct refusal *why)
 {
     char data[REFUSAL_JSON];
-    struct refusal why = {.limit = limit, .value = value};
-    w->stat.base.details = str_dup(refusal_json(&why, data));
+    w->stat.base.details = str_dup(refusal_json(why, data));
+}
+
+void subscribe_item_explain_limit(struct subscribe_item *w, enum limit limit, uint64_t value)
+{
+    const struct refusal why = {.limit = limit, .value = value};
+    subscribe_item_explain(w, &why);
 }
 
 /* A refusal by what the patterns of a client may cost. */
 static void explain_steps(struct subscribe_batch *s, struct subscribe_item *w)
 {
-    char data[REFUSAL_JSON];
     const struct listen *listen = s->pending.listen;
     struct refusal why =
         allowance_refusal(s->worker->limit_counters, listen ? listen->subscriber->allowance : NULL,
                           1, loop_now_ms(s->worker->loop));
-    w->stat.base.details = str_dup(refusal_json(&why, data));
+    subscribe_item_explain(w, &why);
 }
 
 static bool has_steps(const struct subscribe_batch *s)
@@ -55,11 +61,31 @@ bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscribe_item
     return w->refused;
 }
 
-struct subscription *subscribe_item_make_sub(struct subscribe_batch *s,
-                                             const struct subscribe_item *w, uint64_t since,
-                                             struct tidings_error *err)
+/* Takes the share of all subscriptions that a new one holds. */
+static bool subscribe_item_take_share(const struct subscribe_batch *s, struct subscribe_item *w,
+                                      struct tidings_error *err)
+{
+    const struct subscriber *subscriber = s->pending.listen->subscriber;
+    const struct share_taker who = {subscriber->allowance, subscriber->principal,
+                                    !subscriber->principal};
+    char sentence[REFUSAL_SENTENCE];
+    struct refusal why;
+    if (share_take(s->worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS,
+                   s->worker->limits->max_all_subscriptions, 1, &who, &why)) {
+        return true;
+    }
+    subscribe_item_explain(w, &why);
+    tidings_fail(err, TIDINGS_E_BUSY, "%s", refusal_sentence(&why, sentence));
+    return false;
+}
+
+struct subscription *subscribe_item_make_sub(struct subscribe_batch *s, struct subscribe_item *w,
+                                             uint64_t since, struct tidings_error *err)
 {
     struct listen *listen = s->pending.listen;
+    if (!subscribe_item_take_share(s, w, err)) {
+        return NULL;
+    }
     const struct match_regexes *regexes = &s->worker->delivery->match.regexes;
     uint64_t before = regexes->compiled;
     struct subscription *sub = subscription_create(listen, w->spelled, w->uri, w->kind, since, err);

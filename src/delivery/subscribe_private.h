@@ -23,9 +23,8 @@ void subscribe_item_explain_limit(struct subscribe_item *w, enum limit limit, ui
  */
 bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscribe_item *w);
 /* Its subscription; a regex is compiled at the expense of its client. */
-struct subscription *subscribe_item_make_sub(struct subscribe_batch *s,
-                                             const struct subscribe_item *w, uint64_t since,
-                                             struct tidings_error *err);
+struct subscription *subscribe_item_make_sub(struct subscribe_batch *s, struct subscribe_item *w,
+                                             uint64_t since, struct tidings_error *err);
 /* Broad items count for their client until they end; beyond what it may have they are refused. */
 void subscribe_batch_count_broad(struct subscribe_batch *s);
 /* Before anything is armed, so that a bad filter costs nobody else anything. */

@@ -112,7 +112,8 @@ static inline struct tidings_str subscription_uri(const struct subscription *sub
     return sub->is_canonical ? spelled : tidings_strn(behind, sub->uri_len);
 }
 
-/* `spelled` as the client wrote it, `uri` what goes into the index. NULL with err. */
+/* `spelled` as the client wrote it, `uri` what goes into the index. Takes a share of
+ * LIMIT_ALL_SUBSCRIPTIONS that its subscriber holds, also on failure. NULL with err. */
 struct subscription *subscription_create(struct listen *listen, struct tidings_str spelled,
                                          struct tidings_str uri, enum match_kind kind,
                                          uint64_t since, struct tidings_error *err);

@@ -2,7 +2,7 @@
  *
  * Makes a subscription. It is in the match index exactly as long as it exists.
  */
-#include "access/limit.h"
+#include "access/share.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "delivery/delivery.h"
@@ -18,16 +18,10 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
                                          uint64_t since, struct tidings_error *err)
 {
     struct worker *worker = listen->subscriber->worker;
+    struct allowance *account = listen->subscriber->allowance;
     if (spelled.len > URI_MAX || uri.len > UINT16_MAX) {
+        share_give(worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS, 1, account);
         tidings_fail(err, TIDINGS_E_INVALID, "a URI has at most %u bytes", URI_MAX);
-        return NULL;
-    }
-    size_t most = worker->limits->max_all_subscriptions;
-    if (!limit_enter(worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS, most)) {
-        tidings_fail(err, TIDINGS_E_BUSY,
-                     "%zu subscriptions are what this server allows (--max-all-subscriptions); try "
-                     "again later",
-                     most);
         return NULL;
     }
     struct buf quoted;
@@ -40,7 +34,7 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
     struct subscription *sub =
         quoted.failed ? NULL : mem_zalloc(offsetof(struct subscription, text) + extra);
     if (!sub) {
-        limit_leave(worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS);
+        share_give(worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS, 1, account);
         buf_deinit(&quoted);
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
@@ -73,7 +67,7 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
         match_remove(&worker->delivery->match, &sub->node);
     }
     if (rc < 0) {
-        limit_leave(worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS);
+        share_give(worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS, 1, account);
         mem_free(sub);
         return NULL;
     }

@@ -3,7 +3,7 @@
  * Ends a subscription: out of the index and out of what waits, and its watches are released.
  */
 #include "access/allowance.h"
-#include "access/limit.h"
+#include "access/share.h"
 #include "base/mem.h"
 #include "delivery/bookmark.h"
 #include "delivery/delivery.h"
@@ -35,7 +35,8 @@ void subscription_destroy(struct subscription *sub)
     subscriber->subscription_count--;
     subscriber->worker->stats.subscriptions--;
     subscriber->worker->stats.by_kind[sub->kind]--;
-    limit_leave(subscriber->worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS);
+    share_give(subscriber->worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS, 1,
+               subscriber->allowance);
     if (sub->watched) {
         hub_disarm(subscriber->worker->hub, subscription_uri(sub));
     }

@@ -9,6 +9,7 @@
 #include <sched.h>
 
 #include "access/allowance.h"
+#include "access/share.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/str.h"
@@ -47,7 +48,7 @@ void call_free(struct tidings_call *h)
     list_remove(&h->link);
     call_task_deinit(h);
     if (h->task_state <= CALL_TASK_OPENING) { /* else it counts as a task */
-        limit_leave(h->base.worker->limit_counters, LIMIT_CALLS);
+        share_give(h->base.worker->limit_counters, LIMIT_CALLS, 1, h->allowance);
     }
     call_ask_deinit(h);
     feature_unref(h->feature);
@@ -456,14 +457,16 @@ static bool call_begin(struct request *request, const struct call_kind *kind, st
                        struct allowance *client)
 {
     struct worker *worker = request->worker;
-    if (!limit_enter(worker->limit_counters, LIMIT_CALLS, worker->limits->max_calls)) {
-        struct refusal why = limit_refusal(LIMIT_CALLS, worker->limits->max_calls, false);
+    const struct share_taker who = {client, request->principal, !request->principal};
+    struct refusal why;
+    if (!share_take(worker->limit_counters, LIMIT_CALLS, worker->limits->max_calls, 1, &who,
+                    &why)) {
         request_fail_limit(request, &why, STR_EMPTY);
         return false;
     }
     struct tidings_call *h = call_create(request, kind, f, client);
     if (!h) {
-        limit_leave(worker->limit_counters, LIMIT_CALLS);
+        share_give(worker->limit_counters, LIMIT_CALLS, 1, client);
         request_fail(request, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
         return false;
     }

@@ -12,6 +12,7 @@
  * (cancelled, too late): the task ends once, and what comes after that is thrown away.
  */
 #include "access/allowance.h"
+#include "access/share.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "handler/call.h"
@@ -293,7 +294,7 @@ static void call_task_on_opened(struct job *job)
         call_task_answer(h, request, code);
     }
     h->task_state = CALL_TASK_RUNNING;
-    limit_leave(h->base.worker->limit_counters, LIMIT_CALLS);
+    share_give(h->base.worker->limit_counters, LIMIT_CALLS, 1, h->allowance);
     bool has_begun = !h->starts_later, is_done = h->is_done;
     if (!is_lost && has_begun) {
         call_set_deadline(h, call_task_deadline(h));

@@ -9,7 +9,9 @@
 #include <stdio.h>
 
 #include "access/access.h"
+#include "access/allowance.h"
 #include "access/quota.h"
+#include "access/share.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/sha256.h"
@@ -290,44 +292,47 @@ static void session_note_address(struct session *session, const struct channel *
              facts.address);
 }
 
-bool session_enter(struct channel *channel, struct quota **ret, struct refusal *why)
+bool session_enter(struct channel *channel, struct session_place *ret, struct refusal *why)
 {
     struct worker *worker = channel->worker;
-    *ret = channel_quota(channel);
-    if (!limit_enter(worker->limit_counters, LIMIT_SESSIONS, worker->limits->max_sessions)) {
-        *why = limit_refusal(LIMIT_SESSIONS, worker->limits->max_sessions, false);
+    const struct share_taker who = channel_taker(channel);
+    *ret = (struct session_place){.quota = channel_quota(channel), .account = who.account};
+    bool has_share = share_take(worker->limit_counters, LIMIT_SESSIONS,
+                                worker->limits->max_sessions, 1, &who, why);
+    allowance_release(who.account); /* the share holds it */
+    if (!has_share) {
         return false;
     }
-    if (!quota_open_session(*ret, why)) {
-        limit_leave(worker->limit_counters, LIMIT_SESSIONS);
+    if (!quota_open_session(ret->quota, why)) {
+        share_give(worker->limit_counters, LIMIT_SESSIONS, 1, who.account);
         return false;
     }
     return true;
 }
 
-void session_left(struct worker *worker, struct quota *quota)
+void session_left(struct worker *worker, const struct session_place *place)
 {
-    limit_leave(worker->limit_counters, LIMIT_SESSIONS);
-    quota_close_session(quota);
+    share_give(worker->limit_counters, LIMIT_SESSIONS, 1, place->account);
+    quota_close_session(place->quota);
 }
 
 int session_open(struct channel *channel, const struct revision *revision, struct session **ret,
                  struct refusal *why, struct tidings_error *err)
 {
     struct worker *worker = channel->worker;
-    struct quota *quota = NULL;
+    struct session_place place;
     if (worker->stopping) {
         return tidings_fail(err, TIDINGS_E_BUSY, "the server is stopping");
     }
-    if (!session_enter(channel, &quota, why)) {
+    if (!session_enter(channel, &place, why)) {
         return TIDINGS_E_LIMIT;
     }
     int rc = session_create(worker, revision, channel->principal, STR_EMPTY, ret, err);
     if (rc < 0) {
-        session_left(worker, quota);
+        session_left(worker, &place);
         return rc;
     }
-    (*ret)->quota = quota;
+    (*ret)->place = place;
     session_note_address(*ret, channel);
     return 0;
 }
@@ -339,7 +344,7 @@ void session_destroy(struct session *session)
         subscriber_flush(session->subscriber);
     }
     session_moving_last(session);
-    session_left(worker, session->quota);
+    session_left(worker, &session->place);
     map_remove(&worker->sessions->by_id, tidings_strn(session->id, SESSION_ID_LEN));
     list_remove(&session->link);
     list_remove(&session->streamless_link);

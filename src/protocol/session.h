@@ -44,12 +44,18 @@ struct sessions {
 void sessions_init(struct sessions *sessions);
 void sessions_deinit(struct worker *worker); /* ends them */
 
+/* What counts as one session: its client's quota (NULL: unlimited), and its share. */
+struct session_place {
+    struct quota *quota;
+    struct allowance *account;
+};
+
 struct session {
     struct list link; /* in worker->sessions->all */
     struct worker *worker;
     const struct revision *revision;
     const struct principal *principal; /* a reference: of the newest request */
-    struct quota *quota;               /* of its client; NULL: nothing limits it */
+    struct session_place place;        /* that its client has given for it */
     struct subscriber *subscriber;
     struct listen *listen;       /* everything subscribed in this session */
     struct list requests;        /* requests under way */
@@ -90,10 +96,9 @@ struct session {
  * says which. Otherwise the sentence is in `err`. */
 int session_open(struct channel *channel, const struct revision *revision, struct session **ret,
                  struct refusal *why, struct tidings_error *err);
-/* The same for what counts as one without being one: may there be another, whose quota (*ret) is
- * given back when it has gone? */
-bool session_enter(struct channel *channel, struct quota **ret, struct refusal *why);
-void session_left(struct worker *worker, struct quota *quota);
+/* The same for what counts as one without being one: *ret is given back when it has gone. */
+bool session_enter(struct channel *channel, struct session_place *ret, struct refusal *why);
+void session_left(struct worker *worker, const struct session_place *place);
 /* Ends its streams and subscriptions. */
 void session_destroy(struct session *session);
 /* The same because somebody wants that: it ends at every node. */

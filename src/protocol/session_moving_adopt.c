@@ -33,7 +33,7 @@ struct adoption {
     char key[SESSION_KEY_LEN + 1];
     const struct principal *principal; /* a reference: who asks */
     struct allowance *allowance;       /* likewise */
-    struct quota *quota;               /* it counts there already, until it is a session */
+    struct session_place place;        /* it counts there already, until it is a session */
     struct list waits;                 /* struct session_wait */
     struct session_job *job;           /* the store is asked */
     struct loop_timer *delay;          /* NULL: none */
@@ -51,7 +51,7 @@ struct adoption {
 static void adoption_free(struct adoption *a)
 {
     if (!a->is_made) {
-        session_left(a->movers->worker, a->quota);
+        session_left(a->movers->worker, &a->place);
     }
     if (a->job) {
         a->job->user = NULL;
@@ -148,7 +148,7 @@ static struct session *adoption_make(struct adoption *a, const struct session_jo
         return NULL;
     }
     a->is_made = true;
-    session->quota = a->quota;
+    session->place = a->place;
     uint64_t takeovers = job->generation > s->generation ? job->generation - s->generation : 1;
     takeovers = takeovers < TAKEOVERS_UNWRITTEN ? takeovers : TAKEOVERS_UNWRITTEN;
     session->next_stream = s->stream + (unsigned)takeovers * STREAMS_UNWRITTEN;
@@ -519,21 +519,21 @@ enum session_await_result session_await(struct session_wait *wait, struct channe
     if (worker->stopping || movers->adoptions.count >= SESSION_ADOPTIONS) {
         return SESSION_BUSY;
     }
-    struct quota *quota = NULL;
-    if (!here && !session_enter(channel, &quota, why)) {
+    struct session_place place = {0};
+    if (!here && !session_enter(channel, &place, why)) {
         return SESSION_REFUSED;
     }
     a = adoption_create(channel, key);
     if (!a) {
         if (!here) {
-            session_left(worker, quota);
+            session_left(worker, &place);
         }
         return SESSION_BUSY;
     }
     a->has_last = session_read_event(worker, channel->principal, asked->last_event_id, &a->last);
     a->was_elsewhere = session_was_elsewhere(channel, asked);
     a->is_made = here != NULL;
-    a->quota = quota;
+    a->place = place;
     if (here ? !adoption_confirm(a, here) : !adoption_begin(a)) {
         adoption_end(a, TIDINGS_E_NOMEM);
         return here ? SESSION_READY : SESSION_BUSY;

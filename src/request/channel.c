@@ -15,40 +15,42 @@
 #include "base/str.h"
 #include "worker/worker.h"
 
-/* The name of its principal; of one without, where it comes from. */
-static void channel_client_name(const struct channel *channel, char out[PRINCIPAL_MAX])
+/* The name of the account of where it comes from. The program itself has one for each way in. */
+static void channel_origin_name(const struct channel *channel, char out[ALLOWANCE_NAME_MAX])
 {
-    bool is_known = channel->principal && channel->principal->kind != PRINCIPAL_ANONYMOUS;
-    snprintf(out, PRINCIPAL_MAX, "%s",
-             is_known ? channel->principal->name.ptr : channel->ops->name);
-    if (!is_known && channel->ops->address) {
-        channel->ops->address(channel, out);
+    char address[PRINCIPAL_MAX] = "";
+    snprintf(address, sizeof(address), "%s", channel->ops->name);
+    if (channel->ops->address) {
+        channel->ops->address(channel, address);
     }
+    snprintf(out, ALLOWANCE_NAME_MAX, "%s %s", channel->principal ? "address" : "machine", address);
 }
 
 struct allowance *channel_allowance(struct channel *channel)
 {
-    if (!channel->allowance) {
-        char name[PRINCIPAL_MAX];
-        channel_client_name(channel, name);
-        channel->allowance = allowances_find(channel->worker->allowances, tidings_str(name),
-                                             loop_now_ms(channel->worker->loop));
+    const struct principal *p = channel->principal;
+    if (p && p->kind != PRINCIPAL_ANONYMOUS) {
+        return allowance_ref(p->account);
     }
-    return allowance_ref(channel->allowance);
+    if (channel->origin) {
+        return allowance_ref(channel->origin);
+    }
+    char name[ALLOWANCE_NAME_MAX];
+    channel_origin_name(channel, name);
+    return allowances_find(channel->worker->allowances, tidings_str(name),
+                           loop_now_ms(channel->worker->loop));
 }
 
-static void forget_allowance(struct channel *channel)
+struct share_taker channel_taker(struct channel *channel)
 {
-    allowance_release(channel->allowance);
-    channel->allowance = NULL;
+    return (struct share_taker){.account = channel_allowance(channel),
+                                .principal = channel->principal,
+                                .is_operator = !channel->principal};
 }
 
 void channel_set_principal(struct channel *channel, const struct principal *principal)
 {
     const struct principal *old = channel->principal;
-    if (old != principal) {
-        forget_allowance(channel);
-    }
     channel->principal = principal_ref(principal);
     principal_unref(old);
 }

@@ -9,6 +9,7 @@
 
 #include "access/failures.h"
 #include "access/principal.h"
+#include "access/share.h"
 #include "base/list.h"
 #include "dialect/dialect.h"
 #include "request/sink.h"
@@ -73,10 +74,10 @@ struct channel {
     const struct channel_ops *ops;
     struct worker *worker;
     const struct principal *principal; /* a reference; NULL: the program itself */
-    struct quota *quota; /* of where it comes from; the transport holds it; NULL: no limits */
-    struct allowance *allowance;     /* a reference, once it was asked for */
-    struct list requests;            /* requests under way */
-    struct batch *batches;           /* arrays of them */
+    struct quota *quota;      /* of where it comes from; the transport holds it; NULL: no limits */
+    struct allowance *origin; /* the account of where it comes from, likewise; NULL: looked up */
+    struct list requests;     /* requests under way */
+    struct batch *batches;    /* arrays of them */
     const struct revision *revision; /* message connections: negotiated by initialize, else NULL */
     struct subscriber *subscriber;   /* message connections: made when first needed */
     bool initialized;                /* message connections: the client said so */
@@ -94,8 +95,10 @@ bool channel_may_go_on(struct channel *channel);
 struct quota *channel_quota(const struct channel *channel);
 /* From now on it is this one (takes a reference of its own). What is under way stays what it is. */
 void channel_set_principal(struct channel *channel, const struct principal *principal);
-/* A reference to what its client may have judged (access/allowance.h). NULL: out of memory. */
+/* A reference to the account of its client (access/allowance.h). NULL: out of memory. */
 struct allowance *channel_allowance(struct channel *channel);
+/* Who takes shares because of it; the account is a reference, to be released. */
+struct share_taker channel_taker(struct channel *channel);
 /* All that is known of where it leads. */
 void channel_get_facts(const struct channel *channel, struct channel_facts *ret);
 /* Something that came this way is refused, or failed: counted, and said in the log as far as there

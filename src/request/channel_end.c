@@ -2,7 +2,6 @@
  *
  * The end of a channel: what becomes of the requests under way on it, and of its subscriber.
  */
-#include "access/allowance.h"
 #include "request/channel.h"
 #include "request/request.h"
 
@@ -24,6 +23,4 @@ void channel_deinit(struct channel *channel)
         channel->worker->requests->end_subscriber(channel);
     }
     channel_set_principal(channel, NULL);
-    allowance_release(channel->allowance);
-    channel->allowance = NULL;
 }

@@ -112,6 +112,7 @@ struct config {
     uint64_t max_listens;           /* per connection */
     uint64_t max_subscriptions;     /* per subscriber */
     uint64_t max_all_subscriptions; /* 0: any number */
+    uint64_t fair_share;            /* percent */
     uint64_t max_uris_per_listen;
     /* Of one client; 0: any number, and server/server_quotas.c for what holds when nobody says so.
      */

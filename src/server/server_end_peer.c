@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 
+#include "access/access.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -21,7 +22,7 @@
 #include "server/server_private.h"
 #include "server/server_tools.h"
 
-#define PEERS_URI "tidings://self/peers"
+#define PEERS_URI ACCESS_OPERATOR_URI
 
 struct ending_part {
     struct letter letter;

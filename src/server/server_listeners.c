@@ -183,6 +183,7 @@ static int open_one(struct tidings_server *s, enum listener_kind kind,
         .inboxes = s->inboxes,
         .worker_count = s->worker_count,
         .quotas = hub_quotas(s->hub),
+        .allowances = hub_allowances(s->hub),
         .rejects = s->rejects,
     };
     d->listener = listener_open(s->loop, &o, err);

@@ -18,6 +18,7 @@ static struct token_bucket_rule rule(uint64_t count, uint64_t burst, uint32_t pe
 /* Every limit that is a row of the configuration has its value. */
 static void fill_limits(const struct config *c, struct limit_counters *counters)
 {
+    counters->fair_share = (unsigned)c->fair_share;
     for (size_t i = 0; i < LIMIT_COUNT; i++) {
         (void)config_get_number(c, limit_name((enum limit)i), &counters->values[i]);
     }

@@ -10,6 +10,7 @@
 #include "access/failures.h"
 #include "access/limit.h"
 #include "access/owned_uri.h"
+#include "access/share.h"
 #include "auth/auth.h"
 #include "base/clock.h"
 #include "base/sha256.h"
@@ -276,7 +277,12 @@ void status_write_limits(struct jw *w, const struct limit_counters *counters)
         jw_put_string(w, STR("about"), tidings_str(limit_text(limit)));
         status_rows_put_count(w, "value", counters->values[i]);
         if (limit_is_counted(limit)) {
+            uint64_t value = counters->values[i];
             status_rows_put_count(w, "inUse", limit_in_use(counters, limit));
+            status_rows_put_count(w, "share", share_part(counters, value));
+            status_rows_put_count(w, "reserve", share_reserve(value));
+            status_rows_put_count(w, "shareReached",
+                                  __atomic_load_n(&counters->share_hits[i], __ATOMIC_RELAXED));
         }
         status_rows_put_count(w, "reached", __atomic_load_n(&counters->hits[i], __ATOMIC_RELAXED));
         jw_end_object(w);

@@ -95,7 +95,7 @@ void conn_close(struct http_conn *conn, const char *reason)
     conn_detach(conn);
     close(conn->out.fd);
     worker_inbox_left(&hw->inbox);
-    quota_leave(conn->channel.quota);
+    worker_inbox_give_back(&hw->inbox, conn->channel.quota, conn->channel.origin);
     sink_closed(&conn->sink);
     channel_deinit(&conn->channel);
     channel_ended(&conn->channel);
@@ -135,9 +135,10 @@ void conn_move_to(struct http_conn *conn, struct http_worker *other)
     channel_deinit(&conn->channel);
     struct handover *h = handover_create(conn->out.fd, tls);
     if (!h) { /* it is closed */
-        quota_leave(conn->channel.quota);
+        worker_inbox_give_back(&hw->inbox, conn->channel.quota, conn->channel.origin);
     } else {
         h->quota = conn->channel.quota;
+        h->origin = conn->channel.origin;
         h->in = conn->r->in;
         buf_init(&conn->r->in, 0);
         worker_inbox_send(&other->inbox, h);
@@ -157,6 +158,7 @@ void conn_become_websocket(struct http_conn *conn, struct websocket *ws)
         .out = &out,
         .principal = conn->channel.principal,
         .quota = conn->channel.quota,
+        .origin = conn->channel.origin,
         .input = tidings_strn(r->in.ptr + r->head_len, r->in.len - r->head_len),
         .eof = conn->eof,
     };
@@ -346,6 +348,7 @@ static void http_adopt(struct letter *letter, void *owner)
     http_review_tokens(hw); /* what was taken back while nobody was here */
     channel_init(&conn->channel, &http_channel_ops, hw->worker);
     conn->channel.quota = h->quota;
+    conn->channel.origin = h->origin;
     conn->sink.ops = &http_sink_ops;
     conn->hw = hw;
     conn->r = r;

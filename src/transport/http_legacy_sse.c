@@ -19,7 +19,7 @@
 struct sse_stream {
     struct http_conn *conn;
     char id[SESSION_ID_LEN + 1];
-    struct quota *quota; /* of its client */
+    struct session_place place; /* that its client has given for it */
 };
 
 static void legacy_sse_answer(struct channel *channel, int status,
@@ -100,7 +100,7 @@ static void legacy_sse_forget(struct subscriber *subscriber)
     struct http_worker *hw = s->conn->hw;
     map_remove(&hw->sse_streams, tidings_strn(s->id, SESSION_ID_LEN));
     hw->worker->stats.sessions--;
-    session_left(hw->worker, s->quota);
+    session_left(hw->worker, &s->place);
     mem_free(s);
 }
 
@@ -140,9 +140,9 @@ void legacy_sse_open(struct http_conn *conn)
         conn_refuse(conn, 503, "the server is stopping");
         return;
     }
-    struct quota *quota = NULL;
+    struct session_place place;
     struct refusal why;
-    if (!session_enter(&conn->channel, &quota, &why)) {
+    if (!session_enter(&conn->channel, &place, &why)) {
         inbound_refuse_limit(&conn->channel, &why, NULL);
         return;
     }
@@ -154,12 +154,12 @@ void legacy_sse_open(struct http_conn *conn)
             map_remove(&conn->hw->sse_streams, tidings_strn(s->id, SESSION_ID_LEN));
             mem_free(s);
         }
-        session_left(worker, quota);
+        session_left(worker, &place);
         conn->channel.ops = &http_channel_ops;
         conn_refuse(conn, 503, "out of memory");
         return;
     }
-    s->quota = quota;
+    s->place = place;
     worker->stats.sessions++;
     subscriber->ops = &legacy_sse_subscriber_ops;
     subscriber->owner = s;

@@ -5,8 +5,11 @@
 #include "transport/listener.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <unistd.h>
 
+#include "access/allowance.h"
+#include "access/share.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -38,15 +41,13 @@ static size_t load_of(const struct worker_inboxes *inboxes)
     return load;
 }
 
-static const struct worker_inboxes *least_loaded(const struct listener *l, size_t *total)
+static const struct worker_inboxes *least_loaded(const struct listener *l)
 {
     const struct worker_inboxes *best = NULL;
     size_t least = 0;
-    *total = 0;
     for (size_t i = 0; i < l->options.worker_count; i++) {
         const struct worker_inboxes *inboxes = &l->options.inboxes[i];
         size_t load = load_of(inboxes);
-        *total += load;
         if (!best || load < least) {
             best = inboxes;
             least = load;
@@ -62,24 +63,53 @@ static void listener_reject(struct listener *l, int fd, const struct refusal *wh
                       l->url.ptr);
 }
 
+/* Takes the share of a client. Connections are counted before it can be known who it is: so the
+ * reserve is for those on Unix sockets. */
+static int take_share(struct listener *l, const struct worker_inbox *inbox,
+                      const union socket_address *from, const char *name, bool is_local,
+                      struct allowance **ret, struct refusal *why)
+{
+    char account[ALLOWANCE_NAME_MAX];
+    bool is_unix = from->any.sa_family == AF_UNIX;
+    snprintf(account, sizeof(account), "%s %s", is_unix ? "user" : "address", name);
+    *ret = allowances_find(l->options.allowances,
+                           is_local && !is_unix ? STR(ALLOWANCE_MACHINE) : tidings_str(account),
+                           loop_now_ms(l->loop));
+    if (!*ret) {
+        return TIDINGS_E_NOMEM;
+    }
+    const struct share_taker who = {.account = *ret, .is_operator = is_unix};
+    bool has_room = share_take(inbox->limit_counters, LIMIT_CONNECTIONS, l->options.max_connections,
+                               1, &who, why);
+    allowance_release(*ret); /* its share holds it */
+    return has_room ? 0 : TIDINGS_E_LIMIT;
+}
+
+/* A place for one more connection of that client, into `h`. */
+static int take_place(struct listener *l, const union socket_address *from, struct handover *h,
+                      struct refusal *why)
+{
+    char name[QUOTA_NAME_MAX];
+    bool is_local = peer_identity_quota_name(h->fd, from, name);
+    int rc = take_share(l, h->inbox, from, name, is_local, &h->origin, why);
+    if (rc < 0) {
+        h->origin = NULL;
+        return rc;
+    }
+    return quotas_enter(l->options.quotas, tidings_str(name), is_local, loop_now_ms(l->loop),
+                        &h->quota, why);
+}
+
 static void hand_over(struct listener *l, int fd, const union socket_address *from)
 {
     const struct listener_protocol *protocol = l->options.protocol;
-    size_t total = 0, most = l->options.max_connections;
-    const struct worker_inboxes *inboxes = least_loaded(l, &total);
-    char name[QUOTA_NAME_MAX];
-    struct quota *quota = NULL;
+    const struct worker_inboxes *inboxes = least_loaded(l);
+    struct worker_inbox *inbox = inboxes->by_kind[protocol->kind];
+    struct handover place = {.fd = fd, .inbox = inbox};
     struct refusal why;
-    if (total >= most) {
-        why = limit_refusal(LIMIT_CONNECTIONS, most, false);
-        limit_hit(inboxes->by_kind[protocol->kind]->limit_counters, LIMIT_CONNECTIONS);
-        listener_reject(l, fd, &why);
-        return;
-    }
-    bool is_local = peer_identity_quota_name(fd, from, name);
-    int rc = quotas_enter(l->options.quotas, tidings_str(name), is_local, loop_now_ms(l->loop),
-                          &quota, &why);
+    int rc = take_place(l, from, &place, &why);
     if (rc == TIDINGS_E_LIMIT) {
+        worker_inbox_give_back(inbox, place.quota, place.origin);
         listener_reject(l, fd, &why);
         return;
     }
@@ -88,16 +118,17 @@ static void hand_over(struct listener *l, int fd, const union socket_address *fr
         (protocol->tls && !(tls = tls_session_create(protocol->tls, protocols[protocol->kind])))) {
         log_warn(LOG_TRANSPORT, "connection refused", KV("reason", "out of memory"),
                  KV("listener", l->url.ptr));
-        quota_leave(quota);
+        worker_inbox_give_back(inbox, place.quota, place.origin);
         close(fd);
         return;
     }
     struct handover *h = handover_create(fd, tls);
     if (h) {
-        h->quota = quota;
-        worker_inbox_send(inboxes->by_kind[protocol->kind], h);
+        h->quota = place.quota;
+        h->origin = place.origin;
+        worker_inbox_send(inbox, h);
     } else {
-        quota_leave(quota);
+        worker_inbox_give_back(inbox, place.quota, place.origin);
     }
 }
 
@@ -122,10 +153,11 @@ static bool reject_next(struct listener *l)
         errno = failed;
         return false;
     }
-    size_t total = 0;
-    const struct worker_inboxes *inboxes = least_loaded(l, &total);
-    struct refusal why = limit_refusal(LIMIT_CONNECTIONS, total, false);
-    limit_hit(inboxes->by_kind[l->options.protocol->kind]->limit_counters, LIMIT_CONNECTIONS);
+    struct limit_counters *counters =
+        least_loaded(l)->by_kind[l->options.protocol->kind]->limit_counters;
+    struct refusal why =
+        limit_refusal(LIMIT_CONNECTIONS, limit_in_use(counters, LIMIT_CONNECTIONS), false);
+    limit_hit(counters, LIMIT_CONNECTIONS);
     listener_reject(l, fd, &why);
     return true;
 }

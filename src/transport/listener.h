@@ -21,6 +21,7 @@ struct listener_options {
     const struct worker_inboxes *inboxes; /* of the workers; outlive the listener */
     size_t worker_count;
     struct quotas *quotas;
+    struct allowances *allowances;
     struct reject_list *rejects;
 };
 

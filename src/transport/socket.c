@@ -85,7 +85,6 @@ void line_conn_close(struct line_conn *conn, const char *reason)
     list_remove(&conn->review_link);
     list_remove(&conn->yield_link);
     loop_poll_deinit(&conn->poll);
-    quota_leave(conn->line.channel.quota);
     struct channel_facts facts;
     channel_ending(&conn->line.channel, reason, &facts);
     line_deinit(&conn->line);
@@ -94,6 +93,7 @@ void line_conn_close(struct line_conn *conn, const char *reason)
     input_count_held(sw->worker->limit_counters, &conn->input_counted, 0);
     close(conn->fd);
     worker_inbox_left(&sw->inbox);
+    worker_inbox_give_back(&sw->inbox, conn->line.channel.quota, conn->line.channel.origin);
     loop_discard(sw->worker->loop, &conn->discard, mem_free, conn);
     check_drained(sw);
 }
@@ -376,6 +376,7 @@ static void socket_adopt(struct letter *letter, void *owner)
     line_init(&conn->line, &socket_channel_ops, sw->worker, sw->config->max_line);
     conn->line.schedule_review = line_conn_schedule_review;
     conn->line.channel.quota = h->quota;
+    conn->line.channel.origin = h->origin;
     sendq_init(&conn->line.out, &sw->worker->batch, conn->fd, line_conn_on_flushed);
     socket_set_options(sw->config, conn->fd);
     line_conn_start_state(conn, h->tls ? LINE_HANDSHAKE : LINE_FRESH);

@@ -119,7 +119,7 @@ void websocket_close(struct websocket *ws, const char *reason)
     websocket_book_input(ws);
     close(fd);
     worker_inbox_left(ww->owner.inbox);
-    quota_leave(ws->channel.quota);
+    worker_inbox_give_back(ww->owner.inbox, ws->channel.quota, ws->channel.origin);
     sink_closed(&ws->sink);
     channel_deinit(&ws->channel);
     channel_ended(&ws->channel);
@@ -307,6 +307,7 @@ void websocket_open(struct websocket *ws, const struct websocket_start *start)
     channel_init(&ws->channel, &websocket_channel_ops, ww->worker);
     channel_set_principal(&ws->channel, start->principal);
     ws->channel.quota = start->quota;
+    ws->channel.origin = start->origin;
     ws->sink.ops = &websocket_sink_ops;
     ws->eof = start->eof;
     sendq_move(&ws->out, start->out, websocket_on_flushed);

@@ -56,6 +56,7 @@ struct websocket_start {
     struct sendq *out; /* emptied (sendq_move); its socket must not be polled any more */
     const struct principal *principal; /* it takes a reference of its own; may be NULL */
     struct quota *quota;               /* entered; may be NULL */
+    struct allowance *origin;          /* whose share it has; may be NULL */
     struct tidings_str input;          /* what followed the request: the first of the frames */
     bool eof;                          /* … and the last of them */
 };

@@ -6,12 +6,13 @@
 
 #include <unistd.h>
 
+#include "access/share.h"
 #include "base/mem.h"
 
 void handover_destroy(struct handover *h)
 {
     tls_session_destroy(h->tls);
-    quota_leave(h->quota);
+    worker_inbox_give_back(h->inbox, h->quota, h->origin);
     close(h->fd);
     buf_deinit(&h->in);
     mem_free(h);
@@ -41,7 +42,7 @@ void worker_inbox_send(struct worker_inbox *r, struct handover *h)
 {
     h->letter.deliver = r->adopt;
     __atomic_add_fetch(&r->count, 1, __ATOMIC_RELAXED);
-    (void)limit_enter(r->limit_counters, LIMIT_CONNECTIONS, 0);
+    h->inbox = r;
     mailbox_send(r->mailbox, &h->letter);
 }
 
@@ -53,5 +54,13 @@ size_t worker_inbox_count(const struct worker_inbox *r)
 void worker_inbox_left(struct worker_inbox *r)
 {
     __atomic_sub_fetch(&r->count, 1, __ATOMIC_RELAXED);
-    limit_leave(r->limit_counters, LIMIT_CONNECTIONS);
+}
+
+void worker_inbox_give_back(const struct worker_inbox *r, struct quota *quota,
+                            struct allowance *origin)
+{
+    quota_leave(quota);
+    if (origin) {
+        share_give(r->limit_counters, LIMIT_CONNECTIONS, 1, origin);
+    }
 }

@@ -32,12 +32,14 @@ struct handover {
     struct letter letter;
     struct tls_session *tls; /* NULL: plain */
     int fd;
-    struct buf in;       /* what was read already */
-    struct quota *quota; /* entered; NULL: nothing limits its client */
+    struct buf in;                    /* what was read already */
+    struct quota *quota;              /* entered; NULL: nothing limits its client */
+    struct allowance *origin;         /* whose share it has; NULL: nobody's */
+    const struct worker_inbox *inbox; /* it was sent there last; NULL: nowhere yet */
 };
 /* Takes fd and session (NULL: plain), also on failure. NULL: out of memory. */
 struct handover *handover_create(int fd, struct tls_session *tls);
-/* Nobody wants it: closes the connection. */
+/* Nobody wants it: closes the connection. Its client gets its place back. */
 void handover_destroy(struct handover *handover);
 
 /* What takes connections of one kind on one worker. */
@@ -50,8 +52,11 @@ struct worker_inbox {
 };
 void worker_inbox_send(struct worker_inbox *inbox, struct handover *handover); /* any thread */
 size_t worker_inbox_count(const struct worker_inbox *inbox);                   /* any thread */
-/* A connection that was sent is gone. */
+/* A connection that was sent is gone, or goes to another worker. */
 void worker_inbox_left(struct worker_inbox *inbox);
+/* Its client has one connection less. */
+void worker_inbox_give_back(const struct worker_inbox *inbox, struct quota *quota,
+                            struct allowance *origin);
 
 /* The inboxes of one worker, by kind; NULL: it takes none of that kind. */
 struct worker_inboxes {

@@ -372,7 +372,7 @@ test('--max-subscriptions, --max-all-subscriptions: one by one, and given back',
     const second = await listen(server, { resourceSubscriptions: uris.slice(1) });
     assert.deepEqual(second.ack.notifications.resourceSubscriptions, uris.slice(1, 2));
     [why] = second.ack._meta[key.refused];
-    assert.deepEqual(why.data, { limit: 'max-all-subscriptions', value: 3 });
+    assert.deepEqual(why.data, { limit: 'max-all-subscriptions', value: 3, retryAfterMs: 1000 });
     const session = await Session.open(server);
     const { json } = await session.send('resources/subscribe', { uri: uris[0] });
     assert.equal(json.error.data.limit, 'max-all-subscriptions');

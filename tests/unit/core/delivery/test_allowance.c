@@ -183,7 +183,7 @@ static uint64_t left_of(const char *name)
 {
     uint64_t now = loop_now_ms(b.worker[0]->loop);
     char who[64];
-    snprintf(who, sizeof(who), "%s", name);
+    snprintf(who, sizeof(who), "token %s", name);
     struct allowance *a = allowances_find(hub_allowances(b.hub), tidings_str(who), now);
     uint64_t left = allowance_left(a, now);
     allowance_release(a);
@@ -405,8 +405,9 @@ static void echo(void *user, struct tidings_call *call)
 
 static struct allowance *allowance_of(const char *name)
 {
-    return allowances_find(hub_allowances(b.hub), tidings_str(name),
-                           loop_now_ms(b.worker[0]->loop));
+    char who[64];
+    snprintf(who, sizeof(who), "token %s", name);
+    return allowances_find(hub_allowances(b.hub), tidings_str(who), loop_now_ms(b.worker[0]->loop));
 }
 
 /* So that it has nothing for a minute, or again. */
