@@ -180,6 +180,11 @@ bool allowance_is_whole(const struct allowance *a)
     return a->is_whole;
 }
 
+bool allowance_is_user(const struct allowance *a)
+{
+    return str_starts(a->value.key, STR("user "));
+}
+
 size_t *allowance_held(struct allowance *a, enum limit limit)
 {
     return &a->held[limit_shared_at(limit)];

@@ -57,6 +57,8 @@ void allowance_release(struct allowance *a); /* NULL is fine, here and below */
 struct tidings_str allowance_name(const struct allowance *a);
 /* Returns true if no share limits it. */
 bool allowance_is_whole(const struct allowance *a);
+/* Returns true for a user of a Unix socket. */
+bool allowance_is_user(const struct allowance *a);
 /* How much of a shared limit it holds; atomic. */
 size_t *allowance_held(struct allowance *a, enum limit limit);
 

@@ -25,6 +25,7 @@
     X(SUBSCRIBE_RATE, "subscribe-rate", 0, "subscribing of one client in a second")                \
     X(SESSIONS, "max-sessions", 0, "legacy sessions at a time")                                    \
     X(CLIENT_SESSIONS, "max-client-sessions", 0, "legacy sessions of one client")                  \
+    X(TOKENS, "waiting-tokens", 1024, "tokens that wait for a key or an introspection")            \
     X(SESSION_STREAMS, "session-streams", 4, "open streams of one session")                        \
     X(LISTENS, "max-listens", 0, "open listens on one connection")                                 \
     X(LISTEN_URIS, "max-uris-per-listen", 0, "URIs in one listen")                                 \
@@ -75,6 +76,7 @@ const char *limit_text(enum limit limit);
     X(CLIENTS)                                                                                     \
     X(SESSIONS)                                                                                    \
     X(ALL_SUBSCRIPTIONS)                                                                           \
+    X(TOKENS)                                                                                      \
     X(CALLS)                                                                                       \
     X(TASKS)                                                                                       \
     X(TASK_BYTES)                                                                                  \

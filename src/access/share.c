@@ -67,14 +67,6 @@ void share_give(struct limit_counters *counters, enum limit limit, size_t n,
     }
 }
 
-/* What everybody, and the account, hold now. */
-static uint64_t share_held(const struct limit_counters *counters, enum limit limit,
-                           struct allowance *account, uint64_t *ret_all)
-{
-    *ret_all = limit_in_use(counters, limit);
-    return account ? __atomic_load_n(allowance_held(account, limit), __ATOMIC_RELAXED) : 0;
-}
-
 bool share_take(struct limit_counters *counters, enum limit limit, uint64_t most, size_t n,
                 const struct share_taker *who, struct refusal *why)
 {
@@ -98,11 +90,4 @@ bool share_take(struct limit_counters *counters, enum limit limit, uint64_t most
         __atomic_fetch_add(&counters->share_hits[limit], 1, __ATOMIC_RELAXED);
     }
     return false;
-}
-
-bool share_is_over(const struct limit_counters *counters, enum limit limit, uint64_t most,
-                   const struct share_taker *who)
-{
-    uint64_t all = 0, own = share_held(counters, limit, who->account, &all);
-    return most > 0 && !share_fits(counters, most, who, own, all);
 }

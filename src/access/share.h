@@ -48,8 +48,5 @@ void share_add(struct limit_counters *counters, enum limit limit, size_t n,
                struct allowance *account);
 void share_give(struct limit_counters *counters, enum limit limit, size_t n,
                 struct allowance *account);
-/* Returns true if the account holds more of a limit than it may. */
-bool share_is_over(const struct limit_counters *counters, enum limit limit, uint64_t most,
-                   const struct share_taker *who);
 
 #endif

@@ -20,6 +20,7 @@ struct token_cache {
     struct verifier *verifier;
     struct mailbox *mailbox;
     auth_release_fn release;
+    auth_may_wait_fn may_wait;
     struct map known;  /* digest -> struct identity */
     struct list order; /* those that may be forgotten */
     struct list lines; /* those of the file … */
@@ -240,12 +241,12 @@ void token_cache_cancel(struct pending_token *pending)
     }
 }
 
-/* NULL: there is nobody to ask, or one too many asks already. */
+/* NULL: there is nobody to ask, or no memory. */
 static struct pending_token *make_pending(struct token_cache *c, struct tidings_str token,
                                           const unsigned char *digest, const struct verdict *v)
 {
     struct pending_token *p = NULL;
-    if (c->shared->remote && c->counters->counts.waiting < TOKEN_CACHE_MAX_PENDING) {
+    if (c->shared->remote) {
         p = pending_token_create(c->mailbox, token);
     }
     if (!p) {
@@ -265,13 +266,14 @@ static struct pending_token *make_pending(struct token_cache *c, struct tidings_
 
 static bool token_cache_verify(struct token_cache *c, struct tidings_str token,
                                const unsigned char *digest, struct auth_answer *answer,
-                               struct pending_token **ret)
+                               struct pending_token **ret, void *user)
 {
     struct verdict v;
     verifier_check(c->verifier, token, digest, clock_wall_ms(), &v);
     struct pending_token *p = NULL;
     if (v.need != VERDICT_FINAL) {
-        p = make_pending(c, token, digest, &v);
+        bool may_wait = !c->may_wait || c->may_wait(user);
+        p = may_wait ? make_pending(c, token, digest, &v) : NULL;
         if (!p) {
             token_cache_refuse(c, AUTH_UNAVAILABLE, "too many tokens wait to be verified", answer);
             return true;
@@ -304,13 +306,18 @@ bool token_cache_ask(struct token_cache *c, struct tidings_str token, struct aut
         token_cache_accept(known, answer);
         return true;
     }
-    if (token_cache_verify(c, token, digest, answer, pending)) {
+    if (token_cache_verify(c, token, digest, answer, pending, user)) {
         return true;
     }
     (*pending)->fn = fn;
     (*pending)->user = user;
     remote_ask(c->shared->remote, *pending);
     return false;
+}
+
+void token_cache_set_may_wait(struct token_cache *c, auth_may_wait_fn may)
+{
+    c->may_wait = may;
 }
 
 /* ---- the cache itself ------------------------------------------------------------------------ */

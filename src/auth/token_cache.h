@@ -20,7 +20,6 @@
 
 /* Tokens, but for those of the file; beyond, the one not used for the longest time is forgotten. */
 #define TOKEN_CACHE_MAX 4096u
-#define TOKEN_CACHE_MAX_PENDING 256u /* tokens that wait; then UNAVAILABLE */
 
 struct remote;
 struct verifier;
@@ -55,6 +54,10 @@ void token_cache_destroy(struct token_cache *c);
  * once with the answer, from the mailbox, never from inside this call. */
 bool token_cache_ask(struct token_cache *c, struct tidings_str token, struct auth_answer *answer,
                      struct pending_token **pending, auth_answer_fn fn, void *user);
+/* Asks `may` before a token waits, with the `user` of its question; false: it is refused as
+ * UNAVAILABLE. Without it any number may wait. */
+typedef bool (*auth_may_wait_fn)(void *user);
+void token_cache_set_may_wait(struct token_cache *c, auth_may_wait_fn may);
 /* `fn` will not be called. Not after it was. NULL is fine. */
 void token_cache_cancel(struct pending_token *pending);
 

@@ -22,6 +22,8 @@ struct file_history;
 struct worker;
 struct hub;
 struct allowances;
+struct refusal;
+struct share_taker;
 struct limit_counters;
 struct quotas;
 struct tasks;
@@ -129,6 +131,11 @@ struct hub_receipt {
  * returns 1 if `done` is called later; TIDINGS_E_BUSY while the store cannot be reached. */
 int hub_announce_shared(struct hub *hub, const struct tidings_change *change,
                         struct hub_receipt *receipt, struct tidings_error *err);
+/* The same for a change that a client announces, as its share of LIMIT_ANNOUNCED. If the share is
+ * used up, `why` says so, and no subscription is told. */
+int hub_announce_by(struct hub *hub, const struct tidings_change *change,
+                    const struct share_taker *who, struct hub_receipt *receipt, struct refusal *why,
+                    struct tidings_error *err);
 typedef int (*hub_shared_fn)(void *user, const struct tidings_change *change,
                              struct hub_receipt *receipt, struct tidings_error *err);
 /* Who takes them, from any thread; before threads start. NULL: nobody any more. */

@@ -12,6 +12,7 @@
  * before that is numbered, so a refusal that comes later sends it anew. A worker that is behind by
  * as much gets no more changes but such a letter of its own (delivery_lose).
  */
+#include "access/share.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -104,6 +105,7 @@ struct announce_letter {
     struct hub_merge_mark mark;
     struct hub *hub;
     size_t bytes;
+    struct allowance *account; /* whose share they are; NULL: nobody's */
     uint64_t position;
     unsigned start;                       /* `undone` of the hub when it was sent */
     const struct tidings_provider *owned; /* it is of a mount that one node owns; else NULL */
@@ -116,7 +118,7 @@ struct announce_letter {
 static void announce_drop(struct letter *letter)
 {
     struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
-    __atomic_sub_fetch(&l->hub->announced, l->bytes, __ATOMIC_RELAXED);
+    share_give(&l->hub->limit_counters, LIMIT_ANNOUNCED, l->bytes, l->account);
     mem_free(l);
 }
 
@@ -321,10 +323,48 @@ static int announce_check_kind(const struct tidings_change *change, struct tidin
                                   "a change is UPDATED, CREATED, DELETED, or MOVED with 'from'");
 }
 
-static int hub_announce_change(struct hub *hub, const struct tidings_change *change, bool is_kept,
-                               uint64_t position, const struct tidings_provider *owned,
-                               struct tidings_error *err)
+/* Where a change comes from. */
+struct announce_origin {
+    bool is_kept;
+    uint64_t position;
+    const struct tidings_provider *owned;
+    const struct share_taker *who; /* NULL: the program */
+    struct refusal *why;           /* if `who` is set */
+};
+
+/* Takes room for a change and makes its letter. Without room everybody looks again, except if its
+ * client alone has too many, which is told so. */
+static struct announce_letter *hub_announce_begin(struct hub *hub, size_t bytes, size_t max,
+                                                  const struct announce_origin *from,
+                                                  struct tidings_error *err)
 {
+    const struct share_taker program = {.is_operator = true};
+    const struct share_taker *who = from->who ? from->who : &program;
+    struct refusal why = {0};
+    bool fits = share_take(&hub->limit_counters, LIMIT_ANNOUNCED, max, bytes, who, &why);
+    struct announce_letter *l = fits ? mem_alloc(bytes) : NULL;
+    if (l) {
+        return l;
+    }
+    if (fits) {
+        share_give(&hub->limit_counters, LIMIT_ANNOUNCED, bytes, who->account);
+    }
+    if (!why.is_own) {
+        hub_lose_at(hub, from->position);
+    }
+    if (!fits && from->why) {
+        *from->why = why;
+    }
+    tidings_fail(err, fits ? TIDINGS_E_NOMEM : TIDINGS_E_BUSY,
+                 fits ? "out of memory" : "more changes than can be told: %zu bytes wait already",
+                 limit_in_use(&hub->limit_counters, LIMIT_ANNOUNCED));
+    return NULL;
+}
+
+static int hub_announce_change(struct hub *hub, const struct tidings_change *change,
+                               const struct announce_origin *from, struct tidings_error *err)
+{
+    bool is_kept = from->is_kept;
     int rc = announce_check_kind(change, err);
     if (rc < 0) {
         return rc;
@@ -334,7 +374,7 @@ static int hub_announce_change(struct hub *hub, const struct tidings_change *cha
     /* Each is told by itself while few wait. What the store keeps has a position of its own. */
     size_t max = __atomic_load_n(&hub->max_announced, __ATOMIC_RELAXED);
     bool merges =
-        !is_kept && __atomic_load_n(&hub->announced, __ATOMIC_RELAXED) > max / MERGE_SHARE;
+        !is_kept && limit_in_use(&hub->limit_counters, LIMIT_ANNOUNCED) > max / MERGE_SHARE;
     struct hub_merge_mark mark = {0};
     if (!is_kept) {
         mark = hub_merge_mark(&hub->merge, change);
@@ -345,27 +385,19 @@ static int hub_announce_change(struct hub *hub, const struct tidings_change *cha
     size_t bytes = sizeof(struct announce_letter) + change->uri.len + change->etag.len +
                    change->from.len + change->metadata.len + change->checksum.len +
                    change->origin.len + change->target.len + strlen(trace.parent);
-    size_t before = __atomic_fetch_add(&hub->announced, bytes, __ATOMIC_RELAXED);
-    bool fits = bytes <= max && before <= max - bytes;
-    struct announce_letter *l = fits ? mem_alloc(bytes) : NULL;
+    struct announce_letter *l = hub_announce_begin(hub, bytes, max, from, err);
     if (!l) {
-        __atomic_sub_fetch(&hub->announced, bytes, __ATOMIC_RELAXED);
-        hub_lose_at(hub, position);
-        if (!fits) {
-            limit_hit(&hub->limit_counters, LIMIT_ANNOUNCED);
-        }
-        return fits ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory")
-                    : tidings_fail(err, TIDINGS_E_BUSY,
-                                   "more changes than can be told: %zu bytes wait already", before);
+        return err ? err->code : TIDINGS_E_BUSY;
     }
     *l = (struct announce_letter){
         .letter = {.deliver = announce_deliver, .drop = announce_drop},
         .hub = hub,
         .bytes = bytes,
-        .position = position,
+        .account = from->who ? from->who->account : NULL,
+        .position = from->position,
         .start = __atomic_load_n(&hub->undone, __ATOMIC_RELAXED),
         .is_kept = is_kept,
-        .owned = owned,
+        .owned = from->owned,
         .change = *change,
         .mark = mark,
     };
@@ -388,7 +420,7 @@ static int hub_announce_change(struct hub *hub, const struct tidings_change *cha
 
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err)
 {
-    return hub_announce_change(hub, change, false, 0, NULL, err);
+    return hub_announce_change(hub, change, &(struct announce_origin){0}, err);
 }
 
 void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user)
@@ -409,31 +441,54 @@ void hub_on_owned(struct hub *hub, hub_owned_fn fn, void *user)
 int hub_announce_owned(struct hub *hub, const struct tidings_provider *p,
                        const struct tidings_change *change, struct tidings_error *err)
 {
-    int rc = change ? hub_announce_change(hub, change, false, 0, p, err) : TIDINGS_E_BUSY;
+    const struct announce_origin from = {.owned = p};
+    int rc = change ? hub_announce_change(hub, change, &from, err) : TIDINGS_E_BUSY;
     if (rc < 0 && rc != TIDINGS_E_INVALID && hub->owned) {
         (void)hub->owned(hub->owned_user, p, NULL, NULL);
     }
     return rc;
 }
 
+/* A change whose resource is not subscribable says so now: it may be gone when it gets its number.
+ */
+static struct tidings_change announce_judged(const struct hub *hub,
+                                             const struct tidings_change *change)
+{
+    struct tidings_change told = *change;
+    if (hub->mute && hub->mute(hub->mute_user, change->uri)) {
+        told.not_subscribable = true;
+    }
+    return told;
+}
+
 int hub_announce_shared(struct hub *hub, const struct tidings_change *change,
                         struct hub_receipt *receipt, struct tidings_error *err)
 {
     hub_shared_fn shared = __atomic_load_n(&hub->shared, __ATOMIC_ACQUIRE);
-    struct tidings_change told = *change;
-    if (hub->mute && hub->mute(hub->mute_user, change->uri)) {
-        told.not_subscribable = true; /* now: it may be gone when it gets its number */
-    }
+    struct tidings_change told = announce_judged(hub, change);
     int rc = shared ? announce_check_kind(change, err) : 0;
     return rc < 0   ? rc
            : shared ? shared(hub->shared_user, &told, receipt, err)
                     : hub_announce(hub, &told, err);
 }
 
+int hub_announce_by(struct hub *hub, const struct tidings_change *change,
+                    const struct share_taker *who, struct hub_receipt *receipt, struct refusal *why,
+                    struct tidings_error *err)
+{
+    if (__atomic_load_n(&hub->shared, __ATOMIC_ACQUIRE)) {
+        return hub_announce_shared(hub, change, receipt, err);
+    }
+    struct tidings_change told = announce_judged(hub, change);
+    const struct announce_origin from = {.who = who, .why = why};
+    return hub_announce_change(hub, &told, &from, err);
+}
+
 int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
                       struct tidings_error *err)
 {
-    return hub_announce_change(hub, change, true, position, NULL, err);
+    const struct announce_origin from = {.is_kept = true, .position = position};
+    return hub_announce_change(hub, change, &from, err);
 }
 
 static void announce_position(struct hub *hub, uint64_t position, bool is_broken)

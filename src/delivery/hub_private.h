@@ -66,7 +66,6 @@ struct hub {
     struct tasks *tasks;
     const struct tidings_call_hooks *call_hooks; /* NULL: none */
     size_t max_announced;                        /* atomic */
-    size_t announced; /* atomic: bytes of changes that wait for their number */
     struct hub_merge merge;
     struct list parked; /* announcements that wait until the workers have caught up … */
     struct loop_timer *parked_timer;

@@ -6,6 +6,7 @@
 
 #include "access/access.h"
 #include "access/quota.h"
+#include "access/share.h"
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/loop.h"
@@ -177,9 +178,11 @@ static int notify_canonical(const struct notify *n, struct tidings_str spelled, 
 static void notify_on_receipt(struct hub_receipt *receipt, int code,
                               const struct tidings_error *err);
 
+/* `limit`: set if the share of its client is used up. */
 static int notify_announce(const struct notify *n, struct json *json, struct notify_entry *entry,
-                           struct tidings_error *err)
+                           struct refusal *limit, struct tidings_error *err)
 {
+    const struct share_taker who = {n->account, n->principal, !n->principal};
     struct tidings_change change = {.origin = n->origin, .traceparent = n->traceparent};
     struct buf uri, metadata;
     buf_init(&uri, URI_MAX * 3);
@@ -192,7 +195,7 @@ static int notify_announce(const struct notify *n, struct json *json, struct not
         change.uri = buf_str(&uri);
         change.metadata = buf_str(&metadata);
         __atomic_fetch_add(&entry->of->pending, 1, __ATOMIC_RELAXED);
-        rc = hub_announce_shared(n->worker->hub, &change, &entry->receipt, err);
+        rc = hub_announce_by(n->worker->hub, &change, &who, &entry->receipt, limit, err);
         if (rc <= 0) {
             __atomic_fetch_sub(&entry->of->pending, 1,
                                __ATOMIC_RELAXED); /* not the last: ours is */
@@ -336,7 +339,12 @@ static void notify_one(const struct notify *n, struct notifying *l, size_t i)
     } else if (str_eq(jv_str(jv_get(json, "uri")), STR(NOTIFY_EVERYTHING))) {
         rc = notify_everything(n, json, &err);
     } else {
-        rc = notify_announce(n, json, entry, &err);
+        struct refusal share = {0};
+        rc = notify_announce(n, json, entry, &share, &err);
+        if (share.retry_ms > 0) {
+            l->limit = share;
+            l->limited_from = i;
+        }
     }
     if (rc < 0) {
         notify_entry_fail(entry, rc, &err);

@@ -22,6 +22,7 @@
 #include "access/limit.h"
 #include "json/write.h"
 
+struct allowance;
 struct principal;
 struct quota;
 struct worker;
@@ -34,6 +35,7 @@ struct worker;
 struct notify {
     struct worker *worker;
     const struct principal *principal;
+    struct allowance *account; /* whose share of LIMIT_ANNOUNCED; NULL: nobody's */
     struct quota *quota; /* each change but the first counts as a request; NULL: nothing limits */
     struct tidings_str origin;      /* of the changes; or empty … */
     struct tidings_str traceparent; /* … likewise */

@@ -5,7 +5,6 @@
  */
 #include "access/allowance.h"
 #include "access/share.h"
-#include "base/error.h"
 #include "base/str.h"
 #include "delivery/delivery.h"
 #include "delivery/filters.h"
@@ -42,6 +41,21 @@ static bool has_steps(const struct subscribe_batch *s)
            allowance_left(listen->subscriber->allowance, loop_now_ms(s->worker->loop)) > 0;
 }
 
+/* Takes the share of all subscriptions that a new one holds, or refuses. */
+static void subscribe_item_take_share(const struct subscribe_batch *s, struct subscribe_item *w)
+{
+    const struct subscriber *subscriber = s->pending.listen->subscriber;
+    const struct share_taker who = {subscriber->allowance, subscriber->principal,
+                                    !subscriber->principal};
+    char sentence[REFUSAL_SENTENCE];
+    struct refusal why;
+    if (!share_take(s->worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS,
+                    s->worker->limits->max_all_subscriptions, 1, &who, &why)) {
+        subscribe_item_refuse(w, TIDINGS_E_BUSY, "%s", refusal_sentence(&why, sentence));
+        subscribe_item_explain(w, &why);
+    }
+}
+
 bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscribe_item *w)
 {
     const struct worker_limits *limits = s->worker->limits;
@@ -57,35 +71,17 @@ bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscribe_item
             "the patterns of this client have used up what they may cost in a second; try "
             "again");
         explain_steps(s, w);
+    } else {
+        subscribe_item_take_share(s, w);
     }
     return w->refused;
 }
 
-/* Takes the share of all subscriptions that a new one holds. */
-static bool subscribe_item_take_share(const struct subscribe_batch *s, struct subscribe_item *w,
-                                      struct tidings_error *err)
-{
-    const struct subscriber *subscriber = s->pending.listen->subscriber;
-    const struct share_taker who = {subscriber->allowance, subscriber->principal,
-                                    !subscriber->principal};
-    char sentence[REFUSAL_SENTENCE];
-    struct refusal why;
-    if (share_take(s->worker->limit_counters, LIMIT_ALL_SUBSCRIPTIONS,
-                   s->worker->limits->max_all_subscriptions, 1, &who, &why)) {
-        return true;
-    }
-    subscribe_item_explain(w, &why);
-    tidings_fail(err, TIDINGS_E_BUSY, "%s", refusal_sentence(&why, sentence));
-    return false;
-}
-
-struct subscription *subscribe_item_make_sub(struct subscribe_batch *s, struct subscribe_item *w,
-                                             uint64_t since, struct tidings_error *err)
+struct subscription *subscribe_item_make_sub(struct subscribe_batch *s,
+                                             const struct subscribe_item *w, uint64_t since,
+                                             struct tidings_error *err)
 {
     struct listen *listen = s->pending.listen;
-    if (!subscribe_item_take_share(s, w, err)) {
-        return NULL;
-    }
     const struct match_regexes *regexes = &s->worker->delivery->match.regexes;
     uint64_t before = regexes->compiled;
     struct subscription *sub = subscription_create(listen, w->spelled, w->uri, w->kind, since, err);

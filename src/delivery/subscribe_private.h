@@ -20,11 +20,12 @@ void subscribe_batch_arm(struct subscribe_batch *s);
 /* The details that go with a refusal by a limit. */
 void subscribe_item_explain_limit(struct subscribe_item *w, enum limit limit, uint64_t value);
 /* Is it refused, perhaps because there are too many, or its client has no steps left for a regex?
- */
+ * If not, its subscriber holds the share that subscribe_item_make_sub takes. */
 bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscribe_item *w);
 /* Its subscription; a regex is compiled at the expense of its client. */
-struct subscription *subscribe_item_make_sub(struct subscribe_batch *s, struct subscribe_item *w,
-                                             uint64_t since, struct tidings_error *err);
+struct subscription *subscribe_item_make_sub(struct subscribe_batch *s,
+                                             const struct subscribe_item *w, uint64_t since,
+                                             struct tidings_error *err);
 /* Broad items count for their client until they end; beyond what it may have they are refused. */
 void subscribe_batch_count_broad(struct subscribe_batch *s);
 /* Before anything is armed, so that a bad filter costs nobody else anything. */

@@ -383,6 +383,7 @@ static int call_task_create(struct tidings_call *h, struct refusal *why)
     const struct task_spec spec = {
         .principal = h->principal,
         .client = allowance_name(h->allowance),
+        .account = h->allowance,
         .max = limits->max_tasks,
         .max_client = limits->max_client_tasks,
         .ttl_ms = own > 0 ? own : limits->task_ttl_ms,

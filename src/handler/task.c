@@ -8,6 +8,8 @@
 
 #include <stdio.h>
 
+#include "access/access.h"
+#include "access/share.h"
 #include "base/clock.h"
 #include "base/mailbox.h"
 #include "base/mem.h"
@@ -52,11 +54,11 @@ static void client_leave(struct tasks *all, struct task_client *c)
     }
 }
 
-/* With the lock: more (or less) counts against it. */
-void tasks_count_bytes(struct task *t, size_t more, size_t less)
+void task_give_bytes(struct task *t, size_t bytes)
 {
-    t->all->bytes += more - less;
-    t->client->bytes += more - less;
+    if (bytes > 0) {
+        share_give(t->all->counters, LIMIT_TASK_BYTES, bytes, t->account);
+    }
 }
 
 /* ---- references ------------------------------------------------------------------------------ */
@@ -73,10 +75,11 @@ static void task_free(struct task *t)
     tasks_lock(all);
     task_clear_questions(t);
     if (t->client) {
-        tasks_count_bytes(t, 0, t->payload.len + t->held);
+        task_give_bytes(t, t->payload.len);
+        task_give_bytes(t, t->held);
         client_leave(all, t->client);
         all->count--;
-        limit_leave(all->counters, LIMIT_TASKS);
+        share_give(all->counters, LIMIT_TASKS, 1, t->account);
     }
     tasks_unlock(all);
     mailbox_unref(t->home);
@@ -158,57 +161,62 @@ static int task_make(struct tasks *all, const char *id, struct tidings_str clien
     return 0;
 }
 
-/* Is there room for one more? An empty name has no limits of its own. With the lock. */
-static bool tasks_have_room(struct tasks *all, const struct task_spec *spec, struct refusal *why)
+/* Takes what one more needs: its place, and room for what its call was given. With the lock. */
+static bool tasks_take_room(struct tasks *all, const struct task_spec *spec,
+                            const struct share_taker *who, struct refusal *why)
 {
-    const struct task_client *c =
-        spec->client.len > 0 ? map_find(&all->clients, spec->client) : NULL;
-    size_t own = spec->client.len > 0 ? (c ? c->bytes : 0) + spec->bytes : 0;
-    bool is_full = c && spec->max_client > 0 && c->count >= spec->max_client;
-    if (is_full) {
+    const struct task_client *c = map_find(&all->clients, spec->client);
+    if (c && spec->client.len > 0 && spec->max_client > 0 && c->count >= spec->max_client) {
+        limit_hit(all->counters, LIMIT_CLIENT_TASKS);
         *why = limit_refusal(LIMIT_CLIENT_TASKS, spec->max_client, true);
-    } else if (own > TASKS_BYTES / 4 || all->bytes + spec->bytes > TASKS_BYTES) {
-        *why = limit_refusal(LIMIT_TASK_BYTES, TASKS_BYTES, own > TASKS_BYTES / 4);
-        is_full = true;
+        return false;
     }
-    return !is_full;
+    if (!share_take(all->counters, LIMIT_TASKS, spec->max, 1, who, why)) {
+        return false;
+    }
+    if (spec->bytes > 0 &&
+        !share_take(all->counters, LIMIT_TASK_BYTES, TASKS_BYTES, spec->bytes, who, why)) {
+        share_give(all->counters, LIMIT_TASKS, 1, who->account);
+        return false;
+    }
+    return true;
 }
 
 int tasks_open(struct tasks *all, const struct task_spec *spec, const struct task_ops *ops,
                struct task **ret, struct refusal *why)
 {
     char id[OWNED_ID_LEN + 1];
+    const struct share_taker who = {spec->account, NULL, access_is_operator(spec->principal)};
     int rc = owned_id_create(spec->principal, id);
     if (rc < 0) {
         return rc;
     }
     tasks_sweep(all);
-    if (!limit_enter(all->counters, LIMIT_TASKS, spec->max)) {
-        *why = limit_refusal(LIMIT_TASKS, spec->max, false);
+    tasks_lock(all);
+    if (!tasks_take_room(all, spec, &who, why)) {
+        tasks_unlock(all);
         return TIDINGS_E_LIMIT;
     }
-    tasks_lock(all);
-    bool is_full = !tasks_have_room(all, spec, why);
-    rc = is_full ? TIDINGS_E_LIMIT : task_heap_reserve(all);
+    rc = task_heap_reserve(all);
     rc = rc < 0 ? rc : task_make(all, id, spec->client, ret);
     if (rc == 0) {
         struct task *t = *ret;
+        t->account = spec->account;
+        t->is_operator = who.is_operator;
         t->ttl_ms = spec->ttl_ms;
         t->max = spec->max;
         t->max_client = spec->max_client;
         t->held = spec->bytes;
-        tasks_count_bytes(t, t->held, 0);
         t->home = mailbox_ref(spec->home);
         t->ops = ops;
         t->call = spec->call;
+    } else {
+        share_give(all->counters, LIMIT_TASKS, 1, spec->account);
+        if (spec->bytes > 0) {
+            share_give(all->counters, LIMIT_TASK_BYTES, spec->bytes, spec->account);
+        }
     }
     tasks_unlock(all);
-    if (rc < 0) {
-        limit_leave(all->counters, LIMIT_TASKS);
-    }
-    if (is_full) {
-        limit_hit(all->counters, why->limit);
-    }
     return rc;
 }
 
@@ -233,24 +241,37 @@ void task_show_end(struct task *t)
     tasks_unlock(t->all);
 }
 
+/* With the lock. It takes the room of what the call was given, which will be free soon. */
+static bool task_set_payload(struct task *t, struct tidings_str payload)
+{
+    struct limit_counters *counters = t->all->counters;
+    const struct share_taker who = {t->account, NULL, t->is_operator};
+    struct refusal why;
+    task_give_bytes(t, t->held);
+    bool fits = share_take(counters, LIMIT_TASK_BYTES, TASKS_BYTES, payload.len, &who, &why);
+    if (t->held > 0) {
+        share_add(counters, LIMIT_TASK_BYTES, t->held, t->account);
+    }
+    if (fits && buf_puts(&t->payload, payload) < 0) {
+        task_give_bytes(t, payload.len);
+        fits = false;
+    }
+    return fits;
+}
+
 void task_set_end(struct task *t, enum task_status status, struct tidings_str message,
                   struct tidings_str payload)
 {
     static const char full[] = "{\"code\":-32603,\"message\":\"there is no room for the result of "
                                "the task (task-bytes); fetch or cancel others\"}";
-    struct tasks *all = t->all;
-    size_t own = t->client->bytes - t->held + payload.len;
-    bool has_share = t->client->name.len == 0 || own <= TASKS_BYTES / 4;
-    bool fits = has_share && all->bytes - t->held + payload.len <= TASKS_BYTES;
-    if (payload.len > 0 && (!fits || buf_puts(&t->payload, payload) < 0)) {
-        limit_hit(all->counters, LIMIT_TASK_BYTES);
+    if (payload.len > 0 && !task_set_payload(t, payload)) {
         status = TASK_FAILED;
         message = STR("there is no room for its result");
         buf_deinit(&t->payload);
         buf_init(&t->payload, sizeof(full));
         buf_puts(&t->payload, tidings_str(full));
+        share_add(t->all->counters, LIMIT_TASK_BYTES, t->payload.len, t->account);
     }
-    tasks_count_bytes(t, t->payload.len, 0);
     size_t len = message.len < TASK_MAX_MESSAGE ? message.len : 0;
     buf_clear(&t->end_message);
     buf_put(&t->end_message, message.ptr, len);
@@ -315,7 +336,7 @@ void task_detach(struct task *t)
 {
     t->call = NULL;
     tasks_lock(t->all);
-    tasks_count_bytes(t, 0, t->held);
+    task_give_bytes(t, t->held);
     t->held = 0;
     tasks_unlock(t->all);
     task_unref(t);
@@ -417,7 +438,7 @@ bool tasks_restore(struct tasks *all, const struct task_row *row)
     }
     memcpy(id, row->id.ptr, OWNED_ID_LEN);
     id[OWNED_ID_LEN] = '\0';
-    (void)limit_enter(all->counters, LIMIT_TASKS, 0);
+    share_add(all->counters, LIMIT_TASKS, 1, NULL);
     tasks_lock(all);
     int rc = task_heap_reserve(all);
     rc = rc < 0 ? rc : task_make(all, id, row->client, &t);
@@ -436,7 +457,7 @@ bool tasks_restore(struct tasks *all, const struct task_row *row)
     }
     tasks_unlock(all);
     if (rc < 0) {
-        limit_leave(all->counters, LIMIT_TASKS);
+        share_give(all->counters, LIMIT_TASKS, 1, NULL);
     }
     task_unref(t);
     return rc == 0;

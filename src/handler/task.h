@@ -20,7 +20,7 @@
  * what was answered, which its own node follows (tasks_follow).
  *
  * Bounded: `max_tasks` in all, `max_client_tasks` of one client, TASKS_BYTES of results, and of
- * what running calls were given, in all and a quarter of that of one client. A task that finds no
+ * what running calls were given; of these two each client has its share. A task that finds no
  * room is not begun; a result that finds none is replaced by an error that says so. A task counts
  * until its handler has finished, too.
  */
@@ -39,6 +39,7 @@
 #define TASK_TEXT_MAX (TASKS_BYTES + (1u << 20)) /* bytes of one, written with all it has */
 #define TASK_MAX_QUESTIONS 16u
 
+struct allowance;
 struct mailbox;
 struct principal;
 struct task;
@@ -169,6 +170,7 @@ int task_answer(struct task *t, struct json *answers, struct tidings_error *err)
 struct task_spec {
     const struct principal *principal; /* whose it is */
     struct tidings_str client;         /* its name where limits count; empty: it has none */
+    struct allowance *account;         /* whose shares it takes; NULL: only totals count */
     size_t max, max_client;            /* of worker_limits */
     uint64_t ttl_ms;
     size_t bytes; /* of what the call was given */

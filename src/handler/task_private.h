@@ -19,7 +19,7 @@ struct task_question {
 
 /* Who has tasks, as far as limits are concerned; goes with the last of them. */
 struct task_client {
-    size_t count, bytes;
+    size_t count;
     struct tidings_str name;
     char text[];
 };
@@ -35,6 +35,8 @@ struct task {
     struct tidings_call *call; /* the home's; NULL: it is done */
     /* Under the lock: */
     struct task_client *client; /* NULL: another node's, in no table */
+    struct allowance *account;  /* its shares hold it; NULL: of an earlier run */
+    bool is_operator;           /* … and whose it is, is one */
     enum task_status status, end_status;
     bool is_published; /* it can be found */
     bool is_ending;    /* it has ended, which is seen when it is kept */
@@ -60,7 +62,7 @@ struct tasks {
     struct map by_id;   /* struct task: each is a reference */
     struct map clients; /* struct task_client, by name */
     struct task **heap; /* those that have ended, the one that goes first at 1 */
-    size_t heap_count, heap_room, count, bytes;
+    size_t heap_count, heap_room, count;
     size_t by_status[TASK_CANCELLED + 1];
     uint64_t due_ms; /* atomic: of the first in the heap; UINT64_MAX: none */
     tasks_changed_fn changed;
@@ -97,7 +99,8 @@ void task_put_questions(const struct task *t, struct jw *w);
 /* With the lock: one more question, under the key that clients see. */
 int task_add_question(struct task *t, struct tidings_str key, size_t name_at,
                       const struct json *value);
-void tasks_count_bytes(struct task *t, size_t more, size_t less);
+/* With the lock: what it was given, or its payload, counts no longer. */
+void task_give_bytes(struct task *t, size_t bytes);
 /* One in no table, with a reference. */
 struct task *task_create(struct tasks *all, const char *id);
 

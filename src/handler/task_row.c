@@ -128,7 +128,7 @@ static void task_adopt(struct task *t, const struct task_row *row)
         if (!was_ending) {
             task_begin_end(t);
         }
-        tasks_count_bytes(t, 0, t->payload.len);
+        task_give_bytes(t, t->payload.len);
         buf_clear(&t->payload);
         task_set_end(t, row->status, row->message, row->payload);
         t->ended_ms = row->updated_ms;

@@ -252,6 +252,7 @@ static void on_notify(void *user, struct tidings_call *call)
     const struct notify n = {
         .worker = call->base.worker,
         .principal = call->principal,
+        .account = call->allowance,
         .quota = request && request->channel ? channel_quota(request->channel) : NULL,
         .origin = tidings_call_origin(call),
         .traceparent = tidings_call_traceparent(call),

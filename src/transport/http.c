@@ -227,7 +227,7 @@ static void conn_on_event(struct loop_poll *poll, int events, void *user)
     conn_want(conn);
     conn_book_input(conn);
     if (conn->input_counted > 0) {
-        http_make_room(conn->hw);
+        conn_make_room(conn);
     }
 }
 

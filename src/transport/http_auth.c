@@ -5,9 +5,12 @@
  */
 #include "transport/http_auth.h"
 
+#include "access/allowance.h"
+#include "access/share.h"
 #include "auth/dpop.h"
 #include "base/clock.h"
 #include "protocol/access_enforce.h"
+#include "protocol/inbound.h"
 #include "transport/http_private.h"
 #include "wire/bearer.h"
 
@@ -222,10 +225,32 @@ static bool http_auth_take_verdict(struct http_conn *conn, const struct auth_ans
     return false;
 }
 
+/* Takes the share of a token that waits. It is not known yet whose it is: its connection's. */
+static bool http_auth_may_wait(void *user)
+{
+    struct http_conn *conn = user;
+    struct allowance *origin = conn->channel.origin;
+    struct limit_counters *counters = conn->hw->worker->limit_counters;
+    const struct share_taker who = {.account = origin,
+                                    .is_operator = origin && allowance_is_user(origin)};
+    conn->r->token_waits = share_take(counters, LIMIT_TOKENS, counters->values[LIMIT_TOKENS], 1,
+                                      &who, &conn->hw->token_refusal);
+    return conn->r->token_waits;
+}
+
+static void http_auth_end_wait(struct http_conn *conn)
+{
+    conn->r->pending_token = NULL;
+    if (conn->r->token_waits) {
+        conn->r->token_waits = false;
+        share_give(conn->hw->worker->limit_counters, LIMIT_TOKENS, 1, conn->channel.origin);
+    }
+}
+
 static void http_auth_on_verdict(void *user, const struct auth_answer *answer)
 {
     struct http_conn *conn = user;
-    conn->r->pending_token = NULL;
+    http_auth_end_wait(conn);
     if (http_auth_take_verdict(conn, answer)) {
         conn_set_state(conn, CONN_HEAD);
         conn_go_on(conn);
@@ -240,6 +265,9 @@ static struct token_cache *find_token_cache(struct http_worker *hw)
     if (!hw->token_cache) {
         hw->token_cache =
             auth_create_cache(hw->config->auth->auth, hw->inbox.mailbox, release_principal, NULL);
+        if (hw->token_cache) {
+            token_cache_set_may_wait(hw->token_cache, http_auth_may_wait);
+        }
     }
     return hw->token_cache;
 }
@@ -291,8 +319,14 @@ bool conn_authenticate(struct http_conn *conn, const struct http_request *req)
         return false;
     }
     http_review_tokens(conn->hw);
+    conn->hw->token_refusal = (struct refusal){0};
     if (token_cache_ask(cache, token, &answer, &conn->r->pending_token, http_auth_on_verdict,
                         conn)) {
+        http_auth_end_wait(conn);
+        if (conn->hw->token_refusal.retry_ms > 0) {
+            inbound_refuse_limit(&conn->channel, &conn->hw->token_refusal, NULL);
+            return false;
+        }
         return http_auth_take_verdict(conn, &answer);
     }
     conn_set_state(conn, CONN_AUTHENTICATING);
@@ -302,7 +336,7 @@ bool conn_authenticate(struct http_conn *conn, const struct http_request *req)
 void conn_forget_pending_token(struct http_conn *conn)
 {
     token_cache_cancel(conn->r->pending_token);
-    conn->r->pending_token = NULL;
+    http_auth_end_wait(conn);
 }
 
 void conn_give_up_pending_token(struct http_conn *conn)

@@ -12,22 +12,29 @@ void conn_book_input(struct http_conn *conn)
     if (held < conn->input_counted) {
         worker_trim_later(conn->hw->worker, conn->input_counted - held);
     }
-    input_count_held(conn->hw->worker->limit_counters, &conn->input_counted, held);
+    input_count_held(conn->hw->worker->limit_counters, conn->channel.origin, &conn->input_counted,
+                     held);
+}
+
+/* The first in that state that may be cut. */
+static struct http_conn *conn_find_first(const struct http_worker *hw, enum conn_state state)
+{
+    list_each (it, next, &hw->lists[state].all) {
+        struct http_conn *conn = list_entry(it, struct http_conn, deadline.link);
+        if (!input_may_stay(hw->worker->limit_counters, conn->channel.origin)) {
+            return conn;
+        }
+    }
+    return NULL;
 }
 
 /* Of those in the middle of a request: which has had no progress for longest? */
 static struct http_conn *conn_find_slowest(struct http_worker *hw)
 {
-    static const enum conn_state partial[] = {CONN_HEAD, CONN_BODY};
-    struct http_conn *slowest = NULL;
-    for (size_t i = 0; i < sizeof(partial) / sizeof(partial[0]); i++) {
-        struct http_conn *first = http_first_in(hw, partial[i]);
-        if (first &&
-            (!slowest || (int32_t)(first->deadline.listed_ms - slowest->deadline.listed_ms) < 0)) {
-            slowest = first;
-        }
-    }
-    return slowest;
+    struct http_conn *head = conn_find_first(hw, CONN_HEAD), *body = conn_find_first(hw, CONN_BODY);
+    bool is_head =
+        head && (!body || (int32_t)(head->deadline.listed_ms - body->deadline.listed_ms) < 0);
+    return is_head ? head : body;
 }
 
 void conn_cut_input(struct http_conn *conn)
@@ -38,6 +45,26 @@ void conn_cut_input(struct http_conn *conn)
     buf_deinit(&conn->r->in);
     conn_book_input(conn);
     conn_want(conn);
+}
+
+static void conn_cut_unfair(struct http_conn *conn)
+{
+    conn_refuse_over(conn, LIMIT_INPUT, 429,
+                     "this client holds too much unfinished input on its connections; send it "
+                     "again later (--max-input, --fair-share)");
+    buf_deinit(&conn->r->in);
+    conn_book_input(conn);
+    conn_want(conn);
+}
+
+void conn_make_room(struct http_conn *conn)
+{
+    bool is_partial = conn->state == CONN_HEAD || conn->state == CONN_BODY;
+    if (is_partial && input_is_unfair(conn->hw->worker->limit_counters, conn->channel.origin,
+                                      conn->input_counted)) {
+        conn_cut_unfair(conn);
+    }
+    http_make_room(conn->hw);
 }
 
 void http_make_room(struct http_worker *hw)

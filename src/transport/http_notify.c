@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 
+#include "access/allowance.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "delivery/notify.h"
@@ -87,6 +88,7 @@ void conn_run_notify(struct http_conn *conn)
     const struct notify n = {
         .worker = worker,
         .principal = conn->channel.principal,
+        .account = channel_allowance(&conn->channel),
         .quota = channel_quota(&conn->channel),
         .traceparent = tidings_str(conn->r->traceparent),
     };
@@ -99,6 +101,7 @@ void conn_run_notify(struct http_conn *conn)
         conn->r->notifying = x;
         rc = notify_begin(&n, x->said, http_notify_done, x, &err);
     }
+    allowance_release(n.account); /* announcements hold it themselves */
     if (rc < 0) {
         conn->r->notifying = NULL;
         http_notify_free(x);

@@ -142,6 +142,7 @@ struct http_reading {
     bool is_http10, is_head;
     bool is_accepted; /* the head passed all checks: the body may come */
     bool is_chunked, body_done;
+    bool token_waits;              /* its share of LIMIT_TOKENS is taken */
     bool takes_events;             /* the client accepts a stream for an answer */
     bool polls;                    /* … and wants none for the stream of its session */
     enum http_session session : 8; /* of this request */
@@ -190,6 +191,7 @@ struct http_worker {
     int64_t next_expiry_ms;          /* of a stream of HTTP+SSE; 0: never */
     struct buf head;                 /* of the answer being written, kept for the next */
     struct token_cache *token_cache; /* NULL: nobody showed a token yet */
+    struct refusal token_refusal;    /* why the token that is asked about may not wait */
     time_t date_second;
     char date[32];
     char scratch[65536];
@@ -291,6 +293,7 @@ void conn_answer_preflight(struct http_conn *conn, const struct http_request *re
  * make room when all hold too much. */
 void conn_book_input(struct http_conn *conn);
 void conn_cut_input(struct http_conn *conn); /* say why, forget what came, and close */
+void conn_make_room(struct http_conn *conn); /* it holds input: is that too much? */
 void http_make_room(struct http_worker *hw);
 
 /* http_fairness.c: may it handle another message in this turn? If not, it goes on in the next. */

@@ -41,8 +41,8 @@ static void line_conn_want(struct line_conn *conn)
     if (conn->state == LINE_GONE) {
         return;
     }
-    input_count_held(conn->sw->worker->limit_counters, &conn->input_counted,
-                     line_size(&conn->line));
+    input_count_held(conn->sw->worker->limit_counters, conn->line.channel.origin,
+                     &conn->input_counted, line_size(&conn->line));
     int events = conn->line.out.pending > 0 && conn->line.out.is_waiting ? LOOP_WRITE : 0;
     if (conn->state == LINE_LINGER || line_reads(&conn->line)) {
         events |= LOOP_READ;
@@ -90,7 +90,8 @@ void line_conn_close(struct line_conn *conn, const char *reason)
     line_deinit(&conn->line);
     channel_ended(&conn->line.channel);
     worker_trim_later(sw->worker, conn->input_counted);
-    input_count_held(sw->worker->limit_counters, &conn->input_counted, 0);
+    input_count_held(sw->worker->limit_counters, conn->line.channel.origin, &conn->input_counted,
+                     0);
     close(conn->fd);
     worker_inbox_left(&sw->inbox);
     worker_inbox_give_back(&sw->inbox, conn->line.channel.quota, conn->line.channel.origin);
@@ -220,7 +221,7 @@ static void line_conn_on_event(struct loop_poll *poll, int events, void *user)
     }
     line_conn_want(conn);
     if (conn->input_counted > 0) {
-        socket_make_room(conn->sw);
+        line_conn_make_room(conn);
     }
 }
 

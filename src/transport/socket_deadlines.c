@@ -88,23 +88,34 @@ void socket_schedule_reviews(struct socket_worker *sw)
     schedule_reviews_of(sw, LINE_OPEN);
 }
 
+static void line_conn_cut_input(struct line_conn *conn)
+{
+    struct limit_counters *counters = conn->sw->worker->limit_counters;
+    limit_hit(counters, LIMIT_INPUT);
+    line_conn_refuse(conn, 503,
+                     "the server holds too much unfinished input; send it again later, and faster "
+                     "(--max-input)");
+    line_drop_input(&conn->line);
+    input_count_held(counters, conn->line.channel.origin, &conn->input_counted, 0);
+}
+
 /* Of those in the middle of a message, the one without progress for longest, if for so long: say
  * why, forget what came, and end it. */
 static bool cut_first(struct socket_worker *sw, uint32_t least_ms)
 {
     const struct deadline_list *partial = &sw->lists[LINE_MIDLINE];
-    struct deadline *first = deadline_list_first(partial);
-    if (!first || deadline_age_ms(partial, first->listed_ms) < least_ms) {
-        return false;
+    list_each (it, next, &partial->all) {
+        struct line_conn *conn = list_entry(it, struct line_conn, deadline.link);
+        if (deadline_age_ms(partial, conn->deadline.listed_ms) < least_ms) {
+            return false;
+        }
+        if (least_ms > 0 ||
+            !input_may_stay(sw->worker->limit_counters, conn->line.channel.origin)) {
+            line_conn_cut_input(conn);
+            return true;
+        }
     }
-    struct line_conn *conn = line_conn_of_deadline(first);
-    limit_hit(sw->worker->limit_counters, LIMIT_INPUT);
-    line_conn_refuse(conn, 503,
-                     "the server holds too much unfinished input; send it again later, and faster "
-                     "(--max-input)");
-    line_drop_input(&conn->line);
-    input_count_held(sw->worker->limit_counters, &conn->input_counted, 0);
-    return true;
+    return false;
 }
 
 void line_conn_note_expiry(struct line_conn *conn)
@@ -138,6 +149,16 @@ static void socket_expire_principals(struct socket_worker *sw)
             }
         }
     }
+}
+
+void line_conn_make_room(struct line_conn *conn)
+{
+    if (conn->state == LINE_MIDLINE &&
+        input_is_unfair(conn->sw->worker->limit_counters, conn->line.channel.origin,
+                        conn->input_counted)) {
+        line_conn_cut_input(conn);
+    }
+    socket_make_room(conn->sw);
 }
 
 void socket_make_room(struct socket_worker *sw)

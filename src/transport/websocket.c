@@ -90,7 +90,7 @@ void websocket_book_input(struct websocket *ws)
     if (held < ws->input_counted) {
         worker_trim_later(worker, ws->input_counted - held);
     }
-    input_count_held(worker->limit_counters, &ws->input_counted, held);
+    input_count_held(worker->limit_counters, ws->channel.origin, &ws->input_counted, held);
 }
 
 static void websocket_free(void *thing)
@@ -235,6 +235,7 @@ static void websocket_on_event(struct loop_poll *poll, int events, void *user)
     websocket_want(ws);
     websocket_book_input(ws);
     if (ws->input_counted > 0) {
+        websocket_cut_unfair(ws);
         ww->owner.make_room(ww->owner.user);
     }
 }

@@ -103,8 +103,21 @@ static void cut_input(struct websocket *ws)
 
 static struct websocket *find_slowest(const struct websocket_worker *ww)
 {
-    struct deadline *first = deadline_list_first(&ww->lists[WEBSOCKET_MIDWAY]);
-    return first ? websocket_of_deadline(first) : NULL;
+    list_each (it, next, &ww->lists[WEBSOCKET_MIDWAY].all) {
+        struct websocket *ws = list_entry(it, struct websocket, deadline.link);
+        if (!input_may_stay(ww->worker->limit_counters, ws->channel.origin)) {
+            return ws;
+        }
+    }
+    return NULL;
+}
+
+void websocket_cut_unfair(struct websocket *ws)
+{
+    if (ws->state == WEBSOCKET_MIDWAY &&
+        input_is_unfair(ws->ww->worker->limit_counters, ws->channel.origin, ws->input_counted)) {
+        cut_input(ws);
+    }
 }
 
 bool websocket_find_slowest(const struct websocket_worker *ww, uint32_t *since_ms)

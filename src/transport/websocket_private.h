@@ -119,6 +119,8 @@ void websocket_want(struct websocket *ws);
 void websocket_read(struct websocket *ws);
 /* Count the input it holds. */
 void websocket_book_input(struct websocket *ws);
+/* Cut it if its client holds more input than its share. */
+void websocket_cut_unfair(struct websocket *ws);
 
 /* websocket_messages.c */
 void websocket_put_control(struct websocket *ws, enum ws_opcode opcode, struct tidings_str payload);

@@ -46,7 +46,7 @@ void harness_init(struct harness *b)
         .max_calls = 16,
         .call_timeout_ms = 60000,
         .ask_timeout_ms = 600000,
-        .max_tasks = 16,
+        .max_tasks = 32,
         .max_client_tasks = 8,
         .task_ttl_ms = 3600000,
         .retry_ms = 1234,

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "access/principal.h"
+#include "access/share.h"
 #include "base/clock.h"
 #include "base/mailbox.h"
 #include "handler/task.h"
@@ -232,7 +233,7 @@ static void all_together_have_so_many(void **state)
 static void a_result_without_room_becomes_an_error(void **state)
 {
     (void)state;
-    size_t len = TASKS_BYTES / 4 - 100;
+    size_t len = TASKS_BYTES - TASKS_BYTES / SHARE_RESERVE - 100; /* all but the reserve */
     char *large = malloc(len);
     assert_non_null(large);
     memset(large, ' ', len);

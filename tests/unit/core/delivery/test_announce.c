@@ -59,7 +59,7 @@ static int announce(const char *uri, struct tidings_error *err)
 static bool has_numbered_all(void *user)
 {
     (void)user;
-    return __atomic_load_n(&b.hub->announced, __ATOMIC_RELAXED) == 0;
+    return limit_in_use(&b.hub->limit_counters, LIMIT_ANNOUNCED) == 0;
 }
 
 static bool note_notice(void *user, const struct changelog_row *row)
