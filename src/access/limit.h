@@ -73,7 +73,6 @@ const char *limit_text(enum limit limit);
 /* Limits that all clients have in common: their use is counted and divided (access/share.h). */
 #define LIMIT_SHARED_MAP(X)                                                                        \
     X(CONNECTIONS)                                                                                 \
-    X(CLIENTS)                                                                                     \
     X(SESSIONS)                                                                                    \
     X(ALL_SUBSCRIPTIONS)                                                                           \
     X(TOKENS)                                                                                      \
@@ -91,9 +90,14 @@ enum limit_shared {
 };
 /* Returns its place among the shared limits, or -1. */
 int limit_shared_at(enum limit limit);
-static inline bool limit_is_counted(enum limit limit)
+static inline bool limit_is_shared(enum limit limit)
 {
     return limit_shared_at(limit) >= 0;
+}
+/* Of LIMIT_CLIENTS each client is one. */
+static inline bool limit_is_counted(enum limit limit)
+{
+    return limit_is_shared(limit) || limit == LIMIT_CLIENTS;
 }
 
 /* Everything in it is written and read by any thread; all zero is empty but for the fixed values,

@@ -5,6 +5,7 @@
  */
 #include "access/quota.h"
 
+#include "access/share.h"
 #include "base/mem.h"
 #include "base/shared_map.h"
 #include "base/str.h"
@@ -150,7 +151,10 @@ static int quota_insert_decide(void *user, const struct shared_value *old)
         p->found = quota_ref(quota_of_value(old));
         return SHARED_MAP_KEEP;
     }
-    if (!limit_enter(p->quotas->limit_counters, LIMIT_CLIENTS, p->quotas->options.max_clients)) {
+    uint64_t most = p->quotas->options.max_clients;
+    bool is_user = str_starts(p->fresh->value.key, STR("uid:")); /* of a Unix socket */
+    if (!limit_enter(p->quotas->limit_counters, LIMIT_CLIENTS,
+                     is_user ? most : most - share_reserve(most))) {
         return TIDINGS_E_LIMIT;
     }
     p->fresh->is_counted = true;

@@ -277,8 +277,10 @@ void status_write_limits(struct jw *w, const struct limit_counters *counters)
         jw_put_string(w, STR("about"), tidings_str(limit_text(limit)));
         status_rows_put_count(w, "value", counters->values[i]);
         if (limit_is_counted(limit)) {
-            uint64_t value = counters->values[i];
             status_rows_put_count(w, "inUse", limit_in_use(counters, limit));
+        }
+        if (limit_is_shared(limit)) {
+            uint64_t value = counters->values[i];
             status_rows_put_count(w, "share", share_part(counters, value));
             status_rows_put_count(w, "reserve", share_reserve(value));
             status_rows_put_count(w, "shareReached",

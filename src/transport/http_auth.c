@@ -324,6 +324,7 @@ bool conn_authenticate(struct http_conn *conn, const struct http_request *req)
                         conn)) {
         http_auth_end_wait(conn);
         if (conn->hw->token_refusal.retry_ms > 0) {
+            conn->r->after = AFTER_REFUSE; /* its body was not read */
             inbound_refuse_limit(&conn->channel, &conn->hw->token_refusal, NULL);
             return false;
         }

@@ -12,7 +12,9 @@
 
 #include <cmocka.h>
 
+#include "access/allowance.h"
 #include "access/limit.h"
+#include "access/share.h"
 #include "base/str.h"
 #include "delivery/hub_private.h"
 #include "support/fail_alloc.h"
@@ -95,6 +97,44 @@ static void what_does_not_fit_is_refused_and_everybody_looks_again_once(void **s
     harness_run_until_idle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 3);
     assert_no_json(client_nth(c, SAID_UPDATED, 2), TRUNCATED);
+    client_free(c);
+}
+
+static int announce_as(const char *name, struct refusal *why)
+{
+    static unsigned count; /* the same ones would be merged */
+    char uri[32];
+    snprintf(uri, sizeof(uri), "mem://x/elsewhere/%u", ++count);
+    struct tidings_change change = {.uri = tidings_str(uri)};
+    struct tidings_error err;
+    struct allowance *account = allowances_find(hub_allowances(b.hub), tidings_str(name), 0);
+    const struct share_taker who = {.account = account};
+    int rc = hub_announce_by(b.hub, &change, &who, why, &err);
+    allowance_release(account);
+    return rc;
+}
+
+static void a_client_has_its_share_and_nobody_looks_again_because_of_it(void **state)
+{
+    (void)state;
+    struct refusal why = {0};
+    struct client *c = listener();
+    struct limit_counters *counters = &b.hub->limit_counters;
+    while (announce_as("token ada", &why) == 0) {
+        assert_true(limit_in_use(counters, LIMIT_ANNOUNCED) <= BOUND / 4);
+    }
+    assert_true(why.is_own);
+    assert_int_equal(why.share, BOUND / 4);
+    assert_int_equal(counters->share_hits[LIMIT_ANNOUNCED], 1);
+    assert_int_equal(announce_as("token bob", &why), 0);
+    assert_int_equal(announce("mem://x/0", NULL), 0);
+    harness_until(&b, has_numbered_all, NULL);
+    harness_run_until_idle(&b);
+    assert_int_equal(client_count(c, SAID_UPDATED), 1);
+    assert_no_json(client_nth(c, SAID_UPDATED, 0), TRUNCATED);
+    struct allowance *ada = allowances_find(hub_allowances(b.hub), STR("token ada"), 0);
+    assert_int_equal(*allowance_held(ada, LIMIT_ANNOUNCED), 0);
+    allowance_release(ada);
     client_free(c);
 }
 
@@ -243,6 +283,7 @@ int main(void)
 #define WITH_BENCH(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
         WITH_BENCH(what_does_not_fit_is_refused_and_everybody_looks_again_once),
         WITH_BENCH(what_the_store_has_and_is_refused_has_its_place),
+        WITH_BENCH(a_client_has_its_share_and_nobody_looks_again_because_of_it),
         WITH_BENCH(a_change_without_memory_makes_everybody_look_again),
         WITH_BENCH(a_worker_that_catches_up_loses_nothing),
         WITH_BENCH(a_worker_that_is_behind_looks_again_once_and_loses_nothing_else),
