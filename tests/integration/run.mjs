@@ -29,10 +29,12 @@ const DELIVERY = ['sessions', 'listen', 'watch', 'options', 'subscriptions'];
 
 // They take longest, mostly waiting, and so begin first: else the last of them would run alone in the end.
 const LONGEST = [
-    'faults', 'cluster-chaos', 'cli-probe', 'auth-rotation', 'change-tools', 'documentation', 'limits-input', 'sync-large', 'sync-safety', 'tls',
+    'faults', 'cluster-chaos', 'resource-fuzz', 'cli-probe', 'auth-rotation', 'change-tools', 'documentation', 'limits-input', 'sync-large', 'sync-safety', 'tls',
     'client-strangers', 'auth-clients', 'auth-expiry', 'idle', 'watch', 'websocket', 'reads', 'document-erlmcp', 'auth-keys',
     'durable', 'cli-completions', 'cli-target', 'security-browser', 'inspector', 'entities', 'cluster-proxies', 'cluster-sessions',
 ].map((name) => `${name}.test.mjs`);
+
+const FUZZING = [process.env.TIDINGS_FAULT_SECONDS ?? 0, process.env.TIDINGS_RESOURCE_SECONDS ?? 0].map(Number);
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const args = process.argv.slice(2);
@@ -49,7 +51,7 @@ const failedIn = new Set();
 const tests = run({
     files: ordered.map((name) => path.resolve(here, name)),
     concurrency: Number(process.env.TIDINGS_JOBS ?? 2),
-    timeout: Math.max(180_000, 1000 * (Number(process.env.TIDINGS_FAULT_SECONDS ?? 0) + 60)) * slow,
+    timeout: Math.max(180_000, 1000 * (Math.max(...FUZZING) + 60)) * slow,
 });
 const leaf = (event) => event.details?.type !== 'suite' && !event.skip && event.nesting >= 0;
 tests.on('test:pass', (event) => {

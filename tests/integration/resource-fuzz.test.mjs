@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+//
+// A resource fuzzer: one principal sends cheap requests at random (lib/hog.mjs) while another does ordinary work.
+// Memory, descriptors, calls, sessions and subscriptions stay within what docs/limits.md says; every request of the
+// other is answered within its deadline; and when the first is gone, everything is as it was. A seed that fails is
+// run again with TIDINGS_RESOURCE_SEED=N; TIDINGS_RESOURCE_SECONDS says for how long seeds are drawn.
+
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { test } from 'node:test';
+
+import { randomOf } from './lib/fault-world.mjs';
+import { Hog, MOST_CONNECTIONS } from './lib/hog.mjs';
+import { call, listen, Session, updates } from './lib/rpc.mjs';
+import { serve } from './lib/server.mjs';
+import { as, TokenFile } from './lib/tokens.mjs';
+import { eventually } from './lib/wait.mjs';
+
+const SECONDS = Number(process.env.TIDINGS_RESOURCE_SECONDS ?? (process.env.TIDINGS_LONG ? 120 : 4));
+const ONLY = process.env.TIDINGS_RESOURCE_SEED;
+const ROUNDS = 8;
+const STEPS = 60; // of the one, before the other has its turn
+const BURSTS = ['session', 'listen', 'wait']; // of each, one in a round, …
+const BURST = 15; // … as many at once, so that each seed reaches every share
+
+const MIB = 1 << 20;
+const WORKERS = 2;
+const args = [
+    '--workers', `${WORKERS}`, '--self', '--change-tools', 'on', '--window', '0', '--max-calls', '16', '--max-sessions', '40',
+    '--max-all-subscriptions', '400', '--max-input', '8m', '--max-body', '256k', '--subscribe-rate', '0', '--request-rate', '0',
+];
+const SHARES = { 'max-calls': 4, 'max-sessions': 10, 'max-all-subscriptions': 100 };
+const files = Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`d${i % 3}/f${i}.txt`, 'x'.repeat(i * 2000)]));
+
+/**
+ * Bytes that it may have more than in the beginning: --max-input; for each connection 64 KiB of a stream, or 256 KiB
+ * and one more answer of a pipeline; and what the program keeps of freed memory, 8 MiB for each of its threads.
+ */
+const THREADS = WORKERS + 6;
+const MOST_MEMORY = 8 * MIB + MOST_CONNECTIONS * 512 * 1024 + THREADS * 8 * MIB;
+const KEPT_MEMORY = THREADS * 8 * MIB;
+const SPARE_DESCRIPTORS = 40; // those that were refused linger a second, 32 at most
+
+const memoryOf = ({ child }) => 1024 * Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))[1]);
+const descriptorsOf = ({ child }) => readdirSync(`/proc/${child.pid}/fd`).length;
+
+async function limitsOf(operator) {
+    const { contents } = await call(operator, 'resources/read', { uri: 'tidings://self/limits' });
+    return Object.fromEntries(JSON.parse(contents[0].text).map((row) => [row.limit, row]));
+}
+
+/** Ordinary work: all of it is answered, with what is right. Each wait has the deadline of lib/wait.mjs. */
+class Worker {
+    turns = 0;
+
+    constructor(server, who) {
+        Object.assign(this, { server, who });
+    }
+
+    async begin() {
+        this.uri = this.server.uri('d0/f0.txt');
+        this.listening = await listen(this.who, { resourceSubscriptions: [this.uri] });
+        this.session = await Session.open(this.who);
+        this.stream = await this.session.stream();
+        await this.session.subscribe(this.uri);
+    }
+
+    async turn() {
+        const text = `turn ${(this.turns += 1)}`;
+        this.server.tree.write('d0/f0.txt', text);
+        await this.listening.events.message(updates(this.uri), 'the update of a listen');
+        await this.stream.message(updates(this.uri), 'the update of a session');
+        const { contents } = await call(this.who, 'resources/read', { uri: this.uri });
+        assert.equal(contents[0].text, text);
+        const { resources } = await call(this.who, 'resources/list');
+        assert.ok(resources.length >= 30, `${resources.length}`);
+        const { isError } = await call(this.who, 'tools/call', { name: 'wait_for_change', arguments: { uris: [this.uri], timeoutMs: 0 } });
+        assert.ok(!isError);
+        await this.session.call('resources/read', { uri: this.uri });
+    }
+}
+
+/** Everything within the bounds, while the one is at it. */
+async function compare(server, operator, before, hog) {
+    const limits = await limitsOf(operator);
+    for (const row of Object.values(limits)) {
+        assert.ok(row.inUse === undefined || row.value === 0 || row.inUse <= row.value, JSON.stringify(row));
+    }
+    for (const [name, share] of Object.entries(SHARES)) {
+        assert.equal(limits[name].share, share);
+        const own = before.limits[name].inUse; // of the other, …
+        assert.ok(limits[name].inUse <= share + own + 2, `${name}: ${JSON.stringify(limits[name])}`); // … who asks for a moment
+    }
+    const memory = memoryOf(server) - before.memory;
+    assert.ok(memory <= MOST_MEMORY, `${memory >> 20} MiB more`);
+    const descriptors = descriptorsOf(server) - before.descriptors;
+    assert.ok(descriptors <= MOST_CONNECTIONS + SPARE_DESCRIPTORS, `${descriptors} descriptors more`);
+    return { memory, reached: Object.keys(SHARES).filter((name) => limits[name].shareReached > 0), hog: hog.counts };
+}
+
+const end = async (operator, principal) => {
+    const { isError } = await call(operator, 'tools/call', { name: 'end_peer', arguments: { principal } });
+    assert.ok(!isError, 'the operator may end it');
+};
+
+/** It is gone, and ended, also what came of requests that were still on their way: everything is as it was. */
+async function settle(server, operator, before) {
+    let left;
+    const isAsBefore = async () => {
+        await end(operator, 'hog');
+        const limits = await limitsOf(operator);
+        const shared = Object.keys(limits).filter((name) => limits[name].share !== undefined); // a client is remembered
+        left = shared.filter((name) => limits[name].inUse > before.limits[name].inUse);
+        left = left.map((name) => `${name} ${before.limits[name].inUse} -> ${limits[name].inUse}`);
+        return left.length === 0;
+    };
+    await eventually(isAsBefore, 'nothing is left').catch((error) => assert.fail(`${error.message}: ${left}`));
+    await eventually(() => descriptorsOf(server) <= before.descriptors + 2, 'its descriptors are closed');
+    await eventually(() => memoryOf(server) - before.memory <= KEPT_MEMORY, 'its memory is given back');
+}
+
+async function live(t, seed) {
+    const tokens = new TokenFile(t);
+    const names = ['hog', 'ada', 'root'];
+    const given = names.map((name) => tokens.give(name));
+    const see = ['list', 'read', 'subscribe'];
+    const rules = [...['hog', 'ada'].map((principal) => ({ principal, allow: see })), { principal: 'root', allow: [...see, 'write'] }];
+    const server = await serve(t, { files, args: [...args, ...tokens.args, ...rules.flatMap((rule) => ['--access', JSON.stringify(rule)])] });
+    const [asHog, asAda, operator] = given.map((token) => as(server, token));
+    const uris = Object.keys(files).map((name) => server.uri(name)).concat(['', 'd1/', 'd2/*.txt', '**', 'd1/{name}.txt'].map((at) => server.uri(at)));
+    const ada = new Worker(server, asAda);
+    await ada.begin();
+    await ada.turn();
+    const before = { limits: await limitsOf(operator), memory: memoryOf(server), descriptors: descriptorsOf(server) };
+    const hog = new Hog(asHog, randomOf(seed), uris);
+    let seen;
+    for (let round = 0; round < ROUNDS; round += 1) {
+        for (let step = 0; step < STEPS; step += 1) {
+            hog.act(step < BURST ? BURSTS[round % BURSTS.length] : undefined);
+        }
+        await ada.turn();
+        seen = await compare(server, operator, before, hog);
+        await end(operator, round % 4 === 3 ? 'hog' : 'nobody');
+    }
+    await hog.goAway();
+    await settle(server, operator, before);
+    await ada.turn();
+    t.diagnostic(`seed ${seed}: ${JSON.stringify(seen)}`);
+    assert.deepEqual(seen.reached, Object.keys(SHARES), 'it has reached its shares');
+}
+
+if (ONLY) {
+    test(`seed ${ONLY}: one principal takes what it can, another goes on`, (t) => live(t, Number(ONLY)));
+} else {
+    test('one principal takes what it can, another goes on', async (t) => {
+        const first = process.env.TIDINGS_LONG ? Math.floor(Date.now() / 1000) % 1_000_000 : 1;
+        const until = Date.now() + SECONDS * 1000;
+        for (let seed = first; seed === first || Date.now() < until; seed += 1) {
+            await t.test(`seed ${seed} (TIDINGS_RESOURCE_SEED=${seed})`, (each) => live(each, seed));
+        }
+    });
+}
