@@ -58,7 +58,9 @@
     X(CONNECTION_REQUESTS, "connection-requests", 256,                                             \
       "requests under way on one connection of messages")                                          \
     X(OUTBOX, "outbox", 0, "notifications waiting for one client")                                 \
-    X(ANNOUNCED, "max-announced", 0, "bytes of changes on their way")
+    X(ANNOUNCED, "max-announced", 0, "bytes of changes on their way")                              \
+    X(PUBLISHED, "published-max", 0, "resources published at a time")                              \
+    X(PUBLISHED_BYTES, "published-bytes", 0, "bytes of all that is published")
 
 enum limit {
 #define LIMIT_ENUM(symbol, name, value, text) LIMIT_##symbol,
@@ -80,7 +82,9 @@ const char *limit_text(enum limit limit);
     X(TASKS)                                                                                       \
     X(TASK_BYTES)                                                                                  \
     X(INPUT)                                                                                       \
-    X(ANNOUNCED)
+    X(ANNOUNCED)                                                                                   \
+    X(PUBLISHED)                                                                                   \
+    X(PUBLISHED_BYTES)
 
 enum limit_shared {
 #define LIMIT_SHARED_ENUM(symbol) LIMIT_SHARED_##symbol,

@@ -365,6 +365,8 @@ static void published_write(struct tidings_provider *p, struct tidings_write *wr
         .if_match = tidings_write_if_match(write),
         .if_absent = tidings_write_if_absent(write),
     };
+    const struct published_shares *shares = store_of(p)->shares;
+    pub.owner = shares ? shares->owner_of(write, &pub.is_operator) : NULL;
     pub.about = (struct tidings_resource){0};
     pub.about.uri = uri;
     if (tidings_write_is_removal(write)) {

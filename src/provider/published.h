@@ -42,6 +42,23 @@ void published_destroy(struct published *store);
 /* What is published below the prefix of `provider` lies in `store`. Before it is asked anything. */
 void published_bind(struct tidings_provider *provider, struct published *store);
 
+/* How what clients publish counts for them. An owner is one of them; NULL: the program, or somebody
+ * of an earlier run or another node. */
+struct published_shares {
+    void *user;
+    /* Whose a write is, borrowed, and whether it is an operator. */
+    void *(*owner_of)(const struct tidings_write *write, bool *ret_is_operator);
+    void (*hold)(void *owner);
+    void (*release)(void *owner);
+    /* One resource of so many bytes more. With `err` it may be refused. */
+    bool (*take)(void *user, void *owner, bool is_operator, size_t bytes,
+                 struct tidings_error *err);
+    void (*give)(void *user, void *owner, size_t bytes);
+};
+/* Before anything is published; `shares` outlives the store. NULL: owners count no longer, when
+ * nothing is published any more. */
+void published_set_shares(struct published *store, const struct published_shares *shares);
+
 /* One thing to publish. */
 struct publication {
     struct tidings_resource about; /* `uri` canonical; etag, size and listable are not looked at */
@@ -50,6 +67,8 @@ struct publication {
     struct tidings_str traceparent; /* likewise: of what caused it, or empty */
     struct tidings_str if_match;    /* only over this etag, or "*": only over something */
     bool if_absent;                 /* only where nothing is */
+    void *owner;                    /* borrowed; NULL: nobody's */
+    bool is_operator;               /* … and it is one */
 };
 
 /* Any thread but the keeper's. Copies. `mount` (NULL: none yet) is where `about.uri` lies. 1:

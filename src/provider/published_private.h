@@ -18,7 +18,8 @@ struct published {
     const uint64_t *max_count, *max_bytes;
     uint64_t count,
         bytes; /* touched only inside shared_map_update, or on the keeper's thread alone */
-    struct keeper *keeper; /* NULL: nothing outlives the program */
+    const struct published_shares *shares; /* NULL: owners do not count */
+    struct keeper *keeper;                 /* NULL: nothing outlives the program */
     struct list pending; /* the keeper's: struct publishing that wait for their commit, in order */
 };
 
@@ -28,6 +29,9 @@ struct published_item {
     struct tidings_resource about;
     struct tidings_str content;
     size_t memory; /* bytes that count */
+    const struct published_shares *shares;
+    void *owner; /* held */
+    bool is_operators;
     bool is_text;
     bool is_reserved; /* registered by the program: not ours to serve */
     bool is_coming;   /* nothing yet: holds the place until the first commit */

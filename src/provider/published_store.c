@@ -65,9 +65,34 @@ struct tidings_str published_name(struct tidings_str uri)
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
+static void item_disown(struct published_item *item)
+{
+    if (item->owner) {
+        item->shares->release(item->owner);
+        item->owner = NULL;
+    }
+}
+
 static void item_destroy(struct shared_value *value)
 {
+    item_disown(published_item_of(value));
     mem_free(published_item_of(value));
+}
+
+void published_set_shares(struct published *store, const struct published_shares *shares)
+{
+    store->shares = shares;
+    struct shared_value *value = shares ? NULL : shared_map_next(store->shared, STR_EMPTY);
+    while (value) {
+        struct published_item *item = published_item_of(value);
+        if (item->owner) {
+            item->shares->give(item->shares->user, item->owner, item->memory);
+        }
+        item_disown(item);
+        struct shared_value *next = shared_map_next(store->shared, value->key);
+        shared_value_unref(value);
+        value = next;
+    }
 }
 
 /* Complete what the publisher left open. */
@@ -123,6 +148,12 @@ struct published_item *published_item_create(const struct published *store,
     item->content = str_pack(&at, p->content);
     item->memory = sizeof(*item) + extra;
     item->is_text = is_text;
+    if (store->shares && p->owner) {
+        item->shares = store->shares;
+        item->owner = p->owner;
+        item->is_operators = p->is_operator;
+        item->shares->hold(item->owner);
+    }
     published_make_etag(p->content, about.mime_type, item->etag);
     item->about.etag = tidings_str(item->etag);
     item->value = (struct shared_value){.key = item->about.uri, .destroy = item_destroy, .refs = 1};
@@ -165,6 +196,28 @@ static int check_conditions(const struct published_step *s, const struct publish
     return 0;
 }
 
+/* Is there a share for it, in place of `old`? What is counted stays as it was. */
+static int published_check_share(const struct published_step *s, const struct published_item *old)
+{
+    const struct published_shares *shares = s->store->shares;
+    const struct published_item *fresh = s->fresh;
+    bool is_program = !fresh->owner || fresh->is_operators;
+    if (!shares) {
+        return 0;
+    }
+    if (old) {
+        shares->give(shares->user, old->owner, old->memory);
+    }
+    bool fits = shares->take(shares->user, fresh->owner, is_program, fresh->memory, s->err);
+    if (fits) {
+        shares->give(shares->user, fresh->owner, fresh->memory);
+    }
+    if (old) {
+        (void)shares->take(shares->user, old->owner, true, old->memory, NULL);
+    }
+    return fits ? 0 : TIDINGS_E_LIMIT;
+}
+
 static int check_limits(const struct published_step *s, const struct published_item *old)
 {
     const struct published *store = s->store;
@@ -180,7 +233,7 @@ static int check_limits(const struct published_step *s, const struct published_i
                             s->fresh->memory, (unsigned long long)others,
                             (unsigned long long)*store->max_bytes);
     }
-    return 0;
+    return published_check_share(s, old);
 }
 
 int published_check(const struct published_step *s, const struct published_item *old)
@@ -204,6 +257,15 @@ void published_count(struct published_step *s, const struct published_item *old,
     s->created = s->fresh && !old;
     s->store->count += is_undone ? -count : count;
     s->store->bytes += is_undone ? -bytes : bytes;
+    const struct published_item *came = is_undone ? old : s->fresh,
+                                *went = is_undone ? s->fresh : old;
+    const struct published_shares *shares = s->store->shares;
+    if (shares && went) {
+        shares->give(shares->user, went->owner, went->memory);
+    }
+    if (shares && came) {
+        (void)shares->take(shares->user, came->owner, true, came->memory, NULL);
+    }
 }
 
 struct tidings_change published_change(const struct published_step *s,

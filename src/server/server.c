@@ -50,6 +50,7 @@ struct tidings_server *tidings_server_create(struct tidings_error *err)
         goto fail;
     }
     hub_on_mute(s->hub, server_is_mute, s);
+    server_share_published(s);
     return s;
 fail:
     tidings_server_destroy(s);
@@ -75,6 +76,9 @@ void tidings_server_destroy(struct tidings_server *s)
         server_store_close(s, false); /* it announces what it did last */
     }
     server_sessions_close(s);
+    if (s->published) {
+        published_set_shares(s->published, NULL); /* accounts are the hub's */
+    }
     hub_destroy(s->hub);
     server_owned_destroy(s);
     catalog_unref(s->mounted);

@@ -122,7 +122,8 @@ struct tidings_server {
     bool has_publish_tools, has_change_tools, has_end_peer;
     struct list timers; /* struct server_timer */
     size_t timer_count;
-    struct published *published;     /* everything pushed */
+    struct published *published; /* everything pushed */
+    struct published_shares published_shares;
     struct catalog *mounted;         /* atomic; the mounts, which stay while it runs; NULL before */
     struct tidings_server_info info; /* slices into info_text */
     struct buf info_text;
@@ -341,6 +342,8 @@ void server_entities_unmount(struct tidings_server *s);
  * in part is asked for the rest. Prefixes of publishing do not lie inside one another; other mounts
  * may lie inside them, and what is below those is not published. */
 
+/* What clients publish counts for them. Before anything is published. */
+void server_share_published(struct tidings_server *s);
 /* When clients may write and no prefix is named. */
 #define PUBLISH_DEFAULT "published:///"
 

@@ -188,6 +188,8 @@ static void on_publish(void *user, struct tidings_call *call)
     rc = rc == 0 ? check_access(call, buf_str(&uri), &err) : rc;
     rc = rc == 0 ? read_common(call, buf_str(&uri), &p, &metadata, &err) : rc;
     rc = rc == 0 ? read_publication(call, &p, &bytes, &err) : rc;
+    p.owner = call->allowance;
+    p.is_operator = access_is_operator(call->principal);
     if (rc == 0) {
         server_publish_put_then(user, &p, publish_tools_on_published, call);
     } else {

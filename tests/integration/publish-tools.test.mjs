@@ -80,7 +80,7 @@ for (const transport of TRANSPORTS) {
         });
 
         it('what cannot be published is told to the model', async (t) => {
-            const client = await connect(t, '--publish', 'note://', '--published-bytes', '1k');
+            const client = await connect(t, '--publish', 'note://', '--published-bytes', '4k');
             await publish(client, { uri: 'note://a', text: 'a' });
             for (const [args, part] of [
                 [{ uri: 'note://b' }, /oneOf/],
@@ -90,7 +90,7 @@ for (const transport of TRANSPORTS) {
                 [{ uri: 'note://b', text: '', colour: 'red' }, /colour/],
                 [{ uri: 'other://b', text: '' }, /not below 'note:\/\/'/],
                 [{ uri: 'a path', text: '' }, /file:.*a%20path.*not below 'note:/],
-                [{ uri: 'note://b', text: 'x'.repeat(2000) }, /published-bytes/],
+                [{ uri: 'note://b', text: 'x'.repeat(5000) }, /published-bytes/],
                 [{ uri: 'note://a', text: 'b', ifAbsent: true }, /there already/],
                 [{ uri: 'note://a', text: 'b', ifMatch: 'x' }, /another etag/],
             ]) {

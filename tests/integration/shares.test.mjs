@@ -12,7 +12,7 @@ import { writeFileSync } from 'node:fs';
 
 import { AuthorizationServer } from './lib/authorization-server.mjs';
 import { defer } from './lib/cleanup.mjs';
-import { Connection } from './lib/http.mjs';
+import { Connection, request } from './lib/http.mjs';
 import { modernRequest } from './lib/limits.mjs';
 import { call, initialize, key, meta, modern, modernHeaders, post } from './lib/rpc.mjs';
 import { serve, serveExample } from './lib/server.mjs';
@@ -25,6 +25,7 @@ const PRINCIPALS = ['ada', 'bob', 'cleo', 'dan', 'eve'];
 const SEE = ['list', 'read', 'subscribe'];
 const RULES = [
     ...PRINCIPALS.map((principal) => ({ principal, allow: SEE })),
+    ...PRINCIPALS.map((principal) => ({ principal, uri: 'note://**', allow: ['write'] })),
     { principal: 'root', allow: [...SEE, 'write'] },
     { principal: 'anonymous', allow: SEE },
     { principal: `uid:${process.getuid()}`, by: 'user', allow: [...SEE, 'write'] },
@@ -129,8 +130,8 @@ function takeCall(operator) {
     return async (who) => {
         const params = { name: 'wait_for_change', arguments: { timeoutMs: 600000 } };
         const connection = await Connection.open(who);
-        const request = modernRequest('tools/call', params);
-        const answer = connection.request({ ...request, headers: { ...request.headers, ...who.headers } });
+        const one = modernRequest('tools/call', params);
+        const answer = connection.request({ ...one, headers: { ...one.headers, ...who.headers } });
         answer.catch(() => {}); // it is cancelled in the end
         const counted = eventually(async () => (await rowOf(operator(), 'max-calls')).inUse > held, 'it is under way');
         const first = await Promise.race([answer, counted.then(() => null)]);
@@ -183,7 +184,45 @@ async function takeTask(who) {
     return response.json.result ? { release: () => {} } : refusal(response);
 }
 
+/** Publishes `size` bytes; the refusal is a sentence. */
+const takeNote = (size) => {
+    let count = 0;
+    return async (who) => {
+        const path = `/resource?uri=${encodeURIComponent(`note://n${(count += 1)}`)}`;
+        const headers = { 'Content-Type': 'text/plain' };
+        const { status, json } = await request(who, { method: 'PUT', path, headers, body: 'x'.repeat(size) });
+        if (status === 201) {
+            return { release: () => request(who, { method: 'DELETE', path }) };
+        }
+        const said = /\(--([a-z-]+) (\d+)(?:, at most (\d+) of one client)?\); try again in (\d+) s/.exec(json.error);
+        assert.ok(said, json.error);
+        const [limit, ...numbers] = said.slice(1);
+        const [value, share, retryAfterMs] = numbers.map((text) => (text === undefined ? text : Number(text)));
+        return { refused: { data: { limit, value, share, retryAfterMs } } };
+    };
+};
+const withNotes = (t, ...args) => withTokens(t, ['--publish', 'note://', '--allow-write', ...args], serveFiles);
+
 const rows = {
+    'published-max': (t) =>
+        walk(t, { limit: 'published-max', start: () => withNotes(t, '--published-max', '32'), take: takeNote(10) }),
+    'published-bytes': async (t) => {
+        const { who, operator } = await withNotes(t, '--published-bytes', '64k');
+        const row = await rowOf(operator, 'published-bytes');
+        const take = takeNote(3000);
+        const ada = await exhaust(take, who.ada);
+        assertRefused(ada.refusal, row, true);
+        const { inUse } = await rowOf(operator, 'published-bytes');
+        assert.ok(inUse <= row.share && inUse > row.share - 4000, `${inUse}`);
+        const bob = await exhaust(take, who.bob);
+        assert.equal(bob.held.length, ada.held.length);
+        await endPeers(operator);
+        for (const release of [...ada.held, ...bob.held]) {
+            await release();
+        }
+        assert.equal((await rowOf(operator, 'published-bytes')).inUse, 0);
+        assert.equal((await exhaust(take, who.ada)).held.length, ada.held.length);
+    },
     'max-calls': async (t) => {
         let given;
         const take = takeCall(() => given.operator);
@@ -242,8 +281,8 @@ async function connect(t, server, place) {
 
 /** A request on it. */
 const ask = (connection, place, method, params) => {
-    const request = modernRequest(method, params);
-    return connection.request({ ...request, headers: { ...request.headers, ...place.headers } });
+    const one = modernRequest(method, params);
+    return connection.request({ ...one, headers: { ...one.headers, ...place.headers } });
 };
 
 /** The row, and end_peer, as the operator has them on a connection of the Unix socket. */
