@@ -43,7 +43,7 @@ for (const era of ['modern', 'legacy']) {
             [65, /'\{': line 1 column 1/, [server.uri(''), '--filter', '{']],
             [64, /option 'filter': schema at \/type/, [server.uri(''), '--filter', '{"type":7}']],
             [64, /regex '\[' refused: missing closing bracket/, ['[', '--match', 'regex']],
-            [66, /nothing is served below 'file:\/\/\/elsewhere\/'/, ['file:///elsewhere/']],
+            [66, /'file:\/\/\/elsewhere\/'/, ['file:///elsewhere/']],
         ]) {
             const { stderr } = await bad(t, status, says, watch(...words));
             assert.equal(stderr.includes("'tidings ls' lists"), status === 66, stderr);
