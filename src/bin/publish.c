@@ -191,7 +191,8 @@ const struct command command_publish = {
     .help = "give a resource its content",
     .about = "Create or replace a resource; whoever subscribed to it is told. Its content is "
              "VALUE, that of --file, or, for - and without any, standard input. The server must "
-             "be one of ours that allows it (tidings serve --publish PREFIX --allow-write). "
+             "be one of ours that allows it (tidings serve --publish PREFIX --allow-write); what a "
+             "provider lets clients write, as entities, is written too. "
              "Prints what happened, the URI and the etag.\n\n"
              "--json prints an object: uri, etag, created.\n",
     .options = options,

@@ -360,6 +360,8 @@ void server_publish_put_then(struct tidings_server *s, const struct publication 
                              published_done_fn done, void *user);
 void server_publish_remove_then(struct tidings_server *s, const struct publication *p,
                                 published_done_fn done, void *user);
+/* Does the canonical `uri` lie below a prefix of --publish? */
+bool server_publish_has(struct tidings_server *s, struct tidings_str uri);
 /* published_may_fn, before anything is mounted; `user` is the server. */
 bool server_publish_may_keep(void *user, const struct tidings_resource *about);
 /* The same at any time, on any thread; what the program registered is reserved in the store. */
@@ -376,5 +378,11 @@ int server_publish_check_template(struct tidings_server *s, struct tidings_str t
  * has one of that name. */
 int server_publish_add_tools(struct tidings_server *s, struct tidings_error *err);
 void server_publish_remove_tools(struct tidings_server *s);
+/* server_publish_write.c: does the URI belong to a provider that clients may write? */
+bool server_publish_is_writable(struct tidings_server *s, const struct tidings_call *call,
+                                struct tidings_str uri);
+/* … it is written, or removed, on behalf of the call; `done` gets the call. */
+void server_publish_write_then(struct tidings_call *call, const struct publication *p,
+                               bool is_removal, published_done_fn done);
 
 #endif

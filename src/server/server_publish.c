@@ -53,6 +53,12 @@ static bool may_publish(struct tidings_server *s, struct tidings_str uri,
     return false;
 }
 
+bool server_publish_has(struct tidings_server *s, struct tidings_str uri)
+{
+    struct tidings_provider *mount = NULL;
+    return may_publish(s, uri, &mount);
+}
+
 bool server_publish_may_keep(void *user, const struct tidings_resource *about)
 {
     struct tidings_str uri = about->uri;

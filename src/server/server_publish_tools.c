@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The tools by which clients publish: what `PUT` and `DELETE` of a resource and `POST /notify` do
- * over HTTP, for a model. Offered while clients may write (`--allow-write`), for the same URIs and
- * under the same conditions.
+ * over HTTP, for a model. What a provider lets clients write goes to server_publish_write.c.
+ * Offered while clients may write (`--allow-write`), for the same URIs and under the same
+ * conditions.
  */
 #include <tidings/tool.h>
 
@@ -176,6 +177,12 @@ static int check_access(struct tidings_call *call, struct tidings_str uri,
     return rc;
 }
 
+static bool has_description(const struct tidings_call *call)
+{
+    return tidings_call_has(call, "name") || tidings_call_has(call, "title") ||
+           tidings_call_has(call, "description") || tidings_call_has(call, "_meta");
+}
+
 static void on_publish(void *user, struct tidings_call *call)
 {
     struct tidings_error err = {0, ""};
@@ -190,7 +197,16 @@ static void on_publish(void *user, struct tidings_call *call)
     rc = rc == 0 ? read_publication(call, &p, &bytes, &err) : rc;
     p.owner = call->allowance;
     p.is_operator = access_is_operator(call->principal);
-    if (rc == 0) {
+    bool is_written = rc == 0 && server_publish_is_writable(user, call, p.about.uri);
+    if (is_written && has_description(call)) {
+        rc = tidings_fail(&err, TIDINGS_E_INVALID,
+                          "'%.*s' keeps its content only: leave out name, title, description and "
+                          "_meta",
+                          STR_ARG_MAX(p.about.uri, 128));
+    }
+    if (rc == 0 && is_written) {
+        server_publish_write_then(call, &p, false, publish_tools_on_published);
+    } else if (rc == 0) {
         server_publish_put_then(user, &p, publish_tools_on_published, call);
     } else {
         tidings_call_done(call, rc, &err);
@@ -223,7 +239,9 @@ static void on_unpublish(void *user, struct tidings_call *call)
     int rc = publish_tools_put_uri(call, &uri, &err);
     rc = rc == 0 ? check_access(call, buf_str(&uri), &err) : rc;
     rc = rc == 0 ? read_common(call, buf_str(&uri), &p, &metadata, &err) : rc;
-    if (rc == 0) {
+    if (rc == 0 && server_publish_is_writable(user, call, p.about.uri)) {
+        server_publish_write_then(call, &p, true, publish_tools_on_unpublished);
+    } else if (rc == 0) {
         server_publish_remove_then(user, &p, publish_tools_on_unpublished, call);
     } else {
         tidings_call_done(call, rc, &err);

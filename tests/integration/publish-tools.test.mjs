@@ -22,6 +22,24 @@ for (const transport of TRANSPORTS) {
         const publish = (client, args) => client.callTool({ name: 'publish', arguments: args });
         const unpublish = (client, args) => client.callTool({ name: 'unpublish', arguments: args });
 
+        it('an entity is written, replaced and removed like a published resource', async (t) => {
+            const client = await connect(t, '--entities', ':memory:');
+            const type = { name: 'User', version: '1.0', jsonSchema: { type: 'object' } };
+            assert.ok(!(await client.callTool({ name: 'add-entity-type', arguments: type })).isError);
+            const uri = 'entity:///User@1.0/ann';
+            const made = await publish(client, { uri, text: '{"age":7}' });
+            assert.equal(made.structuredContent?.created, true, JSON.stringify(made));
+            assert.match((await client.readResource({ uri })).contents[0].text, /"age": 7/);
+            assert.equal((await publish(client, { uri, text: '{}' })).isError, true, 'the version is missing');
+            assert.equal((await publish(client, { uri, text: '{}', name: 'Ann' })).isError, true, 'it keeps no name');
+            const ifMatch = made.structuredContent.etag;
+            const next = await publish(client, { uri, text: '{"age":8}', ifMatch });
+            assert.equal(next.structuredContent?.created, false, JSON.stringify(next));
+            assert.equal((await publish(client, { uri, text: '{"age":9}', ifMatch })).isError, true, 'it is an old version');
+            const gone = await unpublish(client, { uri, ifMatch: next.structuredContent.etag });
+            assert.ok(!gone.isError, JSON.stringify(gone));
+        });
+
         it('what a tool publishes is read, replaced and removed', async (t) => {
             const client = await connect(t);
             const { tools } = await client.listTools();
