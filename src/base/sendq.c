@@ -29,21 +29,6 @@
 #define MAX_CHUNK 65536u  /* copies go on in the same piece up to here, its header included */
 #define FIRST_CHUNK 1024u /* one event, most of the time */
 
-enum piece_kind { PIECE_COPIED, PIECE_TAKEN };
-
-/* A run of bytes that waits. Pieces of a queue form a ring without a head. */
-struct sendq_piece {
-    struct list link;
-    const char *start;
-    size_t len;
-    union {
-        const char *end; /* copied: the bytes follow the struct, and the room for more ends here */
-        char *taken;
-    } memory;
-    enum piece_kind kind;
-    char bytes[];
-};
-
 /* ---- pieces --------------------------------------------------------------------------------- */
 
 static struct sendq_piece *next_piece(const struct sendq_piece *piece)
@@ -76,7 +61,7 @@ static void unlink_piece(struct sendq_piece **ring, struct sendq_piece *piece)
 }
 
 /* Where what is put in begins its way. */
-static struct sendq_piece **sendq_inlet(struct sendq *q)
+struct sendq_piece **sendq_inlet(struct sendq *q)
 {
     return q->tls ? &q->tls->plain : &q->pieces;
 }
@@ -100,7 +85,11 @@ static void sendq_drop_first(struct sendq *q, struct sendq_piece **ring)
         chunk_free(q->batch, piece);
         return;
     }
-    mem_free(piece->memory.taken);
+    if (piece->kind == PIECE_SOURCE) {
+        piece->memory.source->destroy(piece->memory.source);
+    } else {
+        mem_free(piece->memory.taken);
+    }
     mem_free(piece);
 }
 
@@ -136,15 +125,14 @@ enum sendq_state sendq_break(struct sendq *q, int errnum)
     return SENDQ_BROKEN;
 }
 
-static int sendq_out_of_memory(struct sendq *q)
+int sendq_out_of_memory(struct sendq *q)
 {
     (void)sendq_break(q, ENOMEM);
     sendq_mark_dirty(q); /* the owner has to hear of it */
     return TIDINGS_E_NOMEM;
 }
 
-static void sendq_added(struct sendq *q, struct sendq_piece **ring, struct sendq_piece *piece,
-                        size_t len)
+void sendq_added(struct sendq *q, struct sendq_piece **ring, struct sendq_piece *piece, size_t len)
 {
     piece->len += len;
     q->pending += len;
@@ -217,9 +205,8 @@ static struct sendq_piece *extend_last(struct sendq_piece **ring, size_t len)
     return grown;
 }
 
-/* A piece for bytes that lie elsewhere. */
-static struct sendq_piece *piece_create(struct sendq_piece **ring, enum piece_kind kind,
-                                        const char *start)
+struct sendq_piece *sendq_piece_create(struct sendq_piece **ring, enum sendq_piece_kind kind,
+                                       const char *start)
 {
     struct sendq_piece *piece = mem_alloc(sizeof *piece);
     if (piece) {
@@ -345,12 +332,13 @@ int sendq_take(struct sendq *q, char *memory, size_t len)
         mem_free(memory);
         return rc;
     }
-    struct sendq_piece *piece = piece_create(sendq_inlet(q), PIECE_TAKEN, memory);
+    struct sendq_piece *piece = sendq_piece_create(sendq_inlet(q), PIECE_TAKEN, memory);
     if (!piece) {
         mem_free(memory);
         return sendq_out_of_memory(q);
     }
     piece->memory.taken = memory;
+    piece->size = len;
     sendq_added(q, sendq_inlet(q), piece, len);
     return 0;
 }
@@ -365,6 +353,9 @@ unsigned sendq_gather(const struct sendq_piece *ring, struct iovec *iov, unsigne
     const struct sendq_piece *piece = ring;
     if (piece) {
         do {
+            if (piece->kind == PIECE_SOURCE) {
+                break; /* the pieces before it go first */
+            }
             size_t len = piece->len < left ? piece->len : left;
             /* iov_base is not const for the sake of readv; nobody writes to it here. */
             iov[count].iov_base = (void *)(uintptr_t)piece->start;
@@ -467,7 +458,7 @@ static enum sendq_state flush_some(struct sendq *q)
     if (room <= 0) {
         return sendq_answered(q, room < 0 ? -errno : -EAGAIN, 0);
     }
-    if (q->tls && !sendq_seal(q)) {
+    if ((q->tls && !sendq_seal(q)) || !sendq_make(q, &q->pieces)) {
         return SENDQ_BROKEN;
     }
     struct iovec iov[SENDQ_PIECES];
@@ -485,8 +476,13 @@ static enum sendq_state flush_some(struct sendq *q)
 enum sendq_state sendq_flush(struct sendq *q)
 {
     enum sendq_state state = q->error ? SENDQ_BROKEN : SENDQ_EMPTY;
+    uint64_t begun = q->written;
     while (state == SENDQ_EMPTY && q->pending > 0) {
         state = flush_some(q);
+        if (state == SENDQ_EMPTY && q->written - begun >= SENDQ_TURN && sendq_makes(q)) {
+            q->is_waiting = true;
+            state = SENDQ_WAITING;
+        }
     }
     list_remove(&q->dirty_link);
     return state;

@@ -11,6 +11,8 @@
  *
  * A queue may have a TLS session: what is put in is then encrypted when it is flushed, all that
  * waits in as few records as possible, and travels as the rest.
+ * Long answers are produced while they are sent: a source writes the next piece when the kernel has
+ * taken the piece before it. So a long answer needs memory for one piece only.
  *
  * No write raises SIGPIPE, whatever the program has done about it.
  *
@@ -19,11 +21,26 @@
 #ifndef BASE_SENDQ_H
 #define BASE_SENDQ_H
 
+#include <sys/types.h>
+
 #include "base/list.h"
 #include "base/str.h"
 #include "base/tls.h"
 
 #define SENDQ_LARGE 2048u
+
+/* Produces bytes while they are sent. */
+struct sendq_source {
+    /* Writes the next bytes to `room`, between 1 and `len` of them. On the thread of the queue.
+     * Returns their number, or a negative errno, which breaks the queue. */
+    ssize_t (*make)(struct sendq_source *source, char *room, size_t len);
+    void (*destroy)(struct sendq_source *source);
+    size_t left; /* bytes to produce; sendq counts them down */
+    size_t held; /* bytes of memory until then */
+};
+/* The most bytes that a source produces at once, and for one socket in a turn. */
+#define SENDQ_MADE 65536u
+#define SENDQ_TURN (4u * SENDQ_MADE)
 
 /* One per loop. */
 struct sendq_batch {
@@ -59,7 +76,8 @@ bool sendq_batch_gathers(const struct sendq_batch *batch);
 
 enum sendq_state {
     SENDQ_EMPTY,   /* all written */
-    SENDQ_WAITING, /* the kernel is full: wait for writability, then sendq_flush again */
+    SENDQ_WAITING, /* the kernel is full, or a source had its turn: wait for writability, then
+                      sendq_flush again */
     SENDQ_BROKEN,  /* the socket failed: `error` says why */
 };
 
@@ -73,7 +91,7 @@ struct sendq {
     struct sendq_batch *batch;
     struct sendq_piece *pieces; /* private: the first of a ring of them, or NULL */
     struct sendq_tls *tls;      /* private: NULL: plain */
-    size_t pending;             /* bytes not yet taken by the kernel */
+    size_t pending;             /* bytes not yet taken by the kernel, including those of sources */
     uint64_t written;           /* bytes taken so far: progress, for the stall deadline */
     int fd;
     uint16_t error; /* errno once broken */
@@ -112,6 +130,12 @@ int sendq_put(struct sendq *q, const void *bytes, size_t len); /* copies */
 int sendq_puts(struct sendq *q, struct tidings_str s);
 int sendq_take(struct sendq *q, char *memory,
                size_t len); /* takes mem_alloc memory, also on failure */
+/* Takes the source, even on failure. */
+int sendq_put_source(struct sendq *q, struct sendq_source *source);
+/* Why the queue broke. A source returns ESTALE if its content has changed. */
+const char *sendq_reason(const struct sendq *q);
+/* Returns the bytes of memory that the queue holds, without those of its sources. */
+size_t sendq_held(const struct sendq *q, size_t *ret_by_sources);
 /* Room for exactly `len` bytes to be filled in by the caller before the next call; NULL on
  * failure. */
 char *sendq_room(struct sendq *q, size_t len);

@@ -141,7 +141,7 @@ static unsigned sendq_batch_collect(struct sendq_batch *batch)
         if (count == RING_SENDS || room == 0 || !can_ride(q)) {
             break;
         }
-        if (q->tls && !sendq_seal(q)) {
+        if ((q->tls && !sendq_seal(q)) || !sendq_make(q, &q->pieces)) {
             break; /* its turn comes: then it is told that it broke */
         }
         struct iovec *iov = &ring->pieces[pieces];
@@ -165,6 +165,7 @@ static void sendq_batch_take_results(struct sendq_batch *batch, unsigned count, 
             continue;
         }
         (void)sendq_answered(q, ring->sends[i].result, ring->offered[i]);
+        q->is_waiting = q->is_waiting || (!q->error && sendq_makes(q)); /* it had its turn */
         batch->sends++;
         list_remove(&q->dirty_link);
         list_append(done, &q->dirty_link);

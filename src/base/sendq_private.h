@@ -16,6 +16,23 @@
 #define SENDQ_OFFER (1u << 30) /* bytes per send, so that a result fits an int */
 #define SENDQ_SPARE_MAX 256u   /* chunks a batch keeps: flushes come in slices of this many */
 
+enum sendq_piece_kind { PIECE_COPIED, PIECE_TAKEN, PIECE_SOURCE };
+
+/* A run of bytes that waits. Pieces of a queue form a ring without a head. */
+struct sendq_piece {
+    struct list link;
+    const char *start;
+    size_t len;
+    union {
+        const char *end; /* copied: the bytes follow the struct, and the room for more ends here */
+        char *taken;
+        struct sendq_source *source; /* `len` is what it has left */
+    } memory;
+    size_t size; /* taken: of its memory */
+    enum sendq_piece_kind kind;
+    char bytes[];
+};
+
 /* What waits to be encrypted. A queue that has one puts nothing but records into `pieces`. */
 struct sendq_tls {
     struct tls_session *session;
@@ -23,8 +40,9 @@ struct sendq_tls {
     size_t plain_bytes;
 };
 
-/* The first of a ring of pieces in at most `max_pieces` entries and `max_bytes` bytes. Returns the
- * number of entries, at least one when there is anything; sets `offered` to their bytes. */
+/* The first of a ring of pieces in at most `max_pieces` entries and `max_bytes` bytes, up to the
+ * first source. Returns the number of entries, at least one if the ring is not empty and sendq_make
+ * was called; sets `offered` to their bytes. */
 unsigned sendq_gather(const struct sendq_piece *ring, struct iovec *iov, unsigned max_pieces,
                       size_t max_bytes, size_t *offered);
 /* Take the first bytes out of a ring. They count as pending no more. */
@@ -34,6 +52,23 @@ void sendq_drop(struct sendq *q, struct sendq_piece **ring); /* all of them */
 char *sendq_room_in(struct sendq *q, struct sendq_piece **ring, size_t len);
 /* Forget everything, refuse more. */
 enum sendq_state sendq_break(struct sendq *q, int errnum);
+
+/* If a ring begins with a source, lets it produce a piece. Returns false if that broke the queue.
+ */
+bool sendq_make_piece(struct sendq *q, struct sendq_piece **ring);
+static inline bool sendq_make(struct sendq *q, struct sendq_piece **ring)
+{
+    return !*ring || (*ring)->kind != PIECE_SOURCE || sendq_make_piece(q, ring);
+}
+/* Returns true if a source is next. */
+bool sendq_makes(const struct sendq *q);
+/* The ring for new pieces. */
+struct sendq_piece **sendq_inlet(struct sendq *q);
+/* Appends a piece for bytes elsewhere; NULL: out of memory. sendq_added then sets its length. */
+struct sendq_piece *sendq_piece_create(struct sendq_piece **ring, enum sendq_piece_kind kind,
+                                       const char *start);
+void sendq_added(struct sendq *q, struct sendq_piece **ring, struct sendq_piece *piece, size_t len);
+int sendq_out_of_memory(struct sendq *q); /* breaks the queue; TIDINGS_E_NOMEM */
 
 /* Make records of what waits, as far as one send can take them. False: that broke the queue. */
 bool sendq_seal(struct sendq *q);

@@ -88,6 +88,9 @@ static int seal_some(struct sendq *q)
     char joined[TLS_RECORD];
     const char *bytes = joined;
     size_t len, at = 0;
+    if (!sendq_make(q, &t->plain)) {
+        return -EIO;
+    }
     unsigned count = sendq_gather(t->plain, iov, SENDQ_PIECES, TLS_RECORD, &len);
     if (count == 1) {
         bytes = iov[0].iov_base;
@@ -109,7 +112,7 @@ bool sendq_seal(struct sendq *q)
     struct sendq_tls *t = q->tls;
     while (t->plain && q->pending - t->plain_bytes < SEAL_AHEAD) {
         if (seal_some(q) < 0) {
-            (void)sendq_break(q, EPROTO);
+            (void)sendq_break(q, q->error ? q->error : EPROTO);
             return false;
         }
     }
