@@ -102,6 +102,15 @@ static int base64_put_with(struct buf *out, struct tidings_str in, pair_row *pai
     return 0;
 }
 
+char *base64_write(char *at, struct tidings_str in)
+{
+    char *end = encode(at, (const unsigned char *)in.ptr, in.len, standard_pairs);
+    while (end < at + base64_len(in.len)) {
+        *end++ = '=';
+    }
+    return end;
+}
+
 int base64_put(struct buf *out, struct tidings_str in)
 {
     return base64_put_with(out, in, standard_pairs, true);

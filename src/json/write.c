@@ -107,10 +107,11 @@ static size_t utf8_length(const unsigned char *p, size_t len, size_t *skip)
     return need;
 }
 
+static const char write_hex[] = "0123456789abcdef";
+
 /* The inside of a string whose first `i` bytes are known to be plain. */
 static void write_put_escaped(struct buf *b, struct tidings_str s, size_t i)
 {
-    static const char hex[] = "0123456789abcdef";
     size_t run = 0; /* start of what is not copied yet */
     if (buf_reserve(b, s.len) < 0) {
         return;
@@ -135,7 +136,7 @@ static void write_put_escaped(struct buf *b, struct tidings_str s, size_t i)
         memcpy(p, s.ptr + run, i - run);
         p += i - run;
         if (kind == 1) {
-            memcpy(p, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+            memcpy(p, (char[]){'\\', 'u', '0', '0', write_hex[c >> 4], write_hex[c & 15]}, 6);
             p += 6;
         } else if (kind == 2) {
             memcpy(p, "\xEF\xBF\xBD", 3); /* U+FFFD */
@@ -150,6 +151,67 @@ static void write_put_escaped(struct buf *b, struct tidings_str s, size_t i)
         run = i;
     }
     buf_put(b, s.ptr + run, s.len - run);
+}
+
+/* Returns how many bytes from the start of valid UTF-8 need no escape. */
+static size_t unescaped_prefix(struct tidings_str s)
+{
+    size_t i = 0;
+    while (i < s.len) {
+        unsigned char kind = escapes[(unsigned char)s.ptr[i]];
+        if (kind == 0) {
+            i += plain_prefix(s.ptr + i, s.len - i);
+        } else if (kind == 2) {
+            i++;
+        } else {
+            break;
+        }
+    }
+    return i;
+}
+
+size_t jw_escaped_len(struct tidings_str piece)
+{
+    size_t len = 0;
+    while (piece.len > 0) {
+        size_t run = unescaped_prefix(piece);
+        len += run;
+        piece = tidings_strn(piece.ptr + run, piece.len - run);
+        if (piece.len > 0) {
+            len += escapes[(unsigned char)piece.ptr[0]] == 1 ? 6 : 2;
+            piece = tidings_strn(piece.ptr + 1, piece.len - 1);
+        }
+    }
+    return len;
+}
+
+size_t jw_escape_piece(struct tidings_str piece, size_t *used, char *room, size_t len)
+{
+    size_t at = 0;
+    *used = 0;
+    while (*used < piece.len && at < len) {
+        const char *from = piece.ptr + *used;
+        size_t left = piece.len - *used, fits = len - at;
+        size_t run = unescaped_prefix(tidings_strn(from, left < fits ? left : fits));
+        memcpy(room + at, from, run);
+        at += run;
+        *used += run;
+        unsigned char c = run < left ? (unsigned char)from[run] : 0;
+        unsigned char kind = escapes[c];
+        if (run == left || kind == 0 || kind == 2 || (kind == 1 ? 6u : 2u) > len - at) {
+            break; /* the end of either */
+        }
+        if (kind == 1) {
+            memcpy(room + at, (char[]){'\\', 'u', '0', '0', write_hex[c >> 4], write_hex[c & 15]},
+                   6);
+            at += 6;
+        } else {
+            room[at++] = '\\';
+            room[at++] = (char)kind;
+        }
+        ++*used;
+    }
+    return at;
 }
 
 /* An optional comma, the quoted string, an optional colon. */

@@ -46,6 +46,12 @@ void jw_put_integer(struct jw *w, struct tidings_str key, int64_t n);
 void jw_put_bool(struct jw *w, struct tidings_str key, bool b);
 void jw_put_raw(struct jw *w, struct tidings_str key, struct tidings_str text);
 
+/* The output of jw_string without the quotes, for pieces of valid UTF-8 that may end anywhere: its
+ * length; and as much of it as fits into `len` bytes of `room`. The second returns the length and
+ * sets how many bytes of the piece it used. */
+size_t jw_escaped_len(struct tidings_str piece);
+size_t jw_escape_piece(struct tidings_str piece, size_t *used, char *room, size_t len);
+
 /* Append `s` as a quoted JSON string to `out`. */
 int jw_quote(struct buf *out, struct tidings_str s);
 

@@ -299,6 +299,41 @@ static void a_string_that_does_not_fit_leaves_the_buffer_as_it_was(void **state)
     }
 }
 
+/* Every way to cut the text, and every size of the room. */
+static void escaping_in_pieces_equals_escaping_at_once(void **state)
+{
+    (void)state;
+    struct tidings_str text =
+        STR("plain text of some length, \"\\\" \n\x01\x1f \xc3\xa4\xe2\x82\xac"
+            "\xf0\x9f\x98\x80 and more of it\t");
+    struct jw w;
+    jw_init(&w, &out);
+    jw_string(&w, text);
+    assert_int_equal(jw_escaped_len(text), out.len - 2);
+    for (size_t cut = 0; cut <= text.len; cut++) {
+        assert_int_equal(jw_escaped_len(tidings_strn(text.ptr, cut)) +
+                             jw_escaped_len(tidings_strn(text.ptr + cut, text.len - cut)),
+                         out.len - 2);
+    }
+    for (size_t room = 6; room < 100; room++) {
+        char got[200];
+        size_t at = 0, told = 0, used = 0;
+        while (at < text.len) {
+            size_t piece = text.len - at < 7 ? text.len - at : 7;
+            told += jw_escape_piece(tidings_strn(text.ptr + at, piece), &used, got + told, room);
+            assert_true(used > 0);
+            at += used;
+        }
+        assert_int_equal(told, out.len - 2);
+        assert_memory_equal(got, out.ptr + 1, told);
+    }
+    size_t used = 1;
+    char none[1] = "x";
+    assert_int_equal(jw_escape_piece(STR("\x01"), &used, none, 1), 0);
+    assert_int_equal(used, 0);
+    assert_int_equal(none[0], 'x');
+}
+
 static void a_failed_allocation_sticks_in_the_buffer(void **state)
 {
     (void)state;
@@ -340,6 +375,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(a_string_that_does_not_fit_leaves_the_buffer_as_it_was,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(escaping_in_pieces_equals_escaping_at_once, setup,
+                                        teardown),
         cmocka_unit_test(a_failed_allocation_sticks_in_the_buffer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
