@@ -201,6 +201,28 @@ TIDINGS_API int tidings_read_take(struct tidings_read *read, const struct tiding
 TIDINGS_API int tidings_read_part(struct tidings_read *read, const struct tidings_resource *about,
                                   int64_t offset, char *bytes, size_t len,
                                   struct tidings_error *err);
+/* Content that the library reads in pieces: once to examine it, and again while it sends it. */
+struct tidings_pieces {
+    void *user;
+    int64_t size; /* of the whole */
+    /* Copies exactly the `len` bytes from `offset` on into `bytes`. Returns 0 or a negative code:
+     * TIDINGS_E_CONFLICT if the content has become shorter. Called by one thread at a time: first
+     * by the caller of tidings_read_pieces, then by a worker, which it must not delay for longer
+     * than reading a local file does. */
+    int (*read)(void *user, int64_t offset, char *bytes, size_t len, struct tidings_error *err);
+    /* Returns true if the content may have changed since the last call. NULL: it never does. */
+    bool (*changed)(void *user);
+    void (*close)(void *user); /* the last call; any thread */
+    void *reserved[2];         /* zero */
+};
+/* Add a content element that is read again while it is sent, so that slow readers cost no memory.
+ * It is text or a blob as with tidings_read_take. `about` needs an etag. Without a mime_type, that
+ * of a provider's resource becomes text/plain or application/octet-stream. The library sends
+ * exactly the bytes of the first reading; if they have changed, it ends the connection. Short
+ * content, and a range of it, is read at once. Takes `pieces->user` even on failure, and closes it
+ * exactly once. TIDINGS_E_BUSY if the content does not stay the same for long enough to be read. */
+TIDINGS_API int tidings_read_pieces(struct tidings_read *read, const struct tidings_resource *about,
+                                    const struct tidings_pieces *pieces, struct tidings_error *err);
 /* Say that the content of a read never changes under its URI. Who has it need not ask again. */
 TIDINGS_API void tidings_read_final(struct tidings_read *read);
 /* Add what programs should know of the failure a read will finish with. A JSON object,

@@ -46,6 +46,8 @@
     X(BODY, "max-body", 0, "bytes of an HTTP body or WebSocket message")                           \
     X(LINE, "max-line", 0, "bytes of a message on a line")                                         \
     X(INPUT, "max-input", 0, "bytes of input that is not handled yet, of all")                     \
+    X(OUTPUT, "max-output", 0, "bytes of answers that are under way")                              \
+    X(CONNECTION_OUTPUT, "max-connection-output", 0, "bytes of answers under way on a connection") \
     X(DEPTH, "max-depth", 0, "levels of JSON")                                                     \
     X(BATCH, "batch-messages", 100, "messages in one batch")                                       \
     X(NOTIFY, "notify-changes", 1000, "changes that one request says there were")                  \
@@ -82,6 +84,7 @@ const char *limit_text(enum limit limit);
     X(TASKS)                                                                                       \
     X(TASK_BYTES)                                                                                  \
     X(INPUT)                                                                                       \
+    X(OUTPUT)                                                                                      \
     X(ANNOUNCED)                                                                                   \
     X(PUBLISHED)                                                                                   \
     X(PUBLISHED_BYTES)

@@ -47,6 +47,15 @@ static bool share_fits(const struct limit_counters *counters, uint64_t most,
     return reserve > 0 && all <= most && own <= share + reserve && share_is_operator(who);
 }
 
+bool share_is_over(const struct limit_counters *counters, enum limit limit, uint64_t most,
+                   const struct share_taker *who)
+{
+    uint64_t all = __atomic_load_n(&counters->in_use[limit], __ATOMIC_RELAXED);
+    uint64_t own =
+        who->account ? __atomic_load_n(allowance_held(who->account, limit), __ATOMIC_RELAXED) : 0;
+    return most > 0 && !share_fits(counters, most, who, own, all);
+}
+
 void share_add(struct limit_counters *counters, enum limit limit, size_t n,
                struct allowance *account)
 {

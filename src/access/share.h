@@ -46,6 +46,9 @@ bool share_take(struct limit_counters *counters, enum limit limit, uint64_t most
 /* Takes `n` that cannot be refused, for example after a restart. */
 void share_add(struct limit_counters *counters, enum limit limit, size_t n,
                struct allowance *account);
+/* Returns true if `who` may take nothing more. */
+bool share_is_over(const struct limit_counters *counters, enum limit limit, uint64_t most,
+                   const struct share_taker *who);
 void share_give(struct limit_counters *counters, enum limit limit, size_t n,
                 struct allowance *account);
 

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "catalog/job_read_private.h"
 #include "catalog/resource.h"
 #include "worker/worker.h"
 
@@ -25,9 +26,21 @@ static int json_element(struct tidings_read *read, const struct read_element *e,
 {
     struct jw *w = read->w;
     struct resource_meta meta = {.is_part = e->is_part, .from = e->from, .to = e->to};
+    bool is_long = read->payloads && e->bytes.len > PAYLOAD_LONG;
+    struct payload *content = NULL;
+    if (is_long) {
+        int rc = job_read_keep(read, e, &content, err);
+        if (rc < 0) {
+            return rc;
+        }
+    }
     jw_begin_object(w);
     resource_write_with(w, STR("uri"), e->about, &meta);
-    resource_write_content(w, e->bytes, e->is_text);
+    resource_write_content(w, is_long ? STR_EMPTY : e->bytes, e->is_text);
+    if (is_long) {
+        content->at = w->out->len - 1; /* between the quotes */
+        job_read_append(read, content);
+    }
     jw_end_object(w);
     return buf_check(w->out, "the answer", "read fewer resources at a time, or parts of them", err);
 }
@@ -37,6 +50,7 @@ static void json_discard(struct tidings_read *read)
     *read->w = read->begun;
     read->w->out->len = read->begun_len;
     read->w->out->failed = 0;
+    job_read_drop_payloads(read);
 }
 
 static const struct read_receiver json_receiver = {json_element, json_discard};
@@ -352,6 +366,12 @@ static int job_read_pass(struct tidings_read *read, const struct tidings_resourc
     }
     struct read_element e = {.about = &row};
     struct tidings_error why;
+    if (read->pieced) {
+        e.bytes = (struct tidings_str){NULL, read->pieced->size};
+        e.is_text = read->pieced->is_text;
+        row.size = (int64_t)e.bytes.len;
+        return job_read_give(read, &e, err);
+    }
     if (job_read_cut(read, bytes, may_be_text, offset, &e, &why) < 0) {
         leave_out(read, READ_OUT_OF_RANGE, &why);
         read->whole = read->whole == 0 && row.has_size && row.size > 0 ? row.size : read->whole;
@@ -361,9 +381,9 @@ static int job_read_pass(struct tidings_read *read, const struct tidings_resourc
 }
 
 /* The first failure sticks, whatever the caller makes of it: half an answer is none. */
-static int job_read_add(struct tidings_read *read, const struct tidings_resource *about,
-                        struct tidings_str bytes, bool may_be_text, int64_t offset,
-                        struct tidings_error *err)
+int job_read_add(struct tidings_read *read, const struct tidings_resource *about,
+                 struct tidings_str bytes, bool may_be_text, int64_t offset,
+                 struct tidings_error *err)
 {
     int rc = read->failed.code;
     if (rc == 0) {
@@ -388,9 +408,8 @@ int tidings_read_blob(struct tidings_read *read, const struct tidings_resource *
 }
 
 /* Content that is ours from now on: the receiver may keep it. */
-static int job_read_take(struct tidings_read *read, const struct tidings_resource *about,
-                         struct tidings_str bytes, char *memory, int64_t offset,
-                         struct tidings_error *err)
+int job_read_take(struct tidings_read *read, const struct tidings_resource *about,
+                  struct tidings_str bytes, char *memory, int64_t offset, struct tidings_error *err)
 {
     read->loaded = memory;
     int rc = job_read_add(read, about, bytes, true, offset, err);

@@ -35,6 +35,7 @@
 #define CATALOG_JOB_READ_H
 
 #include "catalog/job.h"
+#include "catalog/payload.h"
 #include "catalog/read_options.h"
 #include "catalog/read_rules.h"
 
@@ -46,7 +47,9 @@
 
 struct read_element {
     const struct tidings_resource *about; /* complete; `size` is that of the whole, -1: not known */
-    struct tidings_str bytes;             /* raw; what was asked for of them */
+    /* Raw: the requested part of them. If they are read in pieces (tidings_read.pieced), `ptr` is
+     * NULL. */
+    struct tidings_str bytes;
     bool is_text;
     bool is_part;     /* a range was asked for: */
     int64_t from, to; /* where in the whole, in bytes */
@@ -73,6 +76,10 @@ struct tidings_read {
     bool is_patch; /* what became of it since `patch_from`: the provider's `patch` is asked */
     struct tidings_str patch_from; /* an etag; empty: everything */
     bool raw;                      /* parts to the byte, also in the middle of a character */
+    bool takes_pieces;             /* the receiver supports `pieced` */
+    struct output *output;         /* books stored content; NULL: not booked */
+    struct payload **payloads;     /* without a receiver: the list for long contents, which are
+                                    * left out of `w`; NULL: all are written */
     /* The outcome: */
     size_t count; /* elements given */
     bool unchanged;
@@ -81,10 +88,13 @@ struct tidings_read {
     struct tidings_str held;   /* the client's etag when unchanged */
     struct tidings_str reason; /* of a failure, a word for programs; or empty */
     int64_t whole;             /* READ_OUT_OF_RANGE: the size of the whole; 0: not known */
+    struct refusal refused;    /* … by a limit; retry_ms 0: it was not */
     uint64_t version;          /* the newest change known when it began: it is not older */
     /* For the receiver: memory that `element->bytes` begins, when it was handed over. Who wants to
      * keep it sets this to NULL and frees it with mem_free later. */
     char *loaded;
+    /* The same for the whole content, if it is read in pieces; else NULL. */
+    struct payload *pieced;
     /* Private: */
     struct catalog_entry *entry;
     struct catalog *awaited; /* a reference while it waits for a cursor: `entry` is in it */
@@ -99,6 +109,9 @@ struct tidings_read {
     struct tidings_str left_out_reason;
     struct tidings_error failed; /* the first failure; it sticks */
 };
+
+/* For receivers, before they store `bytes` more. TIDINGS_E_BUSY sets `refused`. */
+int job_read_book(struct tidings_read *read, size_t bytes, struct tidings_error *err);
 
 /* Ask. `base` must be initialised; the answer may come before this returns. */
 void job_read(struct tidings_read *read, const struct catalog_hit *hit);

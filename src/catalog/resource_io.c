@@ -31,6 +31,8 @@ void resource_io_deinit(struct resource_io *p)
 {
     mem_free(p->about);
     mem_free(p->memory);
+    payload_destroy(p->content);
+    output_end(&p->output);
     principal_unref(p->held);
     allowance_release(p->allowance);
     arena_deinit(&p->arena);
@@ -62,8 +64,10 @@ static void resource_io_discard(struct tidings_read *read)
     struct resource_io *p = read->base.user;
     mem_free(p->about);
     mem_free(p->memory);
+    payload_destroy(p->content);
     p->about = NULL;
     p->memory = NULL;
+    p->content = NULL;
     p->etag = STR_EMPTY;
 }
 
@@ -75,17 +79,26 @@ static int resource_io_keep(struct tidings_read *read, const struct read_element
     if (p->about) {
         return 0; /* a container: what else it gives can be asked for */
     }
+    size_t held = read->pieced ? read->pieced->held : e->bytes.len;
+    int rc = held > PAYLOAD_LONG ? job_read_book(read, held, err) : 0;
+    if (rc < 0) {
+        return rc;
+    }
     p->about = resource_dup(e->about);
-    if (read->loaded && e->bytes.ptr == read->loaded && e->bytes.len > 0) {
+    if (read->pieced) {
+        p->content = read->pieced;
+        read->pieced = NULL;
+        payload_set_form(p->content, PAYLOAD_RAW);
+    } else if (read->loaded && e->bytes.ptr == read->loaded && e->bytes.len > 0) {
         p->memory = read->loaded;
         read->loaded = NULL;
     } else {
         p->memory = mem_alloc(e->bytes.len + 1);
     }
-    if (!p->about || !p->memory) {
+    if (!p->about || (!p->memory && !p->content)) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    if (e->bytes.ptr != p->memory && e->bytes.len > 0) {
+    if (p->memory && e->bytes.ptr != p->memory && e->bytes.len > 0) {
         memcpy(p->memory, e->bytes.ptr, e->bytes.len);
     }
     p->len = e->bytes.len;
@@ -157,6 +170,7 @@ static void resource_io_read_done(struct job *job)
     p->err = job->err;
     p->reason = p->read.reason;
     p->details = job_details(job);
+    p->limit = p->read.refused;
     p->is_final = p->read.is_final;
     p->is_stale = p->read.is_stale;
     p->size = p->read.whole > 0 ? p->read.whole : p->size;
@@ -190,6 +204,8 @@ static void start_read(struct resource_io *p, struct tidings_str uri)
     read->principal = p->principal;
     read->own_only = true;
     read->raw = true;
+    read->takes_pieces = true;
+    read->output = &p->output;
     read->max_bytes = p->worker->limits->max_read_bytes;
     p->job = &read->base;
     job_read(read, &p->hit);

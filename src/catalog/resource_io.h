@@ -62,7 +62,9 @@ struct resource_io {
     struct tidings_resource *about; /* of the content; NULL when there is none */
     char *memory; /* the content, mem_free it; who takes it over sets this to NULL. After a write:
                    * JSON to answer with, or NULL */
+    struct payload *content; /* or this, if it is read while it is sent */
     size_t len;
+    struct output output;    /* books either; the caller initializes it */
     struct tidings_str etag; /* of what is there now, or empty */
     /* Private: */
     struct worker *worker;

@@ -65,6 +65,10 @@ int delivery_init(struct worker *worker, struct tidings_error *err);
 void delivery_end_subscribers(struct worker *worker);
 void delivery_deinit(struct worker *worker);
 
+/* For transports: a connection of messages has sent everything. Its next long answer follows at the
+ * end of the next turn, behind pending notifications. Returns false if no answer waits. */
+bool delivery_drained(struct channel *channel);
+
 /* Beyond the index: subscriptions whose provider knows a relation of its own. */
 void delivery_find_covered(struct worker *worker, struct tidings_str uri, match_fn fn, void *user);
 /* What filters judge, {"uri": …, "metadata": {…}} with change_type; made once per change. NULL: out

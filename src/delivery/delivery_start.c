@@ -72,6 +72,16 @@ static void flush_dirty(void *user)
     }
     cursor_seal_end_turn(worker->delivery->seals);
     set_window_timer(worker);
+    requests_send_ready(worker);
+}
+
+bool delivery_drained(struct channel *channel)
+{
+    bool has_next = !list_empty(&channel->requests) && request_next_ready(channel);
+    if (has_next) {
+        loop_wakeup_send(&channel->worker->delivery->flush_again);
+    }
+    return has_next;
 }
 
 /* The hook at the end of this turn does it. */

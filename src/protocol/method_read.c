@@ -41,6 +41,10 @@ static void read_done(struct job *job)
     struct request *request = job->user;
     struct tidings_read *read = list_entry(job, struct tidings_read, base);
     request_end_job(request);
+    if (job->code < 0 && read->refused.retry_ms > 0) {
+        request_fail_limit(request, &read->refused, read->spelled);
+        return;
+    }
     if (job->code < 0) {
         request_fail_job(request, job, read->spelled, read->reason);
         return;
@@ -89,6 +93,9 @@ void method_resources_read(struct request *request)
     read->reader = own_subscriber(request);
     read->spelled = spelled;
     read->max_bytes = request->worker->limits->max_read_bytes;
+    read->takes_pieces = true;
+    read->output = &request->output;
+    read->payloads = &request->payloads;
     request_begin_job(request, &read->base);
     request_begin(request);
     jw_key(&request->w, STR("contents"));

@@ -2,10 +2,10 @@
  *
  * Reading a file, whole or a part of it. Directories are in file_content_directory.c.
  *
- * Up to SMALL bytes are read where the request is; more, and directories, on the pool. A file that
- * grows or shrinks meanwhile gives at most the bytes it had when it was opened, under the etag of
- * that moment: the change that follows carries another. Whoever already holds that etag costs no
- * more than a look.
+ * The worker reads up to SMALL bytes; the pool reads larger files and directories. A large file is
+ * read again while it is sent. Of a file that grows, the read gives the bytes that it had when it
+ * was opened, with the etag of that moment; the change that follows carries another. If the client
+ * already has that etag, the read costs one stat.
  */
 #include <unistd.h>
 
@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "provider/file_content.h"
 #include "provider/file_path.h"
+#include "provider/file_pieces.h"
 #include "provider/file_private.h"
 
 #define SMALL 65536
@@ -94,12 +95,36 @@ static int file_read_give(struct read_job *job, const struct file_part *part,
     return tidings_read_take(job->read, &row, bytes, got, err);
 }
 
+/* Gives a large file, to be read again while it is sent. 1: there is no descriptor for that. */
+static int file_read_pieces(struct read_job *job, struct tidings_error *err)
+{
+    struct tidings_resource row;
+    struct tidings_pieces pieces;
+    char etag[FILE_ETAG_SIZE];
+    if (file_pieces_open(&pieces, job->fd, &job->info.st) < 0) {
+        return 1;
+    }
+    job->fd = -1; /* the pieces own it */
+    if (!file_describe(job->f, job->uri, file_last_name(buf_str(&job->path)), &job->info, etag,
+                       &row)) {
+        row.mime_type = STR_EMPTY; /* depends on the content */
+    }
+    int rc = tidings_read_pieces(job->read, &row, &pieces, err);
+    return rc < 0 ? rc : 0;
+}
+
 static int file_read_whole(struct read_job *job, struct tidings_error *err)
 {
     struct file_part asked = {.fd = job->fd, .size = job->info.st.st_size};
     int rc = file_read_plan(job, &asked, err);
     if (rc < 0) {
         return error_wrap(err, rc, "'%.*s'", STR_ARG(job->uri));
+    }
+    if (!is_part(job) && asked.size > SMALL) {
+        rc = file_read_pieces(job, err);
+        if (rc <= 0) {
+            return rc < 0 ? error_wrap(err, rc, "'%.*s'", STR_ARG(job->uri)) : 0;
+        }
     }
     struct file_part part = asked;
     if (is_part(job) && job->range.unit == TIDINGS_UNIT_BYTES) {

@@ -26,7 +26,7 @@ static void channel_origin_name(const struct channel *channel, char out[ALLOWANC
     snprintf(out, ALLOWANCE_NAME_MAX, "%s %s", channel->principal ? "address" : "machine", address);
 }
 
-struct allowance *channel_allowance(struct channel *channel)
+struct allowance *channel_allowance(const struct channel *channel)
 {
     const struct principal *p = channel->principal;
     if (p && p->kind != PRINCIPAL_ANONYMOUS) {
@@ -41,7 +41,7 @@ struct allowance *channel_allowance(struct channel *channel)
                            loop_now_ms(channel->worker->loop));
 }
 
-struct share_taker channel_taker(struct channel *channel)
+struct share_taker channel_taker(const struct channel *channel)
 {
     return (struct share_taker){.account = channel_allowance(channel),
                                 .principal = channel->principal,

@@ -16,6 +16,7 @@
 
 struct allowance;
 struct asking;
+struct sendq_source;
 struct batch;
 struct request;
 struct channel;
@@ -55,6 +56,13 @@ struct channel_ops {
      * memory of `text` and leaves it empty. */
     void (*answer)(struct channel *channel, int status, const struct response_headers *headers,
                    struct buf *text);
+    /* The same for a long text, which is produced while it is sent. Takes the source. */
+    void (*answer_long)(struct channel *channel, int status, const struct response_headers *headers,
+                        struct sendq_source *source);
+    /* Returns true if a long answer has to wait because the connection is sending something; then
+     * the transport calls delivery_drained when it has sent everything. Sets the memory of the long
+     * answers being sent. NULL: they never wait. */
+    bool (*is_sending)(const struct channel *channel, size_t *ret_held);
     /* Nothing to say: 202 with no body (message connections: nothing). */
     void (*accepted)(struct channel *channel);
     /* HTTP: would the client of this exchange take a stream of messages for an answer? */
@@ -96,9 +104,9 @@ struct quota *channel_quota(const struct channel *channel);
 /* From now on it is this one (takes a reference of its own). What is under way stays what it is. */
 void channel_set_principal(struct channel *channel, const struct principal *principal);
 /* A reference to the account of its client (access/allowance.h). NULL: out of memory. */
-struct allowance *channel_allowance(struct channel *channel);
+struct allowance *channel_allowance(const struct channel *channel);
 /* Who takes shares because of it; the account is a reference, to be released. */
-struct share_taker channel_taker(struct channel *channel);
+struct share_taker channel_taker(const struct channel *channel);
 /* All that is known of where it leads. */
 void channel_get_facts(const struct channel *channel, struct channel_facts *ret);
 /* Something that came this way is refused, or failed: counted, and said in the log as far as there

@@ -11,7 +11,9 @@ void channel_deinit(struct channel *channel)
         struct request *request = list_entry(it, struct request, link);
         request->channel = NULL;
         request->sink = NULL;
-        if (request->session) {
+        if (request->is_ready) {
+            request_drop(request); /* it is complete */
+        } else if (request->session) {
             list_remove(&request->link); /* losing the connection cancels nothing in that era */
         } else {
             request_abandon(request);

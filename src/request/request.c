@@ -61,7 +61,7 @@ struct request *request_create(struct channel *channel, struct json *root,
     return request;
 }
 
-static void request_free(struct request *request)
+void request_free(struct request *request)
 {
     struct operations *all = &request->worker->requests->operations;
     durations_count(&all->at[request->method_number][request->era][request->has_failed],
@@ -74,62 +74,11 @@ static void request_free(struct request *request)
     list_remove(&request->job_link);
     jv_unref(request->root);
     principal_unref(request->principal);
+    request_drop_payloads(request);
+    output_end(&request->output);
     buf_deinit(&request->out);
     arena_deinit(&request->arena);
     mem_free(request);
-}
-
-/* The last message of a stream. */
-static void end_stream(struct sink *sink, struct tidings_str text)
-{
-    char *room = text.len > 0 ? sink->ops->room(sink, STR_EMPTY, text.len) : NULL;
-    if (room) {
-        memcpy(room, text.ptr, text.len);
-        sink->ops->end(sink);
-    } else {
-        sink->ops->cut(sink, "out of memory");
-    }
-}
-
-static void request_deliver(struct request *request, int status)
-{
-    struct channel *channel = request->channel;
-    struct batch *batch = request->batch;
-    if (request->session_change > 0 && request->worker->requests->hold(request, status)) {
-        return;
-    }
-    if (request->kept_status == 0) {
-        request_log(request, request->out.len);
-    }
-    if (request_keep(request, status)) {
-        return;
-    }
-    if (request->cancelled || !channel) {
-        if (batch) {
-            request_batch_done(batch);
-        }
-        request_free(request);
-        return;
-    }
-    if (batch) {
-        request_batch_put(batch, &request->out);
-        request_free(request);
-        request_batch_done(batch);
-        return;
-    }
-    struct buf text = request->out;
-    struct response_headers headers = request->headers;
-    buf_init(&request->out, 0);
-    struct sink *sink = request->sink;
-    list_remove(&request->link);
-    if (sink) {
-        end_stream(sink, buf_str(&text));
-    } else {
-        worker_trim_later(channel->worker, text.len);
-        channel->ops->answer(channel, status, &headers, &text);
-    }
-    buf_deinit(&text);
-    request_free(request);
 }
 
 void request_answer_kept(struct request *request)
@@ -148,6 +97,7 @@ void request_release(struct request *request, int status)
 void request_unanswer(struct request *request)
 {
     request->session_change = 0;
+    request_drop_payloads(request);
     buf_clear(&request->out);
 }
 
@@ -186,6 +136,11 @@ static void request_deliver_result(struct request *request)
     struct tidings_error err;
     if (buf_check(&request->out, "the answer", "ask for less at a time", &err) < 0) {
         request_fail(request, err.code, STR_EMPTY, "%s", err.text);
+        return;
+    }
+    struct refusal why;
+    if (request->out.cap > PAYLOAD_LONG && !request_book(request, request->out.cap, &why)) {
+        request_fail_limit(request, &why, STR_EMPTY);
         return;
     }
     request_deliver(request, 200);
@@ -230,6 +185,7 @@ static void request_answer_error(struct request *request, const struct dialect_e
             request->worker->requests->failed(request, e);
         }
     }
+    request_drop_payloads(request);
     buf_deinit(&request->out);
     buf_init(&request->out, REQUEST_OUT_EXTRA);
     jw_init(&request->w, &request->out);
@@ -444,7 +400,7 @@ void request_cancel(struct request *request)
     struct channel *channel = request->channel;
     struct sink *sink = request->sink;
     bool alone = !request->batch;
-    if (request->is_kept) {
+    if (request->is_kept || request->is_ready) {
         request_drop(request);
         return;
     }
@@ -460,6 +416,7 @@ void request_cancel(struct request *request)
 
 void request_begin_job(struct request *request, struct job *job)
 {
+    request_open_output(request);
     request->job = job;
     request->job_begun_ms = loop_now_ms(request->worker->loop);
     list_remove(&request->job_link);

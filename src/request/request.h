@@ -8,8 +8,10 @@
 #ifndef REQUEST_REQUEST_H
 #define REQUEST_REQUEST_H
 
+#include "access/output.h"
 #include "base/arena.h"
 #include "base/log.h"
+#include "catalog/payload.h"
 #include "request/channel.h"
 #include "request/client_info.h"
 #include "request/operations.h"
@@ -26,6 +28,7 @@ struct trace;
 /* Those of one worker. */
 struct requests {
     struct list with_job; /* that wait for a provider, longest first */
+    struct list ready;    /* with long answers to send at the end of the turn */
     struct list kept;     /* answered, and their clients are gone and may come back; oldest first */
     size_t kept_bytes;    /* of these answers */
     /* An answer with a `session_change` is complete: true: request_release comes later. Set where
@@ -43,6 +46,7 @@ struct requests {
 static inline void requests_init(struct requests *requests)
 {
     list_init(&requests->with_job);
+    list_init(&requests->ready);
     list_init(&requests->kept);
     client_infos_init(&requests->clients);
     map_init(&requests->asking);
@@ -74,14 +78,18 @@ struct request {
     struct arena arena;
     struct buf out;
     struct jw w;
+    struct payload *payloads; /* long contents that belong into `out` */
+    struct output output;     /* bytes booked for the answer */
     struct response_headers headers;
     bool cancelled;
     bool is_denied;        /* its error hides what it may not see */
     struct sink *sink;     /* HTTP: the exchange became a stream, which its answer ends */
     struct job *job;       /* asked of a provider, told when nobody waits any more */
-    struct list job_link;  /* in worker->requests->with_job while a provider has it, or in `kept` */
+    struct list job_link;  /* in worker->requests->with_job while a provider has it, in `ready`, or
+                              in `kept` */
     uint64_t job_begun_ms; /* … or was answered */
     unsigned stream;       /* its number among those that can be resumed; 0: it cannot be */
+    bool is_ready;         /* with a long answer, which waits until the connection is idle */
     bool is_kept;          /* answered, and waits for its client to come back */
     int kept_status;
     uint64_t session_change; /* the answer waits until this change of its session is kept; 0: no */
@@ -162,6 +170,13 @@ void request_prime(struct request *request, struct tidings_str event_id);
 void request_resume(struct request *request, struct channel *channel);
 /* It was answered while its client was gone: say so now. Ends the request. */
 void request_answer_kept(struct request *request);
+/* The connection has sent everything: requests_send_ready will send its next long answer, at the
+ * end of a turn, behind notifications. Returns false if none waits. */
+bool request_next_ready(struct channel *channel);
+void requests_send_ready(struct worker *worker);
+/* Returns the bytes booked for the requests of a channel. A request that waits for a provider
+ * counts at least PAYLOAD_HELD. */
+size_t request_output_of(const struct channel *channel);
 /* Instead of answering a client that is gone and may come back: false: it may not. At most
  * REQUESTS_KEPT_BYTES of a worker are kept, and REQUEST_KEPT_MS each. */
 #define REQUESTS_KEPT_BYTES (16u << 20)

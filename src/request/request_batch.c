@@ -11,7 +11,8 @@ struct batch {
     struct channel *channel; /* NULL once it is gone */
     struct batch *next;      /* of the same channel */
     struct buf out;
-    size_t open; /* requests under way, and one until closed */
+    struct output output; /* bytes booked for it */
+    size_t open;          /* requests under way, and one until closed */
     size_t count;
 };
 
@@ -24,6 +25,7 @@ struct batch *request_batch_create(struct channel *channel)
     const struct worker_limits *limits = channel->worker->limits;
     batch->channel = channel;
     batch->open = 1;
+    output_init(&batch->output, channel->worker->limit_counters, channel_taker(channel));
     batch->next = channel->batches;
     channel->batches = batch;
     buf_init(&batch->out, limits->max_read_bytes * REQUEST_OUT_FACTOR + REQUEST_OUT_EXTRA);
@@ -51,6 +53,10 @@ void request_batch_refuse(struct batch *batch, int rpc_code, const char *text)
 
 void request_batch_put(struct batch *batch, const struct buf *response)
 {
+    struct refusal why;
+    if (!output_book(&batch->output, response->len, &why)) {
+        batch->out.failed = TIDINGS_E_LIMIT;
+    }
     buf_putc(&batch->out, batch->count++ == 0 ? '[' : ',');
     buf_puts(&batch->out, buf_str(response));
     batch->out.failed = batch->out.failed ? batch->out.failed : response->failed;
@@ -60,6 +66,22 @@ void request_batch_add(struct batch *batch, struct request *request)
 {
     request->batch = batch;
     batch->open++;
+}
+
+static void request_batch_send(struct batch *batch)
+{
+    static const struct response_headers none;
+    struct channel *channel = batch->channel;
+    struct payload *contents = NULL;
+    struct sendq_source *source = NULL;
+    if (channel->ops->answer_long && batch->out.cap > PAYLOAD_LONG) {
+        source = payload_source(&batch->out, &contents, &batch->output);
+    }
+    if (source) {
+        channel->ops->answer_long(channel, 200, &none, source);
+    } else {
+        channel->ops->answer(channel, 200, &none, &batch->out);
+    }
 }
 
 void request_batch_done(struct batch *batch)
@@ -83,11 +105,11 @@ void request_batch_done(struct batch *batch)
             batch_put_refusal(&batch->out, RPC_INTERNAL,
                               "the answers do not fit; send fewer at a time");
         }
-        static const struct response_headers none;
-        channel->ops->answer(channel, 200, &none, &batch->out);
+        request_batch_send(batch);
     } else if (channel) {
         channel->ops->accepted(channel);
     }
+    output_end(&batch->output);
     buf_deinit(&batch->out);
     mem_free(batch);
 }

@@ -45,7 +45,8 @@ struct sink {
     const struct sink_ops *ops;
     const struct sink_events *events; /* NULL: nobody writes */
     void *user;
-    bool blocked; /* set by the writer: it has more to say and waits for `drained` */
+    bool blocked;    /* set by the writer: it has more to say and waits for `drained` */
+    uint32_t booked; /* bytes of its queue (transport/output_budget.h) */
 };
 
 /* A stream that is always open and never full, and leads nowhere: for subscribers that are called

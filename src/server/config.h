@@ -100,6 +100,7 @@ struct config {
     uint64_t max_body;
     uint64_t max_line;
     uint64_t max_input;
+    uint64_t max_output, max_connection_output;
     uint64_t max_depth;
     uint64_t keepalive_ms;
     uint64_t header_timeout_ms;

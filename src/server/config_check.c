@@ -289,6 +289,12 @@ int config_check(const struct config *c, struct tidings_error *err)
                           "larger of --max-body and --max-line, %llu bytes",
                           (unsigned long long)(2 * largest));
     }
+    if (rc == 0 && c->max_output < c->max_read) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "--max-output: one resource would not fit; give it at least --max-read, "
+                          "%llu bytes",
+                          (unsigned long long)c->max_read);
+    }
     if (rc == 0 && c->entities[0] && c->store[0] && strcmp(c->entities, c->store) != 0) {
         char one[URL_REDACTED_MAX], other[URL_REDACTED_MAX];
         rc = tidings_fail(err, TIDINGS_E_INVALID,

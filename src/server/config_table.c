@@ -207,6 +207,11 @@ const struct config_row config_rows[] = {
          "longest message on standard input, TCP and Unix sockets"),
     SIZE("max-input", max_input, "128m", 64 * KIB, 64 * GIB,
          "memory for requests and messages that came in part, of all connections"),
+    SIZE("max-output", max_output, "256m", 1 * MIB, 256 * GIB,
+         "memory for answers that are under way, of all connections; a quarter of it for one "
+         "client"),
+    SIZE("max-connection-output", max_connection_output, "64m", 64 * KIB, 64 * GIB,
+         "memory for answers under way on one connection, beyond which its messages wait"),
     NUMBER("max-depth", max_depth, "64", 8, 512, "deepest nesting of JSON that is accepted"),
     DURATION("keepalive", keepalive_ms, "15s", 1 * SEC, 1 * HOUR,
              "pause after which a silent stream gets a comment, a WebSocket a ping"),

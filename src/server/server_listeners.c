@@ -9,12 +9,13 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "provider/file_pieces.h"
 #include "server/server_private.h"
 #include "server/tls_setup.h"
 
 /* What will be needed besides connections, at most at once but for very deep directories: those who
  * are turned away, the store, keys that are fetched; files that a worker has open for one request;
- * the watcher of a mount and its two threads. */
+ * the watcher of a mount and its two threads; and files that clients are downloading. */
 #define SPARE_DESCRIPTORS (REJECT_MAX + 32u)
 #define WORKER_DESCRIPTORS 4u
 #define MOUNT_DESCRIPTORS 16u
@@ -54,7 +55,7 @@ static size_t connection_limit(const struct tidings_server *s)
     size_t descriptors = descriptor_limit(s), used = descriptors_in_use(s);
     size_t left = descriptors > used ? descriptors - used : 1;
     size_t spare = SPARE_DESCRIPTORS + WORKER_DESCRIPTORS * s->worker_count +
-                   MOUNT_DESCRIPTORS * s->config.mount_count;
+                   MOUNT_DESCRIPTORS * s->config.mount_count + descriptors / FILE_PIECES_SHARE;
     size_t most = left > 2 * spare ? left - spare : (left + 1) / 2;
     size_t wanted = s->config.max_connections;
     size_t limit = wanted > 0 && wanted < most ? wanted : most;

@@ -15,11 +15,17 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "transport/http_private.h"
+#include "transport/output_budget.h"
 #include "transport/peer_identity.h"
 
 /* Bytes read per connection and turn, so that one talker does not starve the rest; the messages
  * among them that are handled are counted by channel_may_go_on. */
 #define READ_QUANTUM (4u * 65536u)
+
+bool conn_is_full(const struct http_conn *conn)
+{
+    return conn->out.pending >= PIPELINE_HIGH_WATER || output_must_wait(&conn->channel, &conn->out);
+}
 
 void conn_want(struct http_conn *conn)
 {
@@ -29,7 +35,7 @@ void conn_want(struct http_conn *conn)
     int events = conn->out.pending > 0 && conn->out.is_waiting ? LOOP_WRITE : 0;
     bool reads =
         conn_is_reading(conn) || conn->state == CONN_HANDSHAKE || conn->state == CONN_LINGER;
-    bool is_full = conn->out.pending >= PIPELINE_HIGH_WATER;
+    bool is_full = conn_is_full(conn);
     bool is_ending = conn->state == CONN_CLOSING || conn->state == CONN_REFUSED;
     if (!conn->eof && !is_ending && conn->state != CONN_YIELDED) {
         events |= LOOP_HANGUP;
@@ -79,6 +85,7 @@ static void conn_detach(struct http_conn *conn)
     deadline_leave(&conn->hw->stalled, &conn->stall);
     loop_poll_deinit(&conn->poll);
     sendq_deinit(&conn->out);
+    output_book_queue(&conn->channel, &conn->sink, &conn->out);
     conn_book_input(conn);
 }
 
@@ -235,6 +242,7 @@ static void conn_on_event(struct loop_poll *poll, int events, void *user)
 
 static void conn_begin_waiting(struct http_conn *conn)
 {
+    output_book_queue(&conn->channel, &conn->sink, &conn->out);
     deadline_stall(&conn->hw->stalled, &conn->stall, conn->out.written);
     conn_want(conn);
 }
@@ -243,11 +251,11 @@ static void conn_on_flushed(struct sendq *q, enum sendq_state state)
 {
     struct http_conn *conn = list_entry(q, struct http_conn, out);
     if (state == SENDQ_EMPTY && conn->state == CONN_STREAM && !deadline_is_listed(&conn->stall) &&
-        !conn->sink.blocked) {
+        !conn->sink.blocked && !conn->has_long) {
         return; /* the ordinary case of a stream: nothing waited */
     }
     if (state == SENDQ_BROKEN) {
-        conn_close(conn, "write failed");
+        conn_close(conn, sendq_reason(q));
         return;
     }
     if (state == SENDQ_WAITING) {
@@ -255,6 +263,7 @@ static void conn_on_flushed(struct sendq *q, enum sendq_state state)
         return;
     }
     deadline_leave(&conn->hw->stalled, &conn->stall);
+    output_book_queue(&conn->channel, &conn->sink, &conn->out);
     if (conn->state == CONN_CLOSING || (conn->state == CONN_REFUSED && conn->eof)) {
         conn_close(conn, "done");
         return;
@@ -266,6 +275,9 @@ static void conn_on_flushed(struct sendq *q, enum sendq_state state)
         return;
     }
     sink_drained(&conn->sink);
+    if (conn->has_long) {
+        conn->has_long = delivery_drained(&conn->channel);
+    }
     if (conn->r && conn->r->in.len > 0) {
         conn_go_on(conn);
     }

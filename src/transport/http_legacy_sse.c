@@ -14,6 +14,7 @@
 #include "request/request.h"
 #include "transport/http_private.h"
 #include "transport/message_conn.h"
+#include "transport/output_budget.h"
 
 /* An open stream, by its id. */
 struct sse_stream {
@@ -32,7 +33,28 @@ static void legacy_sse_answer(struct channel *channel, int status,
         sendq_puts(&conn->out, STR("event: message\ndata: "));
         message_conn_put(&conn->out, text);
         sendq_puts(&conn->out, STR("\n\n"));
+        output_book_answer(channel, &conn->sink, &conn->out);
     }
+}
+
+static void legacy_sse_answer_long(struct channel *channel, int status,
+                                   const struct response_headers *headers,
+                                   struct sendq_source *source)
+{
+    (void)status;
+    (void)headers;
+    struct http_conn *conn = conn_of_channel(channel);
+    sendq_puts(&conn->out, STR("event: message\ndata: "));
+    if (sendq_put_source(&conn->out, source) == 0) {
+        sendq_puts(&conn->out, STR("\n\n"));
+    }
+}
+
+static bool legacy_sse_is_sending(const struct channel *channel, size_t *ret_held)
+{
+    struct http_conn *conn = conn_of_channel(channel);
+    conn->has_long = true;
+    return message_conn_is_sending(&conn->out, ret_held);
 }
 
 /* The first time the exchange becomes the stream; then it is there. */
@@ -57,6 +79,8 @@ static const struct channel_ops legacy_sse_channel_ops = {
     .name = "sse",
     .is_http = false,
     .answer = legacy_sse_answer,
+    .answer_long = legacy_sse_answer_long,
+    .is_sending = legacy_sse_is_sending,
     .accepted = message_conn_accepted,
     .stream = legacy_sse_stream,
     .address = legacy_sse_address,

@@ -159,7 +159,8 @@ struct http_conn {
     struct sendq out;       /* also says its descriptor: out.fd */
     uint32_t input_counted; /* bytes of input (http_input_budget.c) */
     enum conn_state state : 8;
-    bool eof : 1; /* the client will send nothing more */
+    bool eof : 1;      /* the client will send nothing more */
+    bool has_long : 1; /* HTTP+SSE: a long answer may wait */
     union {
         struct {
             struct deadline stall;    /* in hw->stalled while the kernel takes no more */
@@ -247,6 +248,7 @@ void conn_free_reading(struct http_conn *conn);
 void conn_end(struct http_conn *conn);
 /* Answers pile up only so far before pipelined requests have to wait. */
 #define PIPELINE_HIGH_WATER (256u * 1024u)
+bool conn_is_full(const struct http_conn *conn);
 
 /* http_tls.c: what the client sent, into hw->scratch. Returns the bytes; 0: none at the moment, or
  * none ever when `eof` is set, which may come with the last ones; -1: the connection was closed, or
@@ -278,6 +280,9 @@ struct tidings_str path_session(enum http_path path, const struct http_request *
 /* http_response.c */
 void conn_answer(struct http_conn *conn, int status, const struct response_headers *headers,
                  struct tidings_str type, struct buf *text);
+/* The same for a source, which it takes. */
+void conn_answer_long(struct http_conn *conn, int status, const struct response_headers *headers,
+                      struct tidings_str type, struct sendq_source *source);
 /* A refusal below JSON-RPC; closes the connection. */
 void conn_refuse(struct http_conn *conn, int status, const char *text);
 /* … for a reason that its status does not say. */

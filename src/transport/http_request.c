@@ -298,8 +298,7 @@ void conn_finish_request(struct http_conn *conn)
 void conn_go_on(struct http_conn *conn)
 {
     struct http_request req;
-    while (conn_is_reading(conn) && conn->r->in.len > 0 &&
-           conn->out.pending < PIPELINE_HIGH_WATER) {
+    while (conn_is_reading(conn) && conn->r->in.len > 0 && !conn_is_full(conn)) {
         if (!request_read(conn, &req) || !conn_may_go_on(conn)) {
             break;
         }

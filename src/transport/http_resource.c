@@ -291,6 +291,9 @@ static void answer_read(struct http_exchange *ex)
     struct resource_io *p = &ex->plain;
     struct buf fields, type;
     struct buf text = {.ptr = p->memory, .len = p->len, .cap = p->len + 1, .max = p->len + 1};
+    if (p->content) {
+        buf_init(&text, 0);
+    }
     bool is_held = p->unchanged || ex->any_held || resource_judge(ex) == HTTP_CONDITION_UNCHANGED;
     int status = is_held ? 304 : p->is_part ? 206 : 200;
     if (status == 304) {
@@ -305,7 +308,15 @@ static void answer_read(struct http_exchange *ex)
         resource_put_type(&type, p);
     }
     struct response_headers headers = {.extra = buf_str(&fields), .uri = buf_str(&ex->uri)};
-    conn_answer(ex->conn, status, &headers, buf_str(&type), &text);
+    struct sendq_source *source =
+        status != 304 && p->content ? payload_source(&text, &p->content, &p->output) : NULL;
+    if (source) {
+        conn_answer_long(ex->conn, status, &headers, buf_str(&type), source);
+    } else if (status != 304 && p->content) {
+        resource_refuse(ex->conn, 503, "out of memory");
+    } else {
+        conn_answer(ex->conn, status, &headers, buf_str(&type), &text);
+    }
     buf_deinit(&type);
     buf_deinit(&fields);
     buf_deinit(&text);
@@ -394,6 +405,12 @@ static bool wants_whole(struct http_exchange *ex)
 
 static void http_exchange_done(struct resource_io *p);
 
+static void http_exchange_open_output(struct http_exchange *ex)
+{
+    const struct channel *channel = &ex->conn->channel;
+    output_init(&ex->plain.output, channel->worker->limit_counters, channel_taker(channel));
+}
+
 /* Ask once more: for everything, or for no byte of it, which tells how many there are. */
 static void http_exchange_read_again(struct http_exchange *ex, bool everything)
 {
@@ -403,6 +420,7 @@ static void http_exchange_read_again(struct http_exchange *ex, bool everything)
     options.range = (struct tidings_range){.unit = TIDINGS_UNIT_BYTES};
     resource_io_deinit(p);
     resource_io_init(p, ex->conn->hw->worker, http_exchange_done, ex);
+    http_exchange_open_output(ex);
     p->principal = ex->conn->channel.principal;
     p->spelled = buf_str(&ex->uri);
     p->after = buf_str(&ex->after);
@@ -535,6 +553,7 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
     buf_init(&ex->after, HTTP_MAX_TARGET);
     buf_init(&ex->request, 0);
     resource_io_init(p, conn->hw->worker, http_exchange_done, ex);
+    http_exchange_open_output(ex);
     p->principal = conn->channel.principal;
     if (!find_uri(ex, req)) {
         http_exchange_free(ex);

@@ -12,6 +12,7 @@
 #include "request/access_log.h"
 #include "request/request.h"
 #include "transport/http_private.h"
+#include "transport/output_budget.h"
 #include "transport/peer_identity.h"
 #include "wire/http_chars.h"
 #include "wire/sse.h"
@@ -71,23 +72,30 @@ static void put_connection(struct http_conn *conn, struct buf *head)
     }
 }
 
-static void put_answer(struct http_conn *conn, int status, const struct response_headers *headers,
-                       struct tidings_str type, struct buf *text)
+static void put_answer_head(struct http_conn *conn, int status,
+                            const struct response_headers *headers, struct tidings_str type,
+                            size_t len)
 {
     struct buf *head = &conn->hw->head;
     buf_clear(head);
     put_common(conn, head, status, headers);
-    if (text->len > 0 || status == 200) {
+    if (len > 0 || status == 200) {
         http_put_header(head, "Content-Type", type);
     }
     if (status != 204 && status != 304) {
         buf_puts(head, STR("Content-Length: "));
-        buf_putu(head, text->len);
+        buf_putu(head, len);
         buf_puts(head, STR("\r\n"));
     }
     put_connection(conn, head);
     buf_puts(head, STR("\r\n"));
     sendq_puts(&conn->out, buf_str(head));
+}
+
+static void put_answer(struct http_conn *conn, int status, const struct response_headers *headers,
+                       struct tidings_str type, struct buf *text)
+{
+    put_answer_head(conn, status, headers, type, text->len);
     if (conn->r->is_head) {
         buf_clear(text);
     }
@@ -98,6 +106,21 @@ static void put_answer(struct http_conn *conn, int status, const struct response
         sendq_take(&conn->out, memory, len);
     } else {
         sendq_puts(&conn->out, buf_str(text));
+    }
+    output_book_answer(&conn->channel, &conn->sink, &conn->out);
+    conn_finish_request(conn);
+}
+
+/* Takes the source. */
+static void put_long_answer(struct http_conn *conn, int status,
+                            const struct response_headers *headers, struct tidings_str type,
+                            struct sendq_source *source)
+{
+    put_answer_head(conn, status, headers, type, source->left);
+    if (conn->r->is_head) {
+        source->destroy(source);
+    } else {
+        sendq_put_source(&conn->out, source);
     }
     conn_finish_request(conn);
 }
@@ -136,8 +159,9 @@ static const struct principal *conn_asker(const struct http_conn *conn, enum fai
     return is_known && conn->channel.principal ? conn->channel.principal : &nobody;
 }
 
-void conn_answer(struct http_conn *conn, int status, const struct response_headers *headers,
-                 struct tidings_str type, struct buf *text)
+/* Logs the answer. */
+static void conn_note_answer(struct http_conn *conn, int status,
+                             const struct response_headers *headers, size_t len)
 {
     enum failure_cause cause =
         headers->cause != FAILURE_ORDINARY ? headers->cause : cause_of_status(status);
@@ -165,7 +189,7 @@ void conn_answer(struct http_conn *conn, int status, const struct response_heade
         .principal = asker,
         .begun_ns = conn->r->begun_ns,
         .bytes_in = conn->r->body_len,
-        .bytes_out = text->len,
+        .bytes_out = len,
     };
     const struct log_context *before = log_enter(&conn->r->context);
     if (status >= 400) {
@@ -173,7 +197,20 @@ void conn_answer(struct http_conn *conn, int status, const struct response_heade
     }
     access_log_other(&conn->channel, &line);
     (void)log_enter(before);
+}
+
+void conn_answer(struct http_conn *conn, int status, const struct response_headers *headers,
+                 struct tidings_str type, struct buf *text)
+{
+    conn_note_answer(conn, status, headers, text->len);
     put_answer(conn, status, headers, type, text);
+}
+
+void conn_answer_long(struct http_conn *conn, int status, const struct response_headers *headers,
+                      struct tidings_str type, struct sendq_source *source)
+{
+    conn_note_answer(conn, status, headers, source->left);
+    put_long_answer(conn, status, headers, type, source);
 }
 
 void conn_refuse(struct http_conn *conn, int status, const char *text)
@@ -265,6 +302,15 @@ static void http_channel_answer(struct channel *channel, int status,
     conn_want(conn_of_channel(channel));
 }
 
+static void http_channel_answer_long(struct channel *channel, int status,
+                                     const struct response_headers *headers,
+                                     struct sendq_source *source)
+{
+    status = headers->scope.len > 0 ? 403 : status;
+    put_long_answer(conn_of_channel(channel), status, headers, STR("application/json"), source);
+    conn_want(conn_of_channel(channel));
+}
+
 static void http_channel_accepted(struct channel *channel)
 {
     static const struct response_headers none;
@@ -324,6 +370,7 @@ const struct channel_ops http_channel_ops = {
     .name = "http",
     .is_http = true,
     .answer = http_channel_answer,
+    .answer_long = http_channel_answer_long,
     .accepted = http_channel_accepted,
     .takes_stream = http_channel_takes_stream,
     .stream = http_channel_stream,

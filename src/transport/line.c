@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "protocol/inbound.h"
 #include "transport/message_conn.h"
+#include "transport/output_budget.h"
 
 static struct line *of_sink(const struct sink *sink)
 {
@@ -48,6 +49,24 @@ void line_answer(struct channel *channel, int status, const struct response_head
         return;
     }
     message_conn_put(&line->out, text);
+    output_book_answer(channel, &line->sink, &line->out);
+}
+
+void line_answer_long(struct channel *channel, int status, const struct response_headers *headers,
+                      struct sendq_source *source)
+{
+    (void)status;
+    (void)headers;
+    struct line *line = line_of(channel);
+    schedule_review(line);
+    if (sendq_put_source(&line->out, source) == 0) {
+        sendq_put(&line->out, "\n", 1);
+    }
+}
+
+bool line_is_sending(const struct channel *channel, size_t *ret_held)
+{
+    return message_conn_is_sending(&line_of(channel)->out, ret_held);
 }
 
 void line_accepted(struct channel *channel)
@@ -98,10 +117,12 @@ static const struct sink_ops line_sink_ops = {
 
 void line_flushed(struct line *line, enum sendq_state state)
 {
+    output_book_queue(&line->channel, &line->sink, &line->out);
     if (state == SENDQ_BROKEN) {
-        break_off(line, "write failed");
+        break_off(line, sendq_reason(&line->out));
     } else if (state == SENDQ_EMPTY) {
         sink_drained(&line->sink);
+        delivery_drained(&line->channel);
         line_pump(line);
         if (line->finished) {
             schedule_review(line); /* that may have been the last of it */
@@ -219,5 +240,6 @@ void line_deinit(struct line *line)
 {
     channel_deinit(&line->channel);
     sendq_deinit(&line->out);
+    output_book_queue(&line->channel, &line->sink, &line->out);
     line_drop_input(line);
 }

@@ -59,6 +59,9 @@ void line_flushed(struct line *line, enum sendq_state state);
 
 void line_answer(struct channel *channel, int status, const struct response_headers *headers,
                  struct buf *text);
+void line_answer_long(struct channel *channel, int status, const struct response_headers *headers,
+                      struct sendq_source *source);
+bool line_is_sending(const struct channel *channel, size_t *ret_held);
 void line_accepted(struct channel *channel);
 struct sink *line_stream(struct channel *channel, const struct response_headers *headers);
 

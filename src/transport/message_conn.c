@@ -5,10 +5,16 @@
  */
 #include "transport/message_conn.h"
 
+#include "request/request.h"
+#include "transport/output_budget.h"
+
 bool message_conn_has_room(const struct channel *channel, const struct sendq *out)
 {
-    if (out->pending >= MESSAGE_CONN_HIGH_WATER) {
+    if (out->pending >= MESSAGE_CONN_HIGH_WATER || output_must_wait(channel, out)) {
         return false;
+    }
+    if (list_empty(&channel->requests)) {
+        return true;
     }
     unsigned calls = 0;
     list_each (it, next, &channel->requests) {
@@ -16,7 +22,16 @@ bool message_conn_has_room(const struct channel *channel, const struct sendq *ou
             return false;
         }
     }
-    return true;
+    uint64_t most = channel->worker->limit_counters->values[LIMIT_CONNECTION_OUTPUT];
+    size_t by_sources = 0;
+    (void)sendq_held(out, &by_sources);
+    return most == 0 || request_output_of(channel) + by_sources < most;
+}
+
+bool message_conn_is_sending(const struct sendq *out, size_t *ret_held)
+{
+    (void)sendq_held(out, ret_held);
+    return out->pending > 0;
 }
 
 void message_conn_put(struct sendq *out, struct buf *text)

@@ -2,7 +2,11 @@
  *
  * What connections that carry messages both ways have in common, however they are framed (lines,
  * WebSocket): messages interleave freely, answers and notifications share one send queue, and the
- * number of requests under way and the bytes that wait to be written are bounded.
+ * number of requests under way, the memory for their answers, and the bytes in the queue are
+ * bounded.
+ * Order: short messages are sent in the order in which they arise. A long answer begins when the
+ * queue is empty, and after pending notifications. So a notification waits for one long answer at
+ * most.
  */
 #ifndef TRANSPORT_MESSAGE_CONN_H
 #define TRANSPORT_MESSAGE_CONN_H
@@ -15,6 +19,8 @@
 
 /* May another message be handled? If not it waits, and nothing more is read. */
 bool message_conn_has_room(const struct channel *channel, const struct sendq *out);
+/* For channel_ops.is_sending. */
+bool message_conn_is_sending(const struct sendq *out, size_t *ret_held);
 /* Put a text into the queue; a large one gives its memory away, and is empty then. */
 void message_conn_put(struct sendq *out, struct buf *text);
 

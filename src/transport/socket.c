@@ -88,6 +88,7 @@ void line_conn_close(struct line_conn *conn, const char *reason)
     struct channel_facts facts;
     channel_ending(&conn->line.channel, reason, &facts);
     line_deinit(&conn->line);
+    quota_leave(conn->line.channel.quota);
     channel_ended(&conn->line.channel);
     worker_trim_later(sw->worker, conn->input_counted);
     input_count_held(sw->worker->limit_counters, conn->line.channel.origin, &conn->input_counted,
@@ -331,6 +332,8 @@ static const struct channel_ops socket_channel_ops = {
     .name = "socket",
     .is_http = false,
     .answer = line_answer,
+    .answer_long = line_answer_long,
+    .is_sending = line_is_sending,
     .accepted = line_accepted,
     .stream = socket_channel_stream,
     .address = socket_channel_address,

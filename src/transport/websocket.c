@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "transport/input_budget.h"
+#include "transport/output_budget.h"
 #include "transport/peer_identity.h"
 #include "transport/websocket_private.h"
 
@@ -116,6 +117,7 @@ void websocket_close(struct websocket *ws, const char *reason)
     ws->state = WEBSOCKET_GONE; /* from everywhere; in no list */
     loop_poll_deinit(&ws->poll);
     sendq_deinit(&ws->out);
+    output_book_queue(&ws->channel, &ws->sink, &ws->out);
     websocket_book_input(ws);
     close(fd);
     worker_inbox_left(ww->owner.inbox);
@@ -258,6 +260,7 @@ static void on_last_written(struct websocket *ws)
 
 static void begin_waiting(struct websocket *ws)
 {
+    output_book_queue(&ws->channel, &ws->sink, &ws->out);
     deadline_stall(&ws->ww->stalled, &ws->stall, ws->out.written);
     websocket_want(ws);
 }
@@ -267,11 +270,12 @@ static void websocket_on_flushed(struct sendq *q, enum sendq_state state)
     struct websocket *ws = list_entry(q, struct websocket, out);
     bool is_open = websocket_is_open(ws);
     if (state == SENDQ_EMPTY && is_open && (ws->poll.wanted & LOOP_READ) != 0 &&
-        !deadline_is_listed(&ws->stall) && !ws->sink.blocked) {
+        !deadline_is_listed(&ws->stall) && !ws->sink.blocked && !ws->has_long &&
+        ws->sink.booked == 0) {
         return; /* the ordinary case: nothing waited */
     }
     if (state == SENDQ_BROKEN) {
-        websocket_close(ws, "write failed");
+        websocket_close(ws, sendq_reason(q));
         return;
     }
     if (state == SENDQ_WAITING) {
@@ -279,12 +283,16 @@ static void websocket_on_flushed(struct sendq *q, enum sendq_state state)
         return;
     }
     deadline_leave(&ws->ww->stalled, &ws->stall);
+    output_book_queue(&ws->channel, &ws->sink, &ws->out);
     if (ws->state == WEBSOCKET_CLOSING || ws->state == WEBSOCKET_LEAVING ||
         ws->state == WEBSOCKET_REFUSED) {
         on_last_written(ws);
         return;
     }
     sink_drained(&ws->sink);
+    if (ws->has_long) {
+        ws->has_long = delivery_drained(&ws->channel);
+    }
     websocket_go_on(ws);
     websocket_want(ws);
 }

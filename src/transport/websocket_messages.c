@@ -13,6 +13,7 @@
 #include "protocol/inbound.h"
 #include "transport/input_budget.h"
 #include "transport/message_conn.h"
+#include "transport/output_budget.h"
 #include "transport/peer_identity.h"
 #include "transport/websocket_private.h"
 #include "json/write.h"
@@ -117,6 +118,31 @@ static void websocket_answer(struct channel *channel, int status,
     if (is_enveloped) {
         sendq_put(&ws->out, "}", ENVELOPE_END);
     }
+    output_book_answer(channel, &ws->sink, &ws->out);
+}
+
+static void websocket_answer_long(struct channel *channel, int status,
+                                  const struct response_headers *headers,
+                                  struct sendq_source *source)
+{
+    (void)status;
+    (void)headers;
+    struct websocket *ws = websocket_of_channel(channel);
+    bool is_enveloped = ws->was_enveloped;
+    if (!websocket_begin_message(ws, source->left, 0, is_enveloped)) {
+        source->destroy(source); /* the flush will find that it is broken */
+        return;
+    }
+    if (sendq_put_source(&ws->out, source) == 0 && is_enveloped) {
+        sendq_put(&ws->out, "}", ENVELOPE_END);
+    }
+}
+
+static bool websocket_is_sending(const struct channel *channel, size_t *ret_held)
+{
+    struct websocket *ws = websocket_of_channel(channel);
+    ws->has_long = true;
+    return message_conn_is_sending(&ws->out, ret_held);
 }
 
 /* It will be told of changes from now on. */
@@ -149,6 +175,8 @@ const struct channel_ops websocket_channel_ops = {
     .name = "websocket",
     .is_http = false,
     .answer = websocket_answer,
+    .answer_long = websocket_answer_long,
+    .is_sending = websocket_is_sending,
     .accepted = message_conn_accepted,
     .stream = websocket_stream,
     .address = websocket_address,

@@ -68,6 +68,7 @@ struct websocket {
     uint32_t input_counted; /* bytes of input (transport/input_budget.h) */
     enum websocket_state state : 8;
     bool eof : 1;            /* the client will send nothing more */
+    bool has_long : 1;       /* a long answer may wait */
     bool has_rest : 1;       /* messages that were read wait for room */
     bool was_enveloped : 1;  /* the last message was: so are answers */
     bool uses_envelopes : 1; /* some message was: so are notifications */

@@ -440,6 +440,7 @@ for (const [limit, check] of Object.entries(rows)) {
 const elsewhere = {
     'task-bytes': 'unit/handler/test_task_bytes.c',
     'max-announced': 'unit/core/delivery/test_announce.c',
+    'max-output': 'integration/output.test.mjs',
 };
 
 test('every limit that is shared has a row here', async (t) => {

@@ -262,11 +262,17 @@ int tidings_read_blob(struct tidings_read *read, const struct tidings_resource *
 int tidings_read_take(struct tidings_read *read, const struct tidings_resource *about, char *bytes,
                       size_t len, struct tidings_error *err)
 {
-    struct tidings_str content = {bytes, len};
     (void)err;
-    int rc = add_content(read, about, content, str_is_utf8(content));
+    int rc =
+        add_content(read, about, tidings_strn(bytes, len), str_is_utf8(tidings_strn(bytes, len)));
     tidings_free(bytes);
     return rc;
+}
+
+int tidings_read_pieces(struct tidings_read *read, const struct tidings_resource *about,
+                        const struct tidings_pieces *pieces, struct tidings_error *err)
+{
+    return provider_pieces_read(read, about, pieces, err);
 }
 
 int tidings_read_part(struct tidings_read *read, const struct tidings_resource *about,

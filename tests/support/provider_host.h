@@ -11,6 +11,8 @@
 
 #include <tidings/provider.h>
 
+#include "support/provider_pieces.h"
+
 #define HOST_DEADLINE_MS 20000
 
 struct host;

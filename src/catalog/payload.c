@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ * Payloads: measure, encode and free them.
+ *
+ * Invariant: `done` raw bytes were encoded, for base64 a multiple of three until the end. The piece
+ * in memory begins at a multiple of PAYLOAD_PIECE and has the hash of the first reading.
+ */
+#include "catalog/payload.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "json/write.h"
+
+#define MEASURED_MAX 4 /* readings of content that changes */
+
+struct payload *payload_of_memory(char *memory, struct tidings_str bytes, bool is_text)
+{
+    struct payload *c = mem_zalloc(sizeof(*c));
+    if (!c) {
+        mem_free(memory);
+        return NULL;
+    }
+    c->memory = memory;
+    c->bytes = bytes.ptr;
+    c->size = bytes.len;
+    c->is_text = is_text;
+    c->escaped = is_text ? jw_escaped_len(bytes) : 0;
+    c->held = bytes.len;
+    return c;
+}
+
+void payload_destroy(struct payload *c)
+{
+    if (!c) {
+        return;
+    }
+    if (!c->memory) {
+        c->pieces.close(c->pieces.user);
+    }
+    mem_free(c->memory);
+    mem_free(c->hashes);
+    mem_free(c->piece);
+    mem_free(c);
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static size_t payload_piece_len(const struct payload *c, size_t from)
+{
+    return c->size - from < PAYLOAD_PIECE ? c->size - from : PAYLOAD_PIECE;
+}
+
+/* Loads the piece at `from`. */
+static int payload_load(struct payload *c, size_t from, struct tidings_str *ret,
+                        struct tidings_error *err)
+{
+    size_t len = payload_piece_len(c, from);
+    int rc = c->pieces.read(c->pieces.user, (int64_t)from, c->piece, len, err);
+    *ret = tidings_strn(c->piece, len);
+    return rc;
+}
+
+/* Reads everything. Sets *is_same if the previous reading gave the same bytes. */
+static int payload_measure(struct payload *c, const struct payload_waiter *waiter, bool *is_same,
+                           struct tidings_error *err)
+{
+    struct utf8_pieces utf8 = {0};
+    struct tidings_str piece;
+    c->is_text = *is_same = true;
+    c->escaped = 0;
+    for (size_t from = 0; from < c->size; from += PAYLOAD_PIECE) {
+        if (waiter->is_gone(waiter->user)) {
+            return tidings_fail(err, TIDINGS_E_CANCELLED, "cancelled");
+        }
+        int rc = payload_load(c, from, &piece, err);
+        if (rc < 0) {
+            return rc;
+        }
+        uint64_t hash = str_hash(piece, from), *known = &c->hashes[from / PAYLOAD_PIECE];
+        *is_same = *is_same && *known == hash;
+        *known = hash;
+        c->is_text = c->is_text && utf8_pieces_add(&utf8, piece);
+        c->escaped += c->is_text ? jw_escaped_len(piece) : 0;
+    }
+    c->is_text = c->is_text && utf8_pieces_end(&utf8);
+    return 0;
+}
+
+/* Reads again if the content may have changed. Two equal readings suffice: the beginning of a log
+ * that grows stays the same. */
+static int payload_measure_whole(struct payload *c, const struct payload_waiter *waiter,
+                                 struct tidings_error *err)
+{
+    const struct tidings_pieces *p = &c->pieces;
+    for (int i = 0; i < MEASURED_MAX; i++) {
+        bool is_same;
+        int rc = payload_measure(c, waiter, &is_same, err);
+        bool has_changed = rc == 0 && p->changed && p->changed(p->user);
+        if (rc < 0 || !has_changed || (i > 0 && is_same)) {
+            return rc;
+        }
+    }
+    return tidings_fail(err, TIDINGS_E_CONFLICT, "it is being changed");
+}
+
+struct payload *payload_of_pieces(const struct tidings_pieces *pieces,
+                                  const struct payload_waiter *waiter, struct tidings_error *err)
+{
+    size_t size = (size_t)pieces->size, count = (size + PAYLOAD_PIECE - 1) / PAYLOAD_PIECE;
+    struct payload *c = mem_zalloc(sizeof(*c));
+    if (!c) {
+        pieces->close(pieces->user);
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    c->pieces = *pieces;
+    c->size = size;
+    c->held = PAYLOAD_HELD + count * sizeof(*c->hashes);
+    c->hashes = mem_zalloc(count * sizeof(*c->hashes) + 1);
+    c->piece = mem_alloc(PAYLOAD_PIECE);
+    int rc = c->hashes && c->piece ? payload_measure_whole(c, waiter, err)
+                                   : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    if (rc == TIDINGS_E_CONFLICT) {
+        rc = tidings_fail(err, TIDINGS_E_BUSY, "it is being changed; try again later");
+    }
+    mem_free(c->piece); /* until it is being sent */
+    c->piece = NULL;
+    if (rc < 0) {
+        payload_destroy(c);
+        return NULL;
+    }
+    return c;
+}
+
+/* Returns the next raw bytes, up to the end of a piece, or a negative errno. */
+static int payload_next(struct payload *c, struct tidings_str *ret)
+{
+    if (c->memory) {
+        *ret = tidings_strn(c->bytes + c->done, c->size - c->done);
+        return 0;
+    }
+    size_t begin = c->done / PAYLOAD_PIECE * PAYLOAD_PIECE, at = c->done - begin;
+    if (!c->piece || c->begin != begin) {
+        struct tidings_error err;
+        struct tidings_str piece;
+        c->piece = c->piece ? c->piece : mem_alloc(PAYLOAD_PIECE);
+        int rc = c->piece ? payload_load(c, begin, &piece, &err) : TIDINGS_E_NOMEM;
+        if (rc < 0) {
+            return rc == TIDINGS_E_CONFLICT ? -ESTALE : rc == TIDINGS_E_NOMEM ? -ENOMEM : -EIO;
+        }
+        if (str_hash(piece, begin) != c->hashes[begin / PAYLOAD_PIECE]) {
+            return -ESTALE;
+        }
+        c->begin = begin;
+    }
+    *ret = tidings_strn(c->piece + at, payload_piece_len(c, begin) - at);
+    return 0;
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+void payload_set_form(struct payload *c, enum payload_form form)
+{
+    c->form = form;
+    c->told = form == PAYLOAD_RAW    ? c->size
+              : form == PAYLOAD_TEXT ? c->escaped
+                                     : base64_len(c->size);
+}
+
+static size_t payload_write_base64(struct tidings_str bytes, size_t *used, char *room, size_t len)
+{
+    size_t fits = len / 4 * 3;
+    *used = bytes.len <= fits ? bytes.len : fits;
+    return (size_t)(base64_write(room, tidings_strn(bytes.ptr, *used)) - room);
+}
+
+ssize_t payload_write(struct payload *c, char *room, size_t len)
+{
+    struct tidings_str bytes;
+    size_t used = 0, told = 0;
+    if (c->done == c->size) {
+        return 0;
+    }
+    int rc = payload_next(c, &bytes);
+    if (rc < 0) {
+        return rc;
+    }
+    if (c->form == PAYLOAD_RAW) {
+        told = used = bytes.len < len ? bytes.len : len;
+        memcpy(room, bytes.ptr, used);
+    } else if (c->form == PAYLOAD_TEXT) {
+        told = jw_escape_piece(bytes, &used, room, len);
+    } else {
+        told = payload_write_base64(bytes, &used, room, len);
+    }
+    c->done += used;
+    return (ssize_t)told;
+}

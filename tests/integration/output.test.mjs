@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: MIT
+//
+// Memory for answers: whatever a client asks for, and however slowly it reads, the server stays within what
+// docs/limits.md says. Each test measures the memory of the real program at its highest.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { appendFileSync, readFileSync, renameSync, truncateSync, writeFileSync } from 'node:fs';
+import net from 'node:net';
+import tls from 'node:tls';
+import { test } from 'node:test';
+
+import { serveDoors } from '../contract/transport/lines.mjs';
+import { Certificates } from './lib/certs.mjs';
+import { defer } from './lib/cleanup.mjs';
+import { encodeRequest, request } from './lib/http.mjs';
+import { limitsOf, modernRequest, refused } from './lib/limits.mjs';
+import { initialize, meta, Session } from './lib/rpc.mjs';
+import { Pipe } from './lib/stdio.mjs';
+import { TokenFile } from './lib/tokens.mjs';
+import { eventually, slow as stretch, within } from './lib/wait.mjs';
+import { encodeFrame, FIN, OP, upgradeRequest } from './lib/websocket.mjs';
+
+const MIB = 2 ** 20;
+const isLong = Boolean(process.env.TIDINGS_LONG);
+/** JSON escapes make this text longer: every other byte becomes six. */
+const SIZE = (isLong ? 15 : 3) * MIB;
+const COUNT = 40;
+/** Answers that a test takes by default. */
+const TAKEN = 2;
+const content = Buffer.alloc(16 * MIB, 'a\x01');
+const digest = (bytes) => createHash('sha256').update(bytes).digest('hex');
+/** Memory that an idle server may gain: pieces, buffers, and memory that libc keeps. */
+const MARGIN = stretch === 1 ? 32 * MIB : 512 * MIB; // sanitizers keep what was freed
+
+const peak = (server) =>
+    1024 * Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${server.child.pid}/status`, 'utf8'))[1]);
+
+async function start(t, { args = [], size = SIZE, secure = false } = {}) {
+    const certs = secure ? new Certificates(t).make('server') : null;
+    const lines = args.includes('--auth-tokens') ? [] : ['--tcp', '127.0.0.1:0'];
+    const doors = ['--http', '127.0.0.1:0', ...lines, '--workers', '2', '--self'];
+    const files = { 'long.txt': content.subarray(0, size), 'a.txt': '1' };
+    const server = await serveDoors(t, [...doors, ...(certs?.args('server') ?? []), ...args], { files });
+    server.port = Number(new URL(server.doors[0]).port);
+    server.tcp = lines.length > 0 && Number(new URL(server.doors[1]).port);
+    server.secure = certs?.client();
+    return server;
+}
+
+const read = (server, id, name = 'long.txt') => ({
+    jsonrpc: '2.0',
+    id,
+    method: 'resources/read',
+    params: { _meta: meta(), uri: server.uri(name) },
+});
+
+/** A socket that is read only when something is wanted of it. */
+class Slow {
+    #parts = [];
+    #length = 0;
+    #wake = () => {};
+    #over = false;
+
+    static async open(t, port, secure) {
+        const slow = new Slow();
+        const wire = net.connect(port, '127.0.0.1');
+        slow.socket = secure ? tls.connect({ ...secure, socket: wire }) : wire;
+        defer(t, () => slow.socket.destroy());
+        const event = secure ? 'secureConnect' : 'connect';
+        await within(new Promise((resolve) => slow.socket.once(event, resolve)), 'a connection');
+        slow.socket.on('readable', () => slow.#wake());
+        for (const event of ['end', 'error', 'close']) {
+            slow.socket.on(event, () => {
+                slow.#over = true;
+                slow.#wake();
+            });
+        }
+        return slow;
+    }
+
+    write(bytes) {
+        this.socket.write(bytes);
+    }
+
+    async #more(what) {
+        const part = this.socket.read();
+        if (part) {
+            this.#parts.push(part);
+            this.#length += part.length;
+            return;
+        }
+        assert.ok(!this.#over, `the connection ended before ${what}`);
+        await within(new Promise((resolve) => (this.#wake = resolve)), what);
+    }
+
+    /** The next bytes: so many. */
+    async bytes(count, what) {
+        while (this.#length < count) {
+            await this.#more(what);
+        }
+        const all = this.#parts.length === 1 ? this.#parts[0] : Buffer.concat(this.#parts);
+        this.#parts = [all.subarray(count)];
+        this.#length -= count;
+        return all.subarray(0, count);
+    }
+
+    /** The next bytes, up to and with `end`. */
+    async until(end, what) {
+        for (let seen = 0; ; ) {
+            const found = this.#parts[seen]?.indexOf(end) ?? -1;
+            if (found >= 0) {
+                const before = this.#parts.slice(0, seen).reduce((sum, part) => sum + part.length, 0);
+                return this.bytes(before + found + end.length, what);
+            }
+            if (seen < this.#parts.length) {
+                seen++;
+            } else {
+                await this.#more(what);
+            }
+        }
+    }
+
+    /** Puts bytes back. */
+    back(bytes) {
+        this.#parts.unshift(bytes);
+        this.#length += bytes.length;
+    }
+
+    /** Everything up to the end of the connection. */
+    async rest() {
+        while (!this.#over || this.socket.readableLength > 0) {
+            await this.#more('the end').catch(() => {});
+        }
+        return Buffer.concat(this.#parts);
+    }
+}
+
+const httpAnswer = async (slow) => {
+    const head = (await slow.until('\r\n\r\n', 'a head')).toString();
+    const length = Number(/content-length: (\d+)/i.exec(head)[1]);
+    return { status: Number(head.split(' ')[1]), bytes: await slow.bytes(length, 'a body') };
+};
+
+const http = {
+    open: (t, server) => Slow.open(t, server.port, server.secure),
+    encode: ({ method, params, id }, server) => encodeRequest(server.port, modernRequest(method, params, id)),
+    take: async (slow) => JSON.parse((await httpAnswer(slow)).bytes),
+};
+
+/** Ways to ask for much at once, and to take the answers one by one. */
+const WAYS = {
+    'a WebSocket': {
+        async open(t, server) {
+            const slow = await Slow.open(t, server.port);
+            slow.write(upgradeRequest(server.port, { 'Sec-WebSocket-Protocol': 'mcp' }));
+            await slow.until('\r\n\r\n', 'the upgrade');
+            return slow;
+        },
+        encode: (message) => encodeFrame(FIN | OP.text, JSON.stringify(message)),
+        async take(slow) {
+            const [, second] = await slow.bytes(2, 'a frame');
+            const length =
+                second === 127
+                    ? Number((await slow.bytes(8, 'a length')).readBigUInt64BE())
+                    : second === 126
+                      ? (await slow.bytes(2, 'a length')).readUInt16BE()
+                      : second;
+            return JSON.parse(await slow.bytes(length, 'a message'));
+        },
+    },
+    'lines on TCP': {
+        open: (t, server) => Slow.open(t, server.tcp),
+        encode: (message) => `${JSON.stringify(message)}\n`,
+        take: async (slow) => JSON.parse(await slow.until('\n', 'a line')),
+    },
+    'pipelined HTTP': http,
+    'HTTP through TLS': { ...http, secure: true },
+};
+
+const unbooked = (t, server) =>
+    eventually(async () => (await limitsOf(t, server))['max-output'].inUse === 0, 'nothing stays booked');
+
+for (const [way, { open, encode, take, secure }] of Object.entries(WAYS)) {
+    test(`output: ${COUNT} large resources asked for at once on ${way} take little memory`, async (t) => {
+        const server = await start(t, { secure });
+        const slow = await open(t, server);
+        const before = peak(server);
+        const messages = Array.from({ length: COUNT }, (_, id) => encode(read(server, id), server));
+        slow.write(Buffer.concat(messages.map((text) => Buffer.from(text))));
+        const ids = new Set();
+        for (let i = 0; i < (isLong ? COUNT : TAKEN); i++) {
+            const { id, result } = await take(slow);
+            ids.add(id);
+            assert.equal(digest(result.contents[0].text), digest(content.subarray(0, SIZE)));
+        }
+        assert.equal(ids.size, isLong ? COUNT : TAKEN, 'each is answered once');
+        const grown = peak(server) - before;
+        assert.ok(grown < MARGIN, `${(grown / MIB).toFixed(1)} MiB for ${messages.join('').length} bytes of requests`);
+        slow.socket.destroy();
+        await unbooked(t, server);
+    });
+}
+
+test('output: connections that ask for something large and do not read it hold a piece of it each', async (t) => {
+    const server = await start(t);
+    const before = peak(server);
+    const idle = [];
+    for (const way of ['a WebSocket', 'lines on TCP', 'pipelined HTTP']) {
+        for (let i = 0; i < (isLong ? 100 : 20); i++) {
+            const slow = await WAYS[way].open(t, server);
+            slow.write(WAYS[way].encode(read(server, i), server));
+            idle.push(slow);
+        }
+    }
+    for (const slow of idle) {
+        await slow.bytes(1000, 'the beginning of an answer');
+    }
+    const grown = peak(server) - before;
+    assert.ok(grown < idle.length * 300_000 + MARGIN, `${(grown / MIB).toFixed(1)} MiB for ${idle.length}`);
+    const { inUse } = (await limitsOf(t, server))['max-output'];
+    assert.ok(inUse > 0 && inUse <= 256 * MIB, `${inUse} bytes are booked`);
+    idle.forEach((slow) => slow.socket.destroy());
+    await unbooked(t, server);
+});
+
+test('output: /resource sends a large file in pieces, as it is', async (t) => {
+    const server = await start(t);
+    const before = peak(server);
+    const target = `/resource?uri=${encodeURIComponent(server.uri('long.txt'))}`;
+    const requests = Array.from({ length: COUNT }, () => encodeRequest(server.port, { method: 'GET', path: target }));
+    const slow = await Slow.open(t, server.port);
+    slow.write(Buffer.concat(requests));
+    for (let i = 0; i < TAKEN; i++) {
+        const { status, bytes } = await httpAnswer(slow);
+        assert.equal(status, 200);
+        assert.equal(digest(bytes), digest(content.subarray(0, SIZE)));
+    }
+    assert.ok(peak(server) - before < MARGIN);
+});
+
+test('output: requests that arrive together stay within --max-connection-output', async (t) => {
+    const args = ['--max-connection-output', '512k', '--workers', '1'];
+    const server = await start(t, { size: 300 * 1024, args });
+    const lines = WAYS['lines on TCP'];
+    const slow = await lines.open(t, server);
+    slow.write(Array.from({ length: 20 }, (_, id) => lines.encode(read(server, id))).join(''));
+    for (let i = 0; i < 20; i++) {
+        await lines.take(slow);
+        const { inUse } = (await limitsOf(t, server))['max-output'];
+        assert.ok(inUse < 3 * 300 * 1024, `${inUse} bytes after ${i + 1} answers`);
+    }
+});
+
+test('output: many unread large files leave descriptors for others', async (t) => {
+    const server = await start(t, { size: 300 * 1024 });
+    execFileSync('/usr/bin/prlimit', [`--pid=${server.child.pid}`, '--nofile=80:4096']);
+    const lines = WAYS['lines on TCP'];
+    const slow = await lines.open(t, server);
+    slow.write(Array.from({ length: 100 }, (_, id) => lines.encode(read(server, id))).join(''));
+    const booked = async () => (await limitsOf(t, server))['max-output'].inUse;
+    await eventually(async () => (await booked()) > 90 * 256 * 1024, 'all are under way');
+    const other = await http.open(t, server);
+    other.write(http.encode(read(server, 1, 'a.txt'), server));
+    assert.equal((await http.take(other)).result.contents[0].text, '1');
+});
+
+/** Ways whose answers share one text or stream. */
+const OTHERS = {
+    async 'HTTP+SSE'(t, server, ask) {
+        const { events } = await request(server, { method: 'GET', path: '/sse', headers: { Accept: 'text/event-stream' } });
+        defer(t, () => events.close());
+        const { data: path } = await events.next((item) => item.event === 'endpoint', 'the endpoint');
+        const headers = { 'Content-Type': 'application/json' };
+        for (const message of [initialize('2024-11-05'), ...ask]) {
+            const options = { path, headers, body: JSON.stringify(message) };
+            /* 503 while so much waits that nothing further is taken. */
+            await eventually(async () => (await request(server, options)).status === 202, 'it is taken');
+        }
+        return Promise.all(ask.map(({ id }) => events.message((m) => m.id === id, 'an answer')));
+    },
+    async 'standard output'(t, server, ask) {
+        const pipe = Pipe.open(t, { tree: server.tree });
+        ask.forEach((message) => pipe.write(message));
+        return Promise.all(ask.map(({ id }) => pipe.message((m) => m.id === id, 'an answer')));
+    },
+    async 'a batch'(t, server, ask) {
+        const session = await Session.open(server, '2025-03-26');
+        return (await session.post(ask.map(({ params, ...message }) => ({ ...message, params: { uri: params.uri } })))).json;
+    },
+};
+
+for (const [way, answersOf] of Object.entries(OTHERS)) {
+    test(`output: large resources on ${way} come whole`, async (t) => {
+        const size = 600_001;
+        const server = await start(t, { size, args: ['--legacy-sse'] });
+        writeFileSync(server.tree.at('long.bin'), Buffer.alloc(size, 'a\xff', 'latin1'));
+        const names = { 1: 'long.txt', 2: 'long.bin', 3: 'a.txt' };
+        const answers = await answersOf(t, server, Object.entries(names).map(([id, name]) => read(server, Number(id), name)));
+        const byId = Object.fromEntries(answers.map(({ id, result }) => [id, result.contents[0]]));
+        assert.equal(digest(byId[1].text), digest(content.subarray(0, size)));
+        assert.equal(digest(Buffer.from(byId[2].blob, 'base64')), digest(Buffer.alloc(size, 'a\xff', 'latin1')));
+        assert.equal(byId[3].text, '1');
+        await unbooked(t, server);
+    });
+}
+
+test('output: a long part of a file is kept in memory, booked with its size, and comes whole', async (t) => {
+    const args = ['--max-read', '2m', '--max-output', '4200k']; // two, and the reserve
+    const server = await start(t, { size: LONG, args });
+    const range = { unit: 'bytes', from: 1000, to: 1000 + 2 * MIB };
+    const message = read(server, 1);
+    message.params._meta = meta({ 'dev.tidings/range': range });
+    const held = [];
+    for (let status = 200; status === 200; ) {
+        const slow = await http.open(t, server);
+        slow.write(http.encode(message, server));
+        status = Number((await slow.bytes(12, 'a status')).toString().split(' ')[1]);
+        slow.back(Buffer.from(`HTTP/1.1 ${status}`));
+        held.push(slow);
+        assert.ok(held.length <= 3, 'a third is refused'); // two fill it
+    }
+    assert.equal(held.length, 3);
+    const { result } = await http.take(held[0]);
+    assert.equal(digest(result.contents[0].text), digest(content.subarray(range.from, range.to)));
+});
+
+/** Something long is on its way, more than the buffers of sockets hold. */
+const LONG = 6 * MIB;
+
+for (const way of ['a WebSocket', 'lines on TCP']) {
+    test(`output: on ${way} notifications that wait go before the next large answer`, async (t) => {
+        const { open, encode, take } = WAYS[way];
+        const server = await start(t, { size: LONG, args: ['--workers', '1'] });
+        const slow = await open(t, server);
+        const told = await open(t, server);
+        const listen = {
+            jsonrpc: '2.0',
+            id: 'listen',
+            method: 'subscriptions/listen',
+            params: { _meta: meta(), notifications: { resourceSubscriptions: [server.uri('a.txt')] } },
+        };
+        for (const peer of [slow, told]) {
+            peer.write(encode(listen));
+            assert.equal((await take(peer)).method, 'notifications/subscriptions/acknowledged');
+        }
+        slow.write(Buffer.concat([1, 2].map((id) => Buffer.from(encode(read(server, id))))));
+        const begun = await slow.bytes(1000, 'the beginning of an answer');
+        writeFileSync(server.tree.at('a.txt'), '2');
+        assert.equal((await take(told)).method, 'notifications/resources/updated');
+        slow.back(begun);
+        const order = [];
+        for (let i = 0; i < 3; i++) {
+            const message = await take(slow);
+            order.push(message.method ?? 'answer');
+        }
+        assert.deepEqual(order, ['answer', 'notifications/resources/updated', 'answer']);
+    });
+}
+
+/** Changes of a file while it is sent, and whether the client still gets the whole first version. */
+const CHANGES = {
+    'is overwritten': [(path) => writeFileSync(path, Buffer.alloc(LONG, 'QZ'), { flag: 'r+' }), false],
+    'is cut off': [(path) => truncateSync(path, 100), false],
+    'grows': [(path) => appendFileSync(path, 'more'), true],
+    'is replaced': [
+        (path) => {
+            writeFileSync(`${path}.new`, 'other');
+            renameSync(`${path}.new`, path);
+        },
+        true,
+    ],
+};
+
+for (const [what, [change, isWhole]] of Object.entries(CHANGES)) {
+    test(`output: a file that ${what} while it is sent: ${isWhole ? 'the version that began' : 'the end'}`, async (t) => {
+        const server = await start(t, { size: LONG });
+        const slow = await http.open(t, server);
+        slow.write(http.encode(read(server, 1), server));
+        const head = (await slow.until('\r\n\r\n', 'a head')).toString();
+        const length = Number(/content-length: (\d+)/i.exec(head)[1]);
+        const begun = await slow.bytes(1000, 'the beginning of an answer');
+        change(server.tree.at('long.txt'));
+        if (isWhole) {
+            const whole = Buffer.concat([begun, await slow.bytes(length - 1000, 'the rest')]);
+            assert.equal(digest(JSON.parse(whole).result.contents[0].text), digest(content.subarray(0, LONG)));
+            return;
+        }
+        const part = Buffer.concat([begun, await slow.rest()]);
+        assert.ok(part.length < length, 'it is not complete');
+        assert.ok(!part.includes('QZ'), 'nothing of the other version was sent');
+    });
+}
+
+test('output: a read beyond the share gets 429, beyond the limit 503, and an operator has the reserve', async (t) => {
+    const tokens = new TokenFile(t);
+    const names = ['ada', 'bob', 'cleo', 'dan', 'root'];
+    const [ada, bob, cleo, dan, root] = names.map((name) => tokens.give(name));
+    const rules = names.map((principal) => ({ principal, allow: ['list', 'read', 'subscribe', ...(principal === 'root' ? ['write'] : [])] }));
+    const access = rules.flatMap((rule) => ['--access', JSON.stringify(rule)]);
+    const args = ['--max-read', '4m', '--max-output', '64m', ...tokens.args, ...access];
+    const server = await start(t, { size: 4 * MIB, args });
+    const ask = async (token) => {
+        const slow = await http.open(t, server);
+        const request = modernRequest('resources/read', read(server, 1).params);
+        request.headers.Authorization = `Bearer ${token}`;
+        slow.write(encodeRequest(server.port, request));
+        const head = await slow.until('\r\n\r\n', 'a head');
+        const status = Number(head.toString().split(' ')[1]);
+        if (status === 200) {
+            return { slow, status };
+        }
+        const length = Number(/content-length: (\d+)/i.exec(head)[1]);
+        return { slow, status, error: JSON.parse(await slow.bytes(length, 'a refusal')).error };
+    };
+    const fill = async (token) => {
+        const held = [];
+        for (;;) {
+            const one = await ask(token);
+            if (one.status !== 200) {
+                return { held, one };
+            }
+            held.push(one.slow);
+            assert.ok(held.length < 100, 'nothing is refused');
+        }
+    };
+    const shared = (error, share) => {
+        refused(error, 'max-output', 64 * MIB);
+        assert.equal(error.data.share, share);
+    };
+    const own = await fill(ada);
+    assert.equal(own.one.status, 429);
+    shared(own.one.error, 16 * MIB);
+    assert.equal((await fill(bob)).one.status, 429);
+    assert.equal((await fill(cleo)).one.status, 429);
+    const all = await fill(dan);
+    assert.equal(all.one.status, 503);
+    shared(all.one.error, undefined);
+    assert.equal((await ask(root)).status, 200, 'the reserve is for operators');
+    own.held.forEach((slow) => slow.socket.destroy());
+    await eventually(async () => (await ask(dan)).status === 200, 'there is room again');
+});
