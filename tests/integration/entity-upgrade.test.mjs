@@ -155,11 +155,12 @@ test('the tools that ask what changed say the same', async (t) => {
     await put(server, OLD, 2);
     for (const uri of [OLD, 'entity:///note@1/', 'entity:///', 'entity:///note@2/']) {
         const asked = { uris: [uri], cursor, includeContent: true };
-        const { changes, refused } = await tool(server, 'changes_since', asked);
+        const answer = await call(server, 'tools/call', { name: 'changes_since', arguments: asked });
+        const { changes, refused } = answer.structuredContent;
         assert.equal(refused, undefined, uri);
-        const [{ uri: now, change, from, contents }, ...others] = changes;
-        assert.deepEqual([now, change, from, others], [NEW, 'moved', OLD, []], uri);
-        assert.equal(JSON.parse(contents[0].text).value.n, 2, uri);
+        const [{ uri: now, change, from, blocks }, ...others] = changes;
+        assert.deepEqual([now, change, from, blocks, others], [NEW, 'moved', OLD, [1], []], uri);
+        assert.equal(JSON.parse(answer.content[1].text).value.n, 2, uri);
     }
 });
 
@@ -220,7 +221,7 @@ test('who may not see the new version is told that the entity is gone, and nothi
     }
     const { changes } = await tool(ada, 'changes_since', { uris: [filtered], cursor, includeContent: true });
     assert.deepEqual(
-        changes.map(({ uri, change, from, metadata, contents }) => [uri, change, from, metadata, contents]),
+        changes.map(({ uri, change, from, metadata, blocks }) => [uri, change, from, metadata, blocks]),
         [[OLD, 'deleted', undefined, undefined, undefined]],
     );
 });
