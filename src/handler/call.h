@@ -146,6 +146,9 @@ void calls_cancel(struct worker *worker);
 
 /* Run what is registered under params.name; answers the request in every case. */
 void call_run(struct request *request, const struct call_kind *kind);
+/* Is it offered to who asks? To others it is as if it were not there. Where no rules say who may,
+ * what is not for everybody is for those who come from this machine. */
+bool call_is_offered(const struct request *request, const struct feature *f);
 /* Answer: there is no `what` ("tool") of that name; with the names that are nearly it. */
 void call_refuse_unknown(struct request *request, enum feature_kind kind, const char *what,
                          struct tidings_str name);
