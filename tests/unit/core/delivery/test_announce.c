@@ -109,7 +109,7 @@ static int announce_as(const char *name, struct refusal *why)
     struct tidings_error err;
     struct allowance *account = allowances_find(hub_allowances(b.hub), tidings_str(name), 0);
     const struct share_taker who = {.account = account};
-    int rc = hub_announce_by(b.hub, &change, &who, why, &err);
+    int rc = hub_announce_by(b.hub, &change, &who, NULL, why, &err);
     allowance_release(account);
     return rc;
 }
