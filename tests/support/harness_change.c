@@ -103,3 +103,10 @@ void assert_count(const char *text, int n)
         fail_msg("fewer than %d changes in %s", n, text);
     }
 }
+
+void assert_content(const char *text, int n, int block, const char *expected)
+{
+    assert_json(text, text_of(FOUND "changes|%d|blocks", n), text_of("[%d]", block));
+    assert_json(text, text_of("result|content|%d|type", block), "text");
+    assert_json(text, text_of("result|content|%d|text", block), expected);
+}

@@ -36,6 +36,8 @@ const char *ask_changes(const char *tool, const char *arguments);
 const char *with_cursor(const char *more);
 
 void assert_change(const char *text, int n, const char *uri, const char *what);
+/* The n-th change names one block, and that is text. */
+void assert_content(const char *text, int n, int block, const char *expected);
 void assert_count(const char *text, int n); /* of changes */
 
 #endif

@@ -213,8 +213,9 @@ static int begin_with_a_short_log(void **state)
 static void what_may_be_anything_is_a_gap(void **state)
 {
     (void)state;
-    struct client *waiting = begin_call("wait", "\"uris\":[\"mem:///a\"]");
     ask_changes("since", "");
+    struct client *waiting = begin_call("wait", with_cursor("\"uris\":[\"mem:///a\"]"));
+    assert_true(waiting->is_waiting);
     assert_int_equal(hub_announce_everything(harness_changes.hub, NULL), 0);
     harness_update(&harness_changes, "mem:///b");
     harness_run_until_idle(&harness_changes);
@@ -225,6 +226,14 @@ static void what_may_be_anything_is_a_gap(void **state)
 }
 
 /* ---- contents -------------------------------------------------------------------------------- */
+
+static void add_with(const char *uri, tidings_read_fn read)
+{
+    struct tidings_resource about = tidings_resource(uri, "of a test", NULL);
+    struct catalog_entry *e = catalog_entry_create(&about, false, read, NULL, NULL);
+    assert_int_equal(hub_add_entry(harness_changes.hub, e, NULL), 0);
+    harness_run_until_idle(&harness_changes);
+}
 
 static void contents_ride_along(void **state)
 {
@@ -237,10 +246,35 @@ static void contents_ride_along(void **state)
     harness_run_until_idle(&harness_changes);
     const char *text = ask_changes("since", with_cursor("\"includeContent\":true"));
     assert_count(text, 4);
-    assert_json(text, FOUND "changes|0|contents|0|text", "text of mem:///a");
-    assert_no_json(text, FOUND "changes|1|contents");
-    assert_json(text, FOUND "changes|2|contents|0|text", "text of mem:///row/7");
-    assert_no_json(text, FOUND "changes|3|contents");
+    assert_content(text, 0, 1, "text of mem:///a");
+    assert_no_json(text, FOUND "changes|1|blocks");
+    assert_content(text, 2, 2, "text of mem:///row/7");
+    assert_no_json(text, FOUND "changes|3|blocks");
+    assert_no_json(text, "result|content|3");
+    assert_no_json(text, FOUND "changes|0|contents"); /* once is enough */
+    assert_json(json_at(text, "result|content|0|text"), "changes|2|blocks|0", "2");
+}
+
+static void read_binary(void *user, struct tidings_read *read, struct tidings_str uri)
+{
+    (void)user;
+    (void)uri;
+    struct tidings_error err = {0, ""};
+    tidings_read_done(read, tidings_read_blob(read, NULL, STR("\xff\x01"), &err), &err);
+}
+
+static void binary_content_is_an_embedded_resource(void **state)
+{
+    (void)state;
+    add_with("mem:///binary", read_binary);
+    ask_changes("since", "");
+    harness_update(&harness_changes, "mem:///binary");
+    harness_run_until_idle(&harness_changes);
+    const char *text = ask_changes("since", with_cursor("\"includeContent\":true"));
+    assert_json(text, FOUND "changes|0|blocks|0", "1");
+    assert_json(text, "result|content|1|type", "resource");
+    assert_json(text, "result|content|1|resource|uri", "mem:///binary");
+    assert_json(text, "result|content|1|resource|blob", "/wE=");
 }
 
 static struct tidings_read *held;
@@ -252,19 +286,11 @@ static void hold_read(void *user, struct tidings_read *read, struct tidings_str 
     held = read;
 }
 
-static void add_slow(const char *uri)
-{
-    struct tidings_resource about = tidings_resource(uri, "slow", NULL);
-    struct catalog_entry *e = catalog_entry_create(&about, false, hold_read, NULL, NULL);
-    assert_int_equal(hub_add_entry(harness_changes.hub, e, NULL), 0);
-    harness_run_until_idle(&harness_changes);
-}
-
 static void contents_that_cannot_be_had_are_left_out(void **state)
 {
     (void)state;
     static char large[70000];
-    add_slow("mem:///slow");
+    add_with("mem:///slow", hold_read);
     for (int i = 0; i < 2; i++) {
         ask_changes("since", "");
         harness_update(&harness_changes, "mem:///slow");
@@ -279,15 +305,15 @@ static void contents_that_cannot_be_had_are_left_out(void **state)
         harness_run_until_idle(&harness_changes);
         const char *text = end_call(c);
         assert_change(text, 0, "mem:///slow", "updated");
-        assert_no_json(text, FOUND "changes|0|contents");
-        assert_json(text, FOUND "changes|1|contents|0|text", "text of mem:///a");
+        assert_no_json(text, FOUND "changes|0|blocks");
+        assert_content(text, 1, 1, "text of mem:///a");
     }
 }
 
 static void a_client_that_goes_while_contents_are_read_is_forgotten(void **state)
 {
     (void)state;
-    add_slow("mem:///slow");
+    add_with("mem:///slow", hold_read);
     ask_changes("since", "");
     harness_update(&harness_changes, "mem:///slow");
     harness_run_until_idle(&harness_changes);
@@ -349,6 +375,8 @@ int main(void)
                                         changes_end),
         cmocka_unit_test_setup_teardown(what_may_be_anything_is_a_gap, changes_begin, changes_end),
         cmocka_unit_test_setup_teardown(contents_ride_along, changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(binary_content_is_an_embedded_resource, changes_begin,
+                                        changes_end),
         cmocka_unit_test_setup_teardown(contents_that_cannot_be_had_are_left_out, changes_begin,
                                         changes_end),
         cmocka_unit_test_setup_teardown(a_client_that_goes_while_contents_are_read_is_forgotten,

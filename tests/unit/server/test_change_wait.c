@@ -23,7 +23,68 @@
 #include "support/harness_subs.h"
 #include "support/harness_tool.h"
 
+/* ---- what exists ----------------------------------------------------------------------------- */
+
+static void a_first_wait_reports_what_exists(void **state)
+{
+    (void)state;
+    const char *uris = "\"uris\":[\"mem:///b\",\"mem:///a\",\"mem:///row/\"]";
+    const char *text = ask_changes("wait", uris);
+    assert_count(text, 2);
+    assert_change(text, 0, "mem:///b", "exists");
+    assert_change(text, 1, "mem:///a", "exists");
+    assert_json(text, FOUND "timedOut", "false");
+    assert_no_json(text, FOUND "changes|0|at"); /* nobody said when it was modified */
+    struct client *c = begin_call("wait", with_cursor(uris));
+    assert_true(c->is_waiting); /* it has been told */
+    harness_update(&harness_changes, "mem:///a");
+    harness_run_until_idle(&harness_changes);
+    text = end_call(c);
+    assert_count(text, 1);
+    assert_change(text, 0, "mem:///a", "updated");
+}
+
+static void read_new(void *user, struct tidings_read *read, struct tidings_str uri)
+{
+    (void)user;
+    (void)uri;
+    struct tidings_error err = {0, ""};
+    tidings_read_done(read, tidings_read_text(read, NULL, STR("new"), &err), &err);
+}
+
+static void what_exists_has_its_time_and_its_content(void **state)
+{
+    (void)state;
+    struct tidings_resource about = tidings_resource("mem:///built", "built", NULL);
+    about.modified_ms = 1000;
+    struct catalog_entry *e = catalog_entry_create(&about, false, read_new, NULL, NULL);
+    assert_int_equal(hub_add_entry(harness_changes.hub, e, NULL), 0);
+    harness_run_until_idle(&harness_changes);
+    const char *text = ask_changes("wait", "\"uris\":[\"mem:///built\"],\"includeContent\":true");
+    assert_change(text, 0, "mem:///built", "exists");
+    assert_json(text, FOUND "changes|0|at", "1970-01-01T00:00:01.000Z");
+    assert_content(text, 0, 1, "new");
+}
+
+static void only_a_wait_without_a_cursor_reports_what_exists(void **state)
+{
+    (void)state;
+    assert_count(ask_changes("since", "\"uris\":[\"mem:///a\"]"), 0);
+    assert_count(ask_changes("wait", with_cursor("\"uris\":[\"mem:///a\"],\"timeoutMs\":0")), 0);
+    assert_count(ask_changes("wait", "\"timeoutMs\":0"), 0); /* nothing is named */
+    assert_count(ask_changes("wait", "\"uris\":[\"mem:///a\"],\"timeoutMs\":0"), 1);
+}
+
 /* ---- waiting --------------------------------------------------------------------------------- */
+
+/* A wait that waits: its client has seen what exists. */
+static struct client *begin_wait(const char *uris)
+{
+    ask_changes("since", uris);
+    struct client *c = begin_call("wait", with_cursor(uris));
+    assert_true(c->is_waiting);
+    return c;
+}
 
 static void a_wait_ends_with_the_first_change(void **state)
 {
@@ -143,10 +204,18 @@ static void a_lost_connection_of_a_session_ends_its_wait(void **state)
     assert_int_equal(session_delete(&s), 204);
 }
 
+/* The one that waits; fails the test when there is none. */
+static struct subscriber *subscriber_that_waits(void)
+{
+    const struct list *all = &harness_changes.worker[0]->delivery->subscribers;
+    assert_false(list_empty(all));
+    return list_entry(all->next, struct subscriber, link);
+}
+
 static void stopping_ends_a_wait_with_its_cursor(void **state)
 {
     (void)state;
-    struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
+    struct client *c = begin_wait("\"uris\":[\"mem:///a\"]");
     drain_begin(harness_changes.worker[0], 10000);
     harness_run_until_idle(&harness_changes);
     const char *text = end_call(c);
@@ -158,9 +227,8 @@ static void stopping_ends_a_wait_with_its_cursor(void **state)
 static void the_application_may_end_a_wait(void **state)
 {
     (void)state;
-    struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
-    subscriber_disconnect(
-        list_entry(harness_changes.worker[0]->delivery->subscribers.next, struct subscriber, link));
+    struct client *c = begin_wait("\"uris\":[\"mem:///a\"]");
+    subscriber_disconnect(subscriber_that_waits());
     harness_run_until_idle(&harness_changes);
     assert_json(end_call(c), FOUND "timedOut", "true");
 }
@@ -168,11 +236,8 @@ static void the_application_may_end_a_wait(void **state)
 static void a_wait_whose_subscriptions_are_taken_away_ends(void **state)
 {
     (void)state;
-    struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\",\"mem:///b\"]");
-    struct worker *worker = harness_changes.worker[0];
-    struct subscriber *subscriber =
-        list_entry(worker->delivery->subscribers.next, struct subscriber, link);
-    struct listen *listen = list_entry(subscriber->listens.next, struct listen, link);
+    struct client *c = begin_wait("\"uris\":[\"mem:///a\",\"mem:///b\"]");
+    struct listen *listen = list_entry(subscriber_that_waits()->listens.next, struct listen, link);
     subscription_withdraw(list_entry(listen->subs.next, struct subscription, link));
     harness_run_until_idle(&harness_changes);
     assert_true(c->is_waiting);
@@ -194,7 +259,7 @@ static void change_in_the_log_alone(const char *uri)
 static void lost_letters_make_it_look_again(void **state)
 {
     (void)state;
-    struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
+    struct client *c = begin_wait("\"uris\":[\"mem:///a\"]");
     delivery_lose(harness_changes.worker[0]);
     harness_run_until_idle(&harness_changes);
     assert_true(c->is_waiting); /* the log has nothing */
@@ -237,6 +302,12 @@ static void without_subscriptions_there_is_nothing_to_look_at(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_first_wait_reports_what_exists, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(what_exists_has_its_time_and_its_content, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(only_a_wait_without_a_cursor_reports_what_exists,
+                                        changes_begin, changes_end),
         cmocka_unit_test_setup_teardown(a_wait_ends_with_the_first_change, changes_begin,
                                         changes_end),
         cmocka_unit_test_setup_teardown(a_wait_with_a_cursor_is_told_at_once_what_it_missed,
