@@ -18,7 +18,7 @@ static void subscribe_item_explain(struct subscribe_item *w, const struct refusa
     w->stat.base.details = str_dup(refusal_json(why, data));
 }
 
-void subscribe_item_explain_limit(struct subscribe_item *w, enum limit limit, uint64_t value)
+static void subscribe_item_explain_limit(struct subscribe_item *w, enum limit limit, uint64_t value)
 {
     const struct refusal why = {.limit = limit, .value = value};
     subscribe_item_explain(w, &why);

@@ -9,7 +9,6 @@
 #ifndef DELIVERY_SUBSCRIBE_PRIVATE_H
 #define DELIVERY_SUBSCRIBE_PRIVATE_H
 
-#include "access/limit.h"
 #include "delivery/subscribe.h"
 
 struct hub_arm;
@@ -17,8 +16,6 @@ struct hub_arm;
 /* All items are resolved: arm their watches, and go on. */
 void subscribe_batch_arm(struct subscribe_batch *s);
 
-/* The details that go with a refusal by a limit. */
-void subscribe_item_explain_limit(struct subscribe_item *w, enum limit limit, uint64_t value);
 /* Is it refused, perhaps because there are too many, or its client has no steps left for a regex?
  * If not, its subscriber holds the share that subscribe_item_make_sub takes. */
 bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscribe_item *w);

@@ -389,14 +389,9 @@ int sqlite_exec(struct sqlite *db, const char *sql, struct tidings_error *err)
     return api.exec(db->handle, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : sqlite_failed(db, err);
 }
 
-bool sqlite_in_transaction(struct sqlite *db)
-{
-    return !api.get_autocommit(db->handle);
-}
-
 void sqlite_roll_back(struct sqlite *db)
 {
-    if (sqlite_in_transaction(db)) {
+    if (!api.get_autocommit(db->handle)) {
         (void)sqlite_run(db, db->undo, NULL);
     }
 }

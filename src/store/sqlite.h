@@ -59,10 +59,9 @@ int sqlite_migrate(struct sqlite *db, const struct sqlite_layout *layout,
 
 /* Several statements without results. */
 int sqlite_exec(struct sqlite *db, const char *sql, struct tidings_error *err);
-/* In a transaction that was begun and not ended? A failed commit may have ended it. */
-bool sqlite_in_transaction(struct sqlite *db);
-/* End the open transaction, if there is one. Takes no memory: without it, a failed rollback would
- * leave the transaction open, and reads would return what it wrote. */
+/* End the open transaction, if there is one: a failed commit may have ended it. Takes no memory:
+ * without it, a failed rollback would leave the transaction open, and reads would return what it
+ * wrote. */
 void sqlite_roll_back(struct sqlite *db);
 
 /* After a commit that failed: is it certain that it is not in the file, since writing failed and

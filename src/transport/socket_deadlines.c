@@ -158,12 +158,7 @@ void line_conn_make_room(struct line_conn *conn)
                         conn->input_counted)) {
         line_conn_cut_input(conn);
     }
-    socket_make_room(conn->sw);
-}
-
-void socket_make_room(struct socket_worker *sw)
-{
-    while (input_is_over(sw->worker->limit_counters) && cut_first(sw, 0)) {
+    while (input_is_over(conn->sw->worker->limit_counters) && cut_first(conn->sw, 0)) {
     }
 }
 

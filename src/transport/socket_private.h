@@ -100,7 +100,6 @@ void line_conn_refuse(struct line_conn *conn, int status, const char *text);
 int socket_deadlines_init(struct socket_worker *sw);
 void socket_schedule_reviews(struct socket_worker *sw);
 void line_conn_make_room(struct line_conn *conn); /* it holds input: is that too much? */
-void socket_make_room(struct socket_worker *sw);
 /* It ends when its principal does. */
 void line_conn_note_expiry(struct line_conn *conn);
 
