@@ -325,8 +325,8 @@ TIDINGS_API TIDINGS_MUST_CHECK char *tidings_client_request(struct tidings_clien
 /* Return the error object that the server answered with. JSON text, when the last function that
  * waited for an answer failed because of that; else NULL. Valid until the next one. */
 TIDINGS_API const char *tidings_client_last_error(const struct tidings_client *client);
-/* Return whether other credentials may help after TIDINGS_E_DENIED: the server's last refusal was
- * HTTP 401, or HTTP 403 with a `WWW-Authenticate` challenge. */
+/* Return whether other credentials may help after TIDINGS_E_DENIED. They may if the server's last
+ * refusal was HTTP 401, or HTTP 403 with a `WWW-Authenticate` challenge. */
 TIDINGS_API bool tidings_client_wants_credentials(const struct tidings_client *client);
 
 /* How far a request is. `total` is negative when it is not known. */

@@ -173,7 +173,7 @@ TIDINGS_API int tidings_server_add_template(struct tidings_server *server,
 TIDINGS_API int tidings_server_remove(struct tidings_server *server, struct tidings_str uri,
                                       struct tidings_error *err);
 
-/* List the children of a registered container: `fn` is asked for what is below `uri`, instead of
+/* List the children of a registered container. `fn` is asked for what is below `uri`, instead of
  * the registered resources one segment below it. For children that a template makes. It adds rows
  * with tidings_list_add and ends with tidings_list_done (<tidings/provider.h>). NULL for `fn`: no
  * more. Any thread, before or while the server runs, before or after the container is registered.
