@@ -44,6 +44,9 @@ static int call_prepare(struct tidings_client *c, struct tidings_str tool,
                         struct tidings_error *err)
 {
     int rc = 0;
+    if (tool.len == 0) { /* ask_tool refuses it, without a connection */
+        return 0;
+    }
     if (c->transport->ops->has_exchanges && !tool_schemas_is_complete(c)) {
         ask_forget_error(c);
         rc = tidings_client_connect(c, err); /* which era it is */
