@@ -10,7 +10,7 @@ const VIEWS = [
 let closeView = null;
 
 function route() {
-  const id = location.hash.replace(/^#\/?/, "");
+  const [id, query] = location.hash.replace(/^#\/?/, "").split("?", 2);
   const view = VIEWS.find((v) => v.id === id) || VIEWS[0];
   if (closeView) closeView();
   for (const link of $("nav").querySelectorAll("a")) {
@@ -19,7 +19,7 @@ function route() {
   }
   document.title = view.name + " – tidings console";
   fill($("main"));
-  closeView = view.open($("main"));
+  closeView = view.open($("main"), new URLSearchParams(query || ""));
 }
 
 function setTheme(theme) {
@@ -65,7 +65,10 @@ function onKey(event) {
 
 function onReach(yes) {
   $("link").className = "link " + (yes ? "on" : "off");
-  fill($("link"), yes ? "connected" : "not reachable; trying again");
+  if (yes === live.reachable && $("link").dataset.said) return;
+  $("link").dataset.said = "yes";
+  fill($("link"), yes ? "connected" : "not reachable since " + clock(Date.now()) + "; trying again");
+  live.setReachable(yes);
 }
 
 async function begin() {

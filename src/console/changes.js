@@ -2,12 +2,14 @@
 // it, where the person may know that.
 
 const CHANGES_MOST = 500; // rows that are kept
+const SELF = "tidings://self/"; // changes every second, and mostly because somebody looks
 
 function openChanges(main) {
   const form = h("form", {class: "tools"});
   const pattern = h("input", {name: "pattern", value: "**", spellcheck: "false", autocomplete: "off", required: true});
   const kind = h("select", {name: "match"}, ["auto", "literal", "container", "glob", "template", "regex"].map((name) => h("option", {}, name)));
   const filter = h("input", {name: "filter", placeholder: '{"properties": {"metadata": …}}', spellcheck: "false", autocomplete: "off"});
+  const own = h("input", {type: "checkbox", name: "own"});
   const pause = h("button", {type: "button", "aria-pressed": "false"}, "Pause");
   const clear = h("button", {type: "button"}, "Clear");
   const status = h("p", {class: "dim", role: "status"});
@@ -17,10 +19,12 @@ function openChanges(main) {
   put(form, [h("label", {class: "grow"}, h("span", {}, "URI or pattern"), pattern),
     h("label", {}, h("span", {}, "meant as"), kind),
     h("label", {class: "grow"}, h("span", {}, "filter (JSON Schema)"), filter),
+    h("label", {class: "check"}, own, h("span", {}, "with the server's own state (" + SELF + ")")),
     h("button", {class: "primary"}, "Subscribe"), pause, clear]);
-  fill(main, h("h2", {class: "skip"}, "Changes"), form, status, h("div", {class: "panel scroll"}, h("table", {},
+  fill(main, h("h2", {class: "skip"}, "Changes"), form, status, h("div", {class: "panel scroll"}, h("table", {class: "stack changes"},
     h("caption", {class: "skip"}, "Changes, the newest first"),
-    h("thead", {}, h("tr", {}, ["time", "change", "URI", "subscription", "merged", "told"].map((name) => h("th", {scope: "col"}, name)))), body)));
+    h("thead", {}, h("tr", {}, ["time", "change", "URI", "subscription", "merged", "told"].map((name) =>
+      h("th", {scope: "col", class: name === "subscription" || name === "merged" ? "wide" : undefined}, name)))), body)));
 
   const add = (params) => {
     const meta = params._meta || {};
@@ -50,6 +54,8 @@ function openChanges(main) {
       },
       update: (params, method) => {
         if (method !== "notifications/resources/updated") return;
+        const isOwn = params.uri.startsWith(SELF);
+        if (isOwn && !own.checked && !pattern.value.startsWith(SELF)) return;
         if (isPaused) held.push(params);
         else add(params);
         if (held.length > CHANGES_MOST) held.shift();
@@ -80,8 +86,8 @@ function changeRow(params, meta) {
   put(told, [ask]);
   return h("tr", {}, h("td", {class: "mono"}, clock(typeof at === "number" ? at : Date.now())),
     h("td", {}, h("span", {class: "tag " + change}, change)),
-    h("td", {class: "mono"}, params.uri, meta[OURS + "from"] ? h("div", {class: "dim"}, "was " + meta[OURS + "from"]) : null),
-    h("td", {class: "mono dim"}, params.subscribedUri || ""), h("td", {class: "num"}, meta[OURS + "merged"] || ""), told);
+    h("td", {class: "mono"}, uriLink(params.uri), meta[OURS + "from"] ? h("div", {class: "dim"}, "was " + meta[OURS + "from"]) : null),
+    h("td", {class: "mono dim wide"}, params.subscribedUri || ""), h("td", {class: "num wide"}, meta[OURS + "merged"] || ""), told);
 }
 
 // The subscriptions that cover it, and whether its number was written to their peers already.

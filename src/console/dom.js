@@ -1,13 +1,15 @@
 // Building blocks: elements, numbers and times as text. Texts of strangers only ever become text
 // nodes and attribute values; nothing here parses HTML.
 
+const SAID = /^(title|placeholder|aria-(label|valuetext))$/; // attributes that people read
+
 function h(tag, props, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(props || {})) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "value" || name === "checked" || name === "disabled") node[name] = value;
-    else node.setAttribute(name, value === true ? "" : String(value));
+    else node.setAttribute(name, value === true ? "" : SAID.test(name) ? clean(String(value)) : String(value));
   }
   put(node, children);
   return node;
@@ -26,10 +28,24 @@ function fill(node, ...children) {
   return put(node, children);
 }
 
-// Characters that would hide or turn what is written are shown by their number.
+// Characters that would hide or turn what is written are shown by their number: controls, the soft
+// hyphen, marks of direction, what has no width, separators of lines, and tags.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu;
+
 function clean(text) {
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
-    (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+  return text.replace(HIDDEN, (c) => {
+    const number = c.codePointAt(0).toString(16);
+    return number.length > 4 ? "\\u{" + number + "}" : "\\u" + number.padStart(4, "0");
+  });
+}
+
+// A URI that leads to the resource; patterns, and what cannot be put into an address, stay text.
+function uriLink(uri) {
+  let to = null;
+  try {
+    to = /[*{}]|^$/.test(uri) ? null : "#/resources?uri=" + encodeURIComponent(uri);
+  } catch { /* half a character */ }
+  return to ? h("a", {class: "uri", href: to}, uri) : String(uri);
 }
 
 function svg(tag, props, ...children) {
@@ -60,6 +76,8 @@ function bytes(n) {
 
 function duration(ms) {
   if (!Number.isFinite(ms)) return "–";
+  if (ms > 0 && ms < 0.9995) return Math.max(1, Math.round(ms * 1000)) + " µs";
+  if (ms < 10) return Number(ms.toFixed(1)) + " ms";
   if (ms < 1000) return Math.round(ms) + " ms";
   if (ms < 60e3) return (ms / 1e3).toFixed(1) + " s";
   if (ms < 3600e3) return Math.floor(ms / 60e3) + " min " + Math.floor(ms / 1e3 % 60) + " s";

@@ -1,25 +1,45 @@
-// The server's state as it comes, one sample a second, the last 15 minutes of it: what the overview
-// plots and other views refer to.
+// The server's state as it comes, one sample a second, behind what the server itself remembers: the
+// last 15 minutes, what the overview plots and other views refer to.
 
-const SAMPLES = 900;
+const SPAN_MS = 900e3;
+const LIVE_MS = 1000; // between two samples of the stream
+const STALE_MS = 5000; // without a sample: what is shown is old
 const STATUS = "tidings://self/status";
+const HISTORY = "tidings://self/history";
+const RATES = ["changes", "deliveries", "requests"];
 
 const live = {
-  samples: [],       // {at, status, rates: {changes, deliveries, requests, bytesOut}}
+  samples: [],       // {at, every, status, rates: null or {changes, deliveries, requests}, isAfterGap}
   denied: false,     // who looks may not read the server's state
+  reachable: true,
+  heardAt: 0,        // when the newest sample came, by the clock of this page
   watchers: new Set(),
   stream: null,
+  timer: 0,
 
   get newest() {
     return this.samples.length ? this.samples[this.samples.length - 1] : null;
   },
 
+  // What is shown is not the present.
+  get isAway() {
+    return !this.reachable || (!this.denied && this.newest !== null && Date.now() - this.heardAt > STALE_MS);
+  },
+
+  // The server's clock.
+  get now() {
+    return this.newest ? this.newest.at + Math.max(0, Date.now() - this.heardAt) : Date.now();
+  },
+
   start() {
     if (this.stream) this.stream.stop();
+    clearInterval(this.timer);
+    this.timer = setInterval(() => { if (this.isAway) this.tell(); }, LIVE_MS);
     this.stream = mcp.listen({resourceSubscriptions: [STATUS]}, {include: "value", initial: true, windowMs: 0}, {
       acknowledged: (params) => {
         const honoured = (params.notifications && params.notifications.resourceSubscriptions) || [];
         this.denied = !honoured.includes(STATUS);
+        if (!this.denied) this.recall();
         this.tell();
       },
       update: (params) => {
@@ -31,22 +51,54 @@ const live = {
     });
   },
 
-  add(status) {
-    const before = this.newest;
-    const seconds = before ? (status.nowMs - before.status.nowMs) / 1000 : 0;
-    const rates = {};
-    for (const key of ["changes", "deliveries", "requests", "bytesOut", "merged", "refusals"]) {
-      const restarted = before && status.startedMs !== before.status.startedMs;
-      rates[key] = before && !restarted && seconds > 0
-        ? Math.max(0, (status[key] - before.status[key]) / seconds) : 0;
+  // What the server remembers, where this page has nothing: from before it was opened, and of the
+  // time without connection.
+  async recall() {
+    let history;
+    try {
+      history = await mcp.readJson(HISTORY);
+    } catch {
+      return; // the rules may hide it
     }
-    if (before && seconds <= 0 && status.startedMs === before.status.startedMs) this.samples.pop();
-    this.samples.push({at: status.nowMs, status, rates});
-    if (this.samples.length > SAMPLES) this.samples.shift();
+    const every = history.everyMs;
+    const known = this.samples.map((sample) => sample.at);
+    const missing = history.samples.filter((status) => !known.some((at) => Math.abs(at - status.nowMs) < every));
+    this.heardAt ||= Date.now();
+    this.samples = [...this.samples, ...missing.map((status) => ({at: status.nowMs, every, status}))].sort((a, b) => a.at - b.at);
+    this.settle();
+  },
+
+  add(status) {
+    const newest = this.newest;
+    if (newest && status.nowMs <= newest.at) this.samples = this.samples.filter((sample) => sample.at < status.nowMs);
+    this.samples.push({at: status.nowMs, every: LIVE_MS, status});
+    this.heardAt = Date.now();
+    this.settle();
+  },
+
+  // Rates are between neighbours; there is none over a gap, or over a restart, where counters begin anew.
+  settle() {
+    const end = this.newest ? this.newest.at : 0;
+    this.samples = this.samples.filter((sample) => end - sample.at <= SPAN_MS);
+    this.samples.forEach((sample, i) => {
+      const before = i > 0 ? this.samples[i - 1] : null;
+      const ms = before ? sample.at - before.at : 0;
+      const isRestart = before !== null && RATES.some((key) => sample.status[key] < before.status[key]);
+      sample.isAfterGap = before !== null && (isRestart || ms > 3 * Math.max(sample.every, before.every));
+      sample.rates = before === null || sample.isAfterGap || ms <= 0 ? null
+        : Object.fromEntries(RATES.map((key) => [key, (sample.status[key] - before.status[key]) * 1000 / ms]));
+    });
+    this.tell();
+  },
+
+  setReachable(yes) {
+    if (this.reachable === yes) return;
+    this.reachable = yes;
     this.tell();
   },
 
   tell() {
+    document.body.classList.toggle("away", this.isAway);
     for (const watcher of this.watchers) watcher();
   },
 

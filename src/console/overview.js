@@ -3,42 +3,77 @@
 // The oldest that waits, and what 99 of 100 were written within; null when nothing was written lately.
 const lagOf = (sample) => sample.status.lagMs || {};
 
+// What is plotted; null: there was none then.
+const rateOf = (key) => (s) => s.rates ? s.rates[key] : null;
+const lagShown = (s) => {
+  const {now, p99} = lagOf(s);
+  return !now && typeof p99 !== "number" ? null : Math.max(now || 0, p99 || 0);
+};
 const PLOTS = [
-  {name: "Changes per second", get: (s) => s.rates.changes, show: count},
-  {name: "Deliveries per second", get: (s) => s.rates.deliveries, show: count},
-  {name: "Delivery lag", get: (s) => Math.max(lagOf(s).now || 0, lagOf(s).p99 || 0), show: duration,
-    none: (s) => !lagOf(s).now && typeof lagOf(s).p99 !== "number"},
-  {name: "Streams", get: (s) => s.status.streams, show: count},
-  {name: "Memory", get: (s) => s.status.memoryBytes, show: bytes},
-  {name: "Requests per second", get: (s) => s.rates.requests, show: count},
+  {name: "Changes per second", get: rateOf("changes"), show: count},
+  {name: "Deliveries per second", get: rateOf("deliveries"), show: count},
+  {name: "Delivery lag", get: lagShown, show: duration, none: "no samples"},
+  {name: "Streams", get: (s) => s.status.streams, show: count, isWhole: true},
+  {name: "Memory", get: (s) => s.status.memoryBytes, show: bytes, isBinary: true},
+  {name: "Requests per second", get: rateOf("requests"), show: count},
 ];
 
-// A line over the last 15 minutes, or as long as the page is open. The same is said in words for those who do not see it.
+// The end of a scale: the first round number from `most` on.
+function scaleEnd(most, spec) {
+  if (!(most > 0)) return spec.isBinary ? 1024 : 1;
+  if (spec.isBinary) return 2 ** Math.ceil(Math.log2(most));
+  const power = 10 ** Math.floor(Math.log10(most));
+  const end = [1, 2, 5, 10].find((n) => n * power >= most * (1 - 1e-9)) * power;
+  return spec.isWhole ? Math.max(2, end) : end;
+}
+
+// Runs of points without a gap between them.
+function runsOf(samples, get) {
+  const runs = [];
+  let run = null;
+  for (const sample of samples) {
+    const value = get(sample);
+    if (typeof value !== "number" || !Number.isFinite(value)) {
+      run = null;
+      continue;
+    }
+    if (!run || sample.isAfterGap) runs.push(run = []);
+    run.push([sample.at, Math.max(0, value)]);
+  }
+  return runs;
+}
+
+// A line over the last 15 minutes, as far as anybody remembers them. The same is said in words for
+// those who do not see it.
 function plot(spec) {
   const value = h("b", {});
   const area = svg("path", {class: "area"}), curve = svg("path", {class: "curve"});
-  const picture = svg("svg", {viewBox: "0 0 900 100", preserveAspectRatio: "none", role: "img"},
-    svg("line", {class: "zero", x1: 0, x2: 900, y1: 99.5, y2: 99.5}), area, curve);
-  const top = h("span", {}), since = h("span", {});
-  const figure = h("figure", {class: "panel plot"},
-    h("figcaption", {}, h("span", {}, spec.name), value), picture,
-    h("figcaption", {}, since, top));
-  const draw = (samples) => {
-    const points = samples.map((s) => [s.at, Math.max(0, Number(spec.get(s)) || 0)]);
-    const end = points.length ? points[points.length - 1][0] : 0;
-    const most = Math.max(...points.map((p) => p[1]), 1e-9);
-    const span = Math.min(900e3, Math.max(60e3, points.length ? end - points[0][0] : 0));
-    const at = ([time, n]) => ((900 - 900 * (end - time) / span).toFixed(1)) + "," + (99 - 95 * n / most).toFixed(1);
-    const inside = points.filter((p) => end - p[0] <= span);
-    const line = inside.map(at).join(" L");
-    curve.setAttribute("d", line ? "M" + line : "");
-    area.setAttribute("d", line ? "M" + line + " L900,100 L" + at(inside[0]).split(",")[0] + ",100 Z" : "");
-    const now = points.length ? points[points.length - 1][1] : NaN;
-    const isNone = samples.length > 0 && spec.none !== undefined && spec.none(samples[samples.length - 1]);
-    fill(value, isNone ? "no samples" : spec.show(now));
-    fill(since, duration(span).replace(/ 0 s$/, ""));
-    fill(top, "most " + spec.show(most <= 1e-9 ? 0 : most));
-    picture.setAttribute("aria-label", spec.name + ": now " + spec.show(now) + ", most " + spec.show(most));
+  const line = (y) => svg("line", {class: "zero", x1: 0, x2: 900, y1: y, y2: y});
+  const picture = svg("svg", {viewBox: "0 0 900 100", preserveAspectRatio: "none", role: "img"}, line(1), line(50), line(99), area, curve);
+  const top = h("span", {}), middle = h("span", {}), since = h("span", {}), most = h("span", {});
+  const figure = h("figure", {class: "panel plot"}, h("figcaption", {}, h("span", {}, spec.name), value),
+    h("div", {class: "chart"}, h("div", {class: "scale", "aria-hidden": "true"}, top, middle, h("span", {}, "0")), picture),
+    h("figcaption", {}, since, most, h("span", {}, "now")));
+  const draw = (samples, now) => {
+    const runs = runsOf(samples, spec.get);
+    const points = runs.flat();
+    const greatest = Math.max(0, ...points.map((p) => p[1]));
+    const end = scaleEnd(greatest, spec);
+    const span = Math.min(SPAN_MS, Math.max(60e3, samples.length ? now - samples[0].at : 0));
+    const x = (time) => Math.max(0, 900 - 900 * (now - time) / span).toFixed(1);
+    const at = ([time, n]) => x(time) + "," + (99 - 98 * n / end).toFixed(1);
+    const inside = runs.map((run) => run.filter((p) => now - p[0] <= span)).filter((run) => run.length > 0);
+    const path = (run) => "M" + run.map(at).join(" L") + (run.length === 1 ? " h1" : "");
+    curve.setAttribute("d", inside.map(path).join(" "));
+    area.setAttribute("d", inside.map((run) => path(run) + " V99 H" + x(run[0][0]) + " Z").join(" "));
+    const newest = samples.length ? spec.get(samples[samples.length - 1]) : null;
+    const said = typeof newest === "number" ? spec.show(newest) : samples.length && spec.none || "–";
+    fill(value, said);
+    fill(top, spec.show(end));
+    fill(middle, spec.isWhole && end % 2 ? "" : spec.show(end / 2));
+    fill(since, duration(span).replace(/ 0 s$/, "") + " ago");
+    fill(most, points.length ? "most " + spec.show(greatest) : "");
+    picture.setAttribute("aria-label", spec.name + ": now " + said + (points.length ? ", most " + spec.show(greatest) : ""));
   };
   return {figure, draw};
 }
@@ -127,10 +162,11 @@ function openOverview(main) {
     denied.hidden = !live.denied;
     body.hidden = live.denied;
     const newest = live.newest;
-    if (!newest || live.denied) return;
+    if (!newest || live.denied || !("uptimeMs" in newest.status)) return;
     const status = newest.status;
     drawTiles(status);
-    for (const p of plots) p.draw(live.samples);
+    for (const p of plots) p.draw(live.samples, live.now);
+    if (live.isAway) return;
     const list = warnings(status);
     fill(notes, list.length ? list.map((text) => h("li", {}, text)) : h("li", {class: "good"}, "nothing"));
     fill(about, status.name, " ", status.version, status.node ? ", node " + status.node : "", ", up ",

@@ -10,7 +10,7 @@ const PEER_COLUMNS = [
   {key: "who", name: "who", get: (p) => peerName(p), cell: (p) => h("td", {}, peerName(p), h("div", {class: "dim mono"}, p.address || ""))},
   {key: "way", name: "over", wide: true, get: (p) => p.transport || "", cell: (p) => h("td", {class: "wide"}, [p.transport, p.era].filter(Boolean).join(", "))},
   {key: "since", name: "since", wide: true, num: true, get: (p) => p.sinceMs || 0, cell: (p) => h("td", {class: "wide"}, p.sinceMs ? duration(Date.now() - p.sinceMs) : "")},
-  {key: "subs", name: "subscriptions", num: true, get: (p) => p.subscriptions, cell: (p) => h("td", {class: "num"}, count(p.subscriptions))},
+  {key: "subs", name: "subs.", num: true, get: (p) => p.subscriptions, cell: (p) => h("td", {class: "num"}, count(p.subscriptions))},
   {key: "waiting", name: "waiting", num: true, get: (p) => p.waiting, cell: (p) => h("td", {class: "num"}, count(p.waiting))},
   {key: "lag", name: "lag", num: true, get: (p) => p.lagMs || 0, cell: (p) => h("td", {class: "num"}, lagMeter(p.lagMs || 0))},
   {key: "bytes", name: "sent", wide: true, num: true, get: (p) => p.bytesOut || 0, cell: (p) => h("td", {class: "num wide"}, bytes(p.bytesOut || 0))},
@@ -68,7 +68,7 @@ function openPeers(main) {
     detail.hidden = false;
     fill(detail, h("h2", {}, "Subscriptions of ", peerName(peer, id)), rows.length === 0 ? h("p", {class: "empty"}, "none") : h("div", {class: "scroll"}, h("table", {},
       h("thead", {}, h("tr", {}, ["URI", "period", "waiting", "state"].map((name) => h("th", {scope: "col"}, name)))),
-      h("tbody", {}, rows.slice(0, 1000).map((row) => h("tr", {}, h("td", {class: "mono"}, row.subscribedUri), h("td", {class: "num"}, duration(row.periodMs)),
+      h("tbody", {}, rows.slice(0, 1000).map((row) => h("tr", {}, h("td", {class: "mono"}, uriLink(row.subscribedUri)), h("td", {class: "num"}, duration(row.periodMs)),
         h("td", {class: "num"}, count(row.waiting)), h("td", {}, row.suspended ? "suspended" : "active")))))));
   };
 

@@ -156,7 +156,7 @@ function lightUp(node) {
 
 // ---- the resource that is shown -------------------------------------------------------------
 
-function openResources(main) {
+function openResources(main, params) {
   const detail = h("section", {class: "panel", "aria-live": "off"}, h("p", {class: "empty"}, "Choose a resource."));
   const shown = {uri: null, versions: [], row: null, stop: null};
   const tree = new Tree((row) => show(row));
@@ -167,6 +167,9 @@ function openResources(main) {
   const show = (row) => {
     shown.uri = row.uri;
     shown.row = row;
+    try {
+      history.replaceState(null, "", "#/resources?uri=" + encodeURIComponent(row.uri));
+    } catch { /* half a character: it cannot be linked to */ }
     shown.versions = [];
     fill(detail, h("h2", {class: "mono"}, row.uri), h("p", {class: "dim"}, "reading…"));
     if (!row.isBranch || row.resource) read();
@@ -208,6 +211,7 @@ function openResources(main) {
           : h("p", {class: "dim"}, "no content"));
   };
 
+  if (params.get("uri")) show({uri: params.get("uri"), resource: {}});
   tree.start().then(() => {
     shown.stop = followTree(tree, status, (uri) => { if (uri === shown.uri) read(); });
   }, (error) => fill(status, error.message));
@@ -269,20 +273,25 @@ function entityHistory(uri) {
 }
 
 function drawHistory(place, versions) {
-  const slider = h("input", {type: "range", min: 0, max: versions.length - 1, value: versions.length - 1, step: 1,
-    "aria-label": "Version", id: "history"});
-  const label = h("p", {class: "dim", "aria-live": "polite"});
+  const last = versions.length - 1;
+  const slider = h("input", {type: "range", min: 0, max: last, step: 1, id: "history"});
+  slider.value = last;
+  const label = h("p", {"aria-live": "polite"}), shows = h("h4", {});
   const view = h("div", {});
   const text = (version) => version.deleted ? "(deleted)" : JSON.stringify(version.value, null, 2) ?? "";
   const draw = () => {
     const i = Number(slider.value), version = versions[i];
-    slider.setAttribute("aria-valuetext", "valid from " + version.validFrom);
+    const what = "version " + (i + 1) + " of " + versions.length + (i === last ? ", the newest" : "");
+    slider.setAttribute("aria-valuetext", clean(what + ", valid from " + version.validFrom));
+    fill(shows, i > 0 ? "What version " + (i + 1) + " changed from version " + i : "Version 1, whole");
     const by = (version.changedBy || []).map((who) => who.userId).join(", ");
-    fill(label, "version " + (i + 1) + " of " + versions.length + ", valid from " + version.validFrom,
+    fill(label, h("b", {}, what), ", valid from " + version.validFrom,
       version.validTo && !version.validTo.startsWith("9999") ? " to " + version.validTo : "", by ? ", by " + by : "");
     fill(view, i > 0 ? differencesView(text(versions[i - 1]), text(version)) : h("pre", {}, coloured(text(version), "application/json")));
   };
   slider.addEventListener("input", draw);
-  fill(place, h("h3", {}, "History"), slider, label, view);
+  fill(place, h("h3", {}, "History"), h("label", {for: "history"}, h("span", {}, "Version, from the oldest to the newest")), slider,
+    h("div", {class: "ends", "aria-hidden": "true"}, h("span", {}, "1: " + versions[0].validFrom), h("span", {}, versions.length + ": newest")),
+    label, shows, view);
   draw();
 }

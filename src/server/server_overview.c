@@ -77,7 +77,7 @@ static void overview_put_totals(struct jw *w, const struct worker_figures *f,
     server_overview_put(w, "waiting", f->waiting);
 }
 
-static void overview_put_ms(struct jw *w, const char *key, uint64_t us)
+void server_overview_put_ms(struct jw *w, const char *key, uint64_t us)
 {
     char text[32];
     int n = snprintf(text, sizeof(text), "%llu.%03llu", (unsigned long long)(us / 1000),
@@ -94,10 +94,10 @@ static void server_overview_put_lag(struct jw *w, const struct worker_figures *f
     uint64_t written = durations_total(&c->waited);
     jw_key(w, STR("lagMs"));
     jw_begin_object(w);
-    overview_put_ms(w, "now", f->oldest_us);
+    server_overview_put_ms(w, "now", f->oldest_us);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (written > 0) {
-            overview_put_ms(w, names[i], values[i]);
+            server_overview_put_ms(w, names[i], values[i]);
         } else {
             jw_put_raw(w, tidings_str(names[i]), STR("null"));
         }
@@ -162,7 +162,7 @@ static void overview_write(struct jw *w, struct tidings_server *s, const struct 
         server_nodes_get(s->nodes, &count, &lag_us);
         server_overview_put(w, "nodes", count);
         server_overview_put(w, "nodesSilent", server_nodes_silent(s->nodes));
-        overview_put_ms(w, "nodeLagMs", lag_us);
+        server_overview_put_ms(w, "nodeLagMs", lag_us);
     }
     server_overview_put(w, "workers", f->count);
     jw_end_object(w);

@@ -47,6 +47,7 @@ struct server_socket {
 };
 
 struct metrics_listener;
+struct server_history;
 
 /* Where tasks are kept, and served. */
 struct server_tasks {
@@ -84,6 +85,7 @@ struct tidings_server {
     struct process_probe process;
     struct console console;           /* behind http.console_page */
     struct metrics_listener *metrics; /* NULL: none */
+    struct server_history *history;   /* of the last minutes; NULL: none is kept */
     struct http_config http;
     struct socket_config sockets;
     struct server_identity identity;

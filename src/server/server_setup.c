@@ -20,6 +20,7 @@
 #include "server/log_setup.h"
 #include "server/server_end_peer.h"
 #include "server/server_health.h"
+#include "server/server_history.h"
 #include "server/server_metrics_listener.h"
 #include "server/server_private.h"
 #include "server/status_provider.h"
@@ -391,6 +392,9 @@ static int server_setup_steps(struct tidings_server *s, bool is_stepped, struct 
     if (rc == 0) {
         rc = build_workers(s, err);
     }
+    if (rc == 0 && c->console) {
+        rc = server_history_open(s, err);
+    }
     if (rc == 0) {
         rc = server_listeners_open(s, err);
     }
@@ -457,6 +461,7 @@ int server_setup(struct tidings_server *s, bool is_stepped, struct tidings_error
 void server_teardown(struct tidings_server *s)
 {
     server_listeners_close(s);
+    server_history_stop(s);
     for (size_t i = 0; s->workers && i < s->worker_count; i++) {
         s->is_stuck = !worker_thread_destroy(s->workers[i]) || s->is_stuck;
     }
@@ -465,6 +470,10 @@ void server_teardown(struct tidings_server *s)
         status_set_auth(s->status, NULL);
     }
     mem_free(s->workers);
+    if (!s->is_stuck) { /* else the worker that stays may still answer */
+        server_history_destroy(s->history);
+        s->history = NULL;
+    }
     server_metrics_close(s);
     oauth_setup_close(&s->oauth);
     console_deinit(&s->console);

@@ -12,14 +12,15 @@
 #include "catalog/semantics.h"
 #include "delivery/hub.h"
 #include "dialect/dialect.h"
-#include "protocol/own_subscriptions.h"
 #include "server/metrics_text.h"
 #include "server/sandbox.h"
+#include "server/server_history.h"
 #include "server/server_metrics.h"
 #include "server/server_nodes.h"
 #include "server/server_overview.h"
 #include "server/server_tool_figures.h"
 #include "server/status_covers.h"
+#include "server/status_mine.h"
 #include "server/status_rows.h"
 #include "json/write.h"
 
@@ -38,6 +39,7 @@ enum status_kind {
     STATUS_TOKENS,
     STATUS_TOOLS,
     STATUS_METRICS, /* this and what follows cannot be subscribed to */
+    STATUS_HISTORY,
     STATUS_MOUNTS,
     STATUS_SANDBOX,
     STATUS_SEMANTICS, /* this and what follows are there without --self */
@@ -67,6 +69,7 @@ static const struct {
     [STATUS_TOKENS] = STATUS_ROW("tokens", "Tokens that were verified, and why others were not"),
     [STATUS_TOOLS] = STATUS_ROW("tools", "Calls of each tool, and how long they took"),
     [STATUS_METRICS] = STATUS_ROW("metrics", "Metrics for Prometheus"),
+    [STATUS_HISTORY] = STATUS_ROW("history", "The last 15 minutes, for the console"),
     [STATUS_MOUNTS] = STATUS_ROW("mounts", "Which provider serves what is below a URI"),
     [STATUS_SANDBOX] = STATUS_ROW("sandbox", "What the process has given up"),
     [STATUS_SEMANTICS] = STATUS_ROW("semantics", "What subscriptions cover, per scheme"),
@@ -323,54 +326,8 @@ static int take_after(struct tidings_str *uri, struct status_after *after,
     return 0;
 }
 
-/* ---- what the reader is subscribed to -------------------------------------------------------- */
-
-struct mine {
-    struct own_listing listing;
-    struct tidings_read *read;
-};
-
-static void mine_done(struct job *job)
-{
-    struct mine *mine = job->user;
-    struct tidings_read *read = mine->read;
-    struct tidings_resource about;
-    struct tidings_error err = job->err;
-    struct buf text;
-    struct jw w;
-    int rc = job->code;
-    status_describe(STATUS_MINE, &about);
-    about.uri = STR_EMPTY; /* as it was asked for, with its query */
-    buf_init(&text, PART_MAX);
-    if (rc == 0) {
-        jw_init(&w, &text);
-        jw_begin_object(&w);
-        own_listing_write(&mine->listing, &w);
-        jw_end_object(&w);
-        rc = buf_check(&text, "the page", NULL, &err);
-        rc = rc < 0 ? rc : tidings_read_text(read, &about, buf_str(&text), &err);
-    }
-    buf_deinit(&text);
-    own_listing_deinit(&mine->listing);
-    mem_free(mine);
-    tidings_read_done(read, rc, &err);
-}
-
-static void read_mine(struct tidings_read *read, struct tidings_str after)
-{
-    struct tidings_error err;
-    struct mine *mine = mem_zalloc(sizeof(*mine));
-    int rc = mine ? own_listing_init(&mine->listing, read->reader, read->principal, after, &err)
-                  : tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
-    if (rc < 0) {
-        mem_free(mine);
-        tidings_read_done(read, rc, &err);
-        return;
-    }
-    mine->read = read;
-    job_init(&mine->listing.base, read->base.worker, mine_done, mine, STR_EMPTY);
-    own_listing_start(&mine->listing);
-}
+/* ---- reading -----------------------------------------------------------------------------------
+ */
 
 /* Its query, without a bad one; false: it is not about that. */
 static bool is_mine(struct tidings_str uri, struct tidings_str *ret_after)
@@ -390,7 +347,7 @@ static void status_read(struct tidings_provider *p, struct tidings_read *read,
     struct status_after after;
     struct tidings_str mine_after;
     if (is_mine(uri, &mine_after)) {
-        read_mine(read, mine_after);
+        status_mine_read(read, mine_after);
         return;
     }
     char *covers = NULL;
@@ -402,10 +359,14 @@ static void status_read(struct tidings_provider *p, struct tidings_read *read,
         return;
     }
     int kind = find_kind(status, uri);
-    if (kind == (int)STATUS_METRICS || kind == (int)STATUS_TOOLS || kind == (int)STATUS_OVERVIEW) {
-        (kind == (int)STATUS_METRICS ? server_metrics_read
-         : kind == (int)STATUS_TOOLS ? server_tool_figures_read
-                                     : server_overview_read)(status->server, read);
+    static void (*const readers[STATUS_KINDS])(struct tidings_server *, struct tidings_read *) = {
+        [STATUS_METRICS] = server_metrics_read,
+        [STATUS_TOOLS] = server_tool_figures_read,
+        [STATUS_OVERVIEW] = server_overview_read,
+        [STATUS_HISTORY] = server_history_read,
+    };
+    if (kind >= 0 && readers[kind]) {
+        readers[kind](status->server, read);
         return;
     }
     if (kind == (int)STATUS_NODES && status->nodes) {
@@ -430,9 +391,9 @@ static void status_list(struct tidings_provider *p, struct tidings_list *list)
 {
     (void)p;
     static const enum status_kind order[] = {
-        STATUS_FAILURES,      STATUS_LIMITS,  STATUS_METRICS,   STATUS_MOUNTS, STATUS_NODES,
-        STATUS_PEERS,         STATUS_SANDBOX, STATUS_SEMANTICS, STATUS_STATS,  STATUS_OVERVIEW,
-        STATUS_SUBSCRIPTIONS, STATUS_MINE,    STATUS_TOKENS,    STATUS_TOOLS};
+        STATUS_FAILURES, STATUS_HISTORY,       STATUS_LIMITS,  STATUS_METRICS,   STATUS_MOUNTS,
+        STATUS_NODES,    STATUS_PEERS,         STATUS_SANDBOX, STATUS_SEMANTICS, STATUS_STATS,
+        STATUS_OVERVIEW, STATUS_SUBSCRIPTIONS, STATUS_MINE,    STATUS_TOKENS,    STATUS_TOOLS};
     _Static_assert(sizeof(order) / sizeof(order[0]) == STATUS_KINDS, "each is listed");
     struct tidings_error err;
     int rc = 1;

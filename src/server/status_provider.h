@@ -12,6 +12,7 @@
  *     tokens          how many bearer tokens were verified, and why others were not; likewise
  *     nodes           those that share the store; none of a server by itself; likewise
  *     metrics         the same as text for Prometheus; this and what follows is not announced
+ *     history         the last 15 minutes of a server with the console
  *     mounts          which provider serves which prefix
  *     sandbox         what the process has given up
  *     semantics       what subscriptions cover

@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 
 import axe from 'axe-core';
 import { chromium } from 'playwright-core';
@@ -21,7 +22,7 @@ import { call, key, listen, meta } from './lib/rpc.mjs';
 import { run, serve } from './lib/server.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
-import { DEADLINE } from './lib/wait.mjs';
+import { DEADLINE, eventually } from './lib/wait.mjs';
 
 const PROGRAM = '/usr/bin/chromium';
 const FLAGS = [
@@ -125,7 +126,7 @@ test('the overview moves while the server is busy', async (t) => {
         return text && Number.parseFloat(text) > 0;
     });
     await figure('Memory').getByText('MiB').first().waitFor();
-    assert.match(await figure('Changes per second').locator('path.curve').getAttribute('d'), /^M[\d.,]+ L/);
+    await figure('Changes per second').locator('path.curve[d*=L]').waitFor({ state: 'attached' });
     await shows(page, 'subscriptions');
     busy = false;
     await load;
@@ -164,10 +165,12 @@ test('an entity has its history with a slider through time', async (t) => {
     await branch(page, 'entity:///');
     await branch(page, 'User@1');
     await page.getByRole('button', { name: 'ann' }).click();
-    await shows(page, 'version 3 of 3');
+    await shows(page, 'version 3 of 3, the newest');
+    await shows(page, 'What version 3 changed from version 2');
     await page.locator('#history').focus();
     await page.keyboard.press('ArrowLeft');
     await shows(page, 'version 2 of 3');
+    await shows(page, 'What version 2 changed from version 1');
     await page.locator('section[aria-label=History] .add', { hasText: '"age": 8' }).waitFor();
     isFine(page);
 });
@@ -335,6 +338,124 @@ test('it fits narrow screens, dark and light, and those who do not see it', asyn
             assert.deepEqual(found.violations.map((v) => `${id} ${theme}: ${v.id} ${v.nodes.map((n) => n.html).join(' ')}`), []);
         }
     }
+});
+
+/** Lets the page read this history, and hear this status, in place of the server's. */
+async function remember(page, samples, status) {
+    await page.route('**/mcp', async (route) => {
+        const sent = route.request().postDataJSON();
+        if (sent.method === 'subscriptions/listen') {
+            const subscribed = sent.params.notifications.resourceSubscriptions;
+            const update = { uri: subscribed[0], _meta: { 'dev.tidings/data': [{ text: JSON.stringify(status) }] } };
+            const told = [{ method: 'notifications/subscriptions/acknowledged', params: { notifications: sent.params.notifications } },
+                { method: 'notifications/resources/updated', params: update }];
+            return route.fulfill({ contentType: 'text/event-stream', body: told.map((m) => `data: ${JSON.stringify(m)}\n\n`).join('') });
+        }
+        if (sent.params?.uri !== 'tidings://self/history') return route.fallback();
+        const text = JSON.stringify({ everyMs: 5000, samples });
+        return route.fulfill({ json: { jsonrpc: '2.0', id: sent.id, result: { contents: [{ uri: sent.params.uri, text }] } } });
+    });
+}
+
+test('charts begin with what the server remembers, with gaps, a scale and lag below a millisecond', async (t) => {
+    const server = await serve(t, { files: {}, args: ['--console'] });
+    let history;
+    await eventually(async () => { // the first sample is taken when the server has begun
+        history = JSON.parse((await call(server, 'resources/read', { uri: 'tidings://self/history' })).contents[0].text);
+        return history.samples.length > 0;
+    }, 'a first sample');
+    assert.equal(history.everyMs, 5000);
+    assert.deepEqual(Object.keys(history.samples[0]), ['nowMs', 'changes', 'deliveries', 'requests', 'streams', 'memoryBytes', 'lagMs']);
+
+    // Ten minutes, of which three are missing in the middle.
+    const now = Date.now();
+    const past = Array.from({ length: 120 }, (_, i) => ({ nowMs: now - 600_000 + i * 5000, changes: i * 10, deliveries: 0, requests: i, streams: 1, memoryBytes: 9 << 20, lagMs: { now: 0, p99: 0.25 } }))
+        .filter((_, i) => i < 40 || i > 76);
+    const page = await open(t, server);
+    const status = JSON.parse((await call(server, 'resources/read', { uri: 'tidings://self/status' })).contents[0].text);
+    await remember(page, past, { ...status, ...past.at(-1), nowMs: now });
+    await page.reload();
+    const figure = (name) => page.getByRole('figure').filter({ hasText: name });
+    await figure('Changes per second').getByText(/^(9|10) min .*ago$/).waitFor();
+    const runs = async (name) => (await figure(name).locator('path.curve').getAttribute('d')).split('M').length - 1;
+    assert.ok(await runs('Changes per second') >= 2, 'the gap is left open');
+    await figure('Delivery lag').getByText('most 250 µs').waitFor();
+    assert.deepEqual(await figure('Delivery lag').locator('.scale span').allTextContents(), ['500 µs', '250 µs', '0']);
+    assert.deepEqual(await figure('Changes per second').locator('.scale span').allTextContents(), ['2', '1', '0']);
+    isFine(page);
+});
+
+test('numbers are grey while the server cannot be reached', async (t) => {
+    const server = await serve(t, { files: {}, args: ['--console'] });
+    const page = await open(t, server);
+    const colour = (selector) => page.locator(selector).first().evaluate((node) => getComputedStyle(node).color);
+    await page.locator('.tile b').first().waitFor();
+    const present = await colour('.tile b');
+    assert.notEqual(present, await colour('.tile span'));
+    await server.stop();
+    await page.locator('body.away').waitFor();
+    assert.equal(await colour('.tile b'), await colour('.tile span'));
+    await shows(page, /not reachable since \d/);
+    isFine(page);
+});
+
+test('changes leave out the state of the server itself, and lead to the resource', async (t) => {
+    const server = await serve(t, { files: { 'a b.txt': 'the content' }, args: ['--console'] });
+    const page = await open(t, server, 'changes');
+    await shows(page, 'subscribed to');
+    const own = page.locator('tbody tr', { hasText: 'tidings://self/status' });
+    await page.getByLabel("with the server's own state").check();
+    await own.first().waitFor();
+    await page.getByLabel("with the server's own state").uncheck();
+    await page.getByRole('button', { name: 'Clear' }).click();
+    const status = await listen(server, { resourceSubscriptions: ['tidings://self/status'] });
+    await status.events.message();
+    await status.events.message();
+    server.tree.write('a b.txt', 'the new content');
+    const link = page.getByRole('link', { name: server.uri('a b.txt') });
+    await link.first().waitFor();
+    assert.equal(await own.count(), 0);
+    await link.first().click();
+    await page.locator('pre', { hasText: 'the new content' }).first().waitFor();
+    await page.getByRole('link', { name: 'Resources' }).and(page.locator('[aria-current=page]')).waitFor();
+    isFine(page);
+});
+
+test('characters that hide or turn a text are shown by their number', async (t) => {
+    const server = await serve(t, { files: {}, args: ['--console'] });
+    const page = await open(t, server, 'overview', { bypassCSP: true });
+    await page.addScriptTag({ path: fileURLToPath(new URL('../../src/console/dom.js', import.meta.url)) });
+    const hidden = [0x00, 0x1b, 0x7f, 0x9f, 0xad, 0x61c, 0x200b, 0x200c, 0x200d, 0x200e, 0x200f, 0x2028, 0x2029, 0x202a, 0x202e, 0x2060, 0x2066, 0x206f, 0xfeff, 0xe0000, 0xe0041, 0xe007f];
+    const kept = [0x09, 0x0a, 0x20, 0xe9, 0x627, 0x200a, 0x2010, 0x2070, 0x1f600, 0xe0080];
+    const shown = (codes) => page.evaluate((all) => all.map((code) => h('p', { title: String.fromCodePoint(code) }, String.fromCodePoint(code))).map((p) => [p.textContent, p.title]), codes);
+    for (const [i, [text, title]] of (await shown(hidden)).entries()) {
+        const digits = hidden[i].toString(16);
+        const number = digits.length > 4 ? `\\u{${digits}}` : `\\u${digits.padStart(4, '0')}`;
+        assert.deepEqual([text, title], [number, number]);
+    }
+    assert.deepEqual((await shown(kept)).map(([text]) => text.codePointAt(0)), kept);
+});
+
+test('at 390 pixels every view is reached by pointer and by key, and no table is cut off', async (t) => {
+    const server = await serve(t, { files: { 'a-file-with-quite-a-long-name.md': '# one\n' }, args: ['--console'] });
+    await listen(server, { resourceSubscriptions: [server.uri('')] }, named('a client with a long name', '10.11.12'));
+    const page = await open(t, server, 'overview', { viewport: { width: 390, height: 800 } });
+    await page.locator('.tile b').first().waitFor();
+    for (const id of ['overview', 'resources', 'changes', 'peers', 'try']) {
+        const box = await page.locator(`#nav [data-view=${id}]`).boundingBox();
+        assert.ok(box.x >= 0 && box.x + box.width <= 390, `${id} lies from ${box.x} to ${box.x + box.width}`);
+        await page.locator(`#nav [data-view=${id}]`).focus();
+        await page.keyboard.press('Enter');
+        await page.locator(`#nav [data-view=${id}][aria-current=page]`).waitFor();
+        if (id === 'changes') {
+            await shows(page, 'subscribed to');
+            server.tree.write('a-file-with-quite-a-long-name.md', '# two\n');
+        }
+        if (id === 'changes' || id === 'peers') await page.locator('tbody tr').first().waitFor();
+        const cut = await page.evaluate(() => [...document.querySelectorAll('main .scroll')].filter((n) => n.scrollWidth > n.clientWidth).length);
+        assert.equal(cut, 0, `a table of ${id} is wider than the screen`);
+    }
+    isFine(page);
 });
 
 test('other machines reach it only where it is asked who they are', async (t) => {

@@ -254,7 +254,7 @@ test('--self: the counters can be listed and subscribed to like anything else', 
     const server = await serve(t, { files: {}, args: ['--self'] });
     const { resources } = await call(server, 'resources/list');
     const own = resources.map((r) => r.uri).filter((uri) => uri.startsWith('tidings:'));
-    const names = ['failures', 'limits', 'metrics', 'mounts', 'nodes', 'peers', 'sandbox', 'semantics', 'stats', 'status', 'subscriptions', 'subscriptions/mine', 'tokens'];
+    const names = ['failures', 'history', 'limits', 'metrics', 'mounts', 'nodes', 'peers', 'sandbox', 'semantics', 'stats', 'status', 'subscriptions', 'subscriptions/mine', 'tokens', 'tools'];
     assert.deepEqual(own.sort(), names.map((name) => `tidings://self/${name}`));
     const { events, ack } = await listen(server, on('tidings://self/stats'));
     assert.deepEqual(ack.notifications, on('tidings://self/stats'));
