@@ -196,6 +196,7 @@ static const struct with_argument conditional[] = {
     {SYS_ioctl, 1, ANY_BIT, FIONREAD},          {SYS_ioctl, 1, ANY_BIT, FIONBIO},
     {SYS_ioctl, 1, ANY_BIT, FIOCLEX},           {SYS_ioctl, 1, ANY_BIT, TCGETS},
     {SYS_ioctl, 1, ANY_BIT, TIOCGPGRP},         {SYS_ioctl, 1, ANY_BIT, TIOCGWINSZ},
+    {SYS_ioctl, 1, ANY_BIT, TIOCOUTQ}, /* SIOCOUTQ: what a socket has not delivered */
 };
 
 /* Of who fetches keys or introspects tokens: names are resolved over UDP and netlink. */

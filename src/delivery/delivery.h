@@ -23,9 +23,16 @@ struct cursor_seals;
 struct option_rules;
 struct subscription;
 
+/* Which subscribers the kernel was asked about (server/kernel_lag.h); all zero: none yet. */
+struct delivery_asked {
+    struct list *next;              /* goes on there; NULL: at the beginning */
+    uint64_t longest_us, before_us; /* of this round; of the one before */
+};
+
 struct delivery {
     struct match match;
     struct list subscribers;
+    struct delivery_asked asked;
     struct list dirty;               /* subscribers with something to flush */
     struct list behind;              /* those whose streams took not all that was flushed */
     struct lag lag;                  /* how long changes wait */

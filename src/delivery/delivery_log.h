@@ -71,8 +71,9 @@ void delivery_log_begun(struct listen *listen);
 /* It ends, for the reason in worker->ending. One that never began is passed over. */
 void delivery_log_ended(struct listen *listen);
 void delivery_log_full(const struct subscriber *subscriber);
-/* A connection is closed because its client takes nothing. */
-void delivery_log_cut(const struct channel *channel, size_t unsent_bytes, const char *reason);
+/* A connection is closed because its client takes nothing for `lag_ms` or longer. */
+void delivery_log_cut(const struct channel *channel, size_t unsent_bytes, uint64_t lag_ms,
+                      const char *reason);
 /* Around the search for subscriptions that a change concerns; and for each that matches, while
  * `is_on`. */
 void delivery_log_change_begin(struct worker *worker);

@@ -194,7 +194,8 @@ void delivery_log_full(const struct subscriber *subscriber)
     }
 }
 
-void delivery_log_cut(const struct channel *channel, size_t unsent_bytes, const char *reason)
+void delivery_log_cut(const struct channel *channel, size_t unsent_bytes, uint64_t lag_ms,
+                      const char *reason)
 {
     uint64_t others = 0;
     if (delivery_log_take(channel->worker, DELIVERY_LOG_CUT, &others)) {
@@ -202,6 +203,7 @@ void delivery_log_cut(const struct channel *channel, size_t unsent_bytes, const 
         channel_get_facts(channel, &facts);
         log_warn(LOG_DELIVERY, "slow reader cut", KV("reason", reason),
                  KV("unsent_bytes", unsent_bytes),
+                 KV("lag_ms", facts.stalled_ms > lag_ms ? facts.stalled_ms : lag_ms),
                  KV("principal", access_log_name(channel->principal)),
                  KV("by", principal_by(channel->principal)),
                  KV("address", text_or_nothing(facts.address)), KV("transport", channel->ops->name),

@@ -69,6 +69,8 @@ void subscriber_destroy(struct subscriber *subscriber)
     }
     outbox_deinit(&subscriber->outbox);
     list_remove(&subscriber->dirty_link);
+    struct delivery_asked *asked = &subscriber->worker->delivery->asked;
+    asked->next = asked->next == &subscriber->link ? subscriber->link.next : asked->next;
     list_remove(&subscriber->link);
     if (subscriber->sink) {
         sink_attach(subscriber->sink, NULL, NULL);

@@ -66,7 +66,7 @@ void channel_init(struct channel *channel, const struct channel_ops *ops, struct
 bool channel_may_go_on(struct channel *channel)
 {
     struct worker *worker = channel->worker;
-    uint32_t turn = loop_turn_number(worker->loop);
+    uint16_t turn = (uint16_t)loop_turn_number(worker->loop);
     if (channel->turn != turn) {
         channel->turn = turn;
         channel->handled = 0;

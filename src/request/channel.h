@@ -45,6 +45,7 @@ struct channel_facts {
     uint64_t bytes_in;                 /* of it; 0: it does not count them … */
     int fd;                            /* … and the kernel may; 0: there is nothing to ask */
     uint64_t stalled_ms;               /* it takes nothing for so long; 0: it does, or need not */
+    uint64_t kernel_bytes;             /* that the kernel holds and the client has not received */
     bool is_local;                     /* from this machine */
 };
 
@@ -91,7 +92,11 @@ struct channel {
     bool initialized;                /* message connections: the client said so */
     unsigned char promised; /* message connections: lists whose changes it will be told of */
     uint16_t handled;       /* messages, … */
-    uint32_t turn;          /* … in this turn of the loop */
+    uint16_t turn;          /* … in this turn of the loop, whose number comes round */
+    /* Where it leads, from the beginning of its stream on, since the kernel forgets it when a
+     * socket fails: an address of IPv6, or of IPv4 as one. Port 0: not known. */
+    uint16_t from_port;
+    unsigned char from[16];
 };
 
 void channel_init(struct channel *channel, const struct channel_ops *ops, struct worker *worker);

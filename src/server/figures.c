@@ -12,6 +12,7 @@
 #include "delivery/subscriber.h"
 #include "handler/handlers.h"
 #include "request/request.h"
+#include "server/kernel_lag.h"
 
 /* What only some ask for, of one worker. */
 struct figures_more {
@@ -35,7 +36,7 @@ struct figures_ask {
     struct figures_part parts[];
 };
 
-static void figures_take(struct worker_figures *f, const struct worker *worker)
+static void figures_take(struct worker_figures *f, struct worker *worker)
 {
     const struct delivery *d = worker->delivery;
     uint64_t now_us = clock_monotonic_ns() / 1000;
@@ -53,6 +54,8 @@ static void figures_take(struct worker_figures *f, const struct worker *worker)
         f->waiting += subscriber->outbox.count;
         f->oldest_us = age > f->oldest_us ? age : f->oldest_us;
     }
+    uint64_t unread_us = kernel_lag_us(worker);
+    f->oldest_us = unread_us > f->oldest_us ? unread_us : f->oldest_us;
     f->turns = *loop_turns(worker->loop);
     lag_total(&d->lag, &f->lag);
     lag_recent(&d->lag, now_us, &f->recent);
@@ -161,7 +164,7 @@ static void figures_part_done(struct figures_part *part)
 static void figures_deliver(struct letter *letter, void *owner)
 {
     struct figures_part *part = list_entry(letter, struct figures_part, letter);
-    const struct worker *worker = owner;
+    struct worker *worker = owner;
     figures_take(&part->ask->figures->workers[part->index], worker);
     if (part->more) {
         part->more->operations = worker->requests->operations;

@@ -18,6 +18,7 @@
 #include "delivery/subscription.h"
 #include "request/request.h"
 #include "server/server_private.h"
+#include "transport/peer_identity.h"
 #include "uri/uri.h"
 
 #define ROWS_MAX_BYTES (64u << 20)
@@ -101,6 +102,7 @@ static void subscribers_collect(struct worker_answer *part, const struct subscri
     struct tidings_str texts[ROW_TEXTS];
     struct channel_facts facts;
     subscriber_get_facts(subscriber, &facts);
+    peer_identity_ask_kernel(facts.fd, &facts);
     gather_texts(sub, &facts, error, texts);
     uint64_t lag_ms = subscriber_lag_us(subscriber, clock_monotonic_ns() / 1000) / 1000;
     struct row row = {.about = {.subscriber = subscriber_id(subscriber),

@@ -180,6 +180,7 @@ static void write_peer(struct page *p, const struct subscriber *subscriber)
     const struct peer_error *error =
         peer_errors_get(&subscriber->worker->delivery->errors, subscriber->error);
     subscriber_get_facts(subscriber, &facts);
+    peer_identity_ask_kernel(facts.fd, &facts);
     uint64_t lag_ms = subscriber_lag_us(subscriber, p->now_us) / 1000;
     status_rows_begin_row(p, subscriber, UINT64_MAX);
     put_principal(w, subscriber->principal);
@@ -188,11 +189,15 @@ static void write_peer(struct page *p, const struct subscriber *subscriber)
     status_rows_put_count(w, "subscriptions", subscriber->subscription_count);
     status_rows_put_count(w, "waiting", subscriber->outbox.count);
     status_rows_put_count(w, "held", subscriber->held_count);
-    status_rows_put_count(w, "unsentBytes",
-                          subscriber->sink ? subscriber->sink->ops->pending(subscriber->sink) : 0);
+    status_rows_put_count(
+        w, "unsentBytes",
+        facts.kernel_bytes +
+            (subscriber->sink ? subscriber->sink->ops->pending(subscriber->sink) : 0));
     status_rows_put_count(w, "lagMs", lag_ms > facts.stalled_ms ? lag_ms : facts.stalled_ms);
     status_rows_put_count(w, "bytesOut", facts.bytes_out);
-    uint64_t received = facts.fd > 0 ? peer_identity_received(facts.fd) : facts.bytes_in;
+    uint64_t received = facts.bytes_in > 0 ? facts.bytes_in
+                        : facts.fd > 0     ? peer_identity_received(facts.fd)
+                                           : 0;
     if (received > 0) { /* a Unix socket with HTTP does not say */
         status_rows_put_count(w, "bytesIn", received);
     }

@@ -210,8 +210,7 @@ static void conn_on_event(struct loop_poll *poll, int events, void *user)
 {
     struct http_conn *conn = user;
     if (events & LOOP_ERROR) {
-        conn->hw->worker->stats.cut += peer_identity_timed_out(conn->out.fd);
-        conn_close(conn, "socket error");
+        conn_close(conn, peer_identity_failure(&conn->channel, &conn->out, "socket error"));
         return;
     }
     if (events & LOOP_WRITE) {
@@ -255,7 +254,7 @@ static void conn_on_flushed(struct sendq *q, enum sendq_state state)
         return; /* the ordinary case of a stream: nothing waited */
     }
     if (state == SENDQ_BROKEN) {
-        conn_close(conn, sendq_reason(q));
+        conn_close(conn, peer_identity_failure(&conn->channel, &conn->out, sendq_reason(q)));
         return;
     }
     if (state == SENDQ_WAITING) {

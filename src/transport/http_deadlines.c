@@ -84,7 +84,7 @@ static void http_cut_stalled(struct deadline *stall)
     struct http_conn *conn = list_entry(stall, struct http_conn, stall);
     conn->hw->worker->stats.cut++;
     limit_hit(conn->hw->worker->limit_counters, LIMIT_STALL);
-    delivery_log_cut(&conn->channel, conn->out.pending, "it takes nothing (--stall-timeout)");
+    delivery_log_cut(&conn->channel, conn->out.pending, 0, "it takes nothing (--stall-timeout)");
     conn_close(conn, "stalled: the client does not read");
 }
 

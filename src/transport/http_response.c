@@ -345,6 +345,7 @@ static struct sink *http_channel_stream(struct channel *channel,
                        "\r\n:\n\n"));
     sendq_puts(&conn->out, buf_str(head));
     sendq_limit_kernel(&conn->out);
+    peer_identity_remember(&conn->channel, conn->out.fd);
     conn_free_reading(conn);
     conn_set_state(conn, CONN_STREAM);
     return &conn->sink;
@@ -359,7 +360,7 @@ static void http_channel_address(const struct channel *channel, char out[PRINCIP
 static void http_channel_facts(const struct channel *channel, struct channel_facts *ret)
 {
     const struct http_conn *conn = conn_of_channel(channel);
-    peer_identity_facts(&conn->out, true, ret);
+    peer_identity_facts(channel, &conn->out, true, ret);
     ret->fd = conn->out.fd;
     if (conn->state != CONN_GONE && deadline_is_listed(&conn->stall)) {
         ret->stalled_ms = deadline_age_ms(&conn->hw->stalled, conn->stall.listed_ms);

@@ -5,11 +5,16 @@
 #include "transport/peer_identity.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h> /* its struct tcp_info has more than that of libc */
 #include <stdio.h>
+#include <sys/ioctl.h>
 
+#include "access/limit.h"
 #include "base/sendq.h"
+#include "delivery/delivery_log.h"
 #include "transport/socket_address.h"
+#include "worker/worker.h"
 
 /* The user at the other end of a Unix socket; false: the kernel does not say. */
 static bool peer_identity_put_user(int fd, char *out, size_t size)
@@ -95,13 +100,56 @@ bool peer_identity_quota_name(int fd, const union socket_address *from, char out
     return true;
 }
 
+/* Its address; of a socket that failed the one that was remembered. */
+static bool peer_identity_from(const struct channel *channel, int fd, union socket_address *ret)
+{
+    socklen_t len = sizeof(*ret);
+    if (getpeername(fd, &ret->any, &len) == 0) {
+        return true;
+    }
+    if (channel->from_port == 0) {
+        return false;
+    }
+    struct in6_addr address;
+    memcpy(&address, channel->from, sizeof(address));
+    *ret = (union socket_address){0};
+    if (IN6_IS_ADDR_V4MAPPED(&address)) {
+        ret->v4.sin_family = AF_INET;
+        ret->v4.sin_port = htons(channel->from_port);
+        memcpy(&ret->v4.sin_addr, &channel->from[12], sizeof(ret->v4.sin_addr));
+    } else {
+        ret->v6.sin6_family = AF_INET6;
+        ret->v6.sin6_port = htons(channel->from_port);
+        ret->v6.sin6_addr = address;
+    }
+    return true;
+}
+
+void peer_identity_remember(struct channel *channel, int fd)
+{
+    union socket_address from = {0};
+    socklen_t len = sizeof(from);
+    if (getpeername(fd, &from.any, &len) < 0) {
+        return;
+    }
+    if (from.any.sa_family == AF_INET) {
+        memset(channel->from, 0, 10);
+        memset(channel->from + 10, 0xff, 2);
+        memcpy(channel->from + 12, &from.v4.sin_addr, 4);
+        channel->from_port = ntohs(from.v4.sin_port);
+    } else if (from.any.sa_family == AF_INET6) {
+        memcpy(channel->from, &from.v6.sin6_addr, 16);
+        channel->from_port = ntohs(from.v6.sin6_port);
+    }
+}
+
 /* Where it comes from, with its port; whether that is this machine. */
-static bool peer_identity_address(int fd, char out[CHANNEL_ADDRESS_MAX], bool *ret_is_unix)
+static bool peer_identity_address(const struct channel *channel, int fd,
+                                  char out[CHANNEL_ADDRESS_MAX], bool *ret_is_unix)
 {
     union socket_address from = {0};
     char host[INET6_ADDRSTRLEN] = "", quota[QUOTA_NAME_MAX];
-    socklen_t len = sizeof(from);
-    if (getpeername(fd, &from.any, &len) < 0) {
+    if (!peer_identity_from(channel, fd, &from)) {
         return false;
     }
     bool is_local = peer_identity_quota_name(fd, &from, quota);
@@ -118,10 +166,11 @@ static bool peer_identity_address(int fd, char out[CHANNEL_ADDRESS_MAX], bool *r
     return is_local;
 }
 
-void peer_identity_facts(const struct sendq *out, bool is_http, struct channel_facts *ret)
+void peer_identity_facts(const struct channel *channel, const struct sendq *out, bool is_http,
+                         struct channel_facts *ret)
 {
     bool is_unix = false, is_tls = sendq_tls(out) != NULL;
-    ret->is_local = peer_identity_address(out->fd, ret->address, &is_unix);
+    ret->is_local = peer_identity_address(channel, out->fd, ret->address, &is_unix);
     ret->listener = is_http   ? (is_tls ? "https" : "http")
                     : is_unix ? "unix"
                     : is_tls  ? "tls"
@@ -136,9 +185,60 @@ uint64_t peer_identity_received(int fd)
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 ? info.tcpi_bytes_received : 0;
 }
 
-bool peer_identity_timed_out(int fd)
+/* Does its client take nothing of what the kernel holds? What is only on its way, and perhaps not
+ * acknowledged for a moment, does not count. *ret_ms: since when. */
+static bool peer_identity_is_stalled(const struct tcp_info *info, uint64_t *ret_ms)
+{
+    bool is_full = info->tcpi_notsent_bytes > 0; /* its window is closed, or the network is full */
+    bool is_silent = info->tcpi_unacked > 0 && info->tcpi_retransmits > 0;
+    *ret_ms = is_full ? info->tcpi_last_data_sent : 0;
+    if (is_silent) {
+        uint64_t rto_us = info->tcpi_rto; /* doubled each time, so all before lasted less */
+        unsigned times = info->tcpi_retransmits < 16 ? info->tcpi_retransmits : 16;
+        uint64_t silent_ms = (rto_us - (rto_us >> times)) / 1000;
+        *ret_ms = silent_ms > *ret_ms ? silent_ms : *ret_ms;
+    }
+    return is_full || is_silent;
+}
+
+void peer_identity_ask_kernel(int fd, struct channel_facts *facts)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    int bytes = 0;
+    uint64_t stalled_ms = 0;
+    if (fd <= 0 || ioctl(fd, SIOCOUTQ, &bytes) < 0 || bytes <= 0) {
+        return;
+    }
+    /* A Unix socket says how much memory it needs for them, not how many bytes they are. */
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
+        !peer_identity_is_stalled(&info, &stalled_ms)) {
+        return;
+    }
+    facts->kernel_bytes = (uint64_t)bytes;
+    facts->stalled_ms = stalled_ms > facts->stalled_ms ? stalled_ms : facts->stalled_ms;
+}
+
+static bool peer_identity_timed_out(const struct sendq *out)
 {
     int error = 0;
     socklen_t size = sizeof(error);
-    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == ETIMEDOUT;
+    return out->error == ETIMEDOUT ||
+           (getsockopt(out->fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == ETIMEDOUT);
+}
+
+const char *peer_identity_failure(struct channel *channel, const struct sendq *out,
+                                  const char *otherwise)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    if (!peer_identity_timed_out(out)) {
+        return otherwise;
+    }
+    channel->worker->stats.cut++;
+    limit_hit(channel->worker->limit_counters, LIMIT_STALL);
+    (void)getsockopt(out->fd, IPPROTO_TCP, TCP_INFO, &info, &len);
+    delivery_log_cut(channel, out->pending, info.tcpi_last_data_sent,
+                     "it takes nothing (--stall-timeout)");
+    return "stalled: the client does not read";
 }

@@ -23,13 +23,21 @@ int peer_identity_apply(struct channel *channel, int fd, const struct tls_sessio
 /* What a connection counts as, before anything is known of it but where it comes from: "192.0.2.1",
  * "2001:db8:1:2::/64", "uid:1000". Returns whether that is this machine. */
 bool peer_identity_quota_name(int fd, const union socket_address *from, char out[QUOTA_NAME_MAX]);
+/* Keep where the channel leads, so that it can be said when its socket has failed. */
+void peer_identity_remember(struct channel *channel, int fd);
 /* What is known of a socket and of what was written to it. `is_http`: HTTP is spoken there. */
 struct channel_facts;
 struct sendq;
-void peer_identity_facts(const struct sendq *out, bool is_http, struct channel_facts *ret);
+void peer_identity_facts(const struct channel *channel, const struct sendq *out, bool is_http,
+                         struct channel_facts *ret);
+/* … and what only the kernel knows: bytes that the client has not received, and for how long it
+ * takes none of them. One or two system calls; for whoever asks for the state of one channel. */
+void peer_identity_ask_kernel(int fd, struct channel_facts *facts);
+/* Why a socket failed: because its client took nothing for so long (TCP_USER_TIMEOUT), which is
+ * counted and logged as a cut, or `otherwise`. Asks once. */
+const char *peer_identity_failure(struct channel *channel, const struct sendq *out,
+                                  const char *otherwise);
 /* Bytes that the kernel has received on a TCP connection, with TLS; 0: it does not say. */
 uint64_t peer_identity_received(int fd);
-/* Has the socket failed because it took nothing for so long (TCP_USER_TIMEOUT)? Asks once. */
-bool peer_identity_timed_out(int fd);
 
 #endif

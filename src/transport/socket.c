@@ -210,8 +210,8 @@ static void line_conn_on_event(struct loop_poll *poll, int events, void *user)
     (void)poll;
     struct line_conn *conn = user;
     if (events & LOOP_ERROR) {
-        conn->sw->worker->stats.cut += peer_identity_timed_out(conn->fd);
-        line_conn_close(conn, "socket error");
+        line_conn_close(
+            conn, peer_identity_failure(&conn->line.channel, &conn->line.out, "socket error"));
         return;
     }
     if (events & LOOP_WRITE) {
@@ -271,7 +271,11 @@ static void line_conn_review(struct line_conn *conn)
         end_input(conn);
     }
     if (line->broken) {
-        line_conn_close(conn, line->reason);
+        const char *reason = line->reason;
+        if (line->out.error == ETIMEDOUT) {
+            reason = peer_identity_failure(&line->channel, &line->out, reason);
+        }
+        line_conn_close(conn, reason);
     } else if (line_is_done(line)) {
         socket_linger(conn);
     } else {
@@ -309,6 +313,7 @@ static struct sink *socket_channel_stream(struct channel *channel,
                                           const struct response_headers *headers)
 {
     sendq_limit_kernel(&line_of(channel)->out);
+    peer_identity_remember(channel, line_of(channel)->out.fd);
     return line_stream(channel, headers);
 }
 
@@ -321,7 +326,8 @@ static void socket_channel_address(const struct channel *channel, char out[PRINC
 static void socket_channel_facts(const struct channel *channel, struct channel_facts *ret)
 {
     const struct line_conn *conn = of_line(line_of(channel));
-    peer_identity_facts(&conn->line.out, false, ret);
+    peer_identity_facts(channel, &conn->line.out, false, ret);
+    ret->fd = conn->fd;
     ret->bytes_in = conn->line.received;
     if (conn->state != LINE_GONE && deadline_is_listed(&conn->stall)) {
         ret->stalled_ms = deadline_age_ms(&conn->sw->stalled, conn->stall.listed_ms);

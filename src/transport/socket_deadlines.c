@@ -68,7 +68,7 @@ static void socket_cut_stalled(struct deadline *stall)
     struct line_conn *conn = list_entry(stall, struct line_conn, stall);
     conn->sw->worker->stats.cut++;
     limit_hit(conn->sw->worker->limit_counters, LIMIT_STALL);
-    delivery_log_cut(&conn->line.channel, conn->line.out.pending,
+    delivery_log_cut(&conn->line.channel, conn->line.out.pending, 0,
                      "it takes nothing (--stall-timeout)");
     line_conn_close(conn, "stalled: the client does not read");
 }

@@ -215,8 +215,7 @@ static void websocket_on_event(struct loop_poll *poll, int events, void *user)
     struct websocket *ws = user;
     struct websocket_worker *ww = ws->ww;
     if (events & LOOP_ERROR) {
-        ww->worker->stats.cut += peer_identity_timed_out(ws->out.fd);
-        websocket_close(ws, "socket error");
+        websocket_close(ws, peer_identity_failure(&ws->channel, &ws->out, "socket error"));
         return;
     }
     if (events & LOOP_WRITE) {
@@ -275,7 +274,7 @@ static void websocket_on_flushed(struct sendq *q, enum sendq_state state)
         return; /* the ordinary case: nothing waited */
     }
     if (state == SENDQ_BROKEN) {
-        websocket_close(ws, sendq_reason(q));
+        websocket_close(ws, peer_identity_failure(&ws->channel, &ws->out, sendq_reason(q)));
         return;
     }
     if (state == SENDQ_WAITING) {

@@ -55,7 +55,7 @@ static void websocket_give_up(struct deadline *deadline)
     }
     ws->ww->worker->stats.cut++;
     limit_hit(ws->ww->worker->limit_counters, LIMIT_STALL);
-    delivery_log_cut(&ws->channel, ws->out.pending, "it answers no ping (--stall-timeout)");
+    delivery_log_cut(&ws->channel, ws->out.pending, 0, "it answers no ping (--stall-timeout)");
     websocket_close(ws, "stalled: nothing comes, not even an answer to a ping");
 }
 
@@ -69,7 +69,7 @@ static void websocket_cut_stalled(struct deadline *stall)
     struct websocket *ws = list_entry(stall, struct websocket, stall);
     ws->ww->worker->stats.cut++;
     limit_hit(ws->ww->worker->limit_counters, LIMIT_STALL);
-    delivery_log_cut(&ws->channel, ws->out.pending, "it takes nothing (--stall-timeout)");
+    delivery_log_cut(&ws->channel, ws->out.pending, 0, "it takes nothing (--stall-timeout)");
     websocket_close(ws, "stalled: the client does not read");
 }
 

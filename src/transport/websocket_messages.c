@@ -152,6 +152,7 @@ static struct sink *websocket_stream(struct channel *channel,
     (void)headers;
     struct websocket *ws = websocket_of_channel(channel);
     sendq_limit_kernel(&ws->out);
+    peer_identity_remember(&ws->channel, ws->out.fd);
     return &ws->sink;
 }
 
@@ -164,7 +165,7 @@ static void websocket_address(const struct channel *channel, char out[PRINCIPAL_
 static void websocket_facts(const struct channel *channel, struct channel_facts *ret)
 {
     const struct websocket *ws = websocket_of_channel(channel);
-    peer_identity_facts(&ws->out, true, ret);
+    peer_identity_facts(channel, &ws->out, true, ret);
     ret->fd = ws->out.fd;
     if (ws->state != WEBSOCKET_GONE && deadline_is_listed(&ws->stall)) {
         ret->stalled_ms = deadline_age_ms(&ws->ww->stalled, ws->stall.listed_ms);

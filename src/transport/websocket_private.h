@@ -82,7 +82,7 @@ struct websocket {
 };
 /* One of the four blocks of an idle listen (unit/server/test_idle.c): malloc has no size between
  * this and 16 bytes more. */
-_Static_assert(sizeof(void *) != 8 || sizeof(struct websocket) <= 296, "an idle stream grows");
+_Static_assert(sizeof(void *) != 8 || sizeof(struct websocket) <= 312, "an idle stream grows");
 
 struct websocket_worker {
     struct worker *worker; /* owner.worker */

@@ -201,6 +201,52 @@ test('who is slow is told apart: what waits, how long, and ending it frees it at
     assert.deepEqual([(await read(server, 'status')).waiting, (await read(server, 'status')).behind], [0, 0]);
 });
 
+/** A client that reads nothing more, until all there is for it lies in the kernel. */
+async function standStill(t, server) {
+    const uri = server.uri('a.txt');
+    const options = { params: { _meta: meta({ 'dev.tidings/options': { include: 'value' } }) } };
+    const { events } = await listen(server, on(uri), options);
+    const { events: reader } = await listen(server, on(uri));
+    const { socket } = events.connection;
+    defer(t, () => socket.destroy());
+    socket.pause();
+    const port = socket.localPort;
+    let row;
+    await eventually(async () => {
+        server.tree.replace('a.txt', `${Math.random()}${'x'.repeat(8000)}`);
+        await reader.message((m) => m.method === 'notifications/resources/updated', 'an update');
+        row = (await read(server, 'peers')).find((one) => one.address.endsWith(`:${port}`));
+        return row.unsentBytes > 0 && row.lagMs > 0;
+    }, 'the kernel holds what it does not read');
+    return { row, port };
+}
+
+test('who does not read is seen while the kernel still takes everything, in the sandbox too', async (t) => {
+    const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self', '--window', '0', '--stall-timeout', '1h'] });
+    const { seccomp, withoutSeccomp } = await read(server, 'sandbox');
+    assert.ok(seccomp || withoutSeccomp === 'built with a sanitizer', withoutSeccomp);
+    const { row, port } = await standStill(t, server);
+    assert.equal(row.waiting, 0, JSON.stringify(row));
+    const own = async () => (await read(server, 'peers')).find((one) => one.address.endsWith(`:${port}`));
+    await eventually(async () => (await own()).lagMs > row.lagMs, 'its lag grows');
+    const status = await read(server, 'status');
+    assert.deepEqual([status.waiting, status.behind], [0, 0]);
+    assert.ok(status.lagMs.now >= row.lagMs, JSON.stringify(status.lagMs));
+    const others = (await read(server, 'peers')).filter((one) => !one.address.endsWith(`:${port}`));
+    assert.deepEqual(others.map((one) => [one.unsentBytes, one.lagMs]), others.map(() => [0, 0]));
+});
+
+test('who is cut because the kernel gave up is named in a warning, with address, lag and cause', async (t) => {
+    const tokens = new TokenFile(t);
+    const ada = tokens.give('ada');
+    const server = await serve(t, { files: { 'a.txt': '1' }, args: [...tokens.args, '--self', '--window', '0', '--stall-timeout', '1s'] });
+    const { port } = await standStill(t, as(server, ada));
+    const cut = await server.lines.next((line) => line.includes('slow reader cut'), 'the warning', 30_000);
+    assert.match(cut, new RegExp(`warn delivery: slow reader cut .*lag_ms=\\d{3,} principal=ada by=token address=127\\.0\\.0\\.1:${port}`));
+    const ended = await server.lines.next((line) => line.includes('listening ended') && line.includes(`:${port}`), 'its end');
+    assert.match(ended, /reason="stalled: the client does not read"/);
+});
+
 test('whom a change would be told to is asked by its URI', async (t) => {
     const tokens = new TokenFile(t);
     const given = { ada: tokens.give('ada'), root: tokens.give('root') };
