@@ -4,10 +4,11 @@
 // so in a sentence that names it and its package, and everything else works.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 
 import { Certificates } from './lib/certs.mjs';
 import { defer } from './lib/cleanup.mjs';
@@ -42,6 +43,20 @@ test('without any of them a directory is served, read and watched', async (t) =>
     await Promise.all(streams.map(({ events }) => events.message(isUpdate, 'the change')));
     const { contents } = await call(server, 'resources/read', { uri: server.uri('a.txt') });
     assert.equal(contents[0].text, '2');
+});
+
+test('the settings of the Debian package start with nothing but what the package depends on', async (t) => {
+    const root = new URL('../../', import.meta.url);
+    const control = readFileSync(new URL('debian/control', root), 'utf8');
+    const [, depends] = /^Package: tidings$[^]*?^Depends: (.*)$/m.exec(control);
+    const packages = { 'libsqlite3-0': SQLITE, libssl3: OPENSSL, libcurl4: CURL, liburing2: URING, libwslay1: WSLAY, libpq5: POSTGRES };
+    const hidden = Object.entries(packages).filter(([name]) => !depends.includes(name)).flatMap(([, names]) => names);
+    assert.ok(hidden.length > 0);
+    const config = fileURLToPath(new URL('contrib/tidings.json', root));
+    const args = ['--config', config, '--entities', new Tree(t).at('store.db')];
+    const server = await serve(t, { mounts: [], args, env: without(t, hidden) });
+    const { tools } = await call(server, 'tools/list', {});
+    assert.ok(Array.isArray(tools));
 });
 
 test('the version says which are not there', async (t) => {

@@ -330,6 +330,27 @@ test('a store that cannot be written makes it not ready, and ready again', { ski
     assert.equal((await get(metrics, '/readyz')).status, 200);
 });
 
+/** The unit of what a query gives: by the metric's name, and whether it is a rate. */
+function unitOf(expr) {
+    const name = expr.match(/\b(tidings|process|mcp)_[a-z_]+/)[0];
+    const isRate = /\brate\(/.test(expr) && !name.endsWith('_bucket');
+    const base = /_seconds(_bucket|_total)?$/.test(name) ? 's' : /_bytes(_total)?$/.test(name) ? 'bytes' : 'short';
+    return isRate ? { s: 'percentunit', bytes: 'Bps', short: 'cps' }[base] : base;
+}
+
+test('each panel of the dashboard has one unit, that of its queries, and a place of its own', () => {
+    const { panels } = JSON.parse(fs.readFileSync(contrib('grafana/tidings.json'), 'utf8'));
+    const plotted = panels.filter((panel) => panel.targets);
+    assert.ok(plotted.length > 10);
+    for (const { title, targets, fieldConfig } of plotted) {
+        const said = fieldConfig.defaults.unit === 'reqps' ? 'cps' : fieldConfig.defaults.unit;
+        assert.deepEqual([title, ...new Set(targets.map(({ expr }) => unitOf(expr)))], [title, said]);
+    }
+    const ids = new Set(panels.map(({ id }) => id));
+    const places = new Set(panels.map(({ gridPos: { x, y } }) => `${x} ${y}`));
+    assert.deepEqual([ids.size, places.size], [panels.length, panels.length]);
+});
+
 test('the dashboard and the alerts name metrics that there are', { skip: noPromtool }, async (t) => {
     promtool(['check', 'rules', contrib('prometheus/tidings.rules.yml')]);
     promtool(['check', 'config', contrib('prometheus/prometheus.yml')]);

@@ -83,6 +83,8 @@ install_all() {
     inside sh -c 'dpkg -i /debs/libtidings0_*.deb /debs/libtidings-dev_*.deb /debs/tidings_*.deb' &&
         is_there usr/bin/tidings && is_there etc/tidings/tidings.json && is_there usr/lib/systemd/system/tidings.service &&
         is_there usr/lib/systemd/system/tidings.socket && is_there etc/logrotate.d/tidings &&
+        is_there usr/share/tidings/prometheus/tidings.rules.yml && is_there usr/share/tidings/grafana/tidings.json &&
+        is_there usr/share/doc/tidings/docs/monitoring.md && is_there usr/share/doc/tidings/README.md &&
         is_there usr/share/bash-completion/completions/tidings && is_there usr/share/man/man1/tidings.1.gz &&
         is_there usr/share/man/man3/libtidings.3.gz && inside getent passwd _tidings &&
         [ "$(stat -c %U:%a "$chroot/var/lib/tidings")" = "$(inside id -u _tidings | xargs -I{} stat -c %U "$chroot/var/lib/tidings"):750" ]
@@ -94,7 +96,7 @@ settings_are_read() {
 # serve COMMAND…: the service as its user, as the unit starts it, while COMMAND runs.
 serve() {
     local pid status=1 i
-    inside setpriv --reuid _tidings --regid _tidings --clear-groups \
+    inside setpriv --reuid _tidings --regid _tidings --clear-groups env ${hidden:+LD_LIBRARY_PATH="$hidden"} \
         tidings serve --config /etc/tidings/tidings.json --http 127.0.0.1:17941 --publish app:/// --allow-write --log-age 0 2>"$work/serve.log" &
     pid=$!
     for i in $(seq 100); do
@@ -117,6 +119,16 @@ writes() {
         inside env TIDINGS_SERVER=$url tidings entity put User@1/ann '{"age": 7}'
 }
 reads() { inside env TIDINGS_SERVER=$url tidings entity get User@1/ann | tee /dev/stderr | grep -q '"age": 7'; }
+
+# The same with libraries of recommended packages hidden: an empty file in place of each.
+bare_serve() {
+    local lib
+    mkdir -p "$chroot/hidden"
+    for lib in libssl.so.3 libcrypto.so.3 libcurl.so.4 libcurl-gnutls.so.4 liburing.so.2 libwslay.so.1 libpq.so.5; do
+        : >"$chroot/hidden/$lib"
+    done
+    hidden=/hidden serve inside env LD_LIBRARY_PATH=/hidden tidings version
+}
 
 # In place of its store one of an earlier layout, as whoever upgrades from that time has it.
 store=$chroot/var/lib/tidings/tidings.db
@@ -170,6 +182,7 @@ else
     check 'a chroot of Debian 12' make_chroot
     check 'installed, with everything in its place' install_all
     check 'the settings of the service are read' settings_are_read
+    check 'the service starts without what the package recommends' bare_serve
     check 'the service keeps what is written' serve writes
     check 'a store that an earlier program wrote is there' older_store
     check 'upgraded, with the settings that were changed' upgrade
