@@ -9,6 +9,7 @@ import net from 'node:net';
 import { test } from 'node:test';
 
 import { Connection, encodeRequest } from './lib/http.mjs';
+import { reset } from './lib/reset.mjs';
 import { call, freshId, meta, modernHeaders, Session } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { OPTIONS } from './lib/subscriber.mjs';
@@ -46,7 +47,7 @@ function listenRequest(server, i) {
 function live(server, i) {
     return new Promise((resolve, reject) => {
         const socket = net.connect({ host: '127.0.0.1', port: server.port });
-        const go = () => (i % 2 ? socket.resetAndDestroy() : socket.destroy());
+        const go = () => (i % 2 ? reset(socket) : socket.destroy());
         socket.on('error', (error) => (error.code === 'ECONNRESET' ? resolve() : reject(error)));
         socket.on('close', resolve);
         socket.on('connect', () => {

@@ -6,18 +6,23 @@
 // run again with TIDINGS_RESOURCE_SEED=N; TIDINGS_RESOURCE_SECONDS says for how long seeds are drawn.
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
+import net from 'node:net';
 import { test } from 'node:test';
 
+import { defer } from './lib/cleanup.mjs';
 import { randomOf } from './lib/fault-world.mjs';
 import { Hog, MOST_CONNECTIONS } from './lib/hog.mjs';
+import { reset } from './lib/reset.mjs';
 import { call, listen, Session, updates } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
-import { eventually } from './lib/wait.mjs';
+import { eventually, slow, within } from './lib/wait.mjs';
 
 const SECONDS = Number(process.env.TIDINGS_RESOURCE_SECONDS ?? (process.env.TIDINGS_LONG ? 120 : 4));
 const ONLY = process.env.TIDINGS_RESOURCE_SEED;
+const LIFE = 40_000 * slow; // of a seed, in ms: many times what it takes
 const ROUNDS = 8;
 const STEPS = 60; // of the one, before the other has its turn
 const BURSTS = ['session', 'listen', 'wait']; // of each, one in a round, …
@@ -119,7 +124,8 @@ async function settle(server, operator, before) {
     await eventually(() => memoryOf(server) - before.memory <= KEPT_MEMORY, 'its memory is given back');
 }
 
-async function live(t, seed) {
+/** `at.step` says what it is about to do. */
+async function live(t, seed, at) {
     const tokens = new TokenFile(t);
     const names = ['hog', 'ada', 'root'];
     const given = names.map((name) => tokens.give(name));
@@ -129,34 +135,67 @@ async function live(t, seed) {
     const [asHog, asAda, operator] = given.map((token) => as(server, token));
     const uris = Object.keys(files).map((name) => server.uri(name)).concat(['', 'd1/', 'd2/*.txt', '**', 'd1/{name}.txt'].map((at) => server.uri(at)));
     const ada = new Worker(server, asAda);
+    at.step = 'the other begins';
     await ada.begin();
     await ada.turn();
     const before = { limits: await limitsOf(operator), memory: memoryOf(server), descriptors: descriptorsOf(server) };
     const hog = new Hog(asHog, randomOf(seed), uris);
+    defer(t, () => hog.goAway()); // also when something fails: nothing of it goes on in the next seed
     let seen;
     for (let round = 0; round < ROUNDS; round += 1) {
         for (let step = 0; step < STEPS; step += 1) {
             hog.act(step < BURST ? BURSTS[round % BURSTS.length] : undefined);
         }
+        at.step = `the other has its turn in round ${round}`;
         await ada.turn();
+        at.step = `the bounds in round ${round}`;
         seen = await compare(server, operator, before, hog);
         await end(operator, round % 4 === 3 ? 'hog' : 'nobody');
     }
+    at.step = 'the hog goes away';
     await hog.goAway();
+    at.step = 'all is as it was';
     await settle(server, operator, before);
+    at.step = 'the last turn of the other';
     await ada.turn();
     t.diagnostic(`seed ${seed}: ${JSON.stringify(seen)}`);
     assert.deepEqual(seen.reached, Object.keys(SHARES), 'it has reached its shares');
 }
 
+/** A seed, with a deadline for all of it; what fails says which seed it was, and where. */
+async function run(t, seed) {
+    const at = { step: 'the server starts' };
+    const where = () => `seed ${seed}, ${at.step}`;
+    await within(live(t, seed, at), 'its end', LIFE).catch((error) => {
+        error.message = `${where()}: ${error.message}`;
+        throw error;
+    });
+}
+
+test('a socket is reset, and let go, also while its end is on its way', async (t) => {
+    const listener = net.createServer((socket) => socket.on('error', () => {}).resume());
+    listener.listen(0, '127.0.0.1');
+    defer(t, () => listener.close());
+    await within(once(listener, 'listening'), 'the listener');
+    for (const isEnding of [false, true]) {
+        const socket = net.connect(listener.address().port, '127.0.0.1');
+        await within(once(socket, 'connect'), 'a connection');
+        if (isEnding) {
+            socket.end();
+        }
+        reset(socket);
+        await within(once(socket, 'close'), `its close, ending: ${isEnding}`);
+    }
+});
+
 if (ONLY) {
-    test(`seed ${ONLY}: one principal takes what it can, another goes on`, (t) => live(t, Number(ONLY)));
+    test(`seed ${ONLY}: one principal takes what it can, another goes on`, (t) => run(t, Number(ONLY)));
 } else {
     test('one principal takes what it can, another goes on', async (t) => {
         const first = process.env.TIDINGS_LONG ? Math.floor(Date.now() / 1000) % 1_000_000 : 1;
         const until = Date.now() + SECONDS * 1000;
         for (let seed = first; seed === first || Date.now() < until; seed += 1) {
-            await t.test(`seed ${seed} (TIDINGS_RESOURCE_SEED=${seed})`, (each) => live(each, seed));
+            await t.test(`seed ${seed} (TIDINGS_RESOURCE_SEED=${seed})`, (each) => run(each, seed));
         }
     });
 }

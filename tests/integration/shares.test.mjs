@@ -19,7 +19,7 @@ import { serve, serveExample } from './lib/server.mjs';
 import { begin as beginTask, _meta as taskMeta } from './lib/tasks.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
-import { eventually } from './lib/wait.mjs';
+import { eventually, within } from './lib/wait.mjs';
 
 const PRINCIPALS = ['ada', 'bob', 'cleo', 'dan', 'eve'];
 const SEE = ['list', 'read', 'subscribe'];
@@ -341,7 +341,7 @@ rows['max-input'] = async (t) => {
             ...modernHeaders('resources/list'), Host: `127.0.0.1:${places.server.port}`, ...place.headers };
         const lines = Object.entries({ ...headers, 'Content-Length': MIB }).map(([name, value]) => `${name}: ${value}`);
         await connection.send(`POST /mcp HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`);
-        await connection.send('x'.repeat(0.9 * MIB));
+        await within(connection.send('x'.repeat(0.9 * MIB)), 'most of a body to be taken');
         return connection;
     };
     const held = [];

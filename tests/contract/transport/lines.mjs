@@ -7,6 +7,7 @@ import tls from 'node:tls';
 
 import { defer } from '../../integration/lib/cleanup.mjs';
 import { LineSplitter } from '../../integration/lib/lines.mjs';
+import { reset } from '../../integration/lib/reset.mjs';
 import { BIN, Program } from '../../integration/lib/server.mjs';
 import { Tree } from '../../integration/lib/tree.mjs';
 import { within } from '../../integration/lib/wait.mjs';
@@ -69,7 +70,7 @@ export class SocketPeer extends MessagePeer {
 
     vanish() {
         if (this.socket.remotePort) {
-            this.wire.resetAndDestroy();
+            reset(this.wire);
         } else {
             this.socket.destroy(); // a Unix socket has no other way
         }

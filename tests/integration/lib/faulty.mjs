@@ -20,6 +20,7 @@
 import http from 'node:http';
 
 import { defer } from './cleanup.mjs';
+import { reset } from './reset.mjs';
 
 const VERSION = '2026-07-28';
 const URI = 'faulty://it';
@@ -106,7 +107,7 @@ export async function faulty(t, fault) {
         res.on('close', () => streams.delete(stream));
         const ends = {
             cutting: () => res.socket?.destroy(),
-            resetting: () => res.socket?.resetAndDestroy(),
+            resetting: () => res.socket && reset(res.socket),
             ending: () => res.end(),
         };
         if (ends[fault]) {

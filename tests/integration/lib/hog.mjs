@@ -6,7 +6,9 @@
 import net from 'node:net';
 
 import { encodeRequest } from './http.mjs';
+import { reset } from './reset.mjs';
 import { freshId, initialize, meta, modernHeaders } from './rpc.mjs';
+import { within } from './wait.mjs';
 
 export const MOST_CONNECTIONS = 120;
 
@@ -17,6 +19,7 @@ export class Hog {
     sockets = new Set();
     sessions = [];
     counts = {};
+    isGone = false;
 
     /** `who` is the server for the principal, `random` is what randomOf gives (lib/fault-world.mjs), `uris` what it may ask for. */
     constructor(who, random, uris) {
@@ -65,7 +68,7 @@ export class Hog {
         if (this.below(2)) {
             socket.destroy();
         } else {
-            socket.resetAndDestroy();
+            reset(socket);
         }
     }
 
@@ -119,14 +122,18 @@ export class Hog {
 
     /** One thing, or whatever it is. */
     act(name = this.pick(Object.keys(this.actions))) {
+        if (this.isGone) {
+            throw new Error('the hog has gone away');
+        }
         this.counts[name] = (this.counts[name] ?? 0) + 1;
         this.actions[name]();
     }
 
-    /** Its connections are gone; its sessions stay. */
+    /** Its connections are gone, for good; its sessions stay. */
     async goAway() {
+        this.isGone = true;
         const gone = [...this.sockets].map((socket) => new Promise((resolve) => socket.on('close', resolve)));
         this.sockets.forEach((socket) => socket.destroy());
-        await Promise.all(gone);
+        await within(Promise.all(gone), `${gone.length} connections of the hog to close`);
     }
 }

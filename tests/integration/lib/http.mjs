@@ -9,6 +9,7 @@
 import net from 'node:net';
 import tls from 'node:tls';
 
+import { reset } from './reset.mjs';
 import { Inbox, within } from './wait.mjs';
 
 export class Connection {
@@ -81,7 +82,7 @@ export class Connection {
 
     /** RST instead of FIN. */
     reset() {
-        this.wire.resetAndDestroy();
+        reset(this.wire);
     }
 
     /** Wait until `take(buffer)` gives something else than undefined: [value, bytes used]. */

@@ -7,6 +7,7 @@
 import net from 'node:net';
 
 import { defer } from './cleanup.mjs';
+import { reset } from './reset.mjs';
 
 export async function relay(t, target, { idle = 0 } = {}) {
     const pairs = new Set();
@@ -24,7 +25,7 @@ export async function relay(t, target, { idle = 0 } = {}) {
     const listener = net.createServer({ pauseOnConnect: true, allowHalfOpen: true }, (near) => {
         if (state.refusing) {
             near.on('error', () => {});
-            near.resetAndDestroy();
+            reset(near);
             return;
         }
         const far = net.connect({ port: target.port, host: '127.0.0.1', allowHalfOpen: true });
