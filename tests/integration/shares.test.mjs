@@ -124,11 +124,14 @@ async function walk(t, { limit, start, take, keeps = false }) {
 
 // ---- rows of principals -----------------------------------------------------------------------
 
-/** A call that waits for a change that never comes: it is under way when the count says so. */
+/**
+ * A call that waits for a change that never comes: it is under way when the count says so. It names what it waits for,
+ * since what the server says of itself changes each second.
+ */
 function takeCall(operator) {
     let held = 0;
     return async (who) => {
-        const params = { name: 'wait_for_change', arguments: { timeoutMs: 600000 } };
+        const params = { name: 'wait_for_change', arguments: { uris: [who.uri('*.none')], timeoutMs: 600000 } };
         const connection = await Connection.open(who);
         const one = modernRequest('tools/call', params);
         const answer = connection.request({ ...one, headers: { ...one.headers, ...who.headers } });

@@ -82,6 +82,10 @@ export class Hog {
         return this.#encode(message, modernHeaders(method, params));
     }
 
+    #wait(what) {
+        this.#open(this.#modern('tools/call', { name: 'wait_for_change', arguments: { ...what, timeoutMs: 600000 } }));
+    }
+
     #patterns() {
         return Array.from({ length: 1 + this.below(20) }, () => this.pick(this.uris));
     }
@@ -107,7 +111,8 @@ export class Hog {
             this.#open(this.#modern('subscriptions/listen', { notifications: { resourceSubscriptions: this.#patterns() } }), {
                 deaf: this.below(3) === 0,
             }),
-        wait: () => this.#open(this.#modern('tools/call', { name: 'wait_for_change', arguments: { timeoutMs: 600000 } })),
+        wait: () => this.#wait({ uris: [this.who.uri('*.none')] }), // which nobody writes: until somebody ends it
+        waitForAny: () => this.#wait(),
         read: () => this.#open(this.#modern('resources/read', { uri: this.pick(this.uris) }), { deaf: this.below(2) === 0 }),
         list: () => this.#open(this.#modern(this.pick(['resources/list', 'tools/list', 'resources/templates/list']))),
         pipeline: () => this.#open(Buffer.concat(Array.from({ length: 30 }, () => this.#modern('server/discover'))), { deaf: true }),
