@@ -16,7 +16,7 @@ import { Certificates } from './lib/certs.mjs';
 import { defer } from './lib/cleanup.mjs';
 import { encodeRequest, request } from './lib/http.mjs';
 import { limitsOf, modernRequest, refused } from './lib/limits.mjs';
-import { initialize, meta, Session } from './lib/rpc.mjs';
+import { call, initialize, meta, Session } from './lib/rpc.mjs';
 import { Pipe } from './lib/stdio.mjs';
 import { TokenFile } from './lib/tokens.mjs';
 import { eventually, slow as stretch, within } from './lib/wait.mjs';
@@ -201,6 +201,46 @@ for (const [way, { open, encode, take, secure }] of Object.entries(WAYS)) {
         slow.socket.destroy();
         await unbooked(t, server);
     });
+}
+
+/** Answers that are made of many resources: what a request of each asks for. */
+const MANY = {
+    'pages of a list': () => ({ method: 'resources/list', params: {} }),
+    'changes with their content': ({ cursor }) => ({
+        method: 'tools/call',
+        params: { name: 'changes_since', arguments: { cursor, limit: 1000, includeContent: true } },
+    }),
+};
+
+for (const way of isLong ? ['a WebSocket', 'lines on TCP', 'pipelined HTTP'] : ['a WebSocket']) {
+    for (const [what, make] of Object.entries(MANY)) {
+        test(`output: ${what} that nobody reads on ${way} stay within the budget`, async (t) => {
+            const { open, encode } = WAYS[way];
+            const args = ['--max-output', '16m', '--page-size', '1000', '--allow-write', '--change-tools', 'on'];
+            const server = await start(t, { size: 1, args });
+            const ask = (method, params) => call(server, method, params);
+            const { structuredContent: first } = await ask('tools/call', { name: 'changes_since', arguments: {} });
+            const description = 'd\x01'.repeat(250);
+            for (let n = 0; n < 1000; n += 50) {
+                const publish = (_, i) => ({ uri: `published:///${n + i}`, text: 't'.repeat(300), description });
+                const some = Array.from({ length: 50 }, publish);
+                await Promise.all(some.map((one) => ask('tools/call', { name: 'publish', arguments: one })));
+            }
+            const before = peak(server);
+            const count = isLong ? 40 : 8; // connections of 40 requests
+            for (let i = 0; i < count; i++) {
+                const slow = await open(t, server);
+                const { method, params } = make(first);
+                const one = { jsonrpc: '2.0', method, params: { _meta: meta(), ...params } };
+                slow.write(Buffer.concat(Array.from({ length: COUNT }, (_, id) => Buffer.from(encode({ ...one, id }, server)))));
+                await slow.bytes(1000, 'the beginning of an answer');
+            }
+            /* Another client is served meanwhile. */
+            await ask('server/discover', {});
+            const grown = peak(server) - before;
+            assert.ok(grown < 16 * MIB + 2 * MARGIN, `${(grown / MIB).toFixed(1)} MiB for ${count * COUNT} answers`);
+        });
+    }
 }
 
 test('output: connections that ask for something large and do not read it hold a piece of it each', async (t) => {
