@@ -309,8 +309,8 @@ void hub_destroy(struct hub *hub)
         hub->log->ops->destroy(hub->log);
     }
     quotas_destroy(hub->quotas);
+    tasks_destroy(hub->tasks); /* they hold accounts */
     allowances_destroy(hub->allowances);
-    tasks_destroy(hub->tasks);
     explicit_bzero(&hub->seal, sizeof(hub->seal));
     mem_free(hub->workers);
     mem_free(hub);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "access/allowance.h"
+#include "access/share.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "delivery/listen.h"
@@ -378,6 +379,9 @@ static void what_one_client_has_remembered_leaves_room_for_others(void **state)
         list_entry(b.worker[0]->delivery->subscribers.prev, struct subscriber, link);
     struct allowance *own = s->allowance;
     s->allowance = others;
+    struct limit_counters *counters = b.worker[0]->limit_counters;
+    share_give(counters, LIMIT_ALL_SUBSCRIPTIONS, 1, own);
+    share_add(counters, LIMIT_ALL_SUBSCRIPTIONS, 1, others);
     for (unsigned round = 0; round < 2; round++) {
         for (unsigned i = 0; i < FILTER_PAST_URIS; i++) {
             announce_as(text_of("mem://x/r%u", i), TIDINGS_CHANGE_UPDATED, "{\"t\":20}");
