@@ -185,6 +185,8 @@ uint64_t peer_identity_received(int fd)
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 ? info.tcpi_bytes_received : 0;
 }
 
+#define WINDOW_CLOSED 4096u /* bytes; less is less than a segment of loopback */
+
 /* Does its client take nothing of what the kernel holds? What is only on its way, and perhaps not
  * acknowledged for a moment, does not count. *ret_ms: since when. */
 static bool peer_identity_is_stalled(const struct tcp_info *info, uint64_t *ret_ms)
@@ -240,5 +242,8 @@ const char *peer_identity_failure(struct channel *channel, const struct sendq *o
     (void)getsockopt(out->fd, IPPROTO_TCP, TCP_INFO, &info, &len);
     delivery_log_cut(channel, out->pending, info.tcpi_last_data_sent,
                      "it takes nothing (--stall-timeout)");
-    return "stalled: the client does not read";
+    /* An open window: the client would take more, if anything reached it. Linux before 6.2 does not
+     * know the window. */
+    return info.tcpi_snd_wnd > WINDOW_CLOSED ? "stalled: the client does not answer"
+                                             : "stalled: the client does not read";
 }
