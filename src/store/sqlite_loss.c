@@ -178,8 +178,7 @@ static int sqlite_loss_judge(const struct sqlite_loss *l, struct tidings_error *
         return sqlite_loss_judge_log(l, err);
     }
     if (l->file_size == 0 && !is_making) {
-        return tidings_fail(err, TIDINGS_E_IO,
-                            "the file is empty, which no store is; remove it to begin a new one");
+        return tidings_fail(err, TIDINGS_E_IO, "the file is empty; remove it to start a new store");
     }
     if (l->file_size < 0 && !is_making && (l->log_size > 0 || sqlite_loss_has_run(l))) {
         return tidings_fail(err, TIDINGS_E_IO,
