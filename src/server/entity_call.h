@@ -80,8 +80,9 @@ int entity_call_write(struct entity_call *c, struct json *arguments, enum entity
 
 /* What the writes left, as JSON: one of them, or a transaction. */
 void entity_put_written(const struct entity_call *c, struct buf *out);
-/* Why they were refused, as members of an object. */
-void entity_put_problem(const struct entity_call *c, int code, struct jw *w);
+/* Why they were refused, as the text of an object. `ret_text` is initialised; the caller releases
+ * it. */
+void entity_problem_text(const struct entity_call *c, int code, struct buf *ret_text);
 /* What the writes left, as structured content. */
 int entity_answer_writes(struct entity_call *c, struct tidings_error *err);
 /* Why they were refused, in place of a result. */

@@ -118,7 +118,7 @@ static const char *entity_answer_reason_of(const struct entity_call *c, int code
                                            : "invalid";
 }
 
-void entity_put_problem(const struct entity_call *c, int code, struct jw *w)
+static void entity_put_problem(const struct entity_call *c, int code, struct jw *w)
 {
     const struct entity_problem *p = &c->problem;
     char text[TIMELINE_TEXT];
@@ -194,16 +194,21 @@ static int refusal_code(const struct entity_call *c, int code)
     return is_missing ? TIDINGS_E_INVALID : code;
 }
 
+void entity_problem_text(const struct entity_call *c, int code, struct buf *ret_text)
+{
+    struct jw w;
+    buf_init(ret_text, ENTITY_ANSWER_MAX);
+    jw_init(&w, ret_text);
+    jw_begin_object(&w);
+    entity_put_problem(c, code, &w);
+    jw_end_object(&w);
+}
+
 void entity_answer_refusal(struct entity_call *c, int code)
 {
     struct tidings_error err = c->job.err;
     struct buf text;
-    struct jw w;
-    buf_init(&text, ENTITY_ANSWER_MAX);
-    jw_init(&w, &text);
-    jw_begin_object(&w);
-    entity_put_problem(c, code, &w);
-    jw_end_object(&w);
+    entity_problem_text(c, code, &text);
     if (!text.failed) {
         job_explain(&c->call->base, buf_str(&text));
     }

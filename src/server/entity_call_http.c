@@ -248,12 +248,7 @@ void entity_http_refuse(struct entity_call *c, int code)
     struct tidings_write *write = c->write;
     struct tidings_error err = c->job.err;
     struct buf text;
-    struct jw w;
-    buf_init(&text, ENTITY_ANSWER_MAX);
-    jw_init(&w, &text);
-    jw_begin_object(&w);
-    entity_put_problem(c, code, &w);
-    jw_end_object(&w);
+    entity_problem_text(c, code, &text);
     if (!text.failed) {
         tidings_write_explain(write, buf_str(&text));
     }
