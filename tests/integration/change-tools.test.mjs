@@ -318,6 +318,15 @@ test('nobody is told of what it may not read', async (t) => {
     let { cursor, changes, refused } = await tool('changes_since', { uris });
     assert.deepEqual(refused, [{ uri: uris[1], reason: 'resource not found' }]);
     assert.doesNotMatch(cursor, /\./, 'no number that counts what others did');
+    /* Paths: below a hidden root, existing or not, and outside all roots look alike. */
+    const answers = [];
+    for (const path of [tree.at('secret/b.txt'), tree.at('secret/none'), '/nowhere/else']) {
+        const { isError, content } = await call(server, 'tools/call', { name: 'wait_for_change', arguments: { uris: [path] } });
+        assert.equal(isError, true);
+        answers.push(content[0].text.replace(path, 'PATH'));
+    }
+    assert.equal(new Set(answers).size, 1, answers.join('; '));
+    assert.doesNotMatch(answers[0], /secret/);
     tree.replace('secret/b.txt', 'c');
     tree.rename('secret/b.txt', 'open/b.txt');
     const seen = new Map();
