@@ -102,7 +102,11 @@ static int write_row(struct publishing *p, struct entity_rows *rows, struct tidi
 {
     const struct published_item *fresh = p->step.fresh;
     if (!fresh) {
-        return rows->kept->unpublish(rows, p->step.uri, p->step.metadata, &p->position, err);
+        const struct published_row gone = {
+            .about = {.uri = p->step.uri, .not_subscribable = p->old->about.not_subscribable},
+            .metadata = p->step.metadata,
+        };
+        return rows->kept->unpublish(rows, &gone, &p->position, err);
     }
     const struct published_row row = {
         .about = fresh->about,

@@ -112,6 +112,7 @@ struct tidings_change kept_row_change(const struct kept_change *k)
         .etag = k->etag,
         .size = k->size,
         .modified_ms = k->modified_ms,
+        .not_subscribable = k->not_subscribable,
     };
 }
 

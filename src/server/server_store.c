@@ -45,7 +45,7 @@ static void server_store_append(void *user, const struct tidings_change *told)
     if (is_move && !is_leaving) { /* that it left has a row of its own */
         change.kind = TIDINGS_CHANGE_CREATED;
     }
-    change.not_subscribable = catalog_is_mute(r->catalog, change.uri) ||
+    change.not_subscribable = told->not_subscribable || catalog_is_mute(r->catalog, change.uri) ||
                               published_is_mute(r->server->published, change.uri);
     uint64_t epoch = ops->epoch(r->log);
     struct change *c = is_leaving ? change_create_departure(&change, epoch, r->position)

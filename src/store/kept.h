@@ -86,6 +86,7 @@ struct kept_change {
     int64_t size, modified_ms;
     int64_t at_ms; /* when it was written, Unix time; 0: not known */
     bool created, removed;
+    bool not_subscribable; /* KEPT_PUBLISHED: as it was published, also when it is removed */
     const struct published_row *published;  /* KEPT_PUBLISHED that another node wrote, not removed:
                                              * all of it; else NULL */
     const struct tidings_change *announced; /* KEPT_ANNOUNCED, KEPT_MOUNTED */
@@ -121,7 +122,8 @@ struct kept_ops {
     /* Inside a batch. A failure leaves nothing but rollback. */
     int (*publish)(struct entity_rows *rows, const struct published_row *row,
                    uint64_t *ret_position, struct tidings_error *err);
-    int (*unpublish)(struct entity_rows *rows, struct tidings_str uri, struct tidings_str metadata,
+    /* Of `gone` the URI, the metadata and whether it was subscribable count. */
+    int (*unpublish)(struct entity_rows *rows, const struct published_row *gone,
                      uint64_t *ret_position, struct tidings_error *err);
     /* Everything that is published. */
     int (*each_published)(struct entity_rows *rows, published_row_fn fn, void *user,

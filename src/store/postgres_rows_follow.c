@@ -45,6 +45,7 @@ enum change_column {
     C_CHECKSUM,
     C_ORIGIN,
     C_CHANGE,
+    C_SUBSCRIBABLE,
     C_SINCE,
     C_SUM,
     C_PREVIOUS,
@@ -136,6 +137,7 @@ static void postgres_read_change(struct pg_result *r, int i, struct followed_row
         .came_from = postgres_str(r, i, C_CAME_FROM),
         .target = postgres_str(r, i, C_TARGET),
         .metadata = postgres_str(r, i, C_METADATA),
+        .not_subscribable = postgres_int(r, i, C_SUBSCRIBABLE) == 0,
     };
     if (c->kind == KEPT_ENTITY || c->kind == KEPT_MOVED) {
         c->uri = postgres_str(r, i, C_ID);

@@ -307,9 +307,8 @@ int postgres_rows_bound_keys(struct postgres_rows *s, struct tidings_error *err)
 /* store/postgres_rows_published.c: operations of struct kept_ops. */
 int postgres_rows_publish(struct entity_rows *rows, const struct published_row *row,
                           uint64_t *ret_position, struct tidings_error *err);
-int postgres_rows_unpublish(struct entity_rows *rows, struct tidings_str uri,
-                            struct tidings_str metadata, uint64_t *ret_position,
-                            struct tidings_error *err);
+int postgres_rows_unpublish(struct entity_rows *rows, const struct published_row *gone,
+                            uint64_t *ret_position, struct tidings_error *err);
 int postgres_rows_each_published(struct entity_rows *rows, published_row_fn fn, void *user,
                                  struct tidings_error *err);
 /* `content` NULL: removed. */

@@ -69,13 +69,16 @@ static int postgres_forget_removed(struct postgres_rows *s, struct tidings_error
     return rc;
 }
 
-int postgres_rows_unpublish(struct entity_rows *rows, struct tidings_str uri,
-                            struct tidings_str metadata, uint64_t *ret_position,
-                            struct tidings_error *err)
+int postgres_rows_unpublish(struct entity_rows *rows, const struct published_row *gone,
+                            uint64_t *ret_position, struct tidings_error *err)
 {
     struct postgres_rows *s = postgres_rows_of(rows);
-    const struct published_row gone = {.about = {.uri = uri}, .metadata = metadata};
-    int rc = postgres_rows_write_published(s, &gone, NULL, err);
+    const struct tidings_resource *about = &gone->about;
+    const struct published_row row = {
+        .about = {.uri = about->uri, .not_subscribable = about->not_subscribable},
+        .metadata = gone->metadata,
+    };
+    int rc = postgres_rows_write_published(s, &row, NULL, err);
     *ret_position = s->now.position;
     return rc == 0 && ++s->n_removed % FORGET_EVERY == 0 ? postgres_forget_removed(s, err) : rc;
 }

@@ -87,8 +87,8 @@
 
 /* The changes of one table after $1, as columns that all have: kind, position, from or modified or
  * epoch, size or last, at, removed, created; id, type, version, parent, changed by, old type
- * version, principal; URI, etag, came from, target, metadata, checksum, origin; kind of change;
- * since, sum (0: the next two have more than $2 bytes), previous, value. */
+ * version, principal; URI, etag, came from, target, metadata, checksum, origin; kind of change,
+ * subscribable; since, sum (0: the next two have more than $2 bytes), previous, value. */
 #define TAKEN                                                                                      \
     "(SELECT position FROM tidings_state WHERE one=1)" /* nobody has taken a later one             \
                                                         */
@@ -102,12 +102,13 @@
     "+octet_length(v.changed_by)+octet_length(v.principal)<=1048576"
 #define NO_ENTITY "'', '', '', '', '', '', ''"
 #define NO_RESOURCE "''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea, ''::bytea"
+#define NO_CHANGE ", 0::int8, 1::int8"
 #define NO_VALUE ", 0::int8, 0::int8, '', ''"
 #define FITS "octet_length(v.value)+octet_length(v.previous)<=$2::int8"
 #define ENTITIES_AS(was, from)                                                                     \
     AFTER_IF("0::int8, v.position, v.vfrom, 0::int8, v.at, v.deleted, v.created, v.id, v.type,"    \
-             " v.tversion, v.parent, v.changed_by, " was ", v.principal, " NO_RESOURCE             \
-             ", 0::int8, v.since, CASE WHEN " FITS " THEN v.sum ELSE 0 END, CASE WHEN " FITS       \
+             " v.tversion, v.parent, v.changed_by, " was ", v.principal, " NO_RESOURCE NO_CHANGE   \
+             ", v.since, CASE WHEN " FITS " THEN v.sum ELSE 0 END, CASE WHEN " FITS                \
              " THEN v.previous ELSE '' END, CASE WHEN " FITS " THEN v.value ELSE '' END",          \
              from, "v.position", IS_SHORT)
 #define CHANGED_ENTITIES                                                                           \
@@ -119,33 +120,33 @@
 #define CHANGED_MOVED                                                                              \
     AFTER("1::int8, m.position, m.vfrom, 0::int8, coalesce(v.at, 0), 0::int8, 0::int8, m.id,"      \
           " m.type, m.became, coalesce(v.parent, ''), coalesce(v.changed_by, '[]'), m.tversion,"   \
-          " coalesce(v.principal, ''), " NO_RESOURCE ", 0::int8" NO_VALUE,                         \
+          " coalesce(v.principal, ''), " NO_RESOURCE NO_CHANGE NO_VALUE,                           \
           "tidings_moved m LEFT JOIN tidings_versions v ON v.position=m.position+1 AND v.id=m.id", \
           "m.position")
 #define CHANGED_TYPES                                                                              \
     AFTER("2::int8, position, 0::int8, 0::int8, 0::int8, 0::int8, 0::int8, " NO_ENTITY             \
-          ", " NO_RESOURCE ", 0::int8" NO_VALUE,                                                   \
+          ", " NO_RESOURCE NO_CHANGE NO_VALUE,                                                     \
           "tidings_types", "position")
 #define SHORT_URI "substr(uri, 1, 8192), substr(etag, 1, 1024)"
 #define SHORT_METADATA "substr(metadata, 1, 1048576)"
 #define CHANGED_PUBLISHED                                                                          \
     AFTER("3::int8, position, modified, size, at, CASE WHEN content IS NULL THEN 1::int8 ELSE"     \
           " 0::int8 END, created, " NO_ENTITY ", " SHORT_URI ", ''::bytea, ''::bytea,"             \
-          " " SHORT_METADATA ", ''::bytea, ''::bytea, 0::int8" NO_VALUE,                           \
+          " " SHORT_METADATA ", ''::bytea, ''::bytea, 0::int8, subscribable" NO_VALUE,             \
           "tidings_published", "position")
 #define CHANGED_ANNOUNCED                                                                          \
     AFTER("CASE WHEN kind IN (6, 9) THEN kind ELSE 5::int8 END, position, modified, size, at,"     \
           " 0::int8, 0::int8, " NO_ENTITY ", " SHORT_URI ", substr(came_from, 1, 8192),"           \
           " substr(target, 1, 8192), " SHORT_METADATA ", substr(checksum, 1, 1024),"               \
-          " substr(origin, 1, 1024), change" NO_VALUE,                                             \
+          " substr(origin, 1, 1024), change, 1::int8" NO_VALUE,                                    \
           "tidings_announced", "position")
 #define CHANGED_RUNS                                                                               \
     AFTER("7::int8, position, epoch, coalesce(last, -1), 0::int8, 0::int8, 0::int8, " NO_ENTITY    \
-          ", " NO_RESOURCE ", 0::int8" NO_VALUE,                                                   \
+          ", " NO_RESOURCE NO_CHANGE NO_VALUE,                                                     \
           "tidings_runs", "position")
 #define CHANGED_BREAKS                                                                             \
-    AFTER("8::int8, position, kept, lossy, 0::int8, 0::int8, 0::int8, " NO_ENTITY ", " NO_RESOURCE \
-          ", 0::int8" NO_VALUE,                                                                    \
+    AFTER("8::int8, position, kept, lossy, 0::int8, 0::int8, 0::int8, " NO_ENTITY                  \
+          ", " NO_RESOURCE NO_CHANGE NO_VALUE,                                                     \
           "tidings_breaks", "position")
 
 #define NEWEST(table) "(SELECT position FROM " table " ORDER BY position DESC LIMIT $1::int8+1)"

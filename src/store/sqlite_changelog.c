@@ -125,27 +125,29 @@ int changelog_sqlite_create(struct entity_rows *rows, const struct changelog_lim
 
 /* The columns of each kind stand for: kind, seq, id or URI, from or modified, type or where it came
  * from, version or target, parent, deleted or removed, created, changed by, old type version, etag,
- * size, when it was written, principal, metadata. Rows that only say that a version was forgotten
- * are none. */
+ * size, when it was written, principal, metadata, not subscribable. Rows that only say that a
+ * version was forgotten are none. */
 static const char changes[] =
     "SELECT 0, l.seq, l.id, l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.created,"
-    " l.changed_by, m.tversion, '', 0, l.at, l.principal, '' FROM main.log l LEFT JOIN main.moved "
+    " l.changed_by, m.tversion, '', 0, l.at, l.principal, '', 0 FROM main.log l LEFT JOIN "
+    "main.moved "
     "m ON "
     "m.seq=l.seq-1 AND"
     " m.id=l.id WHERE l.seq>?1 AND l.forget=?2"
     " UNION ALL SELECT 1, m.seq, m.id, m.vfrom, m.type, m.became, l.parent, 0, 0,"
-    " coalesce(l.changed_by, '[]'), m.tversion, '', 0, l.at, l.principal, '' FROM main.moved m LEFT"
+    " coalesce(l.changed_by, '[]'), m.tversion, '', 0, l.at, l.principal, '', 0 FROM main.moved m "
+    "LEFT"
     " JOIN main.log l ON l.seq=m.seq+1 AND l.id=m.id WHERE m.seq>?1"
-    " UNION ALL SELECT 2, max(seq), '', 0, '', '', '', 0, 0, '', '', '', 0, NULL, '', '' FROM"
+    " UNION ALL SELECT 2, max(seq), '', 0, '', '', '', 0, 0, '', '', '', 0, NULL, '', '', 0 FROM"
     " main.types"
     " HAVING max(seq)>?1"
     " UNION ALL SELECT 3, seq, uri, modified, '', '', '', content IS NULL, created, '', '', etag,"
-    " size, at, '', metadata FROM main.published WHERE seq>?1"
+    " size, at, '', metadata, subscribable=0 FROM main.published WHERE seq>?1"
     " UNION ALL SELECT 4, seq, uri, modified, came_from, target, '', kind=?4, kind=?3, '', '', "
     "etag,"
-    " size, at, '', '' FROM main.file_changes WHERE seq>?1"
+    " size, at, '', '', 0 FROM main.file_changes WHERE seq>?1"
     " UNION ALL SELECT 4, created, uri, modified, came_from, target, '', 0, 1, '', '', etag, size,"
-    " at, '', '' FROM main.file_changes WHERE created>?1 ORDER BY 2";
+    " at, '', '', 0 FROM main.file_changes WHERE created>?1 ORDER BY 2";
 
 static void read_change(struct sqlite3_stmt *st, struct kept_change *c)
 {
@@ -161,6 +163,7 @@ static void read_change(struct sqlite3_stmt *st, struct kept_change *c)
         .size = sqlite_int(st, 12),
         .at_ms = sqlite_int(st, 13),
         .metadata = sqlite_str(st, 15),
+        .not_subscribable = sqlite_int(st, 16) != 0,
         .came_from = sqlite_str(st, 4),
         .target = sqlite_str(st, 5),
     };

@@ -76,13 +76,16 @@ static int forget_removed(struct sqlite_entities *s, struct tidings_error *err)
     return rc < 0 ? rc : 0;
 }
 
-int sqlite_published_remove(struct entity_rows *rows, struct tidings_str uri,
-                            struct tidings_str metadata, uint64_t *ret_position,
-                            struct tidings_error *err)
+int sqlite_published_remove(struct entity_rows *rows, const struct published_row *gone,
+                            uint64_t *ret_position, struct tidings_error *err)
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
-    const struct published_row gone = {.about = {.uri = uri}, .metadata = metadata};
-    int rc = sqlite_published_write(s, &gone, NULL, err);
+    const struct tidings_resource *about = &gone->about;
+    const struct published_row row = {
+        .about = {.uri = about->uri, .not_subscribable = about->not_subscribable},
+        .metadata = gone->metadata,
+    };
+    int rc = sqlite_published_write(s, &row, NULL, err);
     *ret_position = (uint64_t)s->last_seq;
     if (rc == 0 && ++s->n_removed % FORGET_EVERY == 0) {
         rc = forget_removed(s, err);

@@ -14,9 +14,8 @@
 /* Operations of struct kept_ops. */
 int sqlite_published_put(struct entity_rows *rows, const struct published_row *row,
                          uint64_t *ret_position, struct tidings_error *err);
-int sqlite_published_remove(struct entity_rows *rows, struct tidings_str uri,
-                            struct tidings_str metadata, uint64_t *ret_position,
-                            struct tidings_error *err);
+int sqlite_published_remove(struct entity_rows *rows, const struct published_row *gone,
+                            uint64_t *ret_position, struct tidings_error *err);
 int sqlite_published_each(struct entity_rows *rows, published_row_fn fn, void *user,
                           struct tidings_error *err);
 

@@ -59,10 +59,19 @@ uint64_t kept_publish(struct entity_rows *rows, const char *uri, const char *con
     row.about.etag = STR("e");
     kept_begin(rows);
     int rc = content ? rows->kept->publish(rows, &row, &position, NULL)
-                     : rows->kept->unpublish(rows, row.about.uri, STR_EMPTY, &position, NULL);
+                     : rows->kept->unpublish(rows, &row, &position, NULL);
     assert_int_equal(rc, 0);
     kept_commit(rows);
     return position;
+}
+
+static int unpublish(struct entity_rows *rows, const char *uri, bool not_subscribable,
+                     uint64_t *ret_position)
+{
+    struct published_row gone = {.created = false};
+    gone.about.uri = tidings_str(uri);
+    gone.about.not_subscribable = not_subscribable;
+    return rows->kept->unpublish(rows, &gone, ret_position, NULL);
 }
 
 /* ---- what the file knows --------------------------------------------------------------------- */
@@ -71,9 +80,10 @@ static bool print_change(void *user, const struct kept_change *c)
 {
     struct buf *out = user;
     static const char *const kinds[] = {"entity", "moved", "types", "published"};
-    buf_putf(out, "%llu %s %.*s%s%.*s%s%s", (unsigned long long)c->position, kinds[c->kind],
+    buf_putf(out, "%llu %s %.*s%s%.*s%s%s%s", (unsigned long long)c->position, kinds[c->kind],
              STR_ARG(c->uri), c->version.type_version.len > 0 ? "@" : "",
-             STR_ARG(c->version.type_version), c->removed ? " gone" : "", c->created ? " new" : "");
+             STR_ARG(c->version.type_version), c->removed ? " gone" : "", c->created ? " new" : "",
+             c->not_subscribable ? " mute" : "");
     if (c->old_type_version.len > 0) {
         buf_putf(out, " from %.*s", STR_ARG(c->old_type_version));
     }
@@ -145,7 +155,7 @@ static void what_was_rolled_back_takes_no_position(void **state)
     uint64_t position = 0;
     kept_publish(rows, "p:///x", "1");
     kept_begin(rows);
-    assert_int_equal(rows->kept->unpublish(rows, STR("p:///x"), STR_EMPTY, &position, NULL), 0);
+    assert_int_equal(unpublish(rows, "p:///x", false, &position), 0);
     rows->ops->rollback(rows);
     assert_int_equal(rows->ops->position(rows), 1);
     assert_int_equal(kept_publish(rows, "p:///y", "2"), 2);
@@ -163,8 +173,7 @@ static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(vo
     for (unsigned i = 0; i < KEPT_MAX_REMOVED + 600; i++) {
         char uri[32];
         (void)snprintf(uri, sizeof uri, "p:///%u", i);
-        assert_int_equal(rows->kept->unpublish(rows, tidings_str(uri), STR_EMPTY, &position, NULL),
-                         0);
+        assert_int_equal(unpublish(rows, uri, false, &position), 0);
     }
     kept_commit(rows);
     struct buf out;
@@ -180,6 +189,33 @@ static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(vo
     rows->ops->destroy(rows);
     rows = open_store(false);
     assert_int_equal(rows->ops->position(rows), position);
+    rows->ops->destroy(rows);
+}
+
+static void a_removed_resource_stays_unsubscribable(void **state)
+{
+    (void)state;
+    struct entity_rows *rows = open_store(true);
+    struct published_row row = {.content = STR("1"), .created = true};
+    uint64_t position = 0;
+    kept_begin(rows);
+    row.about.not_subscribable = true;
+    for (unsigned i = 0; i < 3; i++) {
+        row.about.uri = tidings_str((const char *[]){"p:///here", "p:///gone", "p:///back"}[i]);
+        assert_int_equal(rows->kept->publish(rows, &row, &position, NULL), 0);
+    }
+    kept_commit(rows);
+    kept_begin(rows);
+    assert_int_equal(unpublish(rows, "p:///gone", true, &position), 0);
+    assert_int_equal(unpublish(rows, "p:///back", true, &position), 0);
+    kept_commit(rows);
+    kept_publish(rows, "p:///back", "2");
+    static const char all[] = "1 published p:///here new mute\n4 published p:///gone gone mute\n"
+                              "6 published p:///back new\n";
+    assert_int_equal(kept_check_changes(rows, 100, all), 0);
+    rows->ops->destroy(rows);
+    rows = open_store(false);
+    assert_int_equal(kept_check_changes(rows, 100, all), 0);
     rows->ops->destroy(rows);
 }
 
@@ -221,7 +257,7 @@ static void what_is_published_comes_back_as_it_was(void **state)
     assert_int_equal(rows->kept->publish(rows, &row, &position, NULL), 0);
     row.about.uri = STR("p:///gone");
     assert_int_equal(rows->kept->publish(rows, &row, &position, NULL), 0);
-    assert_int_equal(rows->kept->unpublish(rows, STR("p:///gone"), STR_EMPTY, &position, NULL), 0);
+    assert_int_equal(unpublish(rows, "p:///gone", false, &position), 0);
     kept_commit(rows);
     rows->ops->destroy(rows);
     rows = open_store(false);
@@ -392,6 +428,7 @@ int kept_suite(const char *name, kept_open_fn open)
         cmocka_unit_test(a_move_is_known_also_when_the_version_that_made_it_is_forgotten),
         cmocka_unit_test(what_was_rolled_back_takes_no_position),
         cmocka_unit_test(of_what_was_removed_the_newest_are_remembered_and_the_floor_tells),
+        cmocka_unit_test(a_removed_resource_stays_unsubscribable),
         cmocka_unit_test(what_is_published_comes_back_as_it_was),
         cmocka_unit_test(a_cursor_of_an_earlier_start_goes_on_at_its_position),
         cmocka_unit_test(another_store_knows_none_of_them),

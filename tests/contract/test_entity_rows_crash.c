@@ -72,7 +72,7 @@ static int publish(struct entity_rows *r, int64_t n, struct tidings_error *err)
     row.about.modified_ms = n;
     int rc = sqlite_published_put(r, &row, &position, err);
     row.about.uri = n % 2 == 0 ? STR("p:///odd") : STR("p:///even");
-    return rc == 0 ? sqlite_published_remove(r, row.about.uri, STR_EMPTY, &position, err) : rc;
+    return rc == 0 ? sqlite_published_remove(r, &row, &position, err) : rc;
 }
 
 static int write_batch(struct entity_rows *r, int64_t n, struct tidings_error *err)

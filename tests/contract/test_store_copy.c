@@ -71,11 +71,11 @@ static void publish(struct entity_rows *rows, const char *uri, const char *conte
                                 .metadata = STR("{\"a\":1}"),
                                 .content = tidings_str(content ? content : "")};
     uint64_t position = 0;
+    row.about.not_subscribable = !content;
     assert_int_equal(rows->ops->begin(rows, NULL), 0);
-    assert_int_equal(
-        content ? rows->kept->publish(rows, &row, &position, NULL)
-                : rows->kept->unpublish(rows, row.about.uri, row.metadata, &position, NULL),
-        0);
+    assert_int_equal(content ? rows->kept->publish(rows, &row, &position, NULL)
+                             : rows->kept->unpublish(rows, &row, &position, NULL),
+                     0);
     assert_int_equal(rows->ops->commit(rows, NULL), 0);
 }
 

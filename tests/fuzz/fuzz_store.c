@@ -62,6 +62,7 @@ static void write_good(struct entity_rows *r)
         .content = STR("hello"),
         .created = true,
     };
+    const struct published_row gone = {.about = {.uri = STR("pub:///b")}};
     uint64_t position;
     require(r->ops->begin(r, NULL) == 0 && r->ops->put_type(r, &type, NULL) == 0);
     put_version(r, "a", 1000, false);
@@ -72,7 +73,7 @@ static void write_good(struct entity_rows *r)
         .owner = STR("o"), .key = STR("key"), .digest = STR("d"), .text = STR("{}"), .at = 1};
     require(r->ops->put_key(r, &key, NULL) == 0);
     require(sqlite_published_put(r, &row, &position, NULL) == 0);
-    require(sqlite_published_remove(r, STR("pub:///b"), STR_EMPTY, &position, NULL) == 0);
+    require(sqlite_published_remove(r, &gone, &position, NULL) == 0);
     require(r->ops->commit(r, NULL) == 0);
     while (r->ops->idle(r, NULL) == 1) {
     }

@@ -111,23 +111,27 @@ static int node_publish(struct entity_rows *rows, const struct published_row *ro
                                              .size = row->about.size,
                                              .modified_ms = row->about.modified_ms,
                                              .created = row->created,
+                                             .not_subscribable = row->about.not_subscribable,
                                              .published = row,
                                          });
     return 0;
 }
 
-static int node_unpublish(struct entity_rows *rows, struct tidings_str uri,
-                          struct tidings_str metadata, uint64_t *ret_position,
-                          struct tidings_error *err)
+static int node_unpublish(struct entity_rows *rows, const struct published_row *gone,
+                          uint64_t *ret_position, struct tidings_error *err)
 {
     struct node *n = shared_memory_node(rows);
     int rc = shared_memory_enter(n, err);
     if (rc < 0) {
         return rc;
     }
-    *ret_position = shared_memory_add(
-        n, (struct kept_change){
-               .kind = KEPT_PUBLISHED, .uri = uri, .metadata = metadata, .removed = true});
+    *ret_position = shared_memory_add(n, (struct kept_change){
+                                             .kind = KEPT_PUBLISHED,
+                                             .uri = gone->about.uri,
+                                             .metadata = gone->metadata,
+                                             .removed = true,
+                                             .not_subscribable = gone->about.not_subscribable,
+                                         });
     return 0;
 }
 

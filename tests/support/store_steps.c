@@ -97,7 +97,7 @@ uint64_t store_publish_alone(struct entity_rows *rows, const char *uri, const ch
     row.about.uri = tidings_str(uri);
     store_begin(rows);
     must(content ? rows->kept->publish(rows, &row, &position, &err)
-                 : rows->kept->unpublish(rows, row.about.uri, STR_EMPTY, &position, &err),
+                 : rows->kept->unpublish(rows, &row, &position, &err),
          &err);
     store_commit(rows);
     return position;

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Unsubscribable resources after a restart, on each store: a client that resumes is not notified of
+ * their changes, neither by a subscription nor by `changes_since`. The store is all that knows it
+ * of what is gone by then.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/cluster.h"
+#include "support/postgres.h"
+#include "support/remove_tree.h"
+#include "support/served.h"
+#include "support/shared_memory.h"
+
+static struct postgres_server *postgres; /* NULL: the store is a file of SQLite */
+static char directory[64], store[POSTGRES_URL];
+
+static void start(unsigned node)
+{
+    void *none = NULL;
+    char name[16];
+    snprintf(name, sizeof name, "%u", node);
+    served_select(node);
+    served_begin(&none);
+    served_set("store", store);
+    served_set("publish", "note://");
+    served_set("allow-write", "true");
+    served_set("change-tools", "on");
+    if (postgres) {
+        served_set("node", name);
+    }
+    served_run();
+}
+
+static void end(unsigned node)
+{
+    void *none = NULL;
+    served_select(node);
+    served_end(&none);
+}
+
+static void restart(unsigned node)
+{
+    end(node);
+    start(node);
+}
+
+static void publish_as(const char *uri, bool not_subscribable)
+{
+    struct tidings_resource about = {0};
+    struct tidings_error err = {0, ""};
+    about.uri = tidings_str(uri);
+    about.not_subscribable = not_subscribable;
+    assert_int_equal(tidings_server_publish(served(), &about, tidings_str("1"), &err), 1);
+}
+
+static void unpublish(const char *uri)
+{
+    struct tidings_error err = {0, ""};
+    assert_int_equal(tidings_server_unpublish(served(), tidings_str(uri), &err), 0);
+}
+
+/* Of the changes since the cursor the client gets that one alone, with that kind. */
+static void resumes_with(unsigned node, const char *cursor, const char *uri,
+                         enum tidings_change_kind kind)
+{
+    static struct ears resumed;
+    char next[256], options[320];
+    const char *answer = NULL;
+    cursor_of(node, cursor, "note://", next, &answer);
+    must_say(answer, uri);
+    must_not_say(answer, "dark");
+    must_not_say(answer, "\"gap\"");
+    ears_init(&resumed);
+    snprintf(options, sizeof options, "{\"since\":\"%s\"}", cursor);
+    served_subscribe("note://", options, &resumed);
+    struct told first = ears_await(&resumed, 0);
+    assert_string_equal(first.uri, uri);
+    assert_int_equal(first.kind, kind);
+    assert_false(first.truncated);
+    assert_int_equal(ears_count(&resumed), 1);
+}
+
+static void an_unsubscribable_deletion_is_not_replayed(void **state)
+{
+    (void)state;
+    char cursor[256];
+    const char *answer = NULL;
+    start(0);
+    publish_as("note://light", false);
+    publish_as("note://dark", true);
+    cursor_of(0, NULL, "note://", cursor, &answer);
+    unpublish("note://dark");
+    unpublish("note://light");
+    restart(0);
+    resumes_with(0, cursor, "note://light", TIDINGS_CHANGE_DELETED);
+    restart(0);
+    resumes_with(0, cursor, "note://light", TIDINGS_CHANGE_DELETED);
+    end(0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(directory, sizeof directory, "/tmp/tidings-mute-XXXXXX");
+    assert_non_null(mkdtemp(directory));
+    if (postgres) {
+        (void)postgres_server_fresh(postgres, store);
+    } else {
+        snprintf(store, sizeof store, "%s/store", directory);
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    served_select(0);
+    remove_tree(directory);
+    return 0;
+}
+
+#define REPLAY(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest both[] = {
+        REPLAY(an_unsubscribable_deletion_is_not_replayed),
+    };
+    int failed = cmocka_run_group_tests_name("SQLite", both, NULL, NULL);
+    postgres = postgres_server_start();
+    failed += postgres ? cmocka_run_group_tests_name("PostgreSQL", both, NULL, NULL) : 0;
+    postgres_server_stop(postgres);
+    return failed;
+}
