@@ -49,6 +49,7 @@ static struct tidings_change change_at_old_uri(const struct tidings_change *move
         .kind = TIDINGS_CHANGE_DELETED,
         .metadata = move->metadata,
         .origin = move->origin,
+        .not_subscribable = move->not_subscribable,
     };
 }
 

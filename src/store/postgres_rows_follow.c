@@ -156,6 +156,7 @@ static void postgres_read_change(struct pg_result *r, int i, struct followed_row
             .modified_ms = c->modified_ms,
             .size = c->size < 0 ? 0 : c->size,
             .has_size = c->size >= 0,
+            .not_subscribable = c->not_subscribable,
         };
         c->announced = &ret->announced;
     }

@@ -22,7 +22,7 @@
 #include "base/log.h"
 #include "store/postgres_rows_private.h"
 
-#define LAYOUT 3
+#define LAYOUT 4
 #define OLDEST 1
 #define LAY_OUT_TRIES 5                                /* others may be at it */
 #define ADVISORY_NAME "tables of the tidings cluster " /* … and its name, and the schema's */
@@ -101,6 +101,8 @@ static const char *const steps[LAYOUT] = {
     /* PostgreSQL reads the text of a CHECK again for each update: a tenth of what a commit costs
      * it besides waiting. */
     "ALTER TABLE tidings_state DROP CONSTRAINT IF EXISTS tidings_state_one_check",
+    /* 0: nobody but lists is notified. */
+    "ALTER TABLE tidings_announced ADD COLUMN subscribable int8 NOT NULL DEFAULT 1",
 };
 
 const struct postgres_layout postgres_layout = {.made = LAYOUT, .oldest = OLDEST, .steps = steps};

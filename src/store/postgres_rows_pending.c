@@ -20,8 +20,8 @@ const struct postgres_pending_table postgres_pending_versions = {
     .commit = {PG_COMMIT_PUT, PG_COMMIT_PUT_MANY},
 };
 const struct postgres_pending_table postgres_pending_announcements = {
-    .columns = 13,
-    .kinds = {N, N, N, N, N, N, B, B, B, B, B, B, B},
+    .columns = 14,
+    .kinds = {N, N, N, N, N, N, B, B, B, B, B, B, B, N},
     .put = {PG_ANNOUNCE, PG_ANNOUNCE_MANY},
     .commit = {PG_COMMIT_ANNOUNCE, PG_COMMIT_ANNOUNCE_MANY},
 };

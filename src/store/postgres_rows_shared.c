@@ -117,6 +117,7 @@ static int announce_as(struct postgres_rows *s, enum kept_kind kind, const struc
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         postgres_put_str(&v, texts[i]);
     }
+    postgres_put_int(&v, !c->not_subscribable);
     int rc = postgres_rows_add_pending(s, &s->announcing, &v, err);
     if (rc == 0) {
         postgres_rows_tell_announced(s, kind, c);

@@ -73,13 +73,14 @@
 #define ANNOUNCED_COLUMNS                                                                          \
     "position, kind, change, at, modified, size, uri, etag, came_from, target, metadata, "         \
     "checksum,"                                                                                    \
-    " origin"
+    " origin, subscribable"
 #define ANNOUNCEMENT                                                                               \
     "$1::int8, $2::int8, $3::int8, $4::int8, $5::int8, $6::int8, $7::bytea, $8::bytea, $9::bytea," \
-    " $10::bytea, $11::bytea, $12::bytea, $13::bytea"
+    " $10::bytea, $11::bytea, $12::bytea, $13::bytea, $14::int8"
 #define ANNOUNCEMENTS                                                                              \
     "unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::bytea[],"  \
-    " $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[], $12::bytea[], $13::bytea[])"
+    " $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[], $12::bytea[], $13::bytea[], "          \
+    "$14::int8[])"
 
 #define INTO_VERSIONS "v AS (INSERT INTO tidings_versions(" VERSION_COLUMNS ") SELECT "
 #define INTO_CURRENT "c AS (INSERT INTO tidings_current(" CURRENT_COLUMNS ") SELECT "
@@ -138,7 +139,7 @@
     AFTER("CASE WHEN kind IN (6, 9) THEN kind ELSE 5::int8 END, position, modified, size, at,"     \
           " 0::int8, 0::int8, " NO_ENTITY ", " SHORT_URI ", substr(came_from, 1, 8192),"           \
           " substr(target, 1, 8192), " SHORT_METADATA ", substr(checksum, 1, 1024),"               \
-          " substr(origin, 1, 1024), change, 1::int8" NO_VALUE,                                    \
+          " substr(origin, 1, 1024), change, subscribable" NO_VALUE,                               \
           "tidings_announced", "position")
 #define CHANGED_RUNS                                                                               \
     AFTER("7::int8, position, epoch, coalesce(last, -1), 0::int8, 0::int8, 0::int8, " NO_ENTITY    \
@@ -192,10 +193,10 @@ const char *const postgres_statements[PG_STATEMENTS] = {
     [PG_COMMIT_PUT_MANY] = TAKE_POSITION("$16", "$17") INTO_VERSIONS
     "u.* FROM s, " VERSIONS " u RETURNING " CURRENT_COLUMNS "), " INTO_CURRENT CURRENT_COLUMNS
     " FROM v" IS_CURRENT ")" TOOK_POSITION("$18", ""),
-    [PG_COMMIT_ANNOUNCE] = TAKE_POSITION("$14", "$15") INTO_ANNOUNCED ANNOUNCEMENT
-    " FROM s)" TOOK_POSITION("$16", LAZILY),
-    [PG_COMMIT_ANNOUNCE_MANY] = TAKE_POSITION("$14", "$15") INTO_ANNOUNCED
-    "u.* FROM s, " ANNOUNCEMENTS " u)" TOOK_POSITION("$16", LAZILY),
+    [PG_COMMIT_ANNOUNCE] = TAKE_POSITION("$15", "$16") INTO_ANNOUNCED ANNOUNCEMENT
+    " FROM s)" TOOK_POSITION("$17", LAZILY),
+    [PG_COMMIT_ANNOUNCE_MANY] = TAKE_POSITION("$15", "$16") INTO_ANNOUNCED
+    "u.* FROM s, " ANNOUNCEMENTS " u)" TOOK_POSITION("$17", LAZILY),
     [PG_COMMIT_NOTHING] =
         "SELECT " COUNTERS ", " CLOCK_MS " FROM tidings_state WHERE one=1 AND position=$1::int8",
     /* The rows first: who reads both at different times need not ask for the position then. */

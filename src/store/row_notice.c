@@ -20,6 +20,10 @@ enum version_bit {
     VERSION_WHOLE = 4, /* with its value, and the patch to the one before */
 };
 
+/* Added to the kind of an announced change. Older nodes do not understand it, and ask the database.
+ */
+#define ANNOUNCED_MUTE 8
+
 void row_notice_key(const unsigned char secret[32], struct seal_key *ret)
 {
     struct hmac256 h;
@@ -134,7 +138,7 @@ void row_notice_add_announced(struct row_notice *n, enum kept_kind kind,
         return;
     }
     buf_putc(&n->rows, (char)kind);
-    notice_put_number(&n->rows, c->kind);
+    notice_put_number(&n->rows, c->kind | (c->not_subscribable ? ANNOUNCED_MUTE : 0));
     notice_put_number(&n->rows, at_ms);
     notice_put_number(&n->rows, c->modified_ms);
     notice_put_number(&n->rows, c->has_size ? c->size : -1);
@@ -255,13 +259,14 @@ static bool take_announced(struct tidings_str *at, enum kept_kind kind, uint64_t
 {
     int64_t n[4]; /* kind of change, at, modified, size */
     struct tidings_str t[7];
-    if (!notice_take_numbers(at, n, 4) || n[0] < 0 || n[0] > TIDINGS_CHANGE_MOVED ||
-        !notice_take_texts(at, t, 7)) {
+    if (!notice_take_numbers(at, n, 4) || n[0] < 0 ||
+        (n[0] & ~ANNOUNCED_MUTE) > TIDINGS_CHANGE_MOVED || !notice_take_texts(at, t, 7)) {
         return false;
     }
+    bool is_mute = (n[0] & ANNOUNCED_MUTE) != 0;
     ret->announced = (struct tidings_change){
         .uri = t[0],
-        .kind = (enum tidings_change_kind)n[0],
+        .kind = (enum tidings_change_kind)(n[0] & ~ANNOUNCED_MUTE),
         .etag = t[1],
         .from = t[2],
         .target = t[3],
@@ -271,6 +276,7 @@ static bool take_announced(struct tidings_str *at, enum kept_kind kind, uint64_t
         .modified_ms = n[2],
         .size = n[3] < 0 ? 0 : n[3],
         .has_size = n[3] >= 0,
+        .not_subscribable = is_mute,
     };
     ret->change = (struct kept_change){
         .kind = kind,
@@ -283,6 +289,7 @@ static bool take_announced(struct tidings_str *at, enum kept_kind kind, uint64_t
         .came_from = t[2],
         .target = t[3],
         .metadata = t[4],
+        .not_subscribable = is_mute,
         .announced = kept_is_announced(kind) ? &ret->announced : NULL,
     };
     return true;

@@ -93,6 +93,40 @@ static void what_an_owner_announces_is_told_from_what_a_program_does(void **stat
     store_close(b);
 }
 
+/* In a page that another node reads, of several tables and of one, and in the log after a start. */
+static void unsubscribable_changes_stay_so_at_other_nodes(void **state)
+{
+    (void)state;
+    struct buf lines;
+    uint64_t floor = 0;
+    postgres_server_fresh(server, url);
+    struct entity_rows *a = store_open(url), *b = store_open(url);
+    store_announce_alone(a, "n:///dark/1");
+    assert_string_equal(store_followed(b, true), "1 announced n:///dark/1 e o 7 mute\n");
+    store_begin(a);
+    store_announce(a, "n:///dark/2");
+    store_announce(a, "n:///light");
+    store_announce_mounted(a, "m:///dark");
+    store_commit(a);
+    store_publish_alone(a, "p:///dark/1", "here");
+    store_publish_alone(a, "p:///dark/2", "there");
+    store_publish_alone(a, "p:///dark/2", NULL);
+    const char *rest = "2 announced n:///dark/2 e o 7 mute\n3 announced n:///light e o 7\n"
+                       "4 mounted m:///dark e o 7 mute\n5 published p:///dark/1=here mute\n"
+                       "7 published p:///dark/2 mute gone\n";
+    assert_string_equal(store_followed(b, true), rest);
+    store_close(b);
+    b = store_open(url);
+    buf_init(&lines, 4096);
+    assert_int_equal(b->kept->each_change(b, 5, &floor, store_print, &lines, NULL), 0);
+    assert_non_null(strstr(lines.ptr, "2 announced n:///dark/2 e o 7 mute\n3 announced n:///light "
+                                      "e o 7\n4 mounted m:///dark e o 7 mute\n"));
+    assert_non_null(strstr(lines.ptr, "7 published p:///dark/2 mute gone\n"));
+    buf_deinit(&lines);
+    store_close(a);
+    store_close(b);
+}
+
 /* Also what fills several pages, and what nobody stays for to the end. */
 static bool take_three(void *user, const struct kept_change *change)
 {
@@ -535,6 +569,7 @@ static int run(struct postgres_server *p)
         cmocka_unit_test(what_one_commits_others_follow_in_order),
         cmocka_unit_test(newest_position_is_known_before_it_is_followed),
         cmocka_unit_test(what_an_owner_announces_is_told_from_what_a_program_does),
+        cmocka_unit_test(unsubscribable_changes_stay_so_at_other_nodes),
         cmocka_unit_test(what_was_handed_out_counts_as_followed),
         cmocka_unit_test(announcements_that_nobody_can_follow_any_more_are_told_in_their_place),
         cmocka_unit_test(bytes_that_strangers_choose_are_kept_as_they_are),

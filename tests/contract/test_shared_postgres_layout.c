@@ -63,15 +63,15 @@ static void a_newer_one_goes_ahead_while_this_one_goes_on(void **state)
     struct entity_rows *a = store_open(url), *b = store_open(url);
     enter(a, "a");
     store_put_alone(a, "x", 1, "1");
-    assert_int_equal(layout_now(), 301);
-    assert_int_equal(lay_out_as(b, 4, 1, NULL), 0);
     assert_int_equal(layout_now(), 401);
+    assert_int_equal(lay_out_as(b, 5, 1, NULL), 0);
+    assert_int_equal(layout_now(), 501);
     enter(a, "a");
     store_put_alone(a, "x", 2, "2");
     store_close(b);
     b = store_open(url); /* and this one may come again */
     assert_int_equal(store_value(b, "x"), 2);
-    assert_int_equal(layout_now(), 401);
+    assert_int_equal(layout_now(), 501);
     store_close(a);
     store_close(b);
 }
@@ -83,9 +83,9 @@ static void who_could_not_go_on_is_waited_for(void **state)
     struct entity_rows *a = store_open(url), *b = store_open(url);
     struct tidings_error err = {0};
     enter(a, "a");
-    assert_int_equal(lay_out_as(b, 5, 4, &err), TIDINGS_E_BUSY);
+    assert_int_equal(lay_out_as(b, 6, 5, &err), TIDINGS_E_BUSY);
     assert_non_null(strstr(err.text, "the node 'a' of version 0.9 still runs"));
-    assert_int_equal(layout_now(), 301); /* nothing is half done */
+    assert_int_equal(layout_now(), 401); /* nothing is half done */
     assert_int_equal(postgres_server_number(server, schema,
                                             "SELECT count(*) FROM information_schema.columns WHERE"
                                             " table_schema=current_schema() AND column_name IN"
@@ -93,8 +93,8 @@ static void who_could_not_go_on_is_waited_for(void **state)
                      0);
     store_put_alone(a, "x", 1, "1");
     assert_int_equal(a->shared->drop_node(a, STR("a"), NULL), 0);
-    assert_int_equal(lay_out_as(b, 5, 4, &err), 0);
-    assert_int_equal(layout_now(), 504);
+    assert_int_equal(lay_out_as(b, 6, 5, &err), 0);
+    assert_int_equal(layout_now(), 605);
     store_close(a);
     store_close(b);
     struct entity_rows *late = NULL;
@@ -111,10 +111,10 @@ static void who_says_nothing_is_old(void **state)
     struct tidings_error err = {0};
     enter(a, "a");
     postgres_server_exec(server, schema, "UPDATE tidings_nodes SET layout=NULL, behind=NULL");
-    assert_int_equal(lay_out_as(a, 4, 2, &err), TIDINGS_E_BUSY);
+    assert_int_equal(lay_out_as(a, 5, 2, &err), TIDINGS_E_BUSY);
     assert_non_null(strstr(err.text, "layouts up to 1 only"));
     enter(a, "a");
-    assert_int_equal(lay_out_as(a, 4, 2, &err), 0);
+    assert_int_equal(lay_out_as(a, 5, 2, &err), 0);
     store_close(a);
 }
 

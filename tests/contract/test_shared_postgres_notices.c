@@ -54,6 +54,9 @@ static void who_hears_the_rows_does_not_ask(void **state)
     assert_int_equal(store_value(b, "x"), 3);
     postgres_server_exec(server, postgres_url_schema(url),
                          "ALTER TABLE gone RENAME TO tidings_versions");
+    store_announce_alone(a, "n:///dark");
+    hearer_await(b);
+    hearer_follows(b, "7 announced n:///dark e o 7 mute\n", 5, 0, 0, &before);
     /* Nobody was woken by its own. */
     assert_int_equal(hearer_heard(a).told, 0);
     store_close(a);

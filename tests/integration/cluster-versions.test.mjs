@@ -46,8 +46,8 @@ test('tables are brought up to date while a node of the version before goes on, 
     isOver = true;
     await writing;
     assert.ok(written > 0);
-    assert.deepEqual(await database.sql('SELECT layout, oldest FROM upgraded.tidings_cluster'), [['3', '1']]);
-    assert.match(ours.stderr, /tables brought up to date .*from=1 to=3/);
+    assert.deepEqual(await database.sql('SELECT layout, oldest FROM upgraded.tidings_cluster'), [['4', '1']]);
+    assert.match(ours.stderr, /tables brought up to date .*from=1 to=4/);
     assert.equal(await value(ours, X), 'before');
     await eventually(async () => await value(ours, 'entity:///Note@1/n') === written, 'what was written meanwhile');
 

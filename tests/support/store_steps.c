@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -60,11 +61,20 @@ void store_put(struct entity_rows *rows, const char *id, int64_t from, const cha
     must(rows->ops->put(rows, &v, false, &err), &err);
 }
 
+static bool is_unsubscribable(const char *uri)
+{
+    return strstr(uri, "dark") != NULL;
+}
+
 static uint64_t announce_as(struct entity_rows *rows, enum kept_kind kind, const char *uri)
 {
     struct tidings_error err = {0};
-    const struct tidings_change change = {
-        .uri = tidings_str(uri), .etag = STR("e"), .origin = STR("o"), .size = 7, .has_size = true};
+    const struct tidings_change change = {.uri = tidings_str(uri),
+                                          .etag = STR("e"),
+                                          .origin = STR("o"),
+                                          .size = 7,
+                                          .has_size = true,
+                                          .not_subscribable = is_unsubscribable(uri)};
     uint64_t position = 0;
     must(rows->shared->announce(rows, kind, &change, &position, &err), &err);
     return position;
@@ -95,6 +105,7 @@ uint64_t store_publish_alone(struct entity_rows *rows, const char *uri, const ch
     struct published_row row = {.created = true, .content = tidings_str(content ? content : "")};
     uint64_t position = 0;
     row.about.uri = tidings_str(uri);
+    row.about.not_subscribable = is_unsubscribable(uri);
     store_begin(rows);
     must(content ? rows->kept->publish(rows, &row, &position, &err)
                  : rows->kept->unpublish(rows, &row, &position, &err),
@@ -147,6 +158,9 @@ bool store_print(void *user, const struct kept_change *c)
     }
     if (c->kind == KEPT_SESSION) {
         buf_putf(out, " at %.*s", STR_ARG(c->target));
+    }
+    if (c->announced ? c->announced->not_subscribable : c->not_subscribable) {
+        buf_puts(out, STR(" mute"));
     }
     buf_puts(out, c->removed ? STR(" gone\n") : STR("\n"));
     return true;

@@ -15,6 +15,7 @@ void store_begin(struct entity_rows *rows);
 void store_commit(struct entity_rows *rows);
 /* Inside a batch. */
 void store_put(struct entity_rows *rows, const char *id, int64_t from, const char *value);
+/* What is announced or published at a URI with "dark" in it is not subscribable. */
 uint64_t store_announce(struct entity_rows *rows, const char *uri);
 uint64_t store_announce_mounted(struct entity_rows *rows, const char *uri); /* KEPT_MOUNTED */
 /* A batch of its own; the position. */

@@ -107,6 +107,44 @@ static void an_unsubscribable_deletion_is_not_replayed(void **state)
     end(0);
 }
 
+static void announce_as(const char *uri, const char *from, bool not_subscribable)
+{
+    struct tidings_change change = {0};
+    struct tidings_error err = {0, ""};
+    change.uri = tidings_str(uri);
+    change.from = tidings_str(from);
+    change.kind = from ? TIDINGS_CHANGE_MOVED : TIDINGS_CHANGE_UPDATED;
+    change.not_subscribable = not_subscribable;
+    assert_int_equal(tidings_announce(served(), &change, &err), 0);
+}
+
+/* What one node announces the other tells, at once and after a restart. */
+static void unsubscribable_announcements_reach_no_client_of_another_node(void **state)
+{
+    (void)state;
+    static struct ears live;
+    char cursor[256];
+    const char *answer = NULL;
+    ears_init(&live);
+    start(0);
+    start(1);
+    served_subscribe("note://", NULL, &live);
+    size_t n = served_await_subscribed("note://any", &live);
+    served_announce("note://mark", "", TIDINGS_CHANGE_UPDATED);
+    while (strcmp(ears_await(&live, n++).uri, "note://mark") != 0) {
+    }
+    cursor_of(1, NULL, "note://", cursor, &answer);
+    served_select(0);
+    announce_as("note://dark", NULL, true);
+    announce_as("note://dark/new", "note://dark/old", true);
+    announce_as("note://light", NULL, false);
+    assert_string_equal(ears_await(&live, n).uri, "note://light");
+    restart(1);
+    resumes_with(1, cursor, "note://light", TIDINGS_CHANGE_UPDATED);
+    end(0);
+    end(1);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -135,9 +173,13 @@ int main(void)
     const struct CMUnitTest both[] = {
         REPLAY(an_unsubscribable_deletion_is_not_replayed),
     };
+    const struct CMUnitTest shared[] = {
+        REPLAY(unsubscribable_announcements_reach_no_client_of_another_node),
+    };
     int failed = cmocka_run_group_tests_name("SQLite", both, NULL, NULL);
     postgres = postgres_server_start();
     failed += postgres ? cmocka_run_group_tests_name("PostgreSQL", both, NULL, NULL) : 0;
+    failed += postgres ? cmocka_run_group_tests_name("nodes", shared, NULL, NULL) : 0;
     postgres_server_stop(postgres);
     return failed;
 }

@@ -59,18 +59,23 @@ static void sealing_init(struct sealing *s, unsigned char first)
 }
 
 /* "7 8 …": a version and an announcement, at positions 7 and 8. */
-static void put_two(struct sealing *s, struct buf *out)
+static void put_this(struct sealing *s, const struct tidings_change *change, struct buf *out)
 {
     struct row_notice n;
     row_notice_init(&n);
     row_notice_add_version(&n, &version, 42, -77);
-    row_notice_add_announced(&n, KEPT_ANNOUNCED, &announced, 43);
+    row_notice_add_announced(&n, KEPT_ANNOUNCED, change, 43);
     assert_true(row_notice_is_whole(&n, 6, 8));
     assert_false(row_notice_is_whole(&n, 6, 9));
     assert_false(row_notice_is_whole(&n, 7, 8));
     buf_init(out, ROW_NOTICE_TEXT_MAX + 1);
     assert_int_equal(row_notice_put(&n, &s->sealer, &here, 7, out), 0);
     row_notice_deinit(&n);
+}
+
+static void put_two(struct sealing *s, struct buf *out)
+{
+    put_this(s, &announced, out);
 }
 
 static int open_text(struct sealing *s, const struct row_notice_place *place,
@@ -125,12 +130,34 @@ static void what_was_put_in_comes_out(void **state)
     assert_true(is_same(c->metadata, announced.metadata) && is_same(c->origin, announced.origin));
     assert_true(is_same(c->checksum, announced.checksum));
     assert_true(c->modified_ms == 9 && c->size == 0 && c->has_size);
+    assert_false(c->not_subscribable || row.change.not_subscribable);
     assert_false(row_notice_next(&at, 9, &row));
     assert_int_equal(at.len, 0);
     buf_deinit(&text);
     buf_deinit(&rows);
     sealer_deinit(&writer.sealer);
     sealer_deinit(&reader.sealer);
+}
+
+static void an_unsubscribable_change_stays_so(void **state)
+{
+    (void)state;
+    struct sealing s;
+    struct buf text, rows;
+    struct followed_row row;
+    struct tidings_change change = announced;
+    change.not_subscribable = true;
+    sealing_init(&s, 9);
+    put_this(&s, &change, &text);
+    assert_int_equal(open_text(&s, &here, buf_str(&text), &rows), 0);
+    struct tidings_str at = buf_str(&rows);
+    assert_true(row_notice_next(&at, 7, &row));
+    assert_true(row_notice_next(&at, 8, &row));
+    assert_true(row.change.not_subscribable && row.change.announced->not_subscribable);
+    assert_int_equal(row.change.announced->kind, TIDINGS_CHANGE_MOVED);
+    buf_deinit(&text);
+    buf_deinit(&rows);
+    sealer_deinit(&s.sealer);
 }
 
 static void it_opens_nowhere_else(void **state)
@@ -285,6 +312,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_put_in_comes_out),
+        cmocka_unit_test(an_unsubscribable_change_stays_so),
         cmocka_unit_test(it_opens_nowhere_else),
         cmocka_unit_test(nothing_of_it_may_change),
         cmocka_unit_test(what_is_no_notice_is_none),
