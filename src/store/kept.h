@@ -86,7 +86,7 @@ struct kept_change {
     int64_t size, modified_ms;
     int64_t at_ms; /* when it was written, Unix time; 0: not known */
     bool created, removed;
-    bool not_subscribable; /* KEPT_PUBLISHED (also when removed), KEPT_ANNOUNCED, KEPT_MOUNTED */
+    bool not_subscribable; /* published (also when removed), a file, announced: only lists change */
     const struct published_row *published;  /* KEPT_PUBLISHED that another node wrote, not removed:
                                              * all of it; else NULL */
     const struct tidings_change *announced; /* KEPT_ANNOUNCED, KEPT_MOUNTED */

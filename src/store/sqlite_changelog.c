@@ -145,9 +145,9 @@ static const char changes[] =
     " size, at, '', metadata, subscribable=0 FROM main.published WHERE seq>?1"
     " UNION ALL SELECT 4, seq, uri, modified, came_from, target, '', kind=?4, kind=?3, '', '', "
     "etag,"
-    " size, at, '', '', 0 FROM main.file_changes WHERE seq>?1"
+    " size, at, '', '', subscribable=0 FROM main.file_changes WHERE seq>?1"
     " UNION ALL SELECT 4, created, uri, modified, came_from, target, '', 0, 1, '', '', etag, size,"
-    " at, '', '', 0 FROM main.file_changes WHERE created>?1 ORDER BY 2";
+    " at, '', '', subscribable=0 FROM main.file_changes WHERE created>?1 ORDER BY 2";
 
 static void read_change(struct sqlite3_stmt *st, struct kept_change *c)
 {

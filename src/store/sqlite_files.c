@@ -157,6 +157,7 @@ static int put_change(struct sqlite_entities *s, const struct file_part_change *
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         sqlite_bind_str(st, at++, texts[i]);
     }
+    sqlite_bind_int(st, at, !c->is_mute);
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     return rc;

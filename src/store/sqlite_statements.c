@@ -82,6 +82,8 @@ static const char *const steps[] = {
     ("CREATE TABLE tasks(id TEXT PRIMARY KEY, client TEXT, status TEXT, created INTEGER,"
      " updated INTEGER, ttl INTEGER, expires INTEGER, message TEXT, payload TEXT) WITHOUT ROWID;"
      "CREATE INDEX tasks_expires ON tasks(expires);"),
+    /* 0: nobody but lists is notified. */
+    "ALTER TABLE file_changes ADD COLUMN subscribable INTEGER DEFAULT 1;",
 };
 
 const struct sqlite_layout sqlite_entities_layout = {
@@ -202,8 +204,9 @@ static const char *const statements[STATEMENTS] = {
     /* What was created and then updated was created for whoever has not heard of that. */
     [PUT_FILE_CHANGE] =
         "INSERT INTO main.file_changes AS c(seq, epoch, number, kind, size, modified, at, uri,"
-        " etag, came_from, target) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"
-        " ON CONFLICT(uri) DO UPDATE SET"
+        " etag, came_from, target, subscribable)"
+        " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)"
+        " ON CONFLICT(uri) DO UPDATE SET subscribable=excluded.subscribable,"
         " created=" SINCE_CREATED(
             "seq",
             "created") ","

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -21,7 +22,7 @@
 #include "support/shared_memory.h"
 
 static struct postgres_server *postgres; /* NULL: the store is a file of SQLite */
-static char directory[64], store[POSTGRES_URL];
+static char directory[64], files[96], store[POSTGRES_URL];
 
 static void start(unsigned node)
 {
@@ -36,6 +37,8 @@ static void start(unsigned node)
     served_set("change-tools", "on");
     if (postgres) {
         served_set("node", name);
+    } else {
+        served_set("mount", files);
     }
     served_run();
 }
@@ -68,20 +71,20 @@ static void unpublish(const char *uri)
     assert_int_equal(tidings_server_unpublish(served(), tidings_str(uri), &err), 0);
 }
 
-/* Of the changes since the cursor the client gets that one alone, with that kind. */
-static void resumes_with(unsigned node, const char *cursor, const char *uri,
+/* Of the changes below `below` since the cursor the client gets that one alone, with that kind. */
+static void resumes_with(unsigned node, const char *cursor, const char *below, const char *uri,
                          enum tidings_change_kind kind)
 {
     static struct ears resumed;
     char next[256], options[320];
     const char *answer = NULL;
-    cursor_of(node, cursor, "note://", next, &answer);
+    cursor_of(node, cursor, below, next, &answer);
     must_say(answer, uri);
     must_not_say(answer, "dark");
     must_not_say(answer, "\"gap\"");
     ears_init(&resumed);
     snprintf(options, sizeof options, "{\"since\":\"%s\"}", cursor);
-    served_subscribe("note://", options, &resumed);
+    served_subscribe(below, options, &resumed);
     struct told first = ears_await(&resumed, 0);
     assert_string_equal(first.uri, uri);
     assert_int_equal(first.kind, kind);
@@ -101,9 +104,9 @@ static void an_unsubscribable_deletion_is_not_replayed(void **state)
     unpublish("note://dark");
     unpublish("note://light");
     restart(0);
-    resumes_with(0, cursor, "note://light", TIDINGS_CHANGE_DELETED);
+    resumes_with(0, cursor, "note://", "note://light", TIDINGS_CHANGE_DELETED);
     restart(0);
-    resumes_with(0, cursor, "note://light", TIDINGS_CHANGE_DELETED);
+    resumes_with(0, cursor, "note://", "note://light", TIDINGS_CHANGE_DELETED);
     end(0);
 }
 
@@ -140,9 +143,32 @@ static void unsubscribable_announcements_reach_no_client_of_another_node(void **
     announce_as("note://light", NULL, false);
     assert_string_equal(ears_await(&live, n).uri, "note://light");
     restart(1);
-    resumes_with(1, cursor, "note://light", TIDINGS_CHANGE_UPDATED);
+    resumes_with(1, cursor, "note://", "note://light", TIDINGS_CHANGE_UPDATED);
     end(0);
     end(1);
+}
+
+/* Below a mount of files the program announces as it likes. */
+static void unsubscribable_changes_of_files_are_not_replayed(void **state)
+{
+    (void)state;
+    static struct ears live;
+    char cursor[256];
+    const char *answer = NULL;
+    ears_init(&live);
+    start(0);
+    served_subscribe("file:///mute/", NULL, &live);
+    size_t n = served_await_subscribed("file:///mute/any", &live);
+    served_announce("file:///mute/mark", "", TIDINGS_CHANGE_UPDATED);
+    while (strcmp(ears_await(&live, n++).uri, "file:///mute/mark") != 0) {
+    }
+    cursor_of(0, NULL, "file:///mute/", cursor, &answer);
+    announce_as("file:///mute/dark", NULL, true);
+    announce_as("file:///mute/light", NULL, false);
+    assert_string_equal(ears_await(&live, n).uri, "file:///mute/light");
+    restart(0);
+    resumes_with(0, cursor, "file:///mute/", "file:///mute/light", TIDINGS_CHANGE_UPDATED);
+    end(0);
 }
 
 static int set_up(void **state)
@@ -150,6 +176,8 @@ static int set_up(void **state)
     (void)state;
     snprintf(directory, sizeof directory, "/tmp/tidings-mute-XXXXXX");
     assert_non_null(mkdtemp(directory));
+    snprintf(files, sizeof files, "file:///mute/=%s/tree", directory);
+    assert_int_equal(mkdir(files + strlen("file:///mute/="), 0755), 0);
     if (postgres) {
         (void)postgres_server_fresh(postgres, store);
     } else {
@@ -173,10 +201,14 @@ int main(void)
     const struct CMUnitTest both[] = {
         REPLAY(an_unsubscribable_deletion_is_not_replayed),
     };
+    const struct CMUnitTest file[] = {
+        REPLAY(unsubscribable_changes_of_files_are_not_replayed),
+    };
     const struct CMUnitTest shared[] = {
         REPLAY(unsubscribable_announcements_reach_no_client_of_another_node),
     };
     int failed = cmocka_run_group_tests_name("SQLite", both, NULL, NULL);
+    failed += cmocka_run_group_tests_name("files", file, NULL, NULL);
     postgres = postgres_server_start();
     failed += postgres ? cmocka_run_group_tests_name("PostgreSQL", both, NULL, NULL) : 0;
     failed += postgres ? cmocka_run_group_tests_name("nodes", shared, NULL, NULL) : 0;

@@ -78,6 +78,7 @@ static void save(struct fixture *f, const char *uri, enum tidings_change_kind ki
     struct tidings_error err = {0};
     struct file_part *part = file_part_create(STR(MOUNT));
     struct tidings_change told = {.uri = tidings_str(uri ? uri : ""), .kind = kind};
+    told.not_subscribable = strstr(told.uri.ptr, "dark") != NULL;
     part->is_whole = true;
     part->epoch = f->epoch;
     part->number = number;
@@ -121,9 +122,9 @@ static bool see(void *user, const struct kept_change *k)
     static const char *const kinds[] = {"~", "+", "-"};
     size_t len = strlen(s->text);
     if (k->kind == KEPT_FILE && k->position > s->after) {
-        (void)snprintf(s->text + len, sizeof s->text - len, "%s%.*s ",
-                       kinds[k->removed ? 2 : k->created],
-                       STR_ARG(str_skip(k->uri, sizeof MOUNT - 1)));
+        (void)snprintf(
+            s->text + len, sizeof s->text - len, "%s%.*s%s ", kinds[k->removed ? 2 : k->created],
+            STR_ARG(str_skip(k->uri, sizeof MOUNT - 1)), k->not_subscribable ? "(mute)" : "");
     }
     return true;
 }
@@ -160,6 +161,20 @@ static void what_was_announced_after_the_cursor_follows(void **state)
     assert_string_equal(follows(f, resume(f, MOUNT, second, second_first + 1)), "+d ");
     /* One of numbers that are positions: it was catching up. */
     assert_string_equal(follows(f, resume(f, MOUNT, second, second_first - 1)), "-c +d ");
+}
+
+static void unsubscribable_changes_stay_so(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t epoch = f->epoch;
+    save(f, NULL, 0, 3, MOUNT, 3);
+    save(f, MOUNT "dark", TIDINGS_CHANGE_CREATED, 4, NULL, 0);
+    save(f, MOUNT "dark", TIDINGS_CHANGE_UPDATED, 5, NULL, 0);
+    save(f, MOUNT "darker", TIDINGS_CHANGE_DELETED, 6, NULL, 0);
+    save(f, MOUNT "light", TIDINGS_CHANGE_UPDATED, 7, NULL, 0);
+    start(f, &mount, 1);
+    assert_string_equal(follows(f, resume(f, MOUNT, epoch, 3)),
+                        "+dark(mute) ~dark(mute) -darker(mute) ~light ");
 }
 
 static void what_is_not_known_is_not_promised(void **state)
@@ -250,6 +265,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_was_announced_after_the_cursor_follows, fixture_open,
+                                        fixture_close),
+        cmocka_unit_test_setup_teardown(unsubscribable_changes_stay_so, fixture_open,
                                         fixture_close),
         cmocka_unit_test_setup_teardown(what_is_not_known_is_not_promised, fixture_open,
                                         fixture_close),
