@@ -2,19 +2,24 @@
  *
  * Whether a subscription to a pattern, a query or an absent container can ever fire. It is refused
  * if nothing can match it, or if every match is unsubscribable. It is honoured with a warning if
- * only later registrations of the program can match it.
+ * only later registrations of the program can match it. A regex is never refused: it gets a warning
+ * if the literal that it begins with excludes everything that is served.
  *
  * Resources that are hidden from the principal count as absent, so neither answer reveals them.
  */
 #include "access/access.h"
 #include "base/str.h"
 #include "delivery/subscribe_private.h"
+#include "uri/pattern_literals.h"
 #include "uri/uri.h"
 #include "worker/worker.h"
 
 /* Registered resources and templates compared for one request; beyond, one more may match. Hidden
  * ones do not count, because the answer would reveal them. */
 #define REACH_COMPARED_MAX 4096u
+
+#define ONLY_LATER                                                                                 \
+    "nothing that is served now can match it; only what is registered later will be notified"
 
 struct reach {
     struct subscribe_item *item;
@@ -64,19 +69,67 @@ static bool has_its_scheme(const struct reach *r, struct tidings_str uri)
     return str_eq(subscribe_scheme(uri), subscribe_scheme(r->fixed));
 }
 
-static void look_at_mounts(struct reach *r)
+/* Some URI begins with both. */
+static bool prefixes_meet(struct tidings_str prefix, struct tidings_str other)
+{
+    return str_starts(prefix, other) || str_starts(other, prefix);
+}
+
+/* `uri` begins with `r->fixed`, if the item is a regex. */
+static bool meets_resource(const struct reach *r, struct tidings_str uri)
 {
     const struct subscribe_item *w = r->item;
-    const struct catalog *c = w->owner->worker->catalog;
+    return w->kind == MATCH_REGEX || match_kind_matches(w->kind, w->uri, uri);
+}
+
+/* The provider has these resources, and will never have others. */
+static void look_at_rows(struct reach *r, const struct tidings_provider *p)
+{
+    bool is_mute = false;
+    struct buf uri;
+    buf_init(&uri, URI_MAX * 3);
+    struct tidings_str name = p->row(0, &is_mute);
+    for (size_t i = 0; !r->meets && name.len > 0; name = p->row(++i, &is_mute)) {
+        uri.len = 0;
+        buf_puts(&uri, p->prefix);
+        buf_puts(&uri, name);
+        if (uri.failed ||
+            (str_starts(buf_str(&uri), r->fixed) &&
+             access_subscribes(r->principal, buf_str(&uri)) && meets_resource(r, buf_str(&uri)))) {
+            r->meets = uri.failed || !is_mute;
+            r->meets_mute = true;
+        }
+    }
+    buf_deinit(&uri);
+}
+
+static bool meets_mount(const struct reach *r, const struct tidings_provider *p)
+{
+    if (r->item->kind != MATCH_REGEX) {
+        return subscribe_item_meets_mount(r->item, p);
+    }
+    return p->ops->flags & TIDINGS_PROVIDER_SINGLE
+               ? str_starts(tidings_strn(p->prefix.ptr, p->prefix.len - 1), r->fixed)
+               : prefixes_meet(p->prefix, r->fixed);
+}
+
+static void look_at_mounts(struct reach *r)
+{
+    const struct catalog *c = r->item->owner->worker->catalog;
+    bool is_regex = r->item->kind == MATCH_REGEX;
     for (size_t i = 0; i < c->mount_count; i++) {
         struct tidings_str prefix = c->mounts[i]->prefix;
-        if (!has_its_scheme(r, prefix) || !reach_shows(r, prefix)) {
+        if ((!is_regex && !has_its_scheme(r, prefix)) || !reach_shows(r, prefix)) {
             continue;
         }
         r->has_scheme = true;
         bool is_narrower = str_starts(r->fixed, prefix);
-        if (subscribe_item_meets_mount(w, c->mounts[i]) &&
-            (!is_narrower || reach_shows(r, r->fixed))) {
+        if (!meets_mount(r, c->mounts[i])) {
+            continue;
+        }
+        if (c->mounts[i]->row) {
+            look_at_rows(r, c->mounts[i]);
+        } else if (!is_narrower || reach_shows(r, r->fixed)) {
             r->meets = true;
         }
     }
@@ -94,8 +147,12 @@ static bool is_met(const struct reach *r, const struct catalog_entry *e)
     if (++w->owner->compared > REACH_COMPARED_MAX) {
         return true;
     }
-    return e->uri_template ? pattern_meets((enum pattern_kind)w->kind, w->uri, e->about->uri)
-                           : match_kind_matches(w->kind, w->uri, e->about->uri);
+    if (!e->uri_template) {
+        return meets_resource(r, e->about->uri);
+    }
+    return w->kind == MATCH_REGEX
+               ? prefixes_meet(match_kind_prefix(MATCH_TEMPLATE, e->about->uri), r->fixed)
+               : pattern_meets((enum pattern_kind)w->kind, w->uri, e->about->uri);
 }
 
 static void look_for_scheme(struct reach *r, const struct entries *entries)
@@ -125,9 +182,32 @@ static void look_at_entries(struct reach *r, const struct entries *entries,
     }
 }
 
+static void judge_regex(struct subscribe_item *w)
+{
+    char prefix[2 * REGEX_MAX_BYTES];
+    const struct catalog *c = w->owner->worker->catalog;
+    struct reach r = {.item = w, .principal = w->owner->principal};
+    r.fixed = tidings_strn(prefix, regex_prefix(w->uri, prefix));
+    if (r.fixed.len == 0) {
+        return;
+    }
+    look_at_mounts(&r);
+    look_at_entries(&r, &c->resources, r.fixed);
+    look_at_entries(&r, &c->templates, subscribe_scheme(r.fixed));
+    if (!r.meets) {
+        w->warning = r.meets_mute ? STR("what it can match now cannot be subscribed to; only what "
+                                        "is registered later will be notified")
+                                  : STR(ONLY_LATER);
+    }
+}
+
 void subscribe_item_judge_reach(struct subscribe_item *w)
 {
-    if (w->refused || !w->is_open || w->kind == MATCH_REGEX) {
+    if (!w->refused && w->kind == MATCH_REGEX) {
+        judge_regex(w);
+        return;
+    }
+    if (w->refused || !w->is_open) {
         return;
     }
     const struct catalog *c = w->owner->worker->catalog;
@@ -151,7 +231,6 @@ void subscribe_item_judge_reach(struct subscribe_item *w)
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "nothing that is served can match '%.*s'",
                               STR_ARG_MAX(w->uri, 128));
     } else {
-        w->warning = STR("nothing that is served now can match it; only what is registered later "
-                         "will be notified");
+        w->warning = STR(ONLY_LATER);
     }
 }

@@ -337,6 +337,12 @@ static void system_close(struct tidings_provider *p)
     *s = (struct system){0};
 }
 
+struct tidings_str provider_system_row(size_t i, bool *ret_not_subscribable)
+{
+    *ret_not_subscribable = false;
+    return i < SYSTEM_METRICS ? tidings_str(metrics[i].name) : STR_EMPTY;
+}
+
 static const struct tidings_semantics semantics[] = {
     {TIDINGS_FORM_RESOURCE, "system://metrics", "each of the four metrics, whenever it differs"},
     {TIDINGS_FORM_RESOURCE, "system://metrics/{metric}", "that metric, whenever it differs"},

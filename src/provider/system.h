@@ -21,6 +21,10 @@
 
 extern const struct tidings_provider_ops provider_system_ops;
 
+/* The name of metric `i`, relative to the prefix; empty after the last one. All can be subscribed
+ * to. */
+struct tidings_str provider_system_row(size_t i, bool *ret_not_subscribable);
+
 #define PROVIDER_SYSTEM_PREFIX "system://metrics/" /* where it is mounted unless told otherwise */
 
 #endif

@@ -6,6 +6,7 @@
 
 #include <tidings/server.h>
 
+#include "catalog/provider.h"
 #include "delivery/hub.h"
 #include "provider/command.h"
 #include "provider/file.h"
@@ -32,6 +33,17 @@ const struct tidings_provider_ops *builtin_find(struct tidings_str name)
 const struct tidings_provider_ops *tidings_provider_find(const char *name)
 {
     return builtin_find(tidings_str(name));
+}
+
+int builtin_mount(struct hub *hub, const struct tidings_provider_ops *ops,
+                  struct tidings_str prefix, struct tidings_str config, struct tidings_error *err)
+{
+    struct tidings_provider *p = NULL;
+    int rc = hub_mount(hub, ops, prefix, config, &p, err);
+    if (rc == 0 && ops == &provider_system_ops) {
+        p->row = provider_system_row;
+    }
+    return rc;
 }
 
 /* The file provider's own configuration for one mount. */
@@ -69,7 +81,7 @@ static int mount_one(struct hub *hub, const struct config *c, const struct confi
         jw_raw(&w, tidings_str(m->settings));
     }
     int rc = text.failed ? tidings_fail(err, text.failed, "out of memory")
-                         : hub_mount(hub, m->ops, tidings_str(m->uri), buf_str(&text), NULL, err);
+                         : builtin_mount(hub, m->ops, tidings_str(m->uri), buf_str(&text), err);
     buf_deinit(&text);
     return rc;
 }
@@ -80,8 +92,8 @@ static int mount_system(struct hub *hub, const struct config *c, struct tidings_
     struct buf text;
     buf_init(&text, 64);
     buf_putf(&text, "{\"interval\":\"%llums\"}", (unsigned long long)c->system_interval_ms);
-    int rc = hub_mount(hub, &provider_system_ops, STR(PROVIDER_SYSTEM_PREFIX), buf_str(&text), NULL,
-                       err);
+    int rc =
+        builtin_mount(hub, &provider_system_ops, STR(PROVIDER_SYSTEM_PREFIX), buf_str(&text), err);
     buf_deinit(&text);
     return rc;
 }

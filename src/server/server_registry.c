@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "server/builtin_providers.h"
 #include "server/inproc_subscription.h"
 #include "server/server_private.h"
 #include "store/change.h"
@@ -176,7 +177,7 @@ static int add_mount(struct tidings_server *s, const struct tidings_provider_ops
     }
     if (rc == 0) {
         hub_hold(s->hub);
-        rc = hub_mount(s->hub, ops, buf_str(&canonical), config, NULL, err);
+        rc = builtin_mount(s->hub, ops, buf_str(&canonical), config, err);
         hub_release(s->hub);
     }
     buf_deinit(&canonical);

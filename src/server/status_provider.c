@@ -474,12 +474,19 @@ static void status_unwatch(struct tidings_provider *p, struct tidings_str uri)
     }
 }
 
+static struct tidings_str status_row(size_t i, bool *ret_not_subscribable)
+{
+    *ret_not_subscribable = i >= STATUS_LIVE;
+    return i < STATUS_KINDS ? kinds[i].name : STR_EMPTY;
+}
+
 static int status_open(struct tidings_provider *p, struct tidings_str config,
                        struct tidings_error *err)
 {
     (void)config;
     struct status *status = tidings_provider_state(p);
     status->all = p->ops == &provider_status_ops;
+    p->row = status->all ? status_row : NULL; /* without --self it refuses every watch */
     status->provider = p;
     status->timer = loop_timer_open(p->host->loop, status_announce, status);
     return status->timer ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

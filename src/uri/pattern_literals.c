@@ -9,6 +9,8 @@
  */
 #include "uri/pattern_literals.h"
 
+#include "base/str.h"
+
 struct reader {
     struct tidings_str s;
     size_t at;
@@ -200,4 +202,18 @@ size_t regex_literals(struct tidings_str source, char out[2 * REGEX_MAX_BYTES])
     }
     end_run(&r);
     return r.certain ? r.len : 0;
+}
+
+/* Reads to the end, because an alternative there makes the prefix uncertain. */
+size_t regex_prefix(struct tidings_str source, char out[2 * REGEX_MAX_BYTES])
+{
+    struct reader r = {.s = source, .at = 1, .out = out};
+    r.certain = source.len <= REGEX_MAX_BYTES && str_starts(source, STR("^"));
+    bool is_prefix = true; /* the first run begins right after the anchor */
+    while (r.certain && r.at < r.s.len) {
+        read_one(&r);
+        is_prefix = is_prefix && r.len > 0;
+    }
+    end_run(&r);
+    return r.certain && is_prefix ? strnlen(out, r.len) : 0;
 }

@@ -121,14 +121,57 @@ test('subscriptions that nothing served can match are refused in both eras', asy
         'system://metrics/none', 'system://metrics/none/', 'tidings://self/none', 'tidings://self/none/', 'tidings://self/mounts',
         'file:///*.txt', 'file:///nowhere/**', 'file:///nowhere?pattern=*.txt', 'file:///nowhere/x', 'other:///x', 'other:///*',
         'other:///{x}', 'other:///x/', 'other:///?a=b',
+        'system://metrics/x*', 'system://metrics/load/*', 'system://metrics/{a}/{b}', 'system://*/cpu', 'system://metrics/load/',
+        'tidings://self/x*', 'tidings://self/met*', 'tidings://self/**/mine', 'tidings://self/stats/{x}', 'tidings://self/stats/',
     ];
-    const can = ['cmd:///often', 'cmd:///of*', 'cmd:///**', 'cmd:///{x}', 'cmd:///', 'system://metrics/', 'tidings://self/*'];
+    const can = ['cmd:///often', 'cmd:///of*', 'cmd:///**', 'cmd:///{x}', 'cmd:///', 'system://metrics/', 'tidings://self/*',
+        'system://metrics/l*', 'system://*/disk', 'system://metrics/{x}', 'system://', 'tidings://self/st*', 'tidings://**', 'tidings://self/{x}'];
     for (const era of ['legacy', 'modern']) {
         const s = await Subscriber.join(server, era);
         const { honoured, refused, warned } = await s.ask([...cannot, ...can]);
         assert.deepEqual(honoured, can, JSON.stringify(refused));
         assert.deepEqual(Object.keys(refused), cannot);
         assert.deepEqual(warned, []);
+        s.close();
+    }
+});
+
+test('a regex whose literal prefix excludes everything served gets a warning', async (t) => {
+    const tree = new Tree(t, files);
+    const server = await serve(t, { tree, args: ['--system', '--self', ...NO_WINDOW] });
+    const never = ['^file:///nowhere/', '^other:', '^system://metrics/x', '^system://metrics/load/', '^tidings://self/metrics$'];
+    const can = [
+        `^${tree.uri('')}.*[.]txt$`, '^f', '^file://', '^system://metrics/l', '^tidings://self/s.*s', '^other:|txt', '(?i)^OTHER:', '^(other:)?',
+        'nowhere/',
+    ];
+    for (const mode of MODES.filter(({ transport }) => transport !== 'stdio')) {
+        const s = await Subscriber.join(server, mode.era);
+        const { honoured, refused, warned } = await s.ask([...never, ...can], { match: 'regex' });
+        assert.deepEqual([honoured, refused], [[...never, ...can], {}]);
+        assert.deepEqual(warned.map(({ uri }) => uri), never);
+        assert.match(warned[0].reason, /^nothing that is served now can match it/);
+        assert.match(warned.at(-1).reason, /^what it can match now cannot be subscribed to/);
+        tree.replace('a.txt', mode.era);
+        assert.equal((await s.update(can[0])).params.uri, tree.uri('a.txt'));
+        s.close();
+    }
+});
+
+test('no warning depends on what a client may not see', async (t) => {
+    const tree = new Tree(t, files);
+    const rules = ['system://metrics/load', tree.uri('a.txt')].map((uri) => ({ uri, allow: ['list', 'read', 'subscribe'] }));
+    const asked = ['^system://metrics/disk', '^system://metrics/none', '^tidings://self/stats', '^tidings://self/none', '^system://metrics/l'];
+    const globs = ['system://metrics/di*', 'system://metrics/no*', 'system://metrics/l*'];
+    const args = ['--system', '--self', ...rules.flatMap((rule) => ['--access', JSON.stringify(rule)])];
+    const server = await serve(t, { tree, args });
+    for (const era of ['legacy', 'modern']) {
+        const s = await Subscriber.join(server, era);
+        const { warned } = await s.ask(asked, { match: 'regex' });
+        assert.deepEqual(warned.map(({ uri }) => uri), asked.slice(0, 4));
+        assert.equal(new Set(warned.map(({ reason }) => reason)).size, 1);
+        const { honoured, refused } = await s.ask(globs);
+        assert.deepEqual(honoured, globs.slice(2));
+        assert.equal(refused[globs[0]].replace('di*', 'no*'), refused[globs[1]]);
         s.close();
     }
 });

@@ -132,6 +132,8 @@ static void choose_pattern(struct twin_choices *c, char out[TWIN_URI])
         "pub:///",
         "entity:///?parent=v1",
         "docs:///p[ru]*/a.txt",
+        "tidings://self/st*",
+        "tidings://self/{none}",
     };
     if (twin_choose(c, 2) == 0) {
         twin_choose_uri(c, out);
@@ -143,9 +145,11 @@ static void choose_pattern(struct twin_choices *c, char out[TWIN_URI])
 static const char *choose_regex(struct twin_choices *c)
 {
     static const char *const regexes[] = {
-        "docs:///.*",          "(a|aa)+$", "^pub:///shut/(a|aa)+$",
-        "docs:///priv/(a+)+Y", "(a*)*b$",  "^entity:///.*",
-        "s\\\\.txt$",          "priv/a+b", "(",
+        "docs:///.*",          "(a|aa)+$",       "^pub:///shut/(a|aa)+$",
+        "docs:///priv/(a+)+Y", "(a*)*b$",        "^entity:///.*",
+        "s\\\\.txt$",          "priv/a+b",       "(",
+        "^docs:///priv/",      "^docs:///pub/s", "^pub:///shut/s",
+        "^entity:///vault@1/", "^none:",
     };
     return TWIN_PICK(c, regexes);
 }

@@ -25,9 +25,18 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define LATER "only what is registered later"
 #define MUTE "cannot be subscribed to"
+#define UNSUBSCRIBABLE "what it can match now cannot be subscribed to"
+#define GLOB "{\"match\":\"glob\"}"
+#define REGEX "{\"match\":\"regex\"}"
 
 static struct harness b;
-static struct stub files, one, mute;
+static struct stub files, one, mute, closed;
+
+static struct tidings_str closed_row(size_t i, bool *ret_not_subscribable)
+{
+    *ret_not_subscribable = i == 2;
+    return i == 0 ? STR("disk") : i == 1 ? STR("deep/load") : i == 2 ? STR("fixed") : STR_EMPTY;
+}
 
 static void read_nothing(void *user, struct tidings_read *read, struct tidings_str uri)
 {
@@ -60,6 +69,8 @@ static int begin(void **state)
     stub_add(&mute, "mute:///c", false);
     mute.is_mute[0] = true;
     mute.watches_fail = TIDINGS_E_NOTFOUND;
+    stub_mount(&closed, &b, "own:///r/", 0);
+    closed.provider->row = closed_row;
     harness_add_template(&b, "weather://city/{location}");
     harness_add_template(&b, "user://{id}");
     harness_add(&b, "app:///one");
@@ -121,8 +132,8 @@ static const struct row rows[] = {
     {"cmd:///down*", NULL, "nothing that is served can match", NULL, NULL},
     {"mute:///*", NULL, "not found", NULL, NULL},
     {"app:///dark/*", NULL, MUTE, NULL, NULL},
-    {"app:///*", "{\"match\":\"glob\"}", NULL, NULL, "app:///one"},
-    {"app:///z?", "{\"match\":\"glob\"}", NULL, LATER, "app:///zz"},
+    {"app:///*", GLOB, NULL, NULL, "app:///one"},
+    {"app:///z?", GLOB, NULL, LATER, "app:///zz"},
     {"**", NULL, NULL, NULL, "app:///one"},
     /* template */
     {"weather://city/{x}", NULL, NULL, NULL, "weather://city/rome"},
@@ -137,8 +148,49 @@ static const struct row rows[] = {
     {"none:///e?a=b", NULL, "nothing is served under 'none:'", NULL, NULL},
     {"weather://sea?a=b", NULL, NULL, LATER, NULL},
     {"app:///dark?a=b", NULL, MUTE, NULL, NULL},
-    /* regex: not looked into */
-    {"^app:///on", "{\"match\":\"regex\"}", NULL, NULL, "app:///one"},
+    /* a provider that has these resources and no others */
+    {"own:///r/*", NULL, NULL, NULL, "own:///r/disk"},
+    {"own:///r/d*k", NULL, NULL, NULL, "own:///r/disk"},
+    {"own:///*/[a-d]i?k", GLOB, NULL, NULL, "own:///r/disk"},
+    {"own:///r/*/l*", NULL, NULL, NULL, "own:///r/deep/load"},
+    {"own:///r/{name}", NULL, NULL, NULL, "own:///r/disk"},
+    {"own:///r/", NULL, NULL, NULL, "own:///r/disk"},
+    {"own:///", NULL, NULL, NULL, "own:///r/disk"},
+    {"own:///r/deep/", NULL, NULL, NULL, "own:///r/deep/load"},
+    {"own:///r?type=x", NULL, NULL, NULL, NULL},
+    {"own:///r/x*", NULL, "nothing that is served can match", NULL, NULL},
+    {"own:///r/disk/*", NULL, "nothing that is served can match", NULL, NULL},
+    {"own:///r/disk/**/x", NULL, "nothing that is served can match", NULL, NULL},
+    {"own:///r/x{name}", NULL, "nothing that is served can match", NULL, NULL},
+    {"own:///r/{a}/{b}/{c}", NULL, "nothing that is served can match", NULL, NULL},
+    {"own:///r/none/", NULL, "nothing that is served can match", NULL, NULL},
+    {"own:///r/x?type=x", NULL, "nothing that is served can match", NULL, NULL},
+    {"own:///r/fi*", NULL, MUTE, NULL, NULL},
+    {"own:///r/fi{x}", NULL, MUTE, NULL, NULL},
+    /* regex: the literal that it begins with */
+    {"^app:///on", REGEX, NULL, NULL, "app:///one"},
+    {"^app:///one$", REGEX, NULL, NULL, "app:///one"},
+    {"^a", REGEX, NULL, NULL, "app:///one"},
+    {"^app:///sea/", REGEX, NULL, LATER, "app:///sea/1"},
+    {"^app:///sea/|one", REGEX, NULL, NULL, "app:///one"},
+    {"^(app:///sea/)?", REGEX, NULL, NULL, "app:///one"},
+    {"app:///sea/", REGEX, NULL, NULL, "app:///sea/1"},
+    {"^none:", REGEX, NULL, LATER, NULL},
+    {"^app:///dark/", REGEX, NULL, UNSUBSCRIBABLE, NULL},
+    {"^mem://x/srv/new", REGEX, NULL, NULL, "mem://x/srv/new"},
+    {"^mem://x/s.v", REGEX, NULL, NULL, "mem://x/srv/new"},
+    {"^mem://x/other", REGEX, NULL, LATER, NULL},
+    {"^me", REGEX, NULL, NULL, "mem://x/srv/new"},
+    {"^cmd:///up$", REGEX, NULL, NULL, "cmd:///up"},
+    {"^cmd:///up/", REGEX, NULL, LATER, NULL},
+    {"^weather://city/rome", REGEX, NULL, NULL, "weather://city/rome"},
+    {"^weather://ci[t]y", REGEX, NULL, NULL, "weather://city/rome"},
+    {"^weather://sea/", REGEX, NULL, LATER, "weather://sea/1"},
+    {"^user://7", REGEX, NULL, NULL, "user://7"},
+    {"^own:///r/di", REGEX, NULL, NULL, "own:///r/disk"},
+    {"^own:///r/x", REGEX, NULL, LATER, NULL},
+    {"^own:///r/disk/", REGEX, NULL, LATER, NULL},
+    {"^own:///r/fixed", REGEX, NULL, UNSUBSCRIBABLE, NULL},
 };
 
 static bool has(const char *text, const char *part)
@@ -245,7 +297,8 @@ static char *answers(const char *const *spelled, size_t count)
     size_t len = 0;
     FILE *out = open_memstream(&all, &len);
     for (size_t i = 0; i < count; i++) {
-        struct client *c = listen_with(&b, text_of("[\"%s\"]", spelled[i]), NULL);
+        const char *options = spelled[i][0] == '^' ? REGEX : NULL;
+        struct client *c = listen_with(&b, text_of("[\"%s\"]", spelled[i]), options);
         char *said = client_transcript(c);
         fprintf(out, "%s\n%s\n", spelled[i], said);
         free(said);
@@ -254,6 +307,16 @@ static char *answers(const char *const *spelled, size_t count)
     }
     fclose(out);
     return all;
+}
+
+static size_t count_of(const char *text, const char *part)
+{
+    size_t n = 0;
+    while ((text = strstr(text, part)) != NULL) {
+        text += strlen(part);
+        n++;
+    }
+    return n;
 }
 
 static void answers_do_not_reveal_hidden_resources(void **state)
@@ -269,11 +332,19 @@ static void answers_do_not_reveal_hidden_resources(void **state)
         "secret:///t/x",        "mem://x/srv/hidden?pattern=*",
         "secret:///?a=b",       "mem://x/srv/absent",
         "dark:///m/",           "dark:///m/*.txt",
+        "shut:///r/",           "shut:///r/d*",
+        "shut:///r/x*",         "own:///r/deep/*",
+        "own:///r/fi*",         "own:///r/d*",
+        "^app:///hidden/",      "^secret:",
+        "^dark:///m/",          "^shut:///r/d",
+        "^mem://x/srv/hidden",  "^own:///r/deep",
+        "^own:///r/fi",         "^own:///r/d",
     };
     static const struct harness_rule rules[] = {
         {"guest", NULL, "app:///shown/**", HARNESS_ALL},
         {"guest", NULL, "app:///one", HARNESS_ALL},
         {"guest", NULL, "mem://x/srv/a*", HARNESS_ALL},
+        {"guest", NULL, "own:///r/disk", HARNESS_ALL},
     };
     harness_rules(&b, rules, COUNT(rules));
     harness_is(&b, "guest", NULL);
@@ -285,12 +356,20 @@ static void answers_do_not_reveal_hidden_resources(void **state)
     harness_add_template(&b, "app:///hidden/{any}/z");
     harness_add(&b, "secret:///a");
     harness_add_template(&b, "secret:///t/{x}");
-    static struct stub dark;
+    static struct stub dark, shut;
     stub_mount(&dark, &b, "dark:///m/", 0);
+    stub_mount(&shut, &b, "shut:///r/", 0);
+    shut.provider->row = closed_row;
     char *after = answers(spelled, COUNT(spelled));
     assert_string_equal(before, after);
     assert_non_null(strstr(before, "nothing is served under 'secret:'"));
     assert_non_null(strstr(before, "nothing is served under 'dark:'"));
+    assert_non_null(strstr(before, "nothing is served under 'shut:'"));
+    assert_non_null(strstr(before, "nothing that is served can match 'own:///r/deep/*'"));
+    assert_non_null(strstr(before, "nothing that is served can match 'own:///r/fi*'"));
+    assert_null(strstr(before, "nothing that is served can match 'own:///r/d*'"));
+    assert_null(strstr(before, "cannot be subscribed to"));
+    assert_int_equal(count_of(strstr(before, "\n^"), LATER), 7); /* all regexes but the last */
     free(before);
     free(after);
     harness_is(&b, NULL, NULL);
