@@ -282,6 +282,7 @@ static void change_query_on_subscribed(struct subscribe_batch *s, const struct l
     struct change_query *query = s->user;
     query->wanted = NULL;
     query->upto = UINT64_MAX;
+    bool can_change = false;
     for (size_t i = 0; i < s->count; i++) {
         const struct subscribe_item *w = &s->items[i];
         if (!w->sub) {
@@ -289,6 +290,8 @@ static void change_query_on_subscribed(struct subscribe_batch *s, const struct l
             continue;
         }
         drop_rule_extras(w->sub);
+        query->ops->accepted(query->user, w->spelled, w->warning);
+        can_change = can_change || w->warning.len == 0;
         if (w->sub->since == SINCE_UNKNOWN) {
             w->sub->since = s->worker->last_seq;
             change_query_lose(query, w->sub);
@@ -302,6 +305,7 @@ static void change_query_on_subscribed(struct subscribe_batch *s, const struct l
         change_query_finish(query, NULL, false);
         return;
     }
+    query->waits = query->waits && can_change;
     if (query->upto < s->worker->last_seq) {
         change_query_ask_log(query);
     }

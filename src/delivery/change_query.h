@@ -9,7 +9,8 @@
  * URI, so that a page may end anywhere and nothing falls between two queries; a live change only
  * makes it ask the log again.
  *
- *     change_query_create -> change_query_start -> refused* exists* ... lost* row* ... done
+ *     change_query_create -> change_query_start
+ *         -> refused* accepted* exists* ... lost* row* ... done
  *
  * Meanwhile change_query_hurry ends the waiting, and change_query_cancel all of it, without `done`.
  *
@@ -29,6 +30,8 @@ struct change_query;
 struct change_query_ops {
     /* This URI cannot be looked at; the others are. */
     void (*refused)(void *user, struct tidings_str spelled, const struct tidings_error *why);
+    /* This URI is looked at. `warning`: why it may never change, or empty. */
+    void (*accepted)(void *user, struct tidings_str spelled, struct tidings_str warning);
     /* There is such a resource, without children, and the client asked for `wants_existing`.
      * `modified_ms` 0: not known. */
     void (*exists)(void *user, struct tidings_str uri, int64_t modified_ms);
@@ -46,7 +49,8 @@ struct change_query_terms {
     const struct tidings_str *uris; /* copied; NULL: everything there is */
     size_t count;
     struct tidings_str since; /* a cursor as the client was shown it; empty: from now on */
-    bool waits;               /* do not end before there is a change to report */
+    bool waits;               /* do not end before there is a change to report; of no effect if
+                               * every URI has a warning */
     bool wants_existing;      /* without `since`: report resources that exist already */
 };
 

@@ -36,6 +36,7 @@ void change_call_end(struct change_call *c, int code, struct tidings_error *err)
     mem_free(c->rows);
     buf_deinit(&c->lost);
     buf_deinit(&c->refused);
+    buf_deinit(&c->warnings);
     buf_deinit(&c->out);
     buf_deinit(&c->contents);
     arena_deinit(&c->arena);
@@ -72,23 +73,37 @@ static void put_element(struct buf *array, struct tidings_str text)
     buf_puts(array, text);
 }
 
-static void on_refused(void *user, struct tidings_str spelled, const struct tidings_error *why)
+static void put_reason(struct buf *array, struct tidings_str spelled, struct tidings_str reason)
 {
-    struct change_call *c = user;
     struct buf text;
     struct jw w;
-    if (c->refused.len == 0) {
-        tidings_fail(&c->why, why->code, "'%.*s': %s", STR_ARG_MAX(spelled, 128), why->text);
-    }
     buf_init(&text, NOTES_BYTES);
     jw_init(&w, &text);
     jw_begin_object(&w);
     jw_put_string(&w, STR("uri"), spelled);
-    jw_put_string(&w, STR("reason"), tidings_str(why->text));
+    jw_put_string(&w, STR("reason"), reason);
     jw_end_object(&w);
-    put_element(&c->refused, buf_str(&text));
-    c->refused.failed = text.failed ? text.failed : c->refused.failed;
+    put_element(array, buf_str(&text));
+    array->failed = text.failed ? text.failed : array->failed;
     buf_deinit(&text);
+}
+
+static void on_refused(void *user, struct tidings_str spelled, const struct tidings_error *why)
+{
+    struct change_call *c = user;
+    if (c->refused.len == 0) {
+        tidings_fail(&c->why, why->code, "'%.*s': %s", STR_ARG_MAX(spelled, 128), why->text);
+    }
+    put_reason(&c->refused, spelled, tidings_str(why->text));
+}
+
+static void on_accepted(void *user, struct tidings_str spelled, struct tidings_str warning)
+{
+    struct change_call *c = user;
+    c->can_change = c->can_change || warning.len == 0;
+    if (warning.len > 0) {
+        put_reason(&c->warnings, spelled, warning);
+    }
 }
 
 static void on_lost(void *user, struct tidings_str spelled)
@@ -166,6 +181,7 @@ static void change_call_on_done(void *user, const struct log_cursor *cursor, boo
 
 static const struct change_query_ops change_query_ops = {
     .refused = on_refused,
+    .accepted = on_accepted,
     .exists = on_exists,
     .lost = on_lost,
     .row = on_row,
@@ -292,6 +308,7 @@ static void change_call_begin(struct tidings_call *call, bool waits)
     c->budget = half < CHANGE_BYTES ? half : CHANGE_BYTES;
     buf_init(&c->lost, NOTES_BYTES);
     buf_init(&c->refused, NOTES_BYTES);
+    buf_init(&c->warnings, NOTES_BYTES);
     arena_init(&c->arena, ARENA_BYTES);
     buf_init(&c->contents, 0);
     int rc = change_call_start(c, &err);

@@ -41,9 +41,10 @@ struct change_call {
 
     struct change_row *rows;
     size_t count, room, limit, bytes;
-    size_t budget;            /* CHANGE_BYTES, or what an answer may have */
-    struct buf lost, refused; /* elements of arrays */
-    struct tidings_error why; /* the first refusal */
+    size_t budget;                      /* CHANGE_BYTES, or what an answer may have */
+    struct buf lost, refused, warnings; /* elements of arrays */
+    bool can_change;                    /* one of the URIs has no warning */
+    struct tidings_error why;           /* the first refusal */
     struct log_cursor cursor;
     bool more;
 

@@ -228,12 +228,14 @@ static void change_answer_finish(struct change_call *c)
     jw_end_array(w);
     jw_put_bool(w, STR("more"), c->more);
     if (c->waits) {
-        jw_put_bool(w, STR("timedOut"), c->count == 0 && c->lost.len == 0 && !c->more);
+        jw_put_bool(w, STR("timedOut"),
+                    c->count == 0 && c->lost.len == 0 && !c->more && c->can_change);
     }
     write_array(w, "gap", &c->lost);
     write_array(w, "refused", &c->refused);
+    write_array(w, "warnings", &c->warnings);
     jw_end_object(w);
-    const struct buf *parts[] = {&c->out, &c->lost, &c->refused};
+    const struct buf *parts[] = {&c->out, &c->lost, &c->refused, &c->warnings};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
         rc = buf_check(parts[i], "the answer", "ask for less at a time", &err);

@@ -60,7 +60,11 @@
     "may have changed, read it again\"},\"refused\":{\"type\":\"array\",\"items\":{\"type\":"      \
     "\"object\",\"properties\":{\"uri\":{\"type\":\"string\"},\"reason\":{\"type\":\"string\"}},"  \
     "\"required\":[\"uri\",\"reason\"]},\"description\":\"of the uris, those that cannot be "      \
-    "watched\"}},\"required\":[\"cursor\",\"changes\",\"more\"]}"
+    "watched\"},\"warnings\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{"  \
+    "\"uri\":{\"type\":\"string\"},\"reason\":{\"type\":\"string\"}},\"required\":[\"uri\","       \
+    "\"reason\"]},\"description\":\"of the uris, those that match nothing the server has: "        \
+    "waiting "                                                                                     \
+    "for them is useless\"}},\"required\":[\"cursor\",\"changes\",\"more\"]}"
 
 static const char since_input[] = INPUT(CURSOR "," URIS "," LIMIT "," CONTENT);
 static const char since_output[] = ANSWER("");
@@ -102,7 +106,8 @@ int change_tools_add(struct tidings_server *s, struct tidings_error *err)
             "Waits until one of the resources changes, and returns what changed. After timeoutMs "
             "it returns with timedOut: call it again. You can wait for a file that does not exist "
             "yet. Without a cursor it returns at once for a resource that already exists, with "
-            "change 'exists' and its modification time in 'at'. Pass the cursor of the previous "
+            "change 'exists' and its modification time in 'at'. If all uris are in 'warnings' it "
+            "returns at once: do not repeat the call. Pass the cursor of the previous "
             "answer, so that you miss nothing between two calls."),
         .input_schema = tidings_str(wait_input),
         .output_schema = tidings_str(wait_output),

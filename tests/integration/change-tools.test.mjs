@@ -9,7 +9,7 @@ import { test } from 'node:test';
 
 import { call, initialize, LATEST_LEGACY, post, totals } from './lib/rpc.mjs';
 import { LEGACY_TRANSPORTS, legacyClient, modernClient, TRANSPORTS } from './lib/sdk.mjs';
-import { serve } from './lib/server.mjs';
+import { serve, serveExample } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { DEADLINE, eventually, within } from './lib/wait.mjs';
 
@@ -305,6 +305,31 @@ test('a cursor outlives a restart where a store keeps what changed', async (t) =
     const { changes, gap } = await tool(second, 'wait_for_change', { uris, cursor });
     assert.deepEqual(changes.map((row) => row.uri).sort(), [uris[1], 'published:///after']);
     assert.equal(gap, undefined, 'nothing of it is unknown');
+});
+
+test('a wait for what nothing can match returns at once, with the reason', async (t) => {
+    const server = await serveExample(t, 'weather', ['--change-tools', 'on']);
+    const tool = async (name, given) => {
+        const { isError, content, structuredContent } = await call(server, 'tools/call', { name, arguments: given });
+        assert.ok(!isError, content[0].text);
+        return structuredContent;
+    };
+    const uris = ['weather://sea/*'];
+    const begun = await tool('changes_since', { uris });
+    for (const cursor of [undefined, begun.cursor]) {
+        const answer = await tool('wait_for_change', { uris, timeoutMs: 600000, cursor });
+        assert.deepEqual([answer.changes, answer.timedOut], [[], false]);
+        assert.deepEqual(answer.warnings, begun.warnings);
+        assert.deepEqual(answer.warnings.map(({ uri }) => uri), uris);
+        assert.match(answer.warnings[0].reason, /nothing that is served now can match it/);
+    }
+    const both = await tool('wait_for_change', { uris: [...uris, 'weather://city/*'] });
+    assert.equal(both.changes.length > 0, true);
+    assert.deepEqual(both.warnings, begun.warnings);
+    const { tools } = (await call(server, 'tools/list', {}));
+    for (const { name, outputSchema } of tools.filter((one) => one.name !== 'my_subscriptions')) {
+        assert.deepEqual(outputSchema.properties.warnings.items.required, ['uri', 'reason'], name);
+    }
 });
 
 test('nobody is told of what it may not read', async (t) => {

@@ -163,6 +163,51 @@ static void at_its_deadline_a_wait_says_so(void **state)
     assert_json(ask_changes("wait", with_cursor("\"timeoutMs\":0")), FOUND "timedOut", "true");
 }
 
+/* ---- what nothing can match ------------------------------------------------------------------ */
+
+static void a_wait_for_what_nothing_can_match_returns_at_once(void **state)
+{
+    (void)state;
+    const char *never = "\"uris\":[\"mem:///no/*\",\"mem:///none/{x}\"]";
+    for (int round = 0; round < 2; round++) {
+        const char *text = ask_changes("wait", round == 0 ? never : with_cursor(never));
+        assert_count(text, 0);
+        assert_json(text, FOUND "timedOut", "false");
+        assert_json(text, FOUND "warnings|0|uri", "mem:///no/*");
+        assert_json(text, FOUND "warnings|1|uri", "mem:///none/{x}");
+        assert_non_null(strstr(json_at(text, FOUND "warnings|1|reason"), "registered later"));
+        assert_no_json(text, FOUND "warnings|2");
+        assert_no_json(text, FOUND "refused");
+    }
+    assert_json(ask_changes("since", never), FOUND "warnings|1|uri", "mem:///none/{x}");
+    /* What was announced nevertheless is there. */
+    harness_change(&harness_changes, "mem:///no/1", TIDINGS_CHANGE_CREATED);
+    harness_run_until_idle(&harness_changes);
+    const char *text = ask_changes("wait", with_cursor(never));
+    assert_count(text, 1);
+    assert_change(text, 0, "mem:///no/1", "created");
+}
+
+static void a_wait_goes_on_if_one_of_the_uris_can_change(void **state)
+{
+    (void)state;
+    const char *uris = "\"uris\":[\"mem:///no/*\",\"mem:///row/*\",\"other:///x\"]";
+    struct client *c = begin_call("wait", uris);
+    assert_true(c->is_waiting);
+    harness_change(&harness_changes, "mem:///row/1", TIDINGS_CHANGE_CREATED);
+    harness_run_until_idle(&harness_changes);
+    const char *text = end_call(c);
+    assert_change(text, 0, "mem:///row/1", "created");
+    assert_json(text, FOUND "warnings|0|uri", "mem:///no/*");
+    assert_no_json(text, FOUND "warnings|1");
+    assert_json(text, FOUND "refused|0|uri", "other:///x");
+    text = ask_changes("wait", text_of("\"timeoutMs\":0,%s", with_cursor(uris)));
+    assert_json(text, FOUND "timedOut", "true");
+    assert_no_json(ask_changes("since", "\"uris\":[\"mem:///row/*\"]"), FOUND "warnings");
+}
+
+/* ---- how it ends ----------------------------------------------------------------------------- */
+
 static void a_client_that_goes_is_forgotten(void **state)
 {
     (void)state;
@@ -315,6 +360,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(nothing_falls_between_two_calls,
                                         changes_begin_with_a_long_log, changes_end),
         cmocka_unit_test_setup_teardown(at_its_deadline_a_wait_says_so, changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(a_wait_for_what_nothing_can_match_returns_at_once,
+                                        changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(a_wait_goes_on_if_one_of_the_uris_can_change, changes_begin,
+                                        changes_end),
         cmocka_unit_test_setup_teardown(a_client_that_goes_is_forgotten, changes_begin,
                                         changes_end),
         cmocka_unit_test_setup_teardown(a_lost_connection_of_a_session_ends_its_wait, changes_begin,
