@@ -10,17 +10,18 @@
 
 uint64_t share_part(const struct limit_counters *counters, uint64_t most)
 {
-    if (most < SHARE_MIN || counters->fair_share == 0) {
+    uint64_t percent = counters->fair_share;
+    if (most < SHARE_MIN || percent == 0 || percent >= 100) {
         return most;
     }
-    uint64_t part = most / 100 * counters->fair_share + most % 100 * counters->fair_share / 100;
-    return part > 0 ? part : 1;
+    uint64_t part = most / 100 * percent + (most % 100 * percent + 99) / 100;
+    return part < most ? part : most - 1;
 }
 
 uint64_t share_reserve(uint64_t most)
 {
     uint64_t part = most / SHARE_RESERVE;
-    return most < SHARE_MIN ? 0 : part > 0 ? part : 1;
+    return most < SHARE_RESERVE_MIN ? 0 : part > 0 ? part : 1;
 }
 
 /* What the account may hold without the reserve. */

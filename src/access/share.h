@@ -3,13 +3,15 @@
  * Fair shares of the limits that all clients have in common. Every such limit is divided in the
  * same way, for counts and for bytes, exactly and over all workers:
  *
- *   - A principal may hold its share, a part of the limit (limit_counters.fair_share).
+ *   - A principal may hold its share, a part of the limit (limit_counters.fair_share), rounded up,
+ *     but never all of it unless that part is 100 percent.
  *   - Clients without a name on this machine are one account, without a share of its own: they may
  *     hold everything except the reserve. So may the program itself.
  *   - The reserve, a 64th, is for operators, who may call end_peer (access_is_operator). An
  *     operator may hold its share and the reserve.
  *
- * A limit below SHARE_MIN is too small to divide: it has neither shares nor a reserve.
+ * A limit of 1 cannot be divided, and limits below SHARE_RESERVE_MIN have no reserve, which would
+ * be more than a quarter of them.
  *
  *     struct share_taker who = channel_taker(channel);
  *     if (!share_take(counters, LIMIT_CALLS, max_calls, 1, &who, &why)) … refuse with `why`
@@ -24,8 +26,9 @@
 struct allowance;
 struct principal;
 
-#define SHARE_MIN 8u
-#define SHARE_RESERVE 64u /* the reserve is this part of a limit, at least 1 */
+#define SHARE_MIN 2u         /* smaller limits have no shares */
+#define SHARE_RESERVE_MIN 4u /* smaller limits have no reserve */
+#define SHARE_RESERVE 64u    /* the reserve is this part of a limit, at least 1 */
 
 /* Who takes. */
 struct share_taker {

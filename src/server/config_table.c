@@ -241,7 +241,7 @@ const struct config_row config_rows[] = {
     NUMBER("max-uris-per-listen", max_uris_per_listen, "1000", 1, 100000,
            "URIs in one subscriptions/listen"),
     NUMBER("fair-share", fair_share, "25", 1, 100,
-           "percent of a limit of all clients that one principal may have"),
+           "percent of a limit of all clients that one principal may have; rounded up: 1 of 2"),
     SIZE("max-announced", max_announced, "32m", 64 * KIB, 64 * GIB,
          "memory for changes that are announced and not told yet"),
     NUMBER("max-calls", max_calls, "256", 1, 100000, "tools and prompts under way at a time"),

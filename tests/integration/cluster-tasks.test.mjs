@@ -115,7 +115,7 @@ test('tasks of several nodes', { skip }, async (t) => {
     });
 
     await t.test('limits of one client count for all nodes together', async (t) => {
-        const { of } = await cluster(t, 2, ['--max-client-tasks', '2', '--max-tasks', '3']);
+        const { of } = await cluster(t, 2, ['--max-client-tasks', '2', '--max-tasks', '3', '--fair-share', '100']);
         const [[a, b], [other]] = [of(ada), of(bob)];
         await begin(a, 'slow_compute', { seconds: 60 });
         await begin(b, 'slow_compute', { seconds: 60 });

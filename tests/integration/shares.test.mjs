@@ -461,6 +461,21 @@ test('--fair-share sets how much a principal may have', async (t) => {
     assertRefused(why, await rowOf(operator, 'max-sessions'), true);
 });
 
+test('small limits are divided too', async (t) => {
+    for (const [limit, share, reserve] of [[1, 1, 0], [2, 1, 0], [3, 1, 0], [4, 1, 1], [7, 2, 1]]) {
+        const { who, operator } = await withTokens(t, ['--max-sessions', `${limit}`], serveFiles);
+        const row = await rowOf(operator, 'max-sessions');
+        assert.deepEqual([row.value, row.share, row.reserve], [limit, share, reserve]);
+        const ada = await exhaust(takeSession, who.ada);
+        assert.equal(ada.held.length, share);
+        assertRefused(ada.refusal, row, limit > 1);
+        const bob = await exhaust(takeSession, who.bob);
+        assert.equal(bob.held.length, Math.min(share, limit - share), 'one principal leaves some to another');
+        const own = await takeSession(operator);
+        assert.equal(Boolean(own.release), limit > 2, 'the operator gets what is left or the reserve');
+    }
+});
+
 test('who has no name on this machine shares one account, which leaves the reserve', async (t) => {
     const server = await serve(t, { files: {}, args: ['--self', '--max-sessions', '20'] });
     const [first, second] = [server, server];

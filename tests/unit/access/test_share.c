@@ -128,20 +128,67 @@ static void bytes_are_shared_like_counts(void **state)
     allowance_release(ada.account);
 }
 
-static void the_part_can_be_set_and_small_limits_are_not_divided(void **state)
+/* What one principal, everybody without a name on this machine, and an operator beside the latter
+ * get of a limit. */
+static void assert_divided(uint64_t most, size_t own, size_t local, size_t operators)
+{
+    struct share_taker ada = taker("token ada", false), root = taker("user uid:0", true);
+    struct share_taker machine = taker(ALLOWANCE_MACHINE, false);
+    const struct share_taker *const who[] = {&ada, &machine, &root};
+    const size_t expected[] = {own, local, operators};
+    size_t held[] = {0, 0, 0};
+    struct refusal why;
+    for (size_t i = 0; i < 3; i++) {
+        while (share_take(&counters, LIMIT_CALLS, most, 1, who[i], &why)) {
+            held[i]++;
+        }
+        assert_int_equal(held[i], expected[i]);
+        for (; i == 0 && held[0] > 0; held[0]--) {
+            share_give(&counters, LIMIT_CALLS, 1, ada.account);
+        }
+    }
+    for (size_t i = 0; i < 3; i++) {
+        for (; held[i] > 0; held[i]--) {
+            share_give(&counters, LIMIT_CALLS, 1, who[i]->account);
+        }
+        allowance_release(who[i]->account);
+    }
+    assert_int_equal(limit_in_use(&counters, LIMIT_CALLS), 0);
+}
+
+static void small_limits_are_divided_too(void **state)
+{
+    (void)state;
+    assert_divided(1, 1, 1, 0); /* cannot be */
+    assert_divided(2, 1, 2, 0);
+    assert_divided(3, 1, 3, 0);
+    assert_divided(4, 1, 3, 1);
+    assert_divided(5, 2, 4, 1);
+    assert_divided(7, 2, 6, 1);
+    assert_divided(8, 2, 7, 1);
+    assert_divided(9, 3, 8, 1);
+    counters.fair_share = 99; /* never all of it … */
+    for (uint64_t most = 2; most < 8; most++) {
+        assert_int_equal(share_part(&counters, most), most - 1);
+    }
+    counters.fair_share = 100; /* … unless that is what the operator wants */
+    assert_divided(2, 2, 2, 0);
+    assert_divided(4, 3, 3, 1);
+}
+
+static void the_part_can_be_set(void **state)
 {
     (void)state;
     assert_int_equal(share_part(&counters, 1000), 250);
-    assert_int_equal(share_part(&counters, 8), 2);
-    assert_int_equal(share_part(&counters, 7), 7);
+    assert_int_equal(share_part(&counters, 1001), 251);
     assert_int_equal(share_part(&counters, 0), 0);
-    assert_int_equal(share_reserve(7), 0);
-    assert_int_equal(share_reserve(8), 1);
+    assert_int_equal(share_reserve(3), 0);
+    assert_int_equal(share_reserve(4), 1);
     assert_int_equal(share_reserve(10000), 156);
     counters.fair_share = 10;
     assert_int_equal(share_part(&counters, 1000), 100);
     assert_int_equal(share_part(&counters, 8), 1);
-    assert_int_equal(share_part(&counters, UINT64_MAX), UINT64_MAX / 100 * 10 + 1);
+    assert_int_equal(share_part(&counters, UINT64_MAX), UINT64_MAX / 100 * 10 + 2);
     counters.fair_share = 100;
     struct share_taker ada = taker("token ada", false);
     struct refusal why;
@@ -205,7 +252,8 @@ int main(void)
         TEST(a_principal_gets_its_share_and_the_next_one_too),
         TEST(the_machine_gets_all_but_the_reserve_and_an_operator_that),
         TEST(bytes_are_shared_like_counts),
-        TEST(the_part_can_be_set_and_small_limits_are_not_divided),
+        TEST(small_limits_are_divided_too),
+        TEST(the_part_can_be_set),
         TEST(names_do_not_reach_the_account_of_the_machine),
         TEST(nothing_stays_booked_whichever_threads_take),
     };

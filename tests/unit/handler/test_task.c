@@ -100,7 +100,7 @@ static int try_open(const struct principal *p, const char *client, size_t max_cl
     const struct task_spec spec = {
         .principal = p,
         .client = tidings_str(client),
-        .max = 4,
+        .max = 5, /* the last for operators */
         .max_client = max_client,
         .ttl_ms = HOUR_MS,
         .home = home,
