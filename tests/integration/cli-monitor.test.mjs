@@ -35,8 +35,26 @@ test('status, peers and limits say what the server says, for people and for scri
     const [row] = objects(await good(t, ['peers', '--json', server.url]));
     assert.equal(table[1].split(' ')[0], row.peer);
     const limits = await good(t, ['limits', server.url]);
-    assert.match(limits, /^max-connections +\d+ +\d+ +0 +connections at a time$/m);
-    assert.ok(objects(await good(t, ['limits', '--json', server.url])).every((limit) => 'reached' in limit));
+    assert.match(limits, /^LIMIT +VALUE +IN USE +SHARE +RESERVE +REACHED +ABOUT$/m);
+    assert.match(limits, /^max-sessions +10240 +0 +2560 +160 +0 +legacy sessions at a time$/m);
+    assert.match(limits, /^max-listens +64 {30,}0 +open listens on one connection$/m, 'clients do not share it');
+    const printed = objects(await good(t, ['limits', '--json', server.url]));
+    assert.ok(printed.every((limit) => 'reached' in limit));
+    const { share, reserve, inUse } = printed.find(({ limit }) => limit === 'max-sessions');
+    assert.deepEqual([share, reserve, inUse], [2560, 160, 0]);
+});
+
+test('limits fit into 80 columns', { skip: noTerminal }, async (t) => {
+    const { server } = await watched(t);
+    const shown = async (columns) => {
+        const terminal = new Terminal(t, ['sh', '-c', `stty cols ${columns}; exec ${BIN} limits ${server.url}`]);
+        await terminal.ended();
+        return lines(terminal.screen.replaceAll('\r', ''));
+    };
+    const narrow = await shown(80);
+    assert.ok(narrow.every((line) => line.length <= 80), narrow.join('\n'));
+    assert.ok(narrow.some((line) => /^max-output +268435456 +0 +67108864 +4194304 +0$/.test(line)), narrow.join('\n'));
+    assert.ok((await shown(100)).some((line) => /^max-sessions .* legacy sessions at a time$/.test(line)));
 });
 
 test('subscriptions say who is subscribed to what, or who would be told; nodes who shares the store', async (t) => {

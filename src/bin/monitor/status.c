@@ -112,6 +112,25 @@ const struct command command_peers = {
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
+#define LIMITS_NAME 22
+#define LIMITS_COUNT 9
+#define LIMITS_SHORT 8
+#define LIMITS_AT (LIMITS_NAME + 3 * (LIMITS_COUNT + 1) + LIMITS_SHORT + 1 + LIMITS_SHORT + 2)
+#define LIMITS_ABOUT 20u /* a narrower terminal shows no texts */
+
+/* A limit that clients do not share has no use, share or reserve. */
+static void limits_put_count(struct tidings_str row, const char *pointer, int width)
+{
+    char *count = tidings_json_get(row, pointer);
+    printf(" %*s", width, count ? count : "");
+    tidings_free(count);
+}
+
+static bool limits_has_about(void)
+{
+    return !is_terminal(stdout) || output_width(stdout) >= LIMITS_AT + LIMITS_ABOUT;
+}
+
 static int limits_put(void *user, struct tidings_str key, struct tidings_str row)
 {
     const struct cli *cli = user;
@@ -121,19 +140,22 @@ static int limits_put(void *user, struct tidings_str key, struct tidings_str row
         return 0;
     }
     char *name = text_at(row, "/limit"), *about = text_at(row, "/about");
-    char *used = tidings_json_get(row, "/inUse");
-    put_cell(stdout, name ? name : "", 24, true);
-    printf(" %12.0f %10s ", self_state_number(row, "/value"), used ? used : "");
+    put_cell(stdout, name ? name : "", LIMITS_NAME, true);
+    limits_put_count(row, "/value", LIMITS_COUNT);
+    limits_put_count(row, "/inUse", LIMITS_COUNT);
+    limits_put_count(row, "/share", LIMITS_COUNT);
+    limits_put_count(row, "/reserve", LIMITS_SHORT);
     bool is_reached = self_state_number(row, "/reached") > 0;
     put_style(cli, stdout, is_reached ? STYLE_BAD : STYLE_PLAIN);
-    printf("%10.0f", self_state_number(row, "/reached"));
+    limits_put_count(row, "/reached", LIMITS_SHORT);
     put_style(cli, stdout, STYLE_PLAIN);
-    fputs("  ", stdout);
-    put_text(stdout, tidings_str(about ? about : ""));
+    if (limits_has_about()) {
+        fputs("  ", stdout);
+        put_text_wrapped(stdout, tidings_str(about ? about : ""), LIMITS_AT);
+    }
     fputc('\n', stdout);
     tidings_free(name);
     tidings_free(about);
-    tidings_free(used);
     return 0;
 }
 
@@ -145,7 +167,9 @@ static int limits_ask(struct cli *cli, struct tidings_client *client, struct tid
     }
     if (!cli->json) {
         put_style(cli, stdout, STYLE_DIM);
-        printf("%-24s %12s %10s %10s  ABOUT\n", "LIMIT", "VALUE", "IN USE", "REACHED");
+        printf("%-*s %*s %*s %*s %*s %*s%s\n", LIMITS_NAME, "LIMIT", LIMITS_COUNT, "VALUE",
+               LIMITS_COUNT, "IN USE", LIMITS_COUNT, "SHARE", LIMITS_SHORT, "RESERVE", LIMITS_SHORT,
+               "REACHED", limits_has_about() ? "  ABOUT" : "");
         put_style(cli, stdout, STYLE_PLAIN);
     }
     (void)tidings_json_each(tidings_str(text), "", limits_put, cli);
@@ -156,8 +180,10 @@ static int limits_ask(struct cli *cli, struct tidings_client *client, struct tid
 const struct command command_limits = {
     .name = "limits",
     .help = "list the limits of a server, and how often they were reached",
-    .about = "List every limit that clients of a server can run into: its value, how much is in "
-             "use, how often it was reached. The server must run with --self, and you must be "
+    .about = "List every limit that clients of a server can run into: its value and how often it "
+             "was reached. Of limits that all clients share also how much is in use, the share of "
+             "one principal, and the reserve for operators. A terminal of less than 91 columns "
+             "shows no descriptions. The server must run with --self, and you must be "
              "allowed to read tidings://self/limits.\n\n"
              "--json prints an object for each.\n",
     .has_target = true,
