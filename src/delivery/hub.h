@@ -126,18 +126,24 @@ struct hub_receipt {
      * TIDINGS_E_UNKNOWN: perhaps. Other codes: it did not happen. */
     void (*done)(struct hub_receipt *receipt, int code, const struct tidings_error *err);
 };
-/* Announce at every node of a cluster; without others it is hub_announce. Without a receipt it
- * returns 0 at once, and the announcement waits while the store cannot be reached. With one it
- * returns 1 if `done` is called later; TIDINGS_E_BUSY while the store cannot be reached. */
+/* Announce at every node of a cluster; without others it is hub_announce. Returns 0 at once; the
+ * announcement waits while the store cannot be reached. */
 int hub_announce_shared(struct hub *hub, const struct tidings_change *change,
-                        struct hub_receipt *receipt, struct tidings_error *err);
+                        struct tidings_error *err);
 /* The same for a change that a client announces, as its share of LIMIT_ANNOUNCED. If the share is
- * used up, `why` says so, and no subscription is told. */
+ * used up, `why` says so, and no subscription is told. Returns 1 if `done` is called later;
+ * TIDINGS_E_BUSY while the store cannot be reached. */
 int hub_announce_by(struct hub *hub, const struct tidings_change *change,
                     const struct share_taker *who, struct hub_receipt *receipt, struct refusal *why,
                     struct tidings_error *err);
+/* The same at this node only. `who` NULL: the program. */
+int hub_announce_here(struct hub *hub, const struct tidings_change *change,
+                      const struct share_taker *who, struct refusal *why,
+                      struct tidings_error *err);
+/* `who`, `receipt` and `why` are NULL for the program. */
 typedef int (*hub_shared_fn)(void *user, const struct tidings_change *change,
-                             struct hub_receipt *receipt, struct tidings_error *err);
+                             const struct share_taker *who, struct hub_receipt *receipt,
+                             struct refusal *why, struct tidings_error *err);
 /* Who takes them, from any thread; before threads start. NULL: nobody any more. */
 void hub_on_shared(struct hub *hub, hub_shared_fn fn, void *user);
 /* Ask the store for its newest position, and follow up to there: hub_newest is called once, later.

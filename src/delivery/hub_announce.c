@@ -461,27 +461,29 @@ static struct tidings_change announce_judged(const struct hub *hub,
     return told;
 }
 
-int hub_announce_shared(struct hub *hub, const struct tidings_change *change,
-                        struct hub_receipt *receipt, struct tidings_error *err)
+int hub_announce_here(struct hub *hub, const struct tidings_change *change,
+                      const struct share_taker *who, struct refusal *why, struct tidings_error *err)
 {
-    hub_shared_fn shared = __atomic_load_n(&hub->shared, __ATOMIC_ACQUIRE);
-    struct tidings_change told = announce_judged(hub, change);
-    int rc = shared ? announce_check_kind(change, err) : 0;
-    return rc < 0   ? rc
-           : shared ? shared(hub->shared_user, &told, receipt, err)
-                    : hub_announce(hub, &told, err);
+    const struct announce_origin from = {.who = who, .why = why};
+    return hub_announce_change(hub, change, &from, err);
 }
 
 int hub_announce_by(struct hub *hub, const struct tidings_change *change,
                     const struct share_taker *who, struct hub_receipt *receipt, struct refusal *why,
                     struct tidings_error *err)
 {
-    if (__atomic_load_n(&hub->shared, __ATOMIC_ACQUIRE)) {
-        return hub_announce_shared(hub, change, receipt, err);
-    }
+    hub_shared_fn shared = __atomic_load_n(&hub->shared, __ATOMIC_ACQUIRE);
     struct tidings_change told = announce_judged(hub, change);
-    const struct announce_origin from = {.who = who, .why = why};
-    return hub_announce_change(hub, &told, &from, err);
+    int rc = announce_check_kind(change, err);
+    return rc < 0   ? rc
+           : shared ? shared(hub->shared_user, &told, who, receipt, why, err)
+                    : hub_announce_here(hub, &told, who, why, err);
+}
+
+int hub_announce_shared(struct hub *hub, const struct tidings_change *change,
+                        struct tidings_error *err)
+{
+    return hub_announce_by(hub, change, NULL, NULL, NULL, err);
 }
 
 int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,

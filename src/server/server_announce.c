@@ -10,10 +10,12 @@
  * What a program said and cannot be committed because the store cannot be reached waits, in order,
  * until it is back, and is then written before anything that was said later. All of it together is
  * bounded by `max-announced`. What a client said is tried once: the client has the outcome, after
- * the commit (struct hub_receipt).
+ * the commit (struct hub_receipt). Until then it counts as the client's share of `max-announced`,
+ * as what is said at this node does until it has its number.
  */
 #include "server/server_private.h"
 
+#include "access/share.h"
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -33,6 +35,8 @@ struct announcing {
     struct tidings_server *server;
     struct owned_mount *mount;   /* whose provider saw it; NULL: somebody said it */
     struct hub_receipt *receipt; /* of a client that waits for the outcome, or NULL */
+    bool is_clients;             /* it counts as the share of … */
+    struct allowance *account;   /* … its client, held by the share; NULL: only in total */
     enum kept_kind kind;
     bool is_dropped;
     size_t bytes;
@@ -111,9 +115,40 @@ static void undo_announce(struct keeper_job *job)
     announce_wait_again(a->server, &a->taken);
 }
 
+/* Takes room; `who` NULL: the program. Returns false if there is none, which `err` says, and `why`
+ * of a client. */
+static bool announce_take(struct tidings_server *s, size_t bytes, const struct share_taker *who,
+                          struct refusal *why, struct tidings_error *err)
+{
+    struct limit_counters *counters = hub_limit_counters(s->hub);
+    uint64_t most = s->config.max_announced;
+    size_t *waiting = who ? &counters->in_use[LIMIT_ANNOUNCED] : &s->announced_bytes;
+    bool fits = who ? share_take(counters, LIMIT_ANNOUNCED, most, bytes, who, why)
+                    : __atomic_add_fetch(waiting, bytes, __ATOMIC_RELAXED) <= most;
+    if (!fits && !who) {
+        __atomic_sub_fetch(waiting, bytes, __ATOMIC_RELAXED);
+        limit_hit(counters, LIMIT_ANNOUNCED);
+    }
+    if (!fits) {
+        tidings_fail(err, TIDINGS_E_BUSY, "more changes than can be told: %zu bytes wait already",
+                     __atomic_load_n(waiting, __ATOMIC_RELAXED));
+    }
+    return fits;
+}
+
+static void announce_give(struct tidings_server *s, size_t bytes, bool is_clients,
+                          struct allowance *account)
+{
+    if (is_clients) {
+        share_give(hub_limit_counters(s->hub), LIMIT_ANNOUNCED, bytes, account);
+    } else {
+        __atomic_sub_fetch(&s->announced_bytes, bytes, __ATOMIC_RELAXED);
+    }
+}
+
 static void announcing_free(struct announcing *a)
 {
-    __atomic_sub_fetch(&a->server->announced_bytes, a->bytes, __ATOMIC_RELAXED);
+    announce_give(a->server, a->bytes, a->is_clients, a->account);
     list_remove(&a->link);
     mem_free(a);
 }
@@ -288,44 +323,53 @@ static struct announcing *announcing_create(struct tidings_server *s,
     return a;
 }
 
-/* NULL: no room for it, which `err` says. */
+/* NULL: no room for it, as in announce_take. */
 static struct announcing *announcing_begin(struct tidings_server *s,
                                            const struct tidings_change *change,
+                                           const struct share_taker *who, struct refusal *why,
                                            struct tidings_error *err)
 {
     size_t bytes = sizeof(struct announcing) + change->uri.len + change->etag.len +
                    change->from.len + change->metadata.len + change->checksum.len +
                    change->origin.len + change->target.len + change->traceparent.len;
-    size_t before = __atomic_fetch_add(&s->announced_bytes, bytes, __ATOMIC_RELAXED);
-    bool fits = before + bytes <= s->config.max_announced;
-    struct announcing *a = fits ? announcing_create(s, change, bytes) : NULL;
-    if (!a) {
-        __atomic_sub_fetch(&s->announced_bytes, bytes, __ATOMIC_RELAXED);
-        tidings_fail(err, fits ? TIDINGS_E_NOMEM : TIDINGS_E_BUSY,
-                     fits ? "out of memory"
-                          : "more changes than can be told: %zu bytes wait already",
-                     before);
+    struct allowance *account = who ? who->account : NULL;
+    if (!announce_take(s, bytes, who, why, err)) {
+        return NULL;
     }
+    struct announcing *a = announcing_create(s, change, bytes);
+    if (!a) {
+        announce_give(s, bytes, who != NULL, account);
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    a->is_clients = who != NULL;
+    a->account = account;
     return a;
 }
 
-int server_announce(void *user, const struct tidings_change *change, struct hub_receipt *receipt,
-                    struct tidings_error *err)
+int server_announce(void *user, const struct tidings_change *change, const struct share_taker *who,
+                    struct hub_receipt *receipt, struct refusal *why, struct tidings_error *err)
 {
     struct tidings_server *s = user;
-    struct tidings_error why = {0};
+    struct tidings_error reason = {0};
+    struct refusal limit = {0};
     bool is_local = false;
     enum kept_kind kind = announce_kind(s, change->uri, &is_local);
     if (is_local) {
-        return hub_announce(s->hub, change, err);
+        return hub_announce_here(s->hub, change, who, why, err);
     }
     if (receipt && hub_is_store_unreachable(s->hub)) {
         return tidings_fail(err, TIDINGS_E_BUSY, "the store cannot be reached; try again later");
     }
-    struct announcing *a = announcing_begin(s, change, &why);
+    struct announcing *a = announcing_begin(s, change, who, &limit, &reason);
     if (!a) {
-        hub_lose(s->hub);
-        return tidings_fail(err, why.code, "%s", why.text);
+        if (!limit.is_own) { /* else its client is told, and nobody else has to look again */
+            hub_lose(s->hub);
+        }
+        if (why) {
+            *why = limit;
+        }
+        return tidings_fail(err, reason.code, "%s", reason.text);
     }
     a->kind = kind;
     a->receipt = receipt;
@@ -337,7 +381,7 @@ int server_announce_owned(struct tidings_server *s, struct owned_mount *mount,
                           const struct tidings_change *change, struct tidings_error *err)
 {
     struct tidings_error why = {0};
-    struct announcing *a = announcing_begin(s, change, &why);
+    struct announcing *a = announcing_begin(s, change, NULL, NULL, &why);
     if (!a) {
         server_owned_lose(mount);
         return tidings_fail(err, why.code, "%s", why.text);

@@ -112,7 +112,7 @@ struct tidings_server {
     struct list announce_taken;       /* … of them, what `announce_again` writes */
     struct keeper_job announce_again; /* … under way while `is_announcing_again` */
     bool is_announcing_again;
-    size_t announced_bytes;       /* atomic: of them, and of those under way */
+    size_t announced_bytes;       /* atomic: of them, and of those under way, but not clients' */
     size_t announced_lost;        /* the keeper's, and after it: accepted, and never told */
     bool follow_tells;            /* the keeper's: what is followed is told, the log is there */
     uint64_t follow_moved;        /* server_follow.c: the position told as the end of a move */
@@ -259,8 +259,8 @@ void server_tasks_reach(struct tidings_server *s, bool is_unreachable);
 /* ---- server_announce.c: announcements that all nodes tell ------------------------------------ */
 
 /* hub_shared_fn, of a server whose store others share; `user` is the server. */
-int server_announce(void *user, const struct tidings_change *change, struct hub_receipt *receipt,
-                    struct tidings_error *err);
+int server_announce(void *user, const struct tidings_change *change, const struct share_taker *who,
+                    struct hub_receipt *receipt, struct refusal *why, struct tidings_error *err);
 /* The same of what the provider of a mount saw that this node owns (server_owned.c): told if it
  * still does then. */
 struct owned_mount;

@@ -216,7 +216,7 @@ int tidings_announce(struct tidings_server *s, const struct tidings_change *chan
         struct tidings_change copy = *change;
         copy.uri = buf_str(&canonical);
         copy.from = buf_str(&from);
-        rc = hub_announce_shared(s->hub, &copy, NULL, err);
+        rc = hub_announce_shared(s->hub, &copy, err);
     }
     buf_deinit(&canonical);
     buf_deinit(&from);
