@@ -61,7 +61,7 @@ int helper_open_log(const char *path);
  * directory `root`; -ESTALE: it is not the one that is open as `root_fd` any more. O_RDONLY, with
  * O_DIRECTORY or O_NOFOLLOW. */
 int helper_open_below(const char *root, int root_fd, const char *path, int flags, uint64_t resolve);
-/* Start that command; then `s` is as after spawn_start. */
+/* Start that command; then `s` is as after spawn_start. TIDINGS_E_LIMIT: it runs already. */
 int helper_run(const char *name, struct spawn *s, struct tidings_error *err);
 
 #endif

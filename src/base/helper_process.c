@@ -8,6 +8,9 @@
  * socket its answer went to, and the pidfd. A signal number on the socket goes to the process
  * group; when whoever asked closes it, the group is killed. The end of the command kills what is
  * left of the group, which has its number until the command is reaped, and then says how it ended.
+ *
+ * Each command of the plan has a place of its own and runs once at a time. So nobody who keeps some
+ * commands running takes room from the others.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +20,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,21 +29,24 @@
 #include "base/capabilities.h"
 #include "base/error.h"
 #include "base/helper_private.h"
+#include "base/mem.h"
 #include "base/spawn.h"
 
 #define SOCKET 3
-#define RUNS_MAX 256u /* commands at a time; more are refused */
+#define RUN_FDS 2u    /* of a command that runs */
+#define OTHER_FDS 32u /* all others, those of a command that is being started among them */
 #define FLAGS_MAX (O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 
 struct run {
+    bool is_running;
     struct spawn child;
     int socket;
 };
 
 struct helper {
     const struct helper_plan *plan;
-    struct run runs[RUNS_MAX];
-    size_t count;
+    struct run *runs;     /* by the number of the command */
+    struct pollfd *polls; /* SOCKET, and RUN_FDS of each command; -1: it does not run */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -120,34 +127,38 @@ static void answer_open(int socket, int fd)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static int helper_process_start(const struct helper_plan *plan, const char *name, struct spawn *s,
+static int helper_process_start(struct helper *h, const char *name, struct run **ret,
                                 struct tidings_error *err)
 {
     char program[PATH_MAX];
-    for (size_t i = 0; i < plan->command_count; i++) {
-        const struct helper_command *c = &plan->commands[i];
-        if (strcmp(c->name, name) != 0) {
-            continue;
-        }
-        int rc = spawn_find(c->argv[0], c->path, program, sizeof program, err);
-        struct spawn_options o = {
-            .path = program, .argv = c->argv, .env = c->env, .directory = c->directory};
-        return rc < 0 ? rc : spawn_start(s, &o, err);
+    const struct helper_plan *plan = h->plan;
+    size_t i = 0;
+    while (i < plan->command_count && strcmp(plan->commands[i].name, name) != 0) {
+        i++;
     }
-    return tidings_fail(err, TIDINGS_E_DENIED,
-                        "the command '%.100s' was not configured when the server started; start "
-                        "it again",
-                        name);
+    if (i == plan->command_count) {
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "the command '%.100s' was not configured when the server started; "
+                            "start it again",
+                            name);
+    }
+    if (h->runs[i].is_running) {
+        return tidings_fail(err, TIDINGS_E_LIMIT,
+                            "the command '%.100s' runs already; try again when it has ended", name);
+    }
+    const struct helper_command *c = &plan->commands[i];
+    int rc = spawn_find(c->argv[0], c->path, program, sizeof program, err);
+    struct spawn_options o = {
+        .path = program, .argv = c->argv, .env = c->env, .directory = c->directory};
+    *ret = &h->runs[i];
+    return rc < 0 ? rc : spawn_start(&h->runs[i].child, &o, err);
 }
 
 static void answer_run(struct helper *h, int socket, const char *name)
 {
     struct helper_answer a = {0};
-    struct run *run = &h->runs[h->count];
-    int rc = h->count < RUNS_MAX
-                 ? helper_process_start(h->plan, name, &run->child, &a.err)
-                 : tidings_fail(&a.err, TIDINGS_E_LIMIT,
-                                "%u commands run already; try again when one has ended", RUNS_MAX);
+    struct run *run = NULL;
+    int rc = helper_process_start(h, name, &run, &a.err);
     a.err.code = rc;
     if (rc < 0) {
         (void)helper_send(socket, &a, sizeof a, NULL, 0);
@@ -157,20 +168,20 @@ static void answer_run(struct helper *h, int socket, const char *name)
     int fds[] = {run->child.out, run->child.err};
     a.pid = run->child.pid;
     run->socket = socket;
-    h->count++;
+    run->is_running = true;
     (void)helper_send(socket, &a, sizeof a, fds, 2); /* if it has gone, the socket says so */
     close(run->child.out);
     close(run->child.err);
     run->child.out = run->child.err = 0;
 }
 
-static void drop_run(struct helper *h, size_t i)
+static void drop_run(struct run *run)
 {
-    spawn_deinit(&h->runs[i].child); /* kills what there is, and waits for its end */
-    if (h->runs[i].socket >= 0) {
-        close(h->runs[i].socket);
+    spawn_deinit(&run->child); /* kills what there is, and waits for its end */
+    if (run->socket >= 0) {
+        close(run->socket);
     }
-    h->runs[i] = h->runs[--h->count];
+    run->is_running = false;
 }
 
 /* What was asked of a run. False: nothing any more. */
@@ -232,31 +243,48 @@ static bool helper_process_answer(struct helper *h)
     return true;
 }
 
-/* Everything that became ready, the last first: a run that goes is replaced by the last one. */
+/* Everything that became ready. */
 static bool helper_turn(struct helper *h)
 {
-    static struct pollfd polls[1 + 2 * RUNS_MAX];
-    size_t count = h->count;
-    polls[0] = (struct pollfd){.fd = SOCKET, .events = POLLIN};
+    size_t count = h->plan->command_count;
+    h->polls[0] = (struct pollfd){.fd = SOCKET, .events = POLLIN};
     for (size_t i = 0; i < count; i++) {
-        polls[1 + 2 * i] = (struct pollfd){.fd = h->runs[i].socket, .events = POLLIN};
-        polls[2 + 2 * i] = (struct pollfd){.fd = h->runs[i].child.pidfd, .events = POLLIN};
+        const struct run *run = &h->runs[i];
+        struct pollfd *p = &h->polls[1 + RUN_FDS * i];
+        p[0] = (struct pollfd){.fd = run->is_running ? run->socket : -1, .events = POLLIN};
+        p[1] = (struct pollfd){.fd = run->is_running ? run->child.pidfd : -1, .events = POLLIN};
     }
-    if (poll(polls, 1 + 2 * count, -1) < 0) {
+    if (poll(h->polls, 1 + RUN_FDS * count, -1) < 0) {
         return errno == EINTR || errno == EAGAIN || errno == ENOMEM;
     }
-    for (size_t i = count; i-- > 0;) {
+    for (size_t i = 0; i < count; i++) {
         struct run *run = &h->runs[i];
-        if (polls[1 + 2 * i].revents && !helper_obey(run)) {
+        const struct pollfd *p = &h->polls[1 + RUN_FDS * i];
+        if (p[0].revents && !helper_obey(run)) {
             spawn_kill(&run->child); /* its end may take a while: others do not wait for it */
             close(run->socket);
             run->socket = -1;
         }
-        if (polls[2 + 2 * i].revents && has_ended(run)) {
-            drop_run(h, i);
+        if (p[1].revents && has_ended(run)) {
+            drop_run(run);
         }
     }
-    return !polls[0].revents || helper_process_answer(h);
+    return !h->polls[0].revents || helper_process_answer(h);
+}
+
+/* All commands of the plan can run together. */
+static bool helper_process_make_room(struct helper *h)
+{
+    size_t count = h->plan->command_count;
+    rlim_t needed = RUN_FDS * count + OTHER_FDS;
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < needed) {
+        files.rlim_cur = files.rlim_max < needed ? files.rlim_max : needed;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+    h->runs = mem_zalloc((count + 1) * sizeof *h->runs);
+    h->polls = mem_zalloc((1 + RUN_FDS * count) * sizeof *h->polls);
+    return h->runs && h->polls;
 }
 
 /* Nothing of the process it was forked from: no descriptors, no handlers. Signals to the whole
@@ -287,15 +315,16 @@ static bool helper_process_detach(int socket)
 
 void helper_main(const struct helper_plan *plan, int socket)
 {
-    static struct helper h;
-    h.plan = plan;
+    struct helper h = {.plan = plan};
     (void)capabilities_keep(plan->rights, NULL); /* else it has those it was started with */
-    bool goes_on = helper_process_detach(socket);
+    bool goes_on = helper_process_make_room(&h) && helper_process_detach(socket);
     while (goes_on) {
         goes_on = helper_turn(&h);
     }
-    while (h.count > 0) {
-        drop_run(&h, h.count - 1);
+    for (size_t i = 0; h.runs && i < plan->command_count; i++) {
+        if (h.runs[i].is_running) {
+            drop_run(&h.runs[i]);
+        }
     }
     _exit(0);
 }

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -76,6 +77,7 @@ static bool start(void)
     const struct helper_command commands[] = {
         {.name = "hello", .argv = first, .env = env, .path = "/usr/bin:/bin"},
         {.name = "sleep", .argv = second, .env = env, .path = "/usr/bin:/bin"},
+        {.name = "sleep too", .argv = second, .env = env, .path = "/usr/bin:/bin"},
     };
     static char log_file[96];
     snprintf(log_file, sizeof log_file, "%s/log", f.dir);
@@ -85,7 +87,7 @@ static bool start(void)
                                      .roots = roots,
                                      .root_count = 1,
                                      .commands = commands,
-                                     .command_count = 2};
+                                     .command_count = 3};
     return helper_start(&plan, NULL) == 0;
 }
 
@@ -248,7 +250,7 @@ static int kills(void)
     char text[16] = "";
     EXPECT(start());
     for (size_t i = 0; i < 2; i++) {
-        EXPECT(helper_run("sleep", &s[i], NULL) == 0);
+        EXPECT(helper_run(i == 0 ? "sleep" : "sleep too", &s[i], NULL) == 0);
         EXPECT(await(s[i].out) && read(s[i].out, text, sizeof text - 1) > 0);
     }
     spawn_terminate(&s[0]);
@@ -268,6 +270,55 @@ static void a_command_is_killed_with_all_it_started(void **state)
 {
     (void)state;
     in_child(kills);
+}
+
+#define MANY 300u
+
+static bool start_many(void)
+{
+    static char sleep[] = "sleep", long_time[] = "1000";
+    static char *const argv[] = {sleep, long_time, NULL}, *const env[] = {NULL};
+    static char names[MANY][8];
+    struct helper_command commands[MANY];
+    for (unsigned i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "c%u", i);
+        commands[i] = (struct helper_command){
+            .name = names[i], .argv = argv, .env = env, .path = "/usr/bin:/bin"};
+    }
+    const struct helper_plan plan = {.commands = commands, .command_count = MANY};
+    return helper_start(&plan, NULL) == 0;
+}
+
+/* However many run, each finds room, even if few descriptors are allowed at first. */
+static int runs_all(void)
+{
+    static struct spawn s[MANY];
+    struct tidings_error err = {0, ""};
+    struct rlimit files, few;
+    char name[8];
+    EXPECT(getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max >= 4 * MANY);
+    few = (struct rlimit){.rlim_cur = MANY, .rlim_max = files.rlim_max};
+    files.rlim_cur = files.rlim_max;
+    EXPECT(setrlimit(RLIMIT_NOFILE, &few) == 0 && start_many());
+    EXPECT(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < MANY; i++) {
+            snprintf(name, sizeof name, "c%u", i);
+            EXPECT(helper_run(name, &s[i], &err) == 0);
+        }
+        EXPECT(helper_run("c7", &(struct spawn){0}, &err) == TIDINGS_E_LIMIT);
+        EXPECT(strstr(err.text, "'c7' runs already"));
+        for (unsigned i = 0; i < MANY; i++) {
+            spawn_deinit(&s[i]);
+        }
+    }
+    return 0;
+}
+
+static void each_command_has_room_however_many_run(void **state)
+{
+    (void)state;
+    in_child(runs_all);
 }
 
 /* The process that started it. */
@@ -400,6 +451,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(commands_of_the_plan_are_run_and_no_others, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_command_is_killed_with_all_it_started, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(each_command_has_room_however_many_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(how_a_command_ended_is_known_whatever_was_sent_to_it,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(when_its_process_ends_so_do_the_commands, set_up,
