@@ -66,9 +66,7 @@ void request_free(struct request *request)
     struct operations *all = &request->worker->requests->operations;
     durations_count(&all->at[request->method_number][request->era][request->has_failed],
                     clock_monotonic_ns() / 1000 - request->begun_us);
-    if (request->is_kept) {
-        request->worker->requests->kept_bytes -= request->out.len;
-    }
+    request_unkeep(request);
     list_remove(&request->link);
     list_remove(&request->session_link);
     list_remove(&request->job_link);
@@ -83,8 +81,7 @@ void request_free(struct request *request)
 
 void request_answer_kept(struct request *request)
 {
-    request->worker->requests->kept_bytes -= request->out.len;
-    request->is_kept = false;
+    request_unkeep(request);
     request_deliver(request, request->kept_status);
 }
 
@@ -400,7 +397,7 @@ void request_cancel(struct request *request)
     struct channel *channel = request->channel;
     struct sink *sink = request->sink;
     bool alone = !request->batch;
-    if (request->is_kept || request->is_ready) {
+    if (request->keeper || request->is_ready) {
         request_drop(request);
         return;
     }

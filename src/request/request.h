@@ -25,12 +25,24 @@ struct request;
 struct session;
 struct trace;
 
+/* A client of whose answers some are kept. */
+struct keeper {
+    struct list link;
+    struct allowance *account; /* held by each of … */
+    struct list answers;       /* … struct request by `link`, oldest first */
+    size_t count, bytes;
+};
+
+#define REQUESTS_KEPT_BYTES (16u << 20)
+
 /* Those of one worker. */
 struct requests {
     struct list with_job; /* that wait for a provider, longest first */
     struct list ready;    /* with long answers to send at the end of the turn */
     struct list kept;     /* answered, and their clients are gone and may come back; oldest first */
-    size_t kept_bytes;    /* of these answers */
+    size_t kept_bytes;    /* of these answers … */
+    size_t kept_most;     /* … at most */
+    struct list keepers;  /* struct keeper: the clients they are for */
     /* An answer with a `session_change` is complete: true: request_release comes later. Set where
      * sessions are kept for other nodes. */
     bool (*hold)(struct request *request, int status);
@@ -48,6 +60,8 @@ static inline void requests_init(struct requests *requests)
     list_init(&requests->with_job);
     list_init(&requests->ready);
     list_init(&requests->kept);
+    list_init(&requests->keepers);
+    requests->kept_most = REQUESTS_KEPT_BYTES;
     client_infos_init(&requests->clients);
     map_init(&requests->asking);
 }
@@ -58,7 +72,7 @@ static inline void requests_deinit(struct requests *requests)
 }
 
 struct request {
-    struct list link;         /* in channel->requests */
+    struct list link;         /* in channel->requests, or in keeper->answers */
     struct list session_link; /* in session->requests: legacy over HTTP */
     struct worker *worker;
     struct channel *channel; /* NULL once it is gone */
@@ -90,7 +104,7 @@ struct request {
     uint64_t job_begun_ms; /* … or was answered */
     unsigned stream;       /* its number among those that can be resumed; 0: it cannot be */
     bool is_ready;         /* with a long answer, which waits until the connection is idle */
-    bool is_kept;          /* answered, and waits for its client to come back */
+    struct keeper *keeper; /* answered, and waits for this client to come back; else NULL */
     int kept_status;
     uint64_t session_change; /* the answer waits until this change of its session is kept; 0: no */
     unsigned moves;          /* its session has gone to another node meanwhile, so often */
@@ -178,10 +192,12 @@ void requests_send_ready(struct worker *worker);
  * counts at least PAYLOAD_HELD. */
 size_t request_output_of(const struct channel *channel);
 /* Instead of answering a client that is gone and may come back: false: it may not. At most
- * REQUESTS_KEPT_BYTES of a worker are kept, and REQUEST_KEPT_MS each. */
-#define REQUESTS_KEPT_BYTES (16u << 20)
+ * REQUESTS_KEPT_BYTES of a worker are kept, and REQUEST_KEPT_MS each. If there are more, the oldest
+ * of the client that has most is forgotten, so no client takes room from one that has less. */
 #define REQUEST_KEPT_MS 60000u
 bool request_keep(struct request *request, int status);
+/* It does not count as kept any more. */
+void request_unkeep(struct request *request);
 /* Forget those that were kept too long. */
 void requests_drop_kept(struct worker *worker);
 /* It was a notification whose exchange waits to be ended: say that it was taken. */

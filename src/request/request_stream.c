@@ -5,6 +5,7 @@
  * comes back with the id of the last event it has.
  */
 #include "base/loop.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "request/request.h"
 #include "request/request_private.h"
@@ -47,6 +48,7 @@ int request_message(struct request *request, const struct buf *message, struct t
 void request_prime(struct request *request, struct tidings_str event_id)
 {
     struct sink *sink = NULL;
+    request_open_output(request); /* whose answer it is, should the client be gone by then */
     if (request->revision->has_priming && !dialect_rules(request->worker->self)->is_unprimed &&
         request_stream_open(request, &sink) == 0) {
         sink->ops->prime(sink, event_id, request->worker->limits->retry_ms);
@@ -65,23 +67,95 @@ void request_resume(struct request *request, struct channel *channel)
     }
 }
 
+/* ---- answers that are kept ------------------------------------------------------------------- */
+
+static size_t kept_size(const struct request *request)
+{
+    return sizeof(*request) + request->out.cap;
+}
+
+static struct keeper *keeper_find(const struct requests *all, const struct allowance *account)
+{
+    list_each (it, next, &all->keepers) {
+        struct keeper *k = list_entry(it, struct keeper, link);
+        if (k->account == account) {
+            return k;
+        }
+    }
+    return NULL;
+}
+
+/* Forgets answers until there is room for so many bytes more of that client. Returns false if it
+ * has most without any. */
+static bool keep_make_room(struct requests *all, const struct allowance *account, size_t bytes)
+{
+    while (all->kept_bytes + bytes > all->kept_most) {
+        struct keeper *with_most = keeper_find(all, account);
+        size_t most = bytes + (with_most ? with_most->bytes : 0);
+        list_each (it, next, &all->keepers) {
+            struct keeper *k = list_entry(it, struct keeper, link);
+            if (k->account != account && k->bytes > most) {
+                with_most = k;
+                most = k->bytes;
+            }
+        }
+        if (!with_most) {
+            return false;
+        }
+        request_drop(list_entry(with_most->answers.next, struct request, link));
+    }
+    return true;
+}
+
+static struct keeper *keeper_of(struct requests *all, struct allowance *account)
+{
+    struct keeper *k = keeper_find(all, account);
+    if (!k && (k = mem_zalloc(sizeof(*k)))) {
+        k->account = account;
+        list_init(&k->answers);
+        list_append(&all->keepers, &k->link);
+    }
+    return k;
+}
+
 bool request_keep(struct request *request, int status)
 {
     struct requests *all = request->worker->requests;
+    struct allowance *account = request->output.account;
+    size_t bytes = kept_size(request);
     if (request->stream == 0 || request->channel || request->cancelled || !request->session ||
-        request->out.len > REQUESTS_KEPT_BYTES) {
+        !keep_make_room(all, account, bytes)) {
         return false;
     }
-    while (all->kept_bytes + request->out.len > REQUESTS_KEPT_BYTES) {
-        request_drop(list_entry(all->kept.next, struct request, job_link));
+    struct keeper *k = keeper_of(all, account);
+    if (!k) {
+        return false;
     }
-    request->is_kept = true;
+    request->keeper = k;
     request->kept_status = status;
     request->job_begun_ms = loop_now_ms(request->worker->loop);
-    all->kept_bytes += request->out.len;
+    all->kept_bytes += bytes;
+    k->bytes += bytes;
+    k->count++;
+    list_append(&k->answers, &request->link);
     list_remove(&request->job_link);
     list_append(&all->kept, &request->job_link);
     return true;
+}
+
+void request_unkeep(struct request *request)
+{
+    struct keeper *k = request->keeper;
+    if (!k) {
+        return;
+    }
+    request->keeper = NULL;
+    request->worker->requests->kept_bytes -= kept_size(request);
+    k->bytes -= kept_size(request);
+    if (--k->count == 0) {
+        list_remove(&k->link);
+        mem_free(k);
+    }
 }
 
 void requests_drop_kept(struct worker *worker)

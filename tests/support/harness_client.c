@@ -441,16 +441,21 @@ void session_unsubscribe(struct harness_session *s, const char *uri)
     change_subscription(s, "resources/unsubscribe", uri);
 }
 
-struct client *session_stream(struct harness_session *s, const char *last_event_id)
+void client_stream(struct client *c, const char *session, const char *last_event_id)
 {
-    struct client *c = client_http(s->harness);
-    struct dialect_headers headers = {.session_id = tidings_str(s->id)};
+    struct dialect_headers headers = {.session_id = tidings_str(session)};
     if (last_event_id) {
         headers.last_event_id = tidings_str(last_event_id);
     }
     (void)keep_input(c, "", &headers);
     inbound_get(&c->channel, &headers);
     drop_input(c);
+}
+
+struct client *session_stream(struct harness_session *s, const char *last_event_id)
+{
+    struct client *c = client_http(s->harness);
+    client_stream(c, s->id, last_event_id);
     return c;
 }
 

@@ -96,6 +96,7 @@ struct client *session_request(struct harness_session *s, const char *id, const 
 void session_subscribe(struct harness_session *s, const char *uri);
 void session_unsubscribe(struct harness_session *s, const char *uri);
 /* GET; `last_event_id` NULL: none. */
+void client_stream(struct client *c, const char *session, const char *last_event_id);
 struct client *session_stream(struct harness_session *s, const char *last_event_id);
 /* DELETE; gives the status. */
 int session_delete(struct harness_session *s);
