@@ -202,19 +202,28 @@ TIDINGS_API int tidings_read_part(struct tidings_read *read, const struct tiding
                                   int64_t offset, char *bytes, size_t len,
                                   struct tidings_error *err);
 /* Content that the library reads in pieces: once to examine it, and again while it sends it. */
+struct tidings_piece;
 struct tidings_pieces {
     void *user;
     int64_t size; /* of the whole */
     /* Copies exactly the `len` bytes from `offset` on into `bytes`. Returns 0 or a negative code:
      * TIDINGS_E_CONFLICT if the content has become shorter. Called by one thread at a time: first
-     * by the caller of tidings_read_pieces, then by a worker, which it must not delay for longer
-     * than reading a local file does. */
+     * by the caller of tidings_read_pieces, then, without `fetch`, by a worker, which must not wait
+     * for a disk or a network. */
     int (*read)(void *user, int64_t offset, char *bytes, size_t len, struct tidings_error *err);
     /* Returns true if the content may have changed since the last call. NULL: it never does. */
     bool (*changed)(void *user);
     void (*close)(void *user); /* the last call; any thread */
-    void *reserved[2];         /* zero */
+    /* Optional: the same as `read`, for a worker. Calls tidings_piece_done exactly once: now if the
+     * bytes are in memory, else later, from any thread. One piece at a time; `bytes` and `user`
+     * stay valid until then. */
+    void (*fetch)(void *user, int64_t offset, char *bytes, size_t len, struct tidings_piece *piece);
+    void *reserved; /* zero */
 };
+/* Finish a fetch with 0, or a code as of `read` with its sentence in `err` (may be NULL). Any
+ * thread. */
+TIDINGS_API void tidings_piece_done(struct tidings_piece *piece, int code,
+                                    const struct tidings_error *err);
 /* Add a content element that is read again while it is sent, so that slow readers cost no memory.
  * It is text or a blob as with tidings_read_take. `about` needs an etag. Without a mime_type, that
  * of a provider's resource becomes text/plain or application/octet-stream. The library sends

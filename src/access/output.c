@@ -46,6 +46,17 @@ void output_move(struct output *to, struct output *from)
     *from = (struct output){0};
 }
 
+void output_join(struct output *to, struct output *from)
+{
+    size_t bytes = output_booked(from);
+    if (to->limit_counters && bytes > 0) {
+        share_add(to->limit_counters, LIMIT_OUTPUT, bytes, to->account);
+        allowance_release(to->account); /* `to` has one */
+        __atomic_fetch_add(&to->bytes, bytes, __ATOMIC_RELAXED);
+    }
+    output_end(from);
+}
+
 void output_count(struct limit_counters *counters, struct allowance *account, uint32_t *booked,
                   size_t held)
 {

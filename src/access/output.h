@@ -27,6 +27,8 @@ bool output_book(struct output *output, size_t bytes, struct refusal *why);
 void output_end(struct output *output); /* gives all of it back; twice is fine */
 /* Moves the bytes booked by `from` to `to`. */
 void output_move(struct output *to, struct output *from);
+/* Adds the bytes booked by `from` to `to`, for the account of `to`. It cannot be refused. */
+void output_join(struct output *to, struct output *from);
 static inline size_t output_booked(const struct output *output)
 {
     return __atomic_load_n(&output->bytes, __ATOMIC_RELAXED);

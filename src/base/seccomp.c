@@ -61,6 +61,7 @@ static const unsigned short allowed[] = {
     SYS_pread64,
     SYS_pwrite64,
     SYS_preadv,
+    SYS_preadv2,
     SYS_pwritev,
     SYS_lseek,
     SYS_close,

@@ -120,7 +120,7 @@ void sendq_mark_dirty(struct sendq *q)
 enum sendq_state sendq_break(struct sendq *q, int errnum)
 {
     q->error = (uint16_t)errnum;
-    q->is_waiting = false;
+    q->is_waiting = q->awaits_source = false;
     drop_all(q);
     return SENDQ_BROKEN;
 }
@@ -266,11 +266,12 @@ void sendq_move(struct sendq *to, struct sendq *from, sendq_flushed_fn flushed)
     if (to->tls) {
         sendq_follow_tls(to);
     }
+    sendq_follow_sources(to);
     from->pieces = NULL;
     from->tls = NULL;
     from->pending = 0;
     from->fd = -1;
-    from->is_waiting = false;
+    from->is_waiting = from->awaits_source = false;
     from->batch->queue_count++;
 }
 
@@ -398,6 +399,7 @@ enum sendq_state sendq_answered(struct sendq *q, ssize_t result, size_t offered)
         q->written += (size_t)result;
         q->batch->bytes += (size_t)result;
     }
+    q->awaits_source = false;
     /* A socket that takes less than offered is full: asking again would only say so. */
     q->is_waiting = result < 0 || ((size_t)result < offered && q->is_socket);
     return q->is_waiting ? SENDQ_WAITING : SENDQ_EMPTY;
@@ -460,6 +462,10 @@ static enum sendq_state flush_some(struct sendq *q)
     }
     if ((q->tls && !sendq_seal(q)) || !sendq_make(q, &q->pieces)) {
         return SENDQ_BROKEN;
+    }
+    if (!q->pieces || sendq_begins_with_source(q->pieces)) {
+        q->is_waiting = q->awaits_source = true;
+        return SENDQ_WAITING;
     }
     struct iovec iov[SENDQ_PIECES];
     size_t offered;

@@ -32,11 +32,13 @@
 /* Produces bytes while they are sent. */
 struct sendq_source {
     /* Writes the next bytes to `room`, between 1 and `len` of them. On the thread of the queue.
-     * Returns their number, or a negative errno, which breaks the queue. */
+     * Returns their number; -EAGAIN if it does not have them yet, and calls sendq_source_ready when
+     * it does; or another negative errno, which breaks the queue. */
     ssize_t (*make)(struct sendq_source *source, char *room, size_t len);
     void (*destroy)(struct sendq_source *source);
-    size_t left; /* bytes to produce; sendq counts them down */
-    size_t held; /* bytes of memory until then */
+    size_t left;         /* bytes to produce; sendq counts them down */
+    size_t held;         /* bytes of memory until then */
+    struct sendq *queue; /* private: the one that it is in */
 };
 /* The most bytes that a source produces at once, and for one socket in a turn. */
 #define SENDQ_MADE 65536u
@@ -77,7 +79,8 @@ bool sendq_batch_gathers(const struct sendq_batch *batch);
 enum sendq_state {
     SENDQ_EMPTY,   /* all written */
     SENDQ_WAITING, /* the kernel is full, or a source had its turn: wait for writability, then
-                      sendq_flush again */
+                      sendq_flush again; or a source does not have its bytes: see sendq_awaits_room
+                    */
     SENDQ_BROKEN,  /* the socket failed: `error` says why */
 };
 
@@ -96,7 +99,8 @@ struct sendq {
     int fd;
     uint16_t error; /* errno once broken */
     bool is_socket;
-    bool is_waiting;          /* private: the kernel was full at the last flush */
+    bool is_waiting : 1;      /* private: the last flush could not write everything … */
+    bool awaits_source : 1;   /* private: … because a source does not have its bytes yet */
     sendq_flushed_fn flushed; /* NULL: nobody is told */
 };
 
@@ -132,6 +136,14 @@ int sendq_take(struct sendq *q, char *memory,
                size_t len); /* takes mem_alloc memory, also on failure */
 /* Takes the source, even on failure. */
 int sendq_put_source(struct sendq *q, struct sendq_source *source);
+/* The source has its next bytes. The queue is written at the end of the turn. */
+void sendq_source_ready(struct sendq_source *source);
+/* Returns true if the queue waits for writability. A queue that waits for a source does not: its
+ * client is not slow. */
+static inline bool sendq_awaits_room(const struct sendq *q)
+{
+    return q->pending > 0 && q->is_waiting && !q->awaits_source;
+}
 /* Why the queue broke. A source returns ESTALE if its content has changed. */
 const char *sendq_reason(const struct sendq *q);
 /* Returns the bytes of memory that the queue holds, without those of its sources. */

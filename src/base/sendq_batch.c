@@ -147,6 +147,9 @@ static unsigned sendq_batch_collect(struct sendq_batch *batch)
         struct iovec *iov = &ring->pieces[pieces];
         unsigned used = sendq_gather(q->pieces, iov, room < SENDQ_PIECES ? room : SENDQ_PIECES,
                                      SENDQ_OFFER, &ring->offered[count]);
+        if (used == 0) {
+            break; /* a source has no bytes yet: a plain flush says so */
+        }
         ring->sends[count] = (struct uring_send){.fd = q->fd, .count = used, .iov = iov};
         ring->queues[count] = q;
         pieces += used;

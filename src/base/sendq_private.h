@@ -54,14 +54,20 @@ char *sendq_room_in(struct sendq *q, struct sendq_piece **ring, size_t len);
 enum sendq_state sendq_break(struct sendq *q, int errnum);
 
 /* If a ring begins with a source, lets it produce a piece. Returns false if that broke the queue.
- */
+ * If it has no bytes yet, the ring still begins with it. */
 bool sendq_make_piece(struct sendq *q, struct sendq_piece **ring);
 static inline bool sendq_make(struct sendq *q, struct sendq_piece **ring)
 {
     return !*ring || (*ring)->kind != PIECE_SOURCE || sendq_make_piece(q, ring);
 }
+static inline bool sendq_begins_with_source(const struct sendq_piece *ring)
+{
+    return ring && ring->kind == PIECE_SOURCE;
+}
 /* Returns true if a source is next. */
 bool sendq_makes(const struct sendq *q);
+/* The queue was moved in memory: its sources are told. */
+void sendq_follow_sources(struct sendq *q);
 /* The ring for new pieces. */
 struct sendq_piece **sendq_inlet(struct sendq *q);
 /* Appends a piece for bytes elsewhere; NULL: out of memory. sendq_added then sets its length. */

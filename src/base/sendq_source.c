@@ -21,6 +21,7 @@ int sendq_put_source(struct sendq *q, struct sendq_source *source)
         return sendq_out_of_memory(q);
     }
     piece->memory.source = source;
+    source->queue = q;
     sendq_added(q, sendq_inlet(q), piece, source->left);
     return 0;
 }
@@ -51,6 +52,10 @@ bool sendq_make_piece(struct sendq *q, struct sendq_piece **ring)
     size_t len = source->left < SENDQ_MADE ? source->left : SENDQ_MADE;
     struct sendq_piece *chunk = mem_alloc(sizeof *chunk + len);
     ssize_t made = chunk ? source->make(source, chunk->bytes, len) : -ENOMEM;
+    if (made == -EAGAIN) {
+        mem_free(chunk);
+        return true;
+    }
     if (made <= 0 || (size_t)made > len) {
         mem_free(chunk);
         (void)sendq_break(q, made < 0 ? (int)-made : EIO);
@@ -60,15 +65,37 @@ bool sendq_make_piece(struct sendq *q, struct sendq_piece **ring)
     return true;
 }
 
-static bool sendq_ring_makes(const struct sendq_piece *ring)
+void sendq_source_ready(struct sendq_source *source)
 {
-    return ring && ring->kind == PIECE_SOURCE;
+    struct sendq *q = source->queue;
+    if (q->awaits_source) {
+        q->awaits_source = q->is_waiting = false;
+        sendq_mark_dirty(q);
+    }
+}
+
+static void sendq_ring_follow(struct sendq *q, const struct sendq_piece *ring)
+{
+    const struct sendq_piece *piece = ring;
+    while (piece) {
+        if (piece->kind == PIECE_SOURCE) {
+            piece->memory.source->queue = q;
+        }
+        piece = list_entry(piece->link.next, struct sendq_piece, link);
+        piece = piece == ring ? NULL : piece;
+    }
+}
+
+void sendq_follow_sources(struct sendq *q)
+{
+    sendq_ring_follow(q, q->pieces);
+    sendq_ring_follow(q, q->tls ? q->tls->plain : NULL);
 }
 
 bool sendq_makes(const struct sendq *q)
 {
-    return q->is_socket &&
-           (sendq_ring_makes(q->pieces) || (q->tls && sendq_ring_makes(q->tls->plain)));
+    return q->is_socket && (sendq_begins_with_source(q->pieces) ||
+                            (q->tls && sendq_begins_with_source(q->tls->plain)));
 }
 
 const char *sendq_reason(const struct sendq *q)

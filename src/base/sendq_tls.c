@@ -88,9 +88,6 @@ static int seal_some(struct sendq *q)
     char joined[TLS_RECORD];
     const char *bytes = joined;
     size_t len, at = 0;
-    if (!sendq_make(q, &t->plain)) {
-        return -EIO;
-    }
     unsigned count = sendq_gather(t->plain, iov, SENDQ_PIECES, TLS_RECORD, &len);
     if (count == 1) {
         bytes = iov[0].iov_base;
@@ -111,6 +108,12 @@ bool sendq_seal(struct sendq *q)
 {
     struct sendq_tls *t = q->tls;
     while (t->plain && q->pending - t->plain_bytes < SEAL_AHEAD) {
+        if (!sendq_make(q, &t->plain)) {
+            return false;
+        }
+        if (sendq_begins_with_source(t->plain)) {
+            break; /* it has no bytes yet */
+        }
         if (seal_some(q) < 0) {
             (void)sendq_break(q, q->error ? q->error : EPROTO);
             return false;

@@ -54,11 +54,7 @@ int job_read_keep(struct tidings_read *read, const struct read_element *e, struc
 
 void job_read_append(struct tidings_read *read, struct payload *content)
 {
-    struct payload **at = read->payloads;
-    while (*at) {
-        at = &(*at)->next;
-    }
-    *at = content;
+    payloads_append(read->payloads, &content, 0);
 }
 
 void job_read_drop_payloads(struct tidings_read *read)
@@ -134,6 +130,9 @@ int tidings_read_pieces(struct tidings_read *read, const struct tidings_resource
     } else {
         read->pieced = payload_of_pieces(pieces, &waiter, &why);
         struct tidings_resource row = *about;
+        if (read->pieced) {
+            read->pieced->provider = read->base.provider;
+        }
         if (read->pieced && row.mime_type.len == 0 && !read->entry) {
             row.mime_type = type_of(read->pieced->is_text);
         }

@@ -2,7 +2,8 @@
  * Payloads: measure, encode and free them.
  *
  * Invariant: `done` raw bytes were encoded, for base64 a multiple of three until the end. The piece
- * in memory begins at a multiple of PAYLOAD_PIECE and has the hash of the first reading.
+ * in memory begins at a multiple of PAYLOAD_PIECE and has the hash of the first reading, unless it
+ * is being fetched or has not been looked at since (`is_fetching`, `has_fetched`).
  */
 #include "catalog/payload.h"
 
@@ -135,6 +136,79 @@ struct payload *payload_of_pieces(const struct tidings_pieces *pieces,
     return c;
 }
 
+/* ---- the second reading ---------------------------------------------------------------------- */
+
+void payload_send_by(struct payload *c, struct worker *worker, void (*ready)(void *user),
+                     void *user)
+{
+    c->worker = worker;
+    c->ready = ready;
+    c->user = user;
+}
+
+void tidings_piece_done(struct tidings_piece *piece, int code, const struct tidings_error *err)
+{
+    job_finish(&piece->base, code, err);
+}
+
+static void payload_fetched(struct job *job)
+{
+    struct payload *c = job->user;
+    bool was_later = c->is_fetching;
+    c->is_fetching = false;
+    c->has_fetched = true;
+    if (was_later) {
+        c->ready(c->user);
+    }
+}
+
+/* Reads the piece at `begin`, or begins to. */
+static void payload_fetch(struct payload *c, size_t begin)
+{
+    struct job *job = &c->fetched.base;
+    size_t len = payload_piece_len(c, begin);
+    job_init(job, c->worker, payload_fetched, c, STR_EMPTY);
+    job->provider = c->provider;
+    job_begin(job);
+    if (c->pieces.fetch) {
+        c->pieces.fetch(c->pieces.user, (int64_t)begin, c->piece, len, &c->fetched);
+    } else {
+        struct tidings_error err;
+        int rc = c->pieces.read(c->pieces.user, (int64_t)begin, c->piece, len, &err);
+        tidings_piece_done(&c->fetched, rc, &err);
+    }
+    c->is_fetching = !c->has_fetched;
+}
+
+/* Makes the piece at `begin` the current one. Returns 0 or a negative errno. */
+static int payload_turn_to(struct payload *c, size_t begin)
+{
+    if (c->is_fetching) {
+        return -EAGAIN;
+    }
+    c->piece = c->piece ? c->piece : mem_alloc(PAYLOAD_PIECE);
+    if (!c->piece) {
+        return -ENOMEM;
+    }
+    if (!c->has_fetched) {
+        payload_fetch(c, begin);
+    }
+    if (!c->has_fetched) {
+        return -EAGAIN;
+    }
+    int rc = c->fetched.base.code;
+    c->has_fetched = false;
+    if (rc < 0) {
+        return rc == TIDINGS_E_CONFLICT ? -ESTALE : rc == TIDINGS_E_NOMEM ? -ENOMEM : -EIO;
+    }
+    struct tidings_str piece = tidings_strn(c->piece, payload_piece_len(c, begin));
+    if (str_hash(piece, begin) != c->hashes[begin / PAYLOAD_PIECE]) {
+        return -ESTALE;
+    }
+    c->begin = begin;
+    return 0;
+}
+
 /* Returns the next raw bytes, up to the end of a piece, or a negative errno. */
 static int payload_next(struct payload *c, struct tidings_str *ret)
 {
@@ -143,18 +217,11 @@ static int payload_next(struct payload *c, struct tidings_str *ret)
         return 0;
     }
     size_t begin = c->done / PAYLOAD_PIECE * PAYLOAD_PIECE, at = c->done - begin;
-    if (!c->piece || c->begin != begin) {
-        struct tidings_error err;
-        struct tidings_str piece;
-        c->piece = c->piece ? c->piece : mem_alloc(PAYLOAD_PIECE);
-        int rc = c->piece ? payload_load(c, begin, &piece, &err) : TIDINGS_E_NOMEM;
+    if (!c->piece || c->begin != begin || c->is_fetching || c->has_fetched) {
+        int rc = payload_turn_to(c, begin);
         if (rc < 0) {
-            return rc == TIDINGS_E_CONFLICT ? -ESTALE : rc == TIDINGS_E_NOMEM ? -ENOMEM : -EIO;
+            return rc;
         }
-        if (str_hash(piece, begin) != c->hashes[begin / PAYLOAD_PIECE]) {
-            return -ESTALE;
-        }
-        c->begin = begin;
     }
     *ret = tidings_strn(c->piece + at, payload_piece_len(c, begin) - at);
     return 0;

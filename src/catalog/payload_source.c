@@ -2,8 +2,11 @@
  * An answer as a source of a send queue: text up to the place of a payload, the payload, and so on.
  * The total length is known in advance, so that a transport can send it first.
  */
-#include "base/mem.h"
 #include "catalog/payload.h"
+
+#include <errno.h>
+
+#include "base/mem.h"
 
 struct payload_stream {
     struct sendq_source source;
@@ -11,19 +14,30 @@ struct payload_stream {
     size_t done; /* of it */
     struct payload *payloads;
     struct output output;
+    bool is_gone; /* destroyed when the piece that is being fetched is there */
 };
 
 static void payload_stream_destroy(struct sendq_source *source)
 {
     struct payload_stream *s = list_entry(source, struct payload_stream, source);
-    while (s->payloads) {
-        struct payload *next = s->payloads->next;
-        payload_destroy(s->payloads);
-        s->payloads = next;
+    if (s->payloads && payload_is_fetching(s->payloads)) {
+        s->is_gone = true;
+        return;
     }
+    payloads_destroy(&s->payloads);
     buf_deinit(&s->text);
     output_end(&s->output);
     mem_free(s);
+}
+
+static void payload_stream_ready(void *stream)
+{
+    struct payload_stream *s = stream;
+    if (s->is_gone) {
+        payload_stream_destroy(&s->source);
+    } else {
+        sendq_source_ready(&s->source);
+    }
 }
 
 static ssize_t payload_stream_make(struct sendq_source *source, char *room, size_t len)
@@ -41,6 +55,9 @@ static ssize_t payload_stream_make(struct sendq_source *source, char *room, size
             continue;
         }
         ssize_t n = c ? payload_write(c, room + made, len - made) : 0;
+        if (n == -EAGAIN && made > 0) {
+            break; /* what there is goes first */
+        }
         if (n < 0) {
             return n;
         }
@@ -56,7 +73,7 @@ static ssize_t payload_stream_make(struct sendq_source *source, char *room, size
 }
 
 struct sendq_source *payload_source(struct buf *text, struct payload **payloads,
-                                    struct output *output)
+                                    struct output *output, struct worker *worker)
 {
     struct payload_stream *s = mem_zalloc(sizeof(*s));
     if (!s) {
@@ -65,31 +82,47 @@ struct sendq_source *payload_source(struct buf *text, struct payload **payloads,
     s->source.make = payload_stream_make;
     s->source.destroy = payload_stream_destroy;
     s->source.left = text->len;
-    s->source.held = output ? output_booked(output) : 0;
-    for (const struct payload *c = *payloads; c; c = c->next) {
-        s->source.left += c->told;
+    s->source.held = output_booked(output);
+    s->source.left += payloads_told(*payloads);
+    for (struct payload *c = *payloads; c; c = c->next) {
+        payload_send_by(c, worker, payload_stream_ready, s);
     }
     s->text = *text;
     buf_init(text, 0);
     s->payloads = *payloads;
     *payloads = NULL;
-    if (output) {
-        output_move(&s->output, output);
-    }
+    output_move(&s->output, output);
     return &s->source;
 }
 
-void payload_source_put(struct sendq_source *source, struct buf *out)
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+size_t payloads_told(const struct payload *first)
 {
-    while (source->left > 0 && buf_reserve(out, source->left) == 0) {
-        ssize_t n = source->make(source, out->ptr + out->len, source->left);
-        if (n <= 0) {
-            out->failed = TIDINGS_E_CONFLICT;
-            break;
-        }
-        out->len += (size_t)n;
-        out->ptr[out->len] = '\0';
-        source->left -= (size_t)n;
+    size_t told = 0;
+    for (const struct payload *c = first; c; c = c->next) {
+        told += c->told;
     }
-    source->destroy(source);
+    return told;
+}
+
+void payloads_destroy(struct payload **first)
+{
+    while (*first) {
+        struct payload *next = (*first)->next;
+        payload_destroy(*first);
+        *first = next;
+    }
+}
+
+void payloads_append(struct payload **to, struct payload **from, size_t base)
+{
+    while (*to) {
+        to = &(*to)->next;
+    }
+    *to = *from;
+    *from = NULL;
+    for (struct payload *c = *to; c; c = c->next) {
+        c->at += base;
+    }
 }

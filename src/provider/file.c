@@ -202,7 +202,8 @@ static int provider_file_open(struct tidings_provider *p, struct tidings_str con
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     f->pool = pool_create(POOL_THREADS, POOL_MAX_WAITING, err);
-    return f->pool ? 0 : TIDINGS_E_NOMEM;
+    f->readers = f->pool ? pool_create(POOL_THREADS, SIZE_MAX, err) : NULL; /* one for each file */
+    return f->readers ? 0 : TIDINGS_E_NOMEM;
 }
 
 static void provider_file_close(struct tidings_provider *p)
@@ -213,6 +214,7 @@ static void provider_file_close(struct tidings_provider *p)
     }
     file_watch_destroy(f->watch);
     pool_destroy(f->pool);
+    pool_destroy(f->readers);
     mime_destroy(f->mime);
     for (size_t i = 0; i < f->root.exclude_count; i++) {
         mem_free((void *)(uintptr_t)f->root.exclude[i].ptr);

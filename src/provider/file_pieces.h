@@ -12,7 +12,11 @@
 
 #define FILE_PIECES_SHARE 16u
 
-/* Takes `fd` on success. Fails with TIDINGS_E_BUSY if there are too many, or TIDINGS_E_NOMEM. */
-int file_pieces_open(struct tidings_pieces *ret, int fd, const struct stat *st);
+struct pool;
+
+/* Takes `fd` on success. Fails with TIDINGS_E_BUSY if there are too many, or TIDINGS_E_NOMEM.
+ * Pieces that are not in the page cache are read on `readers`, which outlive it. */
+int file_pieces_open(struct tidings_pieces *ret, int fd, const struct stat *st,
+                     struct pool *readers);
 
 #endif

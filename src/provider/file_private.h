@@ -23,6 +23,7 @@ struct file_provider {
     struct file_settings settings;
     struct mime_table *mime;
     struct pool *pool;
+    struct pool *readers;         /* of pieces: they do not wait behind whole reads */
     struct file_watch *watch;     /* NULL until the first watch */
     struct file_keeping *keeping; /* NULL: there is no store */
     bool is_open;

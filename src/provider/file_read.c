@@ -101,7 +101,7 @@ static int file_read_pieces(struct read_job *job, struct tidings_error *err)
     struct tidings_resource row;
     struct tidings_pieces pieces;
     char etag[FILE_ETAG_SIZE];
-    if (file_pieces_open(&pieces, job->fd, &job->info.st) < 0) {
+    if (file_pieces_open(&pieces, job->fd, &job->info.st, job->f->readers) < 0) {
         return 1;
     }
     job->fd = -1; /* the pieces own it */

@@ -72,7 +72,7 @@ void request_free(struct request *request)
     list_remove(&request->job_link);
     jv_unref(request->root);
     principal_unref(request->principal);
-    request_drop_payloads(request);
+    payloads_destroy(&request->payloads);
     output_end(&request->output);
     buf_deinit(&request->out);
     arena_deinit(&request->arena);
@@ -94,7 +94,7 @@ void request_release(struct request *request, int status)
 void request_unanswer(struct request *request)
 {
     request->session_change = 0;
-    request_drop_payloads(request);
+    payloads_destroy(&request->payloads);
     buf_clear(&request->out);
 }
 
@@ -182,7 +182,7 @@ static void request_answer_error(struct request *request, const struct dialect_e
             request->worker->requests->failed(request, e);
         }
     }
-    request_drop_payloads(request);
+    payloads_destroy(&request->payloads);
     buf_deinit(&request->out);
     buf_init(&request->out, REQUEST_OUT_EXTRA);
     jw_init(&request->w, &request->out);

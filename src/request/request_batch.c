@@ -11,8 +11,9 @@ struct batch {
     struct channel *channel; /* NULL once it is gone */
     struct batch *next;      /* of the same channel */
     struct buf out;
-    struct output output; /* bytes booked for it */
-    size_t open;          /* requests under way, and one until closed */
+    struct payload *payloads; /* long contents and responses that belong into `out` */
+    struct output output;     /* bytes booked for it */
+    size_t open;              /* requests under way, and one until closed */
     size_t count;
 };
 
@@ -51,15 +52,46 @@ void request_batch_refuse(struct batch *batch, int rpc_code, const char *text)
     batch_put_refusal(&batch->out, rpc_code, text);
 }
 
-void request_batch_put(struct batch *batch, const struct buf *response)
+/* A long response without contents beside it becomes content itself, so that it is not copied. */
+static void request_batch_put_long(struct batch *batch, struct buf *response)
 {
-    struct refusal why;
-    if (!output_book(&batch->output, response->len, &why)) {
-        batch->out.failed = TIDINGS_E_LIMIT;
+    size_t len = 0;
+    char *memory = buf_detach(response, &len);
+    struct payload *whole = payload_of_memory(memory, tidings_strn(memory, len), false);
+    if (whole) {
+        payload_set_form(whole, PAYLOAD_RAW);
+        payloads_append(&batch->payloads, &whole, batch->out.len);
+    } else {
+        batch->out.failed = TIDINGS_E_NOMEM;
     }
+}
+
+void request_batch_put(struct batch *batch, struct request *request)
+{
+    struct buf *response = &request->out;
+    struct refusal why;
     buf_putc(&batch->out, batch->count++ == 0 ? '[' : ',');
-    buf_puts(&batch->out, buf_str(response));
-    batch->out.failed = batch->out.failed ? batch->out.failed : response->failed;
+    if (response->failed) {
+        batch->out.failed = batch->out.failed ? batch->out.failed : response->failed;
+    } else if (!request->payloads && response->cap > PAYLOAD_LONG) {
+        request_batch_put_long(batch, response); /* it is booked */
+    } else {
+        if (!output_book(&batch->output, response->len, &why)) {
+            batch->out.failed = TIDINGS_E_LIMIT;
+        }
+        payloads_append(&batch->payloads, &request->payloads, batch->out.len);
+        buf_puts(&batch->out, buf_str(response));
+    }
+    output_join(&batch->output, &request->output);
+}
+
+size_t request_batches_output(const struct channel *channel)
+{
+    size_t bytes = 0;
+    for (const struct batch *batch = channel->batches; batch; batch = batch->next) {
+        bytes += output_booked(&batch->output);
+    }
+    return bytes;
 }
 
 void request_batch_add(struct batch *batch, struct request *request)
@@ -68,18 +100,28 @@ void request_batch_add(struct batch *batch, struct request *request)
     batch->open++;
 }
 
+static void request_batch_fail(struct batch *batch)
+{
+    payloads_destroy(&batch->payloads);
+    buf_deinit(&batch->out);
+    buf_init(&batch->out, REQUEST_OUT_EXTRA);
+    batch_put_refusal(&batch->out, RPC_INTERNAL, "the answers do not fit; send fewer at a time");
+}
+
 static void request_batch_send(struct batch *batch)
 {
     static const struct response_headers none;
     struct channel *channel = batch->channel;
-    struct payload *contents = NULL;
-    struct sendq_source *source = NULL;
-    if (channel->ops->answer_long && batch->out.cap > PAYLOAD_LONG) {
-        source = payload_source(&batch->out, &contents, &batch->output);
+    if (!batch->payloads && batch->out.cap <= PAYLOAD_LONG) {
+        channel->ops->answer(channel, 200, &none, &batch->out);
+        return;
     }
+    struct sendq_source *source =
+        payload_source(&batch->out, &batch->payloads, &batch->output, channel->worker);
     if (source) {
         channel->ops->answer_long(channel, 200, &none, source);
     } else {
+        request_batch_fail(batch);
         channel->ops->answer(channel, 200, &none, &batch->out);
     }
 }
@@ -100,15 +142,13 @@ void request_batch_done(struct batch *batch)
     if (channel && batch->count > 0) {
         buf_putc(&batch->out, ']');
         if (batch->out.failed) {
-            buf_deinit(&batch->out);
-            buf_init(&batch->out, REQUEST_OUT_EXTRA);
-            batch_put_refusal(&batch->out, RPC_INTERNAL,
-                              "the answers do not fit; send fewer at a time");
+            request_batch_fail(batch);
         }
         request_batch_send(batch);
     } else if (channel) {
         channel->ops->accepted(channel);
     }
+    payloads_destroy(&batch->payloads);
     output_end(&batch->output);
     buf_deinit(&batch->out);
     mem_free(batch);

@@ -27,7 +27,7 @@ bool request_book(struct request *request, size_t bytes, struct refusal *why)
 
 size_t request_output_of(const struct channel *channel)
 {
-    size_t bytes = 0;
+    size_t bytes = request_batches_output(channel);
     list_each (it, next, &channel->requests) {
         const struct request *request = list_entry(it, struct request, link);
         size_t booked = output_booked(&request->output);
@@ -36,24 +36,11 @@ size_t request_output_of(const struct channel *channel)
     return bytes;
 }
 
-void request_drop_payloads(struct request *request)
-{
-    while (request->payloads) {
-        struct payload *next = request->payloads->next;
-        payload_destroy(request->payloads);
-        request->payloads = next;
-    }
-}
-
 /* ---- out ------------------------------------------------------------------------------------- */
 
 static size_t request_answer_len(const struct request *request)
 {
-    size_t len = request->out.len;
-    for (const struct payload *c = request->payloads; c; c = c->next) {
-        len += c->told;
-    }
-    return len;
+    return request->out.len + payloads_told(request->payloads);
 }
 
 /* The last message of a stream. */
@@ -68,39 +55,12 @@ static void end_stream(struct sink *sink, struct tidings_str text)
     }
 }
 
-/* Returns true if the answer is encoded while it is sent. Parts of a batch or stream are not. */
+/* Returns true if the answer is encoded while it is sent. What became a stream has no payloads:
+ * handlers make streams, and their results are text. */
 static bool is_sent_long(const struct request *request)
 {
-    const struct channel *channel = request->channel;
-    return channel && channel->ops->answer_long && !request->cancelled && !request->batch &&
-           !request->sink && (request->payloads || request->out.cap > PAYLOAD_LONG);
-}
-
-/* Encodes the long contents into `out` if there is room. False: it was answered with an error. */
-static bool request_flatten(struct request *request)
-{
-    size_t len = request_answer_len(request);
-    struct refusal why;
-    struct tidings_error err = {0};
-    if (!request_book(request, len, &why)) {
-        request_fail_limit(request, &why, STR_EMPTY);
-        return false;
-    }
-    struct buf whole;
-    buf_init(&whole, len);
-    struct sendq_source *source = payload_source(&request->out, &request->payloads, NULL);
-    if (source) {
-        payload_source_put(source, &whole);
-    } else {
-        whole.failed = TIDINGS_E_NOMEM;
-    }
-    buf_deinit(&request->out);
-    request->out = whole;
-    if (buf_check(&whole, "the answer", "ask for less at a time", &err) < 0) {
-        request_fail(request, err.code, STR_EMPTY, "%s", err.text);
-        return false;
-    }
-    return true;
+    const struct sink *sink = request->sink;
+    return (request->payloads || request->out.cap > PAYLOAD_LONG) && (!sink || sink->ops->end_long);
 }
 
 static void request_put_long(struct request *request)
@@ -108,7 +68,7 @@ static void request_put_long(struct request *request)
     struct channel *channel = request->channel;
     size_t len = request_answer_len(request);
     struct sendq_source *source =
-        payload_source(&request->out, &request->payloads, &request->output);
+        payload_source(&request->out, &request->payloads, &request->output, request->worker);
     if (!source) {
         request_fail(request, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
         return;
@@ -116,7 +76,11 @@ static void request_put_long(struct request *request)
     struct response_headers headers = request->headers;
     list_remove(&request->link);
     worker_trim_later(channel->worker, len);
-    channel->ops->answer_long(channel, request->kept_status, &headers, source);
+    if (request->sink) {
+        request->sink->ops->end_long(request->sink, source);
+    } else {
+        channel->ops->answer_long(channel, request->kept_status, &headers, source);
+    }
     request_free(request);
 }
 
@@ -198,10 +162,6 @@ void request_deliver(struct request *request, int status)
     if (request->session_change > 0 && request->worker->requests->hold(request, status)) {
         return;
     }
-    if (request->payloads && !request->cancelled && !is_sent_long(request) &&
-        !request_flatten(request)) {
-        return;
-    }
     if (request->kept_status == 0) {
         request_log(request, request_answer_len(request));
     }
@@ -214,7 +174,7 @@ void request_deliver(struct request *request, int status)
         }
         request_free(request);
     } else if (batch) {
-        request_batch_put(batch, &request->out);
+        request_batch_put(batch, request);
         request_free(request);
         request_batch_done(batch);
     } else if (is_sent_long(request)) {

@@ -14,14 +14,14 @@
 
 /* request_deliver.c: sends a complete answer. */
 void request_deliver(struct request *request, int status);
-/* Prepares the booking; books bytes for the answer (false: there is no room); and frees the long
- * contents of an answer that is not sent. */
+/* Prepares the booking; books bytes for the answer (false: there is no room). */
 void request_open_output(struct request *request);
 bool request_book(struct request *request, size_t bytes, struct refusal *why);
-void request_drop_payloads(struct request *request);
 
-/* Append the response to one of its requests. */
-void request_batch_put(struct batch *batch, const struct buf *response);
+/* Takes the response to one of its requests, and its booking. */
+void request_batch_put(struct batch *batch, struct request *request);
+/* Bytes booked for the arrays of a channel. */
+size_t request_batches_output(const struct channel *channel);
 /* One of its requests is gone, answered or not: with the last the array is sent. */
 void request_batch_done(struct batch *batch);
 

@@ -13,6 +13,7 @@
 #include <tidings/types.h>
 
 struct channel;
+struct sendq_source;
 struct sink;
 
 struct sink_ops {
@@ -29,6 +30,9 @@ struct sink_ops {
     /* No more messages: finish what is pending, then end (HTTP: close the response; message
      * connections stay). */
     void (*end)(struct sink *sink);
+    /* The same after one more message, which is produced while it is sent. Takes the source. NULL:
+     * there are no such messages. */
+    void (*end_long)(struct sink *sink, struct sendq_source *source);
     /* End at once, without ceremony, so that the client notices and comes back. */
     void (*cut)(struct sink *sink, const char *reason);
     /* What it is written through. NULL: it leads to the program. */

@@ -190,3 +190,12 @@ void deadline_stall(struct deadline_list *list, struct deadline *deadline, uint6
         deadline_enter(list, deadline);
     }
 }
+
+void deadline_await(struct deadline_list *list, struct deadline *deadline, const struct sendq *q)
+{
+    if (q->awaits_source) {
+        deadline_leave(list, deadline);
+    } else {
+        deadline_stall(list, deadline, q->written);
+    }
+}

@@ -17,6 +17,7 @@
 
 #include "base/list.h"
 #include "base/loop.h"
+#include "base/sendq.h"
 
 /* In the connection. */
 struct deadline {
@@ -90,5 +91,7 @@ uint32_t deadline_age_ms(const struct deadline_list *list, uint32_t since_ms);
 /* The kernel takes no more of what waits to be written, after `written` bytes: the time begins,
  * anew when some was taken meanwhile. `noted` is that number. */
 void deadline_stall(struct deadline_list *list, struct deadline *deadline, uint64_t written);
+/* The same for a queue that waits; there is no deadline while it waits for a source. */
+void deadline_await(struct deadline_list *list, struct deadline *deadline, const struct sendq *q);
 
 #endif

@@ -32,7 +32,7 @@ void conn_want(struct http_conn *conn)
     if (conn->state == CONN_GONE) {
         return;
     }
-    int events = conn->out.pending > 0 && conn->out.is_waiting ? LOOP_WRITE : 0;
+    int events = sendq_awaits_room(&conn->out) ? LOOP_WRITE : 0;
     bool reads =
         conn_is_reading(conn) || conn->state == CONN_HANDSHAKE || conn->state == CONN_LINGER;
     bool is_full = conn_is_full(conn);
@@ -242,7 +242,7 @@ static void conn_on_event(struct loop_poll *poll, int events, void *user)
 static void conn_begin_waiting(struct http_conn *conn)
 {
     output_book_queue(&conn->channel, &conn->sink, &conn->out);
-    deadline_stall(&conn->hw->stalled, &conn->stall, conn->out.written);
+    deadline_await(&conn->hw->stalled, &conn->stall, &conn->out);
     conn_want(conn);
 }
 

@@ -308,8 +308,9 @@ static void answer_read(struct http_exchange *ex)
         resource_put_type(&type, p);
     }
     struct response_headers headers = {.extra = buf_str(&fields), .uri = buf_str(&ex->uri)};
-    struct sendq_source *source =
-        status != 304 && p->content ? payload_source(&text, &p->content, &p->output) : NULL;
+    struct sendq_source *source = status != 304 && p->content
+                                      ? payload_source(&text, &p->content, &p->output, p->worker)
+                                      : NULL;
     if (source) {
         conn_answer_long(ex->conn, status, &headers, buf_str(&type), source);
     } else if (status != 304 && p->content) {

@@ -430,6 +430,20 @@ static void http_stream_end(struct sink *sink)
     sendq_put(&conn->out, ":\n\n", 3); /* so that there is something to flush */
 }
 
+static void http_stream_end_long(struct sink *sink, struct sendq_source *source)
+{
+    struct http_conn *conn = conn_of_sink(sink);
+    if (conn->state == CONN_GONE) {
+        source->destroy(source);
+        return;
+    }
+    sendq_puts(&conn->out, STR(SSE_HEAD "data: "));
+    if (sendq_put_source(&conn->out, source) == 0) {
+        sendq_puts(&conn->out, STR("\n\n"));
+    }
+    http_stream_end(sink);
+}
+
 static void http_stream_cut(struct sink *sink, const char *reason)
 {
     conn_close(conn_of_sink(sink), reason);
@@ -446,6 +460,7 @@ const struct sink_ops http_sink_ops = {
     .prime = http_stream_prime,
     .pending = http_stream_pending,
     .end = http_stream_end,
+    .end_long = http_stream_end_long,
     .cut = http_stream_cut,
     .channel = http_stream_channel,
 };

@@ -43,7 +43,7 @@ static void line_conn_want(struct line_conn *conn)
     }
     input_count_held(conn->sw->worker->limit_counters, conn->line.channel.origin,
                      &conn->input_counted, line_size(&conn->line));
-    int events = conn->line.out.pending > 0 && conn->line.out.is_waiting ? LOOP_WRITE : 0;
+    int events = sendq_awaits_room(&conn->line.out) ? LOOP_WRITE : 0;
     if (conn->state == LINE_LINGER || line_reads(&conn->line)) {
         events |= LOOP_READ;
     }
@@ -197,7 +197,7 @@ static void line_conn_on_flushed(struct sendq *q, enum sendq_state state)
 {
     struct line_conn *conn = list_entry(q, struct line_conn, line.out);
     if (state == SENDQ_WAITING) {
-        deadline_stall(&conn->sw->stalled, &conn->stall, conn->line.out.written);
+        deadline_await(&conn->sw->stalled, &conn->stall, &conn->line.out);
     } else {
         deadline_leave(&conn->sw->stalled, &conn->stall);
     }

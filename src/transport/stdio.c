@@ -50,8 +50,7 @@ static void stdio_want(struct stdio *s)
         loop_timer_start(s->pump, 0, 0);
     }
     if (s->poll_out) {
-        bool waits = s->line.out.pending > 0 && s->line.out.is_waiting;
-        loop_poll_want(s->poll_out, waits ? LOOP_WRITE : 0);
+        loop_poll_want(s->poll_out, sendq_awaits_room(&s->line.out) ? LOOP_WRITE : 0);
     }
 }
 

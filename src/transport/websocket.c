@@ -74,7 +74,7 @@ void websocket_want(struct websocket *ws)
                      ws->state == WEBSOCKET_REFUSED;
     bool reads = ws->state == WEBSOCKET_AWAITING_CLOSE || ws->state == WEBSOCKET_LINGER ||
                  websocket_has_room(ws);
-    int events = ws->out.pending > 0 && ws->out.is_waiting ? LOOP_WRITE : 0;
+    int events = sendq_awaits_room(&ws->out) ? LOOP_WRITE : 0;
     if (!ws->eof && !is_ending && ws->state != WEBSOCKET_YIELDED) {
         events |= LOOP_HANGUP;
     }
@@ -260,7 +260,7 @@ static void on_last_written(struct websocket *ws)
 static void begin_waiting(struct websocket *ws)
 {
     output_book_queue(&ws->channel, &ws->sink, &ws->out);
-    deadline_stall(&ws->ww->stalled, &ws->stall, ws->out.written);
+    deadline_await(&ws->ww->stalled, &ws->stall, &ws->out);
     websocket_want(ws);
 }
 

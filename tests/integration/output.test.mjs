@@ -6,7 +6,9 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { appendFileSync, readFileSync, renameSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+    appendFileSync, readdirSync, readFileSync, readlinkSync, renameSync, truncateSync, writeFileSync,
+} from 'node:fs';
 import net from 'node:net';
 import tls from 'node:tls';
 import { test } from 'node:test';
@@ -14,6 +16,7 @@ import { test } from 'node:test';
 import { serveDoors } from '../contract/transport/lines.mjs';
 import { Certificates } from './lib/certs.mjs';
 import { defer } from './lib/cleanup.mjs';
+import { Faults, skip as withoutFaults } from './lib/faults.mjs';
 import { encodeRequest, request } from './lib/http.mjs';
 import { limitsOf, modernRequest, refused } from './lib/limits.mjs';
 import { call, initialize, meta, Session } from './lib/rpc.mjs';
@@ -37,12 +40,12 @@ const MARGIN = stretch === 1 ? 32 * MIB : 512 * MIB; // sanitizers keep what was
 const peak = (server) =>
     1024 * Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${server.child.pid}/status`, 'utf8'))[1]);
 
-async function start(t, { args = [], size = SIZE, secure = false } = {}) {
+async function start(t, { args = [], size = SIZE, secure = false, env } = {}) {
     const certs = secure ? new Certificates(t).make('server') : null;
     const lines = args.includes('--auth-tokens') ? [] : ['--tcp', '127.0.0.1:0'];
     const doors = ['--http', '127.0.0.1:0', ...lines, '--workers', '2', '--self'];
     const files = { 'long.txt': content.subarray(0, size), 'a.txt': '1' };
-    const server = await serveDoors(t, [...doors, ...(certs?.args('server') ?? []), ...args], { files });
+    const server = await serveDoors(t, [...doors, ...(certs?.args('server') ?? []), ...args], { files, env });
     server.port = Number(new URL(server.doors[0]).port);
     server.tcp = lines.length > 0 && Number(new URL(server.doors[1]).port);
     server.secure = certs?.client();
@@ -336,12 +339,12 @@ for (const [way, answersOf] of Object.entries(OTHERS)) {
         const size = 600_001;
         const server = await start(t, { size, args: ['--legacy-sse'] });
         writeFileSync(server.tree.at('long.bin'), Buffer.alloc(size, 'a\xff', 'latin1'));
-        const names = { 1: 'long.txt', 2: 'long.bin', 3: 'a.txt' };
+        const names = { 101: 'long.txt', 102: 'long.bin', 103: 'a.txt' };
         const answers = await answersOf(t, server, Object.entries(names).map(([id, name]) => read(server, Number(id), name)));
         const byId = Object.fromEntries(answers.map(({ id, result }) => [id, result.contents[0]]));
-        assert.equal(digest(byId[1].text), digest(content.subarray(0, size)));
-        assert.equal(digest(Buffer.from(byId[2].blob, 'base64')), digest(Buffer.alloc(size, 'a\xff', 'latin1')));
-        assert.equal(byId[3].text, '1');
+        assert.equal(digest(byId[101].text), digest(content.subarray(0, size)));
+        assert.equal(digest(Buffer.from(byId[102].blob, 'base64')), digest(Buffer.alloc(size, 'a\xff', 'latin1')));
+        assert.equal(byId[103].text, '1');
         await unbooked(t, server);
     });
 }
@@ -364,6 +367,26 @@ test('output: a long part of a file is kept in memory, booked with its size, and
     assert.equal(held.length, 3);
     const { result } = await http.take(held[0]);
     assert.equal(digest(result.contents[0].text), digest(content.subarray(range.from, range.to)));
+});
+
+test('output: a batch of many reads of a large file takes little memory', async (t) => {
+    const size = 4 * MIB;
+    const server = await start(t, { size });
+    const session = await Session.open(server, '2025-03-26');
+    const before = peak(server);
+    const messages = Array.from({ length: COUNT }, (_, id) => read(server, id));
+    const body = JSON.stringify(messages.map(({ params, ...message }) => ({ ...message, params: { uri: params.uri } })));
+    const slow = await http.open(t, server);
+    const headers = { ...session.headers, 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' };
+    slow.write(encodeRequest(server.port, { headers, body }));
+    const length = Number(/content-length: (\d+)/i.exec(await slow.until('\r\n\r\n', 'a head'))[1]);
+    assert.ok(length > COUNT * size * 3);
+    const taken = await slow.bytes(isLong ? length : 10 * MIB, 'the beginning of the array');
+    assert.match(taken.subarray(0, 100).toString(), /^\[\{"jsonrpc":"2.0","id":\d+,"result":/);
+    const grown = peak(server) - before;
+    assert.ok(grown < MARGIN, `${(grown / MIB).toFixed(1)} MiB for ${length} bytes`);
+    slow.socket.destroy();
+    await unbooked(t, server);
 });
 
 /** Something long is on its way, more than the buffers of sockets hold. */
@@ -480,4 +503,62 @@ test('output: a read beyond the share gets 429, beyond the limit 503, and an ope
     assert.equal((await ask(root)).status, 200, 'the reserve is for operators');
     own.held.forEach((slow) => slow.socket.destroy());
     await eventually(async () => (await ask(dan)).status === 200, 'there is room again');
+});
+
+/** The server with its reads of `long.txt` in our hands, and an answer with it that has begun. */
+async function stalling(t, way, { secure = false } = {}) {
+    const faults = new Faults(t);
+    const server = await start(t, { size: LONG, args: ['--workers', '1'], secure, env: faults.env });
+    const { open, encode } = WAYS[way];
+    const slow = await open(t, server);
+    slow.write(encode(read(server, 1), server));
+    slow.back(await slow.bytes(1000, 'the beginning of an answer'));
+    faults.stall(server.tree.at('long.txt'));
+    return { faults, server, slow };
+}
+
+const descriptorsOf = ({ child, tree }) =>
+    readdirSync(`/proc/${child.pid}/fd`).filter((fd) => {
+        try {
+            return readlinkSync(`/proc/${child.pid}/fd/${fd}`) === tree.at('long.txt');
+        } catch {
+            return false; // closed meanwhile
+        }
+    }).length;
+
+for (const [way, { take, secure }] of Object.entries(WAYS)) {
+    test(`output: a file system that stalls delays nobody but who reads from it on ${way}`, { skip: withoutFaults }, async (t) => {
+        const { faults, server, slow } = await stalling(t, way, { secure });
+        const answer = take(slow);
+        await eventually(() => faults.stalled === 1, 'a read hangs');
+        const other = await WAYS[way].open(t, server);
+        for (const id of [2, 3, 4]) {
+            other.write(WAYS[way].encode(read(server, id, 'a.txt'), server));
+            assert.equal((await take(other)).result.contents[0].text, '1');
+        }
+        assert.equal(faults.stalled, 1, 'it still hangs');
+        assert.equal(descriptorsOf(server), 1);
+        faults.release();
+        assert.equal(digest((await answer).result.contents[0].text), digest(content.subarray(0, LONG)));
+        slow.socket.destroy();
+        await unbooked(t, server);
+        assert.equal(descriptorsOf(server), 0);
+        assert.equal(faults.cached.refused, 0, 'the sandbox lets it ask the page cache');
+    });
+}
+
+test('output: what a client leaves behind while a file system stalls stays booked until it answers', { skip: withoutFaults }, async (t) => {
+    const { faults, server, slow } = await stalling(t, 'a WebSocket');
+    const answer = WAYS['a WebSocket'].take(slow).catch(() => {});
+    await eventually(() => faults.stalled === 1, 'a read hangs');
+    const connections = async () => (await limitsOf(t, server))['max-connections'].inUse;
+    const before = await connections();
+    slow.socket.destroy();
+    await answer;
+    await eventually(async () => (await connections()) < before, 'it has gone');
+    assert.ok((await limitsOf(t, server))['max-output'].inUse >= 256 * 1024);
+    assert.equal(descriptorsOf(server), 1);
+    faults.release();
+    await unbooked(t, server);
+    assert.equal(descriptorsOf(server), 0);
 });

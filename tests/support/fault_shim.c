@@ -9,6 +9,9 @@
  * error, follows from the seed and n alone. Until `is_on` nothing fails. The clock on the wall is
  * as much off as the test says, from the start or from one moment on.
  *
+ * Reads of one file can be stalled, as on a file system that hangs: the test names its inode, sees
+ * how many reads hang, and lets each of them go on by a byte through the FIFO FAULT_CONTROL.gate.
+ *
  * What is said on standard error, and the wake-ups between threads (pipes, eventfd), never fail:
  * they do not on a real machine either.
  */
@@ -21,6 +24,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -75,6 +79,13 @@ struct control {
         uint32_t thread;
         uint64_t at[DEEP]; /* return addresses */
     } log[LOGGED];
+    struct {
+        uint64_t inode;   /* of the file whose reads stall; 0: none */
+        uint32_t count;   /* reads that hang */
+        uint32_t asked;   /* … for what is in the page cache, … */
+        uint32_t refused; /* … and were not allowed to ask */
+        uint32_t unused;
+    } stall;
 };
 
 static struct control idle, *control = &idle;
@@ -187,6 +198,33 @@ static uint32_t fails_at(int fd, enum kind file, enum kind socket)
         }                                                                                          \
     } while (0)
 
+/* ---- a file system that hangs -----------------------------------------------------------------
+ */
+
+static int gate = -1;
+
+static int is_stalled(int fd)
+{
+    uint64_t inode = __atomic_load_n(&control->stall.inode, __ATOMIC_ACQUIRE);
+    struct stat st;
+    int saved = errno;
+    int is_it = inode != 0 && syscall(SYS_fstat, fd, &st) == 0 && st.st_ino == inode;
+    errno = saved;
+    return is_it;
+}
+
+static void stall_at(int fd)
+{
+    char byte;
+    if (!is_stalled(fd)) {
+        return;
+    }
+    __atomic_add_fetch(&control->stall.count, 1, __ATOMIC_RELEASE);
+    while (syscall(SYS_read, gate, &byte, 1) < 0 && errno == EINTR) {
+    }
+    __atomic_sub_fetch(&control->stall.count, 1, __ATOMIC_RELEASE);
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 #define OPENING(name, parameters, arguments)                                                       \
@@ -230,6 +268,9 @@ long syscall(long number, ...)
     type name parameters                                                                           \
     {                                                                                              \
         REAL(name)                                                                                 \
+        if (file == READ) {                                                                        \
+            stall_at(fd);                                                                          \
+        }                                                                                          \
         uint32_t error = fails_at(fd, file, socket);                                               \
         if (error == SHORT) {                                                                      \
             size = size > 1 ? size / 2 : size;                                                     \
@@ -269,6 +310,23 @@ WHOLE(ssize_t, recvmsg, fails_at(fd, KINDS, RECEIVE), -1, (int fd, struct msghdr
       (fd, m, flags))
 WHOLE(ssize_t, sendmsg, fails_at(fd, KINDS, SEND), -1, (int fd, const struct msghdr *m, int flags),
       (fd, m, flags))
+
+/* Of a file that stalls nothing is in the page cache. */
+#define CACHED(name, offset)                                                                       \
+    ssize_t name(int fd, const struct iovec *v, int n, offset at, int flags)                       \
+    {                                                                                              \
+        REAL(name)                                                                                 \
+        __atomic_add_fetch(&control->stall.asked, 1, __ATOMIC_RELAXED);                            \
+        FAIL(is_stalled(fd) ? EAGAIN : fails_at(fd, READ, RECEIVE), -1);                           \
+        ssize_t got = real_##name(fd, v, n, at, flags);                                            \
+        if (got < 0 && errno == EPERM) {                                                           \
+            __atomic_add_fetch(&control->stall.refused, 1, __ATOMIC_RELAXED);                      \
+        }                                                                                          \
+        return got;                                                                                \
+    }
+CACHED(preadv2, off_t)
+CACHED(preadv64v2, off64_t)
+
 WHOLE(int, fsync, fails(SYNC, fd), -1, (int fd), (fd))
 WHOLE(int, fdatasync, fails(SYNC, fd), -1, (int fd), (fd))
 WHOLE(int, ftruncate, fails(NAME, fd), -1, (int fd, off_t size), (fd, size))
@@ -419,6 +477,9 @@ __attribute__((constructor)) static void fault_begin(void)
     if (fd < 0) {
         return;
     }
+    char gate_path[4096];
+    snprintf(gate_path, sizeof gate_path, "%s.gate", path);
+    gate = open(gate_path, O_RDWR | O_CLOEXEC);
     void *at = mmap(NULL, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     control = at == MAP_FAILED ? &idle : at;
     close(fd);

@@ -83,6 +83,28 @@ static void answer(struct channel *channel, int status, const struct response_he
     buf_deinit(text);
 }
 
+/* All that a source produces. */
+static void produce(struct sendq_source *source, struct buf *out)
+{
+    buf_init(out, source->left + 1);
+    assert_int_equal(buf_reserve(out, source->left), 0);
+    while (source->left > 0) {
+        ssize_t n = source->make(source, out->ptr + out->len, source->left);
+        assert_true(n > 0); /* nothing of a bench is fetched */
+        out->len += (size_t)n;
+        source->left -= (size_t)n;
+    }
+    source->destroy(source);
+}
+
+static void answer_long(struct channel *channel, int status, const struct response_headers *headers,
+                        struct sendq_source *source)
+{
+    struct buf text;
+    produce(source, &text);
+    answer(channel, status, headers, &text);
+}
+
 static void accepted(struct channel *channel)
 {
     struct client *c = list_entry(channel, struct client, channel);
@@ -120,6 +142,7 @@ static const struct channel_ops http_ops = {
     .name = "record-http",
     .is_http = true,
     .answer = answer,
+    .answer_long = answer_long,
     .accepted = accepted,
     .takes_stream = takes_stream,
     .stream = stream,
@@ -130,6 +153,7 @@ static const struct channel_ops pipe_ops = {
     .name = "record-pipe",
     .is_http = false,
     .answer = answer,
+    .answer_long = answer_long,
     .accepted = accepted,
     .stream = stream,
     .address = client_address,
@@ -171,6 +195,15 @@ static void end(struct sink *sink)
     (void)record(of_sink(sink), SAID_END);
 }
 
+static void end_long(struct sink *sink, struct sendq_source *source)
+{
+    struct buf text;
+    produce(source, &text);
+    memcpy(room(sink, STR_EMPTY, text.len), text.ptr, text.len);
+    buf_deinit(&text);
+    end(sink);
+}
+
 static void cut(struct sink *sink, const char *reason)
 {
     (void)reason;
@@ -185,6 +218,7 @@ static const struct sink_ops sink_ops = {
     .prime = prime,
     .pending = pending,
     .end = end,
+    .end_long = end_long,
     .cut = cut,
 };
 

@@ -92,8 +92,8 @@ export class SocketPeer extends MessagePeer {
  * `tidings serve` with these doors; `doors` are the URLs it names when it is ready. `mounts`: what is
  * served instead of the tree.
  */
-export async function serveDoors(t, doors, { files, args = [], mounts, tree = new Tree(t, files) } = {}) {
-    const program = new Program(t, BIN, ['serve', ...doors, ...args, ...(mounts ?? [tree.path])]);
+export async function serveDoors(t, doors, { files, args = [], mounts, env, tree = new Tree(t, files) } = {}) {
+    const program = new Program(t, BIN, ['serve', ...doors, ...args, ...(mounts ?? [tree.path])], { env });
     const line = await program.lines
         .next((text) => text.includes('serving on '), 'the line that says it is ready')
         .catch((error) => {

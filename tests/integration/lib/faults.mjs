@@ -6,7 +6,7 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, truncateSync, writeSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, statSync, truncateSync, writeSync } from 'node:fs';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -27,7 +27,8 @@ const LOG = FIRST_KIND + ALL * KIND_BYTES;
 const LOGGED = 1024;
 const DEEP = 8;
 const ENTRY = 16 + 8 * DEEP;
-const SIZE = LOG + 8 + LOGGED * ENTRY;
+const STALL = LOG + 8 + LOGGED * ENTRY;
+const SIZE = STALL + 24;
 const MILLION = 1_000_000;
 
 const SOURCE = fileURLToPath(new URL('../../support/fault_shim.c', import.meta.url));
@@ -62,7 +63,10 @@ export class Faults {
         const bytes = Buffer.alloc(8);
         bytes.writeBigUInt64LE(BigInt(seed));
         writeSync(this.fd, bytes, 0, 8, 8);
+        execFileSync('mkfifo', [`${this.file}.gate`]);
+        this.gate = openSync(`${this.file}.gate`, 'r+'); // the program may go first
         defer(t, () => {
+            closeSync(this.gate);
             closeSync(this.fd);
             rmSync(folder, { recursive: true, force: true });
         });
@@ -112,6 +116,29 @@ export class Faults {
 
     off() {
         this.#put(0, 0);
+    }
+
+    /** Reads of this file hang from now on, as on a file system that does not answer. */
+    stall(file) {
+        const bytes = Buffer.alloc(8);
+        bytes.writeBigUInt64LE(statSync(file, { bigint: true }).ino);
+        writeSync(this.fd, bytes, 0, 8, STALL);
+    }
+
+    /** How many reads hang. */
+    get stalled() {
+        return this.#get(STALL + 8);
+    }
+
+    /** They go on, and others do not hang. */
+    release() {
+        writeSync(this.fd, Buffer.alloc(8), 0, 8, STALL);
+        writeSync(this.gate, Buffer.alloc(this.stalled));
+    }
+
+    /** Reads that asked for what is in the page cache, and how many of them the sandbox refused. */
+    get cached() {
+        return { asked: this.#get(STALL + 12), refused: this.#get(STALL + 16) };
     }
 
     /** The program's clock on the wall is so many seconds ahead of the machine's, from now on. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Send queues: what arrives, in how few pieces, and what happens when the other side is slow or
- * gone. Every case runs twice: with plain writes, and in the company of other sockets through a
- * ring. Batches of many queues are in test_sendq_batch.c.
+ * gone. Sources are in test_sendq_source.c, batches of many queues in test_sendq_batch.c.
  */
 #include "base/sendq.h"
 
@@ -21,118 +20,7 @@
 
 #include "base/mem.h"
 #include "support/fail_alloc.h"
-
-enum { COMPANIONS = 4 }; /* enough to make a ring worth while */
-enum path { PLAIN, URING };
-
-struct wire {
-    struct sendq_batch batch;
-    struct sendq q;
-    int fds[2]; /* queue, reader */
-    int calls;
-    enum sendq_state last;
-    enum path path;
-    struct sendq companions[COMPANIONS];
-    int company[2]; /* they share a socket */
-};
-
-/* The path a case runs over; skips it when there is no ring to be had. */
-static enum path path_of(void **state)
-{
-    const enum path *wanted = *state;
-    enum path path = *wanted;
-    struct sendq_batch batch;
-    struct tidings_error err = {0};
-    sendq_batch_init(&batch);
-    if (path == URING && sendq_batch_use_uring(&batch, &err) < 0) {
-        print_message("no ring here: %s\n", err.text);
-        skip();
-    }
-    return path;
-}
-
-static void on_flushed(struct sendq *q, enum sendq_state state)
-{
-    struct wire *w = list_entry(q, struct wire, q);
-    assert_true(state != SENDQ_EMPTY || q->pending == 0);
-    w->calls++;
-    w->last = state;
-}
-
-static void wire_adopt(struct wire *w, enum path path, int fd, int reader)
-{
-    *w = (struct wire){.path = path, .fds = {fd, reader}};
-    sendq_batch_init(&w->batch);
-    sendq_init(&w->q, &w->batch, fd, on_flushed);
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, w->company), 0);
-    for (int i = 0; i < COMPANIONS; i++) {
-        sendq_init(&w->companions[i], &w->batch, w->company[0], NULL);
-    }
-    if (path == URING) {
-        assert_int_equal(sendq_batch_use_uring(&w->batch, NULL), 0);
-    }
-}
-
-static void wire_open(struct wire *w, enum path path, int type)
-{
-    int fds[2];
-    if (type) {
-        assert_int_equal(socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
-    } else {
-        int ends[2];
-        assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-        fds[0] = ends[1];
-        fds[1] = ends[0];
-    }
-    wire_adopt(w, path, fds[0], fds[1]);
-    assert_int_equal(w->q.is_socket, type != 0);
-}
-
-/* The end of a turn in which, for a ring, others had something to send as well. */
-static void turn(struct wire *w)
-{
-    uint64_t batches = w->batch.uring_batches;
-    char got[COMPANIONS];
-    if (w->path == PLAIN) {
-        sendq_batch_flush(&w->batch);
-        assert_int_equal(w->batch.uring_batches, 0);
-        return;
-    }
-    for (int i = 0; i < COMPANIONS; i++) {
-        assert_int_equal(sendq_put(&w->companions[i], "o", 1), 0);
-    }
-    sendq_batch_flush(&w->batch);
-    assert_true(w->batch.uring_batches > batches);
-    assert_int_equal(read(w->company[1], got, sizeof got), COMPANIONS);
-}
-
-static void wire_close(struct wire *w)
-{
-    sendq_deinit(&w->q);
-    assert_int_equal(w->q.pending, 0);
-    close(w->fds[0]);
-    if (w->fds[1] >= 0) {
-        close(w->fds[1]);
-    }
-    for (int i = 0; i < COMPANIONS; i++) {
-        sendq_deinit(&w->companions[i]);
-    }
-    close(w->company[0]);
-    close(w->company[1]);
-    sendq_batch_deinit(&w->batch);
-}
-
-/* Everything that lies in the reader's end. */
-static void read_all(const struct wire *w, struct buf *out)
-{
-    char bytes[65536];
-    ssize_t n;
-    int flags = fcntl(w->fds[1], F_GETFL);
-    assert_int_equal(fcntl(w->fds[1], F_SETFL, flags | O_NONBLOCK), 0);
-    while ((n = read(w->fds[1], bytes, sizeof bytes)) > 0) {
-        assert_int_equal(buf_put(out, bytes, (size_t)n), 0);
-    }
-}
+#include "support/sendq_wire.h"
 
 static char *pattern(size_t len, char first)
 {
@@ -429,125 +317,6 @@ static void more_pieces_than_fit_one_send_all_arrive(void **state)
     wire_close(&w);
 }
 
-/* Counts in bytes, at most 1,000 at once. */
-struct counter {
-    struct sendq_source source;
-    unsigned next;
-    size_t most;  /* of those asked for at once */
-    size_t until; /* it fails when it has this many left; 0: never */
-    bool *is_gone;
-};
-
-static ssize_t counter_make(struct sendq_source *source, char *room, size_t len)
-{
-    struct counter *c = list_entry(source, struct counter, source);
-    c->most = c->most < len ? len : c->most;
-    len = len < 1000 ? len : 1000;
-    if (c->until >= source->left) {
-        return -ESTALE;
-    }
-    for (size_t i = 0; i < len; i++) {
-        room[i] = (char)(c->next++ % 251);
-    }
-    return (ssize_t)len;
-}
-
-static void counter_destroy(struct sendq_source *source)
-{
-    struct counter *c = list_entry(source, struct counter, source);
-    *c->is_gone = true;
-    mem_free(c);
-}
-
-static struct counter *counter_create(size_t len, bool *is_gone)
-{
-    struct counter *c = mem_zalloc(sizeof *c);
-    assert_non_null(c);
-    c->source =
-        (struct sendq_source){.make = counter_make, .destroy = counter_destroy, .left = len};
-    c->source.held = 7;
-    c->is_gone = is_gone;
-    *is_gone = false;
-    return c;
-}
-
-static void a_source_keeps_its_place_and_needs_memory_for_one_piece(void **state)
-{
-    enum { LONG = 3000000 };
-    struct wire w;
-    struct buf got;
-    bool is_gone;
-    size_t by_sources, most = 0;
-    wire_open(&w, path_of(state), SOCK_STREAM);
-    buf_init(&got, 2 * LONG);
-    assert_int_equal(sendq_puts(&w.q, STR("before")), 0);
-    assert_int_equal(sendq_put_source(&w.q, &counter_create(LONG, &is_gone)->source), 0);
-    assert_int_equal(sendq_puts(&w.q, STR("behind")), 0);
-    assert_int_equal(w.q.pending, LONG + 12);
-    turn(&w);
-    while (w.q.pending > 0) {
-        assert_int_equal(w.last, SENDQ_WAITING); /* it leaves the others their turns */
-        size_t held = sendq_held(&w.q, &by_sources);
-        most = held > most ? held : most;
-        assert_int_equal(by_sources, is_gone ? 0 : 7);
-        read_all(&w, &got);
-        w.last = sendq_flush(&w.q);
-    }
-    assert_int_equal(w.last, SENDQ_EMPTY);
-    assert_true(is_gone);
-    assert_true(most < 2 * SENDQ_MADE + 2048);
-    read_all(&w, &got);
-    assert_int_equal(got.len, LONG + 12);
-    assert_memory_equal(got.ptr, "before", 6);
-    assert_memory_equal(got.ptr + 6 + LONG, "behind", 6);
-    for (size_t i = 0; i < LONG; i++) {
-        assert_int_equal((unsigned char)got.ptr[6 + i], i % 251);
-    }
-    assert_int_equal(sendq_held(&w.q, &by_sources), 0);
-    buf_deinit(&got);
-    wire_close(&w);
-}
-
-static void a_source_that_fails_breaks_its_queue(void **state)
-{
-    struct wire w;
-    struct buf got;
-    bool is_gone, is_unsent;
-    wire_open(&w, path_of(state), SOCK_STREAM);
-    buf_init(&got, 1 << 20);
-    struct counter *c = counter_create(9000, &is_gone);
-    c->until = 4000;
-    assert_int_equal(sendq_put_source(&w.q, &c->source), 0);
-    turn(&w);
-    while (w.last == SENDQ_WAITING) {
-        w.last = sendq_flush(&w.q);
-    }
-    assert_int_equal(w.last, SENDQ_BROKEN);
-    assert_int_equal(w.q.error, ESTALE);
-    assert_int_equal(w.q.pending, 0);
-    assert_true(is_gone);
-    read_all(&w, &got);
-    assert_int_equal(got.len, 5000); /* and nothing else */
-    assert_true(sendq_put_source(&w.q, &counter_create(10, &is_unsent)->source) < 0);
-    assert_true(is_unsent);
-    buf_deinit(&got);
-    wire_close(&w);
-}
-
-static void a_source_goes_with_its_queue(void **state)
-{
-    struct wire w;
-    bool is_gone, is_empty;
-    wire_open(&w, path_of(state), SOCK_STREAM);
-    assert_int_equal(sendq_put_source(&w.q, &counter_create(0, &is_empty)->source), 0);
-    assert_true(is_empty);
-    assert_int_equal(w.q.pending, 0);
-    assert_int_equal(sendq_put_source(&w.q, &counter_create(9000, &is_gone)->source), 0);
-    assert_false(is_gone);
-    wire_close(&w);
-    assert_true(is_gone);
-}
-
 /* One segment of the loopback device is 64 KiB. While one alone is under way, its acknowledgement
  * is delayed. */
 static void a_limited_kernel_holds_two_segments_of_the_loopback_and_not_many(void **state)
@@ -562,13 +331,6 @@ static void a_limited_kernel_holds_two_segments_of_the_loopback_and_not_many(voi
     wire_close(&w);
 }
 
-static const enum path plain = PLAIN, uring = URING;
-#define BOTH(test)                                                                                 \
-    {#test " (plain)", test, NULL, NULL, (void *)(uintptr_t)&plain},                               \
-    {                                                                                              \
-#test " (uring)", test, NULL, NULL, (void *)(uintptr_t)&uring                              \
-    }
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -582,9 +344,6 @@ int main(void)
         BOTH(a_closed_reader_breaks_the_queue),
         BOTH(any_failed_allocation_breaks_the_queue_and_is_told),
         BOTH(more_pieces_than_fit_one_send_all_arrive),
-        BOTH(a_source_keeps_its_place_and_needs_memory_for_one_piece),
-        BOTH(a_source_that_fails_breaks_its_queue),
-        BOTH(a_source_goes_with_its_queue),
         BOTH(a_limited_kernel_holds_two_segments_of_the_loopback_and_not_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

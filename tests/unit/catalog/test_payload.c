@@ -11,11 +11,14 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
+#include "base/mailbox.h"
 #include "base/mem.h"
 #include "catalog/payload.h"
 #include "support/fail_alloc.h"
+#include "worker/worker.h"
 #include "json/write.h"
 
 enum { SIZE = 3 * PAYLOAD_PIECE + 1000 };
@@ -59,6 +62,47 @@ static void thing_close(void *user)
 }
 
 static struct thing thing;
+static struct worker worker;
+
+/* A piece that a thread is asked for, until thing_give. */
+static struct {
+    struct tidings_piece *piece;
+    char *bytes;
+    size_t offset, len;
+    unsigned count;
+} wanted;
+
+static void thing_fetch(void *user, int64_t offset, char *bytes, size_t len,
+                        struct tidings_piece *piece)
+{
+    assert_ptr_equal(user, &thing);
+    assert_null(wanted.piece); /* one at a time */
+    wanted.piece = piece;
+    wanted.bytes = bytes;
+    wanted.offset = (size_t)offset;
+    wanted.len = len;
+    wanted.count++;
+}
+
+static void *thing_thread(void *code)
+{
+    struct tidings_piece *piece = wanted.piece;
+    struct tidings_error err;
+    wanted.piece = NULL;
+    memcpy(wanted.bytes, thing.bytes + wanted.offset, wanted.len);
+    tidings_fail(&err, *(int *)code, "as told");
+    tidings_piece_done(piece, *(int *)code, &err);
+    return NULL;
+}
+
+/* Another thread has it, and the worker hears of that. */
+static void thing_give(int code)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, thing_thread, &code), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(mailbox_drain(worker.mailbox), 1);
+}
 
 static void thing_open(const char *pattern)
 {
@@ -104,7 +148,8 @@ static void assert_encoded(struct payload *first, struct payload *second, size_t
     second->at = 4;
     first->next = second;
     struct payload *all = first;
-    struct sendq_source *source = payload_source(&text, &all, NULL);
+    struct output output = {0};
+    struct sendq_source *source = payload_source(&text, &all, &output, &worker);
     assert_non_null(source);
     assert_null(all);
     assert_int_equal(source->left, want.len);
@@ -176,6 +221,7 @@ static void changed_content_is_never_sent(void **state)
     thing_open("abc");
     struct payload *c = payload_of_thing(&err);
     assert_non_null(c);
+    payload_send_by(c, &worker, NULL, NULL);
     payload_set_form(c, PAYLOAD_TEXT);
     assert_int_equal(payload_write(c, room, 100), 100);
     thing.bytes[200] = 'X'; /* in memory already: the old byte is sent */
@@ -192,6 +238,7 @@ static void changed_content_is_never_sent(void **state)
     thing_open("abc");
     c = payload_of_thing(&err);
     thing.size = PAYLOAD_PIECE;
+    payload_send_by(c, &worker, NULL, NULL);
     payload_set_form(c, PAYLOAD_RAW);
     assert_int_equal(payload_write(c, room, 10 * SIZE), PAYLOAD_PIECE);
     assert_int_equal(payload_write(c, room, 10 * SIZE), -ESTALE);
@@ -236,16 +283,114 @@ static void a_client_that_leaves_ends_the_reading(void **state)
     assert_true(thing.is_closed);
 }
 
+static struct sendq_source *source_of_fetched(struct output *output)
+{
+    struct tidings_error err = {0};
+    struct buf text;
+    thing_open("abc");
+    wanted.count = 0;
+    struct payload *c = payload_of_thing(&err);
+    assert_non_null(c);
+    c->pieces.fetch = thing_fetch;
+    payload_set_form(c, PAYLOAD_RAW);
+    buf_init(&text, 100);
+    buf_puts(&text, STR("<>"));
+    c->at = 1;
+    return payload_source(&text, &c, output, &worker);
+}
+
+static void a_source_waits_for_pieces_that_are_fetched(void **state)
+{
+    (void)state;
+    struct output output = {0};
+    struct sendq queue = {0};
+    struct sendq_batch batch;
+    struct sendq_source *source = source_of_fetched(&output);
+    char *room = test_malloc(2 * SIZE);
+    sendq_batch_init(&batch);
+    queue.batch = &batch;
+    list_init(&queue.dirty_link);
+    source->queue = &queue;
+    size_t got = 0, waits = 0;
+    while (source->left > 0) {
+        ssize_t n = source->make(source, room + got, source->left);
+        if (n == -EAGAIN) {
+            assert_int_equal(source->make(source, room + got, source->left), -EAGAIN);
+            assert_int_equal(worker.jobs, 1);
+            queue.is_waiting = queue.awaits_source = true;
+            thing_give(0);
+            assert_false(queue.is_waiting || queue.awaits_source);
+            assert_false(list_empty(&queue.dirty_link));
+            waits++;
+            continue;
+        }
+        assert_true(n > 0);
+        got += (size_t)n;
+        source->left -= (size_t)n;
+    }
+    assert_int_equal(waits, SIZE / PAYLOAD_PIECE + 1);
+    assert_int_equal(wanted.count, waits);
+    assert_int_equal(got, SIZE + 2);
+    assert_memory_equal(room + 1, thing.bytes, SIZE);
+    source->destroy(source);
+    assert_true(thing.is_closed);
+    list_remove(&queue.dirty_link);
+    test_free(room);
+}
+
+static void a_piece_that_cannot_be_fetched_ends_the_answer(void **state)
+{
+    (void)state;
+    static const struct {
+        int code, error;
+    } cases[] = {{TIDINGS_E_CONFLICT, -ESTALE}, {TIDINGS_E_NOMEM, -ENOMEM}, {TIDINGS_E_IO, -EIO}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct output output = {0};
+        struct sendq queue = {0};
+        char room[64];
+        struct sendq_source *source = source_of_fetched(&output);
+        source->queue = &queue;
+        assert_int_equal(source->make(source, room, sizeof room), 1);
+        assert_int_equal(source->make(source, room, sizeof room), -EAGAIN);
+        thing_give(cases[i].code);
+        assert_int_equal(source->make(source, room, sizeof room), cases[i].error);
+        source->destroy(source);
+        assert_true(thing.is_closed);
+    }
+}
+
+static void what_is_being_fetched_is_kept_and_booked_until_it_is_there(void **state)
+{
+    (void)state;
+    static struct limit_counters counters;
+    struct output output;
+    struct refusal why;
+    char room[64];
+    counters.values[LIMIT_OUTPUT] = 1u << 20;
+    output_init(&output, &counters, (struct share_taker){0});
+    assert_true(output_book(&output, 1000, &why));
+    struct sendq_source *source = source_of_fetched(&output);
+    assert_int_equal(source->make(source, room, sizeof room), 1);
+    assert_int_equal(source->make(source, room, sizeof room), -EAGAIN);
+    source->destroy(source); /* its client has gone */
+    assert_false(thing.is_closed);
+    assert_int_equal(counters.in_use[LIMIT_OUTPUT], 1000);
+    thing_give(0);
+    assert_true(thing.is_closed);
+    assert_int_equal(counters.in_use[LIMIT_OUTPUT], 0);
+    assert_int_equal(worker.jobs, 0);
+}
+
 static void nothing_is_lost_when_memory_is_gone(void **state)
 {
     (void)state;
     bool reached = true;
+    static char room[2 * SIZE];
     for (unsigned n = 1; reached; n++) {
         struct tidings_error err = {0};
-        struct buf text, out;
+        struct buf text;
         thing_open("abc");
         buf_init(&text, 100);
-        buf_init(&out, 2 * SIZE);
         fail_alloc_start(n);
         buf_puts(&text, STR("<>"));
         struct payload *c = payload_of_thing(&err);
@@ -253,18 +398,19 @@ static void nothing_is_lost_when_memory_is_gone(void **state)
         if (c && !text.failed) {
             payload_set_form(c, PAYLOAD_TEXT);
             c->at = 1;
-            source = payload_source(&text, &c, NULL);
+            struct output output = {0};
+            source = payload_source(&text, &c, &output, &worker);
         }
-        if (source) {
-            payload_source_put(source, &out);
-        }
+        ssize_t made = source ? source->make(source, room, 2 * SIZE) : 0;
         reached = fail_alloc_stop();
-        assert_true(reached || out.len == SIZE + 2);
-        assert_true(!reached || !source || out.failed || text.failed);
+        assert_true(reached || made == SIZE + 2);
+        assert_true(made >= 0 || made == -ENOMEM);
+        if (source) {
+            source->destroy(source);
+        }
         payload_destroy(c);
         assert_true(thing.is_closed);
         buf_deinit(&text);
-        buf_deinit(&out);
         assert_int_equal(fail_alloc_live(), 0);
     }
     fail_alloc_end();
@@ -277,7 +423,14 @@ int main(void)
         cmocka_unit_test(changed_content_is_never_sent),
         cmocka_unit_test(changing_content_is_read_until_two_readings_agree),
         cmocka_unit_test(a_client_that_leaves_ends_the_reading),
+        cmocka_unit_test(a_source_waits_for_pieces_that_are_fetched),
+        cmocka_unit_test(a_piece_that_cannot_be_fetched_ends_the_answer),
+        cmocka_unit_test(what_is_being_fetched_is_kept_and_booked_until_it_is_there),
         cmocka_unit_test(nothing_is_lost_when_memory_is_gone),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    worker.mailbox = mailbox_create_blocking(&worker, NULL);
+    int failed = worker.mailbox ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    mailbox_close(worker.mailbox);
+    mailbox_unref(worker.mailbox);
+    return failed;
 }
