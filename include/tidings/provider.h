@@ -173,6 +173,11 @@ TIDINGS_API bool tidings_read_shows(const struct tidings_read *read, struct tidi
 TIDINGS_API bool tidings_read_may(const struct tidings_read *read, struct tidings_str uri);
 /* Return how many bytes of content a read accepts at most. */
 TIDINGS_API size_t tidings_read_max_bytes(const struct tidings_read *read);
+/* Reserve memory for the content of a read before there is content. Content of more than 256 KiB
+ * for which nothing is reserved is booked when it is added. TIDINGS_E_BUSY: the client, or all
+ * clients, have no room for so many bytes; finish the read with that. Any thread. */
+TIDINGS_API int tidings_read_reserve(struct tidings_read *read, size_t bytes,
+                                     struct tidings_error *err);
 /* Return the value that a template variable took in the URI being read. Empty when there is none.
  */
 TIDINGS_API struct tidings_str tidings_read_variable(const struct tidings_read *read,

@@ -31,6 +31,17 @@ bool output_book(struct output *output, size_t bytes, struct refusal *why)
     return true;
 }
 
+bool output_book_text(struct output *output, size_t held, struct refusal *why)
+{
+    if (held > output->text) {
+        if (!output_book(output, held - output->text, why)) {
+            return false;
+        }
+        output->text = held;
+    }
+    return true;
+}
+
 void output_end(struct output *output)
 {
     if (output->limit_counters) {

@@ -17,6 +17,7 @@ struct output {
     struct limit_counters *limit_counters;
     struct allowance *account; /* a reference */
     size_t bytes;              /* atomic: other threads read it */
+    size_t text;               /* of them, for a text that grows */
     bool is_operator;
 };
 
@@ -24,6 +25,8 @@ struct output {
 void output_init(struct output *output, struct limit_counters *counters, struct share_taker who);
 /* Books more bytes. Returns false and sets `why` if there is no room. Any thread. */
 bool output_book(struct output *output, size_t bytes, struct refusal *why);
+/* Books a text whose memory has grown to `held` bytes. By the thread that writes it. */
+bool output_book_text(struct output *output, size_t held, struct refusal *why);
 void output_end(struct output *output); /* gives all of it back; twice is fine */
 /* Moves the bytes booked by `from` to `to`. */
 void output_move(struct output *to, struct output *from);

@@ -42,7 +42,10 @@ static int json_element(struct tidings_read *read, const struct read_element *e,
         job_read_append(read, content);
     }
     jw_end_object(w);
-    return buf_check(w->out, "the answer", "read fewer resources at a time, or parts of them", err);
+    int rc = job_read_book_text(read, err);
+    return rc < 0 ? rc
+                  : buf_check(w->out, "the answer",
+                              "read fewer resources at a time, or parts of them", err);
 }
 
 static void json_discard(struct tidings_read *read)

@@ -100,6 +100,7 @@ struct tidings_read {
     struct catalog *awaited; /* a reference while it waits for a cursor: `entry` is in it */
     struct template_match variables;
     struct read_rules rules;
+    size_t reserved; /* bytes booked that no content has taken yet */
     struct jw begun; /* the state of `w` before the first element, and … */
     size_t begun_len;
     size_t bytes; /* given */
@@ -110,7 +111,8 @@ struct tidings_read {
     struct tidings_error failed; /* the first failure; it sticks */
 };
 
-/* For receivers, before they store `bytes` more. TIDINGS_E_BUSY sets `refused`. */
+/* For receivers, before they store `bytes` more. Takes what is reserved first. TIDINGS_E_BUSY sets
+ * `refused`. */
 int job_read_book(struct tidings_read *read, size_t bytes, struct tidings_error *err);
 
 /* Ask. `base` must be initialised; the answer may come before this returns. */

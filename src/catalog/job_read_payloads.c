@@ -5,13 +5,38 @@
 #include "base/mem.h"
 #include "catalog/job_read_private.h"
 
-int job_read_book(struct tidings_read *read, size_t bytes, struct tidings_error *err)
+static int job_read_refuse(const struct tidings_read *read, struct tidings_error *err)
 {
-    if (!read->output || output_book(read->output, bytes, &read->refused)) {
-        return 0;
-    }
     char sentence[REFUSAL_SENTENCE];
     return tidings_fail(err, TIDINGS_E_BUSY, "%s", refusal_sentence(&read->refused, sentence));
+}
+
+static int job_read_book_more(struct tidings_read *read, size_t bytes, struct tidings_error *err)
+{
+    bool is_booked = !read->output || output_book(read->output, bytes, &read->refused);
+    return is_booked ? 0 : job_read_refuse(read, err);
+}
+
+int job_read_book_text(struct tidings_read *read, struct tidings_error *err)
+{
+    size_t held = read->w->out->cap;
+    bool is_booked = !read->output || held <= PAYLOAD_LONG ||
+                     output_book_text(read->output, held, &read->refused);
+    return is_booked ? 0 : job_read_refuse(read, err);
+}
+
+int job_read_book(struct tidings_read *read, size_t bytes, struct tidings_error *err)
+{
+    size_t taken = bytes < read->reserved ? bytes : read->reserved;
+    read->reserved -= taken;
+    return bytes > taken ? job_read_book_more(read, bytes - taken, err) : 0;
+}
+
+int tidings_read_reserve(struct tidings_read *read, size_t bytes, struct tidings_error *err)
+{
+    int rc = bytes > PAYLOAD_LONG ? job_read_book_more(read, bytes, err) : 0;
+    read->reserved += rc == 0 && bytes > PAYLOAD_LONG ? bytes : 0;
+    return rc;
 }
 
 /* Returns memory with the bytes that the payload may own: the provider's, or a copy. */
@@ -93,8 +118,9 @@ static int job_read_load(struct tidings_read *read, const struct tidings_resourc
                             "the content exceeds the limit of %zu bytes; ask for a range",
                             read->max_bytes);
     }
-    char *bytes = mem_alloc(size + 1);
-    int rc = bytes ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    int rc = tidings_read_reserve(read, size, err);
+    char *bytes = rc < 0 ? NULL : mem_alloc(size + 1);
+    rc = rc < 0 || bytes ? rc : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     for (size_t at = 0; rc == 0 && at < size; at += PAYLOAD_PIECE) {
         size_t len = size - at < PAYLOAD_PIECE ? size - at : PAYLOAD_PIECE;
         rc = tidings_read_cancelled(read)

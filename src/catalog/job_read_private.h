@@ -16,8 +16,10 @@ int job_read_take(struct tidings_read *read, const struct tidings_resource *abou
                   struct tidings_str bytes, char *memory, int64_t offset,
                   struct tidings_error *err);
 
-/* job_read_payloads.c: books and takes the content of an element; appends it to the list; frees
- * those that belong behind the beginning of the elements. */
+/* job_read_payloads.c: books the text of the answer if it is long; books and takes the content of
+ * an element; appends it to the list; frees those that belong behind the beginning of the elements.
+ */
+int job_read_book_text(struct tidings_read *read, struct tidings_error *err);
 int job_read_keep(struct tidings_read *read, const struct read_element *e, struct payload **ret,
                   struct tidings_error *err);
 void job_read_append(struct tidings_read *read, struct payload *content);

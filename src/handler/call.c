@@ -17,6 +17,8 @@
 #include "handler/handlers.h"
 #include "request/request.h"
 
+#define CALL_ROOM 1024u /* of an answer, for what is around the content */
+
 /* Of the cancel callback. NONE and LISTENING belong to whoever moves them first: the home thread
  * (cancelled: CALLING, then CALLED) or the one that finishes (FINISHED).
  *
@@ -48,6 +50,7 @@ void call_free(struct tidings_call *h)
     if (h->task_state <= CALL_TASK_OPENING) { /* else it counts as a task */
         share_give(h->base.worker->limit_counters, LIMIT_CALLS, 1, h->allowance);
     }
+    output_end(&h->output);
     call_ask_deinit(h);
     feature_unref(h->feature);
     principal_unref(h->principal);
@@ -78,7 +81,10 @@ static void call_answer(struct tidings_call *h, struct request *request)
             call_write_asked(h, request);
             request_end(request, CACHE_ASKING);
         } else {
+            /* Exactly that, since memory that grows later grows to the double. */
+            (void)buf_reserve(&request->out, h->content.len + h->structured.len + CALL_ROOM);
             h->kind->write(h, &request->w);
+            output_end(&h->output); /* the text of the answer is booked instead */
             request_end(request, CACHE_NONE);
         }
     }
@@ -100,7 +106,7 @@ static void call_finish_on_worker(struct tidings_call *h)
     int rc = h->on_worker(h->on_worker_user, h, &err);
     rc = rc < 0 ? rc : h->kind->check(h, &err);
     if (rc < 0) {
-        h->outcome = CALL_FAILED;
+        h->outcome = h->limit.retry_ms > 0 ? CALL_LIMITED : CALL_FAILED;
         h->base.err = err;
     }
 }
@@ -154,6 +160,10 @@ static void call_finish(struct tidings_call *h, enum call_outcome outcome, int c
 void tidings_call_done(struct tidings_call *h, int code, const struct tidings_error *err)
 {
     struct tidings_error why;
+    if (h->limit.retry_ms > 0) {
+        call_finish(h, CALL_LIMITED, TIDINGS_E_BUSY, NULL);
+        return;
+    }
     if (code >= 0) {
         code = call_has_asked(h) ? 0 : h->kind->check(h, &why);
         err = &why;
@@ -356,6 +366,8 @@ static struct tidings_call *call_create(struct request *request, const struct ca
     buf_init(&h->json_text, max);
     buf_init(&h->content, max);
     buf_init(&h->structured, max);
+    output_init(&h->output, worker->limit_counters,
+                (struct share_taker){allowance_ref(client), h->principal, !h->principal});
     list_append(&worker->handlers->calls, &h->link);
     call_read_report_options(h);
     return h;
@@ -489,6 +501,7 @@ void call_again(struct tidings_call *h)
     h->on_cancel = NULL;
     buf_clear(&h->content);
     buf_clear(&h->structured);
+    h->limit = (struct refusal){0};
     h->bytes = h->block_count = 0;
     h->is_judged = h->is_error = h->is_assistant = false;
     call_start(h);

@@ -26,6 +26,7 @@
 
 #include <tidings/call.h>
 
+#include "access/output.h"
 #include "catalog/job.h"
 #include "handler/feature.h"
 #include "wire/trace.h"
@@ -127,6 +128,7 @@ struct tidings_call {
     struct jw w;
     size_t bytes, block_count;
     struct buf structured; /* JSON object, or empty */
+    struct output output;  /* both are booked; `limit` says why not */
     bool is_judged;        /* it obeys the output schema, by whoever made it */
     bool is_error;
     bool is_assistant;

@@ -4,6 +4,7 @@
  * thread the handler is; one at a time.
  */
 #include "base/str.h"
+#include "catalog/payload.h"
 #include "catalog/resource.h"
 #include "handler/call.h"
 #include "uri/uri.h"
@@ -122,6 +123,21 @@ struct tidings_str tidings_call_json(struct tidings_call *h, const char *name)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
+/* Books what the handler has given. What there is no room for goes at once, and with it the call.
+ */
+static int call_book(struct tidings_call *h, struct tidings_error *err)
+{
+    size_t held = h->content.cap + h->structured.cap;
+    if (held <= PAYLOAD_LONG || output_book_text(&h->output, held, &h->limit)) {
+        return 0;
+    }
+    char sentence[REFUSAL_SENTENCE];
+    buf_deinit(&h->content);
+    buf_deinit(&h->structured);
+    h->content.failed = h->structured.failed = TIDINGS_E_LIMIT;
+    return tidings_fail(err, TIDINGS_E_BUSY, "%s", refusal_sentence(&h->limit, sentence));
+}
+
 /* One block, written through h->w between these. `bytes` of content are counted against the limit.
  */
 static int call_begin_block(struct tidings_call *h, size_t bytes, struct tidings_error *err)
@@ -145,7 +161,8 @@ static int call_end_block(struct tidings_call *h, struct tidings_error *err)
 {
     jw_end_object(&h->w);
     h->kind->end_block(h);
-    return buf_check(&h->content, "the content", "give less of it", err);
+    int rc = call_book(h, err);
+    return rc < 0 ? rc : buf_check(&h->content, "the content", "give less of it", err);
 }
 
 int tidings_call_text(struct tidings_call *h, struct tidings_str text, struct tidings_error *err)
@@ -271,6 +288,7 @@ int call_take_structured(struct tidings_call *h, struct buf *json, struct tiding
         h->structured = *json;
         h->is_judged = true;
         buf_init(json, 0);
+        rc = call_book(h, err);
     }
     return rc;
 }
@@ -286,7 +304,8 @@ int tidings_call_structured(struct tidings_call *h, struct tidings_str json,
     rc = check_size(h, json.len, err);
     if (rc == 0) {
         (void)as_text(&h->structured, value);
-        rc = buf_check(&h->structured, "structured content", "give less of it", err);
+        rc = call_book(h, err);
+        rc = rc < 0 ? rc : buf_check(&h->structured, "structured content", "give less of it", err);
     }
     jv_unref(value);
     return rc;

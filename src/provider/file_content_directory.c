@@ -136,6 +136,11 @@ static int give_file(struct directory *d, struct tidings_str path, struct tiding
         return 0;
     }
     struct file_part part = {.fd = fd, .to = info->st.st_size};
+    int rc = tidings_read_reserve(d->read, (size_t)part.to, err);
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
     char *bytes = tidings_alloc((size_t)part.to + 1);
     int64_t got = bytes ? file_read_bytes(&part, bytes, d->read, NULL) : 0;
     close(fd);

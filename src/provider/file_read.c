@@ -131,9 +131,10 @@ static int file_read_whole(struct read_job *job, struct tidings_error *err)
         part.from = part.from > BYTE_RANGE_MARGIN ? part.from - BYTE_RANGE_MARGIN : 0;
         part.to = part.to + BYTE_RANGE_MARGIN < part.size ? part.to + BYTE_RANGE_MARGIN : part.size;
     }
-    char *bytes = tidings_alloc((size_t)(part.to - part.from) + 1);
+    rc = tidings_read_reserve(job->read, (size_t)(part.to - part.from), err);
+    char *bytes = rc < 0 ? NULL : tidings_alloc((size_t)(part.to - part.from) + 1);
     if (!bytes) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return rc < 0 ? rc : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     int64_t got = file_read_bytes(&part, bytes, job->read, err);
     if (got < 0) {

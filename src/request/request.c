@@ -136,7 +136,7 @@ static void request_deliver_result(struct request *request)
         return;
     }
     struct refusal why;
-    if (request->out.cap > PAYLOAD_LONG && !request_book(request, request->out.cap, &why)) {
+    if (!request_book_text(request, &why)) {
         request_fail_limit(request, &why, STR_EMPTY);
         return;
     }

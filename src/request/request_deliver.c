@@ -19,10 +19,13 @@ void request_open_output(struct request *request)
     }
 }
 
-bool request_book(struct request *request, size_t bytes, struct refusal *why)
+bool request_book_text(struct request *request, struct refusal *why)
 {
+    if (request->out.cap <= PAYLOAD_LONG) {
+        return true;
+    }
     request_open_output(request);
-    return output_book(&request->output, bytes, why);
+    return output_book_text(&request->output, request->out.cap, why);
 }
 
 size_t request_output_of(const struct channel *channel)

@@ -14,9 +14,9 @@
 
 /* request_deliver.c: sends a complete answer. */
 void request_deliver(struct request *request, int status);
-/* Prepares the booking; books bytes for the answer (false: there is no room). */
+/* Prepares the booking; books the text of the answer if it is long (false: there is no room). */
 void request_open_output(struct request *request);
-bool request_book(struct request *request, size_t bytes, struct refusal *why);
+bool request_book_text(struct request *request, struct refusal *why);
 
 /* Takes the response to one of its requests, and its booking. */
 void request_batch_put(struct batch *batch, struct request *request);
