@@ -51,6 +51,9 @@ struct share_taker channel_taker(const struct channel *channel)
 void channel_set_principal(struct channel *channel, const struct principal *principal)
 {
     const struct principal *old = channel->principal;
+    if (channel->ops->unbook) {
+        channel->ops->unbook(channel);
+    }
     channel->principal = principal_ref(principal);
     principal_unref(old);
 }

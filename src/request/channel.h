@@ -75,6 +75,9 @@ struct channel_ops {
      * have so much of is shared by all channels that give the same. NULL: one for the whole
      * transport. */
     void (*address)(const struct channel *channel, char out[PRINCIPAL_MAX]);
+    /* Another principal is about to be set: gives back what is booked for its client until now.
+     * NULL: nothing is. */
+    void (*unbook)(struct channel *channel);
     /* Fills what it knows of *ret, which is all zero. */
     void (*facts)(const struct channel *channel, struct channel_facts *ret);
 };

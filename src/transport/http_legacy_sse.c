@@ -50,6 +50,11 @@ static void legacy_sse_answer_long(struct channel *channel, int status,
     }
 }
 
+static void legacy_sse_unbook(struct channel *channel)
+{
+    http_channel_ops.unbook(channel);
+}
+
 static bool legacy_sse_is_sending(const struct channel *channel, size_t *ret_held)
 {
     struct http_conn *conn = conn_of_channel(channel);
@@ -80,6 +85,7 @@ static const struct channel_ops legacy_sse_channel_ops = {
     .is_http = false,
     .answer = legacy_sse_answer,
     .answer_long = legacy_sse_answer_long,
+    .unbook = legacy_sse_unbook,
     .is_sending = legacy_sse_is_sending,
     .accepted = message_conn_accepted,
     .stream = legacy_sse_stream,

@@ -311,6 +311,11 @@ static void http_channel_answer_long(struct channel *channel, int status,
     conn_want(conn_of_channel(channel));
 }
 
+static void http_channel_unbook(struct channel *channel)
+{
+    output_unbook_queue(channel, &conn_of_channel(channel)->sink);
+}
+
 static void http_channel_accepted(struct channel *channel)
 {
     static const struct response_headers none;
@@ -372,6 +377,7 @@ const struct channel_ops http_channel_ops = {
     .is_http = true,
     .answer = http_channel_answer,
     .answer_long = http_channel_answer_long,
+    .unbook = http_channel_unbook,
     .accepted = http_channel_accepted,
     .takes_stream = http_channel_takes_stream,
     .stream = http_channel_stream,

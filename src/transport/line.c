@@ -69,6 +69,11 @@ bool line_is_sending(const struct channel *channel, size_t *ret_held)
     return message_conn_is_sending(&line_of(channel)->out, ret_held);
 }
 
+void line_unbook(struct channel *channel)
+{
+    output_unbook_queue(channel, &line_of(channel)->sink);
+}
+
 void line_accepted(struct channel *channel)
 {
     schedule_review(line_of(channel));

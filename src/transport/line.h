@@ -63,6 +63,7 @@ void line_answer_long(struct channel *channel, int status, const struct response
                       struct sendq_source *source);
 bool line_is_sending(const struct channel *channel, size_t *ret_held);
 void line_accepted(struct channel *channel);
+void line_unbook(struct channel *channel);
 struct sink *line_stream(struct channel *channel, const struct response_headers *headers);
 
 static inline struct line *line_of(const struct channel *channel)

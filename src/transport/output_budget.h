@@ -12,13 +12,28 @@
 #include "request/channel.h"
 #include "worker/worker.h"
 
+/* The account of its client, borrowed: the principal's, or where it comes from. */
+static inline struct allowance *output_account(const struct channel *channel)
+{
+    const struct principal *p = channel->principal;
+    return p && p->kind != PRINCIPAL_ANONYMOUS ? p->account : channel->origin;
+}
+
+/* Books nothing for the queue, until it is booked again. */
+static inline void output_unbook_queue(const struct channel *channel, struct sink *sink)
+{
+    if (sink->booked > 0) {
+        output_count(channel->worker->limit_counters, output_account(channel), &sink->booked, 0);
+    }
+}
+
 /* Books the present size of the queue. Call it after each change. */
 static inline void output_book_queue(const struct channel *channel, struct sink *sink,
                                      const struct sendq *out)
 {
     size_t by_sources;
     if (out->pending > 0 || sink->booked > 0) {
-        output_count(channel->worker->limit_counters, channel->origin, &sink->booked,
+        output_count(channel->worker->limit_counters, output_account(channel), &sink->booked,
                      out->pending > 0 ? sendq_held(out, &by_sources) : 0);
     }
 }

@@ -339,6 +339,7 @@ static const struct channel_ops socket_channel_ops = {
     .is_http = false,
     .answer = line_answer,
     .answer_long = line_answer_long,
+    .unbook = line_unbook,
     .is_sending = line_is_sending,
     .accepted = line_accepted,
     .stream = socket_channel_stream,

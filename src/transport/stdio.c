@@ -35,6 +35,7 @@ static const struct channel_ops stdio_channel_ops = {
     .is_http = false,
     .answer = line_answer,
     .answer_long = line_answer_long,
+    .unbook = line_unbook,
     .is_sending = line_is_sending,
     .accepted = line_accepted,
     .stream = line_stream,

@@ -138,6 +138,11 @@ static void websocket_answer_long(struct channel *channel, int status,
     }
 }
 
+static void websocket_unbook(struct channel *channel)
+{
+    output_unbook_queue(channel, &websocket_of_channel(channel)->sink);
+}
+
 static bool websocket_is_sending(const struct channel *channel, size_t *ret_held)
 {
     struct websocket *ws = websocket_of_channel(channel);
@@ -177,6 +182,7 @@ const struct channel_ops websocket_channel_ops = {
     .is_http = false,
     .answer = websocket_answer,
     .answer_long = websocket_answer_long,
+    .unbook = websocket_unbook,
     .is_sending = websocket_is_sending,
     .accepted = message_conn_accepted,
     .stream = websocket_stream,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Memory for answers is booked for its principal: before a file is read, and as soon as a provider has handed content
-// over. What is booked never exceeds the share.
+// Memory for answers is booked for its principal: before a file is read, as soon as a provider has handed content over,
+// and while short answers wait to be read.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -58,6 +58,30 @@ const inUse = async (who) => {
     const { contents } = await call(who, 'resources/read', { uri: 'tidings://self/limits' });
     return JSON.parse(contents[0].text).find(({ limit }) => limit === 'max-output').inUse;
 };
+
+test('output: short answers that nobody reads count for the principal', async (t) => {
+    const most = 16 * MIB;
+    const size = 100_000;
+    const files = { 'short.txt': 'x'.repeat(size) };
+    const { server, ada, bob } = await withTokens(t, { files, args: ['--max-output', '16m'] });
+    const held = [];
+    for (let i = 0; i < 40; i++) {
+        const slow = await Slow.open(t, server.port);
+        const all = Array.from({ length: 200 }, (_, id) => encode(ada, read(server, id, 'short.txt')));
+        slow.write(Buffer.concat(all));
+        slow.back(await slow.bytes(100, 'the beginning of an answer'));
+        held.push(slow);
+    }
+    /* One worker: whatever it does for ada it has done after so many turns. */
+    for (let i = 0; i < COUNT; i++) {
+        assert.equal((await call(bob, 'resources/read', { uri: server.uri('short.txt') })).contents[0].text.length, size);
+    }
+    const used = await inUse(bob);
+    assert.ok(used > most / 8, `${used} bytes`);
+    assert.ok(used < most / 4 + held.length * (size + 65536), `${used} bytes`);
+    held.forEach((slow) => slow.socket.destroy());
+    await eventually(async () => (await inUse(bob)) === 0, 'nothing stays booked');
+});
 
 /** Content of an asynchronous provider, whose size nobody knows before. */
 const CONTENT = MIB;
