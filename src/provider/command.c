@@ -14,7 +14,6 @@
 #include "provider/command_settings.h"
 #include "provider/etag.h"
 
-#define READERS_MAX 1024u
 #define GONE_MS 100u /* how often to see whether those who wait have gone */
 
 struct command {
@@ -26,7 +25,7 @@ struct command {
     /* on the actor */
     struct command_run run;
     struct loop_timer *refresh, *gone;
-    struct list readers; /* struct actor_job */
+    struct list readers; /* struct actor_job; bounded by the requests under way */
     size_t reader_count;
     unsigned watchers;
     bool has_outcome;     /* run.code, run.err and run.output are those of the newest run */
@@ -148,14 +147,6 @@ static void command_do_read(struct command *c, struct actor_job *e)
 {
     if (c->watchers > 0 && c->has_outcome) {
         command_answer(c, e->read);
-        mem_free(e);
-        return;
-    }
-    if (c->reader_count == READERS_MAX) {
-        struct tidings_error err;
-        tidings_fail(&err, TIDINGS_E_BUSY, "%u reads of this command are waiting already",
-                     READERS_MAX);
-        tidings_read_done(e->read, TIDINGS_E_BUSY, &err);
         mem_free(e);
         return;
     }
