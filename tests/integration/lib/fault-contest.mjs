@@ -13,7 +13,9 @@ import { Connection } from './http.mjs';
 import { freshId, meta, modernHeaders } from './rpc.mjs';
 
 const WRITERS = 6;
-export const PUBLISHED_MAX = 6; // four that the world has, and two of the three that contests make
+// Four that the world has, two of the three that contests make, and one that is the reserve of operators.
+export const PUBLISHED_MAX = 7;
+const PUBLISHED_RESERVE = 1;
 
 /** Failures that make commits fail: drawn for each stage. */
 const DISKS = [
@@ -202,7 +204,7 @@ export class Contests {
     #mayBeFull() {
         const there = [...this.#pool, ...this.extra].filter(({ kind, states, possible }) =>
             kind === 'published' && [...states ?? possible].some((state) => state !== null));
-        return there.length >= PUBLISHED_MAX;
+        return there.length >= PUBLISHED_MAX - PUBLISHED_RESERVE;
     }
 
     // ---- a contest --------------------------------------------------------------------------------------------
