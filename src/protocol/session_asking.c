@@ -37,7 +37,7 @@ void session_drop_requests(struct session *session)
         struct request *request = list_entry(it, struct request, session_link);
         request->session = NULL;
         list_remove(it);
-        if (request->keeper) {
+        if (request->kept_for) {
             request_drop(request);
         }
     }
@@ -129,7 +129,7 @@ int session_resume_request(struct session *session, struct channel *channel, str
         struct tidings_str own = arena_dup(&request->arena, id);
         request_resume(request, channel);
         request_prime(request, own.ptr ? own : STR_EMPTY);
-        if (request->keeper) {
+        if (request->kept_for) {
             request_answer_kept(request);
         } else {
             call_resume(request, event);

@@ -66,8 +66,8 @@ void request_free(struct request *request)
     struct operations *all = &request->worker->requests->operations;
     durations_count(&all->at[request->method_number][request->era][request->has_failed],
                     clock_monotonic_ns() / 1000 - request->begun_us);
+    list_remove(&request->link); /* before the list that holds a kept answer is freed */
     request_unkeep(request);
-    list_remove(&request->link);
     list_remove(&request->session_link);
     list_remove(&request->job_link);
     jv_unref(request->root);
@@ -397,7 +397,7 @@ void request_cancel(struct request *request)
     struct channel *channel = request->channel;
     struct sink *sink = request->sink;
     bool alone = !request->batch;
-    if (request->keeper || request->is_ready) {
+    if (request->kept_for || request->is_ready) {
         request_drop(request);
         return;
     }

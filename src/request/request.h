@@ -26,7 +26,7 @@ struct session;
 struct trace;
 
 /* A client of whose answers some are kept. */
-struct keeper {
+struct kept_client {
     struct list link;
     struct allowance *account; /* held by each of … */
     struct list answers;       /* … struct request by `link`, oldest first */
@@ -42,7 +42,7 @@ struct requests {
     struct list kept;     /* answered, and their clients are gone and may come back; oldest first */
     size_t kept_bytes;    /* of these answers … */
     size_t kept_most;     /* … at most */
-    struct list keepers;  /* struct keeper: the clients they are for */
+    struct list kept_clients; /* struct kept_client: the clients they are for */
     /* An answer with a `session_change` is complete: true: request_release comes later. Set where
      * sessions are kept for other nodes. */
     bool (*hold)(struct request *request, int status);
@@ -60,7 +60,7 @@ static inline void requests_init(struct requests *requests)
     list_init(&requests->with_job);
     list_init(&requests->ready);
     list_init(&requests->kept);
-    list_init(&requests->keepers);
+    list_init(&requests->kept_clients);
     requests->kept_most = REQUESTS_KEPT_BYTES;
     client_infos_init(&requests->clients);
     map_init(&requests->asking);
@@ -72,7 +72,7 @@ static inline void requests_deinit(struct requests *requests)
 }
 
 struct request {
-    struct list link;         /* in channel->requests, or in keeper->answers */
+    struct list link;         /* in channel->requests, or in kept_for->answers */
     struct list session_link; /* in session->requests: legacy over HTTP */
     struct worker *worker;
     struct channel *channel; /* NULL once it is gone */
@@ -104,7 +104,7 @@ struct request {
     uint64_t job_begun_ms; /* … or was answered */
     unsigned stream;       /* its number among those that can be resumed; 0: it cannot be */
     bool is_ready;         /* with a long answer, which waits until the connection is idle */
-    struct keeper *keeper; /* answered, and waits for this client to come back; else NULL */
+    struct kept_client *kept_for; /* answered, and waits for this client to come back; else NULL */
     int kept_status;
     uint64_t session_change; /* the answer waits until this change of its session is kept; 0: no */
     unsigned moves;          /* its session has gone to another node meanwhile, so often */

@@ -74,10 +74,11 @@ static size_t kept_size(const struct request *request)
     return sizeof(*request) + request->out.cap;
 }
 
-static struct keeper *keeper_find(const struct requests *all, const struct allowance *account)
+static struct kept_client *kept_client_find(const struct requests *all,
+                                            const struct allowance *account)
 {
-    list_each (it, next, &all->keepers) {
-        struct keeper *k = list_entry(it, struct keeper, link);
+    list_each (it, next, &all->kept_clients) {
+        struct kept_client *k = list_entry(it, struct kept_client, link);
         if (k->account == account) {
             return k;
         }
@@ -90,10 +91,10 @@ static struct keeper *keeper_find(const struct requests *all, const struct allow
 static bool keep_make_room(struct requests *all, const struct allowance *account, size_t bytes)
 {
     while (all->kept_bytes + bytes > all->kept_most) {
-        struct keeper *with_most = keeper_find(all, account);
+        struct kept_client *with_most = kept_client_find(all, account);
         size_t most = bytes + (with_most ? with_most->bytes : 0);
-        list_each (it, next, &all->keepers) {
-            struct keeper *k = list_entry(it, struct keeper, link);
+        list_each (it, next, &all->kept_clients) {
+            struct kept_client *k = list_entry(it, struct kept_client, link);
             if (k->account != account && k->bytes > most) {
                 with_most = k;
                 most = k->bytes;
@@ -107,13 +108,13 @@ static bool keep_make_room(struct requests *all, const struct allowance *account
     return true;
 }
 
-static struct keeper *keeper_of(struct requests *all, struct allowance *account)
+static struct kept_client *kept_client_of(struct requests *all, struct allowance *account)
 {
-    struct keeper *k = keeper_find(all, account);
+    struct kept_client *k = kept_client_find(all, account);
     if (!k && (k = mem_zalloc(sizeof(*k)))) {
         k->account = account;
         list_init(&k->answers);
-        list_append(&all->keepers, &k->link);
+        list_append(&all->kept_clients, &k->link);
     }
     return k;
 }
@@ -127,11 +128,11 @@ bool request_keep(struct request *request, int status)
         !keep_make_room(all, account, bytes)) {
         return false;
     }
-    struct keeper *k = keeper_of(all, account);
+    struct kept_client *k = kept_client_of(all, account);
     if (!k) {
         return false;
     }
-    request->keeper = k;
+    request->kept_for = k;
     request->kept_status = status;
     request->job_begun_ms = loop_now_ms(request->worker->loop);
     all->kept_bytes += bytes;
@@ -145,11 +146,11 @@ bool request_keep(struct request *request, int status)
 
 void request_unkeep(struct request *request)
 {
-    struct keeper *k = request->keeper;
+    struct kept_client *k = request->kept_for;
     if (!k) {
         return;
     }
-    request->keeper = NULL;
+    request->kept_for = NULL;
     request->worker->requests->kept_bytes -= kept_size(request);
     k->bytes -= kept_size(request);
     if (--k->count == 0) {

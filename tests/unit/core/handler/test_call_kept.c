@@ -127,7 +127,7 @@ static void assert_nothing_is_kept(void)
     const struct requests *all = b.worker[0]->requests;
     assert_int_equal(all->kept_bytes, 0);
     assert_true(list_empty(&all->kept));
-    assert_true(list_empty(&all->keepers));
+    assert_true(list_empty(&all->kept_clients));
 }
 
 static void who_has_most_loses_its_oldest(void **state)
