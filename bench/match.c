@@ -26,8 +26,8 @@ enum {
 };
 
 static const char *const kind_names[KINDS] = {"literal", "container", "glob", "template", "regex"};
-static const enum match_kind kinds[KINDS] = {MATCH_LITERAL, MATCH_CONTAINER, MATCH_GLOB,
-                                             MATCH_TEMPLATE, MATCH_REGEX};
+static const enum pattern_kind kinds[KINDS] = {PATTERN_LITERAL, PATTERN_CONTAINER, PATTERN_GLOB,
+                                               PATTERN_TEMPLATE, PATTERN_REGEX};
 static const unsigned shares[KINDS] = {59, 12, 18, 10, 1};
 
 static uint64_t state = 88172645463325252u;
@@ -325,8 +325,8 @@ static void check(void)
         put_resource(uri, 4);
         match_find(&m, tidings_str(uri), count_match, &found);
         for (unsigned i = 0; i < TARGETS; i++) {
-            expected += match_kind_matches(kinds[texts[i].kind], tidings_str(texts[i].bytes),
-                                           tidings_str(uri));
+            expected += pattern_matches(kinds[texts[i].kind], tidings_str(texts[i].bytes),
+                                        tidings_str(uri));
         }
         if (found != expected) {
             bench_die("'%s': %lu found, %lu expected", uri, found, expected);

@@ -8,8 +8,6 @@
 #include "access/owned_uri.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "store/change.h"
-#include "worker/worker.h"
 
 #define SEEING (1u << ACCESS_LIST | 1u << ACCESS_READ | 1u << ACCESS_SUBSCRIBE)
 
@@ -66,9 +64,9 @@ static bool is_class_of(const struct access_class *class, const struct access_ru
     return n == class->count;
 }
 
-static struct access_class *access_create(struct worker *worker, const struct principal *p)
+static struct access_class *access_create(struct principals *all, const struct principal *p)
 {
-    struct access_rules *rules = worker->principals->rules;
+    struct access_rules *rules = all->rules;
     size_t count = 0;
     for (size_t i = 0; i < rules->count; i++) {
         count += access_holds(&rules->at[i], p);
@@ -87,28 +85,28 @@ static struct access_class *access_create(struct worker *worker, const struct pr
     }
     class->is_full = (everywhere & SEEING) == SEEING;
     class->rules = access_rules_ref(rules);
-    class->all = worker->principals;
+    class->all = all;
     class->refs = 1;
-    list_append(&worker->principals->classes, &class->link);
+    list_append(&all->classes, &class->link);
     return class;
 }
 
 int access_class_of(const struct principal *p, struct access_class **ret)
 {
-    struct worker *worker = p->worker;
+    struct principals *all = p->all;
     *ret = NULL;
-    if (!worker->principals->rules) {
+    if (!all->rules) {
         return 0;
     }
-    list_each (it, next, &worker->principals->classes) {
+    list_each (it, next, &all->classes) {
         struct access_class *class = list_entry(it, struct access_class, link);
-        if (is_class_of(class, worker->principals->rules, p)) {
+        if (is_class_of(class, all->rules, p)) {
             class->refs++;
             *ret = class;
             return 0;
         }
     }
-    *ret = access_create(worker, p);
+    *ret = access_create(all, p);
     return *ret ? 0 : TIDINGS_E_NOMEM;
 }
 
@@ -129,7 +127,7 @@ static bool access_rule_allows(const struct access_rule *rule, enum access_op op
                                struct tidings_str uri)
 {
     return (rule->ops & 1u << op) != 0 &&
-           (rule->uri.len == 0 || match_kind_matches(rule->kind, rule->uri, uri));
+           (rule->uri.len == 0 || pattern_matches(rule->kind, rule->uri, uri));
 }
 
 static bool class_allows(const struct access_class *class, enum access_op op,
@@ -154,16 +152,16 @@ bool access_allows(const struct principal *principal, enum access_op op, struct 
 bool access_class_reaches(const struct access_class *class, enum access_op op,
                           struct tidings_str text)
 {
-    struct tidings_str own = match_kind_prefix(MATCH_TEMPLATE, text);
+    struct tidings_str own = pattern_prefix(PATTERN_TEMPLATE, text);
     if (own.len == text.len) {
         return class_allows(class, op, text);
     }
     for (size_t i = 0; i < class->count; i++) {
         const struct access_rule *rule = class->at[i];
-        struct tidings_str other = match_kind_prefix(rule->kind, rule->uri);
+        struct tidings_str other = pattern_prefix(rule->kind, rule->uri);
         /* Whether two patterns meet is hard to say; whether they cannot is easy. One URI is met by
          * what leads to it. */
-        bool is_one = rule->kind == MATCH_LITERAL && rule->uri.len > 0;
+        bool is_one = rule->kind == PATTERN_LITERAL && rule->uri.len > 0;
         bool is_below = !is_one && str_starts(own, other);
         if ((rule->ops & 1u << op) != 0 && (is_below || str_starts(other, own))) {
             return true;
@@ -211,36 +209,33 @@ bool access_is_operator(const struct principal *principal)
     return access_writes(principal, STR(ACCESS_OPERATOR_URI));
 }
 
-bool access_hears(const struct principal *principal, const struct change *change)
+bool access_hears(const struct principal *principal, struct tidings_str uri,
+                  struct tidings_str target, uint64_t seq)
 {
-    if (change->is_mute) {
-        return false;
-    }
-    if (owned_uri_is(change->uri)) {
-        return owned_uri_is_of(change->uri, principal);
+    if (owned_uri_is(uri)) {
+        return owned_uri_is_of(uri, principal);
     }
     if (access_is_full(principal)) {
         return true;
     }
     struct access_class *class = principal->class;
-    if (class->judged_seq != change->seq) {
-        class->judged = access_subscribes(principal, change->uri) &&
-                        (change->target.len == 0 || access_subscribes(principal, change->target));
-        class->judged_seq = change->seq;
+    if (class->judged_seq != seq) {
+        class->judged = access_subscribes(principal, uri) &&
+                        (target.len == 0 || access_subscribes(principal, target));
+        class->judged_seq = seq;
     }
     return class->judged;
 }
 
-bool access_shows_from(const struct principal *principal, const struct change *change)
+bool access_shows_from(const struct principal *principal, struct tidings_str uri, uint64_t seq)
 {
-    if (change->from.len == 0 || access_is_full(principal)) {
+    if (access_is_full(principal)) {
         return true;
     }
     struct access_class *class = principal->class;
-    if (class->from_seq != change->seq) {
-        class->shows_from =
-            access_subscribes(principal, change->to.len > 0 ? change->to : change->from);
-        class->from_seq = change->seq;
+    if (class->from_seq != seq) {
+        class->shows_from = access_subscribes(principal, uri);
+        class->from_seq = seq;
     }
     return class->shows_from;
 }

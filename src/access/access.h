@@ -15,10 +15,9 @@
 
 #include "access/principal.h"
 #include "base/list.h"
-#include "match/match.h"
+#include "uri/pattern.h"
 
 struct buf;
-struct change;
 
 enum access_op {
     ACCESS_LIST, /* see that it is there: lists, metadata, completion */
@@ -42,7 +41,7 @@ struct access_rule {
     struct tidings_str name; /* ACCESS_NAMED */
     unsigned kinds; /* 1u << enum principal_kind: found out like this; AUTHENTICATED and NAMED */
     struct tidings_str scope; /* which it must have been given; empty: none */
-    enum match_kind kind;
+    enum pattern_kind kind;
     struct tidings_str uri; /* canonical URI or pattern; empty: everything */
     unsigned ops;           /* 1u << enum access_op */
 };
@@ -112,10 +111,13 @@ static inline bool access_is_full(const struct principal *principal)
     return !principal || !principal->class || principal->class->is_full;
 }
 
-/* On the worker, as often as one likes: patterns are compared once per change and class. May it
- * hear of this? Never of a resource that is not subscribable. And of where it moved from? */
-bool access_hears(const struct principal *principal, const struct change *change);
-bool access_shows_from(const struct principal *principal, const struct change *change);
+/* Returns true if the principal may be notified of a change of `uri`, a link to `target` (empty: no
+ * link). Call it on the worker, as often as necessary: it compares patterns once per change, which
+ * `seq` identifies, and class. */
+bool access_hears(const struct principal *principal, struct tidings_str uri,
+                  struct tidings_str target, uint64_t seq);
+/* Returns true if the principal may learn the other URI of a move, in the same way. */
+bool access_shows_from(const struct principal *principal, struct tidings_str uri, uint64_t seq);
 
 /* Put the scopes, separated by blanks, that the token of `principal` lacks to do all of `ops`
  * (1u << enum access_op) with `uri`. Nothing: it may, it came without a token, or no scopes would

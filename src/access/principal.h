@@ -43,7 +43,10 @@
 struct access_class;
 struct access_rules;
 struct buf;
-struct worker;
+struct allowances;
+struct loop;
+struct principals;
+struct quotas;
 struct jw;
 struct quota;
 struct allowance;
@@ -66,7 +69,7 @@ struct principal {
     struct access_class *class; /* a reference: what it may do; NULL: there are no rules */
     /* private */
     unsigned refs;
-    struct worker *worker; /* NULL: not among the others any more, for the rules have changed */
+    struct principals *all; /* the table it is in; NULL: removed, because the rules changed */
     struct tidings_str key;
     struct quota *quota;       /* held; NULL: it is limited like whoever comes from where it does */
     struct allowance *account; /* held; NULL: anonymous, or out of memory */
@@ -84,7 +87,7 @@ struct principal_spec {
 
 /* A reference to the one that is like `spec` on this worker. TIDINGS_E_LIMIT: name or scopes are
  * too long or too many; TIDINGS_E_INVALID: a name that none may have; TIDINGS_E_NOMEM. */
-int principal_intern(struct worker *worker, const struct principal_spec *spec,
+int principal_intern(struct principals *all, const struct principal_spec *spec,
                      const struct principal **ret, struct tidings_error *err);
 const struct principal *principal_ref(const struct principal *p); /* NULL is fine, here … */
 void principal_unref(const struct principal *p);                  /* … and here */
@@ -95,7 +98,7 @@ bool principal_is_same(const struct principal *a, const struct principal *b);
 bool principal_is_equal(const struct principal *a, const struct principal *b);
 /* Its like by the rules of now, instead of it: takes the reference and gives one. Nearly always the
  * same. TIDINGS_E_NOMEM: nothing happened. */
-int principal_renew(struct worker *worker, const struct principal **p);
+int principal_renew(struct principals *all, const struct principal **p);
 /* "anonymous", "user", "certificate" or "token". */
 const char *principal_kind_name(enum principal_kind kind);
 /* How it is known who it is: "anonymous", "user", "certificate", "token"; of NULL "program". */
@@ -116,13 +119,17 @@ bool principal_is_expired(const struct principal *p, int64_t now_ms);
 
 /* The table of a worker. */
 struct principals {
-    struct access_rules *rules; /* a reference; NULL: everybody may do everything */
+    struct loop *loop;             /* whose time it is */
+    struct quotas *quotas;         /* of the whole server */
+    struct allowances *allowances; /* likewise */
+    struct access_rules *rules;    /* a reference; NULL: everybody may do everything */
     struct map by_key;
     struct list classes;    /* struct access_class (access/access.h) */
     int64_t next_expiry_ms; /* nobody expires before; 0: nobody ever */
 };
 
-void principals_init(struct principals *all);
+void principals_init(struct principals *all, struct loop *loop, struct quotas *quotas,
+                     struct allowances *allowances);
 void principals_deinit(struct principals *all); /* those that are still held lose their place */
 /* From now on everybody is another: those who are there lose their place (principal_renew). */
 void principals_forget(struct principals *all);

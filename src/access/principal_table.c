@@ -14,12 +14,15 @@
 #include "base/loop.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "worker/worker.h"
 
 #define KEY_MAX (64u + PRINCIPAL_MAX + PRINCIPAL_MAX_SCOPES * (PRINCIPAL_SCOPE_MAX + 1))
 
-void principals_init(struct principals *all)
+void principals_init(struct principals *all, struct loop *loop, struct quotas *quotas,
+                     struct allowances *allowances)
 {
+    all->loop = loop;
+    all->quotas = quotas;
+    all->allowances = allowances;
     map_init(&all->by_key);
     list_init(&all->classes);
     all->next_expiry_ms = 0;
@@ -43,14 +46,14 @@ void principals_forget(struct principals *all)
     size_t pos = 0;
     struct principal *p;
     while ((p = map_next(&all->by_key, &pos)) != NULL) {
-        p->worker = NULL;
+        p->all = NULL;
     }
     map_deinit(&all->by_key);
     list_each (it, next, &all->classes) {
         list_entry(it, struct access_class, link)->all = NULL;
         list_remove(it);
     }
-    principals_init(all);
+    principals_init(all, all->loop, all->quotas, all->allowances);
 }
 
 static void principal_table_note_expiry(struct principals *all, const struct principal *p,
@@ -134,23 +137,23 @@ static size_t sort_scopes(const struct principal_spec *spec,
 
 /* A principal that proved who it is has the same limits wherever it comes from. A user of a Unix
  * socket has the quota of that. */
-static void principal_table_find_limits(struct worker *worker, struct principal *p)
+static void principal_table_find_limits(struct principals *all, struct principal *p)
 {
     bool is_shown = p->kind == PRINCIPAL_CERTIFICATE || p->kind == PRINCIPAL_TOKEN;
-    uint64_t now = loop_now_ms(worker->loop);
+    uint64_t now = loop_now_ms(all->loop);
     struct buf name;
     buf_init(&name, ALLOWANCE_NAME_MAX);
     buf_putf(&name, "%s %s", principal_kind_name(p->kind), p->name.ptr);
     if (is_shown && !name.failed) {
-        p->quota = quotas_find(worker->quotas, buf_str(&name), now);
+        p->quota = quotas_find(all->quotas, buf_str(&name), now);
     }
     if (p->kind != PRINCIPAL_ANONYMOUS && !name.failed) {
-        p->account = allowances_find(worker->allowances, buf_str(&name), now);
+        p->account = allowances_find(all->allowances, buf_str(&name), now);
     }
     buf_deinit(&name);
 }
 
-static struct principal *principal_table_create(struct worker *worker,
+static struct principal *principal_table_create(struct principals *all,
                                                 const struct principal_spec *spec,
                                                 struct tidings_str key)
 {
@@ -170,21 +173,20 @@ static struct principal *principal_table_create(struct worker *worker,
     p->scope_count = spec->scope_count;
     p->expires_ms = spec->expires_ms;
     p->proof = spec->proof;
-    p->worker = worker;
+    p->all = all;
     p->refs = 1;
     p->key = str_pack(&at, key);
     for (size_t i = 0; i < spec->scope_count; i++) {
         own[i] = str_pack(&at, spec->scopes[i]);
     }
     p->name = str_pack(&at, spec->name);
-    if (access_class_of(p, &p->class) < 0 ||
-        map_put(&worker->principals->by_key, p->key, p, NULL) < 0) {
+    if (access_class_of(p, &p->class) < 0 || map_put(&all->by_key, p->key, p, NULL) < 0) {
         access_class_unref(p->class);
         mem_free(p);
         return NULL;
     }
-    principal_table_find_limits(worker, p);
-    principal_table_note_expiry(worker->principals, p, 0);
+    principal_table_find_limits(all, p);
+    principal_table_note_expiry(all, p, 0);
     return p;
 }
 
@@ -199,7 +201,7 @@ static void principal_table_put_key(struct buf *key, const struct principal_spec
     }
 }
 
-int principal_intern(struct worker *worker, const struct principal_spec *spec,
+int principal_intern(struct principals *all, const struct principal_spec *spec,
                      const struct principal **ret, struct tidings_error *err)
 {
     struct tidings_str scopes[PRINCIPAL_MAX_SCOPES];
@@ -213,11 +215,11 @@ int principal_intern(struct worker *worker, const struct principal_spec *spec,
     struct buf key;
     buf_init(&key, KEY_MAX);
     principal_table_put_key(&key, &sorted);
-    struct principal *p = map_find(&worker->principals->by_key, buf_str(&key));
+    struct principal *p = map_find(&all->by_key, buf_str(&key));
     if (p) {
         p->refs++;
     } else {
-        p = key.failed ? NULL : principal_table_create(worker, &sorted, buf_str(&key));
+        p = key.failed ? NULL : principal_table_create(all, &sorted, buf_str(&key));
     }
     buf_deinit(&key);
     *ret = p;
@@ -237,8 +239,8 @@ void principal_unref(const struct principal *p)
 {
     struct principal *counted = (struct principal *)(uintptr_t)p;
     if (counted && --counted->refs == 0) {
-        if (counted->worker) {
-            map_remove(&counted->worker->principals->by_key, counted->key);
+        if (counted->all) {
+            map_remove(&counted->all->by_key, counted->key);
         }
         quota_release(counted->quota);
         allowance_release(counted->account);
@@ -247,10 +249,10 @@ void principal_unref(const struct principal *p)
     }
 }
 
-int principal_renew(struct worker *worker, const struct principal **p)
+int principal_renew(struct principals *all, const struct principal **p)
 {
     const struct principal *old = *p, *renewed = NULL;
-    if (!old || old->worker) {
+    if (!old || old->all) {
         return 0;
     }
     struct principal_spec spec = {
@@ -261,7 +263,7 @@ int principal_renew(struct worker *worker, const struct principal **p)
         .expires_ms = old->expires_ms,
         .proof = old->proof,
     };
-    int rc = principal_intern(worker, &spec, &renewed, NULL);
+    int rc = principal_intern(all, &spec, &renewed, NULL);
     if (rc == 0) {
         *p = renewed;
         principal_unref(old);

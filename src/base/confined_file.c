@@ -13,7 +13,21 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/helper.h"
+static const struct file_opener *file_opener; /* set before there are threads */
+
+void file_set_opener(const struct file_opener *opener)
+{
+    file_opener = opener;
+}
+
+int file_open_log(const char *path)
+{
+    if (file_opener) {
+        return file_opener->open_log(path);
+    }
+    int fd = open(path, FILE_LOG_FLAGS, FILE_LOG_MODE);
+    return fd < 0 ? -errno : fd;
+}
 
 int confined_file_descriptor(const char *path)
 {
@@ -22,7 +36,7 @@ int confined_file_descriptor(const char *path)
         return fd;
     }
     int errnum = errno;
-    fd = errnum == EACCES && helper_is_there() ? helper_open(path) : -errnum;
+    fd = errnum == EACCES && file_opener ? file_opener->open(path) : -errnum;
     return fd == -EPERM ? -errnum : fd; /* the helper does not know it either */
 }
 
@@ -48,7 +62,7 @@ static int copy(int from, int to)
 int confined_file_open(struct confined_file *f, const char *path)
 {
     *f = (struct confined_file){.fd = -1, .path = path};
-    if (!helper_is_there()) {
+    if (!file_opener) {
         return 0; /* whoever opens it says what is wrong */
     }
     int from = confined_file_descriptor(path);

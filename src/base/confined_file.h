@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files of the configuration, opened by this process or, once it is confined, by its helper
- * (base/helper.h).
+ * Files of the configuration. A process that confined itself may no longer open them; it sets an
+ * opener that still can (base/helper.h).
  *
  * Libraries that want a path get one that works for them: the file's own, or that of a copy in
  * memory, which is gone when it is closed.
@@ -10,6 +10,18 @@
 #define BASE_CONFINED_FILE_H
 
 #include <tidings/types.h>
+
+struct file_opener {
+    int (*open)(const char *path);     /* for reading; a descriptor, or a negative errno */
+    int (*open_log)(const char *path); /* as file_open_log */
+};
+/* Before there are other threads. `opener` must stay valid. */
+void file_set_opener(const struct file_opener *opener);
+
+/* Create a log file, or open it at its end. Returns a descriptor, or a negative errno. */
+int file_open_log(const char *path);
+#define FILE_LOG_FLAGS (O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+#define FILE_LOG_MODE 0640 /* less what the umask takes */
 
 #define CONFINED_PATH_MAX 32u
 #define CONFINED_FILE_MAX (8u << 20)
@@ -20,7 +32,7 @@ struct confined_file {
     char room[CONFINED_PATH_MAX];
 };
 
-/* open(2) for reading, without waiting; by the helper if this process may not. A descriptor, or a
+/* open(2) for reading, without waiting; by the opener if this process may not. A descriptor, or a
  * negative errno. */
 int confined_file_descriptor(const char *path);
 /* Have `f->path` name what `path` does. 0, or a negative errno: -EFBIG for more than

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/confined_file.h"
 #include "base/error.h"
 #include "base/helper_private.h"
 #include "base/spawn.h"
@@ -193,6 +194,8 @@ int helper_run(const char *name, struct spawn *s, struct tidings_error *err)
     return tidings_fail(err, a.err.code, "%s", a.err.text);
 }
 
+static const struct file_opener helper_opener = {helper_open, helper_open_log};
+
 /* ---- beginning ------------------------------------------------------------------------------- */
 
 int helper_start(const struct helper_plan *plan, struct tidings_error *err)
@@ -221,5 +224,6 @@ int helper_start(const struct helper_plan *plan, struct tidings_error *err)
         return error_errno(err, errnum, "fork");
     }
     helper_socket = pair[0];
+    file_set_opener(&helper_opener);
     return 0;
 }

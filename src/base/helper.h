@@ -53,9 +53,7 @@ int helper_start(const struct helper_plan *plan, struct tidings_error *err);
 bool helper_is_there(void);
 /* A descriptor, or a negative errno; -EPERM: not in the plan. */
 int helper_open(const char *path);
-/* The same of the file of the log, and how it is opened. Only its end can be written. */
-#define HELPER_LOG_FLAGS (O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
-#define HELPER_LOG_MODE 0640 /* less what the umask takes */
+/* The same of the file of the log. Only its end can be written. */
 int helper_open_log(const char *path);
 /* The same of `path`, which leads nowhere else (and, with `resolve`, as openat2 has it), below the
  * directory `root`; -ESTALE: it is not the one that is open as `root_fd` any more. O_RDONLY, with

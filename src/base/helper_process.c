@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "base/capabilities.h"
+#include "base/confined_file.h"
 #include "base/error.h"
 #include "base/helper_private.h"
 #include "base/mem.h"
@@ -71,7 +72,7 @@ static int helper_process_open_log(const struct helper_plan *plan, const struct 
 {
     bool is_log = plan->log_file && strcmp(plan->log_file, q->name) == 0;
     bool is_access = plan->access_log_file && strcmp(plan->access_log_file, q->name) == 0;
-    return is_log || is_access ? open(q->name, HELPER_LOG_FLAGS, HELPER_LOG_MODE)
+    return is_log || is_access ? open(q->name, FILE_LOG_FLAGS, FILE_LOG_MODE)
                                : helper_process_refuse(EPERM);
 }
 

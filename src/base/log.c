@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/confined_file.h"
 #include "base/error.h"
-#include "base/helper.h"
 #include "base/str.h"
 
 #define JOURNAL_PATH "/run/systemd/journal/socket"
@@ -225,10 +225,9 @@ int log_set_format(enum log_format format, const char *journal_path, struct tidi
 static int file_open(const char *path, struct tidings_error *err)
 {
     struct stat st;
-    int fd =
-        helper_is_there() ? helper_open_log(path) : open(path, HELPER_LOG_FLAGS, HELPER_LOG_MODE);
+    int fd = file_open_log(path);
     if (fd < 0) {
-        return error_errno(err, helper_is_there() ? -fd : errno, "open the log file '%s'", path);
+        return error_errno(err, -fd, "open the log file '%s'", path);
     }
     if (fstat(fd, &st) < 0 || !(S_ISREG(st.st_mode) || S_ISCHR(st.st_mode))) {
         close(fd);

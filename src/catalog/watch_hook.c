@@ -90,17 +90,17 @@ void watch_hooks_deinit(struct watch_hooks *hooks)
     *hooks = (struct watch_hooks){0};
 }
 
-bool watch_hook_matches(const struct watch_hook *hook, enum match_kind kind,
+bool watch_hook_matches(const struct watch_hook *hook, enum pattern_kind kind,
                         struct tidings_str pattern)
 {
-    if (kind == MATCH_REGEX) {
+    if (kind == PATTERN_REGEX) {
         return true; /* asking would take too long: it would be compiled for each */
     }
     if (hook->fixed == hook->text.len) {
-        return match_kind_matches(kind, pattern, hook->text);
+        return pattern_matches(kind, pattern, hook->text);
     }
     /* Whether two patterns meet is hard to say; whether they cannot is easy. */
     struct tidings_str own = tidings_strn(hook->text.ptr, hook->fixed);
-    struct tidings_str other = match_kind_prefix(kind, pattern);
+    struct tidings_str other = pattern_prefix(kind, pattern);
     return str_starts(own, other) || str_starts(other, own);
 }

@@ -48,7 +48,7 @@ struct watch_hook *watch_hooks_find(const struct watch_hooks *hooks,
                                     struct tidings_str text); /* NULL: none */
 
 /* May the pattern match the URI, or URIs of the template, that the hook is for? */
-bool watch_hook_matches(const struct watch_hook *hook, enum match_kind kind,
+bool watch_hook_matches(const struct watch_hook *hook, enum pattern_kind kind,
                         struct tidings_str pattern);
 
 #endif

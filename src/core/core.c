@@ -113,7 +113,7 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     worker->requests->failed = last_error_note;
     delivery_use_hub(worker, hub);
     int rc = worker_init(worker, hub_seal(hub), err);
-    principals_init(worker->principals);
+    principals_init(worker->principals, worker->loop, worker->quotas, worker->allowances);
     requests_init(worker->requests);
     sessions_init(worker->sessions);
     bool has_calls = calls_open(worker);

@@ -36,7 +36,7 @@ static void wake_waiting(struct worker *worker)
 
 static bool change_content_leads(const struct principal *principal, const struct change *change)
 {
-    return change_names_destination(change, change->kind, !access_shows_from(principal, change));
+    return change_names_destination(change, change->kind, !filters_show_from(principal, change));
 }
 
 /* Is there nothing to be read for `principal`? */

@@ -114,7 +114,7 @@ static const struct subscription *find_sub(struct change_query *query,
     const struct change *change = row->change;
     list_each (it, next, &listen_of(query)->subs) {
         struct subscription *sub = list_entry(it, struct subscription, link);
-        if (change->seq <= sub->since || !access_hears(query->subscriber->principal, change)) {
+        if (change->seq <= sub->since || !filters_allow(query->subscriber->principal, change)) {
             continue;
         }
         enum lookup_answer answer = change_query_covers(sub, change->uri);

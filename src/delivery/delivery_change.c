@@ -23,7 +23,7 @@ void delivery_find_covered(struct worker *worker, struct tidings_str uri, match_
         struct tidings_provider *p = x->covers_provider;
         struct subscription *sub = x->sub;
         if (uri_is_within(uri, p->prefix) &&
-            !match_kind_matches(sub->kind, subscription_uri(sub), uri) &&
+            !pattern_matches(sub->kind, subscription_uri(sub), uri) &&
             p->ops->covers(p, subscription_uri(sub), uri)) {
             fn(user, &sub->node);
         }

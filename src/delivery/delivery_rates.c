@@ -32,8 +32,8 @@ uint64_t delivery_rate(const struct worker *worker, const struct subscription *s
     size_t pos = 0;
     const struct delivery_rate *rate;
     while ((rate = map_next(&worker->delivery->rates, &pos)) != NULL) {
-        if (rate->ms > longest && match_kind_matches(sub->kind, subscription_uri(sub),
-                                                     tidings_strn(rate->uri, rate->len))) {
+        if (rate->ms > longest &&
+            pattern_matches(sub->kind, subscription_uri(sub), tidings_strn(rate->uri, rate->len))) {
             longest = rate->ms;
         }
     }

@@ -32,6 +32,7 @@
 struct allowance;
 struct change;
 struct filter;
+struct principal;
 struct subscription;
 
 struct filters {
@@ -55,6 +56,11 @@ struct tidings_str filter_text(const struct filter *filter); /* its schema, comp
 
 /* Is it one that the subscription leaves out, being its client's own? */
 bool filters_is_own(const struct subscription *sub, const struct change *change);
+/* Returns true if the principal may be notified of the change: never for a resource that is not
+ * subscribable. Worker's thread. */
+bool filters_allow(const struct principal *principal, const struct change *change);
+/* Returns true if the principal may learn the other URI of a move. Worker's thread. */
+bool filters_show_from(const struct principal *principal, const struct change *change);
 /* May `sub` hear of it? `alone` false: the change stands for others of which only the numbers are
  * known, so nothing but access keeps it back. */
 bool filters_pass(struct subscription *sub, const struct change *change, bool alone);

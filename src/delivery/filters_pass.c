@@ -17,6 +17,17 @@
 #include "json/schema.h"
 #include "json/write.h"
 
+bool filters_allow(const struct principal *principal, const struct change *change)
+{
+    return !change->is_mute && access_hears(principal, change->uri, change->target, change->seq);
+}
+
+bool filters_show_from(const struct principal *principal, const struct change *change)
+{
+    struct tidings_str other = change->to.len > 0 ? change->to : change->from;
+    return change->from.len == 0 || access_shows_from(principal, other, change->seq);
+}
+
 static bool is_value(const struct json *value, struct tidings_str wanted)
 {
     if (jv_is(value, JV_STRING)) {
@@ -142,7 +153,7 @@ bool filters_is_own(const struct subscription *sub, const struct change *change)
 static bool is_told_of_first_half(struct subscription *sub, const struct change *change)
 {
     return change->is_arrival && change->seq - 1 > sub->since &&
-           access_shows_from(sub->subscriber->principal, change) &&
+           filters_show_from(sub->subscriber->principal, change) &&
            lookup_ask(sub, change->from) == LOOKUP_YES;
 }
 
@@ -154,7 +165,7 @@ static bool filters_want(struct subscription *sub, const struct change *change)
     if (filters_is_own(sub, change)) {
         return false;
     }
-    if (!access_shows_from(subscriber->principal, change)) {
+    if (!filters_show_from(subscriber->principal, change)) {
         /* What says where it went is hidden from filters; that it went is not. */
         return change->to.len > 0 || pass_without_from(sub, change);
     }
@@ -172,10 +183,10 @@ static bool filters_want(struct subscription *sub, const struct change *change)
 bool filters_pass(struct subscription *sub, const struct change *change, bool alone)
 {
     const struct subscription_extra *x = sub->extra;
-    if (sub->kind != MATCH_LITERAL && owned_uri_is(change->uri)) {
+    if (sub->kind != PATTERN_LITERAL && owned_uri_is(change->uri)) {
         return false; /* whoever hears of it must know it already */
     }
-    if (!access_hears(sub->subscriber->principal, change) || is_told_of_first_half(sub, change) ||
+    if (!filters_allow(sub->subscriber->principal, change) || is_told_of_first_half(sub, change) ||
         (x && alone && !filters_want(sub, change))) {
         return false;
     }

@@ -181,7 +181,7 @@ struct walk {
     struct worker *worker;
     const struct principal *principal; /* a reference */
     struct catalog *catalog;           /* a reference */
-    enum match_kind kind;
+    enum pattern_kind kind;
     struct regex *regex; /* of a subscription to one */
     uint64_t steps;      /* set aside to search with it, and left */
     bool is_over;        /* they were not enough */
@@ -225,12 +225,12 @@ static int walk_row(struct tidings_list *list, const struct tidings_resource *ro
     if (row->not_subscribable || !access_subscribes(k->principal, row->uri)) {
         return 1; /* asked first: what is not seen costs nothing */
     }
-    if (k->kind == MATCH_REGEX) {
+    if (k->kind == PATTERN_REGEX) {
         enum regex_result result = regex_search(k->regex, NULL, row->uri, &k->steps);
         k->is_over = result != REGEX_FOUND && result != REGEX_ABSENT;
         matches = result == REGEX_FOUND;
     } else {
-        matches = match_kind_matches(k->kind, k->text, row->uri);
+        matches = pattern_matches(k->kind, k->text, row->uri);
     }
     if (!matches) {
         return !k->is_over;
@@ -246,7 +246,7 @@ static int walk_row(struct tidings_list *list, const struct tidings_resource *ro
 /* May the pattern match anything there? */
 static bool walk_reaches(const struct walk *k, struct tidings_str prefix)
 {
-    struct tidings_str text = match_kind_prefix(k->kind, k->text);
+    struct tidings_str text = pattern_prefix(k->kind, k->text);
     return str_starts(text, prefix) || str_starts(prefix, text);
 }
 
@@ -297,7 +297,7 @@ static void walk_next(struct walk *k)
     k->list.after = STR_EMPTY;
     k->list.full = false;
     struct tidings_provider *p = k->catalog->mounts[k->mount];
-    if (k->kind == MATCH_CONTAINER && str_starts(k->text, p->prefix)) {
+    if (k->kind == PATTERN_CONTAINER && str_starts(k->text, p->prefix)) {
         k->list.after = k->text; /* what is below begins right after it */
     }
     job_list(&k->list, p);
@@ -318,7 +318,7 @@ static void set_aside(struct walk *k, const struct subscription *sub)
 {
     struct allowance *client = sub->subscriber->allowance;
     uint64_t now = loop_now_ms(k->worker->loop);
-    if (k->kind == MATCH_REGEX) {
+    if (k->kind == PATTERN_REGEX) {
         uint64_t cost = 0;
         k->is_over =
             allowance_left(client, now) == 0 ||
@@ -361,7 +361,7 @@ static void show_state(struct listen *listen)
             continue;
         }
         sub->initial_pending = false;
-        if (sub->kind == MATCH_LITERAL) {
+        if (sub->kind == PATTERN_LITERAL) {
             struct tidings_resource about = {0};
             about.uri = subscription_uri(sub);
             offer_state(sub, &about);

@@ -5,10 +5,10 @@
  */
 #include "delivery/lookup.h"
 
-#include "access/access.h"
 #include "access/allowance.h"
 #include "access/limit.h"
 #include "delivery/delivery.h"
+#include "delivery/filters.h"
 #include "delivery/resync.h"
 #include "delivery/subscriber.h"
 #include "delivery/subscription.h"
@@ -30,7 +30,7 @@ static void lookup_on_found(void *user, struct match_node *node)
 /* Access is asked before anything is spent. */
 static bool is_concerned(const struct paid_lookup *l, const struct subscription *sub)
 {
-    return l->calls->concerns(l->user, sub) && access_hears(sub->subscriber->principal, l->change);
+    return l->calls->concerns(l->user, sub) && filters_allow(sub->subscriber->principal, l->change);
 }
 
 static bool may_pay(void *user, struct match_node *node, uint64_t *ret_steps)
@@ -73,8 +73,8 @@ void lookup_find(struct worker *worker, const struct change *change,
 enum lookup_answer lookup_ask(struct subscription *sub, struct tidings_str uri)
 {
     struct worker *worker = sub->subscriber->worker;
-    if (sub->kind != MATCH_REGEX) {
-        return match_kind_matches(sub->kind, subscription_uri(sub), uri) ? LOOKUP_YES : LOOKUP_NO;
+    if (sub->kind != PATTERN_REGEX) {
+        return pattern_matches(sub->kind, subscription_uri(sub), uri) ? LOOKUP_YES : LOOKUP_NO;
     }
     uint64_t now = loop_now_ms(worker->loop),
              left = allowance_left(sub->subscriber->allowance, now);

@@ -206,7 +206,7 @@ static void subscribe_establish(struct subscribe_batch *s, struct subscribe_item
         subscription_destroy(old); /* subscribing again replaces the options */
     }
     bool is_named =
-        w->condition_count == 0 && (w->kind == MATCH_LITERAL || w->kind == MATCH_CONTAINER);
+        w->condition_count == 0 && (w->kind == PATTERN_LITERAL || w->kind == PATTERN_CONTAINER);
     if (is_named &&
         !access_subscribes(listen->subscriber->principal, w->uri)) { /* since it was resolved */
         subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");

@@ -31,7 +31,7 @@ struct subscribe_item {
     unsigned matches;      /* 1u << enum option_match: what it may turn out to be */
     struct json *kept;     /* a reference to what the options borrow, or NULL */
     struct filter *filter; /* of the options, once all are resolved; a reference */
-    enum match_kind kind;
+    enum pattern_kind kind;
     struct tidings_str *scopes; /* to be armed */
     size_t scope_count;
     struct tidings_str *hooked; /* the memory they lie in, or NULL: the arena */

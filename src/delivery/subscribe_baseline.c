@@ -54,7 +54,7 @@ void subscribe_item_judge_baseline(struct subscribe_item *w)
     }
     if (w->options.include != OPTION_INCLUDE_PATCH) {
         subscribe_item_refuse(w, TIDINGS_E_INVALID, "option 'baseline' goes with include: 'patch'");
-    } else if (w->kind != MATCH_LITERAL) {
+    } else if (w->kind != PATTERN_LITERAL) {
         subscribe_item_refuse(
             w, TIDINGS_E_INVALID,
             "option 'baseline' goes with one resource; here each is told whole at first");
@@ -120,7 +120,7 @@ bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct s
     static const struct read_receiver receiver = {subscribe_baseline_take, discard_state};
     struct worker *worker = w->owner->worker;
     struct catalog_hit hit = {.provider = w->stat.base.provider};
-    bool asks = w->options.include == OPTION_INCLUDE_PATCH && w->kind == MATCH_LITERAL &&
+    bool asks = w->options.include == OPTION_INCLUDE_PATCH && w->kind == PATTERN_LITERAL &&
                 w->options.given & OPTION_BASELINE && hit.provider && hit.provider->ops->patch;
     struct baseline_read *a = asks && !w->refused ? mem_zalloc(sizeof(*a)) : NULL;
     if (!a) {

@@ -69,13 +69,13 @@ static bool resume_registered(struct resuming *r)
 static bool subscribe_cursor_resume(struct resuming *r)
 {
     const struct catalog *c = r->item->owner->worker->catalog;
-    struct tidings_str fixed = match_kind_prefix(r->item->kind, r->item->uri);
+    struct tidings_str fixed = pattern_prefix(r->item->kind, r->item->uri);
     const struct tidings_provider *p = catalog_mount(c, fixed);
     bool is_registered = entries_find(&c->resources, fixed) || (!p && c->templates.count > 0);
     if ((is_registered && !resume_registered(r)) || (p && !resume_mount(r, p))) {
         return false;
     }
-    if (r->item->kind == MATCH_LITERAL) {
+    if (r->item->kind == PATTERN_LITERAL) {
         return p || is_registered;
     }
     size_t found = p || is_registered;

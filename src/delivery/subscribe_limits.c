@@ -65,7 +65,7 @@ bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscribe_item
                               limits->max_subscriptions);
         subscribe_item_explain_limit(w, LIMIT_SUBSCRIPTIONS, limits->max_subscriptions);
         limit_hit(s->worker->limit_counters, LIMIT_SUBSCRIPTIONS);
-    } else if (w->kind == MATCH_REGEX && !has_steps(s)) {
+    } else if (w->kind == PATTERN_REGEX && !has_steps(s)) {
         subscribe_item_refuse(
             w, TIDINGS_E_LIMIT,
             "the patterns of this client have used up what they may cost in a second; try "

@@ -40,13 +40,13 @@ bool subscribe_item_meets_mount(const struct subscribe_item *w, const struct tid
 {
     if (p->ops->flags & TIDINGS_PROVIDER_SINGLE) {
         struct tidings_str only = tidings_strn(p->prefix.ptr, p->prefix.len - 1);
-        return w->kind == MATCH_REGEX || match_kind_matches(w->kind, w->uri, only);
+        return w->kind == PATTERN_REGEX || pattern_matches(w->kind, w->uri, only);
     }
     struct buf below;
     buf_init(&below, URI_MAX * 3);
     buf_puts(&below, p->prefix);
     buf_puts(&below, STR("{+rest}"));
-    bool meets = below.failed || pattern_meets((enum pattern_kind)w->kind, w->uri, buf_str(&below));
+    bool meets = below.failed || pattern_meets(w->kind, w->uri, buf_str(&below));
     buf_deinit(&below);
     return meets;
 }
@@ -79,7 +79,7 @@ static bool prefixes_meet(struct tidings_str prefix, struct tidings_str other)
 static bool meets_resource(const struct reach *r, struct tidings_str uri)
 {
     const struct subscribe_item *w = r->item;
-    return w->kind == MATCH_REGEX || match_kind_matches(w->kind, w->uri, uri);
+    return w->kind == PATTERN_REGEX || pattern_matches(w->kind, w->uri, uri);
 }
 
 /* The provider has these resources, and will never have others. */
@@ -105,7 +105,7 @@ static void look_at_rows(struct reach *r, const struct tidings_provider *p)
 
 static bool meets_mount(const struct reach *r, const struct tidings_provider *p)
 {
-    if (r->item->kind != MATCH_REGEX) {
+    if (r->item->kind != PATTERN_REGEX) {
         return subscribe_item_meets_mount(r->item, p);
     }
     return p->ops->flags & TIDINGS_PROVIDER_SINGLE
@@ -116,7 +116,7 @@ static bool meets_mount(const struct reach *r, const struct tidings_provider *p)
 static void look_at_mounts(struct reach *r)
 {
     const struct catalog *c = r->item->owner->worker->catalog;
-    bool is_regex = r->item->kind == MATCH_REGEX;
+    bool is_regex = r->item->kind == PATTERN_REGEX;
     for (size_t i = 0; i < c->mount_count; i++) {
         struct tidings_str prefix = c->mounts[i]->prefix;
         if ((!is_regex && !has_its_scheme(r, prefix)) || !reach_shows(r, prefix)) {
@@ -137,7 +137,7 @@ static void look_at_mounts(struct reach *r)
 
 static bool entry_shows(const struct reach *r, const struct catalog_entry *e)
 {
-    return e->uri_template ? reach_shows(r, match_kind_prefix(MATCH_TEMPLATE, e->about->uri))
+    return e->uri_template ? reach_shows(r, pattern_prefix(PATTERN_TEMPLATE, e->about->uri))
                            : access_subscribes(r->principal, e->about->uri);
 }
 
@@ -150,9 +150,9 @@ static bool is_met(const struct reach *r, const struct catalog_entry *e)
     if (!e->uri_template) {
         return meets_resource(r, e->about->uri);
     }
-    return w->kind == MATCH_REGEX
-               ? prefixes_meet(match_kind_prefix(MATCH_TEMPLATE, e->about->uri), r->fixed)
-               : pattern_meets((enum pattern_kind)w->kind, w->uri, e->about->uri);
+    return w->kind == PATTERN_REGEX
+               ? prefixes_meet(pattern_prefix(PATTERN_TEMPLATE, e->about->uri), r->fixed)
+               : pattern_meets(w->kind, w->uri, e->about->uri);
 }
 
 static void look_for_scheme(struct reach *r, const struct entries *entries)
@@ -203,7 +203,7 @@ static void judge_regex(struct subscribe_item *w)
 
 void subscribe_item_judge_reach(struct subscribe_item *w)
 {
-    if (!w->refused && w->kind == MATCH_REGEX) {
+    if (!w->refused && w->kind == PATTERN_REGEX) {
         judge_regex(w);
         return;
     }
@@ -212,7 +212,7 @@ void subscribe_item_judge_reach(struct subscribe_item *w)
     }
     const struct catalog *c = w->owner->worker->catalog;
     struct reach r = {.item = w, .principal = w->owner->principal};
-    r.fixed = match_kind_prefix(w->kind, w->uri);
+    r.fixed = pattern_prefix(w->kind, w->uri);
     look_for_scheme(&r, &c->resources);
     look_for_scheme(&r, &c->templates);
     look_at_entries(&r, &c->resources, r.fixed);

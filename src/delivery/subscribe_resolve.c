@@ -30,9 +30,9 @@ static bool out_of_memory(struct subscribe_item *w, const void *p)
 static void check_kind(struct subscribe_item *w)
 {
     static const enum option_match kinds[] = {
-        [MATCH_LITERAL] = OPTION_MATCH_LITERAL,   [MATCH_CONTAINER] = OPTION_MATCH_CONTAINER,
-        [MATCH_TEMPLATE] = OPTION_MATCH_TEMPLATE, [MATCH_GLOB] = OPTION_MATCH_GLOB,
-        [MATCH_GLOB_Q] = OPTION_MATCH_GLOB,       [MATCH_REGEX] = OPTION_MATCH_REGEX,
+        [PATTERN_LITERAL] = OPTION_MATCH_LITERAL,   [PATTERN_CONTAINER] = OPTION_MATCH_CONTAINER,
+        [PATTERN_TEMPLATE] = OPTION_MATCH_TEMPLATE, [PATTERN_GLOB] = OPTION_MATCH_GLOB,
+        [PATTERN_GLOB_Q] = OPTION_MATCH_GLOB,       [PATTERN_REGEX] = OPTION_MATCH_REGEX,
     };
     if (w->refused || w->matches & (1u << kinds[w->kind])) {
         return;
@@ -57,7 +57,7 @@ static void item_resolved(struct subscribe_batch *s)
         check_kind(w);
         subscribe_item_judge_reach(w);
         subscribe_item_judge_baseline(w);
-        if (!w->refused && w->kind != MATCH_LITERAL) {
+        if (!w->refused && w->kind != PATTERN_LITERAL) {
             subscribe_item_add_hooked(w);
         }
     }
@@ -159,7 +159,7 @@ static bool has_any(struct tidings_str s, const char *set)
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-static void resolve_exact(struct subscribe_item *w, enum match_kind kind)
+static void resolve_exact(struct subscribe_item *w, enum pattern_kind kind)
 {
     struct subscribe_batch *s = w->owner;
     w->kind = kind;
@@ -182,7 +182,7 @@ static void resolve_awaited(struct subscribe_item *w)
     w->is_awaited = true;
     if (w->options.match == OPTION_MATCH_LITERAL || str_ends(w->uri, STR("/")) ||
         !(w->matches & 1u << OPTION_MATCH_CONTAINER)) {
-        resolve_exact(w, MATCH_LITERAL);
+        resolve_exact(w, PATTERN_LITERAL);
         return;
     }
     char *below = arena_alloc(&s->arena, w->uri.len + 1);
@@ -190,7 +190,7 @@ static void resolve_awaited(struct subscribe_item *w)
     if (!out_of_memory(w, below) && !out_of_memory(w, w->scopes)) {
         memcpy(below, w->uri.ptr, w->uri.len);
         below[w->uri.len] = '/';
-        w->kind = MATCH_CONTAINER;
+        w->kind = PATTERN_CONTAINER;
         w->scopes[0] = w->uri;
         w->scopes[1] = tidings_strn(below, w->uri.len + 1);
         w->scope_count = 2;
@@ -200,11 +200,11 @@ static void resolve_awaited(struct subscribe_item *w)
 static void resolve_container(struct subscribe_item *w)
 {
     w->is_open = true;
-    w->kind = MATCH_CONTAINER;
+    w->kind = PATTERN_CONTAINER;
     scope_below(w, w->uri);
 }
 
-static void resolve_pattern(struct subscribe_item *w, enum match_kind kind, const char *wild)
+static void resolve_pattern(struct subscribe_item *w, enum pattern_kind kind, const char *wild)
 {
     if (!subscribe_spell(w, w->spelled, AS_PATTERN)) {
         return;
@@ -225,21 +225,21 @@ static void resolve_regex_uri(struct subscribe_item *w)
     w->uri = arena_dup(&w->owner->arena, buf_str(&text));
     buf_deinit(&text);
     if (!out_of_memory(w, w->uri.ptr)) {
-        w->kind = MATCH_REGEX;
+        w->kind = PATTERN_REGEX;
         scope_below(w, STR_EMPTY);
     }
 }
 
 static void resolve_regex(struct subscribe_item *w)
 {
-    w->kind = MATCH_REGEX;
+    w->kind = PATTERN_REGEX;
     w->uri = w->spelled;
     scope_below(w, STR_EMPTY);
 }
 
 static void resolve_everything(struct subscribe_item *w)
 {
-    w->kind = MATCH_GLOB;
+    w->kind = PATTERN_GLOB;
     w->uri = w->spelled;
     scope_below(w, STR_EMPTY);
 }
@@ -274,7 +274,7 @@ static void ask_provider(struct subscribe_item *w, struct tidings_provider *p)
         subscribe_item_refuse(w, rc, "%s", err.text);
     } else if (subscribe_spell(w, tidings_strn(glob, len), AS_PATTERN)) {
         w->is_open = true;
-        w->kind = MATCH_GLOB;
+        w->kind = PATTERN_GLOB;
         scope_below_slash(w, fixed_prefix(w->uri, "*["));
     }
 }
@@ -291,7 +291,7 @@ static void resolve_query(struct subscribe_item *w)
     subscribe_item_read_conditions(w, query);
     if (!w->refused) {
         w->is_open = true;
-        w->kind = MATCH_CONTAINER;
+        w->kind = PATTERN_CONTAINER;
         scope_below_slash(w, w->uri);
     }
 }
@@ -306,12 +306,12 @@ static void resolve_absent(struct subscribe_item *w)
     if (str_find(w->uri, '?') >= 0 && !is_literal) {
         resolve_query(w);
     } else if (has_any(w->uri, "*") && !is_literal) {
-        resolve_pattern(w, MATCH_GLOB, "*[");
+        resolve_pattern(w, PATTERN_GLOB, "*[");
     } else if (w->uri.ptr[w->uri.len - 1] == '/' && !is_literal) {
         resolve_container(w);
     } else if (p && p->ops->covers && !is_literal) {
         w->covers_provider = p;
-        resolve_exact(w, MATCH_LITERAL);
+        resolve_exact(w, PATTERN_LITERAL);
     } else if (w->stat.base.details) {
         w->refused = true; /* the provider knows more about it */
     } else if (p && !(p->ops->flags & TIDINGS_PROVIDER_SINGLE)) {
@@ -352,10 +352,10 @@ static void resolve_existing(struct subscribe_item *w)
     struct tidings_provider *p = w->stat.base.provider;
     w->covers_provider = p && p->ops->covers ? p : NULL;
     if (below && slash) {
-        w->kind = MATCH_CONTAINER;
+        w->kind = PATTERN_CONTAINER;
         scope_below(w, w->uri);
     } else {
-        resolve_exact(w, below ? MATCH_CONTAINER : MATCH_LITERAL);
+        resolve_exact(w, below ? PATTERN_CONTAINER : PATTERN_LITERAL);
     }
 }
 
@@ -376,7 +376,8 @@ static void stat_done(struct job *job)
     } else if (job->code >= 0) {
         resolve_existing(w);
     } else if (job->code == TIDINGS_E_GONE && (w->options.given & OPTION_SINCE) != 0) {
-        resolve_exact(w, MATCH_LITERAL); /* it was there: what became of it is among what is told */
+        resolve_exact(w,
+                      PATTERN_LITERAL); /* it was there: what became of it is among what is told */
     } else if (!is_absent) {
         w->refused = true;
     } else {
@@ -415,10 +416,10 @@ static bool resolve_by_text(struct subscribe_item *w)
         resolve_regex(w);
         return true;
     case OPTION_MATCH_TEMPLATE:
-        resolve_pattern(w, MATCH_TEMPLATE, "{");
+        resolve_pattern(w, PATTERN_TEMPLATE, "{");
         return true;
     case OPTION_MATCH_GLOB:
-        resolve_pattern(w, MATCH_GLOB_Q, "*[?");
+        resolve_pattern(w, PATTERN_GLOB_Q, "*[?");
         return true;
     case OPTION_MATCH_CONTAINER:
         if (subscribe_spell(w, w->spelled, AS_CONTAINER)) {
@@ -440,11 +441,11 @@ static bool resolve_by_text(struct subscribe_item *w)
         return true;
     }
     if (w->options.match == OPTION_MATCH_AUTO && has_any(path, "{}")) {
-        resolve_pattern(w, MATCH_TEMPLATE, "{");
+        resolve_pattern(w, PATTERN_TEMPLATE, "{");
         return true;
     }
     if (w->options.match == OPTION_MATCH_AUTO && has_class(path)) {
-        resolve_pattern(w, MATCH_GLOB, "*[");
+        resolve_pattern(w, PATTERN_GLOB, "*[");
         return true;
     }
     if (w->options.match == OPTION_MATCH_AUTO && path.len < w->spelled.len &&

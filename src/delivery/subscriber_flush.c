@@ -6,6 +6,7 @@
 #include "delivery/change_content.h"
 #include "delivery/cursor_seal.h"
 #include "delivery/delivery.h"
+#include "delivery/filters.h"
 #include "delivery/list_changed.h"
 #include "delivery/listen.h"
 #include "delivery/outbox.h"
@@ -49,7 +50,7 @@ static bool flush_items(struct subscriber *subscriber)
             outbox_pop(&subscriber->outbox);
             continue;
         }
-        bool hides_from = !access_shows_from(subscriber->principal, item->change);
+        bool hides_from = !filters_show_from(subscriber->principal, item->change);
         bool leads = change_names_destination(item->change, (enum tidings_change_kind)item->kind,
                                               hides_from);
         struct log_cursor cursor =

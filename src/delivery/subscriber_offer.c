@@ -4,7 +4,6 @@
  * the window, then the queue; when that is full, what waits becomes "something changed" per
  * subscription.
  */
-#include "access/access.h"
 #include "access/limit.h"
 #include "base/mem.h"
 #include "delivery/change_content.h"
@@ -178,7 +177,7 @@ void subscriber_offer(struct subscriber *subscriber, struct subscription *sub,
     enum delivery_fate fate =
         subscriber_offer_filtered(subscriber, sub, change, (struct outbox_as){.kind = kind}, true);
     if (subscriber->worker->delivery->trace.is_on) {
-        bool is_hidden = fate == DELIVERY_FILTERED && !access_hears(subscriber->principal, change);
+        bool is_hidden = fate == DELIVERY_FILTERED && !filters_allow(subscriber->principal, change);
         delivery_log_fate(subscriber, is_hidden ? DELIVERY_HIDDEN : fate);
     }
 }

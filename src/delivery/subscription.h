@@ -67,7 +67,7 @@ struct subscription {
     uint32_t asked_ms;  /* period asked for; window.period_ms is that or a longer one, which
                          * the application set */
     uint32_t gather_ms; /* the first change waits so long; at most asked_ms */
-    enum match_kind kind : 8;
+    enum pattern_kind kind : 8;
     bool is_strict : 1;      /* told in the order of numbers: what merges goes to the end */
     bool bookmarks : 1;      /* the newest cursor is told from time to time */
     bool is_literal : 1;     /* notifications use the client's spelling as `uri` */
@@ -115,7 +115,7 @@ static inline struct tidings_str subscription_uri(const struct subscription *sub
 /* `spelled` as the client wrote it, `uri` what goes into the index. Takes a share of
  * LIMIT_ALL_SUBSCRIPTIONS that its subscriber holds, also on failure. NULL with err. */
 struct subscription *subscription_create(struct listen *listen, struct tidings_str spelled,
-                                         struct tidings_str uri, enum match_kind kind,
+                                         struct tidings_str uri, enum pattern_kind kind,
                                          uint64_t since, struct tidings_error *err);
 void subscription_set_extra(struct subscription *sub,
                             struct subscription_extra *extra); /* takes it */

@@ -14,7 +14,7 @@
 #include "json/write.h"
 
 struct subscription *subscription_create(struct listen *listen, struct tidings_str spelled,
-                                         struct tidings_str uri, enum match_kind kind,
+                                         struct tidings_str uri, enum pattern_kind kind,
                                          uint64_t since, struct tidings_error *err)
 {
     struct worker *worker = listen->subscriber->worker;
@@ -57,7 +57,7 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
     sub->subscriber = listen->subscriber;
     sub->since = since;
     sub->kind = kind;
-    sub->is_literal = kind == MATCH_LITERAL;
+    sub->is_literal = kind == PATTERN_LITERAL;
     bool is_legacy = listen->id_len == 0;
     int rc = match_add_for(&worker->delivery->match, &sub->node, kind, subscription_uri(sub),
                            listen->subscriber->allowance, err);

@@ -63,7 +63,7 @@ uint64_t subscription_pending_from(const struct subscription *sub)
 
 bool subscription_may_cover(const struct subscription *sub, struct tidings_str scope)
 {
-    struct tidings_str own = match_kind_prefix(sub->kind, subscription_uri(sub));
+    struct tidings_str own = pattern_prefix(sub->kind, subscription_uri(sub));
     const struct tidings_provider *p = sub->extra ? sub->extra->covers_provider : NULL;
     return str_starts(own, scope) || str_starts(scope, own) || (p && str_eq(p->prefix, scope));
 }

@@ -59,24 +59,6 @@ size_t match_bytes(const struct match *m)
            match_tree_bytes(&m->tree) + match_regexes_bytes(&m->regexes);
 }
 
-bool match_kind_matches(enum match_kind kind, struct tidings_str text, struct tidings_str uri)
-{
-    return pattern_matches((enum pattern_kind)kind, text, uri);
-}
-
-struct tidings_str match_kind_prefix(enum match_kind kind, struct tidings_str text)
-{
-    static const char *const wild[] = {
-        [MATCH_LITERAL] = "", [MATCH_CONTAINER] = "", [MATCH_TEMPLATE] = "{",
-        [MATCH_GLOB] = "*[",  [MATCH_GLOB_Q] = "*[?",
-    };
-    size_t len = 0;
-    while (kind != MATCH_REGEX && len < text.len && !strchr(wild[kind], text.ptr[len])) {
-        len++;
-    }
-    return tidings_strn(text.ptr, len);
-}
-
 /* ---- literals and containers ----------------------------------------------------------------- */
 
 static struct match_table *table_of(struct match *m, uint8_t kind)
@@ -148,10 +130,10 @@ static void remove_exact(struct match *m, struct match_entry *entry)
     mem_free(entry);
 }
 
-static uint8_t exact_kind(enum match_kind kind, struct tidings_str text)
+static uint8_t exact_kind(enum pattern_kind kind, struct tidings_str text)
 {
     /* Nothing is below a query. */
-    if (kind == MATCH_LITERAL || str_find(text, '?') >= 0) {
+    if (kind == PATTERN_LITERAL || str_find(text, '?') >= 0) {
         return ITEM_LITERAL;
     }
     return str_ends(text, STR("/")) ? ITEM_CONTAINER : ITEM_BARE;
@@ -159,11 +141,11 @@ static uint8_t exact_kind(enum match_kind kind, struct tidings_str text)
 
 /* ---- adding and removing --------------------------------------------------------------------- */
 
-static int find_entry(struct match *m, enum match_kind kind, struct tidings_str text,
+static int find_entry(struct match *m, enum pattern_kind kind, struct tidings_str text,
                       struct match_entry **ret, struct tidings_error *err)
 {
-    if (kind != MATCH_LITERAL && kind != MATCH_CONTAINER) {
-        return match_tree_add(&m->tree, m->seed, (enum pattern_kind)kind, text, ret, err);
+    if (kind != PATTERN_LITERAL && kind != PATTERN_CONTAINER) {
+        return match_tree_add(&m->tree, m->seed, kind, text, ret, err);
     }
     if (text.len == 0 || text.len > URI_MAX) {
         return tidings_fail(err, TIDINGS_E_INVALID,
@@ -233,13 +215,13 @@ static int find_regex(struct match *m, struct tidings_str text, void *owner,
     return 0;
 }
 
-int match_add_for(struct match *m, struct match_node *node, enum match_kind kind,
+int match_add_for(struct match *m, struct match_node *node, enum pattern_kind kind,
                   struct tidings_str text, void *owner, struct tidings_error *err)
 {
     assert(!node->entry);
     struct match_entry *entry = NULL;
-    int rc = kind == MATCH_REGEX ? find_regex(m, text, owner, &entry, err)
-                                 : find_entry(m, kind, text, &entry, err);
+    int rc = kind == PATTERN_REGEX ? find_regex(m, text, owner, &entry, err)
+                                   : find_entry(m, kind, text, &entry, err);
     if (!entry) {
         return rc;
     }
@@ -249,7 +231,7 @@ int match_add_for(struct match *m, struct match_node *node, enum match_kind kind
     return 0;
 }
 
-int match_add(struct match *m, struct match_node *node, enum match_kind kind,
+int match_add(struct match *m, struct match_node *node, enum pattern_kind kind,
               struct tidings_str text, struct tidings_error *err)
 {
     return match_add_for(m, node, kind, text, NULL, err);

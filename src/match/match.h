@@ -20,16 +20,6 @@
 #include "match/match_tree.h"
 #include "uri/pattern.h"
 
-/* What each matches: uri/pattern.h. */
-enum match_kind {
-    MATCH_LITERAL = PATTERN_LITERAL,     /* this URI */
-    MATCH_CONTAINER = PATTERN_CONTAINER, /* everything below, and itself; usually ends in '/' */
-    MATCH_GLOB = PATTERN_GLOB,           /* `*`, `**`, `[...]`; `?` is itself */
-    MATCH_GLOB_Q = PATTERN_GLOB_Q,       /* the same, and `?` is one character */
-    MATCH_TEMPLATE = PATTERN_TEMPLATE,   /* RFC 6570 */
-    MATCH_REGEX = PATTERN_REGEX,         /* found anywhere in the URI */
-};
-
 struct match_node {
     struct match_node *next, **link; /* private: among the nodes of the same pattern */
     struct match_entry *entry;       /* private; NULL: not in an index */
@@ -62,11 +52,11 @@ void match_deinit(struct match *m); /* all nodes must be removed */
  * REGEX_MAX_BYTES or too large once compiled, too many regexes without literal text, or too many
  * patterns that differ only between their wildcards; TIDINGS_E_NOMEM. On failure nothing changed.
  */
-int match_add(struct match *m, struct match_node *node, enum match_kind kind,
+int match_add(struct match *m, struct match_node *node, enum pattern_kind kind,
               struct tidings_str text, struct tidings_error *err);
 /* The same on behalf of somebody: a regex without literal text that was not there counts for that
  * owner until its last node is gone. */
-int match_add_for(struct match *m, struct match_node *node, enum match_kind kind,
+int match_add_for(struct match *m, struct match_node *node, enum pattern_kind kind,
                   struct tidings_str text, void *owner, struct tidings_error *err);
 void match_remove(struct match *m, struct match_node *node); /* not added: nothing happens */
 /* Calls fn once for each matching node, literal ones first. fn must not change the index. A URI
@@ -90,10 +80,5 @@ enum regex_result match_search(struct match_node *node, struct tidings_str uri, 
 bool match_is_busy(const struct match *m);
 /* Memory the index holds besides the nodes, without what the allocator adds. */
 size_t match_bytes(const struct match *m);
-/* Would a node of that kind and text be found for `uri`? Asks without an index, for a single
- * question. */
-bool match_kind_matches(enum match_kind kind, struct tidings_str text, struct tidings_str uri);
-/* The prefix of every URI that it matches: the text before anything in it is wild. */
-struct tidings_str match_kind_prefix(enum match_kind kind, struct tidings_str text);
 
 #endif

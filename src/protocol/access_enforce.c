@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "delivery/delivery.h"
+#include "delivery/filters.h"
 #include "delivery/hub.h"
 #include "delivery/listen.h"
 #include "delivery/subscriber.h"
@@ -31,14 +32,14 @@ static void access_enforce_end_streams(struct subscriber *subscriber)
 
 static bool may_hear(void *principal, const struct outbox_item *item)
 {
-    return access_hears(principal, item->change);
+    return filters_allow(principal, item->change);
 }
 
 /* A pattern only covers less; what is named is allowed or not. */
 static bool access_enforce_is_over(const struct subscription *sub,
                                    const struct principal *principal)
 {
-    bool is_named = sub->kind == MATCH_LITERAL || sub->kind == MATCH_CONTAINER;
+    bool is_named = sub->kind == PATTERN_LITERAL || sub->kind == PATTERN_CONTAINER;
     bool is_query = sub->extra && sub->extra->condition_count > 0;
     return is_named && !is_query && !access_subscribes(principal, subscription_uri(sub));
 }
@@ -69,7 +70,7 @@ static void access_enforce_narrow(struct subscriber *subscriber)
 static bool access_enforce_renew(struct worker *worker, struct subscriber *subscriber)
 {
     const struct principal *principal = principal_ref(subscriber->principal);
-    bool good = principal_renew(worker, &principal) == 0;
+    bool good = principal_renew(worker->principals, &principal) == 0;
     subscriber_set_principal(subscriber, good ? principal : subscriber->principal);
     principal_unref(principal);
     return good;
@@ -82,7 +83,7 @@ void access_enforce_rules(struct worker *worker, struct access_rules *rules)
     principals_forget(worker->principals);
     list_each (sit, snext, &worker->sessions->all) {
         struct session *session = list_entry(sit, struct session, link);
-        if (principal_renew(worker, &session->principal) < 0) {
+        if (principal_renew(worker->principals, &session->principal) < 0) {
             session_destroy(session);
         }
     }

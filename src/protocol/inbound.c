@@ -437,7 +437,7 @@ void inbound_text(struct channel *channel, struct tidings_str text,
     struct tidings_error err;
     worker_trim_later(channel->worker, text.len);
     channel->worker->message_bytes = text.len;
-    if (principal_renew(channel->worker, &channel->principal) < 0) {
+    if (principal_renew(channel->worker->principals, &channel->principal) < 0) {
         inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
         return;
     }

@@ -66,8 +66,8 @@ void own_listing_deinit(struct own_listing *l)
 static void write_options(struct jw *w, const struct subscription *sub)
 {
     static const char *const matches[] = {
-        [MATCH_LITERAL] = "literal", [MATCH_CONTAINER] = "container", [MATCH_GLOB] = "glob",
-        [MATCH_GLOB_Q] = "glob",     [MATCH_TEMPLATE] = "template",   [MATCH_REGEX] = "regex",
+        [PATTERN_LITERAL] = "literal", [PATTERN_CONTAINER] = "container", [PATTERN_GLOB] = "glob",
+        [PATTERN_GLOB_Q] = "glob",     [PATTERN_TEMPLATE] = "template",   [PATTERN_REGEX] = "regex",
     };
     const struct subscription_extra *extra = sub->extra;
     const char *include = extra && extra->chain ? "patch"

@@ -53,7 +53,7 @@ static void put_sub(struct jw *w, const struct session_moving *m, struct subscri
     if (s.has_since && !s.is_lost) {
         s.since = delivery_cursor(worker, sub->since);
     }
-    struct chain *chain = sub->extra && sub->kind == MATCH_LITERAL ? sub->extra->chain : NULL;
+    struct chain *chain = sub->extra && sub->kind == PATTERN_LITERAL ? sub->extra->chain : NULL;
     const struct baseline *last = chain ? chain_at(chain, subscription_uri(sub)) : NULL;
     if (last) {
         s.baseline = baseline_etag(last);

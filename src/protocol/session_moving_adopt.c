@@ -502,7 +502,7 @@ enum session_await_result session_await(struct session_wait *wait, struct channe
     if (!session_may_be_elsewhere(worker, asked)) {
         return SESSION_READY;
     }
-    if (principal_renew(worker, &channel->principal) < 0) {
+    if (principal_renew(worker->principals, &channel->principal) < 0) {
         return SESSION_BUSY;
     }
     session_make_key(asked->id, channel->principal, key);

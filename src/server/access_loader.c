@@ -66,10 +66,10 @@ static const struct word whoms[] = {
 };
 
 static const struct word matches[] = {
-    {"literal", MATCH_LITERAL},
-    {"container", MATCH_CONTAINER},
-    {"glob", MATCH_GLOB},
-    {"template", MATCH_TEMPLATE},
+    {"literal", PATTERN_LITERAL},
+    {"container", PATTERN_CONTAINER},
+    {"glob", PATTERN_GLOB},
+    {"template", PATTERN_TEMPLATE},
     {NULL, 0},
 };
 
@@ -158,16 +158,16 @@ static int access_read_uri(struct access_rule *rule, const struct config *c, str
     if (rc < 0) {
         return rc;
     }
-    rule->kind = str_find(given, '{') >= 0                              ? MATCH_TEMPLATE
-                 : str_find(given, '*') >= 0 || access_has_class(given) ? MATCH_GLOB
-                 : given.ptr[given.len - 1] == '/'                      ? MATCH_CONTAINER
-                                                                        : MATCH_LITERAL;
-    rule->kind = word ? (enum match_kind)word->value : rule->kind;
-    bool is_pattern = rule->kind == MATCH_TEMPLATE || rule->kind == MATCH_GLOB;
+    rule->kind = str_find(given, '{') >= 0                              ? PATTERN_TEMPLATE
+                 : str_find(given, '*') >= 0 || access_has_class(given) ? PATTERN_GLOB
+                 : given.ptr[given.len - 1] == '/'                      ? PATTERN_CONTAINER
+                                                                        : PATTERN_LITERAL;
+    rule->kind = word ? (enum pattern_kind)word->value : rule->kind;
+    bool is_pattern = rule->kind == PATTERN_TEMPLATE || rule->kind == PATTERN_GLOB;
     rc = entity_authority_canonical(c, given, is_pattern, canonical, err);
-    if (rc == 0 && rule->kind == MATCH_TEMPLATE) {
+    if (rc == 0 && rule->kind == PATTERN_TEMPLATE) {
         rc = access_check_template(buf_str(canonical), err);
-    } else if (rc == 0 && rule->kind == MATCH_GLOB) {
+    } else if (rc == 0 && rule->kind == PATTERN_GLOB) {
         rc = glob_check_uri(buf_str(canonical), false, err);
     }
     rule->uri = buf_str(canonical);

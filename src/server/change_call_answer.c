@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "delivery/cursor_seal.h"
 #include "delivery/delivery.h"
+#include "delivery/filters.h"
 #include "server/change_call.h"
 #include "store/change.h"
 
@@ -87,7 +88,7 @@ static void change_answer_begin_row(struct change_call *c, const struct change_r
     }
     struct json *metadata = jv_get(delivery_subject(c->worker, change), "metadata");
     struct json *at = jv_get(metadata, "updated_at");
-    bool hides_from = !access_shows_from(c->call->principal, change);
+    bool hides_from = !filters_show_from(c->call->principal, change);
     enum tidings_change_kind kind = hides_from ? row->kind : change_kind_of(change, row->kind);
     struct jw *w = &c->w;
     jw_begin_object(w);
@@ -146,7 +147,7 @@ static struct tidings_str change_answer_source(const struct change_call *c,
         return tidings_str(row->uri);
     }
     bool leads = change_names_destination(row->change, row->kind,
-                                          !access_shows_from(c->call->principal, row->change));
+                                          !filters_show_from(c->call->principal, row->change));
     bool is_gone = row->kind == TIDINGS_CHANGE_DELETED && !leads;
     return leads ? row->change->to : is_gone ? STR_EMPTY : row->change->uri;
 }

@@ -76,8 +76,9 @@ static void metrics_clients(struct metrics_text *m, const struct figures *f,
                             const struct limit_counters *limits)
 {
     static const char *const kinds[] = {
-        [MATCH_LITERAL] = "literal", [MATCH_CONTAINER] = "container", [MATCH_GLOB] = "glob",
-        [MATCH_GLOB_Q] = "query",    [MATCH_TEMPLATE] = "template",   [MATCH_REGEX] = "regex"};
+        [PATTERN_LITERAL] = "literal",   [PATTERN_CONTAINER] = "container",
+        [PATTERN_GLOB] = "glob",         [PATTERN_GLOB_Q] = "query",
+        [PATTERN_TEMPLATE] = "template", [PATTERN_REGEX] = "regex"};
     _Static_assert(sizeof(kinds) / sizeof(kinds[0]) <= WORKER_KINDS, "each is counted");
     const struct worker_stats *w = &f->all.stats;
     metrics_put_one(m, METRICS_GAUGE, "tidings_connections", "Open connections.",

@@ -129,8 +129,8 @@ static int find_principal(struct http_conn *conn, struct auth_identity *identity
     };
     const struct principal *principal = identity->attached;
     /* The rules may have changed since it was remembered. */
-    int rc = principal ? principal_renew(conn->hw->worker, &principal)
-                       : principal_intern(conn->hw->worker, &spec, &principal, err);
+    int rc = principal ? principal_renew(conn->hw->worker->principals, &principal)
+                       : principal_intern(conn->hw->worker->principals, &spec, &principal, err);
     if (rc == 0) {
         identity->attached = (void *)(uintptr_t)principal;
         *ret = principal;

@@ -59,14 +59,14 @@ void peer_identity_name(int fd, const struct tls_session *tls, char out[PRINCIPA
 int peer_identity_apply(struct channel *channel, int fd, const struct tls_session *tls)
 {
     if (channel->principal) {
-        return principal_renew(channel->worker, &channel->principal);
+        return principal_renew(channel->worker->principals, &channel->principal);
     }
     char name[PRINCIPAL_MAX] = "";
     struct principal_spec spec = {.kind = find_out(fd, tls, name)};
     spec.name = spec.kind == PRINCIPAL_ANONYMOUS ? STR_EMPTY : tidings_str(name);
     spec.expires_ms = spec.kind == PRINCIPAL_CERTIFICATE ? tls_session_expiry(tls) : 0;
     const struct principal *principal = NULL;
-    int rc = principal_intern(channel->worker, &spec, &principal, NULL);
+    int rc = principal_intern(channel->worker->principals, &spec, &principal, NULL);
     channel_set_principal(channel, principal);
     principal_unref(principal);
     return rc;

@@ -298,3 +298,16 @@ bool pattern_matches(enum pattern_kind kind, struct tidings_str text, struct tid
     }
     return false;
 }
+
+struct tidings_str pattern_prefix(enum pattern_kind kind, struct tidings_str text)
+{
+    static const char *const wild[] = {
+        [PATTERN_LITERAL] = "", [PATTERN_CONTAINER] = "", [PATTERN_TEMPLATE] = "{",
+        [PATTERN_GLOB] = "*[",  [PATTERN_GLOB_Q] = "*[?",
+    };
+    size_t len = 0;
+    while (kind != PATTERN_REGEX && len < text.len && !strchr(wild[kind], text.ptr[len])) {
+        len++;
+    }
+    return tidings_strn(text.ptr, len);
+}

@@ -56,6 +56,9 @@ enum pattern_kind {
  * "x:/" does not hold "x://h": an authority is another root. */
 bool pattern_matches(enum pattern_kind kind, struct tidings_str text, struct tidings_str uri);
 
+/* Returns the prefix of every URI that it matches: the text before the first wildcard. */
+struct tidings_str pattern_prefix(enum pattern_kind kind, struct tidings_str text);
+
 /* Both can match one URI; "x:///a/{+rest}" stands for a prefix. No is
  * certain, yes is not: "a*" and "{b}c" meet here. A regex is not looked into: yes. */
 bool pattern_meets(enum pattern_kind kind, struct tidings_str text,

@@ -72,7 +72,7 @@ struct worker_stats {
     uint64_t pauses;        /* connections that had used up their turn */
     uint64_t most_per_turn; /* messages handled for one of them */
     size_t subscriptions, subscribers, sessions;
-    size_t by_kind[WORKER_KINDS]; /* of the subscriptions, by how they match: enum match_kind */
+    size_t by_kind[WORKER_KINDS]; /* of the subscriptions, by how they match: enum pattern_kind */
     size_t streams;               /* answers over HTTP that are open as streams */
 };
 

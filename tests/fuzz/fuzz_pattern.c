@@ -34,7 +34,7 @@ static void count_ours(void *user, struct match_node *node)
 }
 
 /* Whatever the bytes: added or refused, and gone again. */
-static void check_raw(enum match_kind kind, struct tidings_str text, struct tidings_str uri)
+static void check_raw(enum pattern_kind kind, struct tidings_str text, struct tidings_str uri)
 {
     struct match m;
     struct match_node node = {0};
@@ -53,15 +53,16 @@ static void check_raw(enum match_kind kind, struct tidings_str text, struct tidi
 }
 
 static const struct {
-    enum match_kind kind;
+    enum pattern_kind kind;
     const char *text;
 } others[] = {
-    {MATCH_CONTAINER, "x:///"},  {MATCH_GLOB, "x:///**/*a*"},      {MATCH_GLOB, "x:///*/**"},
-    {MATCH_GLOB_Q, "x:///?"},    {MATCH_TEMPLATE, "x:///{a}/{b}"}, {MATCH_TEMPLATE, "x:///{+a}"},
-    {MATCH_REGEX, "x:///.*abc"}, {MATCH_GLOB, "x:///a*b/*/c*d"},
+    {PATTERN_CONTAINER, "x:///"},       {PATTERN_GLOB, "x:///**/*a*"},
+    {PATTERN_GLOB, "x:///*/**"},        {PATTERN_GLOB_Q, "x:///?"},
+    {PATTERN_TEMPLATE, "x:///{a}/{b}"}, {PATTERN_TEMPLATE, "x:///{+a}"},
+    {PATTERN_REGEX, "x:///.*abc"},      {PATTERN_GLOB, "x:///a*b/*/c*d"},
 };
 
-static void check_canonical(enum match_kind kind, struct tidings_str text, struct tidings_str uri)
+static void check_canonical(enum pattern_kind kind, struct tidings_str text, struct tidings_str uri)
 {
     struct match m;
     struct match_node nodes[sizeof(others) / sizeof(*others)] = {{0}}, node = {0};
@@ -73,7 +74,7 @@ static void check_canonical(enum match_kind kind, struct tidings_str text, struc
     }
     if (match_add(&m, &node, kind, text, NULL) == 0) {
         match_find(&m, uri, count_ours, (void *)ours);
-        check((ours[1] != NULL) == match_kind_matches(kind, text, uri));
+        check((ours[1] != NULL) == pattern_matches(kind, text, uri));
     }
     for (size_t i = 0; i < n; i++) {
         match_remove(&m, &nodes[i]);
@@ -90,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (text.len == 0) {
         return 0;
     }
-    enum match_kind kind = (enum match_kind)((unsigned char)text.ptr[0] % 6);
+    enum pattern_kind kind = (enum pattern_kind)((unsigned char)text.ptr[0] % 6);
     text = str_skip(text, 1);
     check_raw(kind, text, uri);
 
@@ -98,9 +99,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     buf_init(&pattern, URI_MAX + 1024);
     buf_init(&changed, URI_MAX + 1024);
     bool ok = uri_canonical(uri, &changed, NULL) == 0;
-    if (kind == MATCH_REGEX) {
+    if (kind == PATTERN_REGEX) {
         ok = ok && buf_puts(&pattern, text) == 0;
-    } else if (kind == MATCH_LITERAL || kind == MATCH_CONTAINER) {
+    } else if (kind == PATTERN_LITERAL || kind == PATTERN_CONTAINER) {
         ok = ok && uri_canonical(text, &pattern, NULL) == 0;
     } else {
         ok = ok && uri_canonical_pattern(text, &pattern, NULL) == 0;

@@ -16,18 +16,17 @@
 void access_worker_start(struct access_worker *w)
 {
     memset(w, 0, sizeof(*w));
-    w->worker.loop = loop_create(NULL);
-    w->worker.quotas = quotas_create(&w->counters);
-    w->worker.allowances = allowances_create();
-    w->worker.principals = &w->principals;
-    assert_true(w->worker.loop && w->worker.quotas && w->worker.allowances);
-    principals_init(&w->principals);
+    w->loop = loop_create(NULL);
+    w->quotas = quotas_create(&w->counters);
+    w->allowances = allowances_create();
+    assert_true(w->loop && w->quotas && w->allowances);
+    principals_init(&w->principals, w->loop, w->quotas, w->allowances);
 }
 
 void access_worker_stop(struct access_worker *w)
 {
     principals_deinit(&w->principals);
-    quotas_destroy(w->worker.quotas);
-    allowances_destroy(w->worker.allowances);
-    loop_destroy(w->worker.loop);
+    quotas_destroy(w->quotas);
+    allowances_destroy(w->allowances);
+    loop_destroy(w->loop);
 }

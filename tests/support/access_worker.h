@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A worker that knows principals and nothing else, for tests of access.
+ * The principals of a worker and what they use, for tests of access.
  *
  *     struct access_worker w;
  *     access_worker_start(&w);
- *     … principal_intern(&w.worker, …) …
+ *     … principal_intern(&w.principals, …) …
  *     access_worker_stop(&w);         // when nobody holds one any more
  */
 #ifndef SUPPORT_ACCESS_WORKER_H
@@ -12,10 +12,11 @@
 
 #include "access/limit.h"
 #include "access/principal.h"
-#include "worker/worker.h"
 
 struct access_worker {
-    struct worker worker;
+    struct loop *loop;
+    struct quotas *quotas;
+    struct allowances *allowances;
     struct principals principals;
     struct limit_counters counters;
 };

@@ -66,9 +66,9 @@ void harness_rules(struct harness *b, const struct harness_rule *rules, size_t c
             .name = tidings_str(rules[i].name),
             .kinds = ~0u,
             .scope = tidings_str(rules[i].scope ? rules[i].scope : ""),
-            .kind = strchr(uri, '*')                 ? MATCH_GLOB
-                    : len > 0 && uri[len - 1] == '/' ? MATCH_CONTAINER
-                                                     : MATCH_LITERAL,
+            .kind = strchr(uri, '*')                 ? PATTERN_GLOB
+                    : len > 0 && uri[len - 1] == '/' ? PATTERN_CONTAINER
+                                                     : PATTERN_LITERAL,
             .uri = tidings_str(uri),
             .ops = rules[i].ops,
         };

@@ -234,7 +234,7 @@ void client_is(struct client *c, enum principal_kind kind, const char *name, con
         given[spec.scope_count++] = str_cut(rest, ' ', &rest, NULL);
     }
     const struct principal *principal = NULL;
-    assert_int_equal(principal_intern(c->channel.worker, &spec, &principal, NULL), 0);
+    assert_int_equal(principal_intern(c->channel.worker->principals, &spec, &principal, NULL), 0);
     channel_set_principal(&c->channel, principal);
     principal_unref(principal);
 }

@@ -129,7 +129,7 @@ void harness_start_delivery(struct harness *b)
         worker->delivery = &d->delivery;
         delivery_use_hub(worker, b->hub);
         assert_int_equal(worker_init(worker, hub_seal(b->hub), &err), 0);
-        principals_init(worker->principals);
+        principals_init(worker->principals, worker->loop, worker->quotas, worker->allowances);
         requests_init(worker->requests);
         assert_true(calls_open(worker));
         assert_int_equal(delivery_init(worker, &err), 0);

@@ -55,9 +55,9 @@ static void set_rules(const struct row *rows, size_t count)
             .name = tidings_str(name),
             .kinds = ~0u,
             .scope = tidings_str(rows[i].scope),
-            .kind = strchr(uri, '*')                 ? MATCH_GLOB
-                    : len > 0 && uri[len - 1] == '/' ? MATCH_CONTAINER
-                                                     : MATCH_LITERAL,
+            .kind = strchr(uri, '*')                 ? PATTERN_GLOB
+                    : len > 0 && uri[len - 1] == '/' ? PATTERN_CONTAINER
+                                                     : PATTERN_LITERAL,
             .uri = tidings_str(uri),
             .ops = rows[i].ops,
         };
@@ -100,7 +100,7 @@ static const struct principal *make(enum principal_kind kind, const char *name, 
                                   .scope_count = scope[0] != '\0',
                                   .expires_ms = expires_ms};
     const struct principal *p = NULL;
-    assert_int_equal(principal_intern(&w.worker, &spec, &p, NULL), 0);
+    assert_int_equal(principal_intern(&w.principals, &spec, &p, NULL), 0);
     return p;
 }
 

@@ -40,7 +40,7 @@ static const struct principal *make(enum principal_kind kind, const char *name, 
                                   .scope_count = 3,
                                   .expires_ms = expires_ms};
     const struct principal *p = NULL;
-    assert_int_equal(principal_intern(&w.worker, &spec, &p, NULL), 0);
+    assert_int_equal(principal_intern(&w.principals, &spec, &p, NULL), 0);
     return p;
 }
 
@@ -99,7 +99,7 @@ static void what_nobody_may_be_called_is_refused(void **state)
         struct principal_spec spec = {.kind = rows[i].kind, .name = tidings_str(rows[i].name)};
         const struct principal *p = NULL;
         struct tidings_error err;
-        assert_int_equal(principal_intern(&w.worker, &spec, &p, &err), rows[i].code);
+        assert_int_equal(principal_intern(&w.principals, &spec, &p, &err), rows[i].code);
         assert_null(p);
     }
     static struct tidings_str many[PRINCIPAL_MAX_SCOPES + 1];
@@ -108,7 +108,7 @@ static void what_nobody_may_be_called_is_refused(void **state)
                                   .scopes = many,
                                   .scope_count = PRINCIPAL_MAX_SCOPES + 1};
     const struct principal *p = NULL;
-    assert_int_equal(principal_intern(&w.worker, &spec, &p, NULL), TIDINGS_E_LIMIT);
+    assert_int_equal(principal_intern(&w.principals, &spec, &p, NULL), TIDINGS_E_LIMIT);
 }
 
 int main(void)

@@ -85,7 +85,7 @@ static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void
         subscriber_set_sink(subscriber, &streams[i].sink);
         listen->is_open = true;
         assert_non_null(subscription_create(listen, STR("mem://r/"), STR("mem://r/"),
-                                            MATCH_CONTAINER, 0, NULL));
+                                            PATTERN_CONTAINER, 0, NULL));
     }
     struct tidings_change from = {.uri = STR("mem://r/one"), .etag = STR("e1")};
     struct change *change = change_create(&from, worker->epoch, worker->last_seq + 1);

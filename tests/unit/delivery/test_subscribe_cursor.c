@@ -136,7 +136,7 @@ static int end(void **state)
     return 0;
 }
 
-static uint64_t since(enum match_kind kind, const char *uri, struct log_cursor cursor)
+static uint64_t since(enum pattern_kind kind, const char *uri, struct log_cursor cursor)
 {
     struct subscribe_batch s = {.worker = &worker};
     struct subscribe_item w = {.owner = &s, .kind = kind, .uri = tidings_str(uri)};
@@ -150,30 +150,30 @@ static void what_is_kept_goes_on_across_a_restart_and_nothing_else(void **state)
 {
     (void)state;
     static const struct {
-        enum match_kind kind;
+        enum pattern_kind kind;
         const char *uri;
         bool expected;
     } rows[] = {
-        {MATCH_LITERAL, "kept:///a", true},
-        {MATCH_LITERAL, "kept:///own/x", false}, /* registered */
-        {MATCH_LITERAL, "kept:///inner/a", false},
-        {MATCH_LITERAL, "file:///a", false},
-        {MATCH_LITERAL, "other:///a", false},
-        {MATCH_CONTAINER, "kept:///a/", true},
-        {MATCH_CONTAINER, "kept:///", false}, /* another mount inside, and what is registered */
-        {MATCH_CONTAINER, "kept:///own/", false},
-        {MATCH_CONTAINER, "kept:///inner/", false},
-        {MATCH_GLOB, "kept:///a/*.md", true},
-        {MATCH_GLOB, "kept:///**", false},
-        {MATCH_GLOB, "kept:///i*", false},
-        {MATCH_GLOB, "kept:///o*", false},
-        {MATCH_GLOB, "kept:///[ab]*", false}, /* it could not, but that is not looked into */
-        {MATCH_GLOB, "*:///a", false},
-        {MATCH_GLOB_Q, "kept:///a?b", true},
-        {MATCH_TEMPLATE, "kept:///a/{id}", true},
-        {MATCH_TEMPLATE, "kept:///{id}", false},
-        {MATCH_TEMPLATE, "{+any}", false},
-        {MATCH_REGEX, "^kept:///a/", false},
+        {PATTERN_LITERAL, "kept:///a", true},
+        {PATTERN_LITERAL, "kept:///own/x", false}, /* registered */
+        {PATTERN_LITERAL, "kept:///inner/a", false},
+        {PATTERN_LITERAL, "file:///a", false},
+        {PATTERN_LITERAL, "other:///a", false},
+        {PATTERN_CONTAINER, "kept:///a/", true},
+        {PATTERN_CONTAINER, "kept:///", false}, /* another mount inside, and what is registered */
+        {PATTERN_CONTAINER, "kept:///own/", false},
+        {PATTERN_CONTAINER, "kept:///inner/", false},
+        {PATTERN_GLOB, "kept:///a/*.md", true},
+        {PATTERN_GLOB, "kept:///**", false},
+        {PATTERN_GLOB, "kept:///i*", false},
+        {PATTERN_GLOB, "kept:///o*", false},
+        {PATTERN_GLOB, "kept:///[ab]*", false}, /* it could not, but that is not looked into */
+        {PATTERN_GLOB, "*:///a", false},
+        {PATTERN_GLOB_Q, "kept:///a?b", true},
+        {PATTERN_TEMPLATE, "kept:///a/{id}", true},
+        {PATTERN_TEMPLATE, "kept:///{id}", false},
+        {PATTERN_TEMPLATE, "{+any}", false},
+        {PATTERN_REGEX, "^kept:///a/", false},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         uint64_t found =
@@ -190,14 +190,14 @@ static void what_an_owner_announces_goes_on_at_another_node(void **state)
 {
     (void)state;
     struct log_cursor cursor = {EARLIER, 7000, 75, true, 0, 0};
-    assert_int_equal(since(MATCH_LITERAL, "owned:///a", cursor), 75);
-    assert_int_equal(since(MATCH_CONTAINER, "owned:///", cursor), 75);
-    assert_true(since(MATCH_LITERAL, "shared:///a", cursor) == SINCE_UNKNOWN);
+    assert_int_equal(since(PATTERN_LITERAL, "owned:///a", cursor), 75);
+    assert_int_equal(since(PATTERN_CONTAINER, "owned:///", cursor), 75);
+    assert_true(since(PATTERN_LITERAL, "shared:///a", cursor) == SINCE_UNKNOWN);
     cursor.position = 42;
-    assert_true(since(MATCH_LITERAL, "owned:///a", cursor) == SINCE_UNKNOWN);
-    assert_int_equal(since(MATCH_LITERAL, "kept:///a", cursor), 42);
+    assert_true(since(PATTERN_LITERAL, "owned:///a", cursor) == SINCE_UNKNOWN);
+    assert_int_equal(since(PATTERN_LITERAL, "kept:///a", cursor), 42);
     assert_int_equal(
-        since(MATCH_LITERAL, "owned:///a", (struct log_cursor){worker.epoch, 50, 50, true, 0, 0}),
+        since(PATTERN_LITERAL, "owned:///a", (struct log_cursor){worker.epoch, 50, 50, true, 0, 0}),
         50);
 }
 
@@ -211,7 +211,7 @@ static void a_cursor_that_is_not_known_is_worth_nothing(void **state)
         {worker.epoch, 151, 100, true, 0, 0}, /* from the future */
     };
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
-        assert_true(since(MATCH_LITERAL, "kept:///a", unknown[i]) == SINCE_UNKNOWN);
+        assert_true(since(PATTERN_LITERAL, "kept:///a", unknown[i]) == SINCE_UNKNOWN);
     }
 }
 
@@ -219,18 +219,18 @@ static void in_its_own_epoch_the_number_counts(void **state)
 {
     (void)state;
     assert_int_equal(
-        since(MATCH_LITERAL, "kept:///a", (struct log_cursor){worker.epoch, 120, 1, true, 0, 0}),
+        since(PATTERN_LITERAL, "kept:///a", (struct log_cursor){worker.epoch, 120, 1, true, 0, 0}),
         120);
     assert_int_equal(
-        since(MATCH_LITERAL, "file:///a", (struct log_cursor){worker.epoch, 120, 1, true, 0, 0}),
+        since(PATTERN_LITERAL, "file:///a", (struct log_cursor){worker.epoch, 120, 1, true, 0, 0}),
         120);
     assert_int_equal(
-        since(MATCH_REGEX, "a", (struct log_cursor){worker.epoch, FIRST, 1, true, 0, 0}), FIRST);
+        since(PATTERN_REGEX, "a", (struct log_cursor){worker.epoch, FIRST, 1, true, 0, 0}), FIRST);
     /* Below where it began: only what is kept is in the log. */
     assert_int_equal(
-        since(MATCH_LITERAL, "kept:///a", (struct log_cursor){worker.epoch, 50, 50, true, 0, 0}),
+        since(PATTERN_LITERAL, "kept:///a", (struct log_cursor){worker.epoch, 50, 50, true, 0, 0}),
         50);
-    assert_true(since(MATCH_LITERAL, "file:///a",
+    assert_true(since(PATTERN_LITERAL, "file:///a",
                       (struct log_cursor){worker.epoch, 50, 50, true, 0, 0}) == SINCE_UNKNOWN);
 }
 

@@ -21,7 +21,7 @@
 
 struct target {
     struct match_node node;
-    enum match_kind kind;
+    enum pattern_kind kind;
     char uri[64];
 };
 
@@ -37,11 +37,11 @@ static struct target *target_of(struct match_node *node)
 static void note(void *user, struct match_node *node)
 {
     struct trace *trace = user;
-    buf_putf(&trace->order, "%s%s ", target_of(node)->kind == MATCH_LITERAL ? "=" : "",
+    buf_putf(&trace->order, "%s%s ", target_of(node)->kind == PATTERN_LITERAL ? "=" : "",
              target_of(node)->uri);
 }
 
-static void add(struct match *m, struct target *t, enum match_kind kind, const char *uri)
+static void add(struct match *m, struct target *t, enum pattern_kind kind, const char *uri)
 {
     struct tidings_error err = {0};
     memset(t, 0, sizeof(*t));
@@ -56,15 +56,15 @@ static void a_change_finds_itself_and_its_containers_from_the_root_down(void **s
 {
     (void)state;
     static const struct {
-        enum match_kind kind;
+        enum pattern_kind kind;
         const char *uri;
     } targets[] = {
-        {MATCH_CONTAINER, "file:///a/b/"}, {MATCH_LITERAL, "file:///a/b"},
-        {MATCH_LITERAL, "file:///a/b/"},   {MATCH_CONTAINER, "file:///"},
-        {MATCH_CONTAINER, "file://"},      {MATCH_CONTAINER, "file:///a"},
-        {MATCH_CONTAINER, "file:/"},       {MATCH_CONTAINER, "test://"},
-        {MATCH_CONTAINER, "urn:x/"},       {MATCH_CONTAINER, "api:///e?q=/"},
-        {MATCH_CONTAINER, "api:///e"},
+        {PATTERN_CONTAINER, "file:///a/b/"}, {PATTERN_LITERAL, "file:///a/b"},
+        {PATTERN_LITERAL, "file:///a/b/"},   {PATTERN_CONTAINER, "file:///"},
+        {PATTERN_CONTAINER, "file://"},      {PATTERN_CONTAINER, "file:///a"},
+        {PATTERN_CONTAINER, "file:/"},       {PATTERN_CONTAINER, "test://"},
+        {PATTERN_CONTAINER, "urn:x/"},       {PATTERN_CONTAINER, "api:///e?q=/"},
+        {PATTERN_CONTAINER, "api:///e"},
     };
     static const struct {
         const char *changed, *order;
@@ -117,8 +117,8 @@ static void targets_of_one_uri_are_found_each_and_removed_singly(void **state)
     struct match m;
     struct target a, b, never = {0};
     match_init(&m);
-    add(&m, &a, MATCH_LITERAL, "x:///1");
-    add(&m, &b, MATCH_LITERAL, "x:///1");
+    add(&m, &a, PATTERN_LITERAL, "x:///1");
+    add(&m, &b, PATTERN_LITERAL, "x:///1");
     match_remove(&m, &never.node);
     struct trace trace;
     buf_init(&trace.order, 4096);
@@ -154,11 +154,11 @@ static void patterns_alike_are_limited_in_one_place(void **state)
         char text[] = "x:///a*?*b*c";
         text[7] = (char)('A' + i % 26);
         text[9] = (char)('a' + i / 26);
-        int rc = match_add(&m, &nodes[i], MATCH_GLOB, tidings_str(text), &err);
+        int rc = match_add(&m, &nodes[i], PATTERN_GLOB, tidings_str(text), &err);
         assert_int_equal(rc, i < MATCH_MAX_ALIKE ? 0 : TIDINGS_E_LIMIT);
     }
     assert_non_null(strstr(err.text, "64 others differ from it only between their wildcards"));
-    assert_int_equal(match_add(&m, &elsewhere, MATCH_GLOB, STR("x:///a*z*b*d"), NULL), 0);
+    assert_int_equal(match_add(&m, &elsewhere, PATTERN_GLOB, STR("x:///a*z*b*d"), NULL), 0);
     match_remove(&m, &elsewhere);
     for (size_t i = 0; i < COUNT(nodes); i++) {
         match_remove(&m, &nodes[i]);
@@ -182,7 +182,7 @@ static void many_shapes_in_one_place_are_all_found(void **state)
             buf_putf(&out, "x:///%.*s*%.*s", i, a, k, a);
             memcpy(text, out.ptr, out.len + 1);
             buf_deinit(&out);
-            add(&m, &targets[i][k], MATCH_GLOB, text);
+            add(&m, &targets[i][k], PATTERN_GLOB, text);
         }
     }
     for (int n = 0; n < 40; n++) {
@@ -227,14 +227,14 @@ static void text_between_wildcards_is_found_once_wherever_it_is(void **state)
     for (size_t i = 0; i < COUNT(patterns); i++) {
         char text[64] = "x:///";
         memcpy(text + 5, patterns[i], strlen(patterns[i]) + 1);
-        add(&m, &targets[i], MATCH_GLOB, text);
+        add(&m, &targets[i], PATTERN_GLOB, text);
     }
     for (size_t k = 0; k < COUNT(uris); k++) {
         unsigned hits = 0, expected = 0;
         match_find(&m, tidings_str(uris[k]), count, &hits);
         for (size_t i = 0; i < COUNT(patterns); i++) {
             expected +=
-                match_kind_matches(MATCH_GLOB, tidings_str(targets[i].uri), tidings_str(uris[k]));
+                pattern_matches(PATTERN_GLOB, tidings_str(targets[i].uri), tidings_str(uris[k]));
         }
         if (hits != expected) {
             fail_msg("'%s': %u, expected %u", uris[k], hits, expected);
@@ -268,7 +268,7 @@ static void hostile_patterns_and_uris_end(void **state)
             len += 5;
         }
         memcpy(text + len, "/zz", 4);
-        add(&m, &targets[i], MATCH_GLOB, text);
+        add(&m, &targets[i], PATTERN_GLOB, text);
     }
     unsigned hits = 0;
     match_find(&m, tidings_strn(uri, sizeof(uri)), count, &hits);
@@ -291,15 +291,15 @@ static uint64_t next_random(uint64_t *random)
 }
 
 static const struct {
-    enum match_kind kind;
+    enum pattern_kind kind;
     const char *format;
 } mixture[] = {
-    {MATCH_LITERAL, "x:///%u/"},         {MATCH_CONTAINER, "x:///%u/"},
-    {MATCH_CONTAINER, "x:///%u"},        {MATCH_GLOB, "x:///%u/**/*.log"},
-    {MATCH_GLOB, "x:///**/p%u-*.log"},   {MATCH_GLOB, "x:///d/*-%u-*"},
-    {MATCH_GLOB, "x:///d/a%u**b"},       {MATCH_TEMPLATE, "x:///%u/{v}"},
-    {MATCH_TEMPLATE, "x:///d/%u{?q}"},   {MATCH_REGEX, "^x:///%u/.*\\.log$"},
-    {MATCH_GLOB_Q, "x:///%u/a?c/[0-9]"}, {MATCH_TEMPLATE, "x:///%u/{+v}/{w:3}"},
+    {PATTERN_LITERAL, "x:///%u/"},         {PATTERN_CONTAINER, "x:///%u/"},
+    {PATTERN_CONTAINER, "x:///%u"},        {PATTERN_GLOB, "x:///%u/**/*.log"},
+    {PATTERN_GLOB, "x:///**/p%u-*.log"},   {PATTERN_GLOB, "x:///d/*-%u-*"},
+    {PATTERN_GLOB, "x:///d/a%u**b"},       {PATTERN_TEMPLATE, "x:///%u/{v}"},
+    {PATTERN_TEMPLATE, "x:///d/%u{?q}"},   {PATTERN_REGEX, "^x:///%u/.*\\.log$"},
+    {PATTERN_GLOB_Q, "x:///%u/a?c/[0-9]"}, {PATTERN_TEMPLATE, "x:///%u/{+v}/{w:3}"},
 };
 
 /* As many segments as there can be, for every length up to where memory for them is another. */
@@ -310,8 +310,8 @@ static void a_uri_of_any_length_may_be_all_slashes(void **state)
     struct match m;
     struct target own, all;
     match_init(&m);
-    add(&m, &own, MATCH_LITERAL, "///////");
-    add(&m, &all, MATCH_GLOB, "/**");
+    add(&m, &own, PATTERN_LITERAL, "///////");
+    add(&m, &all, PATTERN_GLOB, "/**");
     memset(uri, '/', sizeof(uri));
     for (size_t len = 1; len <= URI_MAX; len = len == 600 ? URI_MAX - 1 : len + 1) {
         unsigned found = 0;

@@ -24,7 +24,7 @@
 /* A subscription, and what its definition needs to be asked quickly. */
 struct target {
     struct match_node node;
-    enum match_kind kind;
+    enum pattern_kind kind;
     unsigned hits;
     struct buf text;
     struct uri_template *compiled;
@@ -118,21 +118,21 @@ static bool put_text(struct run *r, struct target *t)
     bool ok = true;
     buf_init(&raw, 4000);
     switch (t->kind) {
-    case MATCH_LITERAL:
-    case MATCH_CONTAINER:
+    case PATTERN_LITERAL:
+    case PATTERN_CONTAINER:
         put_uri(r, &raw);
         ok = uri_canonical(buf_str(&raw), &t->text, NULL) == 0;
         break;
-    case MATCH_GLOB:
-    case MATCH_GLOB_Q:
+    case PATTERN_GLOB:
+    case PATTERN_GLOB_Q:
         put_pattern(r, &raw, glob_pieces, COUNT(glob_pieces));
         ok = uri_canonical_pattern(buf_str(&raw), &t->text, NULL) == 0;
         break;
-    case MATCH_TEMPLATE:
+    case PATTERN_TEMPLATE:
         put_pattern(r, &raw, template_pieces, COUNT(template_pieces));
         ok = uri_canonical_pattern(buf_str(&raw), &t->text, NULL) == 0;
         break;
-    case MATCH_REGEX:
+    case PATTERN_REGEX:
         put_regex(r, &t->text);
         break;
     }
@@ -154,15 +154,15 @@ static void drop(struct run *r, struct target *t)
 static bool is_well_formed(struct target *t)
 {
     switch (t->kind) {
-    case MATCH_GLOB:
-    case MATCH_GLOB_Q:
-        return glob_check_uri(buf_str(&t->text), t->kind == MATCH_GLOB_Q, NULL) == 0;
-    case MATCH_TEMPLATE:
+    case PATTERN_GLOB:
+    case PATTERN_GLOB_Q:
+        return glob_check_uri(buf_str(&t->text), t->kind == PATTERN_GLOB_Q, NULL) == 0;
+    case PATTERN_TEMPLATE:
         return template_create(buf_str(&t->text), &t->compiled, NULL) == 0;
-    case MATCH_REGEX:
+    case PATTERN_REGEX:
         return regex_create(buf_str(&t->text), REGEX_BYTES, REGEX_MAX_BYTES, &t->regex, NULL) == 0;
-    case MATCH_LITERAL:
-    case MATCH_CONTAINER:
+    case PATTERN_LITERAL:
+    case PATTERN_CONTAINER:
         break;
     }
     return true;
@@ -174,7 +174,7 @@ static void renew(struct run *r, struct target *t)
     drop(r, t);
     while (rc < 0) {
         buf_clear(&t->text);
-        t->kind = (enum match_kind)pick(r, KINDS);
+        t->kind = (enum pattern_kind)pick(r, KINDS);
         if (!put_text(r, t)) {
             continue;
         }
@@ -193,17 +193,17 @@ static bool is_concerned(const struct target *t, struct tidings_str uri)
 {
     uint64_t steps = UINT64_MAX;
     switch (t->kind) {
-    case MATCH_TEMPLATE:
+    case PATTERN_TEMPLATE:
         return template_match(t->compiled, uri, NULL, NULL);
-    case MATCH_REGEX:
+    case PATTERN_REGEX:
         return regex_search(t->regex, NULL, uri, &steps) == REGEX_FOUND;
-    case MATCH_LITERAL:
-    case MATCH_CONTAINER:
-    case MATCH_GLOB:
-    case MATCH_GLOB_Q:
+    case PATTERN_LITERAL:
+    case PATTERN_CONTAINER:
+    case PATTERN_GLOB:
+    case PATTERN_GLOB_Q:
         break;
     }
-    return match_kind_matches(t->kind, buf_str(&t->text), uri);
+    return pattern_matches(t->kind, buf_str(&t->text), uri);
 }
 
 /* Something a pattern may match: wildcards filled in at random. */
@@ -271,7 +271,7 @@ static void the_index_agrees_with_the_definition(void **state)
             buf_init(&raw, 1000);
             buf_init(&uri, URI_MAX);
             const struct target *like = &r.targets[pick(&r, TARGETS)];
-            if (pick(&r, 2) && like->kind != MATCH_REGEX) {
+            if (pick(&r, 2) && like->kind != PATTERN_REGEX) {
                 put_instance(&r, &raw, buf_str(&like->text));
             } else {
                 put_uri(&r, &raw);

@@ -71,7 +71,7 @@ static void start(struct payers *p, const char *a, const char *b, const char *c)
     memset(p, 0, sizeof(*p));
     match_init(&p->m);
     for (size_t i = 0; i < COUNT(p->nodes); i++) {
-        assert_int_equal(match_add(&p->m, &p->nodes[i], MATCH_REGEX, tidings_str(texts[i]), NULL),
+        assert_int_equal(match_add(&p->m, &p->nodes[i], PATTERN_REGEX, tidings_str(texts[i]), NULL),
                          0);
         p->wants[i] = true;
         p->purse[i] = 1000000;
@@ -167,21 +167,22 @@ static void each_owner_has_so_many_without_literal_text(void **state)
     m.take_unindexed = take_unindexed;
     m.give_back_unindexed = give_back_unindexed;
     owned[0] = owned[1] = 0;
-    assert_int_equal(match_add_for(&m, &nodes[0], MATCH_REGEX, STR("a.b"), &owned[0], NULL), 0);
-    assert_int_equal(match_add_for(&m, &nodes[1], MATCH_REGEX, STR("a.c"), &owned[0], NULL), 0);
-    assert_int_equal(match_add_for(&m, &nodes[2], MATCH_REGEX, STR("a.d"), &owned[0], &err),
+    assert_int_equal(match_add_for(&m, &nodes[0], PATTERN_REGEX, STR("a.b"), &owned[0], NULL), 0);
+    assert_int_equal(match_add_for(&m, &nodes[1], PATTERN_REGEX, STR("a.c"), &owned[0], NULL), 0);
+    assert_int_equal(match_add_for(&m, &nodes[2], PATTERN_REGEX, STR("a.d"), &owned[0], &err),
                      TIDINGS_E_LIMIT);
     assert_non_null(strstr(err.text, "of this client"));
     /* One that is there, and one with literal text, cost nothing; others have their own. */
-    assert_int_equal(match_add_for(&m, &again, MATCH_REGEX, STR("a.b"), &owned[0], NULL), 0);
-    assert_int_equal(match_add_for(&m, &nodes[2], MATCH_REGEX, STR("a.dddd"), &owned[0], NULL), 0);
-    assert_int_equal(match_add_for(&m, &nodes[3], MATCH_REGEX, STR("a.d"), &owned[1], NULL), 0);
+    assert_int_equal(match_add_for(&m, &again, PATTERN_REGEX, STR("a.b"), &owned[0], NULL), 0);
+    assert_int_equal(match_add_for(&m, &nodes[2], PATTERN_REGEX, STR("a.dddd"), &owned[0], NULL),
+                     0);
+    assert_int_equal(match_add_for(&m, &nodes[3], PATTERN_REGEX, STR("a.d"), &owned[1], NULL), 0);
     assert_int_equal(owned[1], 1);
     match_remove(&m, &nodes[0]);
     assert_int_equal(owned[0], 2);
     match_remove(&m, &again);
     assert_int_equal(owned[0], 1);
-    assert_int_equal(match_add_for(&m, &nodes[4], MATCH_REGEX, STR("a.e"), &owned[0], NULL), 0);
+    assert_int_equal(match_add_for(&m, &nodes[4], PATTERN_REGEX, STR("a.e"), &owned[0], NULL), 0);
     for (size_t i = 1; i < COUNT(nodes); i++) {
         match_remove(&m, &nodes[i]);
     }
@@ -204,18 +205,18 @@ static void regexes_without_literal_text_are_few(void **state)
         text[1] = (char)('a' + i % 26);
         text[5] = (char)('a' + i / 26 % 26);
         text[7] = (char)('a' + i / 26 / 26);
-        int rc = match_add(&m, &nodes[i], MATCH_REGEX, tidings_str(text), &err);
+        int rc = match_add(&m, &nodes[i], PATTERN_REGEX, tidings_str(text), &err);
         assert_int_equal(rc, i < MATCH_MAX_UNINDEXED_REGEXES ? 0 : TIDINGS_E_LIMIT);
     }
     assert_non_null(strstr(err.text, "no literal text of 4 bytes"));
-    assert_int_equal(match_add(&m, &again, MATCH_REGEX, STR("[a]b.a.a$"), NULL), 0);
-    assert_int_equal(match_add(&m, &filed, MATCH_REGEX, STR("[a]b-a-a$"), NULL), 0);
+    assert_int_equal(match_add(&m, &again, PATTERN_REGEX, STR("[a]b.a.a$"), NULL), 0);
+    assert_int_equal(match_add(&m, &filed, PATTERN_REGEX, STR("[a]b-a-a$"), NULL), 0);
     unsigned hits = 0;
     match_find(&m, STR("x:///ab-a-a"), count, &hits);
     assert_int_equal(hits, 3);
     match_remove(&m, &nodes[5]);
     assert_int_equal(
-        match_add(&m, &nodes[MATCH_MAX_UNINDEXED_REGEXES], MATCH_REGEX, STR("z"), NULL), 0);
+        match_add(&m, &nodes[MATCH_MAX_UNINDEXED_REGEXES], PATTERN_REGEX, STR("z"), NULL), 0);
     match_remove(&m, &again);
     match_remove(&m, &filed);
     for (size_t i = 0; i < COUNT(nodes); i++) {
@@ -237,7 +238,7 @@ static void regexes_that_share_text_are_told_apart(void **state)
         struct buf text;
         buf_init(&text, 100);
         buf_putf(&text, "^file:///srv/team-%u/.*\\.(log|txt)$", i);
-        assert_int_equal(match_add(&m, &nodes[i], MATCH_REGEX, buf_str(&text), NULL), 0);
+        assert_int_equal(match_add(&m, &nodes[i], PATTERN_REGEX, buf_str(&text), NULL), 0);
         buf_deinit(&text);
     }
     assert_true(m.regexes.grams.count > 500);
@@ -267,7 +268,7 @@ static void a_search_out_of_memory_is_told_rather_than_lost(void **state)
         unsigned hits = 0;
         fail_alloc_start(0);
         match_init(&m);
-        assert_int_equal(match_add(&m, &node, MATCH_REGEX, STR("(a|b)+long(?=er)"), NULL), 0);
+        assert_int_equal(match_add(&m, &node, PATTERN_REGEX, STR("(a|b)+long(?=er)"), NULL), 0);
         fail_alloc_start(n);
         match_find(&m, STR("x:///aabblonger"), count, &hits);
         bool reached = fail_alloc_stop();
